@@ -1,0 +1,87 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+/// Continuous integration turns every warning into an error; a newer compiler must not break a user's build.
+let strict = Context.environment["PROTECTFS_STRICT"] == "1"
+
+let settings: [SwiftSetting] =
+  [.strictMemorySafety(), .enableUpcomingFeature("ExistentialAny")]
+  + (strict ? [.treatAllWarnings(as: .error)] : [])
+
+let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-system")
+let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+let arguments: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
+
+let package = Package(
+  name: "protectfs",
+  products: [
+    .library(name: "DataProtection", targets: ["DataProtection"]),
+    .executable(name: "protectfs", targets: ["protectfs"]),
+  ],
+  dependencies: [
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
+  ],
+  targets: [
+    .systemLibrary(name: "CFUSE", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
+    .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+    .target(name: "CLinux"),
+    .target(name: "DataProtection", dependencies: [system], swiftSettings: settings),
+    .target(name: "LinuxIO", dependencies: ["CLinux", system], swiftSettings: settings),
+    .target(name: "Cryptography", dependencies: ["CLibcrypto"], swiftSettings: settings),
+    .target(name: "StoreFormat", dependencies: ["DataProtection"], swiftSettings: settings),
+    .target(
+      name: "KeyManagement",
+      dependencies: ["Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      swiftSettings: settings),
+    .target(
+      name: "FileProtection",
+      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      swiftSettings: settings),
+    .target(name: "FUSE", dependencies: ["CFUSE", "LinuxIO", system], swiftSettings: settings),
+    .target(
+      name: "FileSystem",
+      dependencies: [
+        "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection",
+        system, logging,
+      ],
+      swiftSettings: settings),
+    .target(
+      name: "MountDaemon",
+      dependencies: [
+        "FileSystem", "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
+        "DataProtection", system, logging,
+      ],
+      swiftSettings: settings),
+    .executableTarget(
+      name: "protectfs",
+      dependencies: [
+        "MountDaemon", "FileSystem", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection",
+        system, logging, arguments,
+      ],
+      swiftSettings: settings),
+
+    .testTarget(name: "DataProtectionTests", dependencies: ["DataProtection"], swiftSettings: settings),
+    .testTarget(
+      name: "CryptographyTests", dependencies: ["Cryptography"], exclude: ["Vectors"], swiftSettings: settings),
+    .testTarget(
+      name: "StoreFormatTests", dependencies: ["StoreFormat", "DataProtection"], exclude: ["Vectors"],
+      swiftSettings: settings),
+    .testTarget(
+      name: "KeyManagementTests",
+      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      swiftSettings: settings),
+    .testTarget(
+      name: "FileProtectionTests",
+      dependencies: ["FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", system],
+      swiftSettings: settings),
+    .testTarget(
+      name: "MountDaemonTests",
+      dependencies: ["MountDaemon", "DataProtection", "LinuxIO", system], swiftSettings: settings),
+    .testTarget(
+      name: "MountTests",
+      dependencies: ["DataProtection", "LinuxIO", system], swiftSettings: settings),
+  ]
+)

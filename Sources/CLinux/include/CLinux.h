@@ -1,0 +1,81 @@
+// Linux system calls that Swift's Glibc module leaves out, one wrapper a call. Each returns what the call returns,
+// or -errno where it fails, so that no caller reads errno across a language boundary.
+#ifndef PROTECTFS_CLINUX_H
+#define PROTECTFS_CLINUX_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/// What statx(2) tells of a file. Times are seconds and nanoseconds.
+struct linux_status {
+  uint64_t inode, device, raw_device, size, blocks;
+  uint32_t mode, links, user, group, block_size;
+  int64_t access_seconds, modification_seconds, change_seconds, birth_seconds;
+  uint32_t access_nanoseconds, modification_nanoseconds, change_nanoseconds, birth_nanoseconds;
+};
+
+/// What statvfs(3) tells of a file system.
+struct linux_filesystem_status {
+  uint64_t block_size, fragment_size, blocks, blocks_free, blocks_available, files, files_free, files_available;
+  uint64_t flags, name_max;
+};
+
+enum { LINUX_TIME_OMIT = -1, LINUX_TIME_NOW = -2 };
+
+int linux_openat(int directory, const char *path, int flags, mode_t mode);
+int linux_close(int fd);
+int linux_statx(int directory, const char *path, int flags, struct linux_status *status);
+int linux_statvfs(int fd, struct linux_filesystem_status *status);
+ssize_t linux_pread(int fd, void *buffer, size_t count, off_t offset);
+ssize_t linux_pwrite(int fd, const void *buffer, size_t count, off_t offset);
+ssize_t linux_getdents64(int fd, void *buffer, size_t count);
+off_t linux_lseek(int fd, off_t offset, int whence);
+int linux_ftruncate(int fd, off_t length);
+int linux_fallocate(int fd, int mode, off_t offset, off_t length);
+int linux_fsync(int fd);
+int linux_fdatasync(int fd);
+int linux_syncfs(int fd);
+int linux_mkdirat(int directory, const char *path, mode_t mode);
+int linux_mknodat(int directory, const char *path, mode_t mode, uint64_t device);
+int linux_symlinkat(const char *target, int directory, const char *path);
+ssize_t linux_readlinkat(int directory, const char *path, char *buffer, size_t count);
+int linux_linkat(int from_directory, const char *from, int to_directory, const char *to, int flags);
+int linux_unlinkat(int directory, const char *path, int flags);
+int linux_renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned flags);
+int linux_fchmod(int fd, mode_t mode);
+int linux_chmod(const char *path, mode_t mode);
+int linux_fchownat(int directory, const char *path, uid_t user, gid_t group, int flags);
+/// Nanoseconds may be LINUX_TIME_OMIT or LINUX_TIME_NOW.
+int linux_utimensat(int directory, const char *path, int64_t access_seconds, int64_t access_nanoseconds,
+                    int64_t modification_seconds, int64_t modification_nanoseconds, int flags);
+ssize_t linux_fgetxattr(int fd, const char *name, void *value, size_t count);
+int linux_fsetxattr(int fd, const char *name, const void *value, size_t count, int flags);
+ssize_t linux_flistxattr(int fd, char *list, size_t count);
+int linux_fremovexattr(int fd, const char *name);
+ssize_t linux_getxattr(const char *path, const char *name, void *value, size_t count);
+int linux_setxattr(const char *path, const char *name, const void *value, size_t count, int flags);
+ssize_t linux_listxattr(const char *path, char *list, size_t count);
+int linux_removexattr(const char *path, const char *name);
+int linux_flock(int fd, int operation);
+/// Gives the calling thread a umask and working directory of its own (unshare(2), CLONE_FS).
+int linux_unshare_file_system_attributes(void);
+int linux_set_not_dumpable(void);
+int linux_set_no_new_privileges(void);
+int linux_keep_out_of_core_dumps(void *address, size_t length);
+int linux_fork(void);
+int linux_set_open_file_limit_to_maximum(uint64_t *limit);
+/// The user, group and process at the other end of a Unix socket.
+int linux_peer_credentials(int socket, uid_t *user, gid_t *group, pid_t *process);
+int linux_unmount(const char *path, int flags);
+void linux_syslog_open(const char *identity);
+void linux_syslog(int priority, const char *message);
+/// The wrapper around a lock that readers share and writers have alone.
+int linux_rwlock_size(void);
+void linux_rwlock_init(void *lock);
+void linux_rwlock_destroy(void *lock);
+void linux_rwlock_read(void *lock);
+void linux_rwlock_write(void *lock);
+void linux_rwlock_unlock(void *lock);
+
+#endif

@@ -1,0 +1,182 @@
+#define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64
+#include "CLinux.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#define RESULT(call) __extension__({ __typeof__(call) result_ = (call); result_ < 0 ? -(__typeof__(result_))errno : result_; })
+
+int linux_openat(int directory, const char *path, int flags, mode_t mode) {
+  return RESULT(openat(directory, path, flags | O_CLOEXEC, mode));
+}
+int linux_close(int fd) { return RESULT(close(fd)); }
+
+int linux_statx(int directory, const char *path, int flags, struct linux_status *status) {
+  struct statx s;
+  if (statx(directory, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s) < 0) return -errno;
+  *status = (struct linux_status){
+      .inode = s.stx_ino,
+      .device = makedev(s.stx_dev_major, s.stx_dev_minor),
+      .raw_device = makedev(s.stx_rdev_major, s.stx_rdev_minor),
+      .size = s.stx_size,
+      .blocks = s.stx_blocks,
+      .mode = s.stx_mode,
+      .links = s.stx_nlink,
+      .user = s.stx_uid,
+      .group = s.stx_gid,
+      .block_size = s.stx_blksize,
+      .access_seconds = s.stx_atime.tv_sec,
+      .modification_seconds = s.stx_mtime.tv_sec,
+      .change_seconds = s.stx_ctime.tv_sec,
+      .birth_seconds = s.stx_mask & STATX_BTIME ? s.stx_btime.tv_sec : 0,
+      .access_nanoseconds = s.stx_atime.tv_nsec,
+      .modification_nanoseconds = s.stx_mtime.tv_nsec,
+      .change_nanoseconds = s.stx_ctime.tv_nsec,
+      .birth_nanoseconds = s.stx_mask & STATX_BTIME ? s.stx_btime.tv_nsec : 0,
+  };
+  return 0;
+}
+
+int linux_statvfs(int fd, struct linux_filesystem_status *status) {
+  struct statvfs s;
+  if (fstatvfs(fd, &s) < 0) return -errno;
+  *status = (struct linux_filesystem_status){
+      .block_size = s.f_bsize,
+      .fragment_size = s.f_frsize,
+      .blocks = s.f_blocks,
+      .blocks_free = s.f_bfree,
+      .blocks_available = s.f_bavail,
+      .files = s.f_files,
+      .files_free = s.f_ffree,
+      .files_available = s.f_favail,
+      .flags = s.f_flag,
+      .name_max = s.f_namemax,
+  };
+  return 0;
+}
+
+ssize_t linux_pread(int fd, void *buffer, size_t count, off_t offset) {
+  return RESULT(pread(fd, buffer, count, offset));
+}
+ssize_t linux_pwrite(int fd, const void *buffer, size_t count, off_t offset) {
+  return RESULT(pwrite(fd, buffer, count, offset));
+}
+ssize_t linux_getdents64(int fd, void *buffer, size_t count) {
+  return RESULT(syscall(SYS_getdents64, fd, buffer, count));
+}
+off_t linux_lseek(int fd, off_t offset, int whence) { return RESULT(lseek(fd, offset, whence)); }
+int linux_ftruncate(int fd, off_t length) { return RESULT(ftruncate(fd, length)); }
+int linux_fallocate(int fd, int mode, off_t offset, off_t length) { return RESULT(fallocate(fd, mode, offset, length)); }
+int linux_fsync(int fd) { return RESULT(fsync(fd)); }
+int linux_fdatasync(int fd) { return RESULT(fdatasync(fd)); }
+int linux_syncfs(int fd) { return RESULT(syncfs(fd)); }
+int linux_mkdirat(int directory, const char *path, mode_t mode) { return RESULT(mkdirat(directory, path, mode)); }
+int linux_mknodat(int directory, const char *path, mode_t mode, uint64_t device) {
+  return RESULT(mknodat(directory, path, mode, (dev_t)device));
+}
+int linux_symlinkat(const char *target, int directory, const char *path) {
+  return RESULT(symlinkat(target, directory, path));
+}
+ssize_t linux_readlinkat(int directory, const char *path, char *buffer, size_t count) {
+  return RESULT(readlinkat(directory, path, buffer, count));
+}
+int linux_linkat(int from_directory, const char *from, int to_directory, const char *to, int flags) {
+  return RESULT(linkat(from_directory, from, to_directory, to, flags));
+}
+int linux_unlinkat(int directory, const char *path, int flags) { return RESULT(unlinkat(directory, path, flags)); }
+int linux_renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned flags) {
+  return RESULT(renameat2(from_directory, from, to_directory, to, flags));
+}
+int linux_fchmod(int fd, mode_t mode) { return RESULT(fchmod(fd, mode)); }
+int linux_chmod(const char *path, mode_t mode) { return RESULT(chmod(path, mode)); }
+int linux_fchownat(int directory, const char *path, uid_t user, gid_t group, int flags) {
+  return RESULT(fchownat(directory, path, user, group, flags));
+}
+
+static struct timespec time_argument(int64_t seconds, int64_t nanoseconds) {
+  if (nanoseconds == LINUX_TIME_OMIT) return (struct timespec){.tv_nsec = UTIME_OMIT};
+  if (nanoseconds == LINUX_TIME_NOW) return (struct timespec){.tv_nsec = UTIME_NOW};
+  return (struct timespec){.tv_sec = seconds, .tv_nsec = nanoseconds};
+}
+
+int linux_utimensat(int directory, const char *path, int64_t access_seconds, int64_t access_nanoseconds,
+                    int64_t modification_seconds, int64_t modification_nanoseconds, int flags) {
+  struct timespec times[2] = {time_argument(access_seconds, access_nanoseconds),
+                              time_argument(modification_seconds, modification_nanoseconds)};
+  return RESULT(utimensat(directory, path, times, flags));
+}
+
+ssize_t linux_fgetxattr(int fd, const char *name, void *value, size_t count) {
+  return RESULT(fgetxattr(fd, name, value, count));
+}
+int linux_fsetxattr(int fd, const char *name, const void *value, size_t count, int flags) {
+  return RESULT(fsetxattr(fd, name, value, count, flags));
+}
+ssize_t linux_flistxattr(int fd, char *list, size_t count) { return RESULT(flistxattr(fd, list, count)); }
+int linux_fremovexattr(int fd, const char *name) { return RESULT(fremovexattr(fd, name)); }
+ssize_t linux_getxattr(const char *path, const char *name, void *value, size_t count) {
+  return RESULT(getxattr(path, name, value, count));
+}
+int linux_setxattr(const char *path, const char *name, const void *value, size_t count, int flags) {
+  return RESULT(setxattr(path, name, value, count, flags));
+}
+ssize_t linux_listxattr(const char *path, char *list, size_t count) { return RESULT(listxattr(path, list, count)); }
+int linux_removexattr(const char *path, const char *name) { return RESULT(removexattr(path, name)); }
+int linux_flock(int fd, int operation) { return RESULT(flock(fd, operation)); }
+
+int linux_unshare_file_system_attributes(void) { return RESULT(unshare(CLONE_FS)); }
+int linux_set_not_dumpable(void) { return RESULT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)); }
+int linux_set_no_new_privileges(void) { return RESULT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)); }
+int linux_keep_out_of_core_dumps(void *address, size_t length) {
+  return RESULT(madvise(address, length, MADV_DONTDUMP));
+}
+int linux_fork(void) { return RESULT(fork()); }
+
+int linux_set_open_file_limit_to_maximum(uint64_t *limit) {
+  struct rlimit r;
+  if (getrlimit(RLIMIT_NOFILE, &r) < 0) return -errno;
+  r.rlim_cur = r.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &r) < 0) return -errno;
+  *limit = r.rlim_cur;
+  return 0;
+}
+
+int linux_peer_credentials(int socket, uid_t *user, gid_t *group, pid_t *process) {
+  struct ucred credentials;
+  socklen_t length = sizeof credentials;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0) return -errno;
+  *user = credentials.uid;
+  *group = credentials.gid;
+  *process = credentials.pid;
+  return 0;
+}
+
+int linux_unmount(const char *path, int flags) { return RESULT(umount2(path, flags)); }
+void linux_syslog_open(const char *identity) { openlog(identity, LOG_PID, LOG_DAEMON); }
+void linux_syslog(int priority, const char *message) { syslog(priority, "%s", message); }
+
+int linux_rwlock_size(void) { return sizeof(pthread_rwlock_t); }
+void linux_rwlock_init(void *lock) { pthread_rwlock_init(lock, NULL); }
+void linux_rwlock_destroy(void *lock) { pthread_rwlock_destroy(lock); }
+void linux_rwlock_read(void *lock) { pthread_rwlock_rdlock(lock); }
+void linux_rwlock_write(void *lock) { pthread_rwlock_wrlock(lock); }
+void linux_rwlock_unlock(void *lock) { pthread_rwlock_unlock(lock); }

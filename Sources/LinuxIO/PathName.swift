@@ -1,0 +1,60 @@
+/// A path or a name as the kernel takes it: any bytes but NUL, with a NUL at the end.
+///
+/// Linux names are bytes, not text, so `String` would change or refuse some of them.
+package struct PathName: Sendable, Hashable {
+  /// The bytes, the closing NUL included.
+  package let terminated: [UInt8]
+
+  /// The bytes without the closing NUL.
+  package var bytes: ArraySlice<UInt8> { terminated.dropLast() }
+
+  /// A name of these bytes, which hold no NUL.
+  package init(bytes: some Sequence<UInt8>) {
+    var terminated = Array(bytes)
+    terminated.append(0)
+    self.terminated = terminated
+  }
+
+  /// A name of the UTF-8 bytes of a string.
+  package init(_ string: String) {
+    self.init(bytes: string.utf8)
+  }
+
+  /// A copy of a C string.
+  package init(copying pointer: UnsafePointer<CChar>) {
+    var terminated: [UInt8] = []
+    var index = 0
+    while unsafe pointer[index] != 0 {
+      unsafe terminated.append(UInt8(bitPattern: pointer[index]))
+      index += 1
+    }
+    terminated.append(0)
+    self.terminated = terminated
+  }
+
+  /// The path of an open descriptor in `/proc`, for the calls that take no descriptor opened with `O_PATH`.
+  package init(descriptor: borrowing Descriptor) {
+    self.init("/proc/self/fd/\(descriptor.rawValue)")
+  }
+
+  /// Calls `body` with the name as a C string.
+  package func withCString<Result, Failure: Error>(
+    _ body: (UnsafePointer<CChar>) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    try unsafe terminated.withUnsafeBufferPointer { (buffer) throws(Failure) -> Result in
+      try unsafe UnsafeRawPointer(buffer.baseAddress!).withMemoryRebound(
+        to: CChar.self, capacity: buffer.count
+      ) { (pointer) throws(Failure) -> Result in try unsafe body(pointer) }
+    }
+  }
+}
+
+extension PathName: ExpressibleByStringLiteral, CustomStringConvertible {
+  /// The name of a literal.
+  package init(stringLiteral value: String) {
+    self.init(value)
+  }
+
+  /// The name for people: what is no UTF-8 is shown as U+FFFD.
+  package var description: String { String(decoding: bytes, as: UTF8.self) }
+}
