@@ -149,6 +149,9 @@ int linux_set_no_new_privileges(void) { return RESULT(prctl(PR_SET_NO_NEW_PRIVS,
 int linux_keep_out_of_core_dumps(void *address, size_t length) {
   return RESULT(madvise(address, length, MADV_DONTDUMP));
 }
+void linux_wipe(void *address, size_t length) { explicit_bzero(address, length); }
+mode_t linux_umask(mode_t mask) { return umask(mask); }
+int linux_set_thread_name(const char *name) { return RESULT(prctl(PR_SET_NAME, name, 0, 0, 0)); }
 int linux_fork(void) { return RESULT(fork()); }
 
 int linux_set_open_file_limit_to_maximum(uint64_t *limit) {

@@ -63,6 +63,11 @@ int linux_unshare_file_system_attributes(void);
 int linux_set_not_dumpable(void);
 int linux_set_no_new_privileges(void);
 int linux_keep_out_of_core_dumps(void *address, size_t length);
+/// explicit_bzero(3).
+void linux_wipe(void *address, size_t length);
+mode_t linux_umask(mode_t mask);
+/// PR_SET_NAME: the first 15 bytes count.
+int linux_set_thread_name(const char *name);
 int linux_fork(void);
 int linux_set_open_file_limit_to_maximum(uint64_t *limit);
 /// The user, group and process at the other end of a Unix socket.

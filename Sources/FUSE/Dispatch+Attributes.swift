@@ -1,0 +1,81 @@
+import CFUSE
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// Requests about a node's attributes, plain and extended.
+func addAttributeOperations(to table: inout fuse_lowlevel_ops) {
+  unsafe table.getattr = { request, node, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      let (attributes, timeout) = try unsafe fs.attributes(of: NodeID(rawValue: node), handle: handle(info))
+      return unsafe .attributes(attributes, timeout: timeout)
+    }
+  }
+  unsafe table.setattr = { request, node, status, valid, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      let (attributes, timeout) = try unsafe fs.setAttributes(
+        of: NodeID(rawValue: node), handle: handle(info), to: changes(status!.pointee, valid: valid),
+        caller: caller(request))
+      return unsafe .attributes(attributes, timeout: timeout)
+    }
+  }
+  unsafe table.statfs = { request, _ in
+    unsafe serve(request) { (fs) throws(Errno) in .status(try fs.fileSystemStatus()) }
+  }
+  unsafe table.getxattr = { request, node, name, size in
+    unsafe serve(request) { (fs) throws(Errno) in
+      unsafe .attribute(
+        try fs.attribute(PathName(copying: name!), of: NodeID(rawValue: node), caller: caller(request)),
+        capacity: size)
+    }
+  }
+  unsafe table.setxattr = { request, node, name, value, size, flags in
+    unsafe serve(request) { (fs) throws(Errno) in
+      guard let mode = AttributeMode(rawValue: flags) else { throw .invalidArgument }
+      try unsafe fs.setAttribute(
+        PathName(copying: name!), of: NodeID(rawValue: node),
+        to: [UInt8](UnsafeRawBufferPointer(start: value, count: size)), mode: mode, caller: caller(request))
+      return .done
+    }
+  }
+  unsafe table.listxattr = { request, node, size in
+    unsafe serve(request) { (fs) throws(Errno) in
+      unsafe .attribute(try fs.attributeNames(of: NodeID(rawValue: node)), capacity: size)
+    }
+  }
+  unsafe table.removexattr = { request, node, name in
+    unsafe serve(request) { (fs) throws(Errno) in
+      try unsafe fs.removeAttribute(PathName(copying: name!), of: NodeID(rawValue: node), caller: caller(request))
+      return .done
+    }
+  }
+}
+
+/// The handle that a request came through, if it came through one.
+func handle(_ info: UnsafeMutablePointer<fuse_file_info>?) -> Handle? {
+  unsafe info.map { unsafe Handle(rawValue: $0.pointee.fh) }
+}
+
+/// `FATTR_KILL_SUIDGID` in `fuse_setattr_in.valid` (linux/fuse.h): libfuse 3.14 masks it out.
+private let clearsSetIDBit: UInt32 = 1 << 11
+
+private func changes(_ status: stat, valid: Int32) -> AttributeChanges {
+  var changes = AttributeChanges()
+  if valid & FUSE_SET_ATTR_MODE != 0 { changes.mode = status.st_mode & 0o7777 }
+  if valid & FUSE_SET_ATTR_UID != 0 { changes.user = status.st_uid }
+  if valid & FUSE_SET_ATTR_GID != 0 { changes.group = status.st_gid }
+  if valid & FUSE_SET_ATTR_SIZE != 0 { changes.size = UInt64(status.st_size) }
+  if valid & FUSE_SET_ATTR_ATIME_NOW != 0 {
+    changes.access = .now
+  } else if valid & FUSE_SET_ATTR_ATIME != 0 {
+    changes.access = .at(Timestamp(seconds: Int64(status.st_atim.tv_sec), nanoseconds: Int64(status.st_atim.tv_nsec)))
+  }
+  if valid & FUSE_SET_ATTR_MTIME_NOW != 0 {
+    changes.modification = .now
+  } else if valid & FUSE_SET_ATTR_MTIME != 0 {
+    changes.modification = .at(
+      Timestamp(seconds: Int64(status.st_mtim.tv_sec), nanoseconds: Int64(status.st_mtim.tv_nsec)))
+  }
+  changes.clearsSetID = Worker.rawWord(at: 0) & clearsSetIDBit != 0
+  return changes
+}

@@ -1,0 +1,115 @@
+import CFUSE
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// Requests about open files.
+func addFileOperations(to table: inout fuse_lowlevel_ops) {
+  unsafe table.create = { request, parent, name, mode, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      let (entry, opened) = try unsafe fs.create(
+        PathName(copying: name!), in: NodeID(rawValue: parent), mode: mode,
+        flags: HandleFlags(rawValue: info!.pointee.flags), caller: caller(request))
+      return unsafe .created(entry, opened)
+    }
+  }
+  unsafe table.open = { request, node, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      unsafe .opened(
+        try fs.open(
+          NodeID(rawValue: node), flags: HandleFlags(rawValue: info!.pointee.flags), caller: caller(request)))
+    }
+  }
+  unsafe table.read = { request, _, size, offset, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      let (bytes, wipe) = try unsafe fs.read(
+        Handle(rawValue: info!.pointee.fh), at: UInt64(offset), count: min(size, Session.maximumTransfer),
+        into: Worker.current.data, caller: caller(request))
+      return unsafe .data(bytes, wipe: wipe)
+    }
+  }
+  unsafe table.write = { request, _, buffer, size, offset, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      // The data lies in this worker's own request buffer, so it can be encrypted where it is.
+      let bytes = unsafe UnsafeMutableRawBufferPointer(start: UnsafeMutableRawPointer(mutating: buffer!), count: size)
+      return unsafe .written(
+        try fs.write(
+          Handle(rawValue: info!.pointee.fh), at: UInt64(offset), bytes: bytes,
+          flags: WriteFlags(rawValue: Worker.rawWord(at: 20)), caller: caller(request)))
+    }
+  }
+  unsafe table.release = { request, node, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      unsafe fs.release(Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node))
+      return .done
+    }
+  }
+  unsafe table.fsync = { request, _, dataOnly, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      try unsafe fs.synchronize(Handle(rawValue: info!.pointee.fh), dataOnly: dataOnly != 0)
+      return .done
+    }
+  }
+  unsafe table.fallocate = { request, _, mode, offset, length, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      try unsafe fs.allocate(
+        Handle(rawValue: info!.pointee.fh), mode: AllocationMode(rawValue: mode), offset: UInt64(offset),
+        length: UInt64(length), caller: caller(request))
+      return .done
+    }
+  }
+  unsafe table.lseek = { request, _, offset, whence, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      guard let origin = SeekOrigin(rawValue: whence), origin != .start else { throw .invalidArgument }
+      guard offset >= 0 else { throw .noSuchAddressOrDevice }
+      return unsafe .offset(try fs.seek(Handle(rawValue: info!.pointee.fh), to: UInt64(offset), origin))
+    }
+  }
+  unsafe table.copy_file_range = { request, _, sourceOffset, source, _, targetOffset, target, count, flags in
+    unsafe serve(request) { (fs) throws(Errno) in
+      guard flags == 0 else { throw .invalidArgument }
+      return unsafe .written(
+        try fs.copyRange(
+          from: Handle(rawValue: source!.pointee.fh), at: UInt64(sourceOffset),
+          to: Handle(rawValue: target!.pointee.fh), at: UInt64(targetOffset), count: count,
+          buffer: Worker.current.data, caller: caller(request)))
+    }
+  }
+}
+
+/// Requests about open directories.
+func addDirectoryOperations(to table: inout fuse_lowlevel_ops) {
+  unsafe table.opendir = { request, node, _ in
+    unsafe serve(request) { (fs) throws(Errno) in .opened(try fs.openDirectory(NodeID(rawValue: node))) }
+  }
+  unsafe table.readdir = { request, _, size, offset, info in
+    unsafe list(request, size: size, offset: offset, info: info, isPlus: false)
+  }
+  unsafe table.readdirplus = { request, _, size, offset, info in
+    unsafe list(request, size: size, offset: offset, info: info, isPlus: true)
+  }
+  unsafe table.releasedir = { request, _, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      unsafe fs.releaseDirectory(Handle(rawValue: info!.pointee.fh))
+      return .done
+    }
+  }
+  unsafe table.fsyncdir = { request, _, _, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      try unsafe fs.synchronizeDirectory(Handle(rawValue: info!.pointee.fh))
+      return .done
+    }
+  }
+}
+
+private func list(
+  _ request: fuse_req_t?, size: Int, offset: off_t, info: UnsafeMutablePointer<fuse_file_info>?, isPlus: Bool
+) {
+  unsafe serve(request) { (fs) throws(Errno) in
+    let buffer = unsafe UnsafeMutableRawBufferPointer(rebasing: Worker.current.data[..<min(size, Session.maximumTransfer)])
+    var listing = unsafe DirectoryListing(request!, buffer: buffer, isPlus: isPlus)
+    try unsafe fs.readDirectory(
+      Handle(rawValue: info!.pointee.fh), from: UInt64(bitPattern: Int64(offset)), into: &listing)
+    return unsafe .data(listing.bytes, wipe: false)
+  }
+}

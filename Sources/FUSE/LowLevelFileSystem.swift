@@ -1,0 +1,82 @@
+import LinuxIO
+import SystemPackage
+
+/// A file system as libfuse's low-level interface asks for it: one method a kind of request.
+///
+/// Methods are called from several threads at once. Each returns the answer or throws the error for the caller;
+/// ``Dispatch`` sends it, after the method has returned and so with no lock held.
+package protocol LowLevelFileSystem: AnyObject, Sendable {
+  func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry
+  func forget(_ node: NodeID, count: UInt64)
+  func attributes(of node: NodeID, handle: Handle?) throws(Errno) -> (Attributes, timeout: Double)
+  func setAttributes(
+    of node: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
+  ) throws(Errno) -> (Attributes, timeout: Double)
+  func readSymbolicLink(_ node: NodeID) throws(Errno) -> PathName
+
+  func makeNode(
+    _ name: PathName, in parent: NodeID, mode: UInt32, device: UInt64, caller: Caller
+  ) throws(Errno) -> Entry
+  func makeDirectory(_ name: PathName, in parent: NodeID, mode: UInt32, caller: Caller) throws(Errno) -> Entry
+  func makeSymbolicLink(
+    _ name: PathName, in parent: NodeID, target: PathName, caller: Caller
+  ) throws(Errno) -> Entry
+  func link(_ node: NodeID, as name: PathName, in parent: NodeID) throws(Errno) -> Entry
+  func unlink(_ name: PathName, in parent: NodeID) throws(Errno)
+  func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno)
+  func rename(
+    _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags
+  ) throws(Errno)
+
+  func create(
+    _ name: PathName, in parent: NodeID, mode: UInt32, flags: HandleFlags, caller: Caller
+  ) throws(Errno) -> (Entry, Opened)
+  func open(_ node: NodeID, flags: HandleFlags, caller: Caller) throws(Errno) -> Opened
+  /// Reads up to `buffer.count` − ``Worker/slack`` bytes. Returns the bytes, which lie in `buffer`, and whether they
+  /// must be wiped once sent.
+  func read(
+    _ handle: Handle, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, caller: Caller
+  ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool)
+  /// Writes `bytes`, which the method may overwrite, as it may the ``Worker/slack`` bytes behind them.
+  func write(
+    _ handle: Handle, at offset: UInt64, bytes: UnsafeMutableRawBufferPointer, flags: WriteFlags, caller: Caller
+  ) throws(Errno) -> Int
+  func release(_ handle: Handle, of node: NodeID)
+  func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno)
+  func allocate(
+    _ handle: Handle, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
+  ) throws(Errno)
+  func seek(_ handle: Handle, to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
+  func copyRange(
+    from source: Handle, at sourceOffset: UInt64, to target: Handle, at targetOffset: UInt64, count: Int,
+    buffer: UnsafeMutableRawBufferPointer, caller: Caller
+  ) throws(Errno) -> Int
+
+  func openDirectory(_ node: NodeID) throws(Errno) -> Opened
+  func readDirectory(_ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing) throws(Errno)
+  func releaseDirectory(_ handle: Handle)
+  func synchronizeDirectory(_ handle: Handle) throws(Errno)
+
+  func fileSystemStatus() throws(Errno) -> FileSystemStatus
+  func attribute(_ name: PathName, of node: NodeID, caller: Caller) throws(Errno) -> [UInt8]
+  func setAttribute(
+    _ name: PathName, of node: NodeID, to value: [UInt8], mode: AttributeMode, caller: Caller
+  ) throws(Errno)
+  /// The names, each with a NUL at its end.
+  func attributeNames(of node: NodeID) throws(Errno) -> [UInt8]
+  func removeAttribute(_ name: PathName, of node: NodeID, caller: Caller) throws(Errno)
+}
+
+/// What the kernel says of a write beside its data (`FUSE_WRITE_*` in linux/fuse.h).
+package struct WriteFlags: OptionSet, Sendable {
+  package let rawValue: UInt32
+
+  package init(rawValue: UInt32) {
+    self.rawValue = rawValue
+  }
+
+  /// Written back from the page cache: the caller is not known.
+  package static let fromCache = WriteFlags(rawValue: 1 << 0)
+  /// The caller may not keep set-user-ID and set-group-ID bits.
+  package static let clearsSetID = WriteFlags(rawValue: 1 << 2)
+}

@@ -1,0 +1,84 @@
+import CFUSE
+import Glibc
+import Synchronization
+
+/// What protectfs asks of the kernel when the connection starts (FUSE_INIT), the parts that libfuse 3.14 does not know
+/// included.
+final class Negotiation: Sendable {
+  /// Several daemons or people may write the backing directory: the kernel may cache nothing for long.
+  let isShared: Bool
+
+  /// The `unique` of the FUSE_INIT request while it is being served, 0 otherwise.
+  private let pendingInit = Atomic<UInt64>(0)
+  private let kernelHandlesPrivileges = Atomic<Bool>(false)
+
+  init(isShared: Bool) {
+    self.isShared = isShared
+  }
+
+  /// `FUSE_HANDLE_KILLPRIV_V2` (linux/fuse.h, 7.33). Without it each write(2) asks for `security.capability` first.
+  private static let handlesPrivileges: UInt32 = 1 << 28
+
+  /// Chooses capabilities and sizes.
+  func negotiate(_ connection: UnsafeMutablePointer<fuse_conn_info>) {
+    func want(_ capability: Int32) {
+      let bit = UInt32(bitPattern: capability)
+      unsafe connection.pointee.want |= unsafe connection.pointee.capable & bit
+    }
+    func refuse(_ capability: Int32) {
+      unsafe connection.pointee.want &= ~UInt32(bitPattern: capability)
+    }
+    want(FUSE_CAP_ASYNC_READ)
+    want(FUSE_CAP_ASYNC_DIO)
+    want(FUSE_CAP_ATOMIC_O_TRUNC)
+    want(FUSE_CAP_PARALLEL_DIROPS)
+    want(FUSE_CAP_READDIRPLUS)
+    want(FUSE_CAP_READDIRPLUS_AUTO)
+    want(FUSE_CAP_POSIX_ACL)
+    want(FUSE_CAP_DONT_MASK)
+    // Data is transformed on its way, so there is nothing to splice; and splicing takes it out of the worker's buffer.
+    refuse(FUSE_CAP_SPLICE_READ)
+    refuse(FUSE_CAP_SPLICE_WRITE)
+    refuse(FUSE_CAP_SPLICE_MOVE)
+    // Version 2 of the same is set behind libfuse's back, in `amendReply`.
+    refuse(FUSE_CAP_HANDLE_KILLPRIV)
+    if isShared {
+      want(FUSE_CAP_AUTO_INVAL_DATA)
+    } else {
+      want(FUSE_CAP_WRITEBACK_CACHE)
+      want(FUSE_CAP_CACHE_SYMLINKS)
+      refuse(FUSE_CAP_AUTO_INVAL_DATA)
+      want(FUSE_CAP_EXPLICIT_INVAL_DATA)
+    }
+    unsafe connection.pointee.max_write = UInt32(Session.maximumTransfer)
+    unsafe connection.pointee.max_readahead = UInt32(Session.maximumTransfer)
+    unsafe connection.pointee.max_background = 64
+    unsafe connection.pointee.congestion_threshold = 48
+    unsafe connection.pointee.time_gran = 1
+  }
+
+  /// Looks at a request on its way in: notes FUSE_INIT, and whether the kernel offers what libfuse does not know.
+  func inspectRequest(_ bytes: UnsafeRawBufferPointer) {
+    // struct fuse_in_header: len u32, opcode u32, unique u64, … 40 bytes; fuse_init_in: major, minor, readahead, flags.
+    guard bytes.count >= 56, unsafe bytes.load(fromByteOffset: 4, as: UInt32.self) == 26 else { return }
+    let offered = unsafe bytes.load(fromByteOffset: 52, as: UInt32.self)
+    kernelHandlesPrivileges.store(offered & Self.handlesPrivileges != 0, ordering: .relaxed)
+    pendingInit.store(unsafe bytes.load(fromByteOffset: 8, as: UInt64.self), ordering: .relaxed)
+  }
+
+  /// Looks at a reply on its way out: the one to FUSE_INIT gets the flags that libfuse does not know.
+  func amendReply(_ parts: UnsafeMutablePointer<iovec>, count: Int) {
+    let pending = pendingInit.load(ordering: .relaxed)
+    guard pending != 0, count >= 2, let header = unsafe parts[0].iov_base, let body = unsafe parts[1].iov_base else {
+      return
+    }
+    // struct fuse_out_header: len u32, error i32, unique u64; fuse_init_out: major, minor, readahead, flags.
+    guard unsafe header.load(fromByteOffset: 8, as: UInt64.self) == pending else { return }
+    pendingInit.store(0, ordering: .relaxed)
+    guard unsafe header.load(fromByteOffset: 4, as: Int32.self) == 0, unsafe parts[1].iov_len >= 16,
+      kernelHandlesPrivileges.load(ordering: .relaxed)
+    else { return }
+    let flags = unsafe body.load(fromByteOffset: 12, as: UInt32.self)
+    unsafe body.storeBytes(of: flags | Self.handlesPrivileges, toByteOffset: 12, as: UInt32.self)
+  }
+}

@@ -1,0 +1,158 @@
+import CFUSE
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// What a request is answered with.
+@safe enum Answer {
+  case done
+  case entry(Entry)
+  case attributes(Attributes, timeout: Double)
+  case created(Entry, Opened)
+  case opened(Opened)
+  case data(UnsafeRawBufferPointer, wipe: Bool)
+  case written(Int)
+  case text(PathName)
+  case offset(UInt64)
+  case status(FileSystemStatus)
+  /// An attribute's value or list, for a caller whose buffer has `capacity` bytes; 0 asks for the length.
+  case attribute([UInt8], capacity: Int)
+}
+
+/// The duty to answer a request exactly once: sending consumes it, and one that is dropped answers EIO.
+@safe struct Reply: ~Copyable {
+  private let request: fuse_req_t
+
+  init(_ request: fuse_req_t) {
+    unsafe self.request = request
+  }
+
+  deinit {
+    _ = unsafe fuse_reply_err(request, EIO)
+  }
+
+  /// Answers with an error.
+  consuming func send(_ error: Errno) {
+    _ = unsafe fuse_reply_err(request, error.rawValue)
+    discard self
+  }
+
+  /// Answers with nothing, to a request that expects nothing.
+  consuming func none() {
+    unsafe fuse_reply_none(request)
+    discard self
+  }
+
+  /// Answers. What libfuse returns is whether the caller was still there to hear it, which changes nothing here.
+  consuming func send(_ answer: Answer) {
+    switch answer {
+    case .done:
+      _ = unsafe fuse_reply_err(request, 0)
+    case .entry(let entry):
+      var parameters = entry.parameters
+      _ = unsafe fuse_reply_entry(request, &parameters)
+    case .attributes(let attributes, let timeout):
+      var status = attributes.status
+      _ = unsafe fuse_reply_attr(request, &status, timeout)
+    case .created(let entry, let opened):
+      var parameters = entry.parameters
+      var info = opened.information
+      _ = unsafe fuse_reply_create(request, &parameters, &info)
+    case .opened(let opened):
+      var info = opened.information
+      _ = unsafe fuse_reply_open(request, &info)
+    case .data(let bytes, let wipe):
+      _ = unsafe fuse_reply_buf(request, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
+      if wipe { unsafe Memory.wipe(UnsafeMutableRawBufferPointer(mutating: bytes)) }
+    case .written(let count):
+      _ = unsafe fuse_reply_write(request, count)
+    case .text(let text):
+      _ = unsafe text.withCString { unsafe fuse_reply_readlink(request, $0) }
+    case .offset(let offset):
+      _ = unsafe fuse_reply_lseek(request, off_t(truncatingIfNeeded: offset))
+    case .status(let status):
+      var information = status.information
+      _ = unsafe fuse_reply_statfs(request, &information)
+    case .attribute(let value, let capacity):
+      unsafe Self.send(value, capacity: capacity, to: unsafe request)
+    }
+    discard self
+  }
+
+  private static func send(_ value: [UInt8], capacity: Int, to request: fuse_req_t) {
+    if capacity == 0 {
+      _ = unsafe fuse_reply_xattr(request, value.count)
+    } else if value.count > capacity {
+      _ = unsafe fuse_reply_err(request, ERANGE)
+    } else {
+      unsafe value.withBytes { bytes in
+        _ = unsafe fuse_reply_buf(request, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
+      }
+    }
+  }
+}
+
+extension Attributes {
+  /// As `struct stat` has it.
+  var status: stat {
+    var status = stat()
+    status.st_ino = UInt(inode)
+    status.st_mode = mode
+    status.st_nlink = numericCast(links)
+    status.st_uid = user
+    status.st_gid = group
+    status.st_rdev = UInt(rawDevice)
+    status.st_size = off_t(truncatingIfNeeded: size)
+    status.st_blocks = blkcnt_t(truncatingIfNeeded: blocks)
+    status.st_blksize = numericCast(blockSize)
+    status.st_atim = access.value
+    status.st_mtim = modification.value
+    status.st_ctim = change.value
+    return status
+  }
+}
+
+extension Timestamp {
+  var value: timespec { timespec(tv_sec: Int(seconds), tv_nsec: Int(nanoseconds)) }
+}
+
+extension Entry {
+  /// As libfuse has it.
+  var parameters: fuse_entry_param {
+    var parameters = fuse_entry_param()
+    parameters.ino = node.rawValue
+    parameters.generation = 0
+    parameters.attr = attributes.status
+    parameters.attr_timeout = attributeTimeout
+    parameters.entry_timeout = entryTimeout
+    return parameters
+  }
+}
+
+extension Opened {
+  /// As libfuse has it.
+  var information: fuse_file_info {
+    var information = fuse_file_info()
+    information.fh = handle.rawValue
+    information.keep_cache = keepsCache || cachesDirectory ? 1 : 0
+    information.cache_readdir = cachesDirectory ? 1 : 0
+    return information
+  }
+}
+
+extension FileSystemStatus {
+  /// As `struct statvfs` has it.
+  var information: statvfs {
+    var information = statvfs()
+    information.f_bsize = UInt(blockSize)
+    information.f_frsize = UInt(fragmentSize)
+    information.f_blocks = UInt(blocks)
+    information.f_bfree = UInt(blocksFree)
+    information.f_bavail = UInt(blocksAvailable)
+    information.f_files = UInt(files)
+    information.f_ffree = UInt(filesFree)
+    information.f_favail = UInt(filesFree)
+    information.f_namemax = UInt(nameMax)
+    return information
+  }
+}

@@ -1,0 +1,135 @@
+import SystemPackage
+
+/// What the kernel calls an inode by. Node 1 is the root.
+package struct NodeID: Hashable, Sendable {
+  package let rawValue: UInt64
+
+  package init(rawValue: UInt64) {
+    self.rawValue = rawValue
+  }
+
+  /// `FUSE_ROOT_ID`.
+  package static let root = NodeID(rawValue: 1)
+}
+
+/// What the file system calls an open file or directory by; the kernel passes it back with each request.
+package struct Handle: Hashable, Sendable {
+  package let rawValue: UInt64
+
+  package init(rawValue: UInt64) {
+    self.rawValue = rawValue
+  }
+}
+
+/// Who sent a request. Not valid for the kernel's own write-back.
+package struct Caller: Sendable {
+  package let user: UInt32
+  package let group: UInt32
+  package let process: Int32
+  package let umask: UInt32
+}
+
+/// The attributes of a file as stat(2) shows them.
+package struct Attributes: Sendable {
+  package var inode: UInt64 = 0
+  package var mode: UInt32 = 0
+  package var links: UInt32 = 0
+  package var user: UInt32 = 0
+  package var group: UInt32 = 0
+  package var rawDevice: UInt64 = 0
+  /// Bytes.
+  package var size: UInt64 = 0
+  /// Units of 512 bytes.
+  package var blocks: UInt64 = 0
+  package var blockSize: UInt32 = 4096
+  package var access = Timestamp()
+  package var modification = Timestamp()
+  package var change = Timestamp()
+
+  package init() {}
+}
+
+/// A point in time since 1970-01-01 UTC.
+package struct Timestamp: Sendable {
+  package var seconds: Int64
+  package var nanoseconds: Int64
+
+  package init(seconds: Int64 = 0, nanoseconds: Int64 = 0) {
+    self.seconds = seconds
+    self.nanoseconds = nanoseconds
+  }
+}
+
+/// The answer to a lookup: a node, its attributes, and for how many seconds the kernel may keep either.
+package struct Entry: Sendable {
+  package var node: NodeID
+  package var attributes: Attributes
+  package var entryTimeout: Double
+  package var attributeTimeout: Double
+
+  package init(node: NodeID, attributes: Attributes, entryTimeout: Double, attributeTimeout: Double) {
+    self.node = node
+    self.attributes = attributes
+    self.entryTimeout = entryTimeout
+    self.attributeTimeout = attributeTimeout
+  }
+}
+
+/// The answer to an open.
+package struct Opened: Sendable {
+  package var handle: Handle
+  /// Pages that the kernel has of the file are still good.
+  package var keepsCache: Bool
+  /// The kernel may keep the directory's entries.
+  package var cachesDirectory: Bool
+
+  package init(handle: Handle, keepsCache: Bool = false, cachesDirectory: Bool = false) {
+    self.handle = handle
+    self.keepsCache = keepsCache
+    self.cachesDirectory = cachesDirectory
+  }
+}
+
+/// What setattr is to change; `nil` leaves a thing as it is.
+package struct AttributeChanges: Sendable {
+  package enum Time: Sendable {
+    case now
+    case at(Timestamp)
+  }
+
+  package var mode: UInt32?
+  package var user: UInt32?
+  package var group: UInt32?
+  package var size: UInt64?
+  package var access: Time?
+  package var modification: Time?
+  /// The caller may not keep set-user-ID and set-group-ID bits (`FATTR_KILL_SUIDGID`).
+  package var clearsSetID = false
+}
+
+/// What statfs(2) shows.
+package struct FileSystemStatus: Sendable {
+  package var blockSize: UInt64 = 4096
+  package var fragmentSize: UInt64 = 4096
+  package var blocks: UInt64 = 0
+  package var blocksFree: UInt64 = 0
+  package var blocksAvailable: UInt64 = 0
+  package var files: UInt64 = 0
+  package var filesFree: UInt64 = 0
+  package var nameMax: UInt64 = 255
+
+  package init() {}
+}
+
+/// The flags of an open or create, as open(2) names them.
+package struct HandleFlags: Sendable {
+  package let rawValue: Int32
+
+  package init(rawValue: Int32) {
+    self.rawValue = rawValue
+  }
+
+  package var forWriting: Bool { rawValue & 0o3 != 0 }
+  package var truncates: Bool { rawValue & 0o1000 != 0 }
+  package var exclusive: Bool { rawValue & 0o200 != 0 }
+}

@@ -1,0 +1,88 @@
+import CFUSE
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// A mounted file system: the connection to the kernel and the threads that serve it.
+@safe package final class Session: @unchecked Sendable {
+  /// The most bytes that one read or write carries: `FUSE_MAX_MAX_PAGES` pages of 4 KiB.
+  package static let maximumTransfer = 1 << 20
+  /// Room that a handler may use behind the data of a read or write.
+  package static let slack = Worker.slack
+
+  private let session: OpaquePointer
+  private let target: DispatchTarget
+
+  /// Prepares a session. `options` are mount options as `-o` takes them.
+  package init(fileSystem: any LowLevelFileSystem, options: [String], isShared: Bool) throws(SessionError) {
+    target = DispatchTarget(fileSystem: fileSystem, negotiation: Negotiation(isShared: isShared))
+    var arguments = unsafe fuse_args(argc: 0, argv: nil, allocated: 0)
+    defer { unsafe fuse_opt_free_args(&arguments) }
+    for argument in ["protectfs"] + options.flatMap({ ["-o", $0] }) {
+      guard unsafe fuse_opt_add_arg(&arguments, argument) == 0 else { throw .outOfMemory }
+    }
+    var table = operationTable()
+    let created = unsafe fuse_session_new(
+      &arguments, &table, MemoryLayout<fuse_lowlevel_ops>.size, Unmanaged.passUnretained(target).toOpaque())
+    guard let created = unsafe created else { throw .badOptions }
+    unsafe session = created
+  }
+
+  deinit {
+    unsafe fuse_session_destroy(session)
+  }
+
+  /// Mounts at a path, and takes over reading from and writing to the kernel's device.
+  package func mount(at path: String) throws(SessionError) {
+    guard unsafe fuse_session_mount(session, path) == 0 else { throw .notMounted }
+    var transport = fuse_custom_io()
+    unsafe transport.read = { descriptor, buffer, size, userData in
+      let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(userData!)
+      let count = unsafe Glibc.read(descriptor, buffer, size)
+      if count > 0 {
+        unsafe target._withUnsafeGuaranteedRef {
+          unsafe $0.negotiation.inspectRequest(UnsafeRawBufferPointer(start: buffer, count: count))
+        }
+      }
+      return count
+    }
+    unsafe transport.writev = { descriptor, parts, count, userData in
+      let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(userData!)
+      unsafe target._withUnsafeGuaranteedRef { unsafe $0.negotiation.amendReply(parts!, count: Int(count)) }
+      return unsafe Glibc.writev(descriptor, parts, count)
+    }
+    guard unsafe fuse_session_custom_io(session, &transport, fuse_session_fd(session)) == 0 else {
+      unsafe fuse_session_unmount(session)
+      throw .notMounted
+    }
+  }
+
+  /// Serves requests on that many threads; returns when the file system has been unmounted.
+  package func serve(threads count: Int) {
+    let threads = (0..<count).map { index in
+      Thread(name: "request-\(index)", stackSize: 1 << 20) { [self] in
+        unsafe Worker().run(session)
+      }
+    }
+    for thread in threads { thread.join() }
+  }
+
+  /// Makes the kernel write a node's dirty pages back, and drop all its pages and attributes. Blocks until it has; must
+  /// not be called by a handler nor with a lock that one takes. A node the kernel does not know is no error.
+  package func invalidate(_ node: NodeID) throws(Errno) {
+    let result = unsafe fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0)
+    if result < 0, result != -ENOENT { throw Errno(rawValue: -result) }
+  }
+
+  /// Ends the connection, and unmounts if that has not been done yet.
+  package func unmount() {
+    unsafe fuse_session_unmount(session)
+  }
+}
+
+/// Why a session did not start. libfuse has printed the details.
+package enum SessionError: Error {
+  case outOfMemory
+  case badOptions
+  case notMounted
+}

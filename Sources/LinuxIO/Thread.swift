@@ -1,0 +1,49 @@
+import CLinux
+import Glibc
+
+/// A POSIX thread that runs a closure and can be waited for.
+///
+/// Request handlers make blocking system calls, so they have threads of their own rather than Swift's pool.
+package struct Thread: Sendable {
+  private let identifier: pthread_t
+
+  /// Starts a thread. `stackSize` is in bytes; `name` is cut to the 15 bytes that the kernel keeps.
+  package init(name: String, stackSize: Int = 1 << 19, _ body: @escaping @Sendable () -> Void) {
+    var attributes = pthread_attr_t()
+    unsafe pthread_attr_init(&attributes)
+    unsafe pthread_attr_setstacksize(&attributes, stackSize)
+    defer { unsafe pthread_attr_destroy(&attributes) }
+    var identifier = pthread_t()
+    let start = Start(name: name, body: body)
+    let result = unsafe pthread_create(
+      &identifier, &attributes,
+      { argument in
+        let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
+        _ = unsafe linux_set_thread_name(start.name)
+        start.body()
+        return nil
+      }, Unmanaged.passRetained(start).toOpaque())
+    precondition(result == 0, "no thread can be started: \(result)")
+    self.identifier = identifier
+  }
+
+  /// Waits until the thread has ended.
+  package func join() {
+    pthread_join(identifier, nil)
+  }
+
+  /// Lets the thread end unseen.
+  package func detach() {
+    pthread_detach(identifier)
+  }
+
+  private final class Start {
+    let name: String
+    let body: @Sendable () -> Void
+
+    init(name: String, body: @escaping @Sendable () -> Void) {
+      self.name = name
+      self.body = body
+    }
+  }
+}
