@@ -28,6 +28,7 @@
 int linux_openat(int directory, const char *path, int flags, mode_t mode) {
   return RESULT(openat(directory, path, flags | O_CLOEXEC, mode));
 }
+int linux_duplicate(int from, int to) { return RESULT(dup3(from, to, O_CLOEXEC)); }
 int linux_close(int fd) { return RESULT(close(fd)); }
 
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status) {
@@ -135,6 +136,9 @@ ssize_t linux_flistxattr(int fd, char *list, size_t count) { return RESULT(flist
 int linux_fremovexattr(int fd, const char *name) { return RESULT(fremovexattr(fd, name)); }
 ssize_t linux_getxattr(const char *path, const char *name, void *value, size_t count) {
   return RESULT(getxattr(path, name, value, count));
+}
+ssize_t linux_lgetxattr(const char *path, const char *name, void *value, size_t count) {
+  return RESULT(lgetxattr(path, name, value, count));
 }
 int linux_setxattr(const char *path, const char *name, const void *value, size_t count, int flags) {
   return RESULT(setxattr(path, name, value, count, flags));

@@ -36,6 +36,13 @@ package struct Descriptor: ~Copyable, Sendable {
   }
 }
 
+extension Descriptor {
+  /// Makes this number stand for what another descriptor is open on; calls under way end on the old one (dup3(2)).
+  package func stand(for other: borrowing Descriptor) throws(Errno) {
+    _ = try check(linux_duplicate(other.rawValue, rawValue))
+  }
+}
+
 /// The flags of open(2).
 package struct OpenFlags: OptionSet, Sendable {
   package let rawValue: CInt

@@ -25,6 +25,8 @@ enum { LINUX_TIME_OMIT = -1, LINUX_TIME_NOW = -2 };
 
 int linux_openat(int directory, const char *path, int flags, mode_t mode);
 int linux_close(int fd);
+/// dup3(2): `to` stands for what `from` does, close-on-exec.
+int linux_duplicate(int from, int to);
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status);
 int linux_statvfs(int fd, struct linux_filesystem_status *status);
 ssize_t linux_pread(int fd, void *buffer, size_t count, off_t offset);
@@ -55,6 +57,7 @@ ssize_t linux_flistxattr(int fd, char *list, size_t count);
 int linux_fremovexattr(int fd, const char *name);
 ssize_t linux_getxattr(const char *path, const char *name, void *value, size_t count);
 int linux_setxattr(const char *path, const char *name, const void *value, size_t count, int flags);
+ssize_t linux_lgetxattr(const char *path, const char *name, void *value, size_t count);
 ssize_t linux_listxattr(const char *path, char *list, size_t count);
 int linux_removexattr(const char *path, const char *name);
 int linux_flock(int fd, int operation);
