@@ -23,6 +23,12 @@ import CLibcrypto
     unsafe Algorithm(pointer: EVP_KDF_fetch(nil, name, nil))
   }
 
+  private static func digest(_ name: String) -> Algorithm {
+    unsafe Algorithm(pointer: EVP_MD_fetch(nil, name, nil))
+  }
+
+  /// FIPS 180-4.
+  static let sha256 = digest("SHA256")
   /// IEEE 1619; NIST SP 800-38E.
   static let aes256XTS = cipher("AES-256-XTS")
   /// NIST SP 800-38A, section 6.5.

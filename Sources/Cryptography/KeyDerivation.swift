@@ -81,3 +81,16 @@ package enum KeyDerivation {
     return output
   }
 }
+
+/// SHA-256 of bytes that are no secret (FIPS 180-4): the names that stand for long names.
+package func sha256(_ bytes: [UInt8]) throws(CryptographyError) -> [UInt8] {
+  var digest = [UInt8](repeating: 0, count: 32)
+  let method = try unsafe Algorithm.sha256.method
+  let status = unsafe bytes.withBytes { bytes in
+    unsafe digest.withUnsafeMutableBufferPointer {
+      unsafe EVP_Digest(bytes.baseAddress, bytes.count, $0.baseAddress, nil, method, nil)
+    }
+  }
+  try check(status, "compute a digest")
+  return digest
+}
