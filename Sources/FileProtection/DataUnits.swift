@@ -7,8 +7,6 @@ package enum DataUnits {
   package static let size: UInt64 = 4096
   /// Bytes in an AES block.
   package static let blockSize: UInt64 = 16
-  /// The longest plaintext in bytes: its backing length is still an `off_t`.
-  package static let maximumLength = UInt64(Int64.max) - 2 * size
 
   /// The unit that holds a byte.
   package static func unit(of offset: UInt64) -> UInt64 { offset / size }

@@ -9,7 +9,7 @@ extension ProtectedFile {
   ///
   /// - Throws: `EACCES` when the class does not allow it, `EFBIG`, or what the backing file system fails with.
   package func truncate(to newLength: UInt64) throws(Errno) {
-    guard newLength <= DataUnits.maximumLength else { throw .fileTooLarge }
+    guard newLength <= ContentLength.longest else { throw .fileTooLarge }
     try contents.write { () throws(Errno) in
       let cipher = try cipher(for: .resize)
       try resize(to: newLength, cipher: cipher)
@@ -48,7 +48,7 @@ extension ProtectedFile {
   package func allocate(_ mode: AllocationMode, offset: UInt64, length count: UInt64) throws(Errno) {
     let end = offset + count
     guard count > 0 else { throw .invalidArgument }
-    guard end <= DataUnits.maximumLength else { throw .fileTooLarge }
+    guard end <= ContentLength.longest else { throw .fileTooLarge }
     try contents.write { () throws(Errno) in
       let cipher = try cipher(for: .resize)
       switch mode {

@@ -13,9 +13,9 @@ extension ProtectedFile {
   package func write(_ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Errno) -> Int {
     guard bytes.count > 0 else { return 0 }
     let end = offset + UInt64(bytes.count)
-    guard end <= DataUnits.maximumLength else { throw .fileTooLarge }
+    guard end <= ContentLength.longest else { throw .fileTooLarge }
     if isInPlace(offset, end) {
-      let accepted: Int? = try unsafe contents.read { () throws(Errno) in
+      let accepted: Int? = try contents.read { () throws(Errno) in
         guard isInPlace(offset, end) else { return nil }
         let cipher = try cipher(for: .write)
         try unsafe Self.encrypt(bytes, firstUnit: DataUnits.unit(of: offset), cipher: cipher)
@@ -24,7 +24,7 @@ extension ProtectedFile {
       }
       if let accepted { return accepted }
     }
-    return try unsafe contents.write { () throws(Errno) in
+    return try contents.write { () throws(Errno) in
       let cipher = try cipher(for: .write)
       return try unsafe writeAlone(bytes, at: offset, cipher: cipher)
     }

@@ -68,7 +68,7 @@ final class DirectoryStream: Sendable {
     var names: [PathName]? = []
     try entries(from: 0) { (entry) throws(Errno) in
       if entry.name == "." || entry.name == ".." { return true }
-      if case .sidecar = NameEncoding.parse(Array(entry.name.bytes)) {
+      if case .sidecar = NameEncoding.parse(entry.name.bytes) {
         names?.append(entry.name)
         return true
       }
@@ -85,7 +85,7 @@ final class DirectoryStream: Sendable {
       try unsafe descriptor.readDirectoryEntries(into: buffer)
     }
     var entries: ArraySlice<RawEntry> = []
-    bytes.withBytes { raw in
+    unsafe bytes.withBytes { raw in
       var position = 0
       while position < count {
         let length = unsafe Int(raw.loadUnaligned(fromByteOffset: position + 16, as: UInt16.self))

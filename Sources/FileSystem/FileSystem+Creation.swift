@@ -28,7 +28,7 @@ extension ProtectedFileSystem {
     _ name: PathName, in parent: NodeID, mode: UInt32, device: UInt64, caller: Caller
   ) throws(Errno) -> Entry {
     let parent = nodes.node(parent)
-    if mode & 0o170000 == FileType.regular.rawValue || mode & 0o170000 == 0 {
+    if mode & 0o170000 == InodeType.regular.rawValue || mode & 0o170000 == 0 {
       return try makeFile(name, in: parent, mode: mode, caller: caller).entry
     }
     return try make(name, in: parent, caller: caller) { (handle, name, _) throws(Errno) in

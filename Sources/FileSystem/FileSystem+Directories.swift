@@ -69,7 +69,7 @@ extension ProtectedFileSystem {
   /// The plain name of a backing entry; `nil` for what callers do not see: the store's own files, sidecars, and names
   /// that this store did not make, each of which is logged once.
   private func visibleName(of name: PathName, in open: OpenDirectory) -> PathName? {
-    if case .sidecar = NameEncoding.parse(Array(name.bytes)) { return nil }
+    if case .sidecar = NameEncoding.parse(name.bytes) { return nil }
     if open.node === nodes.root, name == Self.storeDirectory { return nil }
     do throws(Errno) {
       return try plainName(of: name, in: open.handle, open.record)
@@ -99,7 +99,7 @@ extension ProtectedFileSystem {
   }
 
   /// The store's own directory in the backing root.
-  static let storeDirectory: PathName = ".protectfs"
+  static let storeDirectory = PathName(NameEncoding.storeDirectory)
 
   /// How many names in the backing directory were found to be none of this store's.
   package var undecodableNameCount: Int { undecodable.withLock { $0.count } }

@@ -87,7 +87,7 @@ extension ProtectedFileSystem {
     try withPath(of: node) { (path) throws(Errno) in
       for stored in try path.attributeNames() {
         let text = stored.description
-        if text.hasPrefix(AttributeValue.namePrefix) {
+        if AttributeEncoding.isBackingName(stored.bytes) {
           list += try plainAttributeName(path.attribute(stored), node).terminated
         } else if !text.hasPrefix("user.") {
           list += stored.terminated
@@ -114,7 +114,7 @@ extension ProtectedFileSystem {
   private func backingAttributeName(_ name: PathName) throws(Errno) -> PathName {
     do throws(CryptographyError) {
       let digest = try volume.attributeNameHash.tag("", Array(name.bytes))
-      return PathName(bytes: Array(AttributeValue.namePrefix.utf8) + NameEncoding.encode(digest))
+      return PathName(bytes: AttributeEncoding.backingName(hash: digest))
     } catch {
       throw errno(error)
     }
@@ -122,8 +122,8 @@ extension ProtectedFileSystem {
 
   private func plainAttributeName(_ stored: [UInt8], _ node: Node) throws(Errno) -> PathName {
     do {
-      let value = try AttributeValue(parsing: stored)
-      return PathName(bytes: try volume.attributeNames.open(value.sealedName, associatedData: nil))
+      let sealed = try AttributeEncoding.parse(stored).sealedName
+      return PathName(bytes: try volume.attributeNames.open(sealed, associatedData: nil))
     } catch {
       damaged(node, "an extended attribute cannot be read: \(error)")
       throw .ioError
@@ -133,8 +133,8 @@ extension ProtectedFileSystem {
   private func openValue(_ stored: [UInt8], name: PathName, of node: Node) throws(Errno) -> [UInt8] {
     let cipher = try valueCipher(of: node)
     do {
-      let value = try AttributeValue(parsing: stored)
-      return try cipher.open(value.sealedValue, associatedData: Array(name.bytes))
+      let sealed = try AttributeEncoding.parse(stored).sealedValue
+      return try cipher.open(sealed, associatedData: Array(name.bytes))
     } catch {
       damaged(node, "an extended attribute cannot be read: \(error)")
       throw .ioError
@@ -144,10 +144,9 @@ extension ProtectedFileSystem {
   private func sealValue(_ value: [UInt8], name: PathName, of node: Node) throws(Errno) -> [UInt8] {
     let cipher = try valueCipher(of: node)
     do throws(CryptographyError) {
-      let sealed = AttributeValue(
+      return AttributeEncoding.value(
         sealedName: try volume.attributeNames.seal(Array(name.bytes), associatedData: nil),
         sealedValue: try cipher.seal(value, associatedData: Array(name.bytes)))
-      return sealed.bytes
     } catch {
       throw errno(error)
     }
@@ -157,7 +156,7 @@ extension ProtectedFileSystem {
   private func valueCipher(of node: Node) throws(Errno) -> NameCipher {
     if node.isDirectory { return volume.directoryAttributes }
     guard node.isRegular else { throw .notPermitted }
-    let record = try withOpenFile(node, for: .attribute) { (file) throws(Errno) in file.record }
+    let record = try withOpenFile(node, for: .attribute, writing: false) { (file) throws(Errno) in file.record }
     let key = try controller.fileKey(of: record)
     do throws(CryptographyError) { return try key.attributeCipher() } catch { throw errno(error) }
   }

@@ -102,7 +102,7 @@ extension ProtectedFileSystem {
       let chunk = min(count - done, Session.maximumTransfer)
       do throws(Errno) {
         let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: buffer)
-        if bytes.isEmpty { break }
+        if unsafe bytes.isEmpty { break }
         done += try unsafe target.write(
           UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
       } catch {

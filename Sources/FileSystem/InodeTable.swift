@@ -29,11 +29,11 @@ final class InodeTable: Sendable {
     let identity = Node.Identity(status)
     let node = shard(of: identity.inode).nodes.withLock { nodes in
       if let known = nodes[identity.inode], known.identity == identity {
-        known.lookups += 1
+        unsafe known.lookups += 1
         return known
       }
       let node = Node(status, location: location)
-      node.lookups = 1
+      unsafe node.lookups = 1
       // Balanced by the release in `forget`.
       unsafe _ = Unmanaged.passRetained(node)
       nodes[identity.inode] = node
@@ -59,8 +59,8 @@ final class InodeTable: Sendable {
     guard id != .root else { return }
     let node = node(id)
     let isLast = shard(of: node.identity.inode).nodes.withLock { nodes in
-      node.lookups -= min(count, node.lookups)
-      guard node.lookups == 0 else { return false }
+      unsafe node.lookups -= min(count, node.lookups)
+      guard unsafe node.lookups == 0 else { return false }
       if nodes[node.identity.inode] === node { nodes[node.identity.inode] = nil }
       return true
     }

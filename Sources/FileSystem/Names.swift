@@ -16,10 +16,10 @@ extension ProtectedFileSystem {
   ///
   /// - Throws: `ENAMETOOLONG` above 255 bytes.
   func backingName(_ name: PathName, in directory: Node.Directory) throws(Errno) -> BackingName {
-    guard name.bytes.count <= 255 else { throw .fileNameTooLong }
+    guard name.bytes.count <= NameEncoding.longestName else { throw .fileNameTooLong }
     do throws(CryptographyError) {
       let sealed = try volume.names.seal(Array(name.bytes), associatedData: directory.identifier)
-      switch NameEncoding.backingName(sealed: sealed, digest: sha256) {
+      switch try NameEncoding.backingName(sealed: sealed, digest: sha256) {
       case .direct(let bytes):
         return BackingName(name: PathName(bytes: bytes), sidecar: nil)
       case .hashed(let bytes, let sidecar):
@@ -40,12 +40,12 @@ extension ProtectedFileSystem {
 
   func plainName(of name: PathName, in handle: DirectoryHandle, _ record: Node.Directory) throws(Errno) -> PathName {
     let sealed: [UInt8]
-    switch NameEncoding.parse(Array(name.bytes)) {
+    switch NameEncoding.parse(name.bytes) {
     case .direct(let bytes):
       sealed = bytes
     case .hashed(let sidecar):
       let file = try handle.descriptor.open(PathName(bytes: sidecar), [.readOnly, .noFollow, .nonBlocking])
-      sealed = try file.readAll(limit: 255 + NameCipher.overhead + 1)
+      sealed = try file.readAll(limit: NameEncoding.longestName + NameCipher.overhead + 1)
     case .sidecar, .undecodable:
       throw .ioError
     }

@@ -70,9 +70,9 @@ final class Node: Sendable {
     self.state = Mutex(state)
   }
 
-  var isDirectory: Bool { identity.type == FileType.directory.rawValue }
-  var isRegular: Bool { identity.type == FileType.regular.rawValue }
-  var isSymbolicLink: Bool { identity.type == FileType.symbolicLink.rawValue }
+  var isDirectory: Bool { identity.type == InodeType.directory.rawValue }
+  var isRegular: Bool { identity.type == InodeType.regular.rawValue }
+  var isSymbolicLink: Bool { identity.type == InodeType.symbolicLink.rawValue }
 
   /// What the kernel calls the node: its address, so that no table is searched for it.
   var id: NodeID {

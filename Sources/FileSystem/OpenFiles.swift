@@ -71,10 +71,11 @@ extension ProtectedFileSystem {
 
   /// Opens a file for as long as `body` runs.
   func withOpenFile<Result>(
-    _ node: Node, for operation: ProtectionPolicy.Operation, _ body: (ProtectedFile) throws(Errno) -> Result
+    _ node: Node, for operation: ProtectionPolicy.Operation, writing: Bool = true,
+    _ body: (ProtectedFile) throws(Errno) -> Result
   ) throws(Errno) -> Result {
-    let file = try openFile(node, forWriting: true, operation: operation)
-    defer { close(file, of: node, wasWriter: true) }
+    let file = try openFile(node, forWriting: writing, operation: operation)
+    defer { close(file, of: node, wasWriter: writing) }
     return try body(file)
   }
 
@@ -82,7 +83,8 @@ extension ProtectedFileSystem {
     _ node: Node, operation: ProtectionPolicy.Operation
   ) throws(Errno) -> (ProtectedFile, awaitsRecord: Bool) {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
-    let (descriptor, isWritable) = try openBacking(node)
+    var isWritable = !options.isReadOnly
+    let descriptor = try openBacking(node, isWritable: &isWritable)
     let status = try descriptor.status()
     var awaitsRecord = false
     let record: FileRecord
@@ -107,14 +109,18 @@ extension ProtectedFileSystem {
 
   /// Opens for reading and writing whatever the caller asked for: the kernel reads through write-only handles to fill
   /// pages, and part of a unit can be written only by reading the rest.
-  private func openBacking(_ node: Node) throws(Errno) -> (Descriptor, isWritable: Bool) {
-    if options.isReadOnly { return (try open(node, [.readOnly, .noFollow, .nonBlocking]), false) }
-    do throws(Errno) {
-      return (try open(node, [.readWrite, .noFollow, .nonBlocking]), true)
-    } catch {
-      guard [.permissionDenied, .notPermitted, .readOnlyFileSystem, .textFileBusy].contains(error) else { throw error }
-      return (try open(node, [.readOnly, .noFollow, .nonBlocking]), false)
+  private func openBacking(_ node: Node, isWritable: inout Bool) throws(Errno) -> Descriptor {
+    if isWritable {
+      do throws(Errno) {
+        return try open(node, [.readWrite, .noFollow, .nonBlocking])
+      } catch {
+        guard [.permissionDenied, .notPermitted, .readOnlyFileSystem, .textFileBusy].contains(error) else {
+          throw error
+        }
+        isWritable = false
+      }
     }
+    return try open(node, [.readOnly, .noFollow, .nonBlocking])
   }
 
   private func prepareForWriting(_ file: ProtectedFile, _ node: Node) throws(Errno) {

@@ -14,19 +14,21 @@ extension ProtectedFileSystem {
   ///
   /// - Throws: `EIO`, with the reason in the log, when it is malformed or its tag does not match.
   func verifiedFileRecord(_ bytes: [UInt8], of node: Node) throws(Errno) -> FileRecord {
+    let record: FileRecord
     do throws(FormatError) {
-      let record = try FileRecord(parsing: bytes)
-      let matches = try records { () throws(CryptographyError) in
-        try volume.records.verify(record.tag, FileRecord.tagLabel, record.bytesBeforeTag)
-      }
-      if matches { return record }
-      damaged(node, "its record's tag does not match: the record was changed by someone without the device key")
-    } catch let error as FormatError {
-      damaged(node, "its record is malformed: \(error)")
+      record = try FileRecord(parsing: bytes)
     } catch {
+      damaged(node, "its record is malformed: \(error)")
       throw .ioError
     }
-    throw .ioError
+    let matches = try records { () throws(CryptographyError) in
+      try volume.records.verify(record.tag, FileRecord.tagLabel, record.bytesBeforeTag)
+    }
+    guard matches else {
+      damaged(node, "its record's tag does not match: the record was changed by someone without the device key")
+      throw .ioError
+    }
+    return record
   }
 
   /// A record for a file key just wrapped.

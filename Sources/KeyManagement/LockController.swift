@@ -158,7 +158,9 @@ private final class Slot: Sendable {
 
   private let keys = Mutex(Keys())
 
-  func withLock<Result: ~Copyable>(_ body: (inout Keys) throws(Errno) -> sending Result) throws(Errno) -> sending Result {
-    try keys.withLock { (keys) throws(Errno) in try body(&keys) }
+  func withLock<Result: ~Copyable, Failure: Error>(
+    _ body: (inout Keys) throws(Failure) -> sending Result
+  ) throws(Failure) -> sending Result {
+    try keys.withLock { (keys) throws(Failure) in try body(&keys) }
   }
 }

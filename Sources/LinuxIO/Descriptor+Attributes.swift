@@ -42,7 +42,7 @@ extension Descriptor {
   /// An attribute of a name in this directory; a symbolic link is not followed (lgetxattr(2), through /proc).
   package func linkAttribute(_ name: PathName, of entry: PathName) throws(Errno) -> [UInt8] {
     let path = PathName(bytes: Array("/proc/self/fd/\(rawValue)/".utf8) + entry.bytes)
-    return try readGrowing { (buffer) throws(Errno) in
+    return try unsafe readGrowing { (buffer) throws(Errno) in
       try unsafe check(
         path.withCString { path in
           unsafe name.withCString { unsafe linux_lgetxattr(path, $0, buffer.baseAddress, buffer.count) }
