@@ -69,15 +69,14 @@ final class InodeTable: Sendable {
     unsafe Unmanaged.passUnretained(node).release()
   }
 
-  /// The nodes whose pages the kernel may hold, of files in these classes.
-  func cached(in classes: Set<ProtectionClass>) -> [NodeID] {
+  /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
+  func cached(in fileClass: ProtectionClass, includingOpen: Bool) -> [NodeID] {
     var found: [NodeID] = []
     for shard in shards {
       shard.nodes.withLock { nodes in
         for node in nodes.values {
-          if let cachedClass = node.state.withLock({ $0.cachedClass }), classes.contains(cachedClass) {
-            found.append(node.id)
-          }
+          let isWanted = node.state.withLock { $0.cachedClass == fileClass && (includingOpen || $0.handles == 0) }
+          if isWanted { found.append(node.id) }
         }
       }
     }

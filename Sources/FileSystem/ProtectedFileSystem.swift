@@ -74,6 +74,22 @@ package protocol FileSystemObserver: AnyObject, Sendable {
   func pagesAreStale(of node: NodeID)
 }
 
+// What the lock sequence needs.
+extension ProtectedFileSystem {
+  /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
+  package func cachedNodes(in fileClass: ProtectionClass, includingOpen: Bool) -> [NodeID] {
+    nodes.cached(in: fileClass, includingOpen: includingOpen)
+  }
+
+  /// Wipes the keys of the open files of a class, once the operations that use them have ended.
+  package func evictKeys(of fileClass: ProtectionClass) {
+    openFiles.evict([fileClass])
+  }
+
+  /// How many files of each class are open.
+  package var openFileCounts: [ProtectionClass: Int] { openFiles.counts }
+}
+
 extension ProtectedFileSystem {
   /// The one place that turns failures of cryptography into what a caller sees: damaged data.
   func errno(_ error: CryptographyError) -> Errno {

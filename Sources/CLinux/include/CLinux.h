@@ -78,6 +78,13 @@ int linux_peer_credentials(int socket, uid_t *user, gid_t *group, pid_t *process
 int linux_unmount(const char *path, int flags);
 void linux_syslog_open(const char *identity);
 void linux_syslog(int priority, const char *message);
+/// A condition variable that counts in CLOCK_MONOTONIC; waits at most so long, or for good if negative.
+void linux_condition_init(void *condition);
+void linux_condition_wait(void *condition, void *mutex, int64_t milliseconds);
+/// Blocks the signals that end a daemon in this thread and those it starts.
+void linux_block_ending_signals(void);
+/// Waits for one of them; returns its number.
+int linux_wait_for_ending_signal(void);
 /// The wrapper around a lock that readers share and writers have alone.
 int linux_rwlock_size(void);
 void linux_rwlock_init(void *lock);
