@@ -2,6 +2,7 @@ import Cryptography
 import DataProtection
 import FUSE
 import FileProtection
+import KeyManagement
 import LinuxIO
 import StoreFormat
 import SystemPackage
@@ -79,6 +80,16 @@ extension ProtectedFileSystem {
       try volume.records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
     }
     try setRecord(record.bytes, of: descriptor)
+  }
+
+  /// Gives a new store's root its record.
+  package static func writeRootRecord(
+    to backing: borrowing Descriptor, defaultClass: ProtectionClass, volume: VolumeKeys
+  ) throws {
+    var record = DirectoryRecord(
+      directoryClass: defaultClass, isExplicit: true, directoryID: try randomBytes(DirectoryRecord.identifierSize))
+    record.tag = try volume.records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
+    try PathName(descriptor: backing).setAttribute(recordAttribute, to: record.bytes)
   }
 
   /// Sets the record attribute through /proc, which takes any descriptor. Without privileges the owner's write
