@@ -7,7 +7,8 @@ import SystemPackage
 func addAttributeOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.getattr = { request, node, info in
     unsafe serve(request) { (fs) throws(Errno) in
-      let (attributes, timeout) = try unsafe fs.attributes(of: NodeID(rawValue: node), handle: handle(info))
+      let (attributes, timeout) = try unsafe fs.attributes(
+        of: NodeID(rawValue: node), handle: handle(info), caller: caller(request))
       return unsafe .attributes(attributes, timeout: timeout)
     }
   }

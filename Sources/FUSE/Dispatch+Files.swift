@@ -60,11 +60,17 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
       return .done
     }
   }
-  unsafe table.lseek = { request, _, offset, whence, info in
+  unsafe table.lseek = { request, node, offset, whence, info in
+    let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(fuse_req_userdata(request)!).takeUnretainedValue()
+    guard let origin = SeekOrigin(rawValue: whence), origin != .start, offset >= 0 else {
+      return unsafe Reply(request!).send(offset < 0 ? .noSuchAddressOrDevice : .invalidArgument)
+    }
+    let seek = unsafe WritebackQueue.Seek(
+      request: request!, node: NodeID(rawValue: node), handle: Handle(rawValue: info!.pointee.fh),
+      offset: UInt64(offset), origin: origin)
+    if target.fileSystem.mayHaveDirtyPages(seek.node) { return target.writebackQueue.add(seek) }
     unsafe serve(request) { (fs) throws(Errno) in
-      guard let origin = SeekOrigin(rawValue: whence), origin != .start else { throw .invalidArgument }
-      guard offset >= 0 else { throw .noSuchAddressOrDevice }
-      return unsafe .offset(try fs.seek(Handle(rawValue: info!.pointee.fh), to: UInt64(offset), origin))
+      .offset(try fs.seek(seek.handle, to: seek.offset, seek.origin))
     }
   }
   unsafe table.copy_file_range = { request, _, sourceOffset, source, node, targetOffset, target, count, flags in

@@ -7,6 +7,7 @@ import SystemPackage
 final class DispatchTarget: Sendable {
   let fileSystem: any LowLevelFileSystem
   let negotiation: Negotiation
+  let writebackQueue = WritebackQueue()
 
   init(fileSystem: any LowLevelFileSystem, negotiation: Negotiation) {
     self.fileSystem = fileSystem

@@ -8,7 +8,9 @@ import SystemPackage
 package protocol LowLevelFileSystem: AnyObject, Sendable {
   func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry
   func forget(_ node: NodeID, count: UInt64)
-  func attributes(of node: NodeID, handle: Handle?) throws(Errno) -> (Attributes, timeout: Double)
+  func attributes(
+    of node: NodeID, handle: Handle?, caller: Caller
+  ) throws(Errno) -> (Attributes, timeout: Double)
   func setAttributes(
     of node: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
   ) throws(Errno) -> (Attributes, timeout: Double)
@@ -47,6 +49,8 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   func allocate(
     _ handle: Handle, of node: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno)
+  /// Whether the kernel may hold data of a node that has not been written yet.
+  func mayHaveDirtyPages(_ node: NodeID) -> Bool
   func seek(_ handle: Handle, to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
   func copyRange(
     from source: Handle, at sourceOffset: UInt64, to target: Handle, of node: NodeID, at targetOffset: UInt64,

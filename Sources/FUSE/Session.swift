@@ -64,7 +64,11 @@ import SystemPackage
         unsafe Worker().run(session)
       }
     }
+    let queue = target.writebackQueue
+    let writeback = Thread(name: "writeback") { [self] in queue.run(self) }
     for thread in threads { thread.join() }
+    queue.stop()
+    writeback.join()
   }
 
   /// Makes the kernel write a node's dirty pages back, and drop all its pages and attributes. Blocks until it has; must

@@ -27,7 +27,7 @@ extension ProtectedFile {
   }
 
   /// Fills the file's last unit with encrypted zeros up to its end or `limit`, whichever is first. A unit that is a
-  /// hole, or full, stays as it is.
+  /// hole, or full, stays as it is; but the bytes that tell the length must not become data of the next unit.
   func completeLastUnit(upTo limit: UInt64, cipher: XTSCipher) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
     guard !DataUnits.isAligned(oldLength) else { return }
@@ -35,9 +35,9 @@ extension ProtectedFile {
     let end = min(start + DataUnits.size, limit)
     guard end > oldLength else { return }
     try unsafe withScratch { (scratch) throws(Errno) in
-      if try unsafe fill(scratch, withUnitAt: start, oldEnd: oldLength, cipher: cipher) { return }
-      try unsafe writeUnit(scratch, at: start, end: end, cipher: cipher)
-      length.store(end, ordering: .releasing)
+      let isHole = try unsafe fill(scratch, withUnitAt: start, oldEnd: oldLength, cipher: cipher)
+      if !isHole { try unsafe writeUnit(scratch, at: start, end: end, cipher: cipher) }
+      if !isHole || end == start + DataUnits.size { try grow(to: end) }
     }
   }
 

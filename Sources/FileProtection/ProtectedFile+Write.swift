@@ -85,7 +85,7 @@ extension ProtectedFile {
     try unsafe Self.encrypt(
       .init(rebasing: whole[..<padded]), firstUnit: DataUnits.unit(of: range.lowerBound), cipher: cipher)
     try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound)
-    grow(to: range.upperBound)
+    try grow(to: range.upperBound)
   }
 
   /// Writes part of a unit: reads the rest of it, and writes it whole. A hole becomes a unit of encrypted zeros.
@@ -103,7 +103,7 @@ extension ProtectedFile {
       unsafe target.copyMemory(from: UnsafeRawBufferPointer(bytes))
       try unsafe writeUnit(scratch, at: start, end: newEnd, cipher: cipher)
     }
-    grow(to: newEnd)
+    try grow(to: newEnd)
   }
 
   /// Encrypts the unit in `scratch` up to `end`, an offset in the file, and writes it; the bytes that tell the length
@@ -135,9 +135,14 @@ extension ProtectedFile {
     return false
   }
 
-  /// Raises the length after a write that reached past it.
-  func grow(to end: UInt64) {
-    if end > length.load(ordering: .relaxed) { length.store(end, ordering: .releasing) }
+  /// Raises the length after a write that reached past it. Backing lengths do not grow with every plaintext's: 5 bytes
+  /// take 21 and 16 take 16, so what was behind the old end may have to be cut off.
+  func grow(to end: UInt64) throws(Errno) {
+    let oldLength = length.load(ordering: .relaxed)
+    guard end > oldLength else { return }
+    let backing = ContentLength.backing(for: end)
+    if backing < ContentLength.backing(for: oldLength) { try descriptor.truncate(to: backing) }
+    length.store(end, ordering: .releasing)
   }
 
   /// After a failed write: cuts the backing file to the length that was accepted, which needs no room.

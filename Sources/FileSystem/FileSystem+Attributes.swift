@@ -8,9 +8,14 @@ import SystemPackage
 extension ProtectedFileSystem {
   /// Attributes are told whatever the class. Asked through a handle of a locked file they are refused: that is how the
   /// kernel asks before a cached write (fuse_update_attributes in fs/fuse/file.c).
-  package func attributes(of id: NodeID, handle: Handle?) throws(Errno) -> (Attributes, timeout: Double) {
+  package func attributes(
+    of id: NodeID, handle: Handle?, caller: Caller
+  ) throws(Errno) -> (Attributes, timeout: Double) {
     let node = nodes.node(id)
-    if handle != nil, let file = node.file, !file.isAllowed(.read) { throw .permissionDenied }
+    if handle != nil, let file = node.file, !file.isAllowed(.read) {
+      denied(.write, on: node, by: caller)
+      throw .permissionDenied
+    }
     let status = try status(of: node)
     return (attributes(of: node, status), attributeTimeout(of: node))
   }

@@ -87,6 +87,12 @@ extension ProtectedFileSystem {
     }
   }
 
+  /// Pages become dirty only while a handle that may write, or a mapping made through one, is open: close(2) writes them
+  /// back.
+  package func mayHaveDirtyPages(_ node: NodeID) -> Bool {
+    nodes.node(node).state.withLock { $0.writers > 0 }
+  }
+
   package func seek(_ handle: Handle, to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
     try file(handle).seek(to: offset, origin)
   }

@@ -1,0 +1,58 @@
+import CFUSE
+import LinuxIO
+import SystemPackage
+
+/// Requests that can be answered only when the kernel has written a file's dirty pages back.
+///
+/// With the write-back cache the kernel asks for data and holes (FUSE_LSEEK) without doing so, and would be told of holes
+/// where data is still on its way. A thread of its own has the pages written, since a handler must not wait for other
+/// handlers, and answers then.
+final class WritebackQueue: Sendable {
+  /// A seek that waits.
+  struct Seek: @unchecked Sendable {
+    let request: fuse_req_t
+    let node: NodeID
+    let handle: Handle
+    let offset: UInt64
+    let origin: SeekOrigin
+  }
+
+  private struct State {
+    var waiting: [Seek] = []
+    var isStopping = false
+  }
+
+  private let state = Monitor(State())
+
+  /// Has a seek answered once its file's pages are written.
+  func add(_ seek: Seek) {
+    state.update { $0.waiting.append(seek) }
+  }
+
+  /// Ends ``run(_:)``.
+  func stop() {
+    state.update { $0.isStopping = true }
+  }
+
+  /// Answers what comes until ``stop()``.
+  func run(_ session: Session) {
+    while let seeks = next() {
+      for seek in seeks {
+        unsafe serve(seek.request) { (fs) throws(Errno) in
+          try session.invalidate(seek.node)
+          return .offset(try fs.seek(seek.handle, to: seek.offset, seek.origin))
+        }
+      }
+    }
+  }
+
+  private func next() -> [Seek]? {
+    state.wait { state, _ -> [Seek]?? in
+      if !state.waiting.isEmpty {
+        defer { state.waiting = [] }
+        return state.waiting
+      }
+      return state.isStopping ? .some(nil) : nil
+    }
+  }
+}
