@@ -1,0 +1,16 @@
+extension [UInt8] {
+  /// Calls `body` with the bytes, and passes on what it throws and what it returns, a secret included.
+  func withBytes<Result: ~Copyable, Failure: Error>(
+    _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    try unsafe span.withUnsafeBytes(body)
+  }
+
+  /// Calls `body` with the bytes, to be changed in place.
+  mutating func withMutableBytes<Result: ~Copyable, Failure: Error>(
+    _ body: (UnsafeMutableRawBufferPointer) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    var bytes = mutableSpan
+    return try unsafe bytes.withUnsafeMutableBytes(body)
+  }
+}

@@ -1,0 +1,101 @@
+import CLibcrypto
+import Synchronization
+
+/// Keyed contexts that are not in use, so that requests on several threads neither wait for one another nor make a
+/// context each.
+///
+/// There are at most as many as calls were ever made at once. They are freed, and with that wiped, with the pool.
+struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
+  private let free = Mutex<[Context]>([])
+
+  /// Calls `body` with a context nobody else uses, made by `make` when none is free.
+  ///
+  /// A context in which a call failed is in an unknown state: when `body` throws, it is freed instead of kept.
+  @inline(__always)
+  borrowing func withContext<Result>(
+    make: () throws(CryptographyError) -> Context,
+    _ body: (Context) throws(CryptographyError) -> Result
+  ) throws(CryptographyError) -> Result {
+    let context: Context
+    if let idle = free.withLock({ $0.popLast() }) { context = idle } else { context = try make() }
+    let result = try body(context)
+    free.withLock { $0.append(context) }
+    return result
+  }
+}
+
+/// A cipher context of libcrypto, freed and wiped with this object.
+@safe final class CipherContext: @unchecked Sendable {
+  let pointer: OpaquePointer
+
+  /// A context for encryption or decryption under a key. The initialisation vector is given later, once for each message.
+  init(
+    _ algorithm: Algorithm, key: UnsafeRawBufferPointer, encrypts: Bool
+  ) throws(CryptographyError) {
+    unsafe pointer = try check(EVP_CIPHER_CTX_new(), "make a cipher context")
+    let key = unsafe key.bindMemory(to: UInt8.self).baseAddress
+    try check(
+      unsafe EVP_CipherInit_ex(pointer, algorithm.method, nil, key, nil, encrypts ? 1 : 0), "set a key")
+  }
+
+  deinit {
+    unsafe EVP_CIPHER_CTX_free(pointer)
+  }
+}
+
+/// A MAC context of libcrypto, freed and wiped with this object.
+@safe final class MACContext: @unchecked Sendable {
+  let pointer: OpaquePointer
+
+  /// A context under a key, with the one parameter that says of what the MAC is made.
+  init(
+    _ algorithm: Algorithm, key: UnsafeRawBufferPointer, _ parameter: StaticString, _ value: StaticString
+  ) throws(CryptographyError) {
+    unsafe pointer = try check(EVP_MAC_CTX_new(algorithm.method), "make a MAC context")
+    var parameters = ParameterList()
+    parameters.add(parameter, text: value)
+    let bytes = unsafe key.bindMemory(to: UInt8.self).baseAddress
+    let status = unsafe parameters.withPointer { unsafe EVP_MAC_init(pointer, bytes, key.count, $0) }
+    try check(status, "set a MAC key")
+    // Early versions of libcrypto 3.0 did not restart a MAC without its key. A wrong MAC would make wrong names and
+    // tags, found out when it is too late: so the same message is authenticated twice.
+    let first = try authenticateNothing()
+    try restart()
+    guard try authenticateNothing() == first else {
+      throw .library(operation: "restart a MAC", reason: "this version of libcrypto is too old")
+    }
+  }
+
+  /// The MAC of the empty message; a restarted context is in the state that this takes.
+  private func authenticateNothing() throws(CryptographyError) -> [UInt8] {
+    var mac = unsafe [UInt8](repeating: 0, count: EVP_MAC_CTX_get_mac_size(pointer))
+    try unsafe mac.withMutableBytes { (mac) throws(CryptographyError) in try unsafe finish(into: mac) }
+    return mac
+  }
+
+  deinit {
+    unsafe EVP_MAC_CTX_free(pointer)
+  }
+
+  /// Starts a new message under the same key.
+  @inline(__always)
+  func restart() throws(CryptographyError) {
+    try check(unsafe EVP_MAC_init(pointer, nil, 0, nil), "restart a MAC")
+  }
+
+  @inline(__always)
+  func update(_ bytes: UnsafeRawBufferPointer) throws(CryptographyError) {
+    guard let start = bytes.baseAddress else { return }
+    try check(
+      unsafe EVP_MAC_update(pointer, start.assumingMemoryBound(to: UInt8.self), bytes.count), "compute a MAC")
+  }
+
+  /// Writes the MAC of the message into `output`, which must have its full length.
+  @inline(__always)
+  func finish(into output: UnsafeMutableRawBufferPointer) throws(CryptographyError) {
+    var length = 0
+    let start = unsafe output.baseAddress?.assumingMemoryBound(to: UInt8.self)
+    try check(unsafe EVP_MAC_final(pointer, start, &length, output.count), "finish a MAC")
+    guard length == output.count else { throw .invalidLength("a MAC") }
+  }
+}

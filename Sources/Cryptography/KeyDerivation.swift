@@ -1,0 +1,96 @@
+import CLibcrypto
+
+/// Keys from keys, and from passcodes.
+package enum KeyDerivation {
+  /// HKDF-SHA256 (RFC 5869): a key for each use, which tell nothing of one another.
+  package static func hkdf(
+    ikm: borrowing SecretBytes, salt: [UInt8], info: String, count: Int
+  ) throws(CryptographyError) -> SecretBytes {
+    try hkdf(ikm: ikm, salt: salt, info: Array(info.utf8), count: count)
+  }
+
+  /// HKDF-SHA256 with any bytes as info.
+  package static func hkdf(
+    ikm: borrowing SecretBytes, salt: [UInt8], info: [UInt8], count: Int
+  ) throws(CryptographyError) -> SecretBytes {
+    try unsafe ikm.withBytes { (ikm) throws(CryptographyError) in
+      try unsafe salt.withBytes { (salt) throws(CryptographyError) in
+        try unsafe info.withBytes { (info) throws(CryptographyError) in
+          var parameters = ParameterList()
+          parameters.add("digest", text: "SHA256")
+          unsafe parameters.add("key", bytes: ikm)
+          if salt.count > 0 { unsafe parameters.add("salt", bytes: salt) }
+          if info.count > 0 { unsafe parameters.add("info", bytes: info) }
+          return try derive(.hkdf, parameters, count: count)
+        }
+      }
+    }
+  }
+
+  /// NIST SP 800-108r1, section 4.1: counter mode with HMAC-SHA256, a 32-bit counter before the fixed data
+  /// `label ‖ 00 ‖ context ‖ L`, where L is the length in bits as 32 bits, big-endian.
+  package static func counterMode(
+    key: borrowing SecretBytes, label: String, context: [UInt8] = [], count: Int
+  ) throws(CryptographyError) -> SecretBytes {
+    try unsafe key.withBytes { (key) throws(CryptographyError) in
+      try unsafe Array(label.utf8).withBytes { (label) throws(CryptographyError) in
+        try unsafe context.withBytes { (context) throws(CryptographyError) in
+          var parameters = ParameterList()
+          parameters.add("mode", text: "counter")
+          parameters.add("mac", text: "HMAC")
+          parameters.add("digest", text: "SHA256")
+          unsafe parameters.add("key", bytes: key)
+          if label.count > 0 { unsafe parameters.add("salt", bytes: label) }
+          if context.count > 0 { unsafe parameters.add("info", bytes: context) }
+          return try derive(.kbkdf, parameters, count: count)
+        }
+      }
+    }
+  }
+
+  /// The one-step derivation of NIST SP 800-56C with SHA-256: the hashes of `counter ‖ secret ‖ info`, the counter being
+  /// 32 bits, big-endian, from 1. It is the concatenation KDF of the first SP 800-56A.
+  package static func concatenation(
+    secret: borrowing SecretBytes, info: [UInt8], count: Int
+  ) throws(CryptographyError) -> SecretBytes {
+    try unsafe secret.withBytes { (secret) throws(CryptographyError) in
+      try unsafe info.withBytes { (info) throws(CryptographyError) in
+        var parameters = ParameterList()
+        parameters.add("digest", text: "SHA256")
+        unsafe parameters.add("key", bytes: secret)
+        if info.count > 0 { unsafe parameters.add("info", bytes: info) }
+        return try derive(.sskdf, parameters, count: count)
+      }
+    }
+  }
+
+  /// Runs a key derivation of libcrypto.
+  static func derive(
+    _ algorithm: Algorithm, _ parameters: borrowing ParameterList, count: Int
+  ) throws(CryptographyError) -> SecretBytes {
+    let context = try unsafe check(EVP_KDF_CTX_new(algorithm.method), "make a key derivation")
+    defer { unsafe EVP_KDF_CTX_free(context) }
+    var output = SecretBytes(count: count)
+    let status = unsafe output.withMutableBytes { output in
+      unsafe parameters.withPointer {
+        unsafe EVP_KDF_derive(
+          context, output.baseAddress?.assumingMemoryBound(to: UInt8.self), output.count, $0)
+      }
+    }
+    try check(status, "derive a key")
+    return output
+  }
+}
+
+/// SHA-256 of bytes that are no secret (FIPS 180-4): the names that stand for long names.
+package func sha256(_ bytes: [UInt8]) throws(CryptographyError) -> [UInt8] {
+  var digest = [UInt8](repeating: 0, count: 32)
+  let method = try unsafe Algorithm.sha256.method
+  let status = unsafe bytes.withBytes { bytes in
+    unsafe digest.withUnsafeMutableBufferPointer {
+      unsafe EVP_Digest(bytes.baseAddress, bytes.count, $0.baseAddress, nil, method, nil)
+    }
+  }
+  try check(status, "compute a digest")
+  return digest
+}

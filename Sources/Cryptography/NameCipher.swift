@@ -1,0 +1,105 @@
+import CLibcrypto
+
+/// AES-SIV (RFC 5297): the same text under the same key and associated data always gives the same bytes, which are
+/// authentic. Made for names, which must be found again; also used for symbolic links and extended attributes.
+///
+/// What is sealed is 16 bytes longer than the text: the synthetic initialisation vector, then the encrypted text.
+/// Calls may come from any thread, and allocate their result only.
+package final class NameCipher: @unchecked Sendable {
+  /// Which AES the cipher uses. The format has AES-256; the published vectors of RFC 5297 have AES-128.
+  package enum Strength: Sendable {
+    case aes128
+    case aes256
+
+    /// The length of the whole key in bytes: a half for S2V, a half for CTR.
+    package var keySize: Int {
+      switch self {
+      case .aes128: 32
+      case .aes256: 64
+      }
+    }
+  }
+
+  /// By how many bytes sealed text is longer than the text.
+  package static let overhead = 16
+
+  private let key: SecretBytes
+  private let strength: Strength
+  private let pool = ContextPool<SyntheticVectorContext>()
+
+  /// A cipher under a key of ``Strength/keySize`` bytes.
+  package init(key: consuming SecretBytes, strength: Strength = .aes256) throws(CryptographyError) {
+    guard key.count == strength.keySize else { throw .invalidLength("a SIV key") }
+    self.key = key
+    self.strength = strength
+  }
+
+  /// Seals a text. Associated data of no bytes differs from none.
+  package func seal(
+    _ text: UnsafeRawBufferPointer, associatedData: [UInt8]?
+  ) throws(CryptographyError) -> [UInt8] {
+    var sealed = [UInt8](repeating: 0, count: text.count + Self.overhead)
+    try unsafe sealed.withMutableBytes { (sealed) throws(CryptographyError) in
+      try withContext { (context) throws(CryptographyError) in
+        let vector = try unsafe context.syntheticVector(of: text, associatedData: associatedData)
+        unsafe sealed.storeBytes(of: vector.bigEndian, as: UInt128.self)
+        try unsafe context.applyKeyStream(
+          vector, to: text, into: UnsafeMutableRawBufferPointer(rebasing: sealed[Self.overhead...]))
+      }
+    }
+    return sealed
+  }
+
+  /// Seals a text given as an array.
+  package func seal(_ text: [UInt8], associatedData: [UInt8]?) throws(CryptographyError) -> [UInt8] {
+    try unsafe text.withBytes { (text) throws(CryptographyError) in
+      try unsafe seal(text, associatedData: associatedData)
+    }
+  }
+
+  /// Opens what ``seal(_:associatedData:)`` made; throws ``CryptographyError/notAuthentic`` for anything else.
+  package func open(
+    _ sealed: UnsafeRawBufferPointer, associatedData: [UInt8]?
+  ) throws(CryptographyError) -> [UInt8] {
+    guard sealed.count >= Self.overhead else { throw .notAuthentic }
+    var text = [UInt8](repeating: 0, count: sealed.count - Self.overhead)
+    let isAuthentic = try unsafe text.withMutableBytes { (text) throws(CryptographyError) in
+      try withContext { (context) throws(CryptographyError) in
+        let given = unsafe UInt128(bigEndian: sealed.loadUnaligned(as: UInt128.self))
+        try unsafe context.applyKeyStream(
+          given, to: UnsafeRawBufferPointer(rebasing: sealed[Self.overhead...]), into: text)
+        let computed = try unsafe context.syntheticVector(
+          of: UnsafeRawBufferPointer(text), associatedData: associatedData)
+        return isEqualInConstantTime(given, computed)
+      }
+    }
+    guard isAuthentic else { throw .notAuthentic }
+    return text
+  }
+
+  /// Opens sealed text given as an array.
+  package func open(_ sealed: [UInt8], associatedData: [UInt8]?) throws(CryptographyError) -> [UInt8] {
+    try unsafe sealed.withBytes { (sealed) throws(CryptographyError) in
+      try unsafe open(sealed, associatedData: associatedData)
+    }
+  }
+
+  private func withContext<Result>(
+    _ body: (SyntheticVectorContext) throws(CryptographyError) -> Result
+  ) throws(CryptographyError) -> Result {
+    try pool.withContext(
+      make: { () throws(CryptographyError) in
+        try unsafe key.withBytes { (key) throws(CryptographyError) in
+          try unsafe SyntheticVectorContext(key: key, strength: strength)
+        }
+      }, body)
+  }
+
+  private func isEqualInConstantTime(_ first: UInt128, _ second: UInt128) -> Bool {
+    unsafe withUnsafeBytes(of: first) { first in
+      unsafe withUnsafeBytes(of: second) { second in
+        unsafe CRYPTO_memcmp(first.baseAddress, second.baseAddress, 16) == 0
+      }
+    }
+  }
+}

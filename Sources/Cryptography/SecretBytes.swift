@@ -1,0 +1,111 @@
+import CLibcrypto
+import Glibc
+
+/// Bytes that must not be copied, swapped or left behind: keys, passcodes, and what keys are derived from.
+///
+/// They live on the ``SecureHeap`` while it has room, else in ordinary memory, since a full heap must not make a file
+/// unusable; in both places they are overwritten when the value ends.
+@safe package struct SecretBytes: ~Copyable, @unchecked Sendable {
+  private let storage: UnsafeMutableRawPointer
+  private let isOnSecureHeap: Bool
+  /// The number of bytes.
+  package let count: Int
+
+  /// `count` zero bytes.
+  package init(count: Int) {
+    _ = SecureHeap.warning
+    let capacity = max(count, 1)
+    if CRYPTO_secure_malloc_initialized() == 1, let secure = unsafe CRYPTO_secure_zalloc(capacity, nil, 0) {
+      unsafe storage = secure
+      isOnSecureHeap = true
+    } else {
+      // The allocation that failed has left a reason behind, which the next failure must not be blamed on.
+      ERR_clear_error()
+      unsafe storage = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 16)
+      unsafe storage.initializeMemory(as: UInt8.self, repeating: 0, count: capacity)
+      isOnSecureHeap = false
+    }
+    self.count = count
+  }
+
+  deinit {
+    if isOnSecureHeap {
+      unsafe CRYPTO_secure_clear_free(storage, max(count, 1), nil, 0)
+    } else {
+      unsafe OPENSSL_cleanse(storage, count)
+      unsafe storage.deallocate()
+    }
+  }
+
+  /// `count` bytes from the generator libcrypto keeps for secrets (`RAND_priv_bytes(3)`).
+  package init(randomCount count: Int) throws(CryptographyError) {
+    self.init(count: count)
+    try check(
+      unsafe RAND_priv_bytes(storage.assumingMemoryBound(to: UInt8.self), CInt(count)), "make random bytes")
+  }
+
+  /// A copy of bytes that the caller wipes, where they are secret.
+  package init(copying bytes: UnsafeRawBufferPointer) {
+    self.init(count: bytes.count)
+    if let source = bytes.baseAddress { unsafe storage.copyMemory(from: source, byteCount: bytes.count) }
+  }
+
+  /// A copy of bytes that are no secret, or not yet.
+  package init(_ bytes: [UInt8]) {
+    self = unsafe bytes.withBytes { unsafe SecretBytes(copying: $0) }
+  }
+
+  /// One secret after another, as input of a key derivation.
+  package init(_ first: borrowing SecretBytes, followedBy second: borrowing SecretBytes) {
+    self.init(count: first.count + second.count)
+    unsafe storage.copyMemory(from: first.storage, byteCount: first.count)
+    unsafe (storage + first.count).copyMemory(from: second.storage, byteCount: second.count)
+  }
+
+  /// One more value with the same bytes.
+  package borrowing func copy() -> SecretBytes {
+    unsafe SecretBytes(copying: UnsafeRawBufferPointer(start: storage, count: count))
+  }
+
+  /// The first `count` bytes, for a secret read into a buffer that was larger than it.
+  package borrowing func prefix(_ count: Int) -> SecretBytes {
+    unsafe SecretBytes(copying: UnsafeRawBufferPointer(start: storage, count: min(count, self.count)))
+  }
+
+  /// Calls `body` with the bytes. They must not be copied out of it into memory that is not wiped.
+  package borrowing func withBytes<Result: ~Copyable, Failure: Error>(
+    _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    try unsafe body(UnsafeRawBufferPointer(start: storage, count: count))
+  }
+
+  /// Calls `body` with the bytes, to be changed in place.
+  package mutating func withMutableBytes<Result: ~Copyable, Failure: Error>(
+    _ body: (UnsafeMutableRawBufferPointer) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    try unsafe body(UnsafeMutableRawBufferPointer(start: storage, count: count))
+  }
+
+  /// Whether both hold the same bytes; the time it takes depends on their lengths alone.
+  package static func == (first: borrowing SecretBytes, second: borrowing SecretBytes) -> Bool {
+    unsafe first.count == second.count && CRYPTO_memcmp(first.storage, second.storage, first.count) == 0
+  }
+}
+
+/// `count` random bytes that are no secret: identifiers and salts (`RAND_bytes(3)`).
+package func randomBytes(_ count: Int) throws(CryptographyError) -> [UInt8] {
+  var bytes = [UInt8](repeating: 0, count: count)
+  let status = unsafe bytes.withUnsafeMutableBufferPointer { unsafe RAND_bytes($0.baseAddress, CInt($0.count)) }
+  try check(status, "make random bytes")
+  return bytes
+}
+
+/// Whether two byte strings are equal, in a time that depends on their lengths alone (`CRYPTO_memcmp(3)`).
+package func isEqualInConstantTime(_ first: [UInt8], _ second: [UInt8]) -> Bool {
+  guard first.count == second.count else { return false }
+  return unsafe first.withUnsafeBytes { first in
+    unsafe second.withUnsafeBytes { second in
+      unsafe first.count == 0 || CRYPTO_memcmp(first.baseAddress, second.baseAddress, first.count) == 0
+    }
+  }
+}

@@ -1,0 +1,60 @@
+import DataProtection
+
+/// What a directory's extended attribute `user.cprotect` holds: the class of what is created in it, and its identity.
+///
+/// ```
+///  0  1  version, 1
+///  1  1  class
+///  2  2  flags: bit 0, the class was set explicitly
+///  4  4  0
+///  8 16  directory ID, random: the associated data of the names in it
+/// 24 16  tag
+/// ```
+package struct DirectoryRecord: Sendable, Equatable {
+  /// The extended attribute of the backing directory.
+  package static let attributeName = FileRecord.attributeName
+  /// What is authenticated before the record, to tell it from the other records under the same key.
+  package static let tagLabel: StaticString = "protectfs directory record\0"
+  /// The length of a record, in bytes.
+  package static let size = 40
+
+  /// The class that files and directories created in this one begin with.
+  package var directoryClass: ProtectionClass
+  /// Whether the class was set, not inherited.
+  package var isExplicit: Bool
+  /// 16 random bytes, drawn when the directory is made, unchanged when it is moved.
+  package var directoryID: [UInt8]
+  /// The first 16 bytes of HMAC-SHA256 over the label and ``bytesBeforeTag``.
+  package var tag: [UInt8]
+
+  /// A record without its tag, which is set to zeros.
+  package init(directoryClass: ProtectionClass, isExplicit: Bool, directoryID: [UInt8]) {
+    self.directoryClass = directoryClass
+    self.isExplicit = isExplicit
+    self.directoryID = directoryID
+    tag = [UInt8](repeating: 0, count: 16)
+  }
+
+  /// Reads a record. Whether its tag is right is for the caller to check.
+  package init(parsing bytes: [UInt8]) throws(FormatError) {
+    var reader = ByteReader(bytes, record: .directory)
+    (directoryClass, isExplicit) = try reader.readRecordHeader()
+    let reserved: UInt32 = try reader.readInteger("reserved")
+    try reader.require(reserved == 0, "reserved", "is not 0")
+    directoryID = try reader.read(16, "directory ID")
+    tag = try reader.read(16, "tag")
+    try reader.finish()
+  }
+
+  /// What the tag authenticates, after the label.
+  package var bytesBeforeTag: [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(Self.size)
+    bytes.appendRecordHeader(directoryClass, isExplicit: isExplicit)
+    bytes.append(integer: UInt32(0))
+    return bytes + directoryID
+  }
+
+  /// The record as it is stored.
+  package var bytes: [UInt8] { bytesBeforeTag + tag }
+}

@@ -1,0 +1,25 @@
+/// Why bytes of a store are not what they should be.
+package enum FormatError: Error, Equatable, Sendable, CustomStringConvertible {
+  /// A field has a value that no writer of this version gives it: damage, or an attack.
+  case malformed(record: RecordKind, field: String, problem: String)
+  /// The record is of a version that this program does not know.
+  case unsupportedVersion(record: RecordKind, version: UInt16)
+  /// The keybag says that the store uses something that this program does not know; these are the unknown bits.
+  case unknownFeatures(UInt64)
+
+  package var description: String {
+    switch self {
+    case .malformed(let record, let field, let problem): "\(record.rawValue): \(field) \(problem)"
+    case .unsupportedVersion(let record, let version): "\(record.rawValue): version \(version) is not known"
+    case .unknownFeatures(let bits): "keybag: unknown features (0x\(String(bits, radix: 16)))"
+    }
+  }
+}
+
+/// What a parser reads.
+package enum RecordKind: String, Sendable {
+  case file = "file record"
+  case directory = "directory record"
+  case keybag = "keybag"
+  case attribute = "extended attribute"
+}
