@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -21,6 +22,7 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #define RESULT(call) __extension__({ __typeof__(call) result_ = (call); result_ < 0 ? -(__typeof__(result_))errno : result_; })
@@ -28,6 +30,7 @@
 int linux_openat(int directory, const char *path, int flags, mode_t mode) {
   return RESULT(openat(directory, path, flags | O_CLOEXEC, mode));
 }
+int linux_duplicate(int from, int to) { return RESULT(dup3(from, to, O_CLOEXEC)); }
 int linux_close(int fd) { return RESULT(close(fd)); }
 
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status) {
@@ -136,6 +139,9 @@ int linux_fremovexattr(int fd, const char *name) { return RESULT(fremovexattr(fd
 ssize_t linux_getxattr(const char *path, const char *name, void *value, size_t count) {
   return RESULT(getxattr(path, name, value, count));
 }
+ssize_t linux_lgetxattr(const char *path, const char *name, void *value, size_t count) {
+  return RESULT(lgetxattr(path, name, value, count));
+}
 int linux_setxattr(const char *path, const char *name, const void *value, size_t count, int flags) {
   return RESULT(setxattr(path, name, value, count, flags));
 }
@@ -176,6 +182,52 @@ int linux_peer_credentials(int socket, uid_t *user, gid_t *group, pid_t *process
 int linux_unmount(const char *path, int flags) { return RESULT(umount2(path, flags)); }
 void linux_syslog_open(const char *identity) { openlog(identity, LOG_PID, LOG_DAEMON); }
 void linux_syslog(int priority, const char *message) { syslog(priority, "%s", message); }
+
+void linux_condition_init(void *condition) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
+void linux_condition_wait(void *condition, void *mutex, int64_t milliseconds) {
+  if (milliseconds < 0) {
+    pthread_cond_wait(condition, mutex);
+    return;
+  }
+  struct timespec deadline;
+  clock_gettime(CLOCK_MONOTONIC, &deadline);
+  deadline.tv_sec += milliseconds / 1000;
+  deadline.tv_nsec += milliseconds % 1000 * 1000000;
+  if (deadline.tv_nsec >= 1000000000) {
+    deadline.tv_sec += 1;
+    deadline.tv_nsec -= 1000000000;
+  }
+  pthread_cond_timedwait(condition, mutex, &deadline);
+}
+
+static sigset_t ending_signals(void) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
+  return set;
+}
+
+void linux_block_ending_signals(void) {
+  sigset_t set = ending_signals();
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+int linux_wait_for_ending_signal(void) {
+  sigset_t set = ending_signals();
+  int number = 0;
+  sigwait(&set, &number);
+  return number;
+}
 
 int linux_rwlock_size(void) { return sizeof(pthread_rwlock_t); }
 void linux_rwlock_init(void *lock) { pthread_rwlock_init(lock, NULL); }

@@ -20,27 +20,29 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
           NodeID(rawValue: node), flags: HandleFlags(rawValue: info!.pointee.flags), caller: caller(request)))
     }
   }
-  unsafe table.read = { request, _, size, offset, info in
+  unsafe table.read = { request, node, size, offset, info in
     unsafe serve(request) { (fs) throws(Errno) in
       let (bytes, wipe) = try unsafe fs.read(
-        Handle(rawValue: info!.pointee.fh), at: UInt64(offset), count: min(size, Session.maximumTransfer),
+        Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(offset), count: min(size, Session.maximumTransfer),
         into: Worker.current.data, caller: caller(request))
       return unsafe .data(bytes, wipe: wipe)
     }
   }
-  unsafe table.write = { request, _, buffer, size, offset, info in
+  unsafe table.write = { request, node, buffer, size, offset, info in
     unsafe serve(request) { (fs) throws(Errno) in
       // The data lies in this worker's own request buffer, so it can be encrypted where it is.
       let bytes = unsafe UnsafeMutableRawBufferPointer(start: UnsafeMutableRawPointer(mutating: buffer!), count: size)
       return unsafe .written(
         try fs.write(
-          Handle(rawValue: info!.pointee.fh), at: UInt64(offset), bytes: bytes,
+          Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(offset), bytes: bytes,
           flags: WriteFlags(rawValue: Worker.rawWord(at: 20)), caller: caller(request)))
     }
   }
   unsafe table.release = { request, node, info in
     unsafe serve(request) { (fs) throws(Errno) in
-      unsafe fs.release(Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node))
+      unsafe fs.release(
+        Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node),
+        flags: HandleFlags(rawValue: info!.pointee.flags))
       return .done
     }
   }
@@ -50,10 +52,10 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
       return .done
     }
   }
-  unsafe table.fallocate = { request, _, mode, offset, length, info in
+  unsafe table.fallocate = { request, node, mode, offset, length, info in
     unsafe serve(request) { (fs) throws(Errno) in
       try unsafe fs.allocate(
-        Handle(rawValue: info!.pointee.fh), mode: AllocationMode(rawValue: mode), offset: UInt64(offset),
+        Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), mode: AllocationMode(rawValue: mode), offset: UInt64(offset),
         length: UInt64(length), caller: caller(request))
       return .done
     }
@@ -65,13 +67,13 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
       return unsafe .offset(try fs.seek(Handle(rawValue: info!.pointee.fh), to: UInt64(offset), origin))
     }
   }
-  unsafe table.copy_file_range = { request, _, sourceOffset, source, _, targetOffset, target, count, flags in
+  unsafe table.copy_file_range = { request, _, sourceOffset, source, node, targetOffset, target, count, flags in
     unsafe serve(request) { (fs) throws(Errno) in
       guard flags == 0 else { throw .invalidArgument }
       return unsafe .written(
         try fs.copyRange(
           from: Handle(rawValue: source!.pointee.fh), at: UInt64(sourceOffset),
-          to: Handle(rawValue: target!.pointee.fh), at: UInt64(targetOffset), count: count,
+          to: Handle(rawValue: target!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(targetOffset), count: count,
           buffer: Worker.current.data, caller: caller(request)))
     }
   }

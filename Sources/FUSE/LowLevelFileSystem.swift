@@ -35,21 +35,22 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   /// Reads up to `buffer.count` − ``Worker/slack`` bytes. Returns the bytes, which lie in `buffer`, and whether they
   /// must be wiped once sent.
   func read(
-    _ handle: Handle, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, caller: Caller
+    _ handle: Handle, of node: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, caller: Caller
   ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool)
   /// Writes `bytes`, which the method may overwrite, as it may the ``Worker/slack`` bytes behind them.
   func write(
-    _ handle: Handle, at offset: UInt64, bytes: UnsafeMutableRawBufferPointer, flags: WriteFlags, caller: Caller
+    _ handle: Handle, of node: NodeID, at offset: UInt64, bytes: UnsafeMutableRawBufferPointer, flags: WriteFlags,
+    caller: Caller
   ) throws(Errno) -> Int
-  func release(_ handle: Handle, of node: NodeID)
+  func release(_ handle: Handle, of node: NodeID, flags: HandleFlags)
   func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno)
   func allocate(
-    _ handle: Handle, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
+    _ handle: Handle, of node: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno)
   func seek(_ handle: Handle, to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
   func copyRange(
-    from source: Handle, at sourceOffset: UInt64, to target: Handle, at targetOffset: UInt64, count: Int,
-    buffer: UnsafeMutableRawBufferPointer, caller: Caller
+    from source: Handle, at sourceOffset: UInt64, to target: Handle, of node: NodeID, at targetOffset: UInt64,
+    count: Int, buffer: UnsafeMutableRawBufferPointer, caller: Caller
   ) throws(Errno) -> Int
 
   func openDirectory(_ node: NodeID) throws(Errno) -> Opened

@@ -38,6 +38,19 @@ extension Descriptor {
   }
 }
 
+extension Descriptor {
+  /// An attribute of a name in this directory; a symbolic link is not followed (lgetxattr(2), through /proc).
+  package func linkAttribute(_ name: PathName, of entry: PathName) throws(Errno) -> [UInt8] {
+    let path = PathName(bytes: Array("/proc/self/fd/\(rawValue)/".utf8) + entry.bytes)
+    return try unsafe readGrowing { (buffer) throws(Errno) in
+      try unsafe check(
+        path.withCString { path in
+          unsafe name.withCString { unsafe linux_lgetxattr(path, $0, buffer.baseAddress, buffer.count) }
+        })
+    }
+  }
+}
+
 // The same by path, which serves where a descriptor was opened with `O_PATH`: `PathName(descriptor:)`.
 extension PathName {
   /// An attribute's value (getxattr(2)).

@@ -36,6 +36,13 @@ package struct Descriptor: ~Copyable, Sendable {
   }
 }
 
+extension Descriptor {
+  /// Makes this number stand for what another descriptor is open on; calls under way end on the old one (dup3(2)).
+  package func stand(for other: borrowing Descriptor) throws(Errno) {
+    _ = try check(linux_duplicate(other.rawValue, rawValue))
+  }
+}
+
 /// The flags of open(2).
 package struct OpenFlags: OptionSet, Sendable {
   package let rawValue: CInt
@@ -62,4 +69,13 @@ package struct OpenFlags: OptionSet, Sendable {
 func check<Value: SignedInteger>(_ result: Value) throws(Errno) -> Value {
   guard result >= 0 else { throw Errno(rawValue: CInt(truncatingIfNeeded: -result)) }
   return result
+}
+
+extension Descriptor {
+  /// Locks the open file for this process, alone or with other readers, and does not wait (flock(2)).
+  ///
+  /// - Throws: `EWOULDBLOCK` when another process has it.
+  package func lock(isShared: Bool) throws(Errno) {
+    _ = try check(linux_flock(rawValue, (isShared ? LOCK_SH : LOCK_EX) | LOCK_NB))
+  }
 }

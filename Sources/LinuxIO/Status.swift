@@ -7,13 +7,13 @@ package typealias Status = linux_status
 
 extension Status {
   /// The file's type bits (`S_IFMT`).
-  package var type: FileType? { FileType(rawValue: mode & 0o170000) }
+  package var type: InodeType? { InodeType(rawValue: mode & 0o170000) }
   /// Permissions, set-id and sticky bits.
   package var permissions: UInt32 { mode & 0o7777 }
 }
 
 /// The type of a file, as `S_IFMT` masks it out of a mode (inode(7)).
-package enum FileType: UInt32, Sendable {
+package enum InodeType: UInt32, Sendable {
   case fifo = 0o010000
   case character = 0o020000
   case directory = 0o040000

@@ -17,6 +17,8 @@ package struct DirectoryRecord: Sendable, Equatable {
   package static let tagLabel: StaticString = "protectfs directory record\0"
   /// The length of a record, in bytes.
   package static let size = 40
+  /// The length of a directory ID, in bytes.
+  package static let identifierSize = 16
 
   /// The class that files and directories created in this one begin with.
   package var directoryClass: ProtectionClass
@@ -41,7 +43,7 @@ package struct DirectoryRecord: Sendable, Equatable {
     (directoryClass, isExplicit) = try reader.readRecordHeader()
     let reserved: UInt32 = try reader.readInteger("reserved")
     try reader.require(reserved == 0, "reserved", "is not 0")
-    directoryID = try reader.read(16, "directory ID")
+    directoryID = try reader.read(Self.identifierSize, "directory ID")
     tag = try reader.read(16, "tag")
     try reader.finish()
   }

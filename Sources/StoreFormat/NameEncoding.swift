@@ -8,7 +8,7 @@ package enum NameEncoding {
   /// The longest name a file can have, in bytes (`NAME_MAX`).
   package static let longestName = 255
   /// The longest name that needs no sidecar, in bytes.
-  package static let longestShortName = 175
+  package static let longestDirectName = 175
   /// By how much sealing makes a name longer, in bytes.
   package static let overhead = 16
 
@@ -17,55 +17,61 @@ package enum NameEncoding {
   private static let digestCharacters = 43
 
   /// How a name is stored.
-  package struct BackingName: Sendable, Equatable {
+  package enum BackingName: Sendable, Equatable {
+    /// Under its sealed form.
+    case direct([UInt8])
+    /// Under a digest of its sealed form, which is the content of the sidecar, a file in the same directory.
+    case hashed([UInt8], sidecar: [UInt8])
+
     /// The name in the backing directory.
-    package let bytes: [UInt8]
-    /// The name of the file in the same directory whose content is the sealed name; `nil` for short names.
-    package let sidecar: [UInt8]?
+    package var bytes: [UInt8] {
+      switch self {
+      case .direct(let bytes), .hashed(let bytes, sidecar: _): bytes
+      }
+    }
   }
 
-  /// What a name in a backing directory stands for.
+  /// What a name found in a backing directory stands for.
   package enum Kind: Sendable, Equatable {
-    /// A short name, sealed.
-    case short(sealed: [UInt8])
-    /// A long name, whose sealed form is the content of the sidecar.
-    case long(sidecar: [UInt8])
+    /// A name in its sealed form.
+    case direct(sealed: [UInt8])
+    /// A name whose sealed form is the content of the sidecar.
+    case hashed(sidecar: [UInt8])
     /// A sidecar, which is not shown.
     case sidecar
-    /// Nothing of ours: not shown.
-    case foreign
+    /// No name of a store.
+    case undecodable
   }
 
   /// The backing name of a sealed name. `digest` is SHA-256, and called for long names only.
   package static func backingName<Failure: Error>(
     sealed: [UInt8], digest: ([UInt8]) throws(Failure) -> [UInt8]
   ) throws(Failure) -> BackingName {
-    if sealed.count <= longestShortName + overhead {
-      return BackingName(bytes: Base64URL.encode(sealed), sidecar: nil)
-    }
+    guard sealed.count > longestDirectName + overhead else { return .direct(Base64URL.encode(sealed)) }
     let bytes = [mark] + Base64URL.encode(try digest(sealed))
-    return BackingName(bytes: bytes, sidecar: bytes + suffix)
+    return .hashed(bytes, sidecar: bytes + suffix)
   }
 
   /// What a name found in a backing directory stands for.
-  package static func kind(of name: some RandomAccessCollection<UInt8>) -> Kind {
+  package static func parse(_ name: some RandomAccessCollection<UInt8>) -> Kind {
     guard name.first == mark else {
-      guard let sealed = Base64URL.decode(name), sealed.count > overhead, sealed.count <= longestShortName + overhead
-      else { return .foreign }
-      return .short(sealed: sealed)
+      guard let sealed = Base64URL.decode(name), sealed.count > overhead, sealed.count <= longestDirectName + overhead
+      else { return .undecodable }
+      return .direct(sealed: sealed)
     }
     let digest = name.dropFirst().prefix(digestCharacters)
     let rest = name.dropFirst(1 + digestCharacters)
-    guard digest.count == digestCharacters, Base64URL.decode(digest) != nil else { return .foreign }
-    if rest.isEmpty { return .long(sidecar: Array(name) + suffix) }
-    return rest.elementsEqual(suffix) ? .sidecar : .foreign
+    guard digest.count == digestCharacters, Base64URL.decode(digest) != nil else { return .undecodable }
+    if rest.isEmpty { return .hashed(sidecar: Array(name) + suffix) }
+    return rest.elementsEqual(suffix) ? .sidecar : .undecodable
   }
 
-  /// Whether bytes read from a sidecar can be the sealed form of the long name it belongs to.
+  /// Whether the content of a sidecar is a sealed name that is stored under `name`. One that was exchanged for
+  /// another's is refused here; one that nobody sealed, when it is opened.
   package static func isSidecar<Failure: Error>(
     _ sealed: [UInt8], of name: some Collection<UInt8>, digest: ([UInt8]) throws(Failure) -> [UInt8]
   ) throws(Failure) -> Bool {
-    guard sealed.count > longestShortName + overhead, sealed.count <= longestName + overhead else { return false }
+    guard sealed.count > longestDirectName + overhead, sealed.count <= longestName + overhead else { return false }
     return try backingName(sealed: sealed, digest: digest).bytes.elementsEqual(name)
   }
 }

@@ -25,6 +25,8 @@ enum { LINUX_TIME_OMIT = -1, LINUX_TIME_NOW = -2 };
 
 int linux_openat(int directory, const char *path, int flags, mode_t mode);
 int linux_close(int fd);
+/// dup3(2): `to` stands for what `from` does, close-on-exec.
+int linux_duplicate(int from, int to);
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status);
 int linux_statvfs(int fd, struct linux_filesystem_status *status);
 ssize_t linux_pread(int fd, void *buffer, size_t count, off_t offset);
@@ -55,6 +57,7 @@ ssize_t linux_flistxattr(int fd, char *list, size_t count);
 int linux_fremovexattr(int fd, const char *name);
 ssize_t linux_getxattr(const char *path, const char *name, void *value, size_t count);
 int linux_setxattr(const char *path, const char *name, const void *value, size_t count, int flags);
+ssize_t linux_lgetxattr(const char *path, const char *name, void *value, size_t count);
 ssize_t linux_listxattr(const char *path, char *list, size_t count);
 int linux_removexattr(const char *path, const char *name);
 int linux_flock(int fd, int operation);
@@ -75,6 +78,13 @@ int linux_peer_credentials(int socket, uid_t *user, gid_t *group, pid_t *process
 int linux_unmount(const char *path, int flags);
 void linux_syslog_open(const char *identity);
 void linux_syslog(int priority, const char *message);
+/// A condition variable that counts in CLOCK_MONOTONIC; waits at most so long, or for good if negative.
+void linux_condition_init(void *condition);
+void linux_condition_wait(void *condition, void *mutex, int64_t milliseconds);
+/// Blocks the signals that end a daemon in this thread and those it starts.
+void linux_block_ending_signals(void);
+/// Waits for one of them; returns its number.
+int linux_wait_for_ending_signal(void);
 /// The wrapper around a lock that readers share and writers have alone.
 int linux_rwlock_size(void);
 void linux_rwlock_init(void *lock);

@@ -1,0 +1,36 @@
+import DataProtection
+import Synchronization
+
+/// Every open file, so that a lock can find the keys of a class.
+package final class OpenFileTable: Sendable {
+  private let files = Mutex<[ObjectIdentifier: ProtectedFile]>([:])
+
+  package init() {}
+
+  /// Adds a file when its first handle opens.
+  package func add(_ file: ProtectedFile) {
+    files.withLock { $0[ObjectIdentifier(file)] = file }
+  }
+
+  /// Removes a file when its last handle is closed.
+  package func remove(_ file: ProtectedFile) {
+    files.withLock { _ = $0.removeValue(forKey: ObjectIdentifier(file)) }
+  }
+
+  /// Wipes the keys of all open files in the classes; operations that use them end first.
+  package func evict(_ classes: Set<ProtectionClass>) {
+    for file in files(in: classes) { file.evict() }
+  }
+
+  /// The open files in the classes.
+  package func files(in classes: Set<ProtectionClass>) -> [ProtectedFile] {
+    let all = files.withLock { Array($0.values) }
+    return all.filter { classes.contains($0.fileClass) }
+  }
+
+  /// How many files of each class are open.
+  package var counts: [ProtectionClass: Int] {
+    let all = files.withLock { Array($0.values) }
+    return all.reduce(into: [:]) { $0[$1.fileClass, default: 0] += 1 }
+  }
+}

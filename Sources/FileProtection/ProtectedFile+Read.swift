@@ -1,0 +1,87 @@
+import Cryptography
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+extension ProtectedFile {
+  /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two units more.
+  ///
+  /// Returns the bytes, which lie in `buffer` but not at its start; none at or past the end of the file.
+  /// - Throws: `EACCES` when the class does not allow it, `EIO` for a length no plaintext can have, or what pread(2)
+  ///   fails with.
+  package func read(
+    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer
+  ) throws(Errno) -> UnsafeRawBufferPointer {
+    try unsafe contents.read { () throws(Errno) in
+      let cipher = try cipher(for: .read)
+      return try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher)
+    }
+  }
+
+  /// Reads and decrypts whole units; the contents lock is held.
+  ///
+  /// One block more than asked for is read: a backing file may end with up to 15 bytes that carry no data, so that
+  /// only what lies a whole block past a unit proves that the unit is full.
+  func plaintext(
+    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: XTSCipher
+  ) throws(Errno) -> UnsafeRawBufferPointer {
+    let start = DataUnits.start(of: offset)
+    let wanted = Int(DataUnits.end(of: offset + UInt64(count)) - start)
+    let probe = wanted + Int(DataUnits.blockSize)
+    let received = try unsafe descriptor.read(into: .init(rebasing: buffer[..<probe]), at: start)
+    var available = wanted
+    if received < probe {
+      guard let length = ContentLength.plaintext(for: start + UInt64(received)) else { throw .ioError }
+      available = length > start ? min(wanted, Int(length - start)) : 0
+    }
+    let first = Int(offset - start)
+    let last = min(first + count, available)
+    guard last > first else { return unsafe UnsafeRawBufferPointer(rebasing: buffer[..<0]) }
+    let blocks = Int(DataUnits.blockEnd(of: UInt64(available)))
+    try unsafe Self.decrypt(
+      .init(rebasing: buffer[..<blocks]), firstUnit: DataUnits.unit(of: start), cipher: cipher)
+    return unsafe UnsafeRawBufferPointer(rebasing: buffer[first..<last])
+  }
+
+  /// Decrypts units in place, and leaves holes the zeros they are. Runs of units that are no holes go in one call.
+  static func decrypt(
+    _ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64, cipher: XTSCipher
+  ) throws(Errno) {
+    let size = Int(DataUnits.size)
+    var runStart = 0
+    var position = 0
+    while position < bytes.count {
+      let end = min(position + size, bytes.count)
+      if unsafe DataUnits.isHole(UnsafeRawBufferPointer(rebasing: bytes[position..<end])) {
+        try unsafe decryptRun(bytes, runStart..<position, firstUnit: firstUnit, cipher: cipher)
+        runStart = end
+      }
+      position = end
+    }
+    try unsafe decryptRun(bytes, runStart..<bytes.count, firstUnit: firstUnit, cipher: cipher)
+  }
+
+  private static func decryptRun(
+    _ bytes: UnsafeMutableRawBufferPointer, _ run: Range<Int>, firstUnit: UInt64, cipher: XTSCipher
+  ) throws(Errno) {
+    guard !run.isEmpty else { return }
+    let unit = firstUnit + UInt64(run.lowerBound) / DataUnits.size
+    do {
+      try unsafe cipher.decrypt(.init(rebasing: bytes[run]), firstUnit: unit)
+    } catch {
+      throw .ioError
+    }
+  }
+
+  /// Encrypts units in place.
+  static func encrypt(
+    _ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64, cipher: XTSCipher
+  ) throws(Errno) {
+    guard bytes.count > 0 else { return }
+    do {
+      try unsafe cipher.encrypt(bytes, firstUnit: firstUnit)
+    } catch {
+      throw .ioError
+    }
+  }
+}

@@ -1,0 +1,161 @@
+import Cryptography
+import LinuxIO
+import StoreFormat
+import Synchronization
+import SystemPackage
+
+extension ProtectedFile {
+  /// Writes plaintext at `offset`, encrypting it where it is: `bytes` is overwritten, and so may be the 32 bytes behind
+  /// it, which must be there.
+  ///
+  /// Returns the bytes accepted, which are fewer than asked for only when the backing file system failed midway.
+  /// - Throws: `EACCES` when the class does not allow it, or what pread(2) or pwrite(2) fails with.
+  package func write(_ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Errno) -> Int {
+    guard bytes.count > 0 else { return 0 }
+    let end = offset + UInt64(bytes.count)
+    guard end <= ContentLength.longest else { throw .fileTooLarge }
+    if isInPlace(offset, end) {
+      let accepted: Int? = try contents.read { () throws(Errno) in
+        guard isInPlace(offset, end) else { return nil }
+        let cipher = try cipher(for: .write)
+        try unsafe Self.encrypt(bytes, firstUnit: DataUnits.unit(of: offset), cipher: cipher)
+        try unsafe descriptor.write(UnsafeRawBufferPointer(bytes), at: offset)
+        return bytes.count
+      }
+      if let accepted { return accepted }
+    }
+    return try contents.write { () throws(Errno) in
+      let cipher = try cipher(for: .write)
+      return try unsafe writeAlone(bytes, at: offset, cipher: cipher)
+    }
+  }
+
+  /// Whether a write covers whole units inside the file, so that it needs neither old data nor a new length.
+  private func isInPlace(_ offset: UInt64, _ end: UInt64) -> Bool {
+    DataUnits.isAligned(offset) && DataUnits.isAligned(end) && end <= length.load(ordering: .acquiring)
+  }
+
+  /// Writes with the contents lock held alone: first the part of a unit at the start, then whole units together with an
+  /// end that reaches the end of the file, or the part of a unit at the end.
+  private func writeAlone(
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: XTSCipher
+  ) throws(Errno) -> Int {
+    var position = offset
+    let end = offset + UInt64(bytes.count)
+    do throws(Errno) {
+      let oldLength = length.load(ordering: .relaxed)
+      if offset > oldLength, DataUnits.start(of: offset) > oldLength {
+        try completeLastUnit(upTo: DataUnits.end(of: oldLength), cipher: cipher)
+      }
+      if !DataUnits.isAligned(position) {
+        let part = min(DataUnits.end(of: position), end)
+        try unsafe merge(.init(rebasing: bytes[..<Int(part - position)]), at: position, cipher: cipher)
+        position = part
+      }
+      let isTail = end >= length.load(ordering: .relaxed)
+      let wholeEnd = isTail ? end : DataUnits.start(of: end)
+      if wholeEnd > position {
+        try unsafe writeWhole(bytes, from: offset, position..<wholeEnd, cipher: cipher)
+        position = wholeEnd
+      }
+      if position < end {
+        try unsafe merge(.init(rebasing: bytes[Int(position - offset)...]), at: position, cipher: cipher)
+      }
+      return bytes.count
+    } catch {
+      // What was accepted before the failure stays, at a length that is a plaintext's.
+      try recoverLength()
+      guard position > offset else { throw error }
+      return Int(position - offset)
+    }
+  }
+
+  /// Writes units of which nothing old remains. The last may end inside a block: it is padded with zeros, and followed
+  /// by the bytes that make the backing length tell the true one.
+  private func writeWhole(
+    _ bytes: UnsafeMutableRawBufferPointer, from offset: UInt64, _ range: Range<UInt64>, cipher: XTSCipher
+  ) throws(Errno) {
+    let first = Int(range.lowerBound - offset)
+    let count = Int(range.upperBound - range.lowerBound)
+    let padded = Int(DataUnits.blockEnd(of: UInt64(count)))
+    let backing = Int(ContentLength.backing(for: range.upperBound) - range.lowerBound)
+    let start = unsafe bytes.baseAddress! + first
+    let whole = unsafe UnsafeMutableRawBufferPointer(start: start, count: max(padded, backing))
+    for index in count..<whole.count { unsafe whole[index] = 0 }
+    try unsafe Self.encrypt(
+      .init(rebasing: whole[..<padded]), firstUnit: DataUnits.unit(of: range.lowerBound), cipher: cipher)
+    try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound)
+    grow(to: range.upperBound)
+  }
+
+  /// Writes part of a unit: reads the rest of it, and writes it whole. A hole becomes a unit of encrypted zeros.
+  func merge(
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: XTSCipher
+  ) throws(Errno) {
+    let start = DataUnits.start(of: offset)
+    let end = offset + UInt64(bytes.count)
+    let oldLength = length.load(ordering: .relaxed)
+    let oldEnd = min(max(oldLength, start), start + DataUnits.size)
+    let newEnd = max(oldEnd, end)
+    try unsafe withScratch { (scratch) throws(Errno) in
+      try unsafe fill(scratch, withUnitAt: start, oldEnd: oldEnd, cipher: cipher)
+      let target = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[Int(offset - start)...])
+      unsafe target.copyMemory(from: UnsafeRawBufferPointer(bytes))
+      try unsafe writeUnit(scratch, at: start, end: newEnd, cipher: cipher)
+    }
+    grow(to: newEnd)
+  }
+
+  /// Encrypts the unit in `scratch` up to `end`, an offset in the file, and writes it; the bytes that tell the length
+  /// follow when the file ends there.
+  func writeUnit(
+    _ scratch: UnsafeMutableRawBufferPointer, at start: UInt64, end: UInt64, cipher: XTSCipher
+  ) throws(Errno) {
+    let padded = Int(DataUnits.blockEnd(of: end) - start)
+    let isLast = end >= length.load(ordering: .relaxed) && end < start + DataUnits.size
+    let total = isLast ? Int(ContentLength.backing(for: end) - start) : padded
+    try unsafe Self.encrypt(.init(rebasing: scratch[..<padded]), firstUnit: DataUnits.unit(of: start), cipher: cipher)
+    for index in padded..<max(total, padded) { unsafe scratch[index] = 0 }
+    try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start)
+  }
+
+  /// Puts the plaintext of a unit up to `oldEnd` into `scratch`, and zeros behind it. Returns whether it was a hole.
+  @discardableResult
+  func fill(
+    _ scratch: UnsafeMutableRawBufferPointer, withUnitAt start: UInt64, oldEnd: UInt64, cipher: XTSCipher
+  ) throws(Errno) -> Bool {
+    unsafe scratch.initializeMemory(as: UInt8.self, repeating: 0)
+    let blocks = Int(DataUnits.blockEnd(of: oldEnd) - start)
+    guard blocks > 0 else { return true }
+    let unit = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<blocks])
+    guard try unsafe descriptor.read(into: unit, at: start) == blocks else { throw .ioError }
+    if unsafe DataUnits.isHole(UnsafeRawBufferPointer(unit)) { return true }
+    try unsafe Self.decrypt(unit, firstUnit: DataUnits.unit(of: start), cipher: cipher)
+    for index in Int(oldEnd - start)..<blocks { unsafe scratch[index] = 0 }
+    return false
+  }
+
+  /// Raises the length after a write that reached past it.
+  func grow(to end: UInt64) {
+    if end > length.load(ordering: .relaxed) { length.store(end, ordering: .releasing) }
+  }
+
+  /// After a failed write: cuts the backing file to the length that was accepted, which needs no room.
+  private func recoverLength() throws(Errno) {
+    try descriptor.truncate(to: ContentLength.backing(for: length.load(ordering: .relaxed)))
+  }
+
+  /// Room for one unit and the bytes behind it, wiped afterwards.
+  func withScratch(_ body: (UnsafeMutableRawBufferPointer) throws(Errno) -> Void) throws(Errno) {
+    var failure: Errno?
+    unsafe withUnsafeTemporaryAllocation(byteCount: Int(DataUnits.size) + 32, alignment: 16) { scratch in
+      do throws(Errno) {
+        try unsafe body(scratch)
+      } catch {
+        failure = error
+      }
+      unsafe Memory.wipe(scratch)
+    }
+    if let failure { throw failure }
+  }
+}

@@ -1,0 +1,121 @@
+import Cryptography
+import DataProtection
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import Synchronization
+import SystemPackage
+
+/// An open file of the store: the backing descriptor, the record, and, while its class allows, the cipher.
+///
+/// There is one for each open inode, shared by all its handles. The contents lock orders data: readers, and writers
+/// that stay inside whole units, share it; what changes the length or part of a unit has it alone, and so does the
+/// eviction of the key. Lock order: contents lock, then protection, then the lock controller's.
+package final class ProtectedFile: Sendable {
+  /// What decides who may use the file, and the means to.
+  struct Protection {
+    var record: FileRecord
+    var cipher: XTSCipher?
+  }
+
+  let descriptor: Descriptor
+  private let writable: Atomic<Bool>
+  let contents = ReaderWriterLock()
+  let controller: LockController
+  private let protection: Mutex<Protection>
+  /// The length of the plaintext in bytes. Changed with the contents lock held alone.
+  let length: Atomic<UInt64>
+
+  /// An open file whose record was verified. `backingLength` is the backing file's length.
+  package init(
+    descriptor: consuming Descriptor, isWritable: Bool, record: FileRecord, cipher: XTSCipher? = nil,
+    backingLength: UInt64, controller: LockController
+  ) throws(Errno) {
+    guard let length = ContentLength.plaintext(for: backingLength) else { throw .ioError }
+    self.descriptor = descriptor
+    writable = Atomic(isWritable)
+    self.controller = controller
+    self.length = Atomic(length)
+    protection = Mutex(Protection(record: record, cipher: cipher))
+  }
+
+  /// The file's class.
+  package var fileClass: ProtectionClass { protection.withLock { $0.record.fileClass } }
+
+  /// The file's record.
+  package var record: FileRecord { protection.withLock { $0.record } }
+
+  /// Whether the backing descriptor is open for writing.
+  package var isWritable: Bool { writable.load(ordering: .acquiring) }
+
+  /// Takes a descriptor of the same file that is open for writing in the place of one that is not.
+  package func becomeWritable(_ other: borrowing Descriptor) throws(Errno) {
+    try descriptor.stand(for: other)
+    writable.store(true, ordering: .releasing)
+  }
+
+  /// Calls `body` with the backing descriptor.
+  package func withDescriptor<Result: ~Copyable>(
+    _ body: (borrowing Descriptor) throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    try body(descriptor)
+  }
+
+  /// Whether the key is in memory.
+  package var holdsKey: Bool { protection.withLock { $0.cipher != nil } }
+
+  /// The plaintext's length in bytes.
+  package var currentLength: UInt64 { length.load(ordering: .acquiring) }
+
+  /// Whether an operation through a handle is allowed now.
+  package func isAllowed(_ operation: ProtectionPolicy.Operation) -> Bool {
+    protection.withLock { protection in
+      switch controller.access(for: operation, on: protection.record.fileClass) {
+      case .allowed: true
+      case .ifKeyHeld: protection.cipher != nil
+      case .denied: false
+      }
+    }
+  }
+
+  /// The cipher, for an operation that the class allows now; the key is unwrapped when it is not there yet.
+  ///
+  /// - Throws: `EACCES` when the class does not allow the operation, `EIO` when the record's key does not unwrap.
+  package func cipher(for operation: ProtectionPolicy.Operation) throws(Errno) -> XTSCipher {
+    try protection.withLock { (protection) throws(Errno) in
+      switch controller.access(for: operation, on: protection.record.fileClass) {
+      case .denied:
+        throw .permissionDenied
+      case .ifKeyHeld:
+        guard let cipher = protection.cipher else { throw .permissionDenied }
+        return cipher
+      case .allowed:
+        if let cipher = protection.cipher { return cipher }
+        let cipher = try ProtectedFile.contentsCipher(of: controller.fileKey(of: protection.record))
+        protection.cipher = cipher
+        return cipher
+      }
+    }
+  }
+
+  /// The cipher for the contents of a file with that key.
+  package static func contentsCipher(of key: borrowing FileKey) throws(Errno) -> XTSCipher {
+    do throws(CryptographyError) { return try key.contentsCipher() } catch { throw .ioError }
+  }
+
+  /// Wipes the key, once the operations that use it have ended.
+  package func evict() {
+    contents.write {
+      protection.withLock { $0.cipher = nil }
+    }
+  }
+
+  /// Replaces the record by what `change` makes of it, while nobody reads or writes.
+  package func changeRecord(_ change: (FileRecord) throws(Errno) -> FileRecord) throws(Errno) {
+    try contents.write { () throws(Errno) in
+      try protection.withLock { (protection) throws(Errno) in
+        protection.record = try change(protection.record)
+      }
+    }
+  }
+}

@@ -1,0 +1,34 @@
+import LinuxIO
+import Synchronization
+import SystemPackage
+
+/// A bounded number of open backing directories: the oldest is closed for a new one.
+final class DirectoryCache: Sendable {
+  private struct Ring {
+    var nodes: [Node?]
+    var next = 0
+  }
+
+  private let ring: Mutex<Ring>
+
+  init(capacity: Int) {
+    ring = Mutex(Ring(nodes: Array(repeating: nil, count: capacity)))
+  }
+
+  /// Keeps a directory's handle with its node, until it is the oldest.
+  func keep(_ handle: DirectoryHandle, for node: Node) {
+    let isNew = node.state.withLock { state in
+      guard state.handle == nil else { return false }
+      state.handle = handle
+      return true
+    }
+    guard isNew else { return }
+    let oldest = ring.withLock { ring in
+      let oldest = ring.nodes[ring.next]
+      ring.nodes[ring.next] = node
+      ring.next = (ring.next + 1) % ring.nodes.count
+      return oldest
+    }
+    if let oldest, oldest !== node { oldest.state.withLock { $0.handle = nil } }
+  }
+}

@@ -1,0 +1,83 @@
+import DataProtection
+import FUSE
+import FileProtection
+import LinuxIO
+import SystemPackage
+
+// getattr, setattr, statfs.
+extension ProtectedFileSystem {
+  /// Attributes are told whatever the class. Asked through a handle of a locked file they are refused: that is how the
+  /// kernel asks before a cached write (fuse_update_attributes in fs/fuse/file.c).
+  package func attributes(of id: NodeID, handle: Handle?) throws(Errno) -> (Attributes, timeout: Double) {
+    let node = nodes.node(id)
+    if handle != nil, let file = node.file, !file.isAllowed(.read) { throw .permissionDenied }
+    let status = try status(of: node)
+    return (attributes(of: node, status), attributeTimeout(of: node))
+  }
+
+  package func setAttributes(
+    of id: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
+  ) throws(Errno) -> (Attributes, timeout: Double) {
+    let node = nodes.node(id)
+    if let size = changes.size {
+      try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in
+        try truncate(node, to: size, throughHandle: handle != nil)
+      }
+    }
+    let reference = try reference(to: node)
+    let status = try reference.withDescriptor { (descriptor) throws(Errno) in
+      if changes.user != nil || changes.group != nil {
+        try descriptor.setOwner(user: changes.user, group: changes.group)
+      }
+      if let mode = changes.mode {
+        try descriptor.setModeThroughPath(mode)
+      } else if changes.clearsSetID {
+        try clearSetID(of: descriptor)
+      }
+      if changes.access != nil || changes.modification != nil {
+        try descriptor.setTimes(access: TimeChange(changes.access), modification: TimeChange(changes.modification))
+      }
+      return try descriptor.status()
+    }
+    if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
+    return (attributes(of: node, status), attributeTimeout(of: node))
+  }
+
+  private func truncate(_ node: Node, to size: UInt64, throughHandle: Bool) throws(Errno) {
+    guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
+    if throughHandle, let file = node.file { return try file.truncate(to: size) }
+    try withOpenFile(node, for: .resize) { (file) throws(Errno) in try file.truncate(to: size) }
+  }
+
+  /// Takes set-user-ID and set-group-ID off a file that someone else changes, as write(2) and truncate(2) must.
+  func clearSetID(of descriptor: borrowing Descriptor) throws(Errno) {
+    let mode = try descriptor.status().permissions
+    var cleared = mode & ~0o4000
+    // Set-group-ID without group execution marks mandatory locking, and stays (inode(7)).
+    if mode & 0o2010 == 0o2010 { cleared &= ~0o2000 }
+    if cleared != mode { try descriptor.setModeThroughPath(cleared) }
+  }
+
+  package func fileSystemStatus() throws(Errno) -> FileSystemStatus {
+    let status = try root.descriptor.fileSystemStatus()
+    var result = FileSystemStatus()
+    result.blockSize = status.block_size
+    result.fragmentSize = status.fragment_size
+    result.blocks = status.blocks
+    result.blocksFree = status.blocks_free
+    result.blocksAvailable = status.blocks_available
+    result.files = status.files
+    result.filesFree = status.files_free
+    return result
+  }
+}
+
+extension TimeChange {
+  init(_ change: AttributeChanges.Time?) {
+    switch change {
+    case nil: self = .leave
+    case .now: self = .now
+    case .at(let time): self = .set(seconds: time.seconds, nanoseconds: time.nanoseconds)
+    }
+  }
+}

@@ -1,0 +1,76 @@
+import Cryptography
+import DataProtection
+import FUSE
+import FileProtection
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// The protection class of files and directories, read and set.
+extension ProtectedFileSystem {
+  /// A node's class and whether it was chosen rather than inherited. Needs no class key.
+  ///
+  /// - Throws: `ENODATA` for what has no class: links, devices, fifos and sockets.
+  func protectionClass(of node: Node) throws(Errno) -> (ProtectionClass, isExplicit: Bool) {
+    if node.isDirectory {
+      let record = try directory(node).record
+      return (record.directoryClass, record.isExplicit)
+    }
+    guard node.isRegular else { throw .noData }
+    if let file = node.file { return (file.fileClass, file.record.isExplicit) }
+    let reference = try reference(to: node)
+    do throws(Errno) {
+      let record = try reference.withDescriptor { (descriptor) throws(Errno) in
+        try verifiedFileRecord(PathName(descriptor: descriptor).attribute(Self.recordAttribute), of: node)
+      }
+      return (record.fileClass, record.isExplicit)
+    } catch .noData {
+      // A file whose creation was cut short: it will be given its directory's class.
+      guard let parent = node.location?.parent else { throw .noData }
+      return (try directory(parent).record.directoryClass, false)
+    }
+  }
+
+  /// Sets the class of a file or directory. A file's key is rewrapped, in one atomic setxattr(2); no byte of content
+  /// changes. A directory's class decides over what is made in it later.
+  ///
+  /// - Throws: `EACCES` for a file when the old or the new class is locked.
+  func setClass(_ newClass: ProtectionClass, of node: Node, isExplicit: Bool = true) throws(Errno) {
+    if node.isDirectory { return try setDirectoryClass(newClass, of: node, isExplicit: isExplicit) }
+    guard node.isRegular else { throw .notSupportedOnSocket }
+    try withOpenFile(node, for: .rewrapFrom) { (file) throws(Errno) in
+      try file.changeRecord { (record) throws(Errno) in
+        let changed = try rewrapped(record, for: newClass, isExplicit: isExplicit)
+        try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
+        return changed
+      }
+      node.state.withLock { $0.cachedClass = newClass }
+    }
+  }
+
+  /// The record with its key wrapped for a class: the same one when the class stays, so that only the flag changes.
+  private func rewrapped(
+    _ record: FileRecord, for newClass: ProtectionClass, isExplicit: Bool
+  ) throws(Errno) -> FileRecord {
+    guard controller.allows(.rewrapTo, on: newClass) else { throw .permissionDenied }
+    if newClass == record.fileClass {
+      return try fileRecord(
+        newClass, isExplicit: isExplicit, generation: record.generation, wrappedKey: record.wrappedKey)
+    }
+    let key = try controller.fileKey(of: record)
+    let (generation, wrappedKey) = try controller.wrap(key, for: newClass)
+    return try fileRecord(newClass, isExplicit: isExplicit, generation: generation, wrappedKey: wrappedKey)
+  }
+
+  private func setDirectoryClass(
+    _ newClass: ProtectionClass, of node: Node, isExplicit: Bool
+  ) throws(Errno) {
+    // The root's class is the volume's default, and that is never `none`.
+    if node === nodes.root, newClass == .none { throw .invalidArgument }
+    var (handle, record) = try directory(node)
+    record.directoryClass = newClass
+    record.isExplicit = isExplicit
+    try writeDirectoryRecord(record, to: handle.descriptor)
+    node.state.withLock { [record] in $0.directory = record }
+  }
+}

@@ -1,0 +1,175 @@
+import Cryptography
+import DataProtection
+import FUSE
+import FileProtection
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// create, mknod, mkdir, symlink: names that come to be. What is made belongs to the caller, and takes its directory's
+// class. A failure on the way leaves no name behind.
+extension ProtectedFileSystem {
+  package func create(
+    _ name: PathName, in parent: NodeID, mode: UInt32, flags: HandleFlags, caller: Caller
+  ) throws(Errno) -> (Entry, Opened) {
+    let parent = nodes.node(parent)
+    do throws(Errno) {
+      let (file, entry) = try makeFile(name, in: parent, mode: mode, caller: caller)
+      let node = nodes.node(entry.node)
+      return (entry, opened(adopt(file, for: node, flags: flags)))
+    } catch .fileExists where !flags.exclusive {
+      // Someone made it behind the mount's back since the kernel looked.
+      let entry = try lookup(name, in: parent.id)
+      return (entry, try open(entry.node, flags: flags, caller: caller))
+    }
+  }
+
+  package func makeNode(
+    _ name: PathName, in parent: NodeID, mode: UInt32, device: UInt64, caller: Caller
+  ) throws(Errno) -> Entry {
+    let parent = nodes.node(parent)
+    if mode & 0o170000 == InodeType.regular.rawValue || mode & 0o170000 == 0 {
+      return try makeFile(name, in: parent, mode: mode, caller: caller).entry
+    }
+    return try make(name, in: parent, caller: caller) { (handle, name, _) throws(Errno) in
+      Memory.setThreadUmask(caller.umask)
+      try handle.descriptor.makeNode(name, mode: mode, device: device)
+      try self.giveToCaller(name, in: handle, parent: parent, mode: mode, caller: caller)
+    } undo: { (handle, name) throws(Errno) in
+      try handle.descriptor.unlink(name)
+    }
+  }
+
+  package func makeDirectory(
+    _ name: PathName, in parent: NodeID, mode: UInt32, caller: Caller
+  ) throws(Errno) -> Entry {
+    let parent = nodes.node(parent)
+    return try make(name, in: parent, caller: caller) { (handle, name, record) throws(Errno) in
+      Memory.setThreadUmask(caller.umask)
+      try handle.descriptor.makeDirectory(name, mode: mode)
+      try self.giveToCaller(name, in: handle, parent: parent, mode: 0, caller: caller)
+      let descriptor = try handle.descriptor.open(name, [.path, .directory, .noFollow])
+      try self.writeDirectoryRecord(self.newDirectory(in: record), to: descriptor)
+    } undo: { (handle, name) throws(Errno) in
+      try handle.descriptor.removeDirectory(name)
+    }
+  }
+
+  package func makeSymbolicLink(
+    _ name: PathName, in parent: NodeID, target: PathName, caller: Caller
+  ) throws(Errno) -> Entry {
+    let parent = nodes.node(parent)
+    let text = try backingTarget(target)
+    return try make(name, in: parent, caller: caller) { (handle, name, _) throws(Errno) in
+      try handle.descriptor.makeSymbolicLink(name, target: text)
+      try self.giveToCaller(name, in: handle, parent: parent, mode: 0, caller: caller)
+    } undo: { (handle, name) throws(Errno) in
+      try handle.descriptor.unlink(name)
+    }
+  }
+
+  /// Makes an empty regular file with its record. Its cipher comes with it, so that class B can be written while locked.
+  private func makeFile(
+    _ name: PathName, in parent: Node, mode: UInt32, caller: Caller
+  ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
+    let (handle, directory) = try directory(parent)
+    let (record, cipher) = try reportingDenial(of: .create, on: parent, by: caller) { () throws(Errno) in
+      try newFileRecord(in: directory.directoryClass)
+    }
+    let backing = try backingName(name, in: directory)
+    try writeSidecar(of: backing, in: handle)
+    Memory.setThreadUmask(caller.umask)
+    let descriptor: Descriptor
+    do throws(Errno) {
+      descriptor = try handle.descriptor.open(
+        backing.name, [.readWrite, .create, .exclusive, .noFollow], mode: mode & 0o7777)
+    } catch {
+      if error != .fileExists { removeSidecar(of: backing, in: handle) }
+      throw error
+    }
+    do throws(Errno) {
+      try setOwner(of: descriptor, parent: parent, mode: mode, caller: caller)
+      try setRecord(record.bytes, of: descriptor)
+      let status = try descriptor.status()
+      let file = try ProtectedFile(
+        descriptor: descriptor, isWritable: true, record: record, cipher: cipher, backingLength: status.size, controller: controller)
+      return (file, entry(status, at: .init(parent: parent, name: backing.name)))
+    } catch {
+      undo(backing, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
+      throw error
+    }
+  }
+
+  /// A record for a new file of a class, and its cipher.
+  ///
+  /// - Throws: `EACCES` when no file can be created in the class now.
+  func newFileRecord(in fileClass: ProtectionClass) throws(Errno) -> (FileRecord, XTSCipher) {
+    guard controller.allows(.create, on: fileClass) else { throw .permissionDenied }
+    let key: FileKey
+    do throws(CryptographyError) { key = try FileKey() } catch { throw errno(error) }
+    let (generation, wrappedKey) = try controller.wrap(key, for: fileClass)
+    let record = try fileRecord(fileClass, isExplicit: false, generation: generation, wrappedKey: wrappedKey)
+    return (record, try ProtectedFile.contentsCipher(of: key))
+  }
+
+  /// Makes a name: the sidecar first, then what `body` makes; undone as a whole when a step fails.
+  private func make(
+    _ name: PathName, in parent: Node, caller: Caller,
+    _ body: (DirectoryHandle, PathName, Node.Directory) throws(Errno) -> Void,
+    undo remove: (DirectoryHandle, PathName) throws(Errno) -> Void
+  ) throws(Errno) -> Entry {
+    let (handle, record) = try directory(parent)
+    let backing = try backingName(name, in: record)
+    try writeSidecar(of: backing, in: handle)
+    do throws(Errno) {
+      try body(handle, backing.name, record)
+    } catch {
+      if error != .fileExists {
+        undo(backing, in: handle) { () throws(Errno) in try remove(handle, backing.name) }
+      }
+      throw error
+    }
+    return entry(try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
+  }
+
+  private func undo(
+    _ name: BackingName, in handle: DirectoryHandle, _ remove: () throws(Errno) -> Void
+  ) {
+    do throws(Errno) {
+      try remove()
+    } catch {
+      if error != .noSuchFileOrDirectory {
+        log.error("a half-made file was left behind", metadata: ["backing": "\(name.name)", "error": "\(error)"])
+      }
+    }
+    removeSidecar(of: name, in: handle)
+  }
+
+  /// Gives a new name to the caller, when the daemon itself is somebody else.
+  private func giveToCaller(
+    _ name: PathName, in handle: DirectoryHandle, parent: Node, mode: UInt32, caller: Caller
+  ) throws(Errno) {
+    guard let owner = newOwner(parent: parent, caller: caller) else { return }
+    try handle.descriptor.setOwner(of: name, user: owner.user, group: owner.group)
+  }
+
+  /// The same for an open file. A change of owner takes set-id bits away, so they are set once more.
+  private func setOwner(
+    of descriptor: borrowing Descriptor, parent: Node, mode: UInt32, caller: Caller
+  ) throws(Errno) {
+    guard let owner = newOwner(parent: parent, caller: caller) else { return }
+    try descriptor.setOwner(user: owner.user, group: owner.group)
+    if mode & 0o6000 != 0 {
+      try descriptor.setMode(descriptor.status().permissions | (mode & 0o6000))
+    }
+  }
+
+  /// Who a new file is to belong to, where that is not who the daemon makes it as. In a set-group-ID directory the
+  /// backing file system has given it the directory's group already.
+  private func newOwner(parent: Node, caller: Caller) -> (user: UInt32?, group: UInt32?)? {
+    let user = caller.user == daemonIdentity.user ? nil : caller.user
+    let takesGroup = parent.state.withLock { $0.setsGroup }
+    let group = takesGroup || caller.group == daemonIdentity.group ? nil : caller.group
+    return user == nil && group == nil ? nil : (user, group)
+  }
+}

@@ -1,0 +1,106 @@
+import FUSE
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// opendir, readdir, readdirplus, releasedir, fsyncdir.
+extension ProtectedFileSystem {
+  /// An open directory: its stream, and the node whose names are in it.
+  final class OpenDirectory: Sendable {
+    let node: Node
+    let handle: DirectoryHandle
+    let record: Node.Directory
+    let stream: DirectoryStream
+
+    init(node: Node, handle: DirectoryHandle, record: Node.Directory, stream: DirectoryStream) {
+      self.node = node
+      self.handle = handle
+      self.record = record
+      self.stream = stream
+    }
+  }
+
+  package func openDirectory(_ id: NodeID) throws(Errno) -> Opened {
+    let node = nodes.node(id)
+    let (handle, record) = try directory(node)
+    let stream = DirectoryStream(try handle.descriptor.open(".", [.readOnly, .directory]))
+    let open = OpenDirectory(node: node, handle: handle, record: record, stream: stream)
+    // Balanced by the release in `releaseDirectory`.
+    let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
+    return Opened(handle: Handle(rawValue: address))
+  }
+
+  package func readDirectory(
+    _ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing
+  ) throws(Errno) {
+    let open = openDirectory(handle)
+    var isFirst = true
+    // `listing` is inout and ~Copyable: the closure borrows it for as long as the stream runs.
+    try open.stream.entries(from: offset) { (raw) throws(Errno) in
+      defer { isFirst = false }
+      return try append(raw, of: open, isFirst: isFirst, to: &listing)
+    }
+  }
+
+  /// Adds an entry; answers `false` when it no longer fits.
+  private func append(
+    _ raw: DirectoryStream.RawEntry, of open: OpenDirectory, isFirst: Bool, to listing: inout DirectoryListing
+  ) throws(Errno) -> Bool {
+    if raw.name == "." || raw.name == ".." {
+      guard listing.fits(raw.name) else { return false }
+      listing.append(raw.name, inode: raw.inode, mode: raw.type, next: raw.next)
+      return true
+    }
+    guard let name = visibleName(of: raw.name, in: open) else { return true }
+    guard listing.fits(name) else { return false }
+    guard listing.isPlus else {
+      listing.append(name, inode: raw.inode, mode: raw.type, next: raw.next)
+      return true
+    }
+    do throws(Errno) {
+      let status = try open.handle.descriptor.status(of: raw.name)
+      listing.append(name, entry(status, at: .init(parent: open.node, name: raw.name)), next: raw.next)
+    } catch .noSuchFileOrDirectory {
+      // Removed since it was read: it is left out.
+    }
+    return true
+  }
+
+  /// The plain name of a backing entry; `nil` for what callers do not see: the store's own files, sidecars, and names
+  /// that this store did not make, each of which is logged once.
+  private func visibleName(of name: PathName, in open: OpenDirectory) -> PathName? {
+    if case .sidecar = NameEncoding.parse(name.bytes) { return nil }
+    if open.node === nodes.root, name == Self.storeDirectory { return nil }
+    do throws(Errno) {
+      return try plainName(of: name, in: open.handle, open.record)
+    } catch {
+      let isNew = undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
+      if isNew {
+        log.warning(
+          "a name in the backing directory is none of this store's: it is left out",
+          metadata: ["backing": "\(backingPath(of: open.node))/\(name)"])
+      }
+      return nil
+    }
+  }
+
+  package func releaseDirectory(_ handle: Handle) {
+    let address = unsafe UnsafeRawPointer(bitPattern: UInt(handle.rawValue))!
+    unsafe Unmanaged<OpenDirectory>.fromOpaque(address).release()
+  }
+
+  package func synchronizeDirectory(_ handle: Handle) throws(Errno) {
+    try openDirectory(handle).stream.descriptor.synchronize()
+  }
+
+  private func openDirectory(_ handle: Handle) -> OpenDirectory {
+    let address = unsafe UnsafeRawPointer(bitPattern: UInt(handle.rawValue))!
+    return unsafe Unmanaged<OpenDirectory>.fromOpaque(address).takeUnretainedValue()
+  }
+
+  /// The store's own directory in the backing root.
+  static let storeDirectory = PathName(NameEncoding.storeDirectory)
+
+  /// How many names in the backing directory were found to be none of this store's.
+  package var undecodableNameCount: Int { undecodable.withLock { $0.count } }
+}

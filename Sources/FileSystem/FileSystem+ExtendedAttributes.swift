@@ -1,0 +1,163 @@
+import Cryptography
+import DataProtection
+import FUSE
+import FileProtection
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// Extended attributes. `user.protectfs.class` is the class; other `user.` ones are encrypted, name and value; the rest
+// (`security.`, `trusted.`, ACLs) is the backing file's own. The store's records are not shown.
+extension ProtectedFileSystem {
+  private enum Space {
+    case fileClass, own, user, other
+
+    init(_ name: PathName) {
+      let text = name.description
+      if text == ProtectionClass.attributeName {
+        self = .fileClass
+      } else if text == FileRecord.attributeName || text.hasPrefix("user.protectfs.") {
+        self = .own
+      } else {
+        self = text.hasPrefix("user.") ? .user : .other
+      }
+    }
+  }
+
+  package func attribute(_ name: PathName, of id: NodeID, caller: Caller) throws(Errno) -> [UInt8] {
+    let node = nodes.node(id)
+    switch Space(name) {
+    case .fileClass: return Array(try protectionClass(of: node).0.name.utf8)
+    case .own: throw .noData
+    case .other: return try withPath(of: node) { (path) throws(Errno) in try path.attribute(name) }
+    case .user:
+      let stored = try backingAttributeName(name)
+      let sealed = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
+      return try reportingDenial(of: .attribute, on: node, by: caller) { () throws(Errno) in
+        try openValue(sealed, name: name, of: node)
+      }
+    }
+  }
+
+  package func setAttribute(
+    _ name: PathName, of id: NodeID, to value: [UInt8], mode: AttributeMode, caller: Caller
+  ) throws(Errno) {
+    let node = nodes.node(id)
+    switch Space(name) {
+    case .fileClass:
+      guard mode != .create else { throw .fileExists }
+      guard let newClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else {
+        throw .invalidArgument
+      }
+      try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in
+        try setClass(newClass, of: node)
+      }
+    case .own: throw .notSupportedOnSocket
+    case .other: try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(name, to: value, mode: mode) }
+    case .user:
+      guard name.bytes.count <= 255 else { throw .outOfRange }
+      let stored = try backingAttributeName(name)
+      let sealed = try reportingDenial(of: .attribute, on: node, by: caller) { () throws(Errno) in
+        try sealValue(value, name: name, of: node)
+      }
+      try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(stored, to: sealed, mode: mode) }
+    }
+  }
+
+  package func removeAttribute(_ name: PathName, of id: NodeID, caller: Caller) throws(Errno) {
+    let node = nodes.node(id)
+    switch Space(name) {
+    case .fileClass:
+      // The class stays; it only counts as inherited again.
+      let (fileClass, isExplicit) = try protectionClass(of: node)
+      guard isExplicit else { throw .noData }
+      try setClass(fileClass, of: node, isExplicit: false)
+    case .own: throw .noData
+    case .other: try withPath(of: node) { (path) throws(Errno) in try path.removeAttribute(name) }
+    case .user:
+      let stored = try backingAttributeName(name)
+      try withPath(of: node) { (path) throws(Errno) in try path.removeAttribute(stored) }
+    }
+  }
+
+  /// Names are told while locked: they are under the volume key. The class is listed where it was chosen.
+  package func attributeNames(of id: NodeID) throws(Errno) -> [UInt8] {
+    let node = nodes.node(id)
+    var list: [UInt8] = []
+    try withPath(of: node) { (path) throws(Errno) in
+      for stored in try path.attributeNames() {
+        let text = stored.description
+        if AttributeEncoding.isBackingName(stored.bytes) {
+          list += try plainAttributeName(path.attribute(stored), node).terminated
+        } else if !text.hasPrefix("user.") {
+          list += stored.terminated
+        }
+      }
+    }
+    if node.isRegular || node.isDirectory, try protectionClass(of: node).isExplicit {
+      list += PathName(ProtectionClass.attributeName).terminated
+    }
+    return list
+  }
+
+  /// Calls `body` with a path to the node that works whatever its type. Links are not followed: the path is the
+  /// descriptor's own.
+  private func withPath<Result>(
+    of node: Node, _ body: (PathName) throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    let reference = try reference(to: node)
+    return try reference.withDescriptor { (descriptor) throws(Errno) in try body(PathName(descriptor: descriptor)) }
+  }
+
+  // MARK: Encrypted attributes
+
+  private func backingAttributeName(_ name: PathName) throws(Errno) -> PathName {
+    do throws(CryptographyError) {
+      let digest = try volume.attributeNameHash.tag("", Array(name.bytes))
+      return PathName(bytes: AttributeEncoding.backingName(hash: digest))
+    } catch {
+      throw errno(error)
+    }
+  }
+
+  private func plainAttributeName(_ stored: [UInt8], _ node: Node) throws(Errno) -> PathName {
+    do {
+      let sealed = try AttributeEncoding.parse(stored).sealedName
+      return PathName(bytes: try volume.attributeNames.open(sealed, associatedData: nil))
+    } catch {
+      damaged(node, "an extended attribute cannot be read: \(error)")
+      throw .ioError
+    }
+  }
+
+  private func openValue(_ stored: [UInt8], name: PathName, of node: Node) throws(Errno) -> [UInt8] {
+    let cipher = try valueCipher(of: node)
+    do {
+      let sealed = try AttributeEncoding.parse(stored).sealedValue
+      return try cipher.open(sealed, associatedData: Array(name.bytes))
+    } catch {
+      damaged(node, "an extended attribute cannot be read: \(error)")
+      throw .ioError
+    }
+  }
+
+  private func sealValue(_ value: [UInt8], name: PathName, of node: Node) throws(Errno) -> [UInt8] {
+    let cipher = try valueCipher(of: node)
+    do throws(CryptographyError) {
+      return AttributeEncoding.value(
+        sealedName: try volume.attributeNames.seal(Array(name.bytes), associatedData: nil),
+        sealedValue: try cipher.seal(value, associatedData: Array(name.bytes)))
+    } catch {
+      throw errno(error)
+    }
+  }
+
+  /// The cipher of attribute values: of a file under its own key, of a directory under the volume's.
+  private func valueCipher(of node: Node) throws(Errno) -> NameCipher {
+    if node.isDirectory { return volume.directoryAttributes }
+    guard node.isRegular else { throw .notPermitted }
+    let record = try withOpenFile(node, for: .attribute, writing: false) { (file) throws(Errno) in file.record }
+    let key = try controller.fileKey(of: record)
+    do throws(CryptographyError) { return try key.attributeCipher() } catch { throw errno(error) }
+  }
+}

@@ -1,0 +1,72 @@
+import DataProtection
+import FUSE
+import FileProtection
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// rename, with the rule for a file that replaces one whose class was chosen.
+extension ProtectedFileSystem {
+  package func rename(
+    _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags
+  ) throws(Errno) {
+    let (source, target) = (nodes.node(parent), nodes.node(newParent))
+    let (sourceHandle, sourceRecord) = try directory(source)
+    let (targetHandle, targetRecord) = try directory(target)
+    let old = try backingName(name, in: sourceRecord)
+    let new = try backingName(newName, in: targetRecord)
+    if flags.isDisjoint(with: [.exchange, .noReplace]), options.keepsReplacedClass {
+      try keepReplacedClass(of: new.name, in: target, for: old.name, in: source)
+    }
+    try writeSidecar(of: new, in: targetHandle)
+    if flags.contains(.exchange) { try writeSidecar(of: old, in: sourceHandle) }
+    try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+    if flags.isDisjoint(with: [.exchange, .whiteout]), old.name != new.name || source !== target {
+      removeSidecar(of: old, in: sourceHandle)
+    }
+    noteMove(to: .init(parent: target, name: new.name), targetHandle)
+    if flags.contains(.exchange) {
+      noteMove(to: .init(parent: source, name: old.name), sourceHandle)
+    }
+  }
+
+  /// The kernel's node of what has just moved is found at its new place from now on.
+  private func noteMove(to location: Node.Location, _ handle: DirectoryHandle) {
+    do throws(Errno) {
+      let status = try handle.descriptor.status(of: location.name)
+      nodes.find(status)?.moved(to: location, hasOtherNames: status.links > 1 && status.type != .directory)
+    } catch {
+      // Gone again already: whoever removed it behind the mount's back makes the node stale, which it says when asked.
+      log.debug("a renamed file vanished", metadata: ["error": "\(error)"])
+    }
+  }
+
+  /// When a file with a chosen class is replaced by one whose class was inherited, the new one takes the class over:
+  /// this is how editors save.
+  private func keepReplacedClass(
+    of replaced: PathName, in target: Node, for name: PathName, in source: Node
+  ) throws(Errno) {
+    guard let old = try recordIfAny(of: replaced, in: target), old.isExplicit,
+      let new = try recordIfAny(of: name, in: source), !new.isExplicit
+    else { return }
+    let status = try directoryHandle(source).descriptor.status(of: name)
+    let node = nodes.find(status) ?? Node(status, location: .init(parent: source, name: name))
+    node.moved(to: .init(parent: source, name: name), hasOtherNames: status.links > 1)
+    try setClass(old.fileClass, of: node)
+  }
+
+  /// The record of a name, if it is a regular file's and well-formed; damage is left to those who open the file.
+  private func recordIfAny(of name: PathName, in directory: Node) throws(Errno) -> FileRecord? {
+    let handle = try directoryHandle(directory)
+    do throws(Errno) {
+      let bytes = try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
+      guard bytes.count != DirectoryRecord.size else { return nil }
+      do throws(FormatError) { return try FileRecord(parsing: bytes) } catch { return nil }
+    } catch {
+      switch error {
+      case .noSuchFileOrDirectory, .noData, .notPermitted, .permissionDenied, .notSupportedOnSocket: return nil
+      default: throw error
+      }
+    }
+  }
+}

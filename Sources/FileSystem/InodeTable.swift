@@ -1,0 +1,94 @@
+import DataProtection
+import FUSE
+import LinuxIO
+import Synchronization
+import SystemPackage
+
+/// The nodes that the kernel knows, found by inode number when a name is looked up.
+///
+/// A node lives from its first lookup until the kernel forgets it; the table's own reference is counted by hand,
+/// because the kernel holds the node's address meanwhile.
+final class InodeTable: Sendable {
+  private let shards: [Shard]
+  let root: Node
+
+  init(root: Node) {
+    self.root = root
+    shards = (0..<16).map { _ in Shard() }
+  }
+
+  /// The node that the kernel means.
+  func node(_ id: NodeID) -> Node {
+    if id == .root { return root }
+    let address = unsafe UnsafeRawPointer(bitPattern: UInt(id.rawValue))!
+    return unsafe Unmanaged<Node>.fromOpaque(address).takeUnretainedValue()
+  }
+
+  /// The node of a backing file just seen at a location, counted as looked up once more.
+  func remember(_ status: Status, at location: Node.Location) -> Node {
+    let identity = Node.Identity(status)
+    let node = shard(of: identity.inode).nodes.withLock { nodes in
+      if let known = nodes[identity.inode], known.identity == identity {
+        unsafe known.lookups += 1
+        return known
+      }
+      let node = Node(status, location: location)
+      unsafe node.lookups = 1
+      // Balanced by the release in `forget`.
+      unsafe _ = Unmanaged.passRetained(node)
+      nodes[identity.inode] = node
+      return node
+    }
+    node.moved(to: location, hasOtherNames: status.links > 1 && !node.isDirectory)
+    if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
+    return node
+  }
+
+  /// The node of a backing file, if the kernel knows it.
+  func find(_ status: Status) -> Node? {
+    let identity = Node.Identity(status)
+    if identity == root.identity { return root }
+    return shard(of: identity.inode).nodes.withLock { nodes in
+      guard let node = nodes[identity.inode], node.identity == identity else { return nil }
+      return node
+    }
+  }
+
+  /// The kernel gives back `count` lookups; at none left the node goes.
+  func forget(_ id: NodeID, count: UInt64) {
+    guard id != .root else { return }
+    let node = node(id)
+    let isLast = shard(of: node.identity.inode).nodes.withLock { nodes in
+      unsafe node.lookups -= min(count, node.lookups)
+      guard unsafe node.lookups == 0 else { return false }
+      if nodes[node.identity.inode] === node { nodes[node.identity.inode] = nil }
+      return true
+    }
+    guard isLast else { return }
+    node.state.withLock { $0.handle = nil }
+    unsafe Unmanaged.passUnretained(node).release()
+  }
+
+  /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
+  func cached(in fileClass: ProtectionClass, includingOpen: Bool) -> [NodeID] {
+    var found: [NodeID] = []
+    for shard in shards {
+      shard.nodes.withLock { nodes in
+        for node in nodes.values {
+          let isWanted = node.state.withLock { $0.cachedClass == fileClass && (includingOpen || $0.handles == 0) }
+          if isWanted { found.append(node.id) }
+        }
+      }
+    }
+    return found
+  }
+
+  /// How many nodes the kernel knows.
+  var count: Int { shards.reduce(0) { $0 + $1.nodes.withLock { $0.count } } }
+
+  private func shard(of inode: UInt64) -> Shard { shards[Int(truncatingIfNeeded: inode) & 15] }
+}
+
+private final class Shard: Sendable {
+  let nodes = Mutex<[UInt64: Node]>([:])
+}

@@ -1,0 +1,99 @@
+import Cryptography
+import FUSE
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// A name as the backing directory has it, and for a long name the content of its sidecar.
+struct BackingName {
+  let name: PathName
+  let sidecar: (name: PathName, sealed: [UInt8])?
+}
+
+// From plain names to backing names and back: AES-256-SIV with the directory's ID as associated data.
+extension ProtectedFileSystem {
+  /// The backing name of a plain name in a directory.
+  ///
+  /// - Throws: `ENAMETOOLONG` above 255 bytes.
+  func backingName(_ name: PathName, in directory: Node.Directory) throws(Errno) -> BackingName {
+    guard name.bytes.count <= NameEncoding.longestName else { throw .fileNameTooLong }
+    do throws(CryptographyError) {
+      let sealed = try volume.names.seal(Array(name.bytes), associatedData: directory.identifier)
+      switch try NameEncoding.backingName(sealed: sealed, digest: sha256) {
+      case .direct(let bytes):
+        return BackingName(name: PathName(bytes: bytes), sidecar: nil)
+      case .hashed(let bytes, let sidecar):
+        return BackingName(name: PathName(bytes: bytes), sidecar: (PathName(bytes: sidecar), sealed))
+      }
+    } catch {
+      throw errno(error)
+    }
+  }
+
+  /// The plain name of a backing name in a node's directory.
+  ///
+  /// - Throws: `EIO` for a name that this store did not make.
+  func plainName(of name: PathName, in node: Node) throws(Errno) -> PathName {
+    let (handle, record) = try directory(node)
+    return try plainName(of: name, in: handle, record)
+  }
+
+  func plainName(of name: PathName, in handle: DirectoryHandle, _ record: Node.Directory) throws(Errno) -> PathName {
+    let sealed: [UInt8]
+    switch NameEncoding.parse(name.bytes) {
+    case .direct(let bytes):
+      sealed = bytes
+    case .hashed(let sidecar):
+      let file = try handle.descriptor.open(PathName(bytes: sidecar), [.readOnly, .noFollow, .nonBlocking])
+      sealed = try file.readAll(limit: NameEncoding.longestName + NameCipher.overhead + 1)
+    case .sidecar, .undecodable:
+      throw .ioError
+    }
+    do throws(CryptographyError) {
+      return PathName(bytes: try volume.names.open(sealed, associatedData: record.identifier))
+    } catch {
+      throw .ioError
+    }
+  }
+
+  /// Writes a long name's sidecar, before the name itself comes to be. One that is there already is written anew.
+  func writeSidecar(of name: BackingName, in handle: DirectoryHandle) throws(Errno) {
+    guard let sidecar = name.sidecar else { return }
+    let file = try handle.descriptor.open(
+      sidecar.name, [.writeOnly, .create, .truncate, .noFollow, .nonBlocking], mode: 0o600)
+    try file.write(sidecar.sealed)
+  }
+
+  /// Removes a long name's sidecar, after the name itself is gone. What is left behind is a leftover, not an error.
+  func removeSidecar(of name: BackingName, in handle: DirectoryHandle) {
+    guard let sidecar = name.sidecar else { return }
+    do throws(Errno) {
+      try handle.descriptor.unlink(sidecar.name)
+    } catch {
+      log.warning("a sidecar was left behind", metadata: ["name": "\(sidecar.name)", "error": "\(error)"])
+    }
+  }
+
+  /// The symbolic link text of a target.
+  ///
+  /// - Throws: `ENAMETOOLONG` above what the backing link can hold.
+  func backingTarget(_ target: PathName) throws(Errno) -> PathName {
+    guard target.bytes.count <= NameEncoding.maximumTargetCount else { throw .fileNameTooLong }
+    do throws(CryptographyError) {
+      let sealed = try volume.symbolicLinks.seal(Array(target.bytes), associatedData: nil)
+      return PathName(bytes: NameEncoding.encode(sealed))
+    } catch {
+      throw errno(error)
+    }
+  }
+
+  /// The target of a symbolic link's text.
+  func plainTarget(_ text: [UInt8]) throws(Errno) -> PathName {
+    guard let sealed = NameEncoding.decode(text) else { throw .ioError }
+    do throws(CryptographyError) {
+      return PathName(bytes: try volume.symbolicLinks.open(sealed, associatedData: nil))
+    } catch {
+      throw .ioError
+    }
+  }
+}

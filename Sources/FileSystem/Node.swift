@@ -1,0 +1,113 @@
+import DataProtection
+import FUSE
+import FileProtection
+import LinuxIO
+import Synchronization
+import SystemPackage
+
+/// An inode that the kernel knows: which backing file it is, where that is found, and what is open of it.
+///
+/// A node holds no descriptor unless it is open or its directory is in use, so that a tree may be larger than the
+/// descriptor limit. Its state's lock is never held across a system call.
+final class Node: Sendable {
+  /// What tells a backing file from another that got its inode number later.
+  struct Identity: Equatable {
+    let inode: UInt64
+    let birthSeconds: Int64
+    let birthNanoseconds: UInt32
+    let type: UInt32
+
+    init(_ status: Status) {
+      inode = status.inode
+      birthSeconds = status.birth_seconds
+      birthNanoseconds = status.birth_nanoseconds
+      type = status.mode & 0o170000
+    }
+  }
+
+  /// A name in a directory under which the backing file is found.
+  struct Location {
+    let parent: Node
+    let name: PathName
+  }
+
+  /// What a directory's record says.
+  struct Directory {
+    let identifier: [UInt8]
+    var directoryClass: ProtectionClass
+    var isExplicit: Bool
+  }
+
+  struct State {
+    var location: Location?
+    /// Further names of a file with hard links.
+    var aliases: [Location] = []
+    var directory: Directory?
+    var handle: DirectoryHandle?
+    var file: ProtectedFile?
+    /// The class of the contents that the kernel may have pages of; `nil` before the first open.
+    var cachedClass: ProtectionClass?
+    /// Open handles of `file`.
+    var handles = 0
+    /// Those of them that may write.
+    var writers = 0
+    /// The file has a record in memory only: it was empty, had none, and was opened for reading.
+    var awaitsRecord = false
+    /// The directory's set-group-ID bit: new entries take its group.
+    var setsGroup = false
+  }
+
+  let identity: Identity
+  let state: Mutex<State>
+  /// How often the kernel was told of the node and has not forgotten it. Guarded by the inode table's shard.
+  nonisolated(unsafe) var lookups: UInt64 = 0
+
+  init(_ status: Status, location: Location?) {
+    identity = Identity(status)
+    var state = State()
+    state.location = location
+    state.setsGroup = status.mode & 0o2000 != 0
+    self.state = Mutex(state)
+  }
+
+  var isDirectory: Bool { identity.type == InodeType.directory.rawValue }
+  var isRegular: Bool { identity.type == InodeType.regular.rawValue }
+  var isSymbolicLink: Bool { identity.type == InodeType.symbolicLink.rawValue }
+
+  /// What the kernel calls the node: its address, so that no table is searched for it.
+  var id: NodeID {
+    state.withLock { $0.location == nil }
+      ? .root : unsafe NodeID(rawValue: UInt64(UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque())))
+  }
+
+  /// Where the backing file was last seen.
+  var location: Location? { state.withLock { $0.location } }
+
+  /// The open file, if there is one.
+  var file: ProtectedFile? { state.withLock { $0.file } }
+
+  /// Notes a name under which the file was seen.
+  func moved(to location: Location, hasOtherNames: Bool) {
+    state.withLock { state in
+      guard let current = state.location else { return }
+      if current.parent === location.parent, current.name == location.name { return }
+      if hasOtherNames {
+        state.aliases.removeAll { $0.parent === location.parent && $0.name == location.name }
+        state.aliases.append(current)
+        if state.aliases.count > 64 { state.aliases.removeFirst() }
+      } else {
+        state.aliases = []
+      }
+      state.location = location
+    }
+  }
+}
+
+/// An open backing directory. Closed when the last operation that uses it has ended.
+final class DirectoryHandle: Sendable {
+  let descriptor: Descriptor
+
+  init(_ descriptor: consuming Descriptor) {
+    self.descriptor = descriptor
+  }
+}

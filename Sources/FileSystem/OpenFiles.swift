@@ -1,0 +1,135 @@
+import DataProtection
+import FUSE
+import FileProtection
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// Open files and their nodes: one `ProtectedFile` an inode, shared by its handles.
+extension ProtectedFileSystem {
+  /// Opens a node's file, or takes one more handle of it. The class is asked at every open.
+  ///
+  /// - Throws: `EACCES` when the class is locked, `EIO` for a damaged record, or what open(2) fails with.
+  func openFile(
+    _ node: Node, forWriting: Bool, operation: ProtectionPolicy.Operation = .open
+  ) throws(Errno) -> ProtectedFile {
+    while true {
+      if let file = node.state.withLock({ state in
+        if state.file != nil {
+          state.handles += 1
+          if forWriting { state.writers += 1 }
+        }
+        return state.file
+      }) {
+        do throws(Errno) {
+          guard controller.allows(operation, on: file.fileClass) else { throw .permissionDenied }
+          if forWriting { try prepareForWriting(file, node) }
+          return file
+        } catch {
+          close(file, of: node, wasWriter: forWriting)
+          throw error
+        }
+      }
+      let (file, awaitsRecord) = try loadFile(node, operation: operation)
+      let isFirst = node.state.withLock { state in
+        guard state.file == nil else { return false }
+        state.awaitsRecord = awaitsRecord
+        state.cachedClass = file.fileClass
+        state.file = file
+        return true
+      }
+      if isFirst { openFiles.add(file) }
+      // Someone else may have been first: the next round takes what is there.
+    }
+  }
+
+  /// Makes a file just created the node's open file, with one handle.
+  func adopt(_ file: ProtectedFile, for node: Node, flags: HandleFlags) -> ProtectedFile {
+    node.state.withLock { state in
+      state.file = file
+      state.cachedClass = file.fileClass
+      state.handles += 1
+      if flags.forWriting { state.writers += 1 }
+    }
+    openFiles.add(file)
+    return file
+  }
+
+  /// Gives a handle back; with the last one the file and its key go.
+  func close(_ file: ProtectedFile, of node: Node, wasWriter: Bool) {
+    let isLast = node.state.withLock { state in
+      state.handles -= 1
+      if wasWriter { state.writers -= 1 }
+      guard state.handles == 0 else { return false }
+      state.file = nil
+      return true
+    }
+    guard isLast else { return }
+    openFiles.remove(file)
+    if !controller.allows(.open, on: file.fileClass) { observer.pagesAreStale(of: node.id) }
+  }
+
+  /// Opens a file for as long as `body` runs.
+  func withOpenFile<Result>(
+    _ node: Node, for operation: ProtectionPolicy.Operation, writing: Bool = true,
+    _ body: (ProtectedFile) throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    let file = try openFile(node, forWriting: writing, operation: operation)
+    defer { close(file, of: node, wasWriter: writing) }
+    return try body(file)
+  }
+
+  private func loadFile(
+    _ node: Node, operation: ProtectionPolicy.Operation
+  ) throws(Errno) -> (ProtectedFile, awaitsRecord: Bool) {
+    guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
+    var isWritable = !options.isReadOnly
+    let descriptor = try openBacking(node, isWritable: &isWritable)
+    let status = try descriptor.status()
+    var awaitsRecord = false
+    let record: FileRecord
+    do throws(Errno) {
+      record = try verifiedFileRecord(descriptor.attribute(Self.recordAttribute), of: node)
+    } catch .noData {
+      guard status.size == 0, let parent = node.location?.parent else {
+        damaged(node, "the file has contents but no record, and so no key")
+        throw .ioError
+      }
+      record = try newFileRecord(in: directory(parent).record.directoryClass).0
+      awaitsRecord = true
+    }
+    guard controller.allows(operation, on: record.fileClass) else { throw .permissionDenied }
+    let file = try ProtectedFile(
+      descriptor: descriptor, isWritable: isWritable, record: record, backingLength: status.size,
+      controller: controller)
+    // An open handle of class B goes on working after the lock, so its key is fetched while it can be.
+    if record.fileClass == .completeUnlessOpen { _ = try file.cipher(for: operation) }
+    return (file, awaitsRecord)
+  }
+
+  /// Opens for reading and writing whatever the caller asked for: the kernel reads through write-only handles to fill
+  /// pages, and part of a unit can be written only by reading the rest.
+  private func openBacking(_ node: Node, isWritable: inout Bool) throws(Errno) -> Descriptor {
+    if isWritable {
+      do throws(Errno) {
+        return try open(node, [.readWrite, .noFollow, .nonBlocking])
+      } catch {
+        guard [.permissionDenied, .notPermitted, .readOnlyFileSystem, .textFileBusy].contains(error) else {
+          throw error
+        }
+        isWritable = false
+      }
+    }
+    return try open(node, [.readOnly, .noFollow, .nonBlocking])
+  }
+
+  private func prepareForWriting(_ file: ProtectedFile, _ node: Node) throws(Errno) {
+    if !file.isWritable {
+      let descriptor = try open(node, [.readWrite, .noFollow, .nonBlocking])
+      try file.becomeWritable(descriptor)
+    }
+    guard node.state.withLock({ $0.awaitsRecord }) else { return }
+    try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(file.record.bytes, of: descriptor) }
+    node.state.withLock { $0.awaitsRecord = false }
+  }
+}

@@ -1,0 +1,120 @@
+import Cryptography
+import DataProtection
+import FUSE
+import FileProtection
+import KeyManagement
+import LinuxIO
+import Logging
+import StoreFormat
+import Synchronization
+import SystemPackage
+
+/// The mounted tree: names, attributes and contents of a backing directory, in the clear.
+///
+/// One extension a kind of request. Errors are the `Errno` that the caller sees; what comes from elsewhere becomes one
+/// in ``errno(_:)``.
+package final class ProtectedFileSystem: LowLevelFileSystem {
+  let controller: LockController
+  let volume: VolumeKeys
+  let observer: any FileSystemObserver
+  let options: FileSystemOptions
+  let root: DirectoryHandle
+  let nodes: InodeTable
+  let directories: DirectoryCache
+  let openFiles = OpenFileTable()
+  let log: Logger
+  /// Backing names that decode to nothing, so that each is reported once.
+  let undecodable = Mutex<Set<PathName>>([])
+  let daemonIdentity: (user: UInt32, group: UInt32)
+
+  /// Serves the tree below an open backing directory.
+  package init(
+    backing: consuming Descriptor, volume: VolumeKeys, controller: LockController,
+    observer: any FileSystemObserver, options: FileSystemOptions, log: Logger
+  ) throws(Errno) {
+    let status = try backing.status()
+    root = DirectoryHandle(backing)
+    let rootNode = Node(status, location: nil)
+    nodes = InodeTable(root: rootNode)
+    rootNode.state.withLock { [root] in $0.handle = root }
+    directories = DirectoryCache(capacity: options.directoryHandles)
+    self.volume = volume
+    self.controller = controller
+    self.observer = observer
+    self.options = options
+    self.log = log
+    daemonIdentity = Process.identity
+    // A root without a record would leave every file without a class to inherit.
+    _ = try directory(rootNode)
+  }
+
+  /// The kernel may keep names and attributes that long, in seconds: for good while nobody else writes.
+  var timeout: Double { options.isShared ? 0 : 86_400 }
+}
+
+/// How a store is served.
+package struct FileSystemOptions: Sendable {
+  /// Others may write the backing directory too: the kernel caches nothing.
+  package var isShared = false
+  /// Nothing may be changed.
+  package var isReadOnly = false
+  /// A file that replaces one with an explicit class takes that class.
+  package var keepsReplacedClass = true
+  /// How many backing directories may stay open.
+  package var directoryHandles = 512
+
+  package init() {}
+}
+
+/// Who is told of what the file system refuses and finds.
+package protocol FileSystemObserver: AnyObject, Sendable {
+  /// A caller was refused because of a file's class. `code` is Foundation's: 257 for reading, 513 for writing.
+  func accessDenied(code: Int, fileClass: ProtectionClass, path: String, process: Int32)
+  /// The last handle of a class B file was closed while locked: the kernel's pages of it are to go.
+  func pagesAreStale(of node: NodeID)
+}
+
+// What the lock sequence needs.
+extension ProtectedFileSystem {
+  /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
+  package func cachedNodes(in fileClass: ProtectionClass, includingOpen: Bool) -> [NodeID] {
+    nodes.cached(in: fileClass, includingOpen: includingOpen)
+  }
+
+  /// Wipes the keys of the open files of a class, once the operations that use them have ended.
+  package func evictKeys(of fileClass: ProtectionClass) {
+    openFiles.evict([fileClass])
+  }
+
+  /// How many files of each class are open.
+  package var openFileCounts: [ProtectionClass: Int] { openFiles.counts }
+}
+
+extension ProtectedFileSystem {
+  /// The one place that turns failures of cryptography into what a caller sees: damaged data.
+  func errno(_ error: CryptographyError) -> Errno {
+    log.error("cryptography failed", metadata: ["error": "\(error)"])
+    return .ioError
+  }
+
+  /// Runs a request on contents, and tells the observer when its class was what refused it.
+  func reportingDenial<Result: ~Copyable>(
+    of operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller,
+    _ body: () throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    do throws(Errno) {
+      return try body()
+    } catch {
+      if error == .permissionDenied { denied(operation, on: node, by: caller) }
+      throw error
+    }
+  }
+
+  /// Tells the observer of a refusal, if the class of the contents is its reason.
+  func denied(_ operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller) {
+    let state = node.state.withLock { ($0.file?.fileClass ?? $0.cachedClass, $0.directory?.directoryClass) }
+    guard let fileClass = state.0 ?? state.1, !controller.allows(operation, on: fileClass) else { return }
+    let code = operation == .open || operation == .read ? 257 : 513
+    observer.accessDenied(code: code, fileClass: fileClass, path: path(of: node), process: caller.process)
+  }
+}

@@ -1,0 +1,157 @@
+import Cryptography
+import DataProtection
+import FUSE
+import FileProtection
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// Records of files and directories: read, verified, written.
+extension ProtectedFileSystem {
+  static let recordAttribute = PathName(FileRecord.attributeName)
+
+  /// The record that a file's attribute holds, verified.
+  ///
+  /// - Throws: `EIO`, with the reason in the log, when it is malformed or its tag does not match.
+  func verifiedFileRecord(_ bytes: [UInt8], of node: Node) throws(Errno) -> FileRecord {
+    let record: FileRecord
+    do throws(FormatError) {
+      record = try FileRecord(parsing: bytes)
+    } catch {
+      damaged(node, "its record is malformed: \(error)")
+      throw .ioError
+    }
+    let matches = try records { () throws(CryptographyError) in
+      try volume.records.verify(record.tag, FileRecord.tagLabel, record.bytesBeforeTag)
+    }
+    guard matches else {
+      damaged(node, "its record's tag does not match: the record was changed by someone without the device key")
+      throw .ioError
+    }
+    return record
+  }
+
+  /// A record for a file key just wrapped.
+  func fileRecord(
+    _ fileClass: ProtectionClass, isExplicit: Bool, generation: UInt32, wrappedKey: [UInt8]
+  ) throws(Errno) -> FileRecord {
+    var record = FileRecord(
+      fileClass: fileClass, isExplicit: isExplicit, generation: generation, wrappedKey: wrappedKey)
+    record.tag = try records { () throws(CryptographyError) in
+      try volume.records.tag(FileRecord.tagLabel, record.bytesBeforeTag)
+    }
+    return record
+  }
+
+  /// What a directory's record says. A directory that has none and is empty is one whose creation was cut short: it is
+  /// given a record with its parent's class.
+  func readDirectoryRecord(of node: Node, _ handle: DirectoryHandle) throws(Errno) -> Node.Directory {
+    let path = PathName(descriptor: handle.descriptor)
+    let bytes: [UInt8]
+    do throws(Errno) {
+      bytes = try path.attribute(Self.recordAttribute)
+    } catch .noData {
+      return try adoptDirectory(node, handle)
+    }
+    let parsed: DirectoryRecord
+    do throws(FormatError) {
+      parsed = try DirectoryRecord(parsing: bytes)
+    } catch {
+      damaged(node, "its directory record is malformed: \(error)")
+      throw .ioError
+    }
+    let matches = try records { () throws(CryptographyError) in
+      try volume.records.verify(parsed.tag, DirectoryRecord.tagLabel, parsed.bytesBeforeTag)
+    }
+    guard matches else {
+      damaged(node, "its directory record's tag does not match")
+      throw .ioError
+    }
+    return Node.Directory(
+      identifier: parsed.directoryID, directoryClass: parsed.directoryClass, isExplicit: parsed.isExplicit)
+  }
+
+  /// Writes a directory's record.
+  func writeDirectoryRecord(_ directory: Node.Directory, to descriptor: borrowing Descriptor) throws(Errno) {
+    var record = DirectoryRecord(
+      directoryClass: directory.directoryClass, isExplicit: directory.isExplicit, directoryID: directory.identifier)
+    record.tag = try records { () throws(CryptographyError) in
+      try volume.records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
+    }
+    try setRecord(record.bytes, of: descriptor)
+  }
+
+  /// Gives a new store's root its record.
+  package static func writeRootRecord(
+    to backing: borrowing Descriptor, defaultClass: ProtectionClass, volume: VolumeKeys
+  ) throws {
+    var record = DirectoryRecord(
+      directoryClass: defaultClass, isExplicit: true, directoryID: try randomBytes(DirectoryRecord.identifierSize))
+    record.tag = try volume.records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
+    try PathName(descriptor: backing).setAttribute(recordAttribute, to: record.bytes)
+  }
+
+  /// Sets the record attribute through /proc, which takes any descriptor. Without privileges the owner's write
+  /// permission is needed, and lent for the moment when the mode withholds it (xattr(7)).
+  func setRecord(_ bytes: [UInt8], of descriptor: borrowing Descriptor) throws(Errno) {
+    let path = PathName(descriptor: descriptor)
+    do throws(Errno) {
+      try path.setAttribute(Self.recordAttribute, to: bytes)
+    } catch .permissionDenied {
+      let mode = try descriptor.status().permissions
+      try descriptor.setModeThroughPath(mode | 0o600)
+      defer { restore(mode, of: descriptor) }
+      try path.setAttribute(Self.recordAttribute, to: bytes)
+    }
+  }
+
+  private func restore(_ mode: UInt32, of descriptor: borrowing Descriptor) {
+    do throws(Errno) {
+      try descriptor.setModeThroughPath(mode)
+    } catch {
+      log.error("a file's mode could not be restored", metadata: ["error": "\(error)", "mode": "\(mode)"])
+    }
+  }
+
+  /// A fresh record for a new directory.
+  func newDirectory(in parent: Node.Directory) throws(Errno) -> Node.Directory {
+    let identifier = try records { () throws(CryptographyError) in try randomBytes(DirectoryRecord.identifierSize) }
+    return Node.Directory(identifier: identifier, directoryClass: parent.directoryClass, isExplicit: false)
+  }
+
+  private func adoptDirectory(_ node: Node, _ handle: DirectoryHandle) throws(Errno) -> Node.Directory {
+    guard let parent = node.location?.parent, try isEmpty(handle), !options.isReadOnly else {
+      damaged(node, "the directory has no record")
+      throw .ioError
+    }
+    let record = try newDirectory(in: directory(parent).record)
+    try writeDirectoryRecord(record, to: handle.descriptor)
+    return record
+  }
+
+  private func isEmpty(_ handle: DirectoryHandle) throws(Errno) -> Bool {
+    let stream = DirectoryStream(try handle.descriptor.open(".", [.readOnly, .directory]))
+    return try stream.isEmpty()
+  }
+
+  /// Logs what is wrong with a backing file, by its backing path.
+  func damaged(_ node: Node, _ reason: String) {
+    log.error("damaged: \(reason)", metadata: ["backing": "\(backingPath(of: node))", "inode": "\(node.identity.inode)"])
+  }
+
+  /// A node's path in the backing directory.
+  func backingPath(of node: Node) -> String {
+    var names: [String] = []
+    var current = node
+    while let location = current.location {
+      names.append(location.name.description)
+      current = location.parent
+    }
+    return "/" + names.reversed().joined(separator: "/")
+  }
+
+  private func records<Result>(_ body: () throws(CryptographyError) -> Result) throws(Errno) -> Result {
+    do throws(CryptographyError) { return try body() } catch { throw errno(error) }
+  }
+}

@@ -1,0 +1,161 @@
+import Cryptography
+import FUSE
+import FileProtection
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// Something to make system calls on for a node: its open file, its open directory, or its backing file by `O_PATH`.
+enum Reference: ~Copyable {
+  case file(ProtectedFile)
+  case directory(DirectoryHandle)
+  case path(Descriptor)
+
+  borrowing func withDescriptor<Result: ~Copyable>(
+    _ body: (borrowing Descriptor) throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    switch self {
+    case .file(let file): try file.withDescriptor(body)
+    case .directory(let handle): try body(handle.descriptor)
+    case .path(let descriptor): try body(descriptor)
+    }
+  }
+}
+
+// From nodes to backing files. A path is walked from the nearest open directory; what is found must be the very file.
+extension ProtectedFileSystem {
+  /// The open backing directory of a node, and what its record says.
+  func directory(_ node: Node) throws(Errno) -> (handle: DirectoryHandle, record: Node.Directory) {
+    let handle = try directoryHandle(node)
+    if let record = node.state.withLock({ $0.directory }) { return (handle, record) }
+    let record = try readDirectoryRecord(of: node, handle)
+    node.state.withLock { $0.directory = record }
+    return (handle, record)
+  }
+
+  /// The open backing directory of a node, opened from its nearest open ancestor.
+  func directoryHandle(_ node: Node) throws(Errno) -> DirectoryHandle {
+    if let handle = node.state.withLock({ $0.handle }) { return handle }
+    guard node.isDirectory else { throw .notDirectory }
+    var missing: [Node] = [node]
+    var base: DirectoryHandle?
+    while base == nil {
+      guard let parent = missing.last!.location?.parent else { throw .staleNFSFileHandle }
+      base = parent.state.withLock { $0.handle }
+      if base == nil { missing.append(parent) }
+    }
+    var handle = base!
+    for child in missing.reversed() {
+      guard let name = child.location?.name else { throw .staleNFSFileHandle }
+      let descriptor = try handle.descriptor.open(name, [.path, .directory, .noFollow])
+      guard Node.Identity(try descriptor.status()) == child.identity else { throw .staleNFSFileHandle }
+      handle = DirectoryHandle(descriptor)
+      directories.keep(handle, for: child)
+    }
+    return handle
+  }
+
+  /// A descriptor to a node, whatever its type.
+  func reference(to node: Node) throws(Errno) -> Reference {
+    let (file, handle) = node.state.withLock { ($0.file, $0.handle) }
+    if let file { return .file(file) }
+    if let handle { return .directory(handle) }
+    if node.isDirectory { return .directory(try directoryHandle(node)) }
+    return .path(try open(node, [.path, .noFollow]))
+  }
+
+  /// Opens a node's backing file by one of its names.
+  func open(_ node: Node, _ flags: OpenFlags) throws(Errno) -> Descriptor {
+    var failure = Errno.staleNFSFileHandle
+    for location in locations(of: node) {
+      do throws(Errno) {
+        let descriptor = try directoryHandle(location.parent).descriptor.open(location.name, flags)
+        if Node.Identity(try descriptor.status()) == node.identity { return descriptor }
+      } catch {
+        if error != .noSuchFileOrDirectory { failure = error }
+      }
+    }
+    throw failure
+  }
+
+  /// A node's status, without opening it.
+  func status(of node: Node) throws(Errno) -> Status {
+    let (file, handle) = node.state.withLock { ($0.file, $0.handle) }
+    if let file { return try file.status() }
+    if let handle { return try handle.descriptor.status() }
+    for location in locations(of: node) {
+      do throws(Errno) {
+        let status = try directoryHandle(location.parent).descriptor.status(of: location.name)
+        if Node.Identity(status) == node.identity { return status }
+      } catch {
+        if error != .noSuchFileOrDirectory { throw error }
+      }
+    }
+    throw .staleNFSFileHandle
+  }
+
+  private func locations(of node: Node) -> [Node.Location] {
+    node.state.withLock { state in
+      guard let location = state.location else { return [] }
+      return state.aliases.isEmpty ? [location] : [location] + state.aliases.reversed()
+    }
+  }
+
+  /// The attributes that a caller sees.
+  func attributes(of node: Node, _ status: Status) -> Attributes {
+    var attributes = Attributes()
+    attributes.inode = status.inode
+    attributes.mode = status.mode
+    attributes.links = status.links
+    attributes.user = status.user
+    attributes.group = status.group
+    attributes.rawDevice = status.raw_device
+    attributes.blocks = status.blocks
+    attributes.blockSize = 4096
+    attributes.access = Timestamp(status.access_seconds, status.access_nanoseconds)
+    attributes.modification = Timestamp(status.modification_seconds, status.modification_nanoseconds)
+    attributes.change = Timestamp(status.change_seconds, status.change_nanoseconds)
+    if node.isRegular {
+      // A length that no plaintext can have is shown as it is; opening such a file fails.
+      attributes.size = ContentLength.plaintext(for: status.size) ?? status.size
+    } else if node.isSymbolicLink {
+      attributes.size = UInt64(NameEncoding.targetCount(textCount: Int(status.size)) ?? Int(status.size))
+    } else {
+      attributes.size = status.size
+    }
+    return attributes
+  }
+
+  /// The answer to the lookup of a backing file just seen.
+  func entry(_ status: Status, at location: Node.Location) -> Entry {
+    let node = nodes.remember(status, at: location)
+    return Entry(
+      node: node.id, attributes: attributes(of: node, status), entryTimeout: timeout,
+      attributeTimeout: attributeTimeout(of: node))
+  }
+
+  /// For how long the kernel may keep a node's attributes. Not at all while the class of an open file is locked: so the
+  /// kernel asks before each cached write, and the write is refused.
+  func attributeTimeout(of node: Node) -> Double {
+    if let file = node.file, !file.isAllowed(.read) { return 0 }
+    return timeout
+  }
+
+  /// A node's path in the mounted tree, for messages; names that cannot be told are shown as `?`.
+  func path(of node: Node) -> String {
+    var names: [String] = []
+    var current = node
+    while let location = current.location {
+      let name: PathName? = try? plainName(of: location.name, in: location.parent)
+      names.append(name?.description ?? "?")
+      current = location.parent
+    }
+    return "/" + names.reversed().joined(separator: "/")
+  }
+}
+
+extension Timestamp {
+  init(_ seconds: Int64, _ nanoseconds: UInt32) {
+    self.init(seconds: seconds, nanoseconds: Int64(nanoseconds))
+  }
+}

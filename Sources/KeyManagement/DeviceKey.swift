@@ -1,0 +1,150 @@
+import Cryptography
+import Glibc
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// The files outside the backing directory that bind a store to a device.
+///
+/// `device.key` holds the device's key, 32 random bytes, from which each store's is derived. `UUID.key` holds the volume
+/// device key of one store as it is, got back with a recovery key, and is looked for first.
+package enum DeviceKey {
+  private static let fileName = "device.key"
+
+  /// `/etc/protectfs` for root; for others `$XDG_CONFIG_HOME/protectfs`, by default `~/.config/protectfs`.
+  package static func defaultDirectory() -> PathName {
+    if geteuid() == 0 { return "/etc/protectfs" }
+    if let directory = environment("XDG_CONFIG_HOME") { return PathName(directory + "/protectfs") }
+    let home = environment("HOME") ?? "/"
+    return PathName(home + "/.config/protectfs")
+  }
+
+  /// The volume device key of a store.
+  ///
+  /// - Parameter file: a device key file, or one named `UUID.key` for this store. `nil`: those of the default directory.
+  /// - Throws: `deviceKeyMissing`, `deviceKeyUnreadable`, `deviceKeyExposed`, `deviceKeyMalformed`.
+  package static func load(for storeID: StoreID, file: PathName? = nil) throws(KeyManagementError) -> VolumeDeviceKey {
+    if let file {
+      let isVolumeKey = Array(file.bytes).split(separator: UInt8(ascii: "/")).last.map(Array.init)
+      return try volumeKey(
+        read(file), isDerived: isVolumeKey == Array("\(storeID).key".utf8), storeID)
+    }
+    let directory = defaultDirectory()
+    do throws(KeyManagementError) {
+      return try volumeKey(read(path("\(storeID).key", in: directory)), isDerived: true, storeID)
+    } catch .deviceKeyMissing {
+      return try volumeKey(read(path(fileName, in: directory)), isDerived: false, storeID)
+    }
+  }
+
+  /// The volume device key of a new store; makes the device key when there is none yet.
+  package static func loadOrCreate(
+    for storeID: StoreID, file: PathName? = nil
+  ) throws(KeyManagementError) -> VolumeDeviceKey {
+    do throws(KeyManagementError) {
+      return try load(for: storeID, file: file)
+    } catch .deviceKeyMissing {
+      let path = file ?? path(fileName, in: defaultDirectory())
+      let key = try KeyManagementError.wrapping { () throws(CryptographyError) in
+        try SecretBytes(randomCount: VolumeDeviceKey.size)
+      }
+      do throws(KeyManagementError) {
+        try write(key, to: path)
+      } catch .deviceKeyUnreadable(_, .fileExists) {
+        // Somebody else made one just now; it is as good.
+      }
+      return try load(for: storeID, file: file)
+    }
+  }
+
+  /// Keeps a store's volume device key as `UUID.key`; returns where.
+  @discardableResult
+  package static func keep(
+    _ key: borrowing VolumeDeviceKey, for storeID: StoreID, in directory: PathName = defaultDirectory()
+  ) throws(KeyManagementError) -> PathName {
+    let path = path("\(storeID).key", in: directory)
+    do throws(KeyManagementError) {
+      try write(key.secret, to: path)
+    } catch .deviceKeyUnreadable(_, .fileExists) {
+      let kept = try read(path)
+      guard kept == key.secret else { throw .deviceKeyUnreadable(path: path.description, .fileExists) }
+    }
+    return path
+  }
+
+  private static func environment(_ name: String) -> String? {
+    guard let value = unsafe getenv(name) else { return nil }
+    let text = unsafe String(cString: value)
+    // A relative path is to be ignored (XDG Base Directory Specification).
+    return text.hasPrefix("/") ? text : nil
+  }
+
+  private static func path(_ name: String, in directory: PathName) -> PathName {
+    PathName(bytes: Array(directory.bytes) + Array("/\(name)".utf8))
+  }
+
+  private static func volumeKey(
+    _ secret: consuming SecretBytes, isDerived: Bool, _ storeID: StoreID
+  ) throws(KeyManagementError) -> VolumeDeviceKey {
+    do throws(CryptographyError) {
+      return isDerived ? try VolumeDeviceKey(secret) : try VolumeDeviceKey(deviceKey: secret, storeID: storeID)
+    } catch {
+      throw KeyManagementError(error)
+    }
+  }
+}
+
+// The files. A key that others could have read, or could have put there, is refused as ssh(1) refuses it.
+extension DeviceKey {
+  private static func read(_ path: PathName) throws(KeyManagementError) -> SecretBytes {
+    let file = try reporting(path) { () throws(Errno) in try Descriptor.open(path, [.readOnly, .nonBlocking]) }
+    let status = try reporting(path) { () throws(Errno) in try file.status() }
+    guard status.type == .regular else { throw .deviceKeyMalformed(path: path.description) }
+    guard status.permissions & 0o077 == 0, status.user == geteuid() || status.user == 0 else {
+      throw .deviceKeyExposed(path: path.description)
+    }
+    // One byte more than there may be, to find out whether there is more.
+    var secret = SecretBytes(count: VolumeDeviceKey.size + 1)
+    let count = try reporting(path) { () throws(Errno) in
+      try unsafe secret.withMutableBytes { (buffer) throws(Errno) in try unsafe file.read(into: buffer, at: 0) }
+    }
+    guard count == VolumeDeviceKey.size else { throw .deviceKeyMalformed(path: path.description) }
+    return secret.prefix(count)
+  }
+
+  private static func reporting<Result: ~Copyable>(
+    _ path: PathName, _ body: () throws(Errno) -> Result
+  ) throws(KeyManagementError) -> Result {
+    do throws(Errno) {
+      return try body()
+    } catch .noSuchFileOrDirectory {
+      throw .deviceKeyMissing(path: path.description)
+    } catch {
+      throw .deviceKeyUnreadable(path: path.description, error)
+    }
+  }
+
+  /// Writes a key file that is not there yet, and the directories above it that are missing.
+  private static func write(_ key: borrowing SecretBytes, to path: PathName) throws(KeyManagementError) {
+    do throws(Errno) {
+      let parts = Array(path.bytes).split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true)
+      guard let name = parts.last else { throw Errno.invalidArgument }
+      let isAbsolute = path.bytes.first == UInt8(ascii: "/")
+      var directory = try Descriptor.open(isAbsolute ? "/" : ".", [.readOnly, .directory])
+      for part in parts.dropLast() { directory = try Self.directory(PathName(bytes: part), in: directory) }
+      var file = try AtomicFile(replacing: PathName(bytes: name), in: directory)
+      try unsafe key.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes, mayReplace: false) }
+    } catch {
+      throw .deviceKeyUnreadable(path: path.description, error)
+    }
+  }
+
+  private static func directory(_ name: PathName, in parent: borrowing Descriptor) throws(Errno) -> Descriptor {
+    do throws(Errno) {
+      return try parent.open(name, [.readOnly, .directory])
+    } catch .noSuchFileOrDirectory {
+      try parent.makeDirectory(name, mode: 0o700)
+      return try parent.open(name, [.readOnly, .directory])
+    }
+  }
+}

@@ -1,0 +1,98 @@
+import Cryptography
+import StoreFormat
+import SystemPackage
+
+/// Why keys cannot be had: for programs a stable ``code``, for people a sentence that says what to do.
+package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvertible {
+  case deviceKeyMissing(path: String)
+  case deviceKeyUnreadable(path: String, Errno)
+  case deviceKeyExposed(path: String)
+  case deviceKeyMalformed(path: String)
+  case foreignDeviceKey
+  case keybagMissing
+  case keybagUnreadable(Errno)
+  case keybagUnwritable(Errno)
+  case keybagMalformed(FormatError)
+  case keybagAltered
+  case keybagChangedMeanwhile
+  case unsupportedStore(FormatError)
+  case invalidPasscode
+  case invalidDefaultClass
+  case wrongPasscode
+  case recoveryKeyMistyped
+  case wrongRecoveryKey
+  case cryptography(CryptographyError)
+
+  /// A word for programs, which stays as it is.
+  package var code: String {
+    switch self {
+    case .deviceKeyMissing: "device-key-missing"
+    case .deviceKeyUnreadable: "device-key-unreadable"
+    case .deviceKeyExposed: "device-key-exposed"
+    case .deviceKeyMalformed: "device-key-malformed"
+    case .foreignDeviceKey: "foreign-device-key"
+    case .keybagMissing: "keybag-missing"
+    case .keybagUnreadable: "keybag-unreadable"
+    case .keybagUnwritable: "keybag-unwritable"
+    case .keybagMalformed: "keybag-malformed"
+    case .keybagAltered: "keybag-altered"
+    case .keybagChangedMeanwhile: "keybag-changed-meanwhile"
+    case .unsupportedStore: "unsupported-store"
+    case .invalidPasscode: "invalid-passcode"
+    case .invalidDefaultClass: "invalid-default-class"
+    case .wrongPasscode: "wrong-passcode"
+    case .recoveryKeyMistyped: "recovery-key-mistyped"
+    case .wrongRecoveryKey: "wrong-recovery-key"
+    case .cryptography: "cryptography"
+    }
+  }
+
+  package var description: String {
+    switch self {
+    case .deviceKeyMissing(let path):
+      "there is no device key at \(path); copy it from where the store was made, or open the store with its recovery key"
+    case .deviceKeyUnreadable(let path, let error): "the device key \(path) cannot be read or written: \(error)"
+    case .deviceKeyExposed(let path):
+      "others can read the device key \(path), or own it; it must be yours or root's, with mode 0600"
+    case .deviceKeyMalformed(let path): "\(path) is no device key: it must be a regular file of exactly 32 bytes"
+    case .foreignDeviceKey:
+      "this store was made with another device key; give that one, or open the store with its recovery key"
+    case .keybagMissing: "there is no store here: .protectfs/keybag is missing"
+    case .keybagUnreadable(let error): "the keybag cannot be read: \(error)"
+    case .keybagUnwritable(let error): "the keybag cannot be written, and is as it was: \(error)"
+    case .keybagMalformed(let error):
+      "the keybag is damaged (\(error)); the one before it is .protectfs/keybag.previous"
+    case .keybagAltered:
+      "the keybag was altered by someone who lacks its keys, or is damaged; the one before it is "
+        + ".protectfs/keybag.previous"
+    case .keybagChangedMeanwhile: "someone else changed the keybag in between; try again"
+    case .unsupportedStore(let error): "the store needs a newer protectfs (\(error))"
+    case .invalidPasscode: "a passcode has 1 to \(Keybag.longestPasscode) bytes"
+    case .invalidDefaultClass: "the default class cannot be none"
+    case .wrongPasscode: "the passcode is wrong"
+    case .recoveryKeyMistyped: "the recovery key is mistyped; compare it with what was printed when the store was made"
+    case .wrongRecoveryKey: "this is not the recovery key of this store"
+    case .cryptography(let error): "\(error)"
+    }
+  }
+
+  /// The error for a failure of cryptography that has no meaning of its own where it happened.
+  init(_ error: CryptographyError) {
+    self = .cryptography(error)
+  }
+
+  /// The error for a keybag that does not parse.
+  init(_ error: FormatError) {
+    switch error {
+    case .malformed: self = .keybagMalformed(error)
+    case .unsupportedVersion, .unknownFeatures: self = .unsupportedStore(error)
+    }
+  }
+
+  /// Runs cryptography whose failure means nothing but itself.
+  static func wrapping<Result: ~Copyable>(
+    _ body: () throws(CryptographyError) -> Result
+  ) throws(KeyManagementError) -> Result {
+    do throws(CryptographyError) { return try body() } catch { throw KeyManagementError(error) }
+  }
+}

@@ -1,0 +1,74 @@
+import Cryptography
+import DataProtection
+import StoreFormat
+
+/// The keybag of a store: what is needed, beside a passcode or a recovery key, to have its class keys. It is no secret.
+///
+/// A value of this type was parsed, and its tag verified with the device's key.
+package struct Keybag: Sendable, Equatable {
+  /// The longest passcode, in bytes. It is used as typed, without normalisation.
+  package static let longestPasscode = 1024
+
+  /// What the file holds.
+  package let record: KeybagRecord
+
+  /// The store's identity.
+  package var storeID: StoreID { record.storeID }
+  /// Grows by one with each rewriting.
+  package var generation: UInt64 { record.generation }
+  /// The class that the root directory of the store was made with.
+  package var defaultClass: ProtectionClass { record.defaultClass }
+  /// The ways in.
+  package var protectors: [KeybagRecord.Protector] { record.protectors }
+  /// The bytes of the file.
+  package var bytes: [UInt8] { record.bytes }
+
+  /// The current public key of class B, and its generation.
+  package var publicKey: (key: [UInt8], generation: UInt32) {
+    let entry = record.classEntries.last { $0.fileClass == .completeUnlessOpen }
+    return (entry?.publicKey ?? [], entry?.generation ?? 0)
+  }
+
+  /// Reads a keybag and verifies it.
+  ///
+  /// - Throws: `unsupportedStore`, `keybagMalformed`; `foreignDeviceKey` when the device key is another store's or
+  ///   machine's; `keybagAltered` when it is the right one, but the tag is wrong.
+  package init(parsing bytes: [UInt8], deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {
+    let record: KeybagRecord
+    do throws(FormatError) { record = try KeybagRecord(parsing: bytes) } catch { throw KeyManagementError(error) }
+    try self.init(record, deviceKey: deviceKey)
+  }
+
+  init(_ record: KeybagRecord, deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {
+    let (identifier, tag) = try KeyManagementError.wrapping { () throws(CryptographyError) in
+      (try deviceKey.identifier(of: record.storeID), try Self.tag(of: record, deviceKey))
+    }
+    guard isEqualInConstantTime(identifier, record.deviceKeyIdentifier) else { throw .foreignDeviceKey }
+    guard isEqualInConstantTime(tag, record.tag) else { throw .keybagAltered }
+    self.record = record
+  }
+
+  /// A keybag just made or changed: given its seal and its tag.
+  init(
+    sealing record: KeybagRecord, keybagKey: borrowing SecretBytes, deviceKey: borrowing VolumeDeviceKey
+  ) throws(CryptographyError) {
+    var record = record
+    record.seal = try Self.seal(of: record, keybagKey)
+    record.tag = try Self.tag(of: record, deviceKey)
+    self.record = record
+  }
+
+  /// The MAC that only who has the device's key can make. It is checked before anything else is believed.
+  static func tag(
+    of record: KeybagRecord, _ deviceKey: borrowing VolumeDeviceKey
+  ) throws(CryptographyError) -> [UInt8] {
+    try RecordAuthenticator(key: deviceKey.key(for: .keybag, of: record.storeID)).code("", record.bytesBeforeTag)
+  }
+
+  /// The MAC that only who can unlock can make. Who has the device's key alone cannot exchange a public key unnoticed.
+  static func seal(of record: KeybagRecord, _ keybagKey: borrowing SecretBytes) throws(CryptographyError) -> [UInt8] {
+    let key = try KeyDerivation.hkdf(
+      ikm: keybagKey, salt: record.storeID.bytes, info: "protectfs keybag seal", count: 32)
+    return try RecordAuthenticator(key: key).code("", record.bytesBeforeSeal)
+  }
+}

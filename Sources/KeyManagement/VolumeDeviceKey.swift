@@ -1,0 +1,59 @@
+import Cryptography
+import StoreFormat
+
+/// The device's half of every key of one store: 32 bytes that stand in for the device's UID.
+///
+/// It is derived from the device key and the store's identity, so that a store opened with its recovery key can be given
+/// back its own, without the key of the machine it came from.
+package struct VolumeDeviceKey: ~Copyable, Sendable {
+  /// The length of a device key and of a volume's device key, in bytes.
+  package static let size = 32
+
+  let secret: SecretBytes
+
+  /// The key of a store on the device with this device key.
+  package init(deviceKey: borrowing SecretBytes, storeID: StoreID) throws(CryptographyError) {
+    guard deviceKey.count == Self.size else { throw .invalidLength("a device key") }
+    secret = try KeyDerivation.hkdf(
+      ikm: deviceKey, salt: storeID.bytes, info: "protectfs volume device key", count: Self.size)
+  }
+
+  /// The key that was kept, or that a recovery key gave back.
+  package init(_ secret: consuming SecretBytes) throws(CryptographyError) {
+    guard secret.count == Self.size else { throw .invalidLength("a volume's device key") }
+    self.secret = secret
+  }
+
+  /// What keys are derived for; the raw value is the end of HKDF's info.
+  enum Use: String, CaseIterable {
+    case names = "names"
+    case symbolicLinks = "symbolic links"
+    case attributeNames = "attribute names"
+    case attributeNameHash = "attribute name hash"
+    case directoryAttributes = "directory attributes"
+    case records = "records"
+    case classNone = "class none"
+    case keybag = "keybag"
+    case deviceKeyIdentifier = "device key identifier"
+
+    /// The length of the key, in bytes.
+    var count: Int {
+      switch self {
+      case .names, .symbolicLinks, .attributeNames, .directoryAttributes: NameCipher.Strength.aes256.keySize
+      case .attributeNameHash, .records, .classNone, .keybag: 32
+      case .deviceKeyIdentifier: 16
+      }
+    }
+  }
+
+  /// The key for a use.
+  func key(for use: Use, of storeID: StoreID) throws(CryptographyError) -> SecretBytes {
+    try KeyDerivation.hkdf(
+      ikm: secret, salt: storeID.bytes, info: "protectfs " + use.rawValue, count: use.count)
+  }
+
+  /// The bytes in the keybag that tell whether a device key belongs to a store.
+  func identifier(of storeID: StoreID) throws(CryptographyError) -> [UInt8] {
+    try unsafe key(for: .deviceKeyIdentifier, of: storeID).withBytes { unsafe Array($0) }
+  }
+}

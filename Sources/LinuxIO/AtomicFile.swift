@@ -1,0 +1,98 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// A file that is replaced as a whole: whoever reads it, and whatever crash comes between, finds the old or the new one.
+///
+/// The new content is written aside, under the name with `.new` added, and made durable before it takes the name
+/// (fsync(2), rename(2), fsync of the directory). The file aside is locked, so that of several writers one at a time
+/// gets from ``init(replacing:in:mode:)`` to ``commit(_:keepingPreviousAs:mayReplace:)`` and can rely on what it read
+/// in between. A file aside that a crash left behind is used again.
+package struct AtomicFile: ~Copyable {
+  private let directory: Descriptor
+  private let file: Descriptor
+  private let name: PathName
+  private let aside: PathName
+  private let mode: UInt32
+  private var isCommitted = false
+
+  /// Begins to replace a file in a directory; waits for another writer to end.
+  package init(replacing name: PathName, in directory: borrowing Descriptor, mode: UInt32 = 0o600) throws(Errno) {
+    let aside = PathName(bytes: Array(name.bytes) + Array(".new".utf8))
+    let own = try directory.open(".", [.readOnly, .directory])
+    let file = try Self.openAndLock(aside, in: own, mode: mode)
+    self.name = name
+    self.mode = mode
+    self.aside = aside
+    self.directory = own
+    self.file = file
+  }
+
+  deinit {
+    if !isCommitted {
+      // The file aside is of no use to anyone; if it stays, the next writer takes it.
+      try? directory.unlink(aside)
+    }
+  }
+
+  /// Writes the new content and gives it the name.
+  ///
+  /// - Parameters:
+  ///   - previous: a name for the old content, whose own old content is given up. The file's name never goes missing.
+  ///   - mayReplace: when false, a file that is there already makes this fail with `EEXIST`.
+  package mutating func commit(
+    _ bytes: UnsafeRawBufferPointer, keepingPreviousAs previous: PathName? = nil, mayReplace: Bool = true
+  ) throws(Errno) {
+    try file.truncate(to: 0)
+    try unsafe file.write(bytes, at: 0)
+    try file.setMode(mode)
+    try file.synchronize()
+    if let previous { try keep(as: previous) }
+    try directory.rename(aside, to: name, in: directory, flags: mayReplace ? [] : .noReplace)
+    isCommitted = true
+    try directory.synchronize()
+  }
+
+  private func keep(as previous: PathName) throws(Errno) {
+    try ignoringAbsence { () throws(Errno) in try directory.unlink(previous) }
+    try ignoringAbsence { () throws(Errno) in try directory.link(name, to: previous, in: directory) }
+    try directory.synchronize()
+  }
+
+  private func ignoringAbsence(_ body: () throws(Errno) -> Void) throws(Errno) {
+    do throws(Errno) {
+      try body()
+    } catch .noSuchFileOrDirectory {
+      // There is nothing to be removed or kept yet.
+    }
+  }
+
+  /// The file aside, locked. The one opened may have been given its final name while this waited: then again.
+  private static func openAndLock(
+    _ aside: PathName, in directory: borrowing Descriptor, mode: UInt32
+  ) throws(Errno) -> Descriptor {
+    while true {
+      let file = try directory.open(aside, [.writeOnly, .create, .noFollow], mode: mode)
+      try file.lock()
+      let own = try file.status()
+      do throws(Errno) {
+        let named = try directory.status(of: aside)
+        if named.inode == own.inode, named.device == own.device { return file }
+      } catch .noSuchFileOrDirectory {
+        // Another writer has just finished.
+      }
+    }
+  }
+}
+
+extension Descriptor {
+  /// Waits for a lock that others who ask for it respect, and that goes with the descriptor (flock(2), `LOCK_EX`).
+  package func lock() throws(Errno) {
+    while true {
+      let result = linux_flock(rawValue, LOCK_EX)
+      if result == -EINTR { continue }
+      _ = try check(result)
+      return
+    }
+  }
+}

@@ -1,0 +1,57 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// What a process asks of the kernel for itself.
+package enum Process {
+  /// The effective user and group, in whose name the daemon creates backing files.
+  package static var identity: (user: UInt32, group: UInt32) { (geteuid(), getegid()) }
+
+  /// How many descriptors may be open (getrlimit(2), `RLIMIT_NOFILE`).
+  package static var openFileLimit: UInt64 {
+    var limit = rlimit()
+    guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
+    return UInt64(limit.rlim_cur)
+  }
+
+  /// Raises the limit of descriptors as far as is allowed.
+  package static func raiseOpenFileLimit() {
+    var limit: UInt64 = 0
+    // What cannot be raised is lived with: the directory cache is sized by the limit there is.
+    _ = unsafe linux_set_open_file_limit_to_maximum(&limit)
+  }
+
+  /// Keeps SIGTERM, SIGINT and SIGHUP from this thread and those it starts, and ignores SIGPIPE.
+  package static func blockEndingSignals() {
+    linux_block_ending_signals()
+  }
+
+  /// Waits for SIGTERM, SIGINT or SIGHUP; returns its number.
+  package static func waitForEndingSignal() -> Int32 {
+    linux_wait_for_ending_signal()
+  }
+
+  /// Splits the process in two (fork(2)); 0 in the child. Only while there is one thread.
+  package static func fork() throws(Errno) -> Int32 {
+    try check(linux_fork())
+  }
+
+  /// Unmounts as root (umount2(2)); returns whether it is gone.
+  package static func unmount(_ path: String, isLazy: Bool) -> Bool {
+    unsafe linux_unmount(path, isLazy ? 2 : 0) == 0
+  }
+
+  /// Runs a program found on the path and waits for it; returns its exit status, or −1 when it could not be started.
+  package static func run(_ program: String, arguments: [String]) -> Int32 {
+    var list: [UnsafeMutablePointer<CChar>?] = unsafe ([program] + arguments).map { unsafe strdup($0) }
+    unsafe list.append(nil)
+    defer { unsafe list.forEach { unsafe free($0) } }
+    var child = pid_t()
+    guard unsafe posix_spawnp(&child, program, nil, nil, list, environ) == 0 else { return -1 }
+    var status: Int32 = 0
+    while unsafe waitpid(child, &status, 0) < 0 {
+      if errno != EINTR { return -1 }
+    }
+    return status & 0x7f == 0 ? (status >> 8) & 0xff : -1
+  }
+}

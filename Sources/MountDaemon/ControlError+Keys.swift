@@ -1,0 +1,17 @@
+import DataProtection
+import KeyManagement
+
+extension ControlError {
+  /// What a client is told of a failure that concerns keys.
+  package init(_ error: KeyManagementError) {
+    let code: Code =
+      switch error {
+      case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped: .wrongPasscode
+      case .invalidPasscode: .invalidRequest
+      case .keybagMissing, .keybagUnreadable, .keybagMalformed, .keybagAltered, .unsupportedStore: .keybagCorrupt
+      case .keybagUnwritable, .keybagChangedMeanwhile: .keybagNotWritten
+      default: .failed
+      }
+    self.init(code, error.description)
+  }
+}

@@ -1,0 +1,131 @@
+import Cryptography
+import DataProtection
+import FUSE
+import FileSystem
+import Glibc
+import KeyManagement
+import LinuxIO
+import Logging
+import StoreFormat
+import Synchronization
+import SystemPackage
+
+/// One mounted store: its keys, its file system, its lock, and those who listen.
+package final class Daemon: DaemonControl {
+  let options: MountOptions
+  let backing: Descriptor
+  let deviceKey: VolumeDeviceKey
+  let keybag: Mutex<Keybag>
+  let controller: LockController
+  let machine: LockMachine
+  let events: EventHub
+  let log: Logger
+  let fileSystem: ProtectedFileSystem
+
+  package let owner: UInt32
+
+  /// Composes the daemon of a store, in the state before the first unlock.
+  init(options: MountOptions, keybag: Keybag, deviceKey: consuming VolumeDeviceKey, log: Logger) throws {
+    let (publicKey, generation) = keybag.publicKey
+    let controller = LockController(
+      noneKey: try keybag.noneClassKey(deviceKey: deviceKey), publicKey: publicKey, publicKeyGeneration: generation)
+    let events = EventHub(log: log)
+    let machine = LockMachine(
+      gracePeriod: options.gracePeriod, inactivityPeriod: options.inactivityPeriod, controller: controller
+    ) { events.send($0) }
+    fileSystem = try ProtectedFileSystem(
+      backing: Store.open(options.backing), volume: VolumeKeys(deviceKey, storeID: keybag.storeID),
+      controller: controller, observer: RefusalObserver(events: events, machine: machine),
+      options: options.fileSystemOptions, log: log)
+    backing = try Store.open(options.backing)
+    owner = Process.identity.user
+    self.options = options
+    self.log = log
+    self.controller = controller
+    self.events = events
+    self.machine = machine
+    self.keybag = Mutex(keybag)
+    self.deviceKey = deviceKey
+  }
+
+  // MARK: What the control socket asks for
+
+  package func lock(gracePeriod: Duration?, wait: Bool) throws(ControlError) {
+    guard machine.lock(after: gracePeriod) || machine.state.lockState == .gracePeriod else { return }
+    log.notice("locking", metadata: ["grace": "\((gracePeriod ?? options.gracePeriod).inSeconds) s"])
+    guard wait else { return }
+    guard machine.waitUntilLocked() else {
+      throw ControlError(.lockCancelled, "the lock was cancelled by an unlock during the grace period")
+    }
+  }
+
+  package func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
+    let keybag = keybag.withLock { $0 }
+    do throws(KeyManagementError) {
+      var keys: ClassKeys
+      switch consume secret {
+      case .passcode(let passcode): keys = try keybag.unlock(passcode: passcode, deviceKey: deviceKey)
+      case .recoveryKey(let text): keys = try keybag.unlock(recoveryKey: RecoveryKey(parsing: text))
+      }
+      var held: [ProtectionClass: [HeldKey]] = [:]
+      for fileClass in ProtectionClass.allCases where fileClass != .none {
+        held[fileClass] = keys.take(fileClass) { HeldKey($0) }
+      }
+      machine.unlock(held)
+      log.notice("unlocked")
+    } catch {
+      log.warning("an unlock was refused", metadata: ["reason": "\(error.code)"])
+      throw ControlError(error)
+    }
+  }
+
+  package func changePasscode(
+    from old: consuming UnlockSecret, to new: consuming SecretBytes
+  ) throws(ControlError) {
+    guard !options.isReadOnly else { throw ControlError(.readOnly, "the store is mounted read-only") }
+    do throws(KeyManagementError) {
+      let file = try KeybagFile(backing: backing)
+      let current = try Keybag(parsing: file.read(), deviceKey: deviceKey)
+      let changed: Keybag
+      switch consume old {
+      case .passcode(let passcode):
+        changed = try current.changingPasscode(from: passcode, to: new, deviceKey: deviceKey)
+      case .recoveryKey(let text):
+        changed = try current.changingPasscode(
+          recoveryKey: RecoveryKey(parsing: text), to: new, deviceKey: deviceKey)
+      }
+      try file.replace(with: changed)
+      keybag.withLock { $0 = changed }
+      log.notice("the passcode was changed")
+    } catch {
+      throw ControlError(error)
+    }
+  }
+
+  package func status() -> DaemonStatus {
+    let state = machine.state
+    let now = ContinuousClock.now
+    let counts = fileSystem.openFileCounts
+    let keybag = keybag.withLock { $0 }
+    return DaemonStatus(
+      state: state.lockState,
+      secondsUntilRevoked: state.revokesAt.map { max(0, (now.duration(to: $0)).inSeconds) },
+      secondsUntilInactive: state.expiresAt.map { max(0, (now.duration(to: $0)).inSeconds) },
+      gracePeriod: options.gracePeriod.inSeconds, inactivityPeriod: options.inactivityPeriod.inSeconds,
+      classes: ProtectionClass.allCases.map {
+        ClassStatus(protectionClass: $0, key: controller.availability(of: $0), openHandles: counts[$0] ?? 0)
+      },
+      defaultClass: keybag.defaultClass, backing: options.backing, mountPoint: options.mountPoint,
+      storeID: keybag.storeID.description, owner: owner, processID: getpid(), version: protectfsVersion,
+      isReadOnly: options.isReadOnly, isShared: options.isShared,
+      undecodableNames: fileSystem.undecodableNameCount, refusals: events.refusals)
+  }
+
+  package func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {
+    events.subscribe(deliver)
+  }
+
+  package func unsubscribe(_ id: SubscriptionID) {
+    events.unsubscribe(id)
+  }
+}

@@ -1,0 +1,94 @@
+import DataProtection
+import FUSE
+import FileSystem
+import Logging
+import Synchronization
+
+/// Passes events on to those who subscribed, and writes them to the log.
+final class EventHub: Sendable {
+  private struct State {
+    var refusals = 0
+    /// Refusals that may still be logged in this second: one program in a loop must not fill the disk.
+    var logBudget = 20
+    var budgetEnds = ContinuousClock.now
+  }
+
+  private let state = Mutex(State())
+  private let broadcast = EventBroadcast()
+  private let log: Logger
+
+  init(log: Logger) {
+    self.log = log
+  }
+
+  var refusals: Int { state.withLock { $0.refusals } }
+
+  func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {
+    broadcast.subscribe(deliver)
+  }
+
+  func unsubscribe(_ id: SubscriptionID) {
+    broadcast.unsubscribe(id)
+  }
+
+  /// Delivers an event. Subscribers must not block.
+  func send(_ event: DaemonEvent) {
+    broadcast.send(event)
+    switch event {
+    case .accessDenied(let denial):
+      guard mayLogRefusal() else { return }
+      log.info(
+        "access denied",
+        metadata: [
+          "code": "\(denial.code.rawValue)", "class": "\(denial.protectionClass.name)", "path": "\(denial.path)",
+          "pid": "\(denial.processID)",
+        ])
+    case .willBecomeUnavailable(let classes, let seconds):
+      log.notice("will become unavailable", metadata: ["classes": "\(names(classes))", "seconds": "\(seconds)"])
+    case .didBecomeUnavailable(let classes):
+      log.notice("did become unavailable", metadata: ["classes": "\(names(classes))"])
+    case .didBecomeAvailable(let classes):
+      log.notice("did become available", metadata: ["classes": "\(names(classes))"])
+    case .monitoringBegan, .eventsDropped:
+      break
+    }
+  }
+
+  private func names(_ classes: [ProtectionClass]) -> String {
+    classes.map(\.name).joined(separator: " ")
+  }
+
+  private func mayLogRefusal() -> Bool {
+    state.withLock { state in
+      state.refusals += 1
+      let now = ContinuousClock.now
+      if now >= state.budgetEnds {
+        state.logBudget = 20
+        state.budgetEnds = now + .seconds(1)
+      }
+      state.logBudget -= 1
+      return state.logBudget >= 0
+    }
+  }
+}
+
+/// Turns what the file system sees into events.
+final class RefusalObserver: FileSystemObserver {
+  private let events: EventHub
+  private let machine: LockMachine
+
+  init(events: EventHub, machine: LockMachine) {
+    self.events = events
+    self.machine = machine
+  }
+
+  func accessDenied(code: Int, fileClass: ProtectionClass, path: String, process: Int32) {
+    guard let code = AccessDenial.Code(rawValue: code) else { return }
+    events.send(
+      .accessDenied(AccessDenial(code: code, protectionClass: fileClass, path: path, processID: process)))
+  }
+
+  func pagesAreStale(of node: NodeID) {
+    machine.drop(node)
+  }
+}

@@ -1,0 +1,162 @@
+import DataProtection
+import FUSE
+import KeyManagement
+import LinuxIO
+
+/// The states of a mounted file system, and when they change: lock, grace period, inactivity.
+///
+/// One thread carries locks out; everyone else changes the state and waits.
+final class LockMachine: Sendable {
+  struct State {
+    var lockState = LockState.beforeFirstUnlock
+    /// When the grace period ends.
+    var revokesAt: ContinuousClock.Instant?
+    /// When class CX goes.
+    var expiresAt: ContinuousClock.Instant?
+    /// The sequence is running: nothing may change the state until it has ended.
+    var isRevoking = false
+    /// Files whose pages are to be dropped, outside of a lock.
+    var staleNodes: [NodeID] = []
+    var isStopping = false
+  }
+
+  private enum Work {
+    case revoke([ProtectionClass], LockState)
+    case drop([NodeID])
+    case stop
+  }
+
+  private let monitor = Monitor(State())
+  private let gracePeriod: Duration
+  private let inactivityPeriod: Duration
+  private let controller: LockController
+  private let announce: @Sendable (DaemonEvent) -> Void
+
+  init(
+    gracePeriod: Duration, inactivityPeriod: Duration, controller: LockController,
+    announce: @escaping @Sendable (DaemonEvent) -> Void
+  ) {
+    self.gracePeriod = gracePeriod
+    self.inactivityPeriod = inactivityPeriod
+    self.controller = controller
+    self.announce = announce
+  }
+
+  /// The classes that go with the lock, and the one that goes later.
+  private static let lockedClasses: [ProtectionClass] = [.complete, .completeUnlessOpen]
+  private static let inactiveClasses: [ProtectionClass] = [.completeWhenUserInactive]
+
+  var state: State { monitor.read { $0 } }
+
+  /// Asks for the lock after a grace period, the mount's own if `nil`; a shorter one replaces one that is running.
+  /// Returns `false` when nothing was unlocked.
+  func lock(after period: Duration?) -> Bool {
+    let period = period ?? gracePeriod
+    let announcement: DaemonEvent? = monitor.update { state in
+      guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return nil }
+      let revokesAt = ContinuousClock.now + period
+      if let earlier = state.revokesAt, earlier <= revokesAt { return nil }
+      state.lockState = .gracePeriod
+      state.revokesAt = revokesAt
+      return .willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds)
+    }
+    if let announcement { announce(announcement) }
+    return announcement != nil
+  }
+
+  /// Waits until the lock that was asked for has taken effect. Returns `false` when an unlock cancelled it.
+  func waitUntilLocked() -> Bool {
+    monitor.wait { state, _ in
+      switch state.lockState {
+      case .gracePeriod: nil
+      case .unlocked: false
+      case .beforeFirstUnlock, .locked, .inactive: true
+      }
+    }
+  }
+
+  /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke.
+  func unlock(_ keys: [ProtectionClass: [HeldKey]]) {
+    let wasLocked: Bool = monitor.wait { state, _ in
+      guard !state.isRevoking else { return nil }
+      let wasLocked = state.lockState != .unlocked && state.lockState != .gracePeriod
+      for (fileClass, held) in keys { controller.install(held, for: fileClass) }
+      for fileClass in ProtectionClass.allCases {
+        controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)
+      }
+      state.lockState = .unlocked
+      state.revokesAt = nil
+      state.expiresAt = nil
+      return wasLocked
+    }
+    if wasLocked {
+      announce(.didBecomeAvailable(classes: ProtectionClass.allCases.filter { $0 != .none }))
+    } else {
+      announce(.didBecomeAvailable(classes: Self.lockedClasses))
+    }
+  }
+
+  /// Has a file's pages dropped soon.
+  func drop(_ node: NodeID) {
+    monitor.update { $0.staleNodes.append(node) }
+  }
+
+  /// Ends ``run(_:)``.
+  func stop() {
+    monitor.update { $0.isStopping = true }
+  }
+
+  /// Carries out what is due until ``stop()``: the body of the lock thread.
+  func run(_ sequence: LockSequence) {
+    while true {
+      switch nextWork() {
+      case .stop:
+        return
+      case .drop(let nodes):
+        for node in nodes { sequence.invalidate(node) }
+      case .revoke(let classes, let newState):
+        sequence.run(classes)
+        monitor.update { state in
+          state.lockState = newState
+          state.isRevoking = false
+          state.revokesAt = nil
+          state.expiresAt = newState == .locked ? .now + inactivityPeriod : nil
+        }
+        announce(.didBecomeUnavailable(classes: classes))
+      }
+    }
+  }
+
+  private func nextWork() -> Work {
+    monitor.wait { state, deadline in
+      if state.isStopping { return .stop }
+      if !state.staleNodes.isEmpty {
+        defer { state.staleNodes = [] }
+        return .drop(state.staleNodes)
+      }
+      let now = ContinuousClock.now
+      if state.lockState == .gracePeriod, let revokesAt = state.revokesAt {
+        if revokesAt <= now {
+          state.isRevoking = true
+          return .revoke(Self.lockedClasses, .locked)
+        }
+        deadline = revokesAt
+      }
+      if state.lockState == .locked, let expiresAt = state.expiresAt {
+        if expiresAt <= now {
+          state.isRevoking = true
+          return .revoke(Self.inactiveClasses, .inactive)
+        }
+        deadline = expiresAt
+      }
+      return nil
+    }
+  }
+}
+
+extension Duration {
+  /// The same as a number of seconds.
+  package var inSeconds: Double {
+    Double(components.seconds) + Double(components.attoseconds) * 1e-18
+  }
+}

@@ -1,0 +1,53 @@
+import DataProtection
+import FUSE
+import FileSystem
+import KeyManagement
+import Logging
+import SystemPackage
+
+/// Takes classes away from everyone: open files, mappings, the kernel's page cache, and the daemon's own memory.
+///
+/// Runs on a thread of its own, and holds no lock that a request handler takes: the kernel answers an invalidation only
+/// when the handlers have taken the dirty pages (libfuse, `fuse_lowlevel_notify_inval_inode`).
+struct LockSequence {
+  let fileSystem: ProtectedFileSystem
+  let session: Session
+  let controller: LockController
+  let log: Logger
+
+  /// Revokes the classes. When this returns, no page of a class whose key went whole is with the kernel, no key of it is
+  /// in memory, and every request on its contents is refused.
+  func run(_ classes: [ProtectionClass]) {
+    // Class B keeps its public key, and its open files their own: only what is closed is taken away.
+    let whole = classes.filter { $0 != .completeUnlessOpen }
+
+    // 1. Refuse open, read, resize and attributes. WRITE is still taken: it carries what programs wrote before.
+    for fileClass in classes {
+      controller.setAvailability(fileClass == .completeUnlessOpen ? .publicOnly : .revoking, of: fileClass)
+    }
+    // 2. The kernel writes the dirty pages back, drops all pages, mapped ones too, and forgets the attributes, so that
+    //    the next write(2) asks first.
+    for fileClass in classes { invalidate(fileClass) }
+    // 3. Refuse WRITE too; requests in flight end, then the keys of open files go, then the class key.
+    for fileClass in whole { controller.setAvailability(.unavailable, of: fileClass) }
+    for fileClass in whole { fileSystem.evictKeys(of: fileClass) }
+    for fileClass in classes { controller.wipe(fileClass) }
+    // 4. Drop what was read or dirtied between 2 and 3.
+    for fileClass in whole { invalidate(fileClass) }
+  }
+
+  /// Drops the kernel's pages of one file.
+  func invalidate(_ node: NodeID) {
+    do throws(Errno) {
+      try session.invalidate(node)
+    } catch {
+      log.error("the kernel did not drop a file's pages", metadata: ["error": "\(error)"])
+    }
+  }
+
+  private func invalidate(_ fileClass: ProtectionClass) {
+    for node in fileSystem.cachedNodes(in: fileClass, includingOpen: fileClass != .completeUnlessOpen) {
+      invalidate(node)
+    }
+  }
+}

@@ -1,0 +1,51 @@
+import FileSystem
+import Glibc
+import LinuxIO
+
+/// How a store is mounted.
+package struct MountOptions: Sendable {
+  /// The backing directory, as an absolute path.
+  package var backing: String
+  /// The mount point, as an absolute path.
+  package var mountPoint: String
+  /// Options for libfuse and the kernel, as `-o` takes them.
+  package var fuseOptions: [String] = []
+  /// From the announcement of a lock until it takes effect.
+  package var gracePeriod = Duration.seconds(10)
+  /// From a lock until class CX goes.
+  package var inactivityPeriod = Duration.seconds(600)
+  /// A file that replaces one with an explicit class takes that class.
+  package var keepsReplacedClass = true
+  package var isReadOnly = false
+  /// Others may write the backing directory too.
+  package var isShared = false
+  /// Other users may use the mount; what they may do there is for the files' modes to say.
+  package var allowsOthers = false
+  /// Threads that serve requests.
+  package var threads = 8
+
+  package init(backing: String, mountPoint: String) {
+    self.backing = backing
+    self.mountPoint = mountPoint
+  }
+
+  var fileSystemOptions: FileSystemOptions {
+    var options = FileSystemOptions()
+    options.isShared = isShared
+    options.isReadOnly = isReadOnly
+    options.keepsReplacedClass = keepsReplacedClass
+    // A quarter of the descriptors for directories; the rest is for open files.
+    options.directoryHandles = max(16, min(4096, Int(Process.openFileLimit / 4)))
+    return options
+  }
+
+  /// The options as libfuse takes them. Modes and ACLs are the kernel's to check (`default_permissions`).
+  var sessionOptions: [String] {
+    // libfuse takes a comma for the end of an option unless it is escaped.
+    let name = backing.replacing("\\", with: "\\\\").replacing(",", with: "\\,")
+    var options = ["fsname=\(name)", "subtype=protectfs", "default_permissions"]
+    if allowsOthers { options.append("allow_other") }
+    if isReadOnly { options.append("ro") }
+    return options + fuseOptions
+  }
+}

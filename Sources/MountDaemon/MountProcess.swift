@@ -1,0 +1,62 @@
+import Cryptography
+import FUSE
+import FileSystem
+import Glibc
+import KeyManagement
+import LinuxIO
+import Logging
+import StoreFormat
+import SystemPackage
+
+/// The life of a daemon: from a keybag and a device key to a mounted file system, until it is unmounted.
+package enum MountProcess {
+  /// Mounts a store, calls `ready`, and serves it; returns when it has been unmounted.
+  ///
+  /// The calling process must have no thread but this one yet.
+  /// - Throws: `StoreError`, `KeyManagementError`, `SessionError`, or what the control socket fails with.
+  package static func run(
+    _ options: MountOptions, deviceKey: consuming VolumeDeviceKey, log: Logger, ready: () -> Void
+  ) throws {
+    Memory.protectProcess()
+    Process.blockEndingSignals()
+    Process.raiseOpenFileLimit()
+    Memory.setThreadUmask(0)
+    if let warning = SecureHeap.warning { log.warning("\(warning)") }
+
+    let backing = try Store.open(options.backing)
+    let storeLock = try Store.lock(backing, path: options.backing, isReadOnly: options.isReadOnly)
+    let keybag = try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
+    let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, log: log)
+
+    let session = try Session(
+      fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.isShared)
+    try session.mount(at: options.mountPoint)
+    defer { session.unmount() }
+    // SERVER
+    developmentHook(daemon)
+
+    let sequence = LockSequence(
+      fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
+    let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
+    Thread(name: "signals") { endOnSignal(daemon: daemon, sequence: sequence, options: options) }.detach()
+    log.notice("mounted", metadata: ["backing": "\(options.backing)", "mount point": "\(options.mountPoint)"])
+    ready()
+    session.serve(threads: options.threads)
+    daemon.machine.stop()
+    lockThread.join()
+    log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])
+    withExtendedLifetime(storeLock.rawValue) {}
+  }
+
+  /// Unmounts when the process is told to end. What is busy is detached, and every class revoked, before the process
+  /// goes: what programs had written is on disk, and no key in memory.
+  private static func endOnSignal(daemon: Daemon, sequence: LockSequence, options: MountOptions) {
+    let number = Process.waitForEndingSignal()
+    daemon.log.notice("told to end", metadata: ["signal": "\(number)"])
+    if Unmount.run(options.mountPoint, isLazy: false) { return }
+    daemon.log.warning("the mount is busy: it is detached, and all classes are revoked")
+    _ = Unmount.run(options.mountPoint, isLazy: true)
+    sequence.run([.complete, .completeUnlessOpen, .completeUntilFirstUserAuthentication, .completeWhenUserInactive, .none])
+    exit(0)
+  }
+}

@@ -1,0 +1,110 @@
+import Cryptography
+import DataProtection
+import FileSystem
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// A store in a backing directory: how one is made, and the lock by which one daemon has it.
+package enum Store {
+  /// Makes a store in an empty directory, and returns its recovery key. A crash on the way leaves a directory in which it
+  /// can be made again: the keybag comes last.
+  ///
+  /// - Throws: `StoreError` where no store can be, `KeyManagementError` for what concerns keys.
+  package static func create(
+    in path: String, defaultClass: ProtectionClass, passcode: borrowing SecretBytes, deviceKeyFile: String?
+  ) throws -> (storeID: StoreID, recoveryKey: RecoveryKeyText) {
+    let backing = try open(path)
+    try requireRoomForStore(backing, path)
+    let storeID = try StoreID.random()
+    let deviceKey = try DeviceKey.loadOrCreate(for: storeID, file: deviceKeyFile.map { PathName($0) })
+    let new = try Keybag.create(
+      defaultClass: defaultClass, passcode: passcode, deviceKey: deviceKey, storeID: storeID)
+    try KeybagFile.makeDirectory(in: backing)
+    try ProtectedFileSystem.writeRootRecord(
+      to: backing, defaultClass: defaultClass, volume: VolumeKeys(deviceKey, storeID: storeID))
+    try backing.synchronize()
+    try KeybagFile(backing: backing).replace(with: new.keybag)
+    return (storeID, RecoveryKeyText(try new.recoveryKey.text()))
+  }
+
+  /// Opens a backing directory.
+  package static func open(_ path: String) throws(StoreError) -> Descriptor {
+    do throws(Errno) {
+      return try Descriptor.open(PathName(path), [.readOnly, .directory])
+    } catch {
+      throw .backingUnreadable(path: path, error)
+    }
+  }
+
+  /// Takes the store for one daemon, or for several that only read: a lock on its directory, which ends with the
+  /// process (flock(2)). Keep the descriptor open.
+  ///
+  /// - Throws: `inUse` when another daemon has it.
+  package static func lock(_ backing: borrowing Descriptor, path: String, isReadOnly: Bool) throws(StoreError) -> Descriptor {
+    do throws(Errno) {
+      let directory = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
+      try directory.lock(isShared: isReadOnly)
+      return directory
+    } catch {
+      switch error {
+      case .noSuchFileOrDirectory: throw .noStore(path: path)
+      case .wouldBlock: throw .inUse(path: path)
+      default: throw .backingUnreadable(path: path, error)
+      }
+    }
+  }
+
+  private static func requireRoomForStore(_ backing: borrowing Descriptor, _ path: String) throws(StoreError) {
+    do throws(Errno) {
+      let stream = DirectoryNames(try backing.open(".", [.readOnly, .directory]))
+      let names = try stream.all(limit: 4)
+      if names.contains(PathName(NameEncoding.storeDirectory)) {
+        let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
+        if try DirectoryNames(store).all(limit: 100).contains("keybag") { throw Errno.fileExists }
+      }
+      guard names.allSatisfy({ $0 == PathName(NameEncoding.storeDirectory) }) else { throw Errno.directoryNotEmpty }
+      try backing.setAttribute("user.protectfs.probe", to: [1])
+      try backing.removeAttribute("user.protectfs.probe")
+    } catch {
+      switch error {
+      case .fileExists: throw .alreadyAStore(path: path)
+      case .directoryNotEmpty: throw .notEmpty(path: path)
+      case .notSupportedOnSocket: throw .noExtendedAttributes(path: path)
+      default: throw .backingUnreadable(path: path, error)
+      }
+    }
+  }
+}
+
+/// A recovery key as it is printed, wiped with its last reference.
+package final class RecoveryKeyText: Sendable {
+  package let text: SecretBytes
+
+  init(_ text: consuming SecretBytes) {
+    self.text = text
+  }
+}
+
+/// Why a directory cannot be used as a store.
+package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
+  case backingUnreadable(path: String, Errno)
+  case noStore(path: String)
+  case alreadyAStore(path: String)
+  case notEmpty(path: String)
+  case inUse(path: String)
+  case noExtendedAttributes(path: String)
+
+  package var description: String {
+    switch self {
+    case .backingUnreadable(let path, let error): "\(path) cannot be used: \(error)"
+    case .noStore(let path): "\(path) is no store; make one with 'protectfs init \(path)'"
+    case .alreadyAStore(let path): "\(path) is a store already; mount it with 'protectfs mount \(path) MOUNTPOINT'"
+    case .notEmpty(let path): "\(path) is not empty; a store starts in an empty directory"
+    case .inUse(let path): "\(path) is mounted already by another daemon; only '-o ro' mounts can be several"
+    case .noExtendedAttributes(let path):
+      "the file system of \(path) has no user extended attributes, in which a store keeps its keys; use ext4, XFS, Btrfs or a recent tmpfs"
+    }
+  }
+}

@@ -1,0 +1,14 @@
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// Takes a mount away: root by umount2(2), others by fusermount3(1).
+package enum Unmount {
+  /// Unmounts; returns whether it is gone. A lazy unmount takes the name at once, and the rest when nobody uses it.
+  package static func run(_ mountPoint: String, isLazy: Bool) -> Bool {
+    if Process.identity.user == 0 {
+      return Process.unmount(mountPoint, isLazy: isLazy)
+    }
+    return Process.run("fusermount3", arguments: isLazy ? ["-u", "-z", "-q", mountPoint] : ["-u", "-q", mountPoint]) == 0
+  }
+}
