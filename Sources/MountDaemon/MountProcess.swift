@@ -30,10 +30,11 @@ package enum MountProcess {
 
     let session = try Session(
       fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.isShared)
+    let server = try ControlServer(mountPoint: options.mountPoint, control: daemon, logger: log)
+    defer { server.stop() }
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
-    // SERVER
-    developmentHook(daemon)
+    server.start()
 
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)

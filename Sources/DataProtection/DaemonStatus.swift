@@ -1,0 +1,85 @@
+/// What the daemon of a mount says of itself: `GetStatus` of the control interface.
+public struct DaemonStatus: Codable, Sendable, Hashable {
+  /// The state of the device.
+  public var state: LockState
+  /// In the grace period: the seconds until classes A and B become unavailable. Else `nil`.
+  public var secondsUntilRevoked: Double?
+  /// Locked, and class CX still available: the seconds until it no longer is. Else `nil`.
+  public var secondsUntilInactive: Double?
+  /// The seconds that a lock waits after it was announced, unless it says otherwise.
+  public var gracePeriod: Double
+  /// The seconds for which class CX outlives a lock.
+  public var inactivityPeriod: Double
+  /// One entry a class, in the order of ``ProtectionClass/allCases``.
+  public var classes: [ClassStatus]
+  /// The class of a new file in the root directory, chosen when the store was made.
+  public var defaultClass: ProtectionClass
+  /// The directory of ciphertext.
+  public var backing: String
+  /// Where it is mounted.
+  public var mountPoint: String
+  /// The store's UUID, as RFC 9562 writes it.
+  public var storeID: String
+  /// The user who mounted it; this user and root may control it.
+  public var owner: UInt32
+  /// The daemon's process.
+  public var processID: Int32
+  /// The daemon's version.
+  public var version: String
+  /// Mounted with `-o ro`.
+  public var isReadOnly: Bool
+  /// Mounted with `-o shared`: others may change the backing directory meanwhile.
+  public var isShared: Bool
+  /// Names in the backing directory that decrypt to no name, seen since the mount; listings leave them out.
+  public var undecodableNames: Int
+  /// Accesses refused since the mount because of a class.
+  public var refusals: Int
+
+  /// A status of these values.
+  public init(
+    state: LockState, secondsUntilRevoked: Double? = nil, secondsUntilInactive: Double? = nil, gracePeriod: Double,
+    inactivityPeriod: Double, classes: [ClassStatus], defaultClass: ProtectionClass, backing: String,
+    mountPoint: String, storeID: String, owner: UInt32, processID: Int32, version: String, isReadOnly: Bool = false,
+    isShared: Bool = false, undecodableNames: Int = 0, refusals: Int = 0
+  ) {
+    self.state = state
+    self.secondsUntilRevoked = secondsUntilRevoked
+    self.secondsUntilInactive = secondsUntilInactive
+    self.gracePeriod = gracePeriod
+    self.inactivityPeriod = inactivityPeriod
+    self.classes = classes
+    self.defaultClass = defaultClass
+    self.backing = backing
+    self.mountPoint = mountPoint
+    self.storeID = storeID
+    self.owner = owner
+    self.processID = processID
+    self.version = version
+    self.isReadOnly = isReadOnly
+    self.isShared = isShared
+    self.undecodableNames = undecodableNames
+    self.refusals = refusals
+  }
+}
+
+/// What the daemon holds of one class.
+public struct ClassStatus: Codable, Sendable, Hashable {
+  /// The class.
+  public var protectionClass: ProtectionClass
+  /// What is in memory of its key.
+  public var key: KeyAvailability
+  /// Open handles on files of the class.
+  public var openHandles: Int
+
+  /// A status of these values.
+  public init(protectionClass: ProtectionClass, key: KeyAvailability, openHandles: Int) {
+    self.protectionClass = protectionClass
+    self.key = key
+    self.openHandles = openHandles
+  }
+
+  private enum CodingKeys: String, CodingKey {
+    case protectionClass = "class"
+    case key, openHandles
+  }
+}

@@ -1,0 +1,102 @@
+import Glibc
+import SystemPackage
+
+/// A protectfs mount, as the kernel lists it in `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+///
+/// Finding one never asks its daemon, and so never waits for one that hangs or has died.
+public struct MountedFileSystem: Sendable, Hashable {
+  /// The canonical path of the mount point.
+  public let mountPoint: String
+  /// The backing directory, as the mount names it.
+  public let backing: String
+  /// The user who mounted it.
+  public let owner: UInt32
+  let identifier: String
+  let device: String
+
+  /// The type that the kernel shows for a mount of protectfs.
+  public static let type = "fuse.protectfs"
+
+  /// All mounts of protectfs that the process sees, in the order in which they were mounted.
+  public static func all() -> [MountedFileSystem] {
+    read("/proc/self/mountinfo").split(separator: UInt8(ascii: "\n")).compactMap { MountedFileSystem(line: $0) }
+  }
+
+  /// The mount that a file or directory is in; `nil` where that is none of protectfs.
+  ///
+  /// - Throws: ``ControlError/Code-swift.enum/notMounted`` where there is nothing at the path.
+  public static func containing(_ path: String) throws(ControlError) -> MountedFileSystem? {
+    do throws(Errno) {
+      return try find(containing: path)
+    } catch {
+      throw ControlError(.notMounted, "\(path): \(error)")
+    }
+  }
+
+  /// The same, with the error of opening the path.
+  static func find(containing path: String) throws(Errno) -> MountedFileSystem? {
+    // O_PATH stops at the mount point: the file system that is mounted there is asked for nothing.
+    let pathOnly: CInt = 0o10000000
+    let descriptor = unsafe open(path, pathOnly | O_CLOEXEC)
+    guard descriptor >= 0 else { throw Errno(rawValue: errno) }
+    defer { close(descriptor) }
+    let information = read("/proc/self/fdinfo/\(descriptor)")
+    let label = Array("mnt_id:".utf8)
+    let line = information.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: label) }
+    guard let line else { return nil }
+    let identifier = text(line.dropFirst(label.count).drop { $0 == UInt8(ascii: "\t") || $0 == UInt8(ascii: " ") })
+    return all().first { $0.identifier == identifier }
+  }
+
+  /// The other mounts of the same file system: bind mounts, and the one they were made from.
+  func sameFileSystem() -> [MountedFileSystem] {
+    Self.all().filter { $0.device == device && $0 != self }
+  }
+
+  /// Parses one line; `nil` where its type is not ours.
+  init?(line: ArraySlice<UInt8>) {
+    let fields = line.split(separator: UInt8(ascii: " "))
+    guard fields.count >= 10, let separator = fields[6...].firstIndex(where: { $0.elementsEqual("-".utf8) }),
+      fields.count > separator + 3, fields[separator + 1].elementsEqual(Self.type.utf8)
+    else { return nil }
+    identifier = Self.text(fields[0])
+    device = Self.text(fields[2])
+    mountPoint = Self.unescaped(fields[4])
+    backing = Self.unescaped(fields[separator + 2])
+    let label = "user_id="
+    let option = Self.text(fields[separator + 3]).split(separator: ",").first { $0.hasPrefix(label) }
+    owner = option.flatMap { UInt32($0.dropFirst(label.count)) } ?? 0
+  }
+
+  /// Undoes the octal escapes of blanks, tabs, newlines and backslashes.
+  private static func unescaped(_ field: ArraySlice<UInt8>) -> String {
+    var bytes: [UInt8] = []
+    var rest = field
+    while let byte = rest.popFirst() {
+      let digits = rest.prefix(3)
+      if byte == UInt8(ascii: "\\"), digits.count == 3, let value = UInt8(text(digits), radix: 8) {
+        bytes.append(value)
+        rest = rest.dropFirst(3)
+      } else {
+        bytes.append(byte)
+      }
+    }
+    return text(bytes[...])
+  }
+
+  private static func text(_ bytes: ArraySlice<UInt8>) -> String { String(decoding: bytes, as: UTF8.self) }
+
+  /// A file of the kernel's, whole; empty where it cannot be read.
+  private static func read(_ path: String) -> [UInt8] {
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return [] }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    var chunk = [UInt8](repeating: 0, count: 16_384)
+    while true {
+      let count = unsafe chunk.withUnsafeMutableBytes { unsafe Glibc.read(descriptor, $0.baseAddress, $0.count) }
+      guard count > 0 else { return bytes }
+      bytes += chunk[..<count]
+    }
+  }
+}

@@ -1,0 +1,173 @@
+import Cryptography
+import DataProtection
+import FoundationEssentials
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// One client of the control socket, served by a thread of its own until it goes, misbehaves or is too slow.
+struct ControlConnection: ~Copyable {
+  let socket: LocalSocket
+  let control: any DaemonControl
+  let limits: ControlServer.Limits
+  /// Held while a secret is tried, so that many clients cannot make the daemon derive many keys at once.
+  let derivation: DerivationLock
+
+  /// Serves the client; returns why it ended.
+  func serve() -> MessageError {
+    do throws(MessageError) {
+      do throws(Errno) { try socket.setTimeout(.sending, seconds: limits.sendSeconds) } catch { throw .ended }
+      var receiver = VarlinkReceiver()
+      while true {
+        let call = try unsafe receiver.withNextMessage(from: socket, limits: limits) {
+          (message) throws(MessageError) in try unsafe VarlinkCall(message)
+        }
+        try answer(call)
+      }
+    } catch {
+      return error
+    }
+  }
+
+  private func answer(_ call: consuming VarlinkCall) throws(MessageError) {
+    let isOneWay = call.isOneWay
+    let reply: [UInt8]?
+    do throws(VarlinkError) {
+      reply = try perform(&call)
+    } catch {
+      reply = VarlinkReply(error.parameters, error: error.name).encoded()
+    }
+    guard let reply else { return try monitor() }
+    if !isOneWay { try send(reply) }
+  }
+
+  /// Does what a call asks for and returns the reply; `nil` for a call whose replies are a stream.
+  private func perform(_ call: inout VarlinkCall) throws(VarlinkError) -> [UInt8]? {
+    switch call.method {
+    case "org.varlink.service.GetInfo":
+      return VarlinkReply(VarlinkInterface.Information(version: control.status().version)).encoded()
+    case "org.varlink.service.GetInterfaceDescription":
+      return try describeInterface(call)
+    case ControlInterface.Method.status.qualifiedName:
+      return VarlinkReply(StatusReply(status: control.status())).encoded()
+    case ControlInterface.Method.lock.qualifiedName:
+      try lock(call)
+    case ControlInterface.Method.unlock.qualifiedName:
+      let secret = try Self.takeUnlockSecret(&call.secrets)
+      try derivation.unlock(control, secret)
+    case ControlInterface.Method.changePasscode.qualifiedName:
+      let secret = try Self.takeUnlockSecret(&call.secrets)
+      let newPasscode = try Self.take(&call.secrets.newPasscode, "newPasscode")
+      try derivation.changePasscode(control, from: secret, to: newPasscode)
+    case ControlInterface.Method.events.qualifiedName:
+      guard call.more, !call.isOneWay else { throw .expectedMore }
+      return nil
+    default:
+      let interface = call.method.split(separator: ".").dropLast().joined(separator: ".")
+      throw VarlinkInterface.descriptions[interface] == nil
+        ? .interfaceNotFound(interface) : .methodNotFound(call.method)
+    }
+    return VarlinkReply(NoParameters()).encoded()
+  }
+
+  private func describeInterface(_ call: borrowing VarlinkCall) throws(VarlinkError) -> [UInt8] {
+    struct Request: Decodable { var interface: String }
+    struct Description: Encodable { var description: String }
+    guard let name = try call.parameters(as: Request.self)?.interface else { throw .invalidParameter("interface") }
+    guard let text = VarlinkInterface.descriptions[name] else { throw .interfaceNotFound(name) }
+    return VarlinkReply(Description(description: text)).encoded()
+  }
+
+  private func lock(_ call: borrowing VarlinkCall) throws(VarlinkError) {
+    let parameters = try call.parameters(as: LockParameters.self)
+    if let seconds = parameters?.gracePeriod, !(0...limits.longestGracePeriod).contains(seconds) {
+      throw .invalidParameter("gracePeriod")
+    }
+    do throws(ControlError) {
+      try control.lock(
+        gracePeriod: parameters?.gracePeriod.map { .seconds($0) }, wait: parameters?.wait ?? true)
+    } catch {
+      throw .control(error)
+    }
+  }
+
+  private static func takeUnlockSecret(_ secrets: inout CallSecrets) throws(VarlinkError) -> UnlockSecret {
+    if secrets.recoveryKey != nil {
+      guard secrets.passcode == nil else { throw .invalidParameter("passcode") }
+      return .recoveryKey(try take(&secrets.recoveryKey, "recoveryKey"))
+    }
+    return .passcode(try take(&secrets.passcode, "passcode"))
+  }
+
+  private static func take(_ secret: inout SecretBytes?, _ name: String) throws(VarlinkError) -> SecretBytes {
+    guard let value = secret.take(), value.count > 0 else { throw .invalidParameter(name) }
+    return value
+  }
+
+  // MARK: Events
+
+  /// Sends events until the client goes or is too slow. A client that listens says nothing more.
+  private func monitor() throws(MessageError) {
+    let queue: EventQueue
+    do throws(Errno) { queue = try EventQueue(capacity: limits.waitingEvents) } catch { throw .ended }
+    let subscription = control.subscribe { queue.append($0) }
+    defer { control.unsubscribe(subscription) }
+    try send(VarlinkReply(EventReply(event: .monitoringBegan(control.status().state)), continues: true).encoded())
+    while true {
+      try waitForEvents(queue)
+      for event in queue.takeAll() {
+        try send(VarlinkReply(EventReply(event: event), continues: true).encoded())
+      }
+    }
+  }
+
+  private func waitForEvents(_ queue: EventQueue) throws(MessageError) {
+    while true {
+      var entries = [
+        pollfd(fd: queue.signal.rawValue, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: socket.rawValue, events: Int16(POLLIN), revents: 0),
+      ]
+      let result = unsafe poll(&entries, 2, -1)
+      if result < 0 && errno != EINTR { throw .ended }
+      if entries[1].revents != 0 { throw .ended }
+      if entries[0].revents != 0 { return }
+    }
+  }
+
+  private func send(_ message: [UInt8]) throws(MessageError) {
+    do throws(Errno) {
+      try socket.send(message)
+    } catch {
+      throw error == .wouldBlock ? .timedOut : .ended
+    }
+  }
+}
+
+/// Lets one secret be tried at a time.
+final class DerivationLock: Sendable {
+  private let mutex = Mutex(())
+
+  func unlock(_ control: any DaemonControl, _ secret: consuming UnlockSecret) throws(VarlinkError) {
+    // A closure cannot consume what it captures, so the secret goes in by way of a variable.
+    var waiting: UnlockSecret? = consume secret
+    try attempt { () throws(ControlError) in try control.unlock(waiting.take()!) }
+  }
+
+  func changePasscode(
+    _ control: any DaemonControl, from secret: consuming UnlockSecret, to newPasscode: consuming SecretBytes
+  ) throws(VarlinkError) {
+    var waiting: UnlockSecret? = consume secret
+    var waitingNew: SecretBytes? = consume newPasscode
+    try attempt { () throws(ControlError) in
+      try control.changePasscode(from: waiting.take()!, to: waitingNew.take()!)
+    }
+  }
+
+  private func attempt(_ body: () throws(ControlError) -> Void) throws(VarlinkError) {
+    do throws(ControlError) {
+      try mutex.withLock { (_) throws(ControlError) in try body() }
+    } catch {
+      throw .control(error)
+    }
+  }
+}

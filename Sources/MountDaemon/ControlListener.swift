@@ -1,0 +1,90 @@
+import DataProtection
+import Glibc
+import SystemPackage
+
+/// The listening socket of one mount, in a directory of mode 0700 that belongs to the mount's owner.
+struct ControlListener: ~Copyable, Sendable {
+  /// Where clients find it.
+  let location: ControlSocket
+  let socket: LocalSocket
+  private let directory: SocketDirectory
+  private let inode: UInt64
+
+  /// Listens for the mount of a canonical mount point.
+  ///
+  /// A socket that a dead daemon left behind is replaced; the directory is locked meanwhile, so that of two daemons
+  /// that start at once only one wins.
+  /// - Throws: `failed` where another daemon answers, or where no directory can be made.
+  init(mountPoint: String) throws(ControlError) {
+    let name = ControlSocket.name(forMountPoint: mountPoint)
+    var reasons: [String] = []
+    for path in ControlSocket.directories(of: geteuid()) {
+      do throws(Errno) {
+        let directory = try SocketDirectory(creating: path)
+        let location = ControlSocket(directory: path, name: name)
+        try self.init(location, in: directory)
+        return
+      } catch .addressInUse {
+        throw ControlError(.failed, "a daemon for \(mountPoint) answers already, at \(path)/\(name)")
+      } catch .notPermitted {
+        reasons.append("\(path) is not a directory of this user's, closed to others")
+      } catch {
+        reasons.append("\(path): \(error)")
+      }
+    }
+    throw ControlError(.failed, "no control socket can be made: \(reasons.joined(separator: "; "))")
+  }
+
+  /// Listens at a place.
+  ///
+  /// - Throws: `EADDRINUSE` where somebody answers there.
+  private init(_ location: ControlSocket, in directory: consuming SocketDirectory) throws(Errno) {
+    let socket = try LocalSocket()
+    inode = try Self.listen(on: socket, name: location.name, in: directory)
+    self.location = location
+    self.socket = socket
+    self.directory = directory
+  }
+
+  /// Gives a socket its name, and returns the inode of the file that stands for it.
+  private static func listen(
+    on socket: borrowing LocalSocket, name: String, in directory: borrowing SocketDirectory
+  ) throws(Errno) -> UInt64 {
+    guard flock(directory.rawValue, LOCK_EX) == 0 else { throw Errno(rawValue: errno) }
+    defer { _ = flock(directory.rawValue, LOCK_UN) }
+    try removeStaleSocket(name, in: directory)
+    // The file takes the mode of the socket it is made from: nobody else can connect at any moment.
+    guard fchmod(socket.rawValue, 0o600) == 0 else { throw Errno(rawValue: errno) }
+    try socket.bind(to: directory.path(of: name))
+    guard Glibc.listen(socket.rawValue, 16) == 0 else { throw Errno(rawValue: errno) }
+    return try inode(of: name, in: directory)
+  }
+
+  /// Removes the socket file, unless another daemon has put its own in its place.
+  borrowing func removeFile() {
+    guard flock(directory.rawValue, LOCK_EX) == 0 else { return }
+    defer { _ = flock(directory.rawValue, LOCK_UN) }
+    if let current = try? Self.inode(of: location.name, in: directory), current == inode {
+      _ = unsafe unlinkat(directory.rawValue, location.name, 0)
+    }
+  }
+
+  private static func removeStaleSocket(_ name: String, in directory: borrowing SocketDirectory) throws(Errno) {
+    do throws(Errno) {
+      _ = try directory.connect(to: name)
+      throw .addressInUse
+    } catch .noSuchFileOrDirectory {
+      return
+    } catch .connectionRefused {
+      guard unsafe unlinkat(directory.rawValue, name, 0) == 0 else { throw Errno(rawValue: errno) }
+    }
+  }
+
+  private static func inode(of name: String, in directory: borrowing SocketDirectory) throws(Errno) -> UInt64 {
+    var status = stat()
+    guard unsafe fstatat(directory.rawValue, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
+      throw Errno(rawValue: errno)
+    }
+    return UInt64(status.st_ino)
+  }
+}

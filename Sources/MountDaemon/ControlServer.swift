@@ -1,0 +1,127 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import Logging
+import Synchronization
+import SystemPackage
+
+/// The control socket of a mount: Varlink for the mount's owner and root, described in Documentation/PROTOCOL.md.
+///
+/// Nothing that a client sends, or fails to send or read, stops the daemon or another client: messages, connections,
+/// waiting events and times are all bounded.
+package final class ControlServer: Sendable {
+  /// The bounds within which a client is served.
+  package struct Limits: Sendable {
+    /// Connections at a time; more are closed as they come.
+    package var connections = 64
+    /// How long a connection may be silent between calls.
+    package var idle = Duration.seconds(60)
+    /// How long the bytes of one message may take.
+    package var message = Duration.seconds(10)
+    /// How long a client may take to make room for a reply, in seconds.
+    package var sendSeconds = 5
+    /// Events that wait for a client that listens.
+    package var waitingEvents = 256
+    /// The longest grace period that a client may ask for, in seconds.
+    package var longestGracePeriod = 86_400.0
+
+    /// The bounds of a daemon.
+    package init() {}
+  }
+
+  private struct State {
+    var isStopping = false
+    var nextConnection: UInt64 = 0
+    /// The descriptors of the connections being served.
+    var connections: [UInt64: CInt] = [:]
+    var accepting: Thread?
+  }
+
+  private let listener: ControlListener
+  private let control: any DaemonControl
+  private let limits: Limits
+  private let logger: Logger
+  private let derivation = DerivationLock()
+  private let state = Mutex(State())
+
+  /// Makes the socket for the mount of a canonical mount point. Starts no thread: clients wait until ``start()``.
+  ///
+  /// - Throws: where no socket can be made, or a daemon for this mount point answers already.
+  package init(
+    mountPoint: String, control: any DaemonControl, logger: Logger, limits: Limits = Limits()
+  ) throws(ControlError) {
+    listener = try ControlListener(mountPoint: mountPoint)
+    self.control = control
+    self.logger = logger
+    self.limits = limits
+  }
+
+  /// The path of the socket, for logs and for other Varlink clients.
+  package var socketPath: String { listener.location.path }
+
+  /// Starts to serve clients, on threads of the server's own.
+  package func start() {
+    state.withLock { $0.accepting = Thread(name: "control") { [self] in acceptClients() } }
+  }
+
+  /// Removes the socket and closes every connection. A call that the daemon is carrying out still ends on its own.
+  package func stop() {
+    listener.removeFile()
+    let accepting = state.withLock { state in
+      state.isStopping = true
+      state.connections.values.forEach { _ = shutdown($0, CInt(SHUT_RDWR)) }
+      return state.accepting.take()
+    }
+    _ = shutdown(listener.socket.rawValue, CInt(SHUT_RDWR))
+    accepting?.join()
+    for _ in 0..<100 where state.withLock({ !$0.connections.isEmpty }) { usleep(10_000) }
+  }
+
+  private func acceptClients() {
+    while !state.withLock({ $0.isStopping }) {
+      let descriptor = accept(listener.socket.rawValue, nil, nil)
+      guard descriptor >= 0 else {
+        // Out of descriptors or memory: leave the clients in the queue until some are free again.
+        if errno != EINTR && errno != ECONNABORTED { usleep(50_000) }
+        continue
+      }
+      _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+      admit(LocalSocket(owning: descriptor))
+    }
+  }
+
+  /// Gives a client a thread, unless it may not be one or there are too many.
+  private func admit(_ socket: consuming LocalSocket) {
+    guard let user = try? socket.peerUser(), user == control.owner || user == 0 else {
+      logger.warning("a control connection of another user was closed")
+      return
+    }
+    let descriptor = socket.rawValue
+    let number: UInt64? = state.withLock { state in
+      guard !state.isStopping, state.connections.count < limits.connections else { return nil }
+      state.nextConnection += 1
+      state.connections[state.nextConnection] = descriptor
+      return state.nextConnection
+    }
+    guard let number else {
+      logger.warning("a control connection was closed: \(limits.connections) are open")
+      return
+    }
+    _ = socket.release()
+    Thread(name: "control client") { [self] in
+      serve(LocalSocket(owning: descriptor), number: number)
+    }.detach()
+  }
+
+  private func serve(_ socket: consuming LocalSocket, number: UInt64) {
+    let connection = ControlConnection(socket: socket, control: control, limits: limits, derivation: derivation)
+    let reason = connection.serve()
+    switch reason {
+    case .ended, .timedOut: logger.debug("a control connection ended: \(reason)")
+    case .malformed, .tooDeep, .tooLong: logger.warning("a control connection was closed: message \(reason)")
+    }
+    // Out of the table before the descriptor is closed, so that stop() shuts down no stranger's.
+    state.withLock { $0.connections[number] = nil }
+    _ = consume connection
+  }
+}

@@ -1,0 +1,105 @@
+import DataProtection
+import FoundationEssentials
+
+/// A call as it came, its secrets taken out of it.
+struct VarlinkCall: ~Copyable {
+  /// The qualified name of the method.
+  let method: String
+  /// The client asks for as many replies as there are.
+  let more: Bool
+  /// The client wants no reply.
+  let isOneWay: Bool
+  var secrets: CallSecrets
+  private let message: Data
+
+  /// Reads a message, which is left without its secrets.
+  ///
+  /// - Throws: `malformed` or `tooDeep` for what is no call.
+  init(_ message: UnsafeMutableRawBufferPointer) throws(MessageError) {
+    let secrets = try unsafe SecretScanner.takeSecrets(from: message)
+    let data = unsafe Data(message)
+    guard let head = try? JSONDecoder().decode(Head.self, from: data) else { throw .malformed }
+    method = head.method
+    more = head.more ?? false
+    isOneWay = head.oneway ?? false
+    self.message = data
+    self.secrets = secrets
+  }
+
+  /// The parameters that are no secrets.
+  ///
+  /// - Throws: the error that Varlink has for a parameter of the wrong type.
+  func parameters<Parameters: Decodable>(as type: Parameters.Type) throws(VarlinkError) -> Parameters? {
+    do {
+      return try JSONDecoder().decode(Body<Parameters>.self, from: message).parameters
+    } catch DecodingError.typeMismatch(_, let context), DecodingError.valueNotFound(_, let context),
+      DecodingError.dataCorrupted(let context), DecodingError.keyNotFound(_, let context)
+    {
+      throw .invalidParameter(context.codingPath.count > 1 ? context.codingPath[1].stringValue : "parameters")
+    } catch {
+      throw .invalidParameter("parameters")
+    }
+  }
+
+  private struct Head: Decodable {
+    var method: String
+    var more: Bool?
+    var oneway: Bool?
+  }
+
+  private struct Body<Parameters: Decodable>: Decodable {
+    var parameters: Parameters?
+  }
+}
+
+/// An error reply.
+enum VarlinkError: Error {
+  case interfaceNotFound(String)
+  case methodNotFound(String)
+  case invalidParameter(String)
+  /// A method that only answers calls with `more`.
+  case expectedMore
+  case control(ControlError)
+
+  /// The name of the error; the first four are those of the interface `org.varlink.service`.
+  var name: String {
+    switch self {
+    case .interfaceNotFound: "org.varlink.service.InterfaceNotFound"
+    case .methodNotFound: "org.varlink.service.MethodNotFound"
+    case .invalidParameter: "org.varlink.service.InvalidParameter"
+    case .expectedMore: "org.varlink.service.ExpectedMore"
+    case .control(let error): "\(ControlInterface.name).\(error.code.rawValue)"
+    }
+  }
+
+  var parameters: [String: String] {
+    switch self {
+    case .interfaceNotFound(let name): ["interface": name]
+    case .methodNotFound(let name): ["method": name]
+    case .invalidParameter(let name): ["parameter": name]
+    case .expectedMore: [:]
+    case .control(let error): ["message": error.message]
+    }
+  }
+}
+
+/// A reply.
+struct VarlinkReply<Parameters: Encodable & Sendable>: Encodable, Sendable {
+  var parameters: Parameters
+  var continues: Bool?
+  var error: String?
+
+  init(_ parameters: Parameters, continues: Bool? = nil, error: String? = nil) {
+    self.parameters = parameters
+    self.continues = continues
+    self.error = error
+  }
+
+  /// The message, its NUL included.
+  func encoded() -> [UInt8] {
+    guard let data = try? JSONEncoder().encode(self) else {
+      preconditionFailure("replies hold no value that JSON cannot express")
+    }
+    return Array(data) + [0]
+  }
+}

@@ -1,0 +1,147 @@
+import DataProtection
+
+/// What the service says of itself: the interface `org.varlink.service`.
+enum VarlinkInterface {
+  /// The names of the interfaces, and their definitions.
+  static let descriptions = ["org.varlink.service": service, ControlInterface.name: daemon]
+
+  /// The reply to `GetInfo`.
+  struct Information: Encodable, Sendable {
+    var vendor = "protectfs"
+    var product = "protectfs"
+    var version: String
+    var url = "https://varlink.org"
+    var interfaces = ["org.varlink.service", ControlInterface.name]
+  }
+
+  /// The definition that every Varlink service has.
+  private static let service = """
+    # What every Varlink service tells of itself
+    interface org.varlink.service
+
+    method GetInfo() -> (
+      vendor: string,
+      product: string,
+      version: string,
+      url: string,
+      interfaces: []string
+    )
+    method GetInterfaceDescription(interface: string) -> (description: string)
+
+    error InterfaceNotFound (interface: string)
+    error MethodNotFound (method: string)
+    error MethodNotImplemented (method: string)
+    error InvalidParameter (parameter: string)
+    error PermissionDenied ()
+    error ExpectedMore ()
+
+    """
+
+  /// The definition of the daemon's own interface; Documentation/PROTOCOL.md holds the same text.
+  static let daemon = """
+    # The daemon of one protectfs mount: its lock state, and the keys of its protection classes.
+    interface org.protectfs.Daemon
+
+    # A protection class; complete is A, completeUnlessOpen B, completeUntilFirstUserAuthentication C, none D and
+    # completeWhenUserInactive CX.
+    type ProtectionClass (
+      complete,
+      completeUnlessOpen,
+      completeUntilFirstUserAuthentication,
+      none,
+      completeWhenUserInactive
+    )
+
+    # The state of the device: gracePeriod is between the announcement of a lock and its effect, inactive after the
+    # period of class CX.
+    type LockState (beforeFirstUnlock, unlocked, gracePeriod, locked, inactive)
+
+    # What is in memory of a class's key.
+    type KeyAvailability (available, revoking, publicOnly, unavailable)
+
+    type ClassStatus (class: ProtectionClass, key: KeyAvailability, openHandles: int)
+
+    # Periods are seconds. secondsUntilRevoked is there in the grace period, secondsUntilInactive while class CX
+    # outlives a lock.
+    type Status (
+      state: LockState,
+      secondsUntilRevoked: ?float,
+      secondsUntilInactive: ?float,
+      gracePeriod: float,
+      inactivityPeriod: float,
+      classes: []ClassStatus,
+      defaultClass: ProtectionClass,
+      backing: string,
+      mountPoint: string,
+      storeID: string,
+      owner: int,
+      processID: int,
+      version: string,
+      isReadOnly: bool,
+      isShared: bool,
+      undecodableNames: int,
+      refusals: int
+    )
+
+    type EventKind (
+      monitoringBegan,
+      willBecomeUnavailable,
+      didBecomeUnavailable,
+      didBecomeAvailable,
+      accessDenied,
+      eventsDropped
+    )
+
+    # What is there beside event: state for monitoringBegan; classes and seconds for willBecomeUnavailable; classes for
+    # didBecomeUnavailable and didBecomeAvailable; code (257 reading, 513 writing), class, path and pid for
+    # accessDenied; count for eventsDropped.
+    type Event (
+      event: EventKind,
+      state: ?LockState,
+      classes: ?[]ProtectionClass,
+      seconds: ?float,
+      code: ?int,
+      class: ?ProtectionClass,
+      path: ?string,
+      pid: ?int,
+      count: ?int
+    )
+
+    method GetStatus() -> (status: Status)
+
+    # Announces a lock and, after the grace period, wipes the keys of classes A and B; that of CX follows. Without
+    # gracePeriod the mount's own counts. Replies when the lock has taken effect, or at once if wait is false.
+    method Lock(gracePeriod: ?float, wait: ?bool) -> ()
+
+    # Unlocks with one of the two, or cancels a lock in its grace period.
+    method Unlock(passcode: ?string, recoveryKey: ?string) -> ()
+
+    # Replaces the passcode, with the old one or the recovery key.
+    method ChangePasscode(passcode: ?string, recoveryKey: ?string, newPasscode: string) -> ()
+
+    # Only with more: a reply for each event until the client goes. The first is monitoringBegan.
+    method MonitorEvents() -> (event: Event)
+
+    # The passcode or the recovery key does not open the store; nothing has changed.
+    error WrongPasscode (message: string)
+
+    # An unlock came before the lock that was waited for had taken effect.
+    error LockCancelled (message: string)
+
+    # The keybag cannot be read, or is damaged.
+    error KeybagCorrupt (message: string)
+
+    # The new keybag could not be written; the old one still counts.
+    error KeybagNotWritten (message: string)
+
+    # The mount is read-only.
+    error ReadOnly (message: string)
+
+    # A parameter has a value that cannot be meant.
+    error InvalidRequest (message: string)
+
+    # Anything else.
+    error Failed (message: string)
+
+    """
+}

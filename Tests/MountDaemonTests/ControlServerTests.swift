@@ -1,0 +1,292 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import Logging
+import Synchronization
+import Testing
+
+@testable import MountDaemon
+
+/// A server for a mount point of its own, stopped when the value goes.
+private final class RunningServer: Sendable {
+  let daemon: FakeDaemon
+  let server: ControlServer
+  let mountPoint: String
+
+  init(owner: UInt32 = geteuid(), limits: ControlServer.Limits = ControlServer.Limits()) throws {
+    mountPoint = "/tests/control/\(UInt64.random(in: 0...UInt64.max))"
+    daemon = FakeDaemon(owner: owner)
+    server = try ControlServer(
+      mountPoint: mountPoint, control: daemon, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+      limits: limits)
+    server.start()
+  }
+
+  deinit {
+    server.stop()
+  }
+
+  func connect() throws -> DaemonConnection { try DaemonConnection(socketPath: server.socketPath) }
+
+  /// A connection on which anything can be said.
+  func connectRaw() throws -> LocalSocket {
+    let socket = try LocalSocket()
+    try socket.connect(to: server.socketPath)
+    try socket.setTimeout(.receiving, seconds: 20)
+    return socket
+  }
+}
+
+/// Everything until the server closes the connection or falls silent.
+private func receive(_ socket: borrowing LocalSocket, untilNUL: Bool = false) -> (text: String, isClosed: Bool) {
+  var bytes: [UInt8] = []
+  var chunk = [UInt8](repeating: 0, count: 4096)
+  while true {
+    guard let count = try? socket.receive(into: &chunk) else { return (String(decoding: bytes, as: UTF8.self), errno != EAGAIN) }
+    if count == 0 { return (String(decoding: bytes, as: UTF8.self), true) }
+    bytes += chunk[..<count]
+    if untilNUL, bytes.last == 0 { return (String(decoding: bytes.dropLast(), as: UTF8.self), false) }
+  }
+}
+
+private func withText<Result>(_ text: String, _ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+  try unsafe Array(text.utf8).withUnsafeBytes(body)
+}
+
+@Suite struct ControlServerTests {
+  @Test func answersTheMethods() throws {
+    let running = try RunningServer()
+    var client = try running.connect()
+    #expect(try client.status().state == .beforeFirstUnlock)
+    try unsafe withText("secret") { try unsafe client.unlock(.passcode($0)) }
+    #expect(try client.status() == running.daemon.status())
+    try client.lock(gracePeriod: .milliseconds(1500), waiting: false)
+    try client.lock()
+    let locks = running.daemon.state.withLock { $0.locks }
+    #expect(locks.map(\.0) == [.milliseconds(1500), nil])
+    #expect(locks.map(\.1) == [false, true])
+    try unsafe withText("RECO-VERY") { try unsafe client.unlock(.recoveryKey($0)) }
+    #expect(try client.status().state == .unlocked)
+  }
+
+  @Test func changesThePasscode() throws {
+    let running = try RunningServer()
+    var client = try running.connect()
+    let odd = "new \"\\\u{1} pässcode 😀"
+    try unsafe withText("secret") { old in
+      try unsafe withText(odd) { try unsafe client.changePasscode(from: .passcode(old), to: $0) }
+    }
+    #expect(running.daemon.state.withLock { $0.passcode } == odd)
+    try unsafe withText(odd) { try unsafe client.unlock(.passcode($0)) }
+  }
+
+  @Test func passesErrorsOn() throws {
+    let running = try RunningServer()
+    var client = try running.connect()
+    var failure: ControlError?
+    do throws(ControlError) {
+      try unsafe client.unlock(.passcode(UnsafeRawBufferPointer(start: nil, count: 0)))
+    } catch { failure = error }
+    #expect(failure?.code == .invalidRequest)
+    #expect(throws: ControlError(.wrongPasscode, "the passcode is wrong")) {
+      try unsafe withText("wrong") { try unsafe client.unlock(.passcode($0)) }
+    }
+    // The connection goes on.
+    #expect(try client.status().state == .beforeFirstUnlock)
+  }
+
+  @Test func streamsEvents() throws {
+    let running = try RunningServer()
+    let listener = try running.connect()
+    let daemon = running.daemon
+    let received = Mutex<[DaemonEvent]>([])
+    try listener.events { event in
+      received.withLock { $0.append(event) }
+      switch event {
+      case .monitoringBegan:
+        daemon.broadcast.send(.willBecomeUnavailable(classes: [.complete], seconds: 2))
+        daemon.broadcast.send(
+          .accessDenied(
+            AccessDenial(code: .fileReadNoPermission, protectionClass: .complete, path: "/x", processID: 1)))
+        return true
+      case .accessDenied: return false
+      default: return true
+      }
+    }
+    #expect(
+      received.withLock { $0 } == [
+        .monitoringBegan(.beforeFirstUnlock), .willBecomeUnavailable(classes: [.complete], seconds: 2),
+        .accessDenied(AccessDenial(code: .fileReadNoPermission, protectionClass: .complete, path: "/x", processID: 1)),
+      ])
+    for _ in 0..<200 where daemon.subscriptions.withLock({ $0 }) != 0 { usleep(10_000) }
+    #expect(daemon.subscriptions.withLock { $0 } == 0)
+  }
+
+  @Test func slowListenerLosesEventsAndIsTold() throws {
+    let queue = try EventQueue(capacity: 3)
+    for _ in 0..<5 { queue.append(.didBecomeAvailable(classes: [])) }
+    #expect(queue.takeAll() == Array(repeating: .didBecomeAvailable(classes: []), count: 3) + [.eventsDropped(2)])
+    #expect(queue.takeAll().isEmpty)
+    queue.append(.eventsDropped(1))
+    #expect(queue.takeAll() == [.eventsDropped(1)])
+  }
+
+  @Test func listenerThatNeverReadsIsClosed() throws {
+    var limits = ControlServer.Limits()
+    limits.sendSeconds = 1
+    let running = try RunningServer(limits: limits)
+    let socket = try running.connectRaw()
+    try socket.send(Array(#"{"method":"org.protectfs.Daemon.MonitorEvents","more":true}"#.utf8) + [0])
+    for _ in 0..<200 where running.daemon.subscriptions.withLock({ $0 }) == 0 { usleep(10_000) }
+    let path = String(repeating: "x", count: 4000)
+    let denial = AccessDenial(code: .fileReadNoPermission, protectionClass: .complete, path: path, processID: 1)
+    for _ in 0..<2000 where running.daemon.subscriptions.withLock({ $0 }) != 0 {
+      running.daemon.broadcast.send(.accessDenied(denial))
+      usleep(1000)
+    }
+    #expect(running.daemon.subscriptions.withLock { $0 } == 0)
+    var client = try running.connect()
+    _ = try client.status()
+  }
+
+  @Test(arguments: [
+    "", "x", "[]", "{}", #"{"method":1}"#, "{\"method\":\"\u{1}\"}", #"{"method":"a","more":"yes"}"#,
+    String(repeating: "[", count: 50_000), #"{"a":"# + String(repeating: #"{"a":"#, count: 5000),
+  ])
+  func hostileMessageClosesItsConnectionOnly(_ message: String) throws {
+    let running = try RunningServer()
+    let socket = try running.connectRaw()
+    try socket.send(Array(message.utf8) + [0])
+    #expect(receive(socket) == ("", true))
+    var client = try running.connect()
+    _ = try client.status()
+  }
+
+  @Test func notUTF8ClosesTheConnection() throws {
+    let running = try RunningServer()
+    let socket = try running.connectRaw()
+    try socket.send(Array(#"{"method":""#.utf8) + [0xFF, 0xFE] + Array(#""}"#.utf8) + [0])
+    #expect(receive(socket) == ("", true))
+  }
+
+  @Test func oversizedMessageClosesTheConnection() throws {
+    let running = try RunningServer()
+    let socket = try running.connectRaw()
+    // The server may close while this is being sent.
+    try? socket.send([UInt8](repeating: UInt8(ascii: " "), count: 200_000))
+    #expect(receive(socket).isClosed)
+    var client = try running.connect()
+    _ = try client.status()
+  }
+
+  @Test func longestMessageIsAnswered() throws {
+    let running = try RunningServer()
+    let socket = try running.connectRaw()
+    let call = Array(#"{"method":"org.protectfs.Daemon.GetStatus"}"#.utf8)
+    let blanks = [UInt8](repeating: UInt8(ascii: " "), count: ControlInterface.longestMessage - call.count)
+    try socket.send(blanks + call + [0])
+    #expect(receive(socket, untilNUL: true).text.contains("beforeFirstUnlock"))
+  }
+
+  @Test func idleAndSlowClientsAreClosed() throws {
+    var limits = ControlServer.Limits()
+    limits.idle = .milliseconds(200)
+    limits.message = .milliseconds(200)
+    let running = try RunningServer(limits: limits)
+    let idle = try running.connectRaw()
+    let slow = try running.connectRaw()
+    try slow.send(Array("{".utf8))
+    #expect(receive(idle) == ("", true))
+    #expect(receive(slow) == ("", true))
+  }
+
+  @Test func connectionsAreBounded() throws {
+    var limits = ControlServer.Limits()
+    limits.connections = 2
+    let running = try RunningServer(limits: limits)
+    do {
+      var first = try running.connect()
+      var second = try running.connect()
+      _ = try first.status()
+      _ = try second.status()
+      var third = try running.connect()
+      var failure: ControlError?
+      do throws(ControlError) { _ = try third.status() } catch { failure = error }
+      #expect(failure?.code == .noAnswer)
+    }
+    usleep(200_000)
+    var again = try running.connect()
+    _ = try again.status()
+  }
+
+  @Test func severalCallsMayBeSentAtOnce() throws {
+    let running = try RunningServer()
+    let socket = try running.connectRaw()
+    let one = Array(#"{"method":"org.protectfs.Daemon.Lock","parameters":{"wait":false},"oneway":true}"#.utf8) + [0]
+    let two = Array(#"{"method":"org.protectfs.Daemon.GetStatus"}"#.utf8) + [0]
+    try socket.send(one + two)
+    #expect(receive(socket, untilNUL: true).text.contains(#""state":"locked""#))
+  }
+
+  @Test(arguments: [
+    (#"{"method":"org.protectfs.Daemon.Nothing"}"#, "org.varlink.service.MethodNotFound"),
+    (#"{"method":"org.example.Nothing"}"#, "org.varlink.service.InterfaceNotFound"),
+    (#"{"method":"org.protectfs.Daemon.Unlock"}"#, #""parameter":"passcode""#),
+    (#"{"method":"org.protectfs.Daemon.Unlock","parameters":{"passcode":""}}"#, #""parameter":"passcode""#),
+    (#"{"method":"org.protectfs.Daemon.Unlock","parameters":{"passcode":12}}"#, #""parameter":"passcode""#),
+    (
+      #"{"method":"org.protectfs.Daemon.ChangePasscode","parameters":{"passcode":"a"}}"#,
+      #""parameter":"newPasscode""#
+    ),
+    (#"{"method":"org.protectfs.Daemon.Lock","parameters":{"gracePeriod":-1}}"#, #""parameter":"gracePeriod""#),
+    (#"{"method":"org.protectfs.Daemon.Lock","parameters":{"gracePeriod":1e99}}"#, #""parameter":"gracePeriod""#),
+    (#"{"method":"org.protectfs.Daemon.Lock","parameters":{"wait":"x"}}"#, #""parameter":"wait""#),
+    (#"{"method":"org.protectfs.Daemon.Lock","parameters":[]}"#, #""parameter":"parameters""#),
+    (#"{"method":"org.protectfs.Daemon.MonitorEvents"}"#, "org.varlink.service.ExpectedMore"),
+    (#"{"method":"org.varlink.service.GetInterfaceDescription"}"#, #""parameter":"interface""#),
+  ])
+  func mistakesAreNamed(_ call: String, _ expected: String) throws {
+    let running = try RunningServer()
+    let socket = try running.connectRaw()
+    try socket.send(Array(call.utf8) + [0])
+    let reply = receive(socket, untilNUL: true)
+    #expect(reply.text.contains(expected))
+    #expect(!reply.isClosed)
+  }
+
+  @Test(.enabled(if: geteuid() == 0)) func socketIsForTheOwnerOnly() throws {
+    let running = try RunningServer()
+    var status = stat()
+    #expect(unsafe stat(running.server.socketPath, &status) == 0)
+    #expect(status.st_mode & 0o777 == 0o600)
+    #expect(unsafe stat("/run/protectfs", &status) == 0)
+    #expect(status.st_mode & 0o777 == 0o700)
+  }
+
+  @Test func socketOfALivingDaemonIsNotTaken() throws {
+    let running = try RunningServer()
+    #expect(throws: ControlError.self) {
+      try ControlServer(
+        mountPoint: running.mountPoint, control: FakeDaemon(), logger: Logger(label: "test"))
+    }
+    var client = try running.connect()
+    _ = try client.status()
+  }
+
+  @Test func socketOfADeadDaemonIsReplaced() throws {
+    let path: String
+    let mountPoint = "/tests/control/stale-\(getpid())"
+    do {
+      // Goes without stop(), as a killed daemon does.
+      let dead = try ControlListener(mountPoint: mountPoint)
+      path = dead.location.path
+    }
+    #expect(unsafe access(path, F_OK) == 0)
+    let server = try ControlServer(mountPoint: mountPoint, control: FakeDaemon(), logger: Logger(label: "test"))
+    server.start()
+    var client = try DaemonConnection(socketPath: path)
+    _ = try client.status()
+    server.stop()
+    #expect(unsafe access(path, F_OK) != 0)
+  }
+}
