@@ -63,15 +63,19 @@ let package = Package(
       ],
       swiftSettings: settings),
 
+    .target(name: "TestVectors", dependencies: ["Cryptography"], path: "Tests/TestVectors", swiftSettings: settings),
     .testTarget(name: "DataProtectionTests", dependencies: ["DataProtection"], swiftSettings: settings),
     .testTarget(
-      name: "CryptographyTests", dependencies: ["Cryptography"], exclude: ["Vectors"], swiftSettings: settings),
+      name: "CryptographyTests", dependencies: ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"],
+      swiftSettings: settings),
     .testTarget(
-      name: "StoreFormatTests", dependencies: ["StoreFormat", "DataProtection"], exclude: ["Vectors"],
+      name: "StoreFormatTests", dependencies: ["StoreFormat", "DataProtection", "TestVectors"], exclude: ["Vectors"],
       swiftSettings: settings),
     .testTarget(
       name: "KeyManagementTests",
-      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      dependencies: [
+        "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", "TestVectors", system,
+      ],
       swiftSettings: settings),
     .testTarget(
       name: "FileProtectionTests",

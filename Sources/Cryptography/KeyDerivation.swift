@@ -27,23 +27,31 @@ package enum KeyDerivation {
     }
   }
 
-  /// NIST SP 800-108r1, section 4.1: counter mode with HMAC-SHA256, a 32-bit counter before the fixed data
-  /// `label ‖ 00 ‖ context ‖ L`, where L is the length in bits as 32 bits, big-endian.
+  /// NIST SP 800-108r1, section 4.1: counter mode with HMAC-SHA256, over the fixed data
+  /// `label ‖ 00 ‖ context ‖ L`, where L is the length of the result in bits, as 32 bits, big-endian.
   package static func counterMode(
     key: borrowing SecretBytes, label: String, context: [UInt8] = [], count: Int
   ) throws(CryptographyError) -> SecretBytes {
+    var fixedData = Array(label.utf8) + [0] + context
+    for shift in [24, 16, 8, 0] { fixedData.append(UInt8(truncatingIfNeeded: (count * 8) >> shift)) }
+    return try counterMode(key: key, fixedData: fixedData, count: count)
+  }
+
+  /// The same over any fixed data: HMACs of `counter ‖ fixed data`, the counter being 32 bits, big-endian, from 1.
+  static func counterMode(
+    key: borrowing SecretBytes, fixedData: [UInt8], count: Int
+  ) throws(CryptographyError) -> SecretBytes {
     try unsafe key.withBytes { (key) throws(CryptographyError) in
-      try unsafe Array(label.utf8).withBytes { (label) throws(CryptographyError) in
-        try unsafe context.withBytes { (context) throws(CryptographyError) in
-          var parameters = ParameterList()
-          parameters.add("mode", text: "counter")
-          parameters.add("mac", text: "HMAC")
-          parameters.add("digest", text: "SHA256")
-          unsafe parameters.add("key", bytes: key)
-          if label.count > 0 { unsafe parameters.add("salt", bytes: label) }
-          if context.count > 0 { unsafe parameters.add("info", bytes: context) }
-          return try derive(.kbkdf, parameters, count: count)
-        }
+      try unsafe fixedData.withBytes { (fixedData) throws(CryptographyError) in
+        var parameters = ParameterList()
+        parameters.add("mode", text: "counter")
+        parameters.add("mac", text: "HMAC")
+        parameters.add("digest", text: "SHA256")
+        parameters.add("use-l", number: 0)
+        parameters.add("use-separator", number: 0)
+        unsafe parameters.add("key", bytes: key)
+        unsafe parameters.add("info", bytes: fixedData)
+        return try derive(.kbkdf, parameters, count: count)
       }
     }
   }

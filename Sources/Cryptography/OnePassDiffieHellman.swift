@@ -19,13 +19,13 @@ package enum OnePassDiffieHellman {
 
     /// Makes a pair. Any 32 bytes are a private key (RFC 7748, section 5).
     package init() throws(CryptographyError) {
-      let privateKey = try SecretBytes(randomCount: keySize)
+      try self.init(privateKey: SecretBytes(randomCount: keySize))
+    }
+
+    init(privateKey: consuming SecretBytes) throws(CryptographyError) {
       publicKey = try OnePassDiffieHellman.publicKey(of: privateKey)
       self.privateKey = privateKey
     }
-
-    /// The private key, which takes this pair apart.
-    package consuming func takePrivateKey() -> SecretBytes { privateKey }
   }
 
   /// The public key that belongs to a private key.

@@ -1,0 +1,449 @@
+#!/usr/bin/env python3
+"""Checks the test vectors of the store's format by a second implementation of it.
+
+usage: check-vectors.py [--write]
+
+Every output in the vector files is computed again from the inputs beside it. With --write, the vectors whose source is
+"protectfs" are made anew; published ones are never changed. Libraries give AES of one block (the Python package
+`cryptography`), hashes and scrypt (Python itself). Modes, key wrap, derivations, X25519 and encodings are written out
+below, after Documentation/FORMAT.md and the standards it names.
+"""
+import base64
+import hashlib
+import hmac
+import json
+import pathlib
+import struct
+import sys
+import uuid
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent / "Tests"
+CRYPTOGRAPHY = TESTS / "CryptographyTests" / "Vectors"
+FORMAT = TESTS / "StoreFormatTests" / "Vectors"
+OWN = "protectfs"
+
+
+# --- Cryptography ----------------------------------------------------------------------------------------------------
+
+def aes(key, block):
+    context = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    return context.update(block)
+
+
+def xor(a, b):
+    return bytes(x ^ y for x, y in zip(a, b))
+
+
+def xts(key, first_unit, data):
+    """IEEE 1619, over units of 4096 bytes; whole blocks only."""
+    half = len(key) // 2
+    out = b""
+    for start in range(0, len(data), 4096):
+        tweak = aes(key[half:], (first_unit + start // 4096).to_bytes(16, "little"))
+        for position in range(start, min(start + 4096, len(data)), 16):
+            out += xor(aes(key[:half], xor(data[position:position + 16], tweak)), tweak)
+            doubled = int.from_bytes(tweak, "little") << 1
+            tweak = ((doubled ^ (0x87 if doubled >> 128 else 0)) & (1 << 128) - 1).to_bytes(16, "little")
+    return out
+
+
+def wrap(key, secret):
+    """RFC 3394, section 2.2.1."""
+    a = 0xA6A6A6A6A6A6A6A6
+    r = [secret[i:i + 8] for i in range(0, len(secret), 8)]
+    for j in range(6):
+        for i in range(len(r)):
+            b = aes(key, a.to_bytes(8, "big") + r[i])
+            a = int.from_bytes(b[:8], "big") ^ (len(r) * j + i + 1)
+            r[i] = b[8:]
+    return a.to_bytes(8, "big") + b"".join(r)
+
+
+def double(block):
+    value = int.from_bytes(block, "big") << 1
+    return ((value ^ (0x87 if value >> 128 else 0)) & (1 << 128) - 1).to_bytes(16, "big")
+
+
+def cmac(key, message):
+    """NIST SP 800-38B, section 6.2."""
+    k1 = double(aes(key, bytes(16)))
+    blocks = [message[i:i + 16] for i in range(0, len(message), 16)] or [b""]
+    last = blocks.pop()
+    last = xor(last, k1) if len(last) == 16 else xor((last + b"\x80").ljust(16, b"\0"), double(k1))
+    state = bytes(16)
+    for block in blocks + [last]:
+        state = aes(key, xor(state, block))
+    return state
+
+
+def siv(key, associated_data, text):
+    """RFC 5297, section 2.6; associated_data is None or bytes."""
+    half = len(key) // 2
+    state = cmac(key[:half], bytes(16))
+    if associated_data is not None:
+        state = xor(double(state), cmac(key[:half], associated_data))
+    if len(text) >= 16:
+        last = text[:-16] + xor(text[-16:], state)
+    else:
+        last = xor(double(state), (text + b"\x80").ljust(16, b"\0"))
+    vector = cmac(key[:half], last)
+    counter = int.from_bytes(vector, "big") & ~(1 << 63 | 1 << 31)
+    stream = b"".join(
+        aes(key[half:], ((counter + i) % (1 << 128)).to_bytes(16, "big")) for i in range((len(text) + 15) // 16))
+    return vector + xor(text, stream)
+
+
+def mac(key, message):
+    return hmac.new(key, message, hashlib.sha256).digest()
+
+
+def hkdf(ikm, salt, info, count):
+    """RFC 5869."""
+    prk = mac(salt or bytes(32), ikm)
+    out, block, index = b"", b"", 1
+    while len(out) < count:
+        block = mac(prk, block + info + bytes([index]))
+        out += block
+        index += 1
+    return out[:count]
+
+
+def counter_mode(key, fixed_data, count):
+    """NIST SP 800-108r1, section 4.1, with HMAC-SHA256."""
+    blocks = (mac(key, i.to_bytes(4, "big") + fixed_data) for i in range(1, count // 32 + 2))
+    return b"".join(blocks)[:count]
+
+
+def labelled_counter_mode(key, label, context, count):
+    return counter_mode(key, label + b"\0" + context + (8 * count).to_bytes(4, "big"), count)
+
+
+def concatenation(secret, info, count):
+    """NIST SP 800-56C, section 4.1, option 1, with SHA-256."""
+    blocks = (hashlib.sha256(i.to_bytes(4, "big") + secret + info).digest() for i in range(1, count // 32 + 2))
+    return b"".join(blocks)[:count]
+
+
+def x25519(private, public):
+    """RFC 7748, section 5."""
+    p = 2**255 - 19
+    k = int.from_bytes(private, "little") & ~7 & (1 << 254) - 1 | 1 << 254
+    x1 = int.from_bytes(public, "little") & (1 << 255) - 1
+    x2, z2, x3, z3 = 1, 0, x1, 1
+    for t in reversed(range(255)):
+        if k >> t & 1:
+            x2, x3, z2, z3 = x3, x2, z3, z2
+        a, b, c, d = x2 + z2, x2 - z2, x3 + z3, x3 - z3
+        da, cb, aa, bb = d * a, c * b, a * a, b * b
+        e = aa - bb
+        x3, z3 = (da + cb)**2 % p, x1 * (da - cb)**2 % p
+        x2, z2 = aa * bb % p, e * (aa + 121665 * e) % p
+        if k >> t & 1:
+            x2, x3, z2, z3 = x3, x2, z3, z2
+    return (x2 * pow(z2, p - 2, p) % p).to_bytes(32, "little")
+
+
+NINE = (9).to_bytes(32, "little")
+
+
+def one_pass_wrap(file_key, class_public, ephemeral_private):
+    ephemeral_public = x25519(ephemeral_private, NINE)
+    shared = x25519(ephemeral_private, class_public)
+    return ephemeral_public + wrap(concatenation(shared, ephemeral_public + class_public, 32), file_key)
+
+
+def scrypt(passcode, salt, log_n, r, p, count=32):
+    return hashlib.scrypt(passcode, salt=salt, n=1 << log_n, r=r, p=p, maxmem=(1 << 31) - 1, dklen=count)
+
+
+# --- Format ----------------------------------------------------------------------------------------------------------
+
+def base64url(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def volume_key(device_key, store):
+    return hkdf(device_key, store, b"protectfs volume device key", 32)
+
+
+USES = {
+    "names": 64, "symbolic links": 64, "attribute names": 64, "attribute name hash": 32, "directory attributes": 64,
+    "records": 32, "class none": 32, "keybag": 32, "device key identifier": 16,
+}
+
+
+def use_key(volume, store, use):
+    return hkdf(volume, store, b"protectfs " + use.encode(), USES[use])
+
+
+def passcode_key(passcode, salt, log_n, r, p, volume, store):
+    return hkdf(scrypt(passcode, salt, log_n, r, p) + volume, store, b"protectfs passcode key", 32)
+
+
+CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def recovery_text(key):
+    checksum = hkdf(key, b"", b"protectfs recovery key checksum", 3)
+    bits = int.from_bytes(key, "big") << 20 | int.from_bytes(checksum, "big") >> 4
+    text = "".join(CROCKFORD[bits >> shift & 31] for shift in range(175, -1, -5))
+    return "-".join(text[i:i + 4] for i in range(0, 36, 4))
+
+
+def recovery_key_key(key, store):
+    return hkdf(key, store, b"protectfs recovery key", 32)
+
+
+def content_keys(file_key):
+    return (labelled_counter_mode(file_key, b"protectfs xts", b"", 64),
+            labelled_counter_mode(file_key, b"protectfs attribute", b"", 64))
+
+
+def backing_length(length):
+    return length if length % 16 == 0 else length + 16
+
+
+def contents(file_key, plain):
+    padded = plain + bytes(-len(plain) % 16)
+    return xts(content_keys(file_key)[0], 0, padded) + bytes(backing_length(len(plain)) - len(padded))
+
+
+def record(kind, key, body):
+    return body + mac(key, b"protectfs " + kind + b" record\0" + body)[:16]
+
+
+def file_record(v):
+    body = struct.pack("<BBHI", 1, v["class"], v["explicit"], v["generation"]) + bytes.fromhex(v["wrappedKey"])
+    return record(b"file", bytes.fromhex(v["recordsKey"]), body)
+
+
+def directory_record(v):
+    body = struct.pack("<BBHI", 1, v["class"], v["explicit"], 0) + bytes.fromhex(v["directoryID"])
+    return record(b"directory", bytes.fromhex(v["recordsKey"]), body)
+
+
+def backing_name(key, directory, name):
+    sealed = siv(key, directory, name)
+    if len(sealed) <= 191:
+        return base64url(sealed), None, sealed
+    short = "~" + base64url(hashlib.sha256(sealed).digest())
+    return short, short + ".name", sealed
+
+
+def keybag(v):
+    """The bytes of a keybag, from all of its secrets."""
+    b = {name: bytes.fromhex(value) for name, value in v.items() if isinstance(value, str) and name != "name"
+         and name != "source" and name != "recoveryText"}
+    store = b["storeID"]
+    volume = volume_key(b["deviceKey"], store)
+    body = b"protkbag" + struct.pack("<HQ", 1, 0) + store + struct.pack("<QB", v["generation"], v["defaultClass"])
+    body += use_key(volume, store, "device key identifier") + struct.pack("<Q", v["creationTime"])
+    body += bytes([len(v["classKeys"])])
+    for entry in v["classKeys"]:
+        secret, number = bytes.fromhex(entry["key"]), entry["class"]
+        kek = use_key(volume, store, "class none") if number == 4 else b["keybagKey"]
+        body += struct.pack("<BBIB", number, int(number == 2), entry["generation"], 1 if number == 4 else 2)
+        body += wrap(kek, secret) + (x25519(secret, NINE) if number == 2 else b"")
+    body += bytes([len(v["protectors"])])
+    for protector in v["protectors"]:
+        label = protector["label"].encode()
+        body += bytes.fromhex(protector["id"])
+        if protector["type"] == "passcode":
+            salt, cost = bytes.fromhex(protector["salt"]), (protector["logN"], protector["r"], protector["p"])
+            key = passcode_key(bytes.fromhex(protector["passcode"]), salt, *cost, volume, store)
+            body += bytes([1, len(label)]) + label + bytes(cost) + salt + wrap(key, b["keybagKey"])
+        else:
+            key = recovery_key_key(bytes.fromhex(protector["recoveryKey"]), store)
+            body += bytes([2, len(label)]) + label + wrap(key, b["keybagKey"]) + wrap(key, volume)
+    body += mac(hkdf(b["keybagKey"], store, b"protectfs keybag seal", 32), body)
+    return body + mac(use_key(volume, store, "keybag"), body)
+
+
+# --- The files -------------------------------------------------------------------------------------------------------
+# For each file, what is computed of a vector: the names of the outputs and their values.
+
+def h(v, name):
+    return bytes.fromhex(v[name])
+
+
+def pattern(count):
+    return bytes(i * i % 251 for i in range(count))
+
+
+def compute_keys(v):
+    store = h(v, "storeID")
+    volume = volume_key(h(v, "deviceKey"), store)
+    out = {"storeText": str(uuid.UUID(bytes=store)), "volumeDeviceKey": volume,
+           "uses": {use: use_key(volume, store, use).hex() for use in USES}}
+    out["passcodeKey"] = passcode_key(h(v, "passcode"), h(v, "salt"), v["logN"], v["r"], v["p"], volume, store)
+    out["recoveryText"] = recovery_text(h(v, "recoveryKey"))
+    out["recoveryWrappingKey"] = recovery_key_key(h(v, "recoveryKey"), store)
+    out["contentsKey"], out["attributeKey"] = content_keys(h(v, "fileKey"))
+    return out
+
+
+def compute_name(v):
+    short, sidecar, sealed = backing_name(h(v, "key"), h(v, "directoryID"), h(v, "plain"))
+    return {"backing": short, "sidecar": sidecar, "sealed": sealed}
+
+
+def compute_attribute(v):
+    name, value = h(v, "plainName"), h(v, "plainValue")
+    associated = h(v, "directoryID") + name if v["directoryID"] else name
+    return {
+        "backingName": "user.protectfs.x." + base64url(mac(h(v, "hashKey"), name)[:16]),
+        "backingValue": bytes([len(name)]) + siv(h(v, "nameKey"), None, name) + siv(h(v, "valueKey"), associated, value),
+    }
+
+
+def compute_contents(v):
+    plain = pattern(v["length"])
+    backing = contents(h(v, "fileKey"), plain)
+    return {"backingLength": len(backing), "backingStart": backing[:64], "backingDigest": hashlib.sha256(backing).digest()}
+
+
+def compute_siv(v):
+    return {"sealed": siv(h(v, "key"), None if v["associatedData"] is None else h(v, "associatedData"), h(v, "plain"))}
+
+
+def compute_counter_mode(v):
+    if "fixedData" in v:
+        return {"output": counter_mode(h(v, "key"), h(v, "fixedData"), len(v["output"]) // 2 if "output" in v else 64)}
+    return {"output": labelled_counter_mode(h(v, "key"), v["label"].encode(), h(v, "context"), v["count"])}
+
+
+FILES = {
+    CRYPTOGRAPHY / "xts.json": lambda v: {"ciphertext": xts(h(v, "key"), v["firstUnit"], h(v, "plain"))},
+    CRYPTOGRAPHY / "key-wrap.json": lambda v: {"wrapped": wrap(h(v, "key"), h(v, "secret"))},
+    CRYPTOGRAPHY / "siv.json": compute_siv,
+    CRYPTOGRAPHY / "x25519.json": lambda v: {"shared": x25519(h(v, "privateKey"), h(v, "publicKey"))},
+    CRYPTOGRAPHY / "hkdf.json": lambda v: {"output": hkdf(h(v, "ikm"), h(v, "salt"), h(v, "info"), v["count"])},
+    CRYPTOGRAPHY / "counter-mode.json": compute_counter_mode,
+    CRYPTOGRAPHY / "concatenation.json": lambda v: {"output": concatenation(h(v, "secret"), h(v, "info"), v["count"])},
+    CRYPTOGRAPHY / "scrypt.json": lambda v: {
+        "output": scrypt(h(v, "passcode"), h(v, "salt"), v["logN"], v["r"], v["p"], v["count"])},
+    CRYPTOGRAPHY / "one-pass-dh.json": lambda v: {
+        "classPublicKey": x25519(h(v, "classPrivateKey"), NINE),
+        "wrapped": one_pass_wrap(h(v, "fileKey"), x25519(h(v, "classPrivateKey"), NINE), h(v, "ephemeralPrivateKey"))},
+    FORMAT / "keys.json": compute_keys,
+    FORMAT / "file-records.json": lambda v: {"record": file_record(v)},
+    FORMAT / "directory-records.json": lambda v: {"record": directory_record(v)},
+    FORMAT / "names.json": compute_name,
+    FORMAT / "symbolic-links.json": lambda v: {"backing": base64url(siv(h(v, "key"), None, h(v, "plain")))},
+    FORMAT / "attributes.json": compute_attribute,
+    FORMAT / "lengths.json": lambda v: {"backing": backing_length(v["plain"])},
+    FORMAT / "contents.json": compute_contents,
+    FORMAT / "keybag.json": lambda v: {"keybag": keybag(v)},
+}
+
+
+def own(*parts):
+    """Bytes for inputs of our own vectors: SHA-256 in counter mode over a name, so that anyone can make them again."""
+    label, count = "/".join(str(part) for part in parts[:-1]).encode(), parts[-1]
+    stream = b"".join(hashlib.sha256(b"protectfs vector " + label + bytes([i])).digest() for i in range(count // 32 + 1))
+    return stream[:count].hex()
+
+
+def own_vectors():
+    store = "0f1e2d3c4b5a49788796a5b4c3d2e1f0"
+    volume = volume_key(bytes.fromhex(own("device key", 32)), bytes.fromhex(store))
+    use = {name: use_key(volume, bytes.fromhex(store), name).hex() for name in USES}
+    contents_key, attribute_key = (key.hex() for key in content_keys(bytes.fromhex(own("file key", 32))))
+    directory = own("directory", 16)
+    passcode = "correct horse battery staple".encode().hex()
+    yield CRYPTOGRAPHY / "xts.json", [
+        {"name": f"{size} bytes from unit {unit}", "key": own("xts", 64), "firstUnit": unit, "plain": pattern(size).hex()}
+        for size, unit in [(16, 0), (32, 1), (4096, 2**40 - 1), (4096 + 48, 7)]]
+    yield CRYPTOGRAPHY / "siv.json", [
+        {"name": f"{size} bytes, {'no' if data is None else len(data) // 2} associated data", "key": own("siv", 64),
+         "associatedData": data, "plain": own("text", size)}
+        for size, data in [(0, None), (0, directory), (1, directory), (15, directory), (16, directory), (17, None),
+                           (31, ""), (32, directory), (175, directory), (255, directory), (3055, None)]]
+    yield CRYPTOGRAPHY / "counter-mode.json", [
+        {"name": label, "key": own("file key", 32), "label": label, "context": "", "count": 64}
+        for label in ["protectfs xts", "protectfs attribute"]]
+    yield CRYPTOGRAPHY / "concatenation.json", [
+        {"name": f"{count} bytes", "secret": own("secret", 32), "info": own("info", 64), "count": count}
+        for count in [32, 80]]
+    yield CRYPTOGRAPHY / "one-pass-dh.json", [
+        {"name": f"wrapping {i}", "classPrivateKey": own("class B", i, 32), "ephemeralPrivateKey": own("ephemeral", i, 32),
+         "fileKey": own("file key", i, 32)} for i in range(3)]
+    yield FORMAT / "keys.json", [
+        {"name": "the hierarchy", "storeID": store, "deviceKey": own("device key", 32), "passcode": passcode,
+         "salt": own("salt", 32), "logN": 14, "r": 8, "p": 1, "recoveryKey": own("recovery key", 20),
+         "fileKey": own("file key", 32)}]
+    wrapped = wrap(bytes.fromhex(own("class key", 32)), bytes.fromhex(own("file key", 32))).hex()
+    one_pass = one_pass_wrap(*(bytes.fromhex(own(name, 32)) for name in ["file key", "public", "ephemeral"])).hex()
+    yield FORMAT / "file-records.json", [
+        {"name": f"class {number}", "recordsKey": use["records"], "class": number, "explicit": explicit,
+         "generation": generation, "wrappedKey": one_pass if number == 2 else wrapped}
+        for number, explicit, generation in [(1, 1, 1), (2, 0, 1), (3, 0, 1), (4, 1, 1), (7, 0, 0x01020304)]]
+    yield FORMAT / "directory-records.json", [
+        {"name": f"class {number}", "recordsKey": use["records"], "class": number, "explicit": explicit,
+         "directoryID": directory} for number, explicit in [(1, 1), (2, 0), (3, 0), (4, 1), (7, 1)]]
+    names = [b"a", b"hello.txt", "Grüße.txt".encode(), b"\xff\x01not UTF-8", b"x" * 175, b"x" * 176, b"y" * 255]
+    yield FORMAT / "names.json", [
+        {"name": f"{len(name)} bytes", "key": use["names"], "directoryID": directory, "plain": name.hex()} for name in names]
+    yield FORMAT / "symbolic-links.json", [
+        {"name": f"{len(target)} bytes", "key": use["symbolic links"], "plain": target.hex()}
+        for target in [b"a", b"../hello.txt", b"/" + b"z" * 3054]]
+    yield FORMAT / "attributes.json", [
+        {"name": kind, "hashKey": use["attribute name hash"], "nameKey": use["attribute names"], "valueKey": key,
+         "directoryID": identifier, "plainName": b"user.comment".hex(), "plainValue": value.hex()}
+        for kind, key, identifier, value in [
+            ("of a file", attribute_key, None, b"a remark"), ("of a file, empty", attribute_key, None, b""),
+            ("of a directory", use["directory attributes"], directory, b"a remark")]]
+    yield FORMAT / "lengths.json", [
+        {"name": str(length), "plain": length}
+        for length in [0, 1, 15, 16, 17, 20, 4095, 4096, 4097, 8192, 2**40 + 5]]
+    yield FORMAT / "contents.json", [
+        {"name": f"{length} bytes", "fileKey": own("file key", 32), "length": length}
+        for length in [0, 1, 16, 20, 4095, 4096, 4097, 8212]]
+    keys = [{"class": number, "generation": generation, "key": own("class key", number, generation, 32)}
+            for number, generation in [(1, 1), (2, 1), (3, 1), (3, 2), (4, 1), (7, 1)]]
+    ids = sorted(own("protector", i, 16) for i in range(2))
+    yield FORMAT / "keybag.json", [
+        {"name": "a passcode, a recovery key, two generations of class C", "storeID": store,
+         "deviceKey": own("device key", 32), "keybagKey": own("keybag key", 32), "generation": 5, "defaultClass": 3,
+         "creationTime": 1_750_000_000, "classKeys": keys, "recoveryText": recovery_text(bytes.fromhex(own("recovery key", 20))),
+         "protectors": [
+             {"id": ids[0], "type": "passcode", "label": "passcode", "passcode": passcode, "salt": own("salt", 32),
+              "logN": 14, "r": 8, "p": 1},
+             {"id": ids[1], "type": "recovery key", "label": "recovery key", "recoveryKey": own("recovery key", 20)}]}]
+
+
+def shown(value):
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def write():
+    for path, vectors in own_vectors():
+        kept = []
+        if path.exists():
+            kept = [v for v in json.loads(path.read_text())["vectors"] if v["source"] != OWN]
+        made = [{**v, "source": OWN, **{k: shown(x) for k, x in FILES[path](v).items()}} for v in vectors]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"vectors": kept + made}, indent=1, ensure_ascii=False) + "\n")
+
+
+def check():
+    count = failures = 0
+    for path, compute in FILES.items():
+        for v in json.loads(path.read_text())["vectors"]:
+            count += 1
+            for name, value in compute(v).items():
+                if v.get(name) != shown(value):
+                    failures += 1
+                    print(f"{path.name}: {v['name']}: {name} is {v.get(name)}, must be {shown(value)}")
+    print(f"{count} vectors, {failures} failures")
+    return failures == 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        write()
+    elif sys.argv[1:]:
+        sys.exit(__doc__)
+    sys.exit(0 if check() else 1)
