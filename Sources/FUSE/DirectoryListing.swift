@@ -36,7 +36,8 @@ import LinuxIO
     if isPlus {
       // Node 0: no lookup was made for it.
       append(
-        name, Entry(node: NodeID(rawValue: 0), attributes: attributes, entryTimeout: 0, attributeTimeout: 0), next: next)
+        name, Entry(node: NodeID(rawValue: 0), attributes: attributes, entryTimeout: 0, attributeTimeout: 0), next: next
+      )
       return
     }
     var status = attributes.status
@@ -48,7 +49,9 @@ import LinuxIO
   package mutating func append(_ name: PathName, _ entry: Entry, next: UInt64) {
     var parameters = entry.parameters
     let (rest, room) = unsafe (destination, buffer.count - count)
-    count += unsafe name.withCString { unsafe fuse_add_direntry_plus(request, rest, room, $0, &parameters, off_t(next)) }
+    count += unsafe name.withCString {
+      unsafe fuse_add_direntry_plus(request, rest, room, $0, &parameters, off_t(next))
+    }
   }
 
   private var destination: UnsafeMutablePointer<CChar> {

@@ -23,7 +23,8 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.read = { request, node, size, offset, info in
     unsafe serve(request) { (fs) throws(Errno) in
       let (bytes, wipe) = try unsafe fs.read(
-        Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(offset), count: min(size, Session.maximumTransfer),
+        Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(offset),
+        count: min(size, Session.maximumTransfer),
         into: Worker.current.data, caller: caller(request))
       return unsafe .data(bytes, wipe: wipe)
     }
@@ -55,7 +56,8 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.fallocate = { request, node, mode, offset, length, info in
     unsafe serve(request) { (fs) throws(Errno) in
       try unsafe fs.allocate(
-        Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), mode: AllocationMode(rawValue: mode), offset: UInt64(offset),
+        Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), mode: AllocationMode(rawValue: mode),
+        offset: UInt64(offset),
         length: UInt64(length), caller: caller(request))
       return .done
     }
@@ -114,7 +116,8 @@ private func list(
   _ request: fuse_req_t?, size: Int, offset: off_t, info: UnsafeMutablePointer<fuse_file_info>?, isPlus: Bool
 ) {
   unsafe serve(request) { (fs) throws(Errno) in
-    let buffer = unsafe UnsafeMutableRawBufferPointer(rebasing: Worker.current.data[..<min(size, Session.maximumTransfer)])
+    let buffer = unsafe UnsafeMutableRawBufferPointer(
+      rebasing: Worker.current.data[..<min(size, Session.maximumTransfer)])
     var listing = unsafe DirectoryListing(request!, buffer: buffer, isPlus: isPlus)
     try unsafe fs.readDirectory(
       Handle(rawValue: info!.pointee.fh), from: UInt64(bitPattern: Int64(offset)), into: &listing)

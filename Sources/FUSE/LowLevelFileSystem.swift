@@ -37,7 +37,8 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   /// Reads up to `buffer.count` − ``Worker/slack`` bytes. Returns the bytes, which lie in `buffer`, and whether they
   /// must be wiped once sent.
   func read(
-    _ handle: Handle, of node: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, caller: Caller
+    _ handle: Handle, of node: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
+    caller: Caller
   ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool)
   /// Writes `bytes`, which the method may overwrite, as it may the ``Worker/slack`` bytes behind them.
   func write(

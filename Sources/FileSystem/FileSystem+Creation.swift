@@ -92,7 +92,8 @@ extension ProtectedFileSystem {
       try setRecord(record.bytes, of: descriptor)
       let status = try descriptor.status()
       let file = try ProtectedFile(
-        descriptor: descriptor, isWritable: true, record: record, cipher: cipher, backingLength: status.size, controller: controller)
+        descriptor: descriptor, isWritable: true, record: record, cipher: cipher, backingLength: status.size,
+        controller: controller)
       return (file, entry(status, at: .init(parent: parent, name: backing.name)))
     } catch {
       undo(backing, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }

@@ -137,7 +137,8 @@ extension ProtectedFileSystem {
 
   /// Logs what is wrong with a backing file, by its backing path.
   func damaged(_ node: Node, _ reason: String) {
-    log.error("damaged: \(reason)", metadata: ["backing": "\(backingPath(of: node))", "inode": "\(node.identity.inode)"])
+    log.error(
+      "damaged: \(reason)", metadata: ["backing": "\(backingPath(of: node))", "inode": "\(node.identity.inode)"])
   }
 
   /// A node's path in the backing directory.

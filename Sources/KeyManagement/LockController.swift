@@ -29,7 +29,9 @@ package final class LockController: Sendable {
   // MARK: Policy
 
   /// What may be done with a class now.
-  package func access(for operation: ProtectionPolicy.Operation, on fileClass: ProtectionClass) -> ProtectionPolicy.Access {
+  package func access(for operation: ProtectionPolicy.Operation, on fileClass: ProtectionClass)
+    -> ProtectionPolicy.Access
+  {
     ProtectionPolicy.access(for: operation, with: availability(of: fileClass))
   }
 

@@ -24,7 +24,8 @@ import CLinux
 
   /// Runs `body` alone.
   @inline(__always)
-  package func write<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+  package func write<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result
+  {
     unsafe linux_rwlock_write(storage)
     defer { unsafe linux_rwlock_unlock(storage) }
     return try body()

@@ -57,7 +57,9 @@ package enum MountProcess {
     if Unmount.run(options.mountPoint, isLazy: false) { return }
     daemon.log.warning("the mount is busy: it is detached, and all classes are revoked")
     _ = Unmount.run(options.mountPoint, isLazy: true)
-    sequence.run([.complete, .completeUnlessOpen, .completeUntilFirstUserAuthentication, .completeWhenUserInactive, .none])
+    sequence.run([
+      .complete, .completeUnlessOpen, .completeUntilFirstUserAuthentication, .completeWhenUserInactive, .none,
+    ])
     exit(0)
   }
 }

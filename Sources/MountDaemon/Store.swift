@@ -42,7 +42,9 @@ package enum Store {
   /// process (flock(2)). Keep the descriptor open.
   ///
   /// - Throws: `inUse` when another daemon has it.
-  package static func lock(_ backing: borrowing Descriptor, path: String, isReadOnly: Bool) throws(StoreError) -> Descriptor {
+  package static func lock(_ backing: borrowing Descriptor, path: String, isReadOnly: Bool) throws(StoreError)
+    -> Descriptor
+  {
     do throws(Errno) {
       let directory = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
       try directory.lock(isShared: isReadOnly)

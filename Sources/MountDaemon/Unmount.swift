@@ -9,6 +9,7 @@ package enum Unmount {
     if Process.identity.user == 0 {
       return Process.unmount(mountPoint, isLazy: isLazy)
     }
-    return Process.run("fusermount3", arguments: isLazy ? ["-u", "-z", "-q", mountPoint] : ["-u", "-q", mountPoint]) == 0
+    return Process.run("fusermount3", arguments: isLazy ? ["-u", "-z", "-q", mountPoint] : ["-u", "-q", mountPoint])
+      == 0
   }
 }

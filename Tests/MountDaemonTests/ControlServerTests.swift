@@ -42,7 +42,9 @@ private func receive(_ socket: borrowing LocalSocket, untilNUL: Bool = false) ->
   var bytes: [UInt8] = []
   var chunk = [UInt8](repeating: 0, count: 4096)
   while true {
-    guard let count = try? socket.receive(into: &chunk) else { return (String(decoding: bytes, as: UTF8.self), errno != EAGAIN) }
+    guard let count = try? socket.receive(into: &chunk) else {
+      return (String(decoding: bytes, as: UTF8.self), errno != EAGAIN)
+    }
     if count == 0 { return (String(decoding: bytes, as: UTF8.self), true) }
     bytes += chunk[..<count]
     if untilNUL, bytes.last == 0 { return (String(decoding: bytes.dropLast(), as: UTF8.self), false) }

@@ -101,7 +101,8 @@ private func call(_ parameters: String) -> String { #"{"method":"m","parameters"
   /// Changes a good call in every way that one byte allows, and cuts it at every place: never a crash, and a passcode
   /// that was taken is never left behind.
   @Test func survivesMutations() {
-    let good = Array(call(#""passcode":"ab\u00e9\n12","newPasscode":"x\ud83d\ude00", "n":-1.5e3, "l":[{},[],null]"#).utf8)
+    let good = Array(
+      call(#""passcode":"ab\u00e9\n12","newPasscode":"x\ud83d\ude00", "n":-1.5e3, "l":[{},[],null]"#).utf8)
     for end in good.indices { _ = try? scan(Array(good[..<end])) }
     for index in good.indices {
       for byte in UInt8.min...UInt8.max {
