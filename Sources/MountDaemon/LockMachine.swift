@@ -30,6 +30,7 @@ final class LockMachine: Sendable {
   private let gracePeriod: Duration
   private let inactivityPeriod: Duration
   private let controller: LockController
+  /// Called with the state locked, so that events are told in the order in which things happen. Never waits.
   private let announce: @Sendable (DaemonEvent) -> Void
 
   init(
@@ -52,16 +53,15 @@ final class LockMachine: Sendable {
   /// Returns `false` when nothing was unlocked.
   func lock(after period: Duration?) -> Bool {
     let period = period ?? gracePeriod
-    let announcement: DaemonEvent? = monitor.update { state in
-      guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return nil }
+    return monitor.update { state in
+      guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return false }
       let revokesAt = ContinuousClock.now + period
-      if let earlier = state.revokesAt, earlier <= revokesAt { return nil }
+      if let earlier = state.revokesAt, earlier <= revokesAt { return false }
       state.lockState = .gracePeriod
       state.revokesAt = revokesAt
-      return .willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds)
+      announce(.willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds))
+      return true
     }
-    if let announcement { announce(announcement) }
-    return announcement != nil
   }
 
   /// Waits until the lock that was asked for has taken effect. Returns `false` when an unlock cancelled it.
@@ -77,7 +77,7 @@ final class LockMachine: Sendable {
 
   /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke.
   func unlock(_ keys: [ProtectionClass: [HeldKey]]) {
-    let previous: LockState = monitor.wait { state, _ in
+    monitor.wait { (state, _) -> Void? in
       guard !state.isRevoking else { return nil }
       let previous = state.lockState
       for (fileClass, held) in keys { controller.install(held, for: fileClass) }
@@ -87,10 +87,10 @@ final class LockMachine: Sendable {
       state.lockState = .unlocked
       state.revokesAt = nil
       state.expiresAt = nil
-      return previous
+      let gained = Self.classesGained(from: previous)
+      if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
+      return ()
     }
-    let gained = Self.classesGained(from: previous)
-    if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
   }
 
   /// The classes that an unlock brings back; in the grace period, those whose loss was announced.
@@ -126,8 +126,8 @@ final class LockMachine: Sendable {
           state.isRevoking = false
           state.revokesAt = nil
           state.expiresAt = newState == .locked ? .now + inactivityPeriod : nil
+          announce(.didBecomeUnavailable(classes: classes))
         }
-        announce(.didBecomeUnavailable(classes: classes))
       }
     }
   }
