@@ -85,6 +85,9 @@ let package = Package(
       name: "MountDaemonTests",
       dependencies: ["MountDaemon", "DataProtection", "LinuxIO", system], swiftSettings: settings),
     .testTarget(
+      name: "CommandTests",
+      dependencies: ["protectfs", "LinuxIO", system], swiftSettings: settings),
+    .testTarget(
       name: "MountTests",
       dependencies: ["DataProtection", "LinuxIO", system], swiftSettings: settings),
   ]

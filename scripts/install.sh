@@ -24,6 +24,8 @@ if [ ! -x "$binary" ]; then
 fi
 
 install -D -m 755 "$binary" "$destination$prefix/bin/protectfs"
+# Names of functions are half of it.
+if command -v strip >/dev/null; then strip "$destination$prefix/bin/protectfs"; fi
 
 # mount(8) looks for helpers in /sbin alone. The program knows by the name that it is called by.
 case $prefix in
