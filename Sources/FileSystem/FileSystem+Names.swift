@@ -25,9 +25,10 @@ extension ProtectedFileSystem {
 
   package func readSymbolicLink(_ id: NodeID) throws(Errno) -> PathName {
     let node = nodes.node(id)
-    guard let location = node.location else { throw .invalidArgument }
-    let handle = try directoryHandle(location.parent)
-    return try plainTarget(handle.descriptor.target(ofSymbolicLink: location.name))
+    guard node.isSymbolicLink else { throw .invalidArgument }
+    let reference = try reference(to: node)
+    return try plainTarget(
+      reference.withDescriptor { (descriptor) throws(Errno) in try descriptor.target(ofSymbolicLink: "") })
   }
 
   package func link(_ id: NodeID, as name: PathName, in parent: NodeID) throws(Errno) -> Entry {
