@@ -1,0 +1,91 @@
+import LinuxIO
+import Logging
+import SystemPackage
+
+/// Where a daemon's log goes.
+package enum DaemonLog: Sendable {
+  /// To standard error, for a daemon in the foreground.
+  case standardError
+  /// To the journal or syslog, for a detached one.
+  case system
+  /// To the end of a file.
+  case file(LogFile)
+
+  /// A logger that writes there, from `level` upwards.
+  package func logger(level: Logger.Level) -> Logger {
+    var logger =
+      switch self {
+      case .standardError: Logger(label: "protectfs") { _ in LineLogHandler(file: LogFile(standardError: ())) }
+      case .system: Logger(label: "protectfs") { _ in SystemLogHandler() }
+      case .file(let file): Logger(label: "protectfs") { _ in LineLogHandler(file: file) }
+      }
+    logger.logLevel = level
+    return logger
+  }
+}
+
+/// Logs to the journal or syslog.
+struct SystemLogHandler: LogHandler {
+  var metadata: Logger.Metadata = [:]
+  var metadataProvider: Logger.MetadataProvider?
+  var logLevel = Logger.Level.info
+
+  init() {
+    SystemLog.open(as: "protectfs")
+  }
+
+  subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    get { metadata[key] }
+    set { metadata[key] = newValue }
+  }
+
+  func log(event: LogEvent) {
+    SystemLog.write(severity(of: event.level), logLine(event.message, metadata, event.metadata))
+  }
+
+  private func severity(of level: Logger.Level) -> SystemLog.Severity {
+    switch level {
+    case .trace, .debug: .debug
+    case .info: .information
+    case .notice: .notice
+    case .warning: .warning
+    case .error, .critical: .error
+    }
+  }
+}
+
+/// Logs lines with time and level to a file or to standard error.
+struct LineLogHandler: LogHandler {
+  let file: LogFile
+  var metadata: Logger.Metadata = [:]
+  var metadataProvider: Logger.MetadataProvider?
+  var logLevel = Logger.Level.info
+
+  init(file: LogFile) {
+    self.file = file
+  }
+
+  subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    get { metadata[key] }
+    set { metadata[key] = newValue }
+  }
+
+  func log(event: LogEvent) {
+    file.write("\(timeStamp()) \(event.level.rawValue): \(logLine(event.message, metadata, event.metadata))\n")
+  }
+}
+
+/// A message and what belongs to it on one line, whatever file names hold: control characters are shown as `\u{…}`.
+func logLine(_ message: Logger.Message, _ base: Logger.Metadata, _ own: Logger.Metadata?) -> String {
+  let metadata = own.map { base.merging($0) { _, new in new } } ?? base
+  let pairs = metadata.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+  var line = ""
+  for scalar in ([message.description] + pairs).joined(separator: " ").unicodeScalars {
+    if scalar.properties.generalCategory == .control {
+      line += scalar.escaped(asASCII: true)
+    } else {
+      line.unicodeScalars.append(scalar)
+    }
+  }
+  return line
+}

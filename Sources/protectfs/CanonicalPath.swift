@@ -1,0 +1,23 @@
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// Paths without symbolic links, `.` and `..`.
+enum CanonicalPath {
+  /// The canonical path of something that exists. What is mounted there is not asked, so that a dead mount is found too.
+  static func of(_ path: String) throws(CommandFailure) -> String {
+    do throws(Errno) {
+      let descriptor = try Descriptor.open(PathName(path), [.path])
+      let link = PathName(descriptor: descriptor)
+      let directory = try Descriptor.open("/", [.readOnly, .directory])
+      return String(decoding: try directory.target(ofSymbolicLink: link), as: UTF8.self)
+    } catch {
+      throw CommandFailure(path, error)
+    }
+  }
+
+  /// Whether a canonical path is that directory, or lies below it.
+  static func lies(_ path: String, in other: String) -> Bool {
+    path == other || other == "/" || path.hasPrefix(other + "/")
+  }
+}

@@ -1,0 +1,143 @@
+import ArgumentParser
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// `protectfs class`
+struct ClassCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "class",
+    abstract: "Show or set the protection class of files and directories.",
+    subcommands: [ClassGetCommand.self, ClassSetCommand.self])
+}
+
+/// `protectfs class get`
+struct ClassGetCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "get",
+    abstract: "Show the class of files and directories.",
+    discussion: """
+      Of one path it prints the class alone, of several a line each: the class, a tab and the path.
+
+      Examples:
+        protectfs class get ~/private/diary
+        protectfs class get -R ~/private
+      """)
+
+  @Argument(help: ArgumentHelp("Files or directories on a mount.", valueName: "path"), completion: .file())
+  var paths: [String]
+
+  @Flag(name: [.customShort("R"), .long], help: "Also of everything below; symbolic links are not followed.")
+  var recursive = false
+
+  @Flag(help: "Report in JSON, one object a line.")
+  var json = false
+
+  private struct Entry: Encodable {
+    var path: String
+    var protectionClass: ProtectionClass
+
+    enum CodingKeys: String, CodingKey {
+      case path
+      case protectionClass = "class"
+    }
+  }
+
+  func run() throws {
+    let failures = FailureCount()
+    for path in paths {
+      failures.attempt(path) { () throws(Errno) in
+        let fileClass = try ProtectionClass(ofItemAt: path)
+        show(path, fileClass)
+      }
+      guard recursive else { continue }
+      ClassTree.visit(path, failures) { (item, path) throws(Errno) in
+        let value = try item.attribute(PathName(ProtectionClass.attributeName))
+        guard let fileClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else { throw .ioError }
+        show(path, fileClass)
+      }
+    }
+    try failures.finish(of: "read")
+  }
+
+  private func show(_ path: String, _ fileClass: ProtectionClass) {
+    if json {
+      try? JSONOutput.showLine(Entry(path: path, protectionClass: fileClass))
+    } else if paths.count == 1 && !recursive {
+      print(fileClass.name)
+    } else {
+      print("\(fileClass.name)\t\(path)")
+    }
+  }
+}
+
+/// `protectfs class set`
+struct ClassSetCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "set",
+    abstract: "Set the class of files and directories.",
+    discussion: """
+      A file's contents stay as they are: its key is wrapped anew, for which the old and the new class must be usable \
+      now. A directory's class is that of what is created in it later; -R changes what is in it too.
+
+      Classes: complete (A), completeUnlessOpen (B), completeUntilFirstUserAuthentication (C), none (D), \
+      completeWhenUserInactive (CX).
+
+      Examples:
+        protectfs class set complete ~/private/diary
+        protectfs class set -R A ~/private/letters
+      """)
+
+  @Argument(
+    help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"),
+    completion: .list(ProtectionClass.allCases.map(\.name)))
+  var protectionClass: ProtectionClass
+
+  @Argument(help: ArgumentHelp("Files or directories on a mount.", valueName: "path"), completion: .file())
+  var paths: [String]
+
+  @Flag(name: [.customShort("R"), .long], help: "Also of everything below; symbolic links are not followed.")
+  var recursive = false
+
+  func run() throws {
+    let failures = FailureCount()
+    var progress = Progress(isShown: recursive && isatty(STDERR_FILENO) == 1)
+    let value = Array(protectionClass.name.utf8)
+    for path in paths {
+      failures.attempt(path) { () throws(Errno) in try protectionClass.assign(toItemAt: path) }
+      progress.count(failures.total)
+      guard recursive else { continue }
+      ClassTree.visit(path, failures) { (item, _) throws(Errno) in
+        defer { progress.count(failures.total) }
+        try item.setAttribute(PathName(ProtectionClass.attributeName), to: value)
+      }
+    }
+    progress.finish()
+    try failures.finish(of: "changed")
+  }
+}
+
+/// A line on the terminal that says how far a long change has come.
+private struct Progress {
+  let isShown: Bool
+  private var items = 0
+  private var next = ContinuousClock.now + .milliseconds(300)
+  private var hasShown = false
+
+  init(isShown: Bool) {
+    self.isShown = isShown
+  }
+
+  mutating func count(_ attempts: Int) {
+    items += 1
+    guard isShown, items % 16 == 0, ContinuousClock.now >= next else { return }
+    next = .now + .milliseconds(200)
+    hasShown = true
+    StandardStream.writeError("\r\(items) files and directories")
+  }
+
+  func finish() {
+    if hasShown { StandardStream.writeError("\r\(items) files and directories\n") }
+  }
+}

@@ -1,0 +1,97 @@
+import ArgumentParser
+import Cryptography
+import DataProtection
+import FUSE
+import Glibc
+import KeyManagement
+import MountDaemon
+import StoreFormat
+import SystemPackage
+
+/// Why the command did not do what it was asked for: a status for programs, and a sentence for people.
+struct CommandFailure: Error {
+  let status: ExitStatus
+  let message: String
+
+  init(_ status: ExitStatus, _ message: String) {
+    self.status = status
+    self.message = message
+  }
+
+  /// The failure for an error of one of the modules; `nil` for those of the argument parser.
+  init?(_ error: any Error) {
+    switch error {
+    case let error as CommandFailure: self = error
+    case let error as ControlError: self.init(Self.status(of: error), error.message)
+    case let error as KeyManagementError: self.init(Self.status(of: error), error.description)
+    case let error as StoreError: self.init(Self.status(of: error), error.description)
+    case let error as SessionError: self.init(.failure, Self.sentence(for: error))
+    case let error as CryptographyError: self.init(.failure, "\(error)")
+    case let error as FormatError: self.init(.keybagCorrupt, "the keybag cannot be read (\(error))")
+    case let error as Errno: self.init(error == .permissionDenied ? .notPermitted : .failure, "\(error)")
+    default: return nil
+    }
+  }
+
+  /// The failure of a system call on a path.
+  init(_ path: String, _ error: Errno) {
+    let isPermission = error == .permissionDenied || error == .notPermitted
+    self.init(isPermission ? .notPermitted : .failure, "\(path): \(error)")
+  }
+
+  /// Prints the sentence, and ends the process.
+  func reportAndExit() -> Never {
+    Self.report(message)
+    exit(status.rawValue)
+  }
+
+  /// Prints a sentence on standard error, as all of the command's complaints look.
+  static func report(_ message: String) {
+    StandardStream.writeError("protectfs: \(message)\n")
+  }
+
+  private static func status(of error: ControlError) -> ExitStatus {
+    switch error.code {
+    case .wrongPasscode: .wrongSecret
+    case .lockCancelled: .lockCancelled
+    case .keybagCorrupt: .keybagCorrupt
+    case .notMounted: .notMounted
+    case .noAnswer: .noAnswer
+    case .notPermitted: .notPermitted
+    case .keybagNotWritten, .readOnly, .invalidRequest, .failed, .notUnderstood: .failure
+    }
+  }
+
+  private static func status(of error: KeyManagementError) -> ExitStatus {
+    switch error {
+    case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped: .wrongSecret
+    case .deviceKeyMissing, .deviceKeyUnreadable, .deviceKeyExposed, .deviceKeyMalformed: .deviceKeyMissing
+    case .foreignDeviceKey: .foreignDeviceKey
+    case .keybagMissing: .noStore
+    case .keybagMalformed, .keybagAltered: .keybagCorrupt
+    case .unsupportedStore: .unsupportedStore
+    case .keybagUnreadable(let error), .keybagUnwritable(let error):
+      error == .permissionDenied ? .notPermitted : .failure
+    default: .failure
+    }
+  }
+
+  private static func status(of error: StoreError) -> ExitStatus {
+    switch error {
+    case .noStore: .noStore
+    case .alreadyAStore, .notEmpty: .alreadyAStore
+    case .inUse: .alreadyMounted
+    case .backingUnreadable(_, .permissionDenied): .notPermitted
+    case .backingUnreadable(_, .noSuchFileOrDirectory), .backingUnreadable(_, .notDirectory): .noStore
+    case .backingUnreadable, .noExtendedAttributes: .failure
+    }
+  }
+
+  private static func sentence(for error: SessionError) -> String {
+    switch error {
+    case .badOptions: "libfuse does not take the options; check what was given with -o"
+    case .notMounted: "the file system could not be mounted; what libfuse said is above"
+    case .outOfMemory: "there is not enough memory"
+    }
+  }
+}

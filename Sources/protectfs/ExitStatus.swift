@@ -1,0 +1,42 @@
+/// How the command ends. The numbers are part of its interface, and listed in protectfs(1).
+enum ExitStatus: Int32, CaseIterable {
+  case success = 0
+  /// Anything that has no number of its own.
+  case failure = 1
+  /// The passcode or the recovery key is wrong.
+  case wrongSecret = 3
+  /// The backing directory holds no store.
+  case noStore = 4
+  /// The backing directory holds a store already, or is not empty.
+  case alreadyAStore = 5
+  /// There is no protectfs mount at the path.
+  case notMounted = 6
+  /// The store or the mount point is mounted already.
+  case alreadyMounted = 7
+  /// The keybag is damaged or was tampered with.
+  case keybagCorrupt = 8
+  /// The device key is missing or unusable.
+  case deviceKeyMissing = 9
+  /// The device key is not the one that the store was made with.
+  case foreignDeviceKey = 10
+  /// The user may not do this.
+  case notPermitted = 11
+  /// The class of a file is locked.
+  case locked = 12
+  /// The mount's daemon does not answer.
+  case noAnswer = 13
+  /// The mount point cannot be used: missing, no directory, not empty, inside the backing directory.
+  case unsuitableMountPoint = 14
+  /// Some of several files failed.
+  case partial = 15
+  /// An unlock cancelled the lock that was waited for.
+  case lockCancelled = 16
+  /// The store was written by a newer version.
+  case unsupportedStore = 17
+  /// FUSE is not there or not usable.
+  case noFUSE = 18
+  /// Something is using the mount.
+  case busy = 19
+  /// The arguments are wrong: `EX_USAGE` of sysexits(3).
+  case usage = 64
+}

@@ -1,0 +1,151 @@
+import ArgumentParser
+import DataProtection
+import FoundationEssentials
+import KeyManagement
+import LinuxIO
+import MountDaemon
+import StoreFormat
+
+/// `protectfs info`
+struct InfoCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "info",
+    abstract: "Show what a store says of itself, without any secret.",
+    discussion: """
+      Reads the keybag: format, classes and their keys' generations, the ways in, and how the passcode is stretched. With \
+      the device key at hand, it says whether the keybag is authentic.
+
+      Example:
+        protectfs info ~/.private
+      """)
+
+  @Argument(help: ArgumentHelp("The directory of ciphertext.", valueName: "backing"), completion: .directory)
+  var backing: String
+
+  @Option(
+    name: .customLong("device-key"), help: ArgumentHelp("Use this device key file.", valueName: "file"),
+    completion: .file())
+  var deviceKeyFile: String?
+
+  @Flag(help: "Report in JSON.")
+  var json = false
+
+  func run() throws {
+    let path = try CanonicalPath.of(backing)
+    let directory = try Store.open(path)
+    let information: StoreInformation
+    do throws(KeyManagementError) {
+      let bytes = try KeybagFile(backing: directory).read()
+      let record = try StoreSummary.parse(bytes)
+      information = StoreInformation(
+        backing: path, record, authenticity: authenticity(of: bytes, storeID: record.storeID))
+    } catch .keybagMissing {
+      throw StoreError.noStore(path: path)
+    }
+    if json { try JSONOutput.show(information) } else { print(information.report) }
+  }
+
+  private func authenticity(of bytes: [UInt8], storeID: StoreID) -> StoreInformation.Authenticity {
+    do throws(KeyManagementError) {
+      let deviceKey = try DeviceKey.load(for: storeID, file: deviceKeyFile.map { PathName($0) })
+      _ = try Keybag(parsing: bytes, deviceKey: deviceKey)
+      return .authentic
+    } catch {
+      switch error {
+      case .keybagAltered: return .altered
+      case .foreignDeviceKey: return .foreignDeviceKey
+      default: return .noDeviceKey
+      }
+    }
+  }
+}
+
+/// What is public about a store.
+struct StoreInformation: Encodable {
+  /// Whether the keybag is what someone with its keys wrote.
+  enum Authenticity: String, Encodable {
+    case authentic, altered, foreignDeviceKey, noDeviceKey
+  }
+
+  struct ClassKey: Encodable {
+    var protectionClass: ProtectionClass
+    var generations: [UInt32]
+
+    enum CodingKeys: String, CodingKey {
+      case generations
+      case protectionClass = "class"
+    }
+  }
+
+  struct Way: Encodable {
+    var kind: String
+    var label: String
+    var keyDerivation: String?
+  }
+
+  var backing: String
+  var storeID: String
+  var formatVersion = KeybagRecord.version
+  var features: UInt64
+  var created: String
+  var keybagGeneration: UInt64
+  var defaultClass: ProtectionClass
+  var authenticity: Authenticity
+  var classes: [ClassKey]
+  var waysIn: [Way]
+
+  init(backing: String, _ record: KeybagRecord, authenticity: Authenticity) {
+    self.backing = backing
+    storeID = record.storeID.description
+    features = record.features
+    created = Date(timeIntervalSince1970: Double(record.creationTime)).formatted(.iso8601)
+    keybagGeneration = record.generation
+    defaultClass = record.defaultClass
+    self.authenticity = authenticity
+    classes = ProtectionClass.allCases.map { fileClass in
+      let entries = record.classEntries.filter { $0.fileClass == fileClass }
+      return ClassKey(protectionClass: fileClass, generations: entries.map(\.generation))
+    }
+    waysIn = record.protectors.map { protector in
+      switch protector.method {
+      case .passcode(let derivation):
+        let memory = (128 * UInt64(derivation.r) << UInt64(derivation.logN)) >> 20
+        return Way(
+          kind: "passcode", label: protector.label,
+          keyDerivation: "scrypt N=2^\(derivation.logN) r=\(derivation.r) p=\(derivation.p), \(memory) MiB")
+      case .recoveryKey:
+        return Way(kind: "recovery key", label: protector.label)
+      }
+    }
+  }
+
+  /// The report for people.
+  var report: String {
+    var lines = ["\(backing.printable): a store of protectfs, format \(formatVersion)"]
+    func line(_ name: String, _ value: String) { lines.append("  \(name.padded(to: 13)) \(value)") }
+    line("store", storeID)
+    line("created", created)
+    line("default class", "\(defaultClass.name) (\(defaultClass.letter))")
+    line("keybag", "generation \(keybagGeneration), \(verdict)")
+    line("contents", "AES-256-XTS, a key for each file")
+    line("names", "AES-256-SIV")
+    for way in waysIn {
+      let label = way.label == way.kind ? "" : " '\(way.label.printable)'"
+      line("way in", "\(way.kind)\(label)\(way.keyDerivation.map { ", \($0)" } ?? "")")
+    }
+    for entry in classes {
+      let numbers = entry.generations.map { "\($0)" }.joined(separator: ", ")
+      line("class \(entry.protectionClass.letter)", "\(entry.protectionClass.name), key generation \(numbers)")
+    }
+    return lines.joined(separator: "\n")
+  }
+
+  private var verdict: String {
+    switch authenticity {
+    case .authentic: "authentic"
+    case .altered: "ALTERED or damaged; the one before it is .protectfs/keybag.previous"
+    case .foreignDeviceKey: "not checked: this machine's device key is another's"
+    case .noDeviceKey: "not checked: there is no device key here"
+    }
+  }
+}

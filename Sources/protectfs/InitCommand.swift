@@ -1,0 +1,140 @@
+import ArgumentParser
+import Cryptography
+import DataProtection
+import Glibc
+import LinuxIO
+import MountDaemon
+import SystemPackage
+
+/// `protectfs init`
+struct InitCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "init",
+    abstract: "Make a store in an empty directory.",
+    discussion: """
+      Makes the keys of a new store and prints its recovery key, once. The directory is made if it does not exist.
+
+      Besides the passcode, a store needs the device key: a file outside of it that binds it to this machine, made on \
+      first use as ~/.config/protectfs/device.key, or /etc/protectfs/device.key for root. The recovery key opens the \
+      store without either.
+
+      Examples:
+        protectfs init ~/.private
+        protectfs init --default-class complete --passcode-file secret.txt /srv/store
+      """)
+
+  @Argument(help: ArgumentHelp("The directory for the ciphertext.", valueName: "backing"), completion: .directory)
+  var backing: String
+
+  @Option(
+    help: ArgumentHelp("The class of new files; not 'none'. A name, a letter or an NSFileProtection constant."),
+    completion: .list(ProtectionClass.allCases.filter { $0 != .none }.map(\.name)))
+  var defaultClass = ProtectionClass.standard
+
+  @OptionGroup var passcode: PasscodeOptions
+
+  @Option(
+    name: .customLong("device-key"),
+    help: ArgumentHelp("Use this device key file; it is made if it does not exist.", valueName: "file"),
+    completion: .file())
+  var deviceKeyFile: String?
+
+  @Option(
+    help: ArgumentHelp("Write the recovery key to a new file instead of printing it.", valueName: "file"))
+  var recoveryKeyFile: String?
+
+  func validate() throws {
+    guard defaultClass != .none else {
+      throw ValidationError("The default class cannot be 'none': files would be open to anyone with this machine.")
+    }
+  }
+
+  func run() throws {
+    try makeDirectory()
+    let path = try CanonicalPath.of(backing)
+    try requireNoStore(path)
+    let output = try recoveryKeyFile.map { try RecoveryKeyFile(path: $0) }
+    let secret = try passcode.source.readNew("New passcode")
+    do {
+      let (storeID, recoveryKey) = try Store.create(
+        in: path, defaultClass: defaultClass, passcode: secret, deviceKeyFile: deviceKeyFile)
+      print("Made store \(storeID) in \(path); new files are of class \(defaultClass.name) (\(defaultClass.letter)).")
+      try show(recoveryKey, output)
+    } catch {
+      output?.remove()
+      throw error
+    }
+  }
+
+  private func show(_ recoveryKey: RecoveryKeyText, _ output: RecoveryKeyFile?) throws {
+    if let output {
+      try output.write(recoveryKey.text)
+      print("Its recovery key is in \(output.path).")
+    } else {
+      print("\nRecovery key:\n\n    ", terminator: "")
+      StandardStream.writeSecret(recoveryKey.text)
+      print("\n")
+    }
+    print(
+      """
+      The recovery key opens the store without the passcode and without this machine's device key. It is shown only \
+      now and kept nowhere: write it down, and keep it apart from both.
+      """)
+  }
+
+  private func makeDirectory() throws {
+    guard unsafe mkdir(backing, 0o700) != 0, errno != EEXIST else { return }
+    throw CommandFailure(backing, Errno(rawValue: errno))
+  }
+
+  /// Finds a store before a passcode is asked for.
+  private func requireNoStore(_ path: String) throws {
+    if unsafe access("\(path)/.protectfs/keybag", F_OK) == 0 { throw StoreError.alreadyAStore(path: path) }
+  }
+}
+
+extension ProtectionClass: ExpressibleByArgument {
+  /// The class of a name, a letter or a Foundation constant.
+  public init?(argument: String) {
+    self.init(name: argument)
+  }
+
+  /// The class as help texts show a default.
+  public var defaultValueDescription: String { name }
+
+  /// The names, for help and completion.
+  public static var allValueStrings: [String] { allCases.map(\.name) }
+}
+
+/// A new file that takes the recovery key.
+final class RecoveryKeyFile {
+  let path: String
+  private let file: Descriptor
+
+  /// Makes the file, with mode 0600. It must not exist.
+  init(path: String) throws(CommandFailure) {
+    do throws(Errno) {
+      file = try Descriptor.open(PathName(path), [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
+    } catch {
+      throw CommandFailure(path, error)
+    }
+    self.path = path
+  }
+
+  func write(_ text: borrowing SecretBytes) throws(CommandFailure) {
+    do throws(Errno) {
+      try unsafe text.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
+      try unsafe [UInt8(ascii: "\n")].withBytes { (newline) throws(Errno) in
+        try unsafe file.write(newline, at: UInt64(text.count))
+      }
+      try file.synchronize()
+    } catch {
+      throw CommandFailure(path, error)
+    }
+  }
+
+  /// Takes the file away again, when there is no store after all.
+  func remove() {
+    unsafe unlink(path)
+  }
+}

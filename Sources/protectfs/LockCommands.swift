@@ -1,0 +1,75 @@
+import ArgumentParser
+import DataProtection
+
+/// `protectfs lock`
+struct LockCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "lock",
+    abstract: "Lock a mount.",
+    discussion: """
+      Announces the lock, waits for the grace period, and then makes files of classes A and B unusable and wipes their \
+      keys; class CX follows later. Returns when that is done. An unlock in the grace period cancels it.
+
+      Examples:
+        protectfs lock ~/private
+        protectfs lock --now ~/private
+        protectfs lock --grace 60 --no-wait ~/private
+      """)
+
+  @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
+  var mountPoint: String
+
+  @Flag(help: "Lock without a grace period.")
+  var now = false
+
+  @Option(help: ArgumentHelp("The grace period, instead of the mount's own.", valueName: "seconds"))
+  var grace: Double?
+
+  @Flag(help: "Return at once, not when the lock has taken effect.")
+  var noWait = false
+
+  func validate() throws {
+    if now && grace != nil { throw ValidationError("Give --now or --grace, not both.") }
+    if let grace, !(0...86_400).contains(grace) { throw ValidationError("Give --grace in seconds, from 0 to 86400.") }
+  }
+
+  func run() throws {
+    var daemon = try DaemonConnection(mountPoint: mountPoint)
+    let period = now ? Duration.zero : grace.map { Duration.seconds($0) }
+    try daemon.lock(gracePeriod: period, waiting: !noWait)
+  }
+}
+
+/// `protectfs unlock`
+struct UnlockCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "unlock",
+    abstract: "Unlock a mount.",
+    discussion: """
+      Examples:
+        protectfs unlock ~/private
+        protectfs unlock --passcode-command 'pass show private' ~/private
+        protectfs unlock --recovery-key ~/private
+      """)
+
+  @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
+  var mountPoint: String
+
+  @OptionGroup var passcode: PasscodeOptions
+
+  @OptionGroup var recoveryKey: RecoveryKeyOptions
+
+  func validate() throws {
+    if recoveryKey.source != nil && passcode.isGiven {
+      throw ValidationError("Give the passcode or the recovery key, not both.")
+    }
+  }
+
+  func run() throws {
+    // Connects first: nobody should type a passcode to learn that nothing is mounted.
+    var daemon = try DaemonConnection(mountPoint: mountPoint)
+    _ = try daemon.status()
+    let secret = try TypedSecret(recoveryKey, or: passcode)
+    try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe daemon.unlock(secret) }
+  }
+}

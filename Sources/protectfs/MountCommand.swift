@@ -1,0 +1,135 @@
+import ArgumentParser
+import Cryptography
+import DataProtection
+import KeyManagement
+import LinuxIO
+import MountDaemon
+import StoreFormat
+
+/// `protectfs mount`
+struct MountCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "mount",
+    abstract: "Mount a store.",
+    discussion: """
+      Mounts the store of a backing directory, locked: only files of class D can be read until it is unlocked. \
+      --unlock does that at once. A daemon serves the mount until it is unmounted; it logs to the journal.
+
+      Mount options of protectfs:
+        grace=S             seconds between 'lock' and its effect (10)
+        inactive=S          seconds for which class CX outlives a lock (600)
+        replace_class=keep  a file that replaces another by rename takes the
+                            class that was set for that one (move: it does not)
+        shared              others may write the backing directory meanwhile
+        ro                  read-only
+        allow_other         other users may use the mount
+        nonempty            the mount point may have something in it
+        threads=N           threads that serve requests (8)
+        log_file=F          log to a file
+        device_key=F        use this device key file
+      Other options go to libfuse and the kernel; those for mount(8) alone are ignored.
+
+      Examples:
+        protectfs mount --unlock ~/.private ~/private
+        protectfs mount -o grace=30,ro /srv/store /mnt
+        mount -t fuse.protectfs /srv/store /mnt -o allow_other
+      """)
+
+  @Argument(help: ArgumentHelp("The directory of ciphertext.", valueName: "backing"), completion: .directory)
+  var backing: String
+
+  @Argument(help: ArgumentHelp("An empty directory.", valueName: "mount-point"), completion: .directory)
+  var mountPoint: String
+
+  @Option(
+    name: .customShort("o", allowingJoined: true),
+    help: ArgumentHelp("Mount options, separated by commas.", valueName: "options"))
+  var options: [String] = []
+
+  @Flag(name: [.customShort("f"), .long], help: "Stay in the foreground, and log to standard error.")
+  var foreground = false
+
+  @Flag(help: "Unlock as soon as it is mounted.")
+  var unlock = false
+
+  @OptionGroup var passcode: PasscodeOptions
+
+  @OptionGroup var recoveryKey: RecoveryKeyOptions
+
+  @Option(help: ArgumentHelp("The same as -o grace=S.", valueName: "seconds"))
+  var grace: Double?
+
+  @Option(help: ArgumentHelp("The same as -o log_file=F.", valueName: "file"), completion: .file())
+  var logFile: String?
+
+  @Option(
+    name: .customLong("device-key"), help: ArgumentHelp("The same as -o device_key=F.", valueName: "file"),
+    completion: .file())
+  var deviceKeyFile: String?
+
+  func validate() throws {
+    if let grace, !(0...86_400).contains(grace) { throw ValidationError("Give --grace in seconds, from 0 to 86400.") }
+    if recoveryKey.source != nil && passcode.isGiven {
+      throw ValidationError("Give the passcode or the recovery key, not both.")
+    }
+  }
+
+  func run() throws {
+    let list = try MountOptionList(options)
+    let backing = try CanonicalPath.of(backing)
+    let storeID = try Self.storeID(of: backing)
+    try MountPoint.requireFUSE(allowsOthers: list.allowsOthers)
+    let mountPoint = try MountPoint.checked(mountPoint, backing: backing, coversContents: list.coversContents)
+    try MountPoint.requireNotMounted(backing: backing, isReadOnly: list.isReadOnly)
+    let launch = try MountLaunch(
+      options: mountOptions(list, backing, mountPoint), storeID: storeID,
+      deviceKeyFile: try (deviceKeyFile ?? list.deviceKeyFile).map { try Self.absolute($0) },
+      logFile: try (logFile ?? list.logFile).map { try Self.absolute($0) })
+
+    var unlocking = MountUnlocking(
+      mountPoint: mountPoint, recoveryKey: recoveryKey, passcode: passcode,
+      isWanted: unlock || passcode.isGiven)
+    if foreground {
+      try unlocking.recoverDeviceKey(of: backing, storeID)
+      let waiting = UnlockingBox(unlocking)
+      try launch.serve(.standardError) {
+        Thread(name: "unlock", waiting.runAndReport).detach()
+      }
+    } else {
+      try DetachedProcess.launch {
+        try unlocking.recoverDeviceKey(of: backing, storeID)
+      } serve: { ready in
+        try launch.serve(.system, ready)
+      }
+      try unlocking.run()
+    }
+  }
+
+  private func mountOptions(_ list: MountOptionList, _ backing: String, _ mountPoint: String) -> MountOptions {
+    var options = MountOptions(backing: backing, mountPoint: mountPoint)
+    if let seconds = grace ?? list.gracePeriod { options.gracePeriod = .seconds(seconds) }
+    if let seconds = list.inactivityPeriod { options.inactivityPeriod = .seconds(seconds) }
+    options.keepsReplacedClass = list.keepsReplacedClass ?? true
+    options.isShared = list.isShared
+    options.isReadOnly = list.isReadOnly
+    options.allowsOthers = list.allowsOthers
+    if let threads = list.threads { options.threads = threads }
+    options.fuseOptions = list.fuseOptions
+    return options
+  }
+
+  /// The store's identity; finds out that there is a store, and that this version understands it.
+  private static func storeID(of backing: String) throws -> StoreID {
+    let directory = try Store.open(backing)
+    do throws(KeyManagementError) {
+      return try StoreSummary.parse(KeybagFile(backing: directory).read()).storeID
+    } catch .keybagMissing {
+      throw StoreError.noStore(path: backing)
+    }
+  }
+
+  /// An absolute path, since the daemon changes its directory. The file may not exist yet.
+  private static func absolute(_ path: String) throws(CommandFailure) -> String {
+    path.hasPrefix("/") ? path : "\(try CanonicalPath.of("."))/\(path)"
+  }
+}

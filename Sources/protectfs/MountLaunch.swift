@@ -1,0 +1,105 @@
+import Cryptography
+import DataProtection
+import KeyManagement
+import LinuxIO
+import Logging
+import MountDaemon
+import StoreFormat
+import SystemPackage
+
+/// A mount about to be served, with all paths absolute.
+struct MountLaunch {
+  let options: MountOptions
+  let storeID: StoreID
+  let deviceKeyFile: String?
+  let logFile: LogFile?
+
+  init(options: MountOptions, storeID: StoreID, deviceKeyFile: String?, logFile: String?) throws(CommandFailure) {
+    self.options = options
+    self.storeID = storeID
+    self.deviceKeyFile = deviceKeyFile
+    guard let logFile else {
+      self.logFile = nil
+      return
+    }
+    do throws(Errno) {
+      self.logFile = try LogFile(path: logFile)
+    } catch {
+      throw CommandFailure(logFile, error)
+    }
+  }
+
+  /// Mounts and serves until unmounted. The device key is read here, in the process that keeps it.
+  func serve(_ log: DaemonLog, _ ready: () -> Void) throws {
+    let deviceKey = try DeviceKey.load(for: storeID, file: deviceKeyFile.map { PathName($0) })
+    let log = logFile.map { DaemonLog.file($0) } ?? log
+    try MountProcess.run(options, deviceKey: deviceKey, log: log.logger(level: .info), ready: ready)
+  }
+}
+
+/// What `mount` does with a passcode or a recovery key.
+struct MountUnlocking: ~Copyable {
+  let mountPoint: String
+  let recoveryKey: RecoveryKeyOptions
+  let passcode: PasscodeOptions
+  let isWanted: Bool
+  private var typed: TypedSecret?
+
+  init(mountPoint: String, recoveryKey: RecoveryKeyOptions, passcode: PasscodeOptions, isWanted: Bool) {
+    self.mountPoint = mountPoint
+    self.recoveryKey = recoveryKey
+    self.passcode = passcode
+    self.isWanted = isWanted
+  }
+
+  /// With a recovery key: gets the device key of the store back, and keeps it for this and later mounts.
+  mutating func recoverDeviceKey(of backing: String, _ storeID: StoreID) throws {
+    guard recoveryKey.source != nil else { return }
+    let secret = try TypedSecret(recoveryKey, or: passcode)
+    let directory = try Store.open(backing)
+    let deviceKey = try Keybag.recover(
+      KeybagFile(backing: directory).read(), recoveryKey: RecoveryKey(parsing: secret.bytes))
+    let path = try DeviceKey.keep(deviceKey, for: storeID)
+    CommandFailure.report("the device key of this store was recovered, and is kept as \(path)")
+    typed = consume secret
+  }
+
+  /// Unlocks, if that was asked for. A terminal is asked three times.
+  mutating func run() throws {
+    guard isWanted else { return }
+    var triesLeft = passcode.isGiven || recoveryKey.source != nil ? 1 : 3
+    while true {
+      let secret = if let recovered = typed.take() { recovered } else { try TypedSecret(recoveryKey, or: passcode) }
+      var daemon = try DaemonConnection(mountPoint: mountPoint)
+      triesLeft -= 1
+      do throws(ControlError) {
+        return try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe daemon.unlock(secret) }
+      } catch {
+        guard error.code == .wrongPasscode, triesLeft > 0 else {
+          CommandFailure.report("\(mountPoint) is mounted, but locked")
+          throw error
+        }
+        CommandFailure.report("\(error.message); try again")
+      }
+    }
+  }
+}
+
+/// Carries an unlocking to the thread that does it beside a daemon in the foreground.
+final class UnlockingBox: @unchecked Sendable {
+  // Used by that one thread only, after it was made.
+  private var unlocking: MountUnlocking
+
+  init(_ unlocking: consuming MountUnlocking) {
+    self.unlocking = unlocking
+  }
+
+  /// Unlocks; what goes wrong is reported and leaves the mount locked.
+  func runAndReport() {
+    do {
+      try unlocking.run()
+    } catch {
+      CommandFailure.report(CommandFailure(error)?.message ?? "\(error)")
+    }
+  }
+}

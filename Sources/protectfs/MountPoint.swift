@@ -1,0 +1,106 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import MountDaemon
+import SystemPackage
+
+/// Whether a store can be mounted at a place; each refusal says what to do.
+enum MountPoint {
+  /// Checks a mount point and returns its canonical path. A dead mount of ours is cleaned up.
+  static func checked(
+    _ path: String, backing: String, coversContents: Bool
+  ) throws(CommandFailure) -> String {
+    let canonical = try existing(path)
+    try requireNoLivingMount(canonical)
+    guard !CanonicalPath.lies(canonical, in: backing) else {
+      throw CommandFailure(
+        .unsuitableMountPoint, "\(path) is inside the backing directory \(backing); mount somewhere else")
+    }
+    guard !CanonicalPath.lies(backing, in: canonical) else {
+      throw CommandFailure(
+        .unsuitableMountPoint,
+        "the backing directory \(backing) is inside \(path), which would hide it; mount somewhere else")
+    }
+    try requireEmptyDirectory(canonical, coversContents: coversContents)
+    return canonical
+  }
+
+  /// Refuses a store that is mounted already; several mounts must all be read-only.
+  static func requireNotMounted(backing: String, isReadOnly: Bool) throws(CommandFailure) {
+    guard !isReadOnly, let mount = MountedFileSystem.all().first(where: { $0.backing == backing }),
+      !isDead(mount.mountPoint)
+    else { return }
+    throw CommandFailure(
+      .alreadyMounted, "\(backing) is mounted at \(mount.mountPoint) already; unmount it there first")
+  }
+
+  /// Checks that file systems can be mounted by way of FUSE at all.
+  static func requireFUSE(allowsOthers: Bool) throws(CommandFailure) {
+    let device = "/dev/fuse"
+    guard unsafe access(device, F_OK) == 0 else {
+      throw CommandFailure(.noFUSE, "there is no \(device); load the kernel's module with 'modprobe fuse' as root")
+    }
+    guard unsafe access(device, R_OK | W_OK) == 0 else {
+      throw CommandFailure(
+        .noFUSE, "this user may not open \(device); 'chmod 666 \(device)' as root gives it the mode that udev does")
+    }
+    guard Process.identity.user != 0 else { return }
+    guard isOnPath("fusermount3") else {
+      throw CommandFailure(.noFUSE, "fusermount3 is missing, with which users mount; install the package fuse3")
+    }
+    guard allowsOthers, let configuration = try? Descriptor.open("/etc/fuse.conf", [.readOnly]),
+      let bytes = try? configuration.readAll(limit: 65_536)
+    else { return }
+    let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+    guard !lines.contains(where: { $0.filter { $0 != " " && $0 != "\t" } == "user_allow_other" }) else { return }
+    throw CommandFailure(
+      .notPermitted, "allow_other needs a line 'user_allow_other' in /etc/fuse.conf, which root can add")
+  }
+
+  /// Whether a mount has lost its daemon: the kernel answers for it (`ENOTCONN`).
+  static func isDead(_ mountPoint: String) -> Bool {
+    var status = stat()
+    return unsafe stat(mountPoint, &status) != 0 && errno == ENOTCONN
+  }
+
+  private static func existing(_ path: String) throws(CommandFailure) -> String {
+    do throws(CommandFailure) {
+      return try CanonicalPath.of(path)
+    } catch {
+      guard unsafe access(path, F_OK) != 0, errno == ENOENT else { throw error }
+      throw CommandFailure(.unsuitableMountPoint, "\(path) does not exist; make it with 'mkdir \(path)'")
+    }
+  }
+
+  private static func requireNoLivingMount(_ path: String) throws(CommandFailure) {
+    guard let mount = try? MountedFileSystem.containing(path), mount.mountPoint == path else { return }
+    guard isDead(path) else {
+      throw CommandFailure(.alreadyMounted, "\(path) is a mount of \(mount.backing) already")
+    }
+    guard Unmount.run(path, isLazy: true) else {
+      throw CommandFailure(.noAnswer, "\(path) is a mount whose daemon is gone, and cannot be unmounted")
+    }
+    CommandFailure.report("\(path) was a mount whose daemon is gone; it was cleaned up")
+  }
+
+  private static func requireEmptyDirectory(_ path: String, coversContents: Bool) throws(CommandFailure) {
+    let names: [PathName]
+    do throws(Errno) {
+      names = try DirectoryNames(try Descriptor.open(PathName(path), [.readOnly, .directory])).all(limit: 1)
+    } catch .notDirectory {
+      throw CommandFailure(.unsuitableMountPoint, "\(path) is not a directory")
+    } catch {
+      throw CommandFailure(path, error)
+    }
+    guard names.isEmpty || coversContents else {
+      throw CommandFailure(
+        .unsuitableMountPoint,
+        "\(path) is not empty, and what is in it would be hidden; choose an empty directory, or give -o nonempty")
+    }
+  }
+
+  private static func isOnPath(_ program: String) -> Bool {
+    let path = unsafe getenv("PATH").map { unsafe String(cString: $0) } ?? "/usr/bin:/bin"
+    return path.split(separator: ":").contains { unsafe access("\($0)/\(program)", X_OK) == 0 }
+  }
+}

@@ -1,0 +1,88 @@
+import Cryptography
+import DataProtection
+import Glibc
+import KeyManagement
+import LinuxIO
+import SystemPackage
+
+/// Where a passcode or a recovery key comes from.
+enum SecretSource {
+  case terminal
+  /// A file, or standard input for `-`.
+  case file(String)
+  case descriptor(Int32)
+  /// What a command prints.
+  case command(String)
+
+  /// Reads the secret: UTF-8, not empty, without the newline at its end.
+  ///
+  /// - Parameter name: what is asked for, as in "Passcode".
+  func read(_ name: String) throws(CommandFailure) -> SecretBytes {
+    switch self {
+    case .terminal:
+      return try Self.checked(try Self.openTerminal(name).readSecret(prompt: "\(name): "), name)
+    case .file("-"):
+      return try Self.checked(try Self.readToEnd(STDIN_FILENO, "standard input"), name)
+    case .file(let path):
+      let file: Descriptor
+      do throws(Errno) {
+        file = try Descriptor.open(PathName(path), [.readOnly])
+      } catch {
+        throw CommandFailure(path, error)
+      }
+      return try Self.checked(try Self.readToEnd(file.rawValue, path), name)
+    case .descriptor(let number):
+      return try Self.checked(try Self.readToEnd(number, "descriptor \(number)"), name)
+    case .command(let command):
+      return try Self.checked(try ShellCommand.output(of: command), name)
+    }
+  }
+
+  /// Reads a new passcode: from a terminal twice.
+  func readNew(_ name: String) throws(CommandFailure) -> SecretBytes {
+    let secret = try read(name)
+    guard case .terminal = self else { return secret }
+    let again = try Self.openTerminal(name).readSecret(prompt: "\(name) again: ")
+    guard secret == again else { throw CommandFailure(.failure, "the two are not the same; nothing was changed") }
+    return secret
+  }
+
+  private static func openTerminal(_ name: String) throws(CommandFailure) -> Terminal {
+    guard let terminal = Terminal() else {
+      let options = "--passcode-file, --passcode-fd or --passcode-command"
+      throw CommandFailure(.failure, "there is no terminal to ask for the \(name.lowercased()); use \(options)")
+    }
+    return terminal
+  }
+
+  /// Reads a descriptor to its end, into memory that is wiped.
+  static func readToEnd(_ descriptor: CInt, _ name: String) throws(CommandFailure) -> SecretBytes {
+    // One byte for the newline, and one to notice what is too long.
+    var secret = SecretBytes(count: Keybag.longestPasscode + 2)
+    var count = 0
+    while count < secret.count {
+      let received = unsafe secret.withMutableBytes {
+        unsafe Glibc.read(descriptor, $0.baseAddress! + count, $0.count - count)
+      }
+      if received == 0 { break }
+      if received < 0 {
+        if errno == EINTR { continue }
+        throw CommandFailure(name, Errno(rawValue: errno))
+      }
+      count += received
+    }
+    return secret.prefix(count)
+  }
+
+  private static func checked(_ secret: consuming SecretBytes, _ name: String) throws(CommandFailure) -> SecretBytes {
+    let endsInNewline = unsafe secret.withBytes { unsafe $0.last == UInt8(ascii: "\n") }
+    let text = secret.prefix(secret.count - (endsInNewline ? 1 : 0))
+    guard text.count > 0 else { throw CommandFailure(.failure, "the \(name.lowercased()) is empty") }
+    guard text.count <= Keybag.longestPasscode else {
+      throw CommandFailure(.failure, "the \(name.lowercased()) is longer than \(Keybag.longestPasscode) bytes")
+    }
+    let isText = unsafe text.withBytes { unsafe isUTF8($0) }
+    guard isText else { throw CommandFailure(.failure, "the \(name.lowercased()) is not UTF-8 text") }
+    return text
+  }
+}

@@ -1,0 +1,81 @@
+import ArgumentParser
+import DataProtection
+
+/// `protectfs status`
+struct StatusCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "status",
+    abstract: "Show the state of a mount, or of a file on one.",
+    discussion: """
+      Of a mount: locked or unlocked, how long it stays so, and for each class what is in memory of its key and how many \
+      files are open. Of a file or directory on a mount: its class, whether it can be used now, and if not, whether its \
+      class or its permissions are the reason. Without a path: all mounts.
+
+      Examples:
+        protectfs status
+        protectfs status ~/private
+        protectfs status --json ~/private/diary
+      """)
+
+  @Argument(help: "A mount point, or a file or directory on a mount.", completion: .file())
+  var path: String?
+
+  @Flag(help: "Report in JSON.")
+  var json = false
+
+  func run() throws {
+    guard let path else { return try showAll() }
+    guard let mount = try MountedFileSystem.containing(path) else {
+      throw CommandFailure(.notMounted, "\(path) is not on a protectfs mount")
+    }
+    if try CanonicalPath.of(path) == mount.mountPoint {
+      var daemon = try DaemonConnection(to: mount)
+      let status = try daemon.status()
+      if json { try JSONOutput.show(status) } else { show(status) }
+    } else {
+      let status = try PathStatus(path: path, on: mount)
+      if json { try JSONOutput.show(status) } else { print(status.report) }
+    }
+  }
+
+  private func showAll() throws {
+    var statuses: [DaemonStatus] = []
+    for mount in MountedFileSystem.all() {
+      do throws(ControlError) {
+        var daemon = try DaemonConnection(to: mount)
+        statuses.append(try daemon.status())
+      } catch {
+        CommandFailure.report(error.message)
+      }
+    }
+    if json { return try JSONOutput.show(statuses) }
+    if statuses.isEmpty { print("Nothing is mounted.") }
+    for (index, status) in statuses.enumerated() {
+      if index > 0 { print() }
+      show(status)
+    }
+  }
+
+  private func show(_ status: DaemonStatus) {
+    print("\(status.mountPoint.printable): \(status.state.words)")
+    func line(_ name: String, _ value: String) { print("  \(name.padded(to: 13)) \(value)") }
+    if let seconds = status.secondsUntilRevoked { line("locks in", "\(seconds.seconds), unless it is unlocked") }
+    if let seconds = status.secondsUntilInactive { line("CX goes in", seconds.seconds) }
+    line("backing", status.backing.printable)
+    line("store", status.storeID)
+    line("default class", "\(status.defaultClass.name) (\(status.defaultClass.letter))")
+    line("grace period", "\(status.gracePeriod.seconds); class CX \(status.inactivityPeriod.seconds)")
+    let options = [status.isReadOnly ? "read-only" : nil, status.isShared ? "shared" : nil].compactMap { $0 }
+    line(
+      "daemon", (["process \(status.processID)", "user \(status.owner)"] + options).joined(separator: ", "))
+    if status.refusals > 0 { line("refused", "\(status.refusals) accesses because of a class") }
+    if status.undecodableNames > 0 {
+      line("left out", "\(status.undecodableNames) names in the backing directory that are not of this store")
+    }
+    print("  \("class".padded(to: 40)) \("key".padded(to: 13)) open files")
+    for entry in status.classes {
+      let name = "\(entry.protectionClass.letter.padded(to: 2)) \(entry.protectionClass.name)"
+      print("  \(name.padded(to: 40)) \(entry.key.words.padded(to: 13)) \(entry.openHandles)")
+    }
+  }
+}

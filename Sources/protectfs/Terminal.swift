@@ -1,0 +1,80 @@
+import Cryptography
+import DataProtection
+import Glibc
+import KeyManagement
+import LinuxIO
+import SystemPackage
+
+/// The terminal of the process, from which secrets are read without being shown.
+struct Terminal: ~Copyable {
+  private let descriptor: Descriptor
+
+  /// Opens the controlling terminal; `nil` where there is none.
+  init?() {
+    guard let opened = try? Descriptor.open("/dev/tty", [.readWrite]) else { return nil }
+    descriptor = opened
+  }
+
+  /// Asks for a secret. What is typed goes into memory that is wiped, one key at a time.
+  ///
+  /// Backspace takes a character back and Ctrl-U all of them; Ctrl-C and Ctrl-D give up.
+  func readSecret(prompt: String) throws(CommandFailure) -> SecretBytes {
+    var saved = termios()
+    guard unsafe tcgetattr(descriptor.rawValue, &saved) == 0 else {
+      throw CommandFailure(.failure, "the terminal cannot be read without showing what is typed")
+    }
+    var silent = saved
+    silent.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG)
+    unsafe tcsetattr(descriptor.rawValue, TCSAFLUSH, &silent)
+    defer {
+      unsafe tcsetattr(descriptor.rawValue, TCSAFLUSH, &saved)
+      show("\n")
+    }
+    show(prompt)
+    return try readLine()
+  }
+
+  private func readLine() throws(CommandFailure) -> SecretBytes {
+    var line = SecretBytes(count: Keybag.longestPasscode + 1)
+    var count = 0
+    while true {
+      let key = readKey()
+      switch key {
+      case nil, 3, 4: throw CommandFailure(.failure, "nothing was entered")
+      case 10, 13: return line.prefix(count)
+      case 8, 127: count = unsafe line.withBytes { unsafe Self.withoutLastCharacter($0, count) }
+      case 21: count = 0
+      case .some(let byte):
+        guard count < line.count else { throw CommandFailure(.failure, "what was entered is too long") }
+        unsafe line.withMutableBytes { unsafe $0[count] = byte }
+        count += 1
+      }
+    }
+  }
+
+  private func readKey() -> UInt8? {
+    var byte: UInt8 = 0
+    while true {
+      let count = unsafe read(descriptor.rawValue, &byte, 1)
+      if count == 1 { return byte }
+      if count == 0 || errno != EINTR { return nil }
+    }
+  }
+
+  /// The length of UTF-8 text without its last character's bytes.
+  private static func withoutLastCharacter(_ text: UnsafeRawBufferPointer, _ count: Int) -> Int {
+    var count = count
+    while count > 0 {
+      count -= 1
+      if unsafe text[count] & 0xC0 != 0x80 { break }
+    }
+    return count
+  }
+
+  private func show(_ text: String) {
+    var text = text
+    text.withUTF8 { bytes in
+      _ = unsafe write(descriptor.rawValue, bytes.baseAddress, bytes.count)
+    }
+  }
+}

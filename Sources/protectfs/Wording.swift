@@ -1,0 +1,54 @@
+import DataProtection
+
+// How reports for people call things.
+
+extension LockState {
+  var words: String {
+    switch self {
+    case .beforeFirstUnlock: "locked (before first unlock)"
+    case .unlocked: "unlocked"
+    case .gracePeriod: "unlocked (grace period)"
+    case .locked: "locked"
+    case .inactive: "locked (inactive)"
+    }
+  }
+}
+
+extension KeyAvailability {
+  var words: String {
+    switch self {
+    case .available: "available"
+    case .revoking: "going"
+    case .publicOnly: "public half"
+    case .unavailable: "not in memory"
+    }
+  }
+}
+
+extension Double {
+  /// Seconds for people, in tenths below ten.
+  var seconds: String {
+    let tenths = (self * 10).rounded() / 10
+    return tenths < 10 && tenths != tenths.rounded() ? "\(tenths) s" : "\(Int(tenths.rounded())) s"
+  }
+}
+
+extension String {
+  /// The text with blanks behind it, up to a width.
+  func padded(to width: Int) -> String {
+    self + String(repeating: " ", count: max(0, width - count))
+  }
+
+  /// The text without control characters, which a name may have and a terminal would obey.
+  var printable: String {
+    var result = ""
+    for scalar in unicodeScalars {
+      if scalar.properties.generalCategory == .control {
+        result += scalar.escaped(asASCII: true)
+      } else {
+        result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
+  }
+}
