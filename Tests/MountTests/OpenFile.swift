@@ -30,14 +30,14 @@ final class OpenFile: Sendable {
   func write(_ bytes: [UInt8], at offset: Int) throws(Errno) {
     let written = try check(
       unsafe bytes.withUnsafeBytes { unsafe calls_pwrite(descriptor, $0.baseAddress, $0.count, off_t(offset)) })
-    guard written == bytes.count else { throw .ioError }
+    guard written == bytes.count else { throw .partialWrite }
   }
 
   /// Writes where the position is, which O_APPEND makes the end.
   func append(_ bytes: [UInt8]) throws(Errno) {
     let written = try check(
       unsafe bytes.withUnsafeBytes { unsafe calls_write(descriptor, $0.baseAddress, $0.count) })
-    guard written == bytes.count else { throw .ioError }
+    guard written == bytes.count else { throw .partialWrite }
   }
 
   func truncate(to length: Int) throws(Errno) { try check(calls_ftruncate(descriptor, off_t(length))) }
@@ -67,6 +67,11 @@ final class OpenFile: Sendable {
     try check(
       calls_copy_file_range(descriptor, off_t(offset), target.descriptor, off_t(targetOffset), count))
   }
+}
+
+extension Errno {
+  /// Thrown where a call took less than it was given; no system call returns it.
+  static let partialWrite = Errno(rawValue: 9999)
 }
 
 extension PathName {
