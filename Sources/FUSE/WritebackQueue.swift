@@ -9,7 +9,7 @@ import SystemPackage
 /// handlers, and answers then.
 final class WritebackQueue: Sendable {
   /// A seek that waits.
-  struct Seek: @unchecked Sendable {
+  @safe struct Seek: @unchecked Sendable {
     let request: fuse_req_t
     let node: NodeID
     let handle: Handle

@@ -134,7 +134,7 @@ extension ProtectedFileSystem {
     let cipher = try valueCipher(of: node)
     do {
       let sealed = try AttributeEncoding.parse(stored).sealedValue
-      return try cipher.open(sealed, associatedData: Array(name.bytes))
+      return try cipher.open(sealed, associatedData: associatedData(of: name, node))
     } catch {
       damaged(node, "an extended attribute cannot be read: \(error)")
       throw .ioError
@@ -143,13 +143,19 @@ extension ProtectedFileSystem {
 
   private func sealValue(_ value: [UInt8], name: PathName, of node: Node) throws(Errno) -> [UInt8] {
     let cipher = try valueCipher(of: node)
+    let associatedData = try associatedData(of: name, node)
     do throws(CryptographyError) {
       return AttributeEncoding.value(
         sealedName: try volume.attributeNames.seal(Array(name.bytes), associatedData: nil),
-        sealedValue: try cipher.seal(value, associatedData: Array(name.bytes)))
+        sealedValue: try cipher.seal(value, associatedData: associatedData))
     } catch {
       throw errno(error)
     }
+  }
+
+  /// What a value is bound to: its name, and for a directory, whose key is every directory's, the directory too.
+  private func associatedData(of name: PathName, _ node: Node) throws(Errno) -> [UInt8] {
+    node.isDirectory ? try directory(node).record.identifier + name.bytes : Array(name.bytes)
   }
 
   /// The cipher of attribute values: of a file under its own key, of a directory under the volume's.

@@ -46,13 +46,24 @@ extension ProtectedFileSystem {
     case .hashed(let sidecar):
       let file = try handle.descriptor.open(PathName(bytes: sidecar), [.readOnly, .noFollow, .nonBlocking])
       sealed = try file.readAll(limit: NameEncoding.longestName + NameCipher.overhead + 1)
+      guard try isSidecar(sealed, of: name) else { throw .ioError }
     case .sidecar, .undecodable:
       throw .ioError
     }
     do throws(CryptographyError) {
-      return PathName(bytes: try volume.names.open(sealed, associatedData: record.identifier))
+      let plain = PathName(bytes: try volume.names.open(sealed, associatedData: record.identifier))
+      if plain.isEntryName { return plain }
     } catch {
       throw .ioError
+    }
+    throw .ioError
+  }
+
+  private func isSidecar(_ sealed: [UInt8], of name: PathName) throws(Errno) -> Bool {
+    do throws(CryptographyError) {
+      return try NameEncoding.isSidecar(sealed, of: name.bytes, digest: sha256)
+    } catch {
+      throw errno(error)
     }
   }
 

@@ -84,8 +84,8 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> (ProtectedFile, awaitsRecord: Bool) {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
     var isWritable = !options.isReadOnly
-    let descriptor = try openBacking(node, isWritable: &isWritable)
-    let status = try descriptor.status()
+    var status = Status()
+    let descriptor = try openBacking(node, isWritable: &isWritable, status: &status)
     var awaitsRecord = false
     let record: FileRecord
     do throws(Errno) {
@@ -109,10 +109,12 @@ extension ProtectedFileSystem {
 
   /// Opens for reading and writing whatever the caller asked for: the kernel reads through write-only handles to fill
   /// pages, and part of a unit can be written only by reading the rest.
-  private func openBacking(_ node: Node, isWritable: inout Bool) throws(Errno) -> Descriptor {
+  private func openBacking(
+    _ node: Node, isWritable: inout Bool, status: inout Status
+  ) throws(Errno) -> Descriptor {
     if isWritable {
       do throws(Errno) {
-        return try open(node, [.readWrite, .noFollow, .nonBlocking])
+        return try open(node, [.readWrite, .noFollow, .nonBlocking], status: &status)
       } catch {
         guard [.permissionDenied, .notPermitted, .readOnlyFileSystem, .textFileBusy].contains(error) else {
           throw error
@@ -120,7 +122,7 @@ extension ProtectedFileSystem {
         isWritable = false
       }
     }
-    return try open(node, [.readOnly, .noFollow, .nonBlocking])
+    return try open(node, [.readOnly, .noFollow, .nonBlocking], status: &status)
   }
 
   private func prepareForWriting(_ file: ProtectedFile, _ node: Node) throws(Errno) {

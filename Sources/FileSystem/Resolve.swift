@@ -66,11 +66,18 @@ extension ProtectedFileSystem {
 
   /// Opens a node's backing file by one of its names.
   func open(_ node: Node, _ flags: OpenFlags) throws(Errno) -> Descriptor {
+    var status = Status()
+    return try open(node, flags, status: &status)
+  }
+
+  /// The same, and tells its status, by which it was found to be the right one.
+  func open(_ node: Node, _ flags: OpenFlags, status: inout Status) throws(Errno) -> Descriptor {
     var failure = Errno.staleNFSFileHandle
     for location in locations(of: node) {
       do throws(Errno) {
         let descriptor = try directoryHandle(location.parent).descriptor.open(location.name, flags)
-        if Node.Identity(try descriptor.status()) == node.identity { return descriptor }
+        status = try descriptor.status()
+        if Node.Identity(status) == node.identity { return descriptor }
       } catch {
         if error != .noSuchFileOrDirectory { failure = error }
       }

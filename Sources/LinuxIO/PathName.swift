@@ -49,6 +49,13 @@ package struct PathName: Sendable, Hashable {
   }
 }
 
+extension PathName {
+  /// Whether it can be the name of a directory entry: not empty, no slash, no NUL, neither `.` nor `..`.
+  package var isEntryName: Bool {
+    !bytes.isEmpty && self != "." && self != ".." && !bytes.contains(UInt8(ascii: "/")) && !bytes.contains(0)
+  }
+}
+
 extension PathName: ExpressibleByStringLiteral, CustomStringConvertible {
   /// The name of a literal.
   package init(stringLiteral value: String) {

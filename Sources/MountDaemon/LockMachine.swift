@@ -77,9 +77,9 @@ final class LockMachine: Sendable {
 
   /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke.
   func unlock(_ keys: [ProtectionClass: [HeldKey]]) {
-    let wasLocked: Bool = monitor.wait { state, _ in
+    let previous: LockState = monitor.wait { state, _ in
       guard !state.isRevoking else { return nil }
-      let wasLocked = state.lockState != .unlocked && state.lockState != .gracePeriod
+      let previous = state.lockState
       for (fileClass, held) in keys { controller.install(held, for: fileClass) }
       for fileClass in ProtectionClass.allCases {
         controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)
@@ -87,12 +87,17 @@ final class LockMachine: Sendable {
       state.lockState = .unlocked
       state.revokesAt = nil
       state.expiresAt = nil
-      return wasLocked
+      return previous
     }
-    if wasLocked {
-      announce(.didBecomeAvailable(classes: ProtectionClass.allCases.filter { $0 != .none }))
-    } else {
-      announce(.didBecomeAvailable(classes: Self.lockedClasses))
+    let gained = Self.classesGained(from: previous)
+    if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
+  }
+
+  /// The classes that an unlock brings back; in the grace period, those whose loss was announced.
+  private static func classesGained(from state: LockState) -> [ProtectionClass] {
+    if state == .gracePeriod { return lockedClasses }
+    return ProtectionClass.allCases.filter {
+      ProtectionPolicy.keyAvailability(of: $0, in: state) != .available
     }
   }
 

@@ -21,7 +21,11 @@ package enum MountProcess {
     Process.blockEndingSignals()
     Process.raiseOpenFileLimit()
     Memory.setThreadUmask(0)
-    if let warning = SecureHeap.warning { log.warning("\(warning)") }
+    if let warning = SecureHeap.warning {
+      log.warning("\(warning)")
+    } else if !SecureHeap.relock() {
+      log.warning("memory for keys cannot be locked (see ulimit -l); it may be written to the swap")
+    }
 
     let backing = try Store.open(options.backing)
     let storeLock = try Store.lock(backing, path: options.backing, isReadOnly: options.isReadOnly)

@@ -111,7 +111,7 @@ extension ByteReader {
     try require((14...22).contains(logN), "scrypt log N", "\(logN) is not in 14...22")
     try require((8...32).contains(r), "scrypt r", "\(r) is not in 8...32")
     try require((1...4).contains(p), "scrypt p", "\(p) is not in 1...4")
-    try require(128 * UInt64(r) << UInt64(logN) <= 1 << 30, "scrypt memory", "is more than 1 GiB")
+    try require((128 * UInt64(r)) << UInt64(logN) <= 1 << 30, "scrypt memory", "is more than 1 GiB")
     return KeybagRecord.PasscodeDerivation(logN: logN, r: r, p: p, salt: try read(32, "scrypt salt"))
   }
 }

@@ -1,0 +1,207 @@
+import Cryptography
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import TestVectors
+import Testing
+
+@testable import KeyManagement
+
+@Suite("The keybag's file") struct KeybagFileTests {
+  private func changed(_ keybag: Keybag, _ store: TestStore, times: Int = 1) throws -> Keybag {
+    var keybag = keybag
+    for _ in 0..<times {
+      keybag = try keybag.changingPasscode(
+        from: store.passcode(), to: store.passcode(), deviceKey: store.volumeKey(), cost: TestStore.cost)
+    }
+    return keybag
+  }
+
+  @Test func isReplacedBySuccessorsOnly() throws {
+    let directory = try TemporaryDirectory()
+    #expect(throws: KeyManagementError.keybagMissing) { _ = try KeybagFile(backing: directory.descriptor) }
+    try KeybagFile.makeDirectory(in: directory.descriptor)
+    try KeybagFile.makeDirectory(in: directory.descriptor)
+    let file = try KeybagFile(backing: directory.descriptor)
+    #expect(throws: KeyManagementError.keybagMissing) { _ = try file.read() }
+
+    let store = try TestStore.read()
+    let id = try store.id()
+    let first = try Keybag.create(
+      passcode: store.passcode(), deviceKey: store.volumeKey(), storeID: id, cost: TestStore.cost
+    ).keybag
+    #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.replace(with: changed(first, store)) }
+    try file.replace(with: first)
+    #expect(try file.read() == first.bytes)
+    #expect(throws: KeyManagementError.keybagMissing) { _ = try file.readPrevious() }
+
+    let second = try changed(first, store)
+    try file.replace(with: second)
+    #expect(try file.read() == second.bytes)
+    #expect(try file.readPrevious() == first.bytes)
+    for stale in [first, second, try changed(first, store), try changed(second, store, times: 2)] {
+      #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.replace(with: stale) }
+    }
+    #expect(try file.read() == second.bytes)
+    #expect(directory.names(in: ".protectfs") == ["keybag", "keybag.previous"])
+    try file.removePrevious()
+    try file.removePrevious()
+    #expect(directory.names(in: ".protectfs") == ["keybag"])
+  }
+
+  @Test func foreignStoresAreNotReplaced() throws {
+    let directory = try TemporaryDirectory()
+    try KeybagFile.makeDirectory(in: directory.descriptor)
+    let file = try KeybagFile(backing: directory.descriptor)
+    let store = try TestStore.read()
+    try directory.write(".protectfs/keybag", store.keybag.bytes)
+    let other = try Keybag.create(
+      passcode: "1".secret, deviceKey: VolumeDeviceKey(SecretBytes(randomCount: 32)), storeID: .random(),
+      cost: TestStore.cost
+    ).keybag
+    #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.replace(with: other) }
+    try file.replace(with: changed(store.parsed(), store))
+    #expect(try file.readPrevious() == store.keybag.bytes)
+
+    try directory.write(".protectfs/keybag", [1, 2, 3])
+    #expect(throws: KeyManagementError.self) { try file.replace(with: other) }
+    #expect(try file.read() == [1, 2, 3])
+  }
+
+  @Test func hugeFilesAreReadInPart() throws {
+    let directory = try TemporaryDirectory()
+    try KeybagFile.makeDirectory(in: directory.descriptor)
+    try directory.write(".protectfs/keybag", [UInt8](repeating: 0, count: 100_000))
+    let file = try KeybagFile(backing: directory.descriptor)
+    #expect(try file.read().count == KeybagRecord.longest + 1)
+  }
+
+  /// A fifo in place of the keybag must not make the reader wait.
+  @Test func otherTypesAreRefused() throws {
+    let directory = try TemporaryDirectory()
+    try KeybagFile.makeDirectory(in: directory.descriptor)
+    try directory.descriptor.makeNode(".protectfs/keybag", mode: 0o010600, device: 0)
+    let file = try KeybagFile(backing: directory.descriptor)
+    #expect(throws: KeyManagementError.keybagUnreadable(.invalidArgument)) { _ = try file.read() }
+  }
+}
+
+@Suite("Atomic replacement") struct AtomicFileTests {
+  private func commit(_ bytes: [UInt8], to name: PathName, in directory: borrowing Descriptor, mayReplace: Bool = true)
+    throws
+  {
+    var file = try AtomicFile(replacing: name, in: directory)
+    try unsafe bytes.withUnsafeBytes { try unsafe file.commit($0, mayReplace: mayReplace) }
+  }
+
+  @Test func replacesAsAWhole() throws {
+    let directory = try TemporaryDirectory()
+    try commit([1, 2, 3], to: "a", in: directory.descriptor)
+    try commit([4], to: "a", in: directory.descriptor)
+    #expect(try directory.read("a") == [4])
+    #expect(try directory.descriptor.status(of: "a").permissions == 0o600)
+    #expect(throws: Errno.fileExists) { try commit([5], to: "a", in: directory.descriptor, mayReplace: false) }
+    #expect(try directory.read("a") == [4])
+    #expect(directory.names() == ["a"])
+  }
+
+  @Test func leavesNothingBehindUncommitted() throws {
+    let directory = try TemporaryDirectory()
+    do { _ = try AtomicFile(replacing: "a", in: directory.descriptor) }
+    #expect(directory.names() == [])
+  }
+
+  @Test func leftoversOfACrashAreUsedAgain() throws {
+    let directory = try TemporaryDirectory()
+    try directory.write("a", [1])
+    try directory.write("a.new", [9, 9, 9, 9, 9, 9], mode: 0o644)
+    try commit([2], to: "a", in: directory.descriptor)
+    #expect(try directory.read("a") == [2])
+    #expect(try directory.descriptor.status(of: "a").permissions == 0o600)
+    #expect(directory.names() == ["a"])
+  }
+
+  /// Writers that each add one to what they read: none is lost.
+  @Test func writersTakeTurns() async throws {
+    let directory = try TemporaryDirectory()
+    try directory.write("count", [0])
+    let path = directory.path
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for _ in 0..<4 {
+        group.addTask {
+          for _ in 0..<25 {
+            let own = try Descriptor.open(PathName(path), [.readOnly, .directory])
+            var file = try AtomicFile(replacing: "count", in: own)
+            let count = try own.open("count", [.readOnly]).readAll(limit: 2)
+            try unsafe [count[0] + 1].withUnsafeBytes {
+              try unsafe file.commit($0, keepingPreviousAs: "count.previous")
+            }
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try directory.read("count") == [100])
+    #expect(try directory.read("count.previous") == [99])
+  }
+}
+
+@Suite("Device key files") struct DeviceKeyTests {
+  private func id() throws -> StoreID { try TestStore.read().id() }
+
+  @Test func isMadeOnceAndFound() throws {
+    let directory = try TemporaryDirectory()
+    let path = PathName("\(directory.path)/device.key")
+    #expect(throws: KeyManagementError.deviceKeyMissing(path: path.description)) {
+      _ = try DeviceKey.load(for: id(), file: path)
+    }
+    let made = try DeviceKey.loadOrCreate(for: id(), file: path).secret.exposed()
+    #expect(try DeviceKey.load(for: id(), file: path).secret.exposed() == made)
+    #expect(try DeviceKey.loadOrCreate(for: id(), file: path).secret.exposed() == made)
+    #expect(try DeviceKey.load(for: .random(), file: path).secret.exposed() != made)
+    #expect(try directory.descriptor.status(of: "device.key").permissions == 0o600)
+    let stored = try directory.read("device.key")
+    #expect(stored.count == 32)
+    #expect(made != stored)
+    #expect(try made == VolumeDeviceKey(deviceKey: SecretBytes(stored), storeID: id()).secret.exposed())
+  }
+
+  @Test func recoveredKeysAreKept() throws {
+    let directory = try TemporaryDirectory()
+    let key = try VolumeDeviceKey(SecretBytes(randomCount: 32))
+    let path = try DeviceKey.keep(key, for: id(), in: PathName(directory.path))
+    #expect(path.description == "\(directory.path)/\(try id()).key")
+    #expect(try DeviceKey.load(for: id(), file: path).secret.exposed() == key.secret.exposed())
+    try DeviceKey.keep(key, for: id(), in: PathName(directory.path))
+    let other = try VolumeDeviceKey(SecretBytes(randomCount: 32))
+    #expect(throws: KeyManagementError.deviceKeyUnreadable(path: path.description, .fileExists)) {
+      try DeviceKey.keep(other, for: id(), in: PathName(directory.path))
+    }
+    #expect(directory.names() == ["\(try id()).key"])
+  }
+
+  @Test(arguments: [0o640, 0o604, 0o644, 0o660, 0o601] as [UInt32]) func exposedKeysAreRefused(_ mode: UInt32) throws {
+    let directory = try TemporaryDirectory()
+    try directory.write("device.key", [UInt8](repeating: 1, count: 32), mode: mode)
+    let path = PathName("\(directory.path)/device.key")
+    #expect(throws: KeyManagementError.deviceKeyExposed(path: path.description)) {
+      _ = try DeviceKey.load(for: id(), file: path)
+    }
+  }
+
+  @Test(arguments: [0, 31, 33, 64]) func otherLengthsAreRefused(_ count: Int) throws {
+    let directory = try TemporaryDirectory()
+    try directory.write("device.key", [UInt8](repeating: 1, count: count))
+    let path = PathName("\(directory.path)/device.key")
+    #expect(throws: KeyManagementError.deviceKeyMalformed(path: path.description)) {
+      _ = try DeviceKey.load(for: id(), file: path)
+    }
+  }
+
+  @Test func otherTypesAreRefused() throws {
+    let directory = try TemporaryDirectory()
+    #expect(throws: KeyManagementError.deviceKeyMalformed(path: directory.path)) {
+      _ = try DeviceKey.load(for: id(), file: PathName(directory.path))
+    }
+  }
+}

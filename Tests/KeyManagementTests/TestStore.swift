@@ -1,0 +1,82 @@
+import Cryptography
+import DataProtection
+import StoreFormat
+import TestVectors
+
+@testable import KeyManagement
+
+/// The store of the vector `keybag.json`, and what opens it.
+struct TestStore: Decodable, Sendable {
+  let storeID, deviceKey, keybagKey, keybag: Hex
+  let recoveryText: String
+  let classKeys: [ClassKeyVector]
+  let protectors: [Protector]
+
+  struct ClassKeyVector: Decodable, Sendable {
+    let `class`: UInt8
+    let generation: UInt32
+    let key: Hex
+  }
+
+  struct Protector: Decodable, Sendable {
+    let type: String
+    let passcode, recoveryKey: Hex?
+  }
+
+  /// scrypt at the lowest cost that a keybag may have.
+  static let cost = ScryptParameters(logN: 14, r: 8, p: 1)
+
+  static func read() throws -> TestStore { try VectorFile.read("StoreFormatTests/keybag")[0] }
+
+  func id() throws -> StoreID {
+    guard let id = StoreID(bytes: storeID.bytes) else { throw KeyManagementError.keybagMissing }
+    return id
+  }
+
+  func volumeKey() throws -> VolumeDeviceKey {
+    try VolumeDeviceKey(deviceKey: SecretBytes(deviceKey.bytes), storeID: id())
+  }
+
+  func passcode() -> SecretBytes { SecretBytes(protectors[0].passcode?.bytes ?? []) }
+
+  func recoveryKey() throws -> RecoveryKey { try RecoveryKey(parsing: SecretBytes(Array(recoveryText.utf8))) }
+
+  func parsed() throws -> Keybag { try Keybag(parsing: keybag.bytes, deviceKey: volumeKey()) }
+
+  /// The keys of the vector's classes that an unlock yields, as the vector has them.
+  func expectedKeys(of fileClass: ProtectionClass) -> [ExposedKey] {
+    classKeys.filter { $0.class == fileClass.rawValue }.map {
+      ExposedKey(generation: $0.generation, bytes: $0.key.bytes)
+    }
+  }
+}
+
+/// A class key that can be compared.
+struct ExposedKey: Equatable {
+  let generation: UInt32
+  let bytes: [UInt8]
+
+  init(generation: UInt32, bytes: [UInt8]) {
+    self.generation = generation
+    self.bytes = bytes
+  }
+
+  init(_ key: consuming ClassKey) {
+    generation = key.generation
+    bytes = key.takeSecret().exposed()
+  }
+}
+
+extension ClassKeys {
+  /// All keys, by class.
+  consuming func exposed() -> [ProtectionClass: [ExposedKey]] {
+    var keys: [ProtectionClass: [ExposedKey]] = [:]
+    for fileClass in ProtectionClass.allCases { keys[fileClass] = take(fileClass) { ExposedKey($0) } }
+    return keys
+  }
+}
+
+extension String {
+  /// What a person typed.
+  var secret: SecretBytes { SecretBytes(Array(utf8)) }
+}

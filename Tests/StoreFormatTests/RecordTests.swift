@@ -1,0 +1,129 @@
+import DataProtection
+import StoreFormat
+import TestVectors
+import Testing
+
+@Suite("Records of files and directories") struct RecordTests {
+  struct FileVector: Decodable, Sendable {
+    let name: String
+    let `class`: UInt8
+    let explicit: Int
+    let generation: UInt32
+    let wrappedKey, record: Hex
+  }
+
+  struct DirectoryVector: Decodable, Sendable {
+    let name: String
+    let `class`: UInt8
+    let explicit: Int
+    let directoryID, record: Hex
+  }
+
+  static func files() throws -> [FileVector] { try VectorFile.read("StoreFormatTests/file-records") }
+  static func directories() throws -> [DirectoryVector] { try VectorFile.read("StoreFormatTests/directory-records") }
+
+  @Test(arguments: try files()) func file(_ vector: FileVector) throws {
+    let record = try FileRecord(parsing: vector.record.bytes)
+    #expect(record.fileClass.rawValue == vector.class)
+    #expect(record.isExplicit == (vector.explicit == 1))
+    #expect(record.generation == vector.generation)
+    #expect(record.wrappedKey == vector.wrappedKey.bytes)
+    #expect(record.tag == Array(vector.record.bytes.suffix(16)))
+    #expect(record.bytes == vector.record.bytes)
+    #expect(record.bytesBeforeTag == Array(vector.record.bytes.dropLast(16)))
+    var made = FileRecord(
+      fileClass: record.fileClass, isExplicit: record.isExplicit, generation: record.generation,
+      wrappedKey: record.wrappedKey)
+    made.tag = record.tag
+    #expect(made == record)
+  }
+
+  @Test(arguments: try directories()) func directory(_ vector: DirectoryVector) throws {
+    let record = try DirectoryRecord(parsing: vector.record.bytes)
+    #expect(record.directoryClass.rawValue == vector.class)
+    #expect(record.isExplicit == (vector.explicit == 1))
+    #expect(record.directoryID == vector.directoryID.bytes)
+    #expect(record.bytes == vector.record.bytes)
+    var made = DirectoryRecord(
+      directoryClass: record.directoryClass, isExplicit: record.isExplicit, directoryID: record.directoryID)
+    made.tag = record.tag
+    #expect(made == record)
+  }
+
+  /// The sizes that keep a record inside an inode of 256 bytes.
+  @Test func sizes() throws {
+    #expect(try Set(Self.files().map(\.record.bytes.count)) == [64, 96])
+    #expect(try Set(Self.directories().map(\.record.bytes.count)) == [DirectoryRecord.size])
+    #expect(try Self.files().filter { $0.class == 2 }.map(\.record.bytes.count) == [FileRecord.longest])
+  }
+
+  @Test(arguments: try files()) func everyOtherLengthIsRefused(_ vector: FileVector) {
+    for count in 0..<200 where count != vector.record.bytes.count {
+      let bytes = Array((vector.record.bytes + [UInt8](repeating: 0, count: 200)).prefix(count))
+      #expect(throws: FormatError.self) { _ = try FileRecord(parsing: bytes) }
+    }
+  }
+
+  @Test(arguments: try directories()) func everyOtherLengthIsRefused(_ vector: DirectoryVector) {
+    for count in 0..<200 where count != DirectoryRecord.size {
+      let bytes = Array((vector.record.bytes + [UInt8](repeating: 0, count: 200)).prefix(count))
+      #expect(throws: FormatError.self) { _ = try DirectoryRecord(parsing: bytes) }
+    }
+  }
+
+  /// One byte changed, and the field that the error names.
+  @Test(
+    arguments: [
+      (1, 0, "class"), (1, 5, "class"), (1, 6, "class"), (1, 8, "class"), (1, 255, "class"), (2, 2, "flags"),
+      (2, 3, "flags"),
+      (3, 1, "flags"), (2, 128, "flags"), (4, 0, "generation"), (1, 2, "wrapped key"),
+    ] as [(Int, UInt8, String)])
+  func fileField(_ offset: Int, _ value: UInt8, _ field: String) throws {
+    var bytes = try Self.files()[0].record.bytes
+    bytes[offset] = value
+    #expect { _ = try FileRecord(parsing: bytes) } throws: { error in
+      guard case FormatError.malformed(.file, let name, _) = error else { return false }
+      // Class B's record is longer: what is cut off is its wrapped key or its tag.
+      return name == field || (field == "wrapped key" && name == "tag")
+    }
+  }
+
+  @Test(
+    arguments: [(1, 0, "class"), (2, 2, "flags"), (3, 1, "flags"), (4, 1, "reserved"), (7, 1, "reserved")]
+      as [(Int, UInt8, String)])
+  func directoryField(_ offset: Int, _ value: UInt8, _ field: String) throws {
+    var bytes = try Self.directories()[0].record.bytes
+    bytes[offset] = value
+    #expect { _ = try DirectoryRecord(parsing: bytes) } throws: { error in
+      guard case FormatError.malformed(.directory, field, _) = error else { return false }
+      return true
+    }
+  }
+
+  @Test(arguments: [0, 2, 255] as [UInt8]) func unknownVersion(_ version: UInt8) throws {
+    var file = try Self.files()[0].record.bytes
+    file[0] = version
+    #expect(throws: FormatError.unsupportedVersion(record: .file, version: UInt16(version))) {
+      _ = try FileRecord(parsing: file)
+    }
+    var directory = try Self.directories()[0].record.bytes
+    directory[0] = version
+    #expect(throws: FormatError.unsupportedVersion(record: .directory, version: UInt16(version))) {
+      _ = try DirectoryRecord(parsing: directory)
+    }
+  }
+
+  /// What a parser accepts is written back as it was: no two strings of bytes mean the same.
+  @Test func parsersAreExact() throws {
+    var generator = RepeatableGenerator(seed: 4)
+    let (files, directories) = try (Self.files(), Self.directories())
+    for _ in 0..<20_000 {
+      var file = files[Int.random(in: 0..<files.count, using: &generator)].record.bytes
+      file[Int.random(in: 0..<8, using: &generator)] = UInt8.random(in: 0...8, using: &generator)
+      if let record = try? FileRecord(parsing: file) { #expect(record.bytes == file) }
+      var directory = directories[0].record.bytes
+      directory[Int.random(in: 0..<8, using: &generator)] = UInt8.random(in: 0...8, using: &generator)
+      if let record = try? DirectoryRecord(parsing: directory) { #expect(record.bytes == directory) }
+    }
+  }
+}

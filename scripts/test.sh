@@ -1,0 +1,36 @@
+#!/bin/bash
+# Runs everything that must hold: format, a build without warnings, unit tests, and tests on real mounts.
+# Installs what it needs on Debian 12. As root the mount tests cover other users too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/packages.sh
+
+require_swift
+install_packages "${build_packages[@]}" attr acl git rsync sqlite3 vim-tiny xxd util-linux man-db python3 \
+  python3-cryptography
+
+# udev makes /dev/fuse usable for everyone; a machine without udev may not have.
+if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "Format"
+swift format lint --strict --recursive Package.swift Sources Tests
+
+step "Manual pages"
+for page in Documentation/man/*; do
+  LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" 2>&1 >/dev/null | tee /dev/stderr | { ! grep -q .; }
+done
+
+step "Test vectors, by a second implementation"
+/usr/bin/python3 scripts/check-vectors.py
+
+export PROTECTFS_STRICT=1
+step "Build, warnings as errors"
+swift build --build-tests
+
+step "Unit tests"
+swift test --skip-build --skip MountTests --parallel
+
+step "Mount tests"
+swift test --skip-build --filter MountTests --no-parallel
