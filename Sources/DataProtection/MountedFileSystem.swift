@@ -24,12 +24,13 @@ public struct MountedFileSystem: Sendable, Hashable {
 
   /// The mount that a file or directory is in; `nil` where that is none of protectfs.
   ///
-  /// - Throws: ``ControlError/Code-swift.enum/notMounted`` where there is nothing at the path.
+  /// - Throws: ``ControlError/Code-swift.enum/notMounted`` where there is nothing at the path,
+  ///   ``ControlError/Code-swift.enum/notPermitted`` where the user may not go there.
   public static func containing(_ path: String) throws(ControlError) -> MountedFileSystem? {
     do throws(Errno) {
       return try find(containing: path)
     } catch {
-      throw ControlError(.notMounted, "\(path): \(error)")
+      throw ControlError(error == .permissionDenied ? .notPermitted : .notMounted, "\(path): \(error)")
     }
   }
 

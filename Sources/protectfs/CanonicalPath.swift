@@ -16,6 +16,14 @@ enum CanonicalPath {
     }
   }
 
+  /// The canonical path of a backing directory.
+  static func ofBacking(_ path: String) throws(CommandFailure) -> String {
+    guard unsafe access(path, F_OK) == 0 || errno != ENOENT else {
+      throw CommandFailure(.noStore, "\(path) does not exist; make a store with 'protectfs init \(path)'")
+    }
+    return try of(path)
+  }
+
   /// Whether a canonical path is that directory, or lies below it.
   static func lies(_ path: String, in other: String) -> Bool {
     path == other || other == "/" || path.hasPrefix(other + "/")

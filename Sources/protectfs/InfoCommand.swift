@@ -31,7 +31,7 @@ struct InfoCommand: ParsableCommand {
   var json = false
 
   func run() throws {
-    let path = try CanonicalPath.of(backing)
+    let path = try CanonicalPath.ofBacking(backing)
     let directory = try Store.open(path)
     let information: StoreInformation
     do throws(KeyManagementError) {

@@ -69,7 +69,7 @@ struct InitCommand: ParsableCommand {
   private func show(_ recoveryKey: RecoveryKeyText, _ output: RecoveryKeyFile?) throws {
     if let output {
       try output.write(recoveryKey.text)
-      print("Its recovery key is in \(output.path).")
+      print("The recovery key is in \(output.path).\n")
     } else {
       print("\nRecovery key:\n\n    ", terminator: "")
       StandardStream.writeSecret(recoveryKey.text)
@@ -77,8 +77,8 @@ struct InitCommand: ParsableCommand {
     }
     print(
       """
-      The recovery key opens the store without the passcode and without this machine's device key. It is shown only \
-      now and kept nowhere: write it down, and keep it apart from both.
+      The recovery key opens the store without the passcode and without this machine's device key. It is kept \
+      nowhere else and never shown again: write it down, and keep it apart from both.
       """)
   }
 

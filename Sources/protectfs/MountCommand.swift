@@ -76,12 +76,12 @@ struct MountCommand: ParsableCommand {
 
   func run() throws {
     let list = try MountOptionList(options)
-    let backing = try CanonicalPath.of(backing)
+    let backing = try CanonicalPath.ofBacking(backing)
     let storeID = try Self.storeID(of: backing)
     try MountPoint.requireFUSE(allowsOthers: list.allowsOthers)
     let mountPoint = try MountPoint.checked(mountPoint, backing: backing, coversContents: list.coversContents)
     try MountPoint.requireNotMounted(backing: backing, isReadOnly: list.isReadOnly)
-    let launch = try MountLaunch(
+    let launch = MountLaunch(
       options: mountOptions(list, backing, mountPoint), storeID: storeID,
       deviceKeyFile: try (deviceKeyFile ?? list.deviceKeyFile).map { try Self.absolute($0) },
       logFile: try (logFile ?? list.logFile).map { try Self.absolute($0) })

@@ -12,28 +12,21 @@ struct MountLaunch {
   let options: MountOptions
   let storeID: StoreID
   let deviceKeyFile: String?
-  let logFile: LogFile?
-
-  init(options: MountOptions, storeID: StoreID, deviceKeyFile: String?, logFile: String?) throws(CommandFailure) {
-    self.options = options
-    self.storeID = storeID
-    self.deviceKeyFile = deviceKeyFile
-    guard let logFile else {
-      self.logFile = nil
-      return
-    }
-    do throws(Errno) {
-      self.logFile = try LogFile(path: logFile)
-    } catch {
-      throw CommandFailure(logFile, error)
-    }
-  }
+  let logFile: String?
 
   /// Mounts and serves until unmounted. The device key is read here, in the process that keeps it.
   func serve(_ log: DaemonLog, _ ready: () -> Void) throws {
     let deviceKey = try DeviceKey.load(for: storeID, file: deviceKeyFile.map { PathName($0) })
-    let log = logFile.map { DaemonLog.file($0) } ?? log
+    let log = try logFile.map { DaemonLog.file(try Self.openLog($0)) } ?? log
     try MountProcess.run(options, deviceKey: deviceKey, log: log.logger(level: .info), ready: ready)
+  }
+
+  private static func openLog(_ path: String) throws(CommandFailure) -> LogFile {
+    do throws(Errno) {
+      return try LogFile(path: path)
+    } catch {
+      throw CommandFailure(path, error)
+    }
   }
 }
 

@@ -59,8 +59,9 @@ enum MountPoint {
 
   /// Whether a mount has lost its daemon: the kernel answers for it (`ENOTCONN`).
   static func isDead(_ mountPoint: String) -> Bool {
-    var status = stat()
-    return unsafe stat(mountPoint, &status) != 0 && errno == ENOTCONN
+    // Attributes may still be cached; this never is.
+    var status = statvfs()
+    return unsafe statvfs(mountPoint, &status) != 0 && errno == ENOTCONN
   }
 
   private static func existing(_ path: String) throws(CommandFailure) -> String {
