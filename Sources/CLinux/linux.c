@@ -230,7 +230,14 @@ int linux_wait_for_ending_signal(void) {
 }
 
 int linux_rwlock_size(void) { return sizeof(pthread_rwlock_t); }
-void linux_rwlock_init(void *lock) { pthread_rwlock_init(lock, NULL); }
+void linux_rwlock_init(void *lock) {
+  // Many readers must not keep a writer out for good.
+  pthread_rwlockattr_t attributes;
+  pthread_rwlockattr_init(&attributes);
+  pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+  pthread_rwlock_init(lock, &attributes);
+  pthread_rwlockattr_destroy(&attributes);
+}
 void linux_rwlock_destroy(void *lock) { pthread_rwlock_destroy(lock); }
 void linux_rwlock_read(void *lock) { pthread_rwlock_rdlock(lock); }
 void linux_rwlock_write(void *lock) { pthread_rwlock_wrlock(lock); }

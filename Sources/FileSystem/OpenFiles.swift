@@ -52,6 +52,8 @@ extension ProtectedFileSystem {
       if flags.forWriting { state.writers += 1 }
     }
     openFiles.add(file)
+    // A lock that began since the key was made has gone through the table already.
+    if !file.isAllowed(.write) { file.evict() }
     return file
   }
 

@@ -92,11 +92,13 @@ extension ProtectedFileSystem {
     try PathName(descriptor: backing).setAttribute(recordAttribute, to: record.bytes)
   }
 
-  /// Sets the record attribute through /proc, which takes any descriptor. Without privileges the owner's write
-  /// permission is needed, and lent for the moment when the mode withholds it (xattr(7)).
+  /// Sets the record attribute of an open file, or through /proc where the descriptor was opened with `O_PATH`. Without
+  /// privileges the owner's write permission is needed, and lent for the moment when the mode withholds it (xattr(7)).
   func setRecord(_ bytes: [UInt8], of descriptor: borrowing Descriptor) throws(Errno) {
     let path = PathName(descriptor: descriptor)
     do throws(Errno) {
+      try descriptor.setAttribute(Self.recordAttribute, to: bytes)
+    } catch .badFileDescriptor {
       try path.setAttribute(Self.recordAttribute, to: bytes)
     } catch .permissionDenied {
       let mode = try descriptor.status().permissions

@@ -39,6 +39,9 @@ package enum MountProcess {
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
     server.start()
+    if !ReadAhead.raise(for: options.mountPoint, kibibytes: Session.maximumTransfer >> 10) {
+      log.debug("the kernel's read-ahead stays at 128 KiB: only root may raise it")
+    }
 
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
