@@ -13,6 +13,8 @@ final class LockMachine: Sendable {
     var revokesAt: ContinuousClock.Instant?
     /// When class CX goes.
     var expiresAt: ContinuousClock.Instant?
+    /// How often a lock has taken effect.
+    var completedLocks = 0
     /// The sequence is running: nothing may change the state until it has ended.
     var isRevoking = false
     /// Files whose pages are to be dropped, outside of a lock.
@@ -64,10 +66,11 @@ final class LockMachine: Sendable {
     }
   }
 
-  /// Waits until the lock that was asked for has taken effect. Returns `false` when an unlock cancelled it.
-  func waitUntilLocked() -> Bool {
+  /// Waits until a lock has taken effect since there were `count` of them. Returns `false` when an unlock cancelled it.
+  func waitUntilLocked(after count: Int) -> Bool {
     monitor.wait { state, _ in
-      switch state.lockState {
+      if state.completedLocks > count { return true }
+      return switch state.lockState {
       case .gracePeriod: nil
       case .unlocked: false
       case .beforeFirstUnlock, .locked, .inactive: true
@@ -124,6 +127,7 @@ final class LockMachine: Sendable {
         monitor.update { state in
           state.lockState = newState
           state.isRevoking = false
+          if newState == .locked { state.completedLocks += 1 }
           state.revokesAt = nil
           state.expiresAt = newState == .locked ? .now + inactivityPeriod : nil
           announce(.didBecomeUnavailable(classes: classes))
