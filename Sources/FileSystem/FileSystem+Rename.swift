@@ -21,14 +21,14 @@ extension ProtectedFileSystem {
     try writeSidecar(of: new, in: targetHandle)
     if flags.contains(.exchange) { try writeSidecar(of: old, in: sourceHandle) }
     try keepingReplaced(new.name, in: targetHandle, flags) { () throws(Errno) in
-      try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+      try renames.write { () throws(Errno) in
+        try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+        noteMove(to: .init(parent: target, name: new.name), targetHandle)
+        if flags.contains(.exchange) { noteMove(to: .init(parent: source, name: old.name), sourceHandle) }
+      }
     }
     if flags.isDisjoint(with: [.exchange, .whiteout]), old.name != new.name || source !== target {
       removeSidecar(of: old, in: sourceHandle)
-    }
-    noteMove(to: .init(parent: target, name: new.name), targetHandle)
-    if flags.contains(.exchange) {
-      noteMove(to: .init(parent: source, name: old.name), sourceHandle)
     }
   }
 

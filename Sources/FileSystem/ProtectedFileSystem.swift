@@ -22,6 +22,8 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   let nodes: InodeTable
   let directories: DirectoryCache
   let openFiles = OpenFileTable()
+  /// Held alone from a rename until the nodes it moved are known at their new names.
+  let renames = ReaderWriterLock()
   let log: Logger
   /// Backing names that decode to nothing, so that each is reported once.
   let undecodable = Mutex<Set<PathName>>([])
