@@ -31,8 +31,12 @@ extension ProtectedFileSystem {
     let handle = try directoryHandle(node)
     if let record = node.state.withLock({ $0.directory }) { return (handle, record) }
     let record = try readDirectoryRecord(of: node, handle)
-    node.state.withLock { $0.directory = record }
-    return (handle, record)
+    // The class may have been set since it was read: what is there already counts.
+    let current = node.state.withLock { state in
+      if state.directory == nil { state.directory = record }
+      return state.directory ?? record
+    }
+    return (handle, current)
   }
 
   /// The open backing directory of a node, opened from its nearest open ancestor.
