@@ -73,13 +73,15 @@ extension ProtectedFileSystem {
   }
 
   /// Writes a directory's record.
-  func writeDirectoryRecord(_ directory: Node.Directory, to descriptor: borrowing Descriptor) throws(Errno) {
+  func writeDirectoryRecord(
+    _ directory: Node.Directory, to descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
+  ) throws(Errno) {
     var record = DirectoryRecord(
       directoryClass: directory.directoryClass, isExplicit: directory.isExplicit, directoryID: directory.identifier)
     record.tag = try records { () throws(CryptographyError) in
       try volume.records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
     }
-    try setRecord(record.bytes, of: descriptor)
+    try setRecord(record.bytes, of: descriptor, mode: mode)
   }
 
   /// Gives a new store's root its record.
@@ -94,17 +96,26 @@ extension ProtectedFileSystem {
 
   /// Sets the record attribute of an open file, or through /proc where the descriptor was opened with `O_PATH`. Without
   /// privileges the owner's write permission is needed, and lent for the moment when the mode withholds it (xattr(7)).
-  func setRecord(_ bytes: [UInt8], of descriptor: borrowing Descriptor) throws(Errno) {
-    let path = PathName(descriptor: descriptor)
+  func setRecord(
+    _ bytes: [UInt8], of descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
+  ) throws(Errno) {
     do throws(Errno) {
-      try descriptor.setAttribute(Self.recordAttribute, to: bytes)
-    } catch .badFileDescriptor {
-      try path.setAttribute(Self.recordAttribute, to: bytes)
+      try writeRecord(bytes, of: descriptor, mode: mode)
     } catch .permissionDenied {
-      let mode = try descriptor.status().permissions
-      try descriptor.setModeThroughPath(mode | 0o600)
-      defer { restore(mode, of: descriptor) }
-      try path.setAttribute(Self.recordAttribute, to: bytes)
+      let permissions = try descriptor.status().permissions
+      try descriptor.setModeThroughPath(permissions | 0o600)
+      defer { restore(permissions, of: descriptor) }
+      try writeRecord(bytes, of: descriptor, mode: mode)
+    }
+  }
+
+  private func writeRecord(
+    _ bytes: [UInt8], of descriptor: borrowing Descriptor, mode: AttributeMode
+  ) throws(Errno) {
+    do throws(Errno) {
+      try descriptor.setAttribute(Self.recordAttribute, to: bytes, mode: mode)
+    } catch .badFileDescriptor {
+      try PathName(descriptor: descriptor).setAttribute(Self.recordAttribute, to: bytes, mode: mode)
     }
   }
 
@@ -128,7 +139,12 @@ extension ProtectedFileSystem {
       throw .ioError
     }
     let record = try newDirectory(in: directory(parent).record)
-    try writeDirectoryRecord(record, to: handle.descriptor)
+    do throws(Errno) {
+      try writeDirectoryRecord(record, to: handle.descriptor, mode: .create)
+    } catch .fileExists {
+      // Another request has just done the same.
+      return try readDirectoryRecord(of: node, handle)
+    }
     return record
   }
 
