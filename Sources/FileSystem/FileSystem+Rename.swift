@@ -68,13 +68,23 @@ extension ProtectedFileSystem {
   private func recordIfAny(of name: PathName, in directory: Node) throws(Errno) -> FileRecord? {
     let handle = try directoryHandle(directory)
     do throws(Errno) {
-      let bytes = try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
+      let bytes = try recordBytes(of: name, in: handle)
       guard bytes.count != DirectoryRecord.size else { return nil }
       do throws(FormatError) { return try FileRecord(parsing: bytes) } catch { return nil }
     } catch {
       switch error {
       case .noSuchFileOrDirectory, .noData, .notPermitted, .permissionDenied, .notSupportedOnSocket: return nil
       default: throw error
+      }
+    }
+  }
+  private func recordBytes(of name: PathName, in handle: DirectoryHandle) throws(Errno) -> [UInt8] {
+    do throws(Errno) {
+      return try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
+    } catch .permissionDenied {
+      let path = try handle.descriptor.open(name, [.path, .noFollow])
+      return try lendingPermissions(of: path) { () throws(Errno) in
+        try PathName(descriptor: path).attribute(Self.recordAttribute)
       }
     }
   }

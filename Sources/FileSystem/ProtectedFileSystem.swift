@@ -27,6 +27,8 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   let log: Logger
   /// Backing names that decode to nothing, so that each is reported once.
   let undecodable = Mutex<Set<PathName>>([])
+  /// Held while a file's mode is another than its owner set.
+  let lending = Mutex<Void>(())
   let daemonIdentity: (user: UInt32, group: UInt32)
 
   /// Serves the tree below an open backing directory.

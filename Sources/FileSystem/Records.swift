@@ -50,7 +50,9 @@ extension ProtectedFileSystem {
     let path = PathName(descriptor: handle.descriptor)
     let bytes: [UInt8]
     do throws(Errno) {
-      bytes = try path.attribute(Self.recordAttribute)
+      bytes = try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+        try path.attribute(Self.recordAttribute)
+      }
     } catch .noData {
       return try adoptDirectory(node, handle)
     }
@@ -94,17 +96,11 @@ extension ProtectedFileSystem {
     try PathName(descriptor: backing).setAttribute(recordAttribute, to: record.bytes)
   }
 
-  /// Sets the record attribute of an open file, or through /proc where the descriptor was opened with `O_PATH`. Without
-  /// privileges the owner's write permission is needed, and lent for the moment when the mode withholds it (xattr(7)).
+  /// Sets the record attribute of an open file, or through /proc where the descriptor was opened with `O_PATH`.
   func setRecord(
     _ bytes: [UInt8], of descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
   ) throws(Errno) {
-    do throws(Errno) {
-      try writeRecord(bytes, of: descriptor, mode: mode)
-    } catch .permissionDenied {
-      let permissions = try descriptor.status().permissions
-      try descriptor.setModeThroughPath(permissions | 0o600)
-      defer { restore(permissions, of: descriptor) }
+    try lendingPermissions(of: descriptor) { () throws(Errno) in
       try writeRecord(bytes, of: descriptor, mode: mode)
     }
   }
@@ -116,14 +112,6 @@ extension ProtectedFileSystem {
       try descriptor.setAttribute(Self.recordAttribute, to: bytes, mode: mode)
     } catch .badFileDescriptor {
       try PathName(descriptor: descriptor).setAttribute(Self.recordAttribute, to: bytes, mode: mode)
-    }
-  }
-
-  private func restore(_ mode: UInt32, of descriptor: borrowing Descriptor) {
-    do throws(Errno) {
-      try descriptor.setModeThroughPath(mode)
-    } catch {
-      log.error("a file's mode could not be restored", metadata: ["error": "\(error)", "mode": "\(mode)"])
     }
   }
 
@@ -149,7 +137,8 @@ extension ProtectedFileSystem {
   }
 
   private func isEmpty(_ handle: DirectoryHandle) throws(Errno) -> Bool {
-    let stream = DirectoryStream(try handle.descriptor.open(".", [.readOnly, .directory]))
+    let stream = DirectoryStream(
+      try lendingPermissions(of: handle.descriptor) { () throws(Errno) in try openForListing(handle) })
     return try stream.isEmpty()
   }
 
