@@ -87,6 +87,9 @@ let package = Package(
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
     .executableTarget(name: "FoundationProbe", path: "Tests/FoundationProbe", swiftSettings: settings),
     .testTarget(
+      name: "CommandTests",
+      dependencies: ["protectfs", "LinuxIO", system], swiftSettings: settings),
+    .testTarget(
       name: "MountTests",
       dependencies: [
         "CSystemCalls", "DataProtection", "KeyManagement", "Cryptography", "StoreFormat", "LinuxIO", system,

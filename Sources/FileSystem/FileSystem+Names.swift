@@ -25,9 +25,10 @@ extension ProtectedFileSystem {
 
   package func readSymbolicLink(_ id: NodeID) throws(Errno) -> PathName {
     let node = nodes.node(id)
-    guard let location = node.location else { throw .invalidArgument }
-    let handle = try directoryHandle(location.parent)
-    return try plainTarget(handle.descriptor.target(ofSymbolicLink: location.name))
+    guard node.isSymbolicLink else { throw .invalidArgument }
+    let reference = try reference(to: node)
+    return try plainTarget(
+      reference.withDescriptor { (descriptor) throws(Errno) in try descriptor.target(ofSymbolicLink: "") })
   }
 
   package func link(_ id: NodeID, as name: PathName, in parent: NodeID) throws(Errno) -> Entry {
@@ -52,8 +53,35 @@ extension ProtectedFileSystem {
   package func unlink(_ name: PathName, in parent: NodeID) throws(Errno) {
     let (handle, record) = try directory(nodes.node(parent))
     let backing = try backingName(name, in: record)
-    try handle.descriptor.unlink(backing.name)
+    try keepingNameless(backing.name, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
     removeSidecar(of: backing, in: handle)
+  }
+
+  /// Takes a name away with `body`, and keeps the file with its node if that was its last name.
+  func keepingNameless(
+    _ name: PathName, in handle: DirectoryHandle, _ body: () throws(Errno) -> Void
+  ) throws(Errno) {
+    let node = keepNameless(name, in: handle)
+    do throws(Errno) {
+      try body()
+    } catch {
+      node?.state.withLock { $0.nameless = nil }
+      throw error
+    }
+  }
+
+  private func keepNameless(_ name: PathName, in handle: DirectoryHandle) -> Node? {
+    do throws(Errno) {
+      let descriptor = try handle.descriptor.open(name, [.path, .noFollow])
+      let status = try descriptor.status()
+      guard status.links == 1, let node = nodes.find(status), !node.isDirectory else { return nil }
+      let file = NamelessFile(descriptor)
+      node.state.withLock { $0.nameless = file }
+      return node
+    } catch {
+      // There is no such name, or no descriptor left: whoever holds the file by its node alone finds it stale.
+      return nil
+    }
   }
 
   package func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno) {

@@ -20,7 +20,9 @@ extension ProtectedFileSystem {
     }
     try writeSidecar(of: new, in: targetHandle)
     if flags.contains(.exchange) { try writeSidecar(of: old, in: sourceHandle) }
-    try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+    try keepingReplaced(new.name, in: targetHandle, flags) { () throws(Errno) in
+      try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+    }
     if flags.isDisjoint(with: [.exchange, .whiteout]), old.name != new.name || source !== target {
       removeSidecar(of: old, in: sourceHandle)
     }
@@ -28,6 +30,13 @@ extension ProtectedFileSystem {
     if flags.contains(.exchange) {
       noteMove(to: .init(parent: source, name: old.name), sourceHandle)
     }
+  }
+
+  private func keepingReplaced(
+    _ name: PathName, in handle: DirectoryHandle, _ flags: RenameFlags, _ body: () throws(Errno) -> Void
+  ) throws(Errno) {
+    guard flags.isDisjoint(with: [.exchange, .noReplace]) else { return try body() }
+    try keepingNameless(name, in: handle, body)
   }
 
   /// The kernel's node of what has just moved is found at its new place from now on.

@@ -65,7 +65,10 @@ final class InodeTable: Sendable {
       return true
     }
     guard isLast else { return }
-    node.state.withLock { $0.handle = nil }
+    node.state.withLock { state in
+      state.handle = nil
+      state.nameless = nil
+    }
     unsafe Unmanaged.passUnretained(node).release()
   }
 

@@ -45,6 +45,8 @@ final class Node: Sendable {
     var directory: Directory?
     var handle: DirectoryHandle?
     var file: ProtectedFile?
+    /// The backing file after its last name was taken.
+    var nameless: NamelessFile?
     /// The class of the contents that the kernel may have pages of; `nil` before the first open.
     var cachedClass: ProtectionClass?
     /// Open handles of `file`.
@@ -105,6 +107,16 @@ final class Node: Sendable {
 
 /// An open backing directory. Closed when the last operation that uses it has ended.
 final class DirectoryHandle: Sendable {
+  let descriptor: Descriptor
+
+  init(_ descriptor: consuming Descriptor) {
+    self.descriptor = descriptor
+  }
+}
+
+/// A backing file without a name, for a kernel that still knows it: programs may be on their way to open it, or hold it
+/// by `O_PATH`. Kept open, its inode number is nobody else's meanwhile.
+final class NamelessFile: Sendable {
   let descriptor: Descriptor
 
   init(_ descriptor: consuming Descriptor) {

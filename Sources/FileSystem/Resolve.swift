@@ -9,6 +9,7 @@ import SystemPackage
 enum Reference: ~Copyable {
   case file(ProtectedFile)
   case directory(DirectoryHandle)
+  case nameless(NamelessFile)
   case path(Descriptor)
 
   borrowing func withDescriptor<Result: ~Copyable>(
@@ -17,6 +18,7 @@ enum Reference: ~Copyable {
     switch self {
     case .file(let file): try file.withDescriptor(body)
     case .directory(let handle): try body(handle.descriptor)
+    case .nameless(let file): try body(file.descriptor)
     case .path(let descriptor): try body(descriptor)
     }
   }
@@ -57,9 +59,10 @@ extension ProtectedFileSystem {
 
   /// A descriptor to a node, whatever its type.
   func reference(to node: Node) throws(Errno) -> Reference {
-    let (file, handle) = node.state.withLock { ($0.file, $0.handle) }
+    let (file, handle, nameless) = node.state.withLock { ($0.file, $0.handle, $0.nameless) }
     if let file { return .file(file) }
     if let handle { return .directory(handle) }
+    if let nameless { return .nameless(nameless) }
     if node.isDirectory { return .directory(try directoryHandle(node)) }
     return .path(try open(node, [.path, .noFollow]))
   }
@@ -72,6 +75,10 @@ extension ProtectedFileSystem {
 
   /// The same, and tells its status, by which it was found to be the right one.
   func open(_ node: Node, _ flags: OpenFlags, status: inout Status) throws(Errno) -> Descriptor {
+    if let file = node.state.withLock({ $0.nameless }) {
+      status = try file.descriptor.status()
+      return try Descriptor.open(PathName(descriptor: file.descriptor), flags.subtracting(.noFollow))
+    }
     var failure = Errno.staleNFSFileHandle
     for location in locations(of: node) {
       do throws(Errno) {
@@ -87,9 +94,10 @@ extension ProtectedFileSystem {
 
   /// A node's status, without opening it.
   func status(of node: Node) throws(Errno) -> Status {
-    let (file, handle) = node.state.withLock { ($0.file, $0.handle) }
+    let (file, handle, nameless) = node.state.withLock { ($0.file, $0.handle, $0.nameless) }
     if let file { return try file.status() }
     if let handle { return try handle.descriptor.status() }
+    if let nameless { return try nameless.descriptor.status() }
     for location in locations(of: node) {
       do throws(Errno) {
         let status = try directoryHandle(location.parent).descriptor.status(of: location.name)

@@ -18,7 +18,7 @@ extension Descriptor {
       unsafe name.withCString { name in unsafe target.withCString { unsafe linux_symlinkat($0, rawValue, name) } })
   }
 
-  /// The target of a symbolic link, up to `PATH_MAX` − 1 bytes.
+  /// The target of a symbolic link, up to `PATH_MAX` − 1 bytes; with an empty name, of the descriptor itself.
   package func target(ofSymbolicLink name: PathName) throws(Errno) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: 4096)
     let count = try unsafe bytes.withMutableBytes { (buffer) throws(Errno) in
