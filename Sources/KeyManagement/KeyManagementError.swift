@@ -57,7 +57,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .deviceKeyMalformed(let path): "\(path) is no device key: it must be a regular file of exactly 32 bytes"
     case .foreignDeviceKey:
       "this store was made with another device key; give that one, or open the store with its recovery key"
-    case .keybagMissing: 
+    case .keybagMissing:
       "the keybag is missing; put the one before it in its place: cp -p .protectfs/keybag.previous .protectfs/keybag"
     case .keybagUnreadable(let error): "the keybag cannot be read: \(error)"
     case .keybagUnwritable(let error): "the keybag cannot be written, and is as it was: \(error)"

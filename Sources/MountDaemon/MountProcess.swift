@@ -47,7 +47,7 @@ package enum MountProcess {
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
-    Thread(name: "signals") { 
+    Thread(name: "signals") {
       endOnSignal(daemon: daemon, sequence: sequence, server: server, options: options)
     }.detach()
     log.notice(
