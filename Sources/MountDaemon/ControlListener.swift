@@ -1,5 +1,6 @@
 import DataProtection
 import Glibc
+import LinuxIO
 import SystemPackage
 
 /// The listening socket of one mount, in a directory of mode 0700 that belongs to the mount's owner.
@@ -53,6 +54,7 @@ struct ControlListener: ~Copyable, Sendable {
     guard flock(directory.rawValue, LOCK_EX) == 0 else { throw Errno(rawValue: errno) }
     defer { _ = flock(directory.rawValue, LOCK_UN) }
     try removeStaleSocket(name, in: directory)
+    removeStaleSockets(in: directory)
     // The file takes the mode of the socket it is made from: nobody else can connect at any moment.
     guard fchmod(socket.rawValue, 0o600) == 0 else { throw Errno(rawValue: errno) }
     try socket.bind(to: directory.path(of: name))
@@ -77,6 +79,16 @@ struct ControlListener: ~Copyable, Sendable {
       return
     } catch .connectionRefused {
       guard unsafe unlinkat(directory.rawValue, name, 0) == 0 else { throw Errno(rawValue: errno) }
+    }
+  }
+
+  /// Removes what other daemons left behind when they were killed. What cannot be removed does no harm.
+  private static func removeStaleSockets(in directory: borrowing SocketDirectory) {
+    let names = try? DirectoryNames(
+      Descriptor.open(PathName("/proc/self/fd/\(directory.rawValue)"), [.readOnly, .directory])
+    ).all(limit: 1000)
+    for name in names ?? [] where name.description.hasSuffix(".sock") {
+      try? removeStaleSocket(name.description, in: directory)
     }
   }
 
