@@ -40,6 +40,10 @@ let package = Package(
       name: "FileProtection",
       dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
       swiftSettings: settings),
+    .target(
+      name: "StoreCheck",
+      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      swiftSettings: settings),
     .target(name: "FUSE", dependencies: ["CFUSE", "LinuxIO", system], swiftSettings: settings),
     .target(
       name: "FileSystem",
@@ -58,8 +62,8 @@ let package = Package(
     .executableTarget(
       name: "protectfs",
       dependencies: [
-        "MountDaemon", "FileSystem", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection",
-        system, logging, arguments,
+        "MountDaemon", "FileSystem", "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
+        "DataProtection", system, logging, arguments,
       ],
       swiftSettings: settings),
 

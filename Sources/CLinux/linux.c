@@ -47,6 +47,7 @@ int linux_statx(int directory, const char *path, int flags, struct linux_status 
       .user = s.stx_uid,
       .group = s.stx_gid,
       .block_size = s.stx_blksize,
+      .is_mount_root = s.stx_attributes & STATX_ATTR_MOUNT_ROOT ? 1 : 0,
       .access_seconds = s.stx_atime.tv_sec,
       .modification_seconds = s.stx_mtime.tv_sec,
       .change_seconds = s.stx_ctime.tv_sec,

@@ -117,8 +117,7 @@ extension ProtectedFileSystem {
 
   private func backingAttributeName(_ name: PathName) throws(Errno) -> PathName {
     do throws(CryptographyError) {
-      let digest = try volume.attributeNameHash.tag("", Array(name.bytes))
-      return PathName(bytes: AttributeEncoding.backingName(hash: digest))
+      return PathName(bytes: try volume.backingAttributeName(Array(name.bytes)))
     } catch {
       throw errno(error)
     }

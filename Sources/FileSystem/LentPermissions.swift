@@ -14,15 +14,7 @@ extension ProtectedFileSystem {
     } catch .permissionDenied {
       guard daemonIdentity.user != 0 else { throw .permissionDenied }
       return try lending.withLock { (_) throws(Errno) in
-        let permissions = try descriptor.status().permissions
-        do throws(Errno) {
-          try descriptor.setModeThroughPath(permissions | 0o600)
-        } catch .notPermitted {
-          // It is somebody else's.
-          throw .permissionDenied
-        }
-        defer { restore(permissions, of: descriptor) }
-        return try body()
+        try descriptor.lending(0o600, keptLent: reportLent, body)
       }
     }
   }
@@ -32,12 +24,7 @@ extension ProtectedFileSystem {
     try lending.withLock { (_) throws(Errno) in try descriptor.setModeThroughPath(permissions) }
   }
 
-  private func restore(_ permissions: UInt32, of descriptor: borrowing Descriptor) {
-    do throws(Errno) {
-      try descriptor.setModeThroughPath(permissions)
-    } catch {
-      log.error(
-        "a file's mode could not be restored", metadata: ["error": "\(error)", "mode": "\(permissions)"])
-    }
+  private func reportLent(_ error: Errno, _ permissions: UInt32) {
+    log.error("a file's mode could not be restored", metadata: ["error": "\(error)", "mode": "\(permissions)"])
   }
 }

@@ -23,7 +23,7 @@ extension ProtectedFileSystem {
       throw .ioError
     }
     let matches = try records { () throws(CryptographyError) in
-      try volume.records.verify(record.tag, FileRecord.tagLabel, record.bytesBeforeTag)
+      try volume.isAuthentic(record)
     }
     guard matches else {
       damaged(node, "its record's tag does not match: the record was changed by someone without the device key")
@@ -64,7 +64,7 @@ extension ProtectedFileSystem {
       throw .ioError
     }
     let matches = try records { () throws(CryptographyError) in
-      try volume.records.verify(parsed.tag, DirectoryRecord.tagLabel, parsed.bytesBeforeTag)
+      try volume.isAuthentic(parsed)
     }
     guard matches else {
       damaged(node, "its directory record's tag does not match")

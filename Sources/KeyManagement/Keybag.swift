@@ -29,6 +29,11 @@ package struct Keybag: Sendable, Equatable {
     return (entry?.publicKey ?? [], entry?.generation ?? 0)
   }
 
+  /// Whether it has the key of a class that a record names.
+  package func hasKey(of fileClass: ProtectionClass, generation: UInt32) -> Bool {
+    record.classEntries.contains { $0.fileClass == fileClass && $0.generation == generation }
+  }
+
   /// Reads a keybag and verifies it.
   ///
   /// - Throws: `unsupportedStore`, `keybagMalformed`; `foreignDeviceKey` when the device key is another store's or

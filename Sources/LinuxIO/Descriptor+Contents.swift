@@ -107,6 +107,7 @@ package struct AllocationMode: OptionSet, Sendable {
 /// Where lseek(2) starts, or what it looks for.
 package enum SeekOrigin: CInt, Sendable {
   case start = 0
+  case current = 1
   case data = 3
   case hole = 4
 }

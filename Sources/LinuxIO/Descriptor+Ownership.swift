@@ -14,6 +14,24 @@ extension Descriptor {
     _ = try check(unsafe PathName(descriptor: self).withCString { unsafe linux_chmod($0, mode) })
   }
 
+  /// Runs `body` with `permissions` added to the file's own for the moment. Where taking them away again fails,
+  /// `keptLent` is told the error and what they were.
+  package func lending<Result: ~Copyable>(
+    _ permissions: UInt32, keptLent: (Errno, UInt32) -> Void, _ body: () throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    let own = try status().permissions
+    do throws(Errno) {
+      try setModeThroughPath(own | permissions)
+    } catch .notPermitted {
+      // It is somebody else's.
+      throw .permissionDenied
+    }
+    defer {
+      do throws(Errno) { try setModeThroughPath(own) } catch { keptLent(error, own) }
+    }
+    return try body()
+  }
+
   /// Sets the owner; `nil` leaves a half as it is (fchownat(2)).
   package func setOwner(user: UInt32?, group: UInt32?) throws(Errno) {
     _ = try check(unsafe linux_fchownat(rawValue, "", user ?? .max, group ?? .max, Self.emptyPath))

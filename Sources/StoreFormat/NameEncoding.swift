@@ -12,8 +12,10 @@ package enum NameEncoding {
   /// By how much sealing makes a name longer, in bytes.
   package static let overhead = 16
 
+  /// What a sidecar's name adds to that of its file.
+  package static let sidecarSuffix = Array(".name".utf8)
+
   private static let mark = UInt8(ascii: "~")
-  private static let suffix = Array(".name".utf8)
   private static let digestCharacters = 43
 
   /// How a name is stored.
@@ -49,7 +51,7 @@ package enum NameEncoding {
   ) throws(Failure) -> BackingName {
     guard sealed.count > longestDirectName + overhead else { return .direct(Base64URL.encode(sealed)) }
     let bytes = [mark] + Base64URL.encode(try digest(sealed))
-    return .hashed(bytes, sidecar: bytes + suffix)
+    return .hashed(bytes, sidecar: bytes + sidecarSuffix)
   }
 
   /// What a name found in a backing directory stands for.
@@ -62,8 +64,8 @@ package enum NameEncoding {
     let digest = name.dropFirst().prefix(digestCharacters)
     let rest = name.dropFirst(1 + digestCharacters)
     guard digest.count == digestCharacters, Base64URL.decode(digest) != nil else { return .undecodable }
-    if rest.isEmpty { return .hashed(sidecar: Array(name) + suffix) }
-    return rest.elementsEqual(suffix) ? .sidecar : .undecodable
+    if rest.isEmpty { return .hashed(sidecar: Array(name) + sidecarSuffix) }
+    return rest.elementsEqual(sidecarSuffix) ? .sidecar : .undecodable
   }
 
   /// Whether the content of a sidecar is a sealed name that is stored under `name`. One that was exchanged for

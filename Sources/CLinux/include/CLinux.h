@@ -11,6 +11,8 @@
 struct linux_status {
   uint64_t inode, device, raw_device, size, blocks;
   uint32_t mode, links, user, group, block_size;
+  /// 1 where a file system is mounted on it.
+  uint32_t is_mount_root;
   int64_t access_seconds, modification_seconds, change_seconds, birth_seconds;
   uint32_t access_nanoseconds, modification_nanoseconds, change_nanoseconds, birth_nanoseconds;
 };

@@ -1,0 +1,49 @@
+import Cryptography
+import DataProtection
+import KeyManagement
+import StoreFormat
+import SystemPackage
+
+/// The keys that a check has: the volume's, and of class keys that of class D, or all after an unlock.
+struct CheckKeys {
+  let keybag: Keybag
+  let volume: VolumeKeys
+  private let controller: LockController
+
+  /// - Throws: `keybagAltered` when class D's key does not unwrap.
+  init(keybag: Keybag, deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {
+    self.keybag = keybag
+    do throws(CryptographyError) {
+      volume = try VolumeKeys(deviceKey, storeID: keybag.storeID)
+    } catch {
+      throw .cryptography(error)
+    }
+    let publicKey = keybag.publicKey
+    controller = LockController(
+      noneKey: try keybag.noneClassKey(deviceKey: deviceKey), publicKey: publicKey.key,
+      publicKeyGeneration: publicKey.generation)
+  }
+
+  /// Adds the keys of an unlock.
+  func install(_ keys: consuming ClassKeys) {
+    for fileClass in ProtectionClass.allCases where fileClass != .none {
+      controller.install(keys.take(fileClass) { HeldKey($0) }, for: fileClass)
+    }
+  }
+
+  /// What came of unwrapping a file's key.
+  enum FileKeyState: ~Copyable {
+    case unwrapped(FileKey)
+    /// The class key is not at hand.
+    case notAtHand
+    case damaged
+  }
+
+  func fileKey(of record: FileRecord) -> FileKeyState {
+    do throws(Errno) {
+      return .unwrapped(try controller.fileKey(of: record))
+    } catch {
+      return error == .ioError ? .damaged : .notAtHand
+    }
+  }
+}

@@ -1,0 +1,99 @@
+/// What can be wrong in a store. The raw values are for programs, and stay as they are.
+package enum Defect: String, CaseIterable, Sendable {
+  // The keybag.
+  case keybagMissing = "keybag-missing"
+  case keybagDamaged = "keybag-damaged"
+  case keybagSealWrong = "keybag-seal-wrong"
+  case previousKeybagMissing = "keybag-previous-missing"
+  case previousKeybagDamaged = "keybag-previous-damaged"
+  case previousKeybagUnrelated = "keybag-previous-unrelated"
+  case keybagLeftover = "keybag-leftover"
+
+  // Names.
+  case foreignEntry = "foreign-entry"
+  case nameDamaged = "name-damaged"
+  case sidecarMissing = "sidecar-missing"
+  case sidecarDamaged = "sidecar-damaged"
+  case orphanSidecar = "orphan-sidecar"
+
+  // Records of files and directories.
+  case directoryRecordMalformed = "directory-record-malformed"
+  case directoryRecordAltered = "directory-record-altered"
+  case directoryWithoutRecord = "directory-without-record"
+  case emptyDirectoryWithoutRecord = "empty-directory-without-record"
+  case fileRecordMalformed = "file-record-malformed"
+  case fileRecordAltered = "file-record-altered"
+  case fileWithoutRecord = "file-without-record"
+  case emptyFileWithoutRecord = "empty-file-without-record"
+  case recordVersionUnknown = "record-version-unknown"
+  case keyGenerationUnknown = "key-generation-unknown"
+  case fileKeyDamaged = "file-key-damaged"
+
+  // What files hold.
+  case impossibleLength = "impossible-length"
+  case symbolicLinkDamaged = "symbolic-link-damaged"
+  case attributeMalformed = "attribute-malformed"
+  case attributeNameDamaged = "attribute-name-damaged"
+  case attributeMisplaced = "attribute-misplaced"
+  case attributeValueDamaged = "attribute-value-damaged"
+  case foreignAttribute = "foreign-attribute"
+
+  // What could not be checked.
+  case unreadable = "unreadable"
+  case otherFileSystem = "other-file-system"
+
+  /// How much it matters.
+  package enum Severity: String, Sendable {
+    /// Something cannot be used, or is not protected as it should be.
+    case error
+    /// A harmless leftover: whoever serves the store passes over it or puts it right.
+    case note
+  }
+
+  package var severity: Severity {
+    switch self {
+    case .previousKeybagMissing, .keybagLeftover, .orphanSidecar, .emptyDirectoryWithoutRecord,
+      .emptyFileWithoutRecord, .foreignAttribute:
+      .note
+    default: .error
+    }
+  }
+
+  /// What it means, for people.
+  package var meaning: String {
+    switch self {
+    case .keybagMissing: "the keybag is missing"
+    case .keybagDamaged: "the keybag is damaged, or not this store's"
+    case .keybagSealWrong: "the keybag was altered by someone who has the device key, but no passcode"
+    case .previousKeybagMissing: "the keybag has no second copy"
+    case .previousKeybagDamaged: "the second copy of the keybag is damaged, or not this store's"
+    case .previousKeybagUnrelated: "the second copy of the keybag is not the one before the last change"
+    case .keybagLeftover: "an interrupted change of the keybag left this behind"
+    case .foreignEntry: "the name is none of the store's"
+    case .nameDamaged: "the name does not open in this directory: it was altered, or moved here behind the mount's back"
+    case .sidecarMissing: "the sidecar with the long name is missing"
+    case .sidecarDamaged: "the sidecar does not hold the long name"
+    case .orphanSidecar: "a sidecar without a file: a leftover of a crash"
+    case .directoryRecordMalformed: "the directory's record is malformed, so that nothing in it has a name"
+    case .directoryRecordAltered: "the directory's record was altered, so that nothing in it has a name"
+    case .directoryWithoutRecord: "the directory has no record, so that nothing in it has a name"
+    case .emptyDirectoryWithoutRecord: "an empty directory without a record: it is given one when it is used"
+    case .fileRecordMalformed: "the file's record is malformed"
+    case .fileRecordAltered: "the file's record was altered"
+    case .fileWithoutRecord: "the file has contents, but no record and so no key"
+    case .emptyFileWithoutRecord: "an empty file without a record: it is given one when it is written"
+    case .recordVersionUnknown: "the record needs a newer protectfs"
+    case .keyGenerationUnknown: "the file's key is wrapped under a class key that the keybag does not have"
+    case .fileKeyDamaged: "the file's key does not unwrap"
+    case .impossibleLength: "no contents have this length"
+    case .symbolicLinkDamaged: "the symbolic link's target does not open"
+    case .attributeMalformed: "an extended attribute is malformed"
+    case .attributeNameDamaged: "the name of an extended attribute does not open"
+    case .attributeMisplaced: "an extended attribute is stored under another one's name"
+    case .attributeValueDamaged: "the value of an extended attribute does not open"
+    case .foreignAttribute: "an extended attribute that is none of the store's; the mount does not show it"
+    case .unreadable: "this cannot be read"
+    case .otherFileSystem: "another file system is mounted here; it was not checked"
+    }
+  }
+}

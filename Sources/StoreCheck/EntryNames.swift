@@ -1,0 +1,94 @@
+import Cryptography
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// What a name in a backing directory turns out to be.
+enum EntryName {
+  /// One that the mount shows; its sidecar, if it is long.
+  case plain(PathName, sidecar: PathName?)
+  /// A sidecar of another name, and whether that is there.
+  case sidecar(hasFile: Bool)
+  /// A name that the mount does not show.
+  case wrong(Defect, sidecar: PathName?)
+
+  /// Decodes a name.
+  ///
+  /// - Throws: when a sidecar cannot be read.
+  init(_ name: PathName, in directory: borrowing Descriptor, identifier: [UInt8], _ volume: VolumeKeys) throws(Errno) {
+    switch NameEncoding.parse(name.bytes) {
+    case .undecodable:
+      self = .wrong(.foreignEntry, sidecar: nil)
+    case .sidecar:
+      let file = PathName(bytes: name.bytes.dropLast(NameEncoding.sidecarSuffix.count))
+      self = .sidecar(hasFile: try Self.exists(file, in: directory))
+    case .direct(let sealed):
+      let plain = Self.open(sealed, identifier, volume)
+      self = plain.map { .plain($0, sidecar: nil) } ?? .wrong(.nameDamaged, sidecar: nil)
+    case .hashed(let sidecarName):
+      let sidecar = PathName(bytes: sidecarName)
+      guard let sealed = try Self.contents(ofSidecar: sidecar, in: directory) else {
+        self = .wrong(.sidecarMissing, sidecar: nil)
+        return
+      }
+      guard Self.isSidecar(sealed, of: name) else {
+        self = .wrong(.sidecarDamaged, sidecar: sidecar)
+        return
+      }
+      let plain = Self.open(sealed, identifier, volume)
+      self = plain.map { .plain($0, sidecar: sidecar) } ?? .wrong(.nameDamaged, sidecar: sidecar)
+    }
+  }
+
+  /// The longest content that a sidecar has, in bytes.
+  static let longestSidecar = NameEncoding.longestName + NameEncoding.overhead
+
+  /// What a sidecar holds, and one byte more than it may; `nil` where there is none.
+  static func contents(
+    ofSidecar name: PathName, in directory: borrowing Descriptor
+  ) throws(Errno) -> [UInt8]? {
+    do throws(Errno) {
+      let path = try directory.open(name, [.path, .noFollow])
+      guard try path.status().type == .regular else { return [] }
+      let file = try path.readable { (path) throws(Errno) in try Descriptor.open(path, [.readOnly, .nonBlocking]) }
+      return try file.readAll(limit: longestSidecar + 1)
+    } catch .noSuchFileOrDirectory {
+      return nil
+    }
+  }
+
+  private static func isSidecar(_ sealed: [UInt8], of name: PathName) -> Bool {
+    (try? NameEncoding.isSidecar(sealed, of: name.bytes, digest: sha256)) ?? false
+  }
+
+  private static func open(_ sealed: [UInt8], _ identifier: [UInt8], _ volume: VolumeKeys) -> PathName? {
+    guard let bytes = try? volume.names.open(sealed, associatedData: identifier), !bytes.contains(0) else { return nil }
+    let plain = PathName(bytes: bytes)
+    return plain.isEntryName ? plain : nil
+  }
+
+  private static func exists(_ name: PathName, in directory: borrowing Descriptor) throws(Errno) -> Bool {
+    do throws(Errno) {
+      _ = try directory.status(of: name)
+      return true
+    } catch .noSuchFileOrDirectory {
+      return false
+    }
+  }
+}
+
+extension Descriptor {
+  /// Calls `body` with the path of this descriptor, opened with `O_PATH`, and where its mode forbids the owner, once more
+  /// with the permissions lent: what the mount serves must not look unreadable to its owner.
+  func readable<Result: ~Copyable>(
+    lending permissions: UInt32 = 0o400, _ body: (PathName) throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    let path = PathName(descriptor: self)
+    do throws(Errno) {
+      return try body(path)
+    } catch .permissionDenied {
+      return try lending(permissions, keptLent: { (_, _) in }) { () throws(Errno) in try body(path) }
+    }
+  }
+}

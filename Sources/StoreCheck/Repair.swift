@@ -1,0 +1,116 @@
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// Takes out of the tree what has no place in it, without losing a byte of it: to `.protectfs/lost+found`, which is made
+/// when it is first needed. Each step is one rename, so that a crash leaves a thing in one of the two places.
+final class Repair {
+  private static let name: PathName = "lost+found"
+  private static let path = "/\(NameEncoding.storeDirectory)/lost+found"
+  /// The longest name that file systems take, in bytes (`NAME_MAX`).
+  private static let longestName = 255
+
+  private let store: Descriptor
+  private var lostAndFound: OpenDirectory?
+
+  /// - Parameter store: the store's own directory.
+  init(store: borrowing Descriptor) throws(Errno) {
+    self.store = try store.open(".", [.readOnly, .directory])
+  }
+
+  /// Moves a name out of a directory, and the sidecar that tells the name along with it, the sidecar first: a crash must
+  /// not leave it behind alone, where it would be taken for a leftover. Returns where the file is then.
+  func move(
+    _ name: PathName, sidecar: PathName? = nil, from directory: borrowing Descriptor
+  ) throws(Errno) -> Finding.Outcome {
+    let target = try openLostAndFound()
+    let (free, freeSidecar) = try freeName(for: name, withSidecar: sidecar != nil, in: target.descriptor)
+    if let sidecar {
+      do throws(Errno) {
+        try rename(sidecar, to: freeSidecar, from: directory, in: target.descriptor)
+      } catch .noSuchFileOrDirectory {
+        // There is none, which may be just what is wrong.
+      }
+    }
+    do throws(Errno) {
+      try rename(name, to: free, from: directory, in: target.descriptor)
+    } catch .permissionDenied {
+      // To give a directory another parent it must itself be writable.
+      let moved = try directory.open(name, [.path, .noFollow])
+      try moved.lending(0o300, keptLent: { (_, _) in }) { () throws(Errno) in
+        try rename(name, to: free, from: directory, in: target.descriptor)
+      }
+    }
+    return .moved(to: "\(Self.path)/\(free)")
+  }
+
+  /// Moves an extended attribute into a file of its own.
+  func moveAttribute(
+    _ name: PathName, value: [UInt8], of file: borrowing Descriptor
+  ) throws(Errno) -> Finding.Outcome {
+    let target = try openLostAndFound()
+    let (free, _) = try freeName(for: name, withSidecar: false, in: target.descriptor)
+    let copy = try target.descriptor.open(free, [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
+    try copy.write(value)
+    try copy.synchronize()
+    try target.descriptor.synchronize()
+    let path = PathName(descriptor: file)
+    do throws(Errno) {
+      try path.removeAttribute(name)
+    } catch .permissionDenied {
+      try file.lending(0o600, keptLent: { (_, _) in }) { () throws(Errno) in try path.removeAttribute(name) }
+    }
+    return .moved(to: "\(Self.path)/\(free)")
+  }
+
+  /// Makes what was moved durable.
+  func finish() throws(Errno) {
+    guard let lostAndFound else { return }
+    try lostAndFound.descriptor.synchronize()
+    try store.synchronize()
+  }
+
+  private func openLostAndFound() throws(Errno) -> OpenDirectory {
+    if let lostAndFound { return lostAndFound }
+    do throws(Errno) { try store.makeDirectory(Self.name, mode: 0o700) } catch .fileExists {}
+    let opened = OpenDirectory(try store.open(Self.name, [.readOnly, .directory, .noFollow]))
+    lostAndFound = opened
+    return opened
+  }
+
+  /// A name that is not taken: the thing's own, or that with a number. One for its sidecar is found with it.
+  private func freeName(
+    for name: PathName, withSidecar: Bool, in directory: borrowing Descriptor
+  ) throws(Errno) -> (PathName, sidecar: PathName) {
+    var number = 0
+    while true {
+      let suffix = number == 0 ? [] : Array(".\(number)".utf8)
+      let free = PathName(bytes: Array(name.bytes.prefix(Self.longestName - suffix.count)) + suffix)
+      let sidecar = PathName(bytes: Array(free.bytes) + NameEncoding.sidecarSuffix)
+      let isTaken = try exists(free, in: directory)
+      let isSidecarTaken = withSidecar ? try exists(sidecar, in: directory) : false
+      if !isTaken && !isSidecarTaken { return (free, sidecar) }
+      number += 1
+    }
+  }
+
+  private func exists(_ name: PathName, in directory: borrowing Descriptor) throws(Errno) -> Bool {
+    do throws(Errno) {
+      _ = try directory.status(of: name)
+      return true
+    } catch .noSuchFileOrDirectory {
+      return false
+    }
+  }
+
+  private func rename(
+    _ name: PathName, to target: PathName, from directory: borrowing Descriptor, in other: borrowing Descriptor
+  ) throws(Errno) {
+    do throws(Errno) {
+      try directory.rename(name, to: target, in: other, flags: .noReplace)
+    } catch .invalidArgument {
+      // Not every file system knows the flag; the name was free, and the store is locked.
+      try directory.rename(name, to: target, in: other)
+    }
+  }
+}

@@ -1,0 +1,61 @@
+import Cryptography
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// Extended attributes of the user namespace. One that is damaged would make the listing of all fail; a repair takes it
+// alone out, into a file of its own.
+extension TreeCheck {
+  /// What the attributes are of, and so how their values are sealed.
+  enum AttributeOwner {
+    case directory([UInt8])
+    case file(NameCipher)
+    /// A file whose key is not at hand: names only.
+    case fileWithoutKey
+  }
+
+  func checkAttributes(of file: borrowing Descriptor, _ owner: AttributeOwner, at place: Place) {
+    do throws(Errno) {
+      for name in try file.readable({ (path) throws(Errno) in try path.attributeNames() }) {
+        guard name.bytes.starts(with: "user.".utf8), name != PathName(FileRecord.attributeName) else { continue }
+        guard AttributeEncoding.isBackingName(name.bytes) else {
+          findings.report(.foreignAttribute, at: place, name.description)
+          continue
+        }
+        let value = try file.readable { (path) throws(Errno) in try path.attribute(name) }
+        guard let defect = defect(in: value, storedAs: name, owner) else { continue }
+        // Closures cannot have a borrowed descriptor; one of the same file can be had by its path.
+        let same = OpenDirectory(try Descriptor.open(PathName(descriptor: file), [.path]))
+        findings.report(defect, at: place, name.description) { (repair) throws(Errno) in
+          try repair.moveAttribute(name, value: value, of: same.descriptor)
+        }
+      }
+    } catch {
+      findings.report(.unreadable, at: place, "extended attributes: \(error)")
+    }
+  }
+
+  private func defect(in value: [UInt8], storedAs backingName: PathName, _ owner: AttributeOwner) -> Defect? {
+    let sealedName, sealedValue: [UInt8]
+    do throws(FormatError) {
+      (sealedName, sealedValue) = try AttributeEncoding.parse(value)
+    } catch {
+      return .attributeMalformed
+    }
+    guard let name = try? keys.volume.attributeNames.open(sealedName, associatedData: nil) else {
+      return .attributeNameDamaged
+    }
+    guard let expected = try? keys.volume.backingAttributeName(name), expected.elementsEqual(backingName.bytes) else {
+      return .attributeMisplaced
+    }
+    let opened: [UInt8]?
+    switch owner {
+    case .fileWithoutKey: return nil
+    case .file(let cipher): opened = try? cipher.open(sealedValue, associatedData: name)
+    case .directory(let identifier):
+      opened = try? keys.volume.directoryAttributes.open(sealedValue, associatedData: identifier + name)
+    }
+    return opened == nil ? .attributeValueDamaged : nil
+  }
+}

@@ -1,0 +1,80 @@
+import Cryptography
+import Glibc
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// Directories: their records, without which nothing in them has a name, and their own attributes.
+extension TreeCheck {
+  /// Checks the root's record, which nothing can replace: its ID is in every name of the root.
+  func checkRoot(_ root: borrowing Descriptor, at place: Place) throws(Errno) -> [UInt8]? {
+    switch try readRecord(of: root, isEmpty: { false }) {
+    case .good(let identifier):
+      checkAttributes(of: root, .directory(identifier), at: place)
+      return identifier
+    case .wrong(let defect, let detail):
+      findings.report(defect, at: place, detail)
+      return nil
+    }
+  }
+
+  /// Checks a directory, and returns it to be gone into. One whose record is of no use is moved with all that is in it.
+  func checkDirectory(_ path: borrowing Descriptor, _ entry: Entry) throws(Errno) -> Visit? {
+    let directory = try path.readable(lending: 0o500) { (path) throws(Errno) in
+      try Descriptor.open(path, [.readOnly, .directory])
+    }
+    // Reading its names is not enough: each is looked at.
+    _ = try directory.status(of: ".")
+    let record = try readRecord(of: path) { () throws(Errno) in
+      try OpenDirectory(directory.open(".", [.readOnly, .directory])).descriptor.nextNames().isEmpty
+    }
+    switch record {
+    case .good(let identifier):
+      checkAttributes(of: path, .directory(identifier), at: entry.place)
+      return try Visit(directory, at: entry.place, identifier: identifier)
+    case .wrong(let defect, let detail):
+      switch defect {
+      case .emptyDirectoryWithoutRecord, .recordVersionUnknown: findings.report(defect, at: entry.place, detail)
+      default: findings.report(defect, at: entry.place, detail, mend: entry.move)
+      }
+      return nil
+    }
+  }
+
+  private enum RecordState {
+    case good(identifier: [UInt8])
+    case wrong(Defect, detail: String)
+  }
+
+  private func readRecord(
+    of directory: borrowing Descriptor, isEmpty: () throws(Errno) -> Bool
+  ) throws(Errno) -> RecordState {
+    let bytes: [UInt8]
+    do throws(Errno) {
+      bytes = try directory.readable { (path) throws(Errno) in
+        try path.attribute(PathName(DirectoryRecord.attributeName))
+      }
+    } catch .noData {
+      return .wrong(try isEmpty() ? .emptyDirectoryWithoutRecord : .directoryWithoutRecord, detail: "")
+    }
+    let record: DirectoryRecord
+    do throws(FormatError) {
+      record = try DirectoryRecord(parsing: bytes)
+    } catch {
+      return .wrong(error.isFromNewerVersion ? .recordVersionUnknown : .directoryRecordMalformed, detail: "\(error)")
+    }
+    guard (try? keys.volume.isAuthentic(record)) == true else { return .wrong(.directoryRecordAltered, detail: "") }
+    return .good(identifier: record.directoryID)
+  }
+}
+
+extension FormatError {
+  /// Whether a newer program may well read this.
+  var isFromNewerVersion: Bool {
+    switch self {
+    case .malformed: false
+    case .unsupportedVersion, .unknownFeatures: true
+    }
+  }
+}

@@ -1,0 +1,83 @@
+import Cryptography
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// Regular files, symbolic links and sidecars.
+extension TreeCheck {
+  /// Checks a file's record, key, length and attributes. One whose contents cannot be had is moved, once, with the first
+  /// reason found.
+  func checkFile(_ file: borrowing Descriptor, _ status: Status, _ entry: Entry) throws(Errno) {
+    let bytes: [UInt8]
+    do throws(Errno) {
+      bytes = try file.readable { (path) throws(Errno) in try path.attribute(PathName(FileRecord.attributeName)) }
+    } catch .noData {
+      if status.size > 0 {
+        findings.report(.fileWithoutRecord, at: entry.place, mend: entry.move)
+      } else {
+        findings.report(.emptyFileWithoutRecord, at: entry.place)
+        checkAttributes(of: file, .fileWithoutKey, at: entry.place)
+      }
+      return
+    }
+    let record: FileRecord
+    do throws(FormatError) {
+      record = try FileRecord(parsing: bytes)
+    } catch {
+      if error.isFromNewerVersion {
+        findings.report(.recordVersionUnknown, at: entry.place, "\(error)")
+      } else {
+        findings.report(.fileRecordMalformed, at: entry.place, "\(error)", mend: entry.move)
+      }
+      return
+    }
+    guard (try? keys.volume.isAuthentic(record)) == true else {
+      findings.report(.fileRecordAltered, at: entry.place, mend: entry.move)
+      return
+    }
+    guard keys.keybag.hasKey(of: record.fileClass, generation: record.generation) else {
+      findings.report(
+        .keyGenerationUnknown, at: entry.place, "class \(record.fileClass.letter), generation \(record.generation)",
+        mend: entry.move)
+      return
+    }
+    guard ContentLength.plaintext(for: status.size) != nil else {
+      findings.report(.impossibleLength, at: entry.place, "\(status.size) bytes", mend: entry.move)
+      return
+    }
+    checkKey(of: record, file, entry)
+  }
+
+  private func checkKey(of record: FileRecord, _ file: borrowing Descriptor, _ entry: Entry) {
+    switch keys.fileKey(of: record) {
+    case .damaged:
+      findings.report(.fileKeyDamaged, at: entry.place, "class \(record.fileClass.letter)", mend: entry.move)
+    case .notAtHand:
+      checkAttributes(of: file, .fileWithoutKey, at: entry.place)
+    case .unwrapped(let key):
+      let cipher = try? key.attributeCipher()
+      checkAttributes(of: file, cipher.map { .file($0) } ?? .fileWithoutKey, at: entry.place)
+    }
+  }
+
+  func checkSymbolicLink(_ link: borrowing Descriptor, _ entry: Entry) throws(Errno) {
+    let text = try link.target(ofSymbolicLink: "")
+    if let sealed = NameEncoding.decode(text),
+      let target = try? keys.volume.symbolicLinks.open(sealed, associatedData: nil), !target.contains(0)
+    {
+      return
+    }
+    findings.report(.symbolicLinkDamaged, at: entry.place, mend: entry.move)
+  }
+
+  /// A sidecar without a file is removed, unless it holds more than a sidecar can: then it is someone's file.
+  func checkSidecar(_ entry: Entry, _ status: Status, hasFile: Bool) {
+    guard status.type == .regular, status.size <= UInt64(EntryName.longestSidecar) else {
+      // With a file, that has been found to have no sidecar, or will be.
+      if !hasFile { findings.report(.foreignEntry, at: entry.place, mend: entry.move) }
+      return
+    }
+    if !hasFile { findings.report(.orphanSidecar, at: entry.place) { (_) throws(Errno) in try entry.remove() } }
+  }
+}

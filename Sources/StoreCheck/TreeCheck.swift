@@ -1,0 +1,144 @@
+import Cryptography
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// Goes through the tree of a store, an entry at a time, and follows no symbolic link and crosses no mount.
+///
+/// In memory are the directories from the root to where it is, each with the few hundred names that it reads at once.
+final class TreeCheck {
+  let keys: CheckKeys
+  let findings: Findings
+  private var visits: [Visit] = []
+  /// Of so many directories, the deepest, descriptors are kept.
+  private let mostOpened: Int
+  private let device: UInt64
+
+  init(
+    _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, mostOpened: Int = 128
+  ) throws(Errno) {
+    self.keys = keys
+    self.findings = findings
+    self.mostOpened = mostOpened
+    let root = try backing.open(".", [.readOnly, .directory])
+    device = try root.status().device
+    let place = Place()
+    let identifier = try checkRoot(root, at: place)
+    visits.append(try Visit(root, at: place, identifier: identifier))
+  }
+
+  /// Checks the whole tree.
+  func run() {
+    while let visit = visits.last {
+      do throws(Errno) {
+        if let name = try visit.nextName() {
+          if let below = try check(name, in: visit) { try enter(below) }
+        } else {
+          try leave(visit)
+        }
+      } catch {
+        // The directory itself cannot be read any further.
+        findings.report(.unreadable, at: visit.place, "\(error)")
+        visits.removeLast()
+        resumeLast(from: visit)
+      }
+    }
+  }
+
+  private func enter(_ visit: Visit) throws(Errno) {
+    visits.append(visit)
+    if visits.count > mostOpened { try visits[visits.count - mostOpened - 1].suspend() }
+  }
+
+  private func leave(_ visit: Visit) throws(Errno) {
+    if visit.isChanged { try visit.opened.descriptor.synchronize() }
+    visits.removeLast()
+    resumeLast(from: visit)
+  }
+
+  /// Makes sure that the deepest directory is open, and gives those up that cannot be any more.
+  private func resumeLast(from child: Visit) {
+    while let last = visits.last {
+      do throws(Errno) {
+        try last.resume(from: child)
+        return
+      } catch {
+        findings.report(.unreadable, at: last.place, "\(error)")
+        visits.removeLast()
+      }
+    }
+  }
+
+  /// Checks an entry; returns it when it is a directory to go into.
+  private func check(_ name: PathName, in visit: Visit) throws(Errno) -> Visit? {
+    if visit.place.isRoot, Self.ownNames.contains(name) { return nil }
+    let directory = try visit.opened
+    var place = Place(name, in: visit.place)
+    findings.countEntry()
+    do throws(Errno) {
+      let file = try directory.descriptor.open(name, [.path, .noFollow])
+      let status = try file.status()
+      guard status.device == device, status.is_mount_root == 0 else {
+        findings.report(.otherFileSystem, at: place)
+        return nil
+      }
+      var entry = Entry(name: name, sidecar: nil, directory: directory, visit: visit, place: place)
+      if let identifier = visit.identifier {
+        let decoded = try EntryName(name, in: directory.descriptor, identifier: identifier, keys.volume)
+        switch decoded {
+        case .plain(let plain, let sidecar):
+          place = Place(name, plainName: plain, in: visit.place)
+          entry = Entry(name: name, sidecar: sidecar, directory: directory, visit: visit, place: place)
+        case .sidecar(let hasFile):
+          checkSidecar(entry, status, hasFile: hasFile)
+          return nil
+        case .wrong(let defect, let sidecar):
+          entry.sidecar = sidecar
+          findings.report(defect, at: place, mend: entry.move)
+          return nil
+        }
+      } else if case .sidecar = NameEncoding.parse(name.bytes) {
+        return nil
+      }
+      switch status.type {
+      case .regular: try checkFile(file, status, entry)
+      case .directory: return try checkDirectory(file, entry)
+      case .symbolicLink: try checkSymbolicLink(file, entry)
+      default: break
+      }
+    } catch .noSuchFileOrDirectory {
+      // It went with what was moved just now: a sidecar with its file.
+    } catch {
+      findings.report(.unreadable, at: place, "\(error)")
+    }
+    return nil
+  }
+
+  /// What the root has beside the tree; `lost+found` is the checker's of the backing file system, where that is the root
+  /// of one.
+  private static let ownNames: Set<PathName> = [PathName(NameEncoding.storeDirectory), "lost+found"]
+}
+
+/// An entry under check: what a repair needs to move it.
+struct Entry {
+  let name: PathName
+  /// The sidecar that goes with it.
+  var sidecar: PathName?
+  let directory: OpenDirectory
+  let visit: Visit
+  let place: Place
+
+  /// Takes it out of the tree.
+  func move(_ repair: Repair) throws(Errno) -> Finding.Outcome {
+    visit.isChanged = true
+    return try repair.move(name, sidecar: sidecar, from: directory.descriptor)
+  }
+
+  /// Removes its name.
+  func remove() throws(Errno) -> Finding.Outcome {
+    visit.isChanged = true
+    try directory.descriptor.unlink(name)
+    return .fixed
+  }
+}
