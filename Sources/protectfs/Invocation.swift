@@ -19,7 +19,14 @@ enum Invocation {
     } catch let failure as CommandFailure {
       failure.reportAndExit()
     } catch {
-      guard let failure = CommandFailure(error) else { ProtectFS.exit(withError: error) }
+      guard let failure = CommandFailure(error) else {
+        if rest.first == "fsck", ProtectFS.exitCode(for: error) == .validationFailure {
+          // fsck(8) has a number of its own for wrong usage.
+          StandardStream.writeError(ProtectFS.fullMessage(for: error) + "\n")
+          exit(CheckStatus.usage.rawValue)
+        }
+        ProtectFS.exit(withError: error)
+      }
       failure.reportAndExit()
     }
     exit(ExitStatus.success.rawValue)

@@ -9,12 +9,21 @@ enum JSONOutput {
 
   /// Prints a value as JSON on one line.
   static func showLine(_ value: some Encodable) throws {
-    try show(value, [.sortedKeys, .withoutEscapingSlashes])
+    print(try line(value))
+  }
+
+  /// A value as JSON on one line.
+  static func line(_ value: some Encodable) throws -> String {
+    try text(value, [.sortedKeys, .withoutEscapingSlashes])
   }
 
   private static func show(_ value: some Encodable, _ formatting: JSONEncoder.OutputFormatting) throws {
+    print(try text(value, formatting))
+  }
+
+  private static func text(_ value: some Encodable, _ formatting: JSONEncoder.OutputFormatting) throws -> String {
     let encoder = JSONEncoder()
     encoder.outputFormatting = formatting
-    print(String(decoding: try encoder.encode(value), as: UTF8.self))
+    return String(decoding: try encoder.encode(value), as: UTF8.self)
   }
 }

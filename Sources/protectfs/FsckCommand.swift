@@ -1,0 +1,182 @@
+import ArgumentParser
+import Cryptography
+import DataProtection
+import KeyManagement
+import LinuxIO
+import MountDaemon
+import StoreCheck
+import StoreFormat
+
+/// `protectfs fsck`
+struct FsckCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "fsck",
+    abstract: "Check a store that is not mounted, and repair it.",
+    discussion: """
+      Looks at every file, directory and name in a store. The device key is enough for that. With the passcode or the \
+      recovery key, it also tries the key of every file.
+
+      A repair deletes nothing but leftovers: what has no place in the tree is moved to .protectfs/lost+found.
+
+      Exit status, the sum of: 0 no errors, 1 errors repaired, 4 errors left, 8 could not be checked, 16 wrong usage.
+
+      Examples:
+        protectfs fsck ~/.private
+        protectfs fsck --unlock --repair ~/.private
+      """)
+
+  @Argument(help: ArgumentHelp("The directory of ciphertext.", valueName: "backing"), completion: .directory)
+  var backing: String
+
+  @Flag(help: "Repair what can be repaired.")
+  var repair = false
+
+  @Flag(help: "Report in JSON.")
+  var json = false
+
+  @Flag(help: "Ask for the passcode, and check keys of files too; implied by the options that give a passcode.")
+  var unlock = false
+
+  @OptionGroup var passcode: PasscodeOptions
+
+  @OptionGroup var recoveryKey: RecoveryKeyOptions
+
+  @Option(
+    name: .customLong("device-key"), help: ArgumentHelp("Use this device key file.", valueName: "file"),
+    completion: .file())
+  var deviceKeyFile: String?
+
+  func validate() throws {
+    if recoveryKey.source != nil && (passcode.isGiven || unlock) {
+      throw ValidationError("Give the passcode or the recovery key, not both.")
+    }
+  }
+
+  func run() throws {
+    let report: any FsckReport = json ? FsckObject() : FsckLines()
+    var status: CheckStatus
+    do {
+      let summary = try check(report)
+      status = CheckStatus(summary)
+      report.finish(summary)
+    } catch {
+      report.finish(nil)
+      CommandFailure.report(CommandFailure(error)?.message ?? "\(error)")
+      status = .notChecked
+    }
+    throw ExitCode(status.rawValue)
+  }
+
+  private func check(_ report: any FsckReport) throws -> CheckSummary {
+    let path = try CanonicalPath.ofBacking(backing)
+    let directory = try Store.open(path)
+    let lock = StoreLock(try lock(directory, path))
+    defer { withExtendedLifetime(lock) {} }
+    let copies: KeybagCopies
+    do throws(KeyManagementError) {
+      copies = try KeybagCopies(backing: directory)
+    } catch .keybagMissing {
+      throw StoreError.noStore(path: path)
+    }
+    if recoveryKey.source == nil {
+      return try check(directory, copies, report)
+    }
+    return try checkRecovering(directory, copies, report)
+  }
+
+  private func check(
+    _ directory: borrowing Descriptor, _ copies: KeybagCopies, _ report: any FsckReport
+  ) throws -> CheckSummary {
+    let (keybag, storeKey) = try usable(copies) { (bytes) throws(KeyManagementError) in
+      try DeviceKey.load(for: StoreSummary.parse(bytes).storeID, file: deviceKeyFile.map { PathName($0) })
+    }
+    guard unlock || passcode.isGiven else {
+      return try StoreCheck.run(
+        directory, copies: copies, keybag: keybag, deviceKey: storeKey.key, unlock: .none, isRepairing: repair,
+        observer: report)
+    }
+    return try StoreCheck.run(
+      directory, copies: copies, keybag: keybag, deviceKey: storeKey.key,
+      unlock: .passcode(passcode.source.read("Passcode")), isRepairing: repair, observer: report)
+  }
+
+  /// The recovery key opens the store without a device key too.
+  private func checkRecovering(
+    _ directory: borrowing Descriptor, _ copies: KeybagCopies, _ report: any FsckReport
+  ) throws -> CheckSummary {
+    let secret = try TypedSecret(recoveryKey, or: passcode)
+    let key = try RecoveryKey(parsing: secret.bytes)
+    let (keybag, storeKey) = try usable(copies) { (bytes) throws(KeyManagementError) in
+      try Keybag.recover(bytes, recoveryKey: key)
+    }
+    return try StoreCheck.run(
+      directory, copies: copies, keybag: keybag, deviceKey: storeKey.key,
+      unlock: .recoveryKey(RecoveryKey(parsing: secret.bytes)), isRepairing: repair, observer: report)
+  }
+
+  /// A good keybag, and the store's device key.
+  private func usable(
+    _ copies: KeybagCopies, _ deviceKey: ([UInt8]) throws(KeyManagementError) -> VolumeDeviceKey
+  ) throws(KeyManagementError) -> (Keybag, StoreKey) {
+    var found: StoreKey?
+    let keybag = try copies.firstUsable { (bytes) throws(KeyManagementError) in
+      let key = StoreKey(try deviceKey(bytes))
+      let keybag = try Keybag(parsing: bytes, deviceKey: key.key)
+      found = key
+      return keybag
+    }
+    guard let found else { throw .keybagMissing }
+    return (keybag, found)
+  }
+
+  /// A repair has the store alone; a check shares it with mounts that only read.
+  private func lock(_ directory: borrowing Descriptor, _ path: String) throws -> Descriptor {
+    do throws(StoreError) {
+      return try Store.lock(directory, path: path, isReadOnly: !repair)
+    } catch {
+      guard case .inUse = error else { throw error }
+      let mountPoint = MountedFileSystem.all().first { $0.backing == path }?.mountPoint ?? "MOUNTPOINT"
+      throw CommandFailure(
+        .alreadyMounted, "\(path) is in use; unmount it first: protectfs unmount \(mountPoint)")
+    }
+  }
+
+  /// The store is this command's as long as this lives.
+  private final class StoreLock {
+    private let descriptor: Descriptor
+
+    init(_ descriptor: consuming Descriptor) {
+      self.descriptor = descriptor
+    }
+  }
+
+  /// Carries the key, which cannot be copied, out of a closure.
+  private final class StoreKey {
+    let key: VolumeDeviceKey
+
+    init(_ key: consuming VolumeDeviceKey) {
+      self.key = key
+    }
+  }
+}
+
+/// How a check ends, as fsck(8) has it: a sum.
+struct CheckStatus: OptionSet {
+  let rawValue: Int32
+
+  static let repaired = CheckStatus(rawValue: 1)
+  static let errorsLeft = CheckStatus(rawValue: 4)
+  /// What was asked for could not be done.
+  static let notChecked = CheckStatus(rawValue: 8)
+  static let usage = CheckStatus(rawValue: 16)
+
+  init(rawValue: Int32) {
+    self.rawValue = rawValue
+  }
+
+  init(_ summary: CheckSummary) {
+    self = []
+    if summary.errorsRepaired > 0 { insert(.repaired) }
+    if summary.errors > summary.errorsRepaired { insert(.errorsLeft) }
+  }
+}

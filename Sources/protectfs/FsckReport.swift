@@ -1,0 +1,93 @@
+import Glibc
+import StoreCheck
+
+/// Shows what a check finds, as it finds it: there may be more than fits into memory.
+protocol FsckReport: CheckObserver {
+  /// Ends the report; `nil` when the check could not go on.
+  func finish(_ summary: CheckSummary?)
+}
+
+/// The report for people, and on a terminal how far the check is.
+final class FsckLines: FsckReport {
+  private let progress = FsckProgress()
+
+  func found(_ finding: Finding) {
+    progress.clear()
+    let place = finding.path ?? finding.backingPath
+    print("\(finding.defect.severity.rawValue): \(place.description.printable): \(finding.description.printable)")
+    if finding.path != nil { print("  backing file \(finding.backingPath)") }
+  }
+
+  func checked(entries: Int) {
+    progress.show(entries)
+  }
+
+  func finish(_ summary: CheckSummary?) {
+    progress.clear()
+    guard let summary else { return }
+    var text = "\(summary.entries) entries, \(summary.errors) errors"
+    if summary.errors > 0 { text += " (\(summary.errorsRepaired) repaired)" }
+    print("\(text), \(summary.notes) notes")
+  }
+}
+
+/// The report for programs: one object, a finding a line.
+final class FsckObject: FsckReport {
+  private let progress = FsckProgress()
+  private var isFirst = true
+
+  private struct Item: Encodable {
+    let code, severity, backingPath, message: String
+    let path, movedTo: String?
+    let isRepaired: Bool
+  }
+
+  private struct Totals: Encodable {
+    let entries, errors, errorsRepaired, notes: Int
+  }
+
+  func found(_ finding: Finding) {
+    progress.clear()
+    let movedTo: String? = if case .moved(let place) = finding.outcome { place } else { nil }
+    let item = Item(
+      code: finding.defect.rawValue, severity: finding.defect.severity.rawValue,
+      backingPath: finding.backingPath.description, message: finding.description, path: finding.path?.description,
+      movedTo: movedTo, isRepaired: finding.isRepaired)
+    print(isFirst ? "{\"findings\":[" : ",")
+    isFirst = false
+    print((try? JSONOutput.line(item)) ?? "null", terminator: "")
+  }
+
+  func checked(entries: Int) {
+    progress.show(entries)
+  }
+
+  func finish(_ summary: CheckSummary?) {
+    progress.clear()
+    let start = isFirst ? "{\"findings\":[" : ""
+    let totals = summary.map {
+      Totals(entries: $0.entries, errors: $0.errors, errorsRepaired: $0.errorsRepaired, notes: $0.notes)
+    }
+    print("\(start)],\"totals\":\((try? JSONOutput.line(totals)) ?? "null")}")
+  }
+}
+
+/// The number of entries so far, on a terminal on standard error.
+private final class FsckProgress {
+  private let isWanted = isatty(STDERR_FILENO) == 1
+  private var isShown = false
+  private var next = ContinuousClock.now
+
+  func show(_ entries: Int) {
+    guard isWanted, entries % 64 == 0, ContinuousClock.now >= next else { return }
+    next = ContinuousClock.now + .milliseconds(200)
+    StandardStream.writeError("\r\(entries) entries checked")
+    isShown = true
+  }
+
+  func clear() {
+    guard isShown else { return }
+    StandardStream.writeError("\r\u{1B}[K")
+    isShown = false
+  }
+}
