@@ -82,6 +82,12 @@ let package = Package(
       ],
       swiftSettings: settings),
     .testTarget(
+      name: "StoreCheckTests",
+      dependencies: [
+        "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system,
+      ],
+      swiftSettings: settings),
+    .testTarget(
       name: "FileProtectionTests",
       dependencies: ["FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", system],
       swiftSettings: settings),

@@ -1,0 +1,202 @@
+import Cryptography
+import DataProtection
+import Foundation
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// A store in a temporary directory, written entry by entry as the format has it, without a mount.
+final class BuiltStore {
+  static let passcode = Array("1234".utf8)
+  /// scrypt at the lowest cost that a keybag may have.
+  static let cost = ScryptParameters(logN: 14, r: 8, p: 1)
+
+  let path: String
+  let deviceKey: VolumeDeviceKey
+  let volume: VolumeKeys
+  private(set) var keybag: Keybag
+  /// Wraps keys of files for any class.
+  let controller: LockController
+  let root: Folder
+
+  /// A directory in the store.
+  struct Folder {
+    /// Below the backing directory; empty for the root.
+    let backingPath: String
+    /// Below the mount; empty for the root.
+    let plainPath: String
+    let identifier: [UInt8]
+  }
+
+  /// Something made in the store, where it is in both trees.
+  struct Item {
+    let backingPath, plainPath: String
+  }
+
+  init() throws {
+    path = FileManager.default.temporaryDirectory.path + "/protectfs-test-\(UUID().uuidString)"
+    try FileManager.default.createDirectory(atPath: path + "/.protectfs", withIntermediateDirectories: true)
+    let id = try StoreID.random()
+    deviceKey = try VolumeDeviceKey(SecretBytes(randomCount: 32))
+    volume = try VolumeKeys(deviceKey, storeID: id)
+    keybag = try Keybag.create(
+      passcode: SecretBytes(Self.passcode), deviceKey: deviceKey, storeID: id, cost: Self.cost
+    ).keybag
+    let publicKey = keybag.publicKey
+    controller = LockController(
+      noneKey: try keybag.noneClassKey(deviceKey: deviceKey), publicKey: publicKey.key,
+      publicKeyGeneration: publicKey.generation)
+    var keys = try keybag.unlock(passcode: SecretBytes(Self.passcode), deviceKey: deviceKey)
+    for fileClass in ProtectionClass.allCases where fileClass != .none {
+      controller.install(keys.take(fileClass) { HeldKey($0) }, for: fileClass)
+    }
+    root = Folder(backingPath: "", plainPath: "", identifier: try randomBytes(16))
+    try write(keybag.bytes, to: "/.protectfs/keybag")
+    try write(keybag.bytes, to: "/.protectfs/keybag.previous")
+    try setRecord(directoryRecord(root.identifier), of: "")
+  }
+
+  deinit {
+    try? FileManager.default.removeItem(atPath: path)
+  }
+
+  /// Gives the store another passcode, as often as asked.
+  func changePasscode(times: Int) throws {
+    for _ in 0..<times {
+      keybag = try keybag.changingPasscode(
+        from: SecretBytes(Self.passcode), to: SecretBytes(Self.passcode), deviceKey: deviceKey, cost: Self.cost)
+    }
+    try write(keybag.bytes, to: "/.protectfs/keybag")
+  }
+
+  // MARK: Bytes, by paths below the backing directory
+
+  func write(_ bytes: [UInt8], to place: String) throws {
+    let file = try Descriptor.open(PathName(path + place), [.writeOnly, .create, .truncate], mode: 0o600)
+    try file.write(bytes)
+  }
+
+  func read(_ place: String) throws -> [UInt8] {
+    try Descriptor.open(PathName(path + place), [.readOnly]).readAll(limit: 1 << 20)
+  }
+
+  func remove(_ place: String) throws {
+    try FileManager.default.removeItem(atPath: path + place)
+  }
+
+  func makePlainDirectory(_ place: String) throws {
+    try FileManager.default.createDirectory(atPath: path + place, withIntermediateDirectories: false)
+  }
+
+  func setAttribute(_ name: String, to value: [UInt8], of place: String) throws {
+    try PathName(path + place).setAttribute(PathName(name), to: value)
+  }
+
+  func setRecord(_ bytes: [UInt8], of place: String) throws {
+    try setAttribute(FileRecord.attributeName, to: bytes, of: place)
+  }
+
+  // MARK: Records
+
+  func directoryRecord(_ identifier: [UInt8]) throws -> [UInt8] {
+    var record = DirectoryRecord(directoryClass: .standard, isExplicit: false, directoryID: identifier)
+    record.tag = try volume.records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
+    return record.bytes
+  }
+
+  func fileRecord(_ key: borrowing FileKey, _ fileClass: ProtectionClass) throws -> FileRecord {
+    let (generation, wrapped) = try controller.wrap(key, for: fileClass)
+    return try tagged(
+      FileRecord(fileClass: fileClass, isExplicit: false, generation: generation, wrappedKey: wrapped))
+  }
+
+  func tagged(_ record: FileRecord) throws -> FileRecord {
+    var record = record
+    record.tag = try volume.records.tag(FileRecord.tagLabel, record.bytesBeforeTag)
+    return record
+  }
+
+  // MARK: Entries
+
+  /// The backing name of a plain one, whose sidecar is written where it needs one.
+  func place(_ name: String, in folder: Folder, sealedIn identifier: [UInt8]? = nil) throws -> Item {
+    let sealed = try volume.names.seal(Array(name.utf8), associatedData: identifier ?? folder.identifier)
+    let backing = try NameEncoding.backingName(sealed: sealed, digest: sha256)
+    if case .hashed(_, let sidecar) = backing {
+      try write(sealed, to: folder.backingPath + "/" + String(decoding: sidecar, as: UTF8.self))
+    }
+    return Item(
+      backingPath: folder.backingPath + "/" + String(decoding: backing.bytes, as: UTF8.self),
+      plainPath: folder.plainPath + "/" + name)
+  }
+
+  /// Makes a file whose backing file has these bytes.
+  @discardableResult
+  func makeFile(
+    _ name: String, in folder: Folder? = nil, _ bytes: [UInt8] = [UInt8](repeating: 7, count: 32),
+    fileClass: ProtectionClass = .standard, sealedIn identifier: [UInt8]? = nil
+  ) throws -> Item {
+    let item = try place(name, in: folder ?? root, sealedIn: identifier)
+    try write(bytes, to: item.backingPath)
+    try setRecord(fileRecord(FileKey(), fileClass).bytes, of: item.backingPath)
+    return item
+  }
+
+  func makeDirectory(_ name: String, in folder: Folder? = nil) throws -> Folder {
+    let item = try place(name, in: folder ?? root)
+    try makePlainDirectory(item.backingPath)
+    let identifier = try randomBytes(16)
+    try setRecord(directoryRecord(identifier), of: item.backingPath)
+    return Folder(backingPath: item.backingPath, plainPath: item.plainPath, identifier: identifier)
+  }
+
+  @discardableResult
+  func makeSymbolicLink(_ name: String, text: [UInt8]) throws -> Item {
+    let item = try place(name, in: root)
+    try FileManager.default.createSymbolicLink(
+      atPath: path + item.backingPath, withDestinationPath: String(decoding: text, as: UTF8.self))
+    return item
+  }
+
+  func linkText(_ target: String) throws -> [UInt8] {
+    NameEncoding.encode(try volume.symbolicLinks.seal(Array(target.utf8), associatedData: nil))
+  }
+
+  /// The backing name and value of an attribute, the value sealed by `cipher`.
+  func attribute(
+    _ name: String, cipher: NameCipher, associatedData: [UInt8] = []
+  ) throws -> (name: String, value: [UInt8]) {
+    let plain = Array(name.utf8)
+    return (
+      String(decoding: try volume.backingAttributeName(plain), as: UTF8.self),
+      AttributeEncoding.value(
+        sealedName: try volume.attributeNames.seal(plain, associatedData: nil),
+        sealedValue: try cipher.seal(Array("value".utf8), associatedData: associatedData + plain))
+    )
+  }
+
+  /// One of everything that a store has.
+  func fill() throws {
+    for fileClass in ProtectionClass.allCases { try makeFile("class \(fileClass.letter)", fileClass: fileClass) }
+    try makeFile("empty", [])
+    try makeFile(String(repeating: "long", count: 60))
+    let folder = try makeDirectory("folder")
+    let inner = try makeDirectory(String(repeating: "deep", count: 50), in: folder)
+    try makeFile("inner", in: inner)
+    try makeFile(String(repeating: "é", count: 100), in: inner)
+    try makeSymbolicLink("link", text: linkText("folder/../class A"))
+    let fifo = try place("fifo", in: root)
+    try Descriptor.open(PathName(path), [.readOnly, .directory])
+      .makeNode(PathName(String(fifo.backingPath.dropFirst())), mode: 0o010600, device: 0)
+    let key = try FileKey()
+    let item = try place("attributes", in: folder)
+    try write([], to: item.backingPath)
+    try setRecord(fileRecord(key, .complete).bytes, of: item.backingPath)
+    let ofFile = try attribute("user.of.file", cipher: key.attributeCipher())
+    try setAttribute(ofFile.name, to: ofFile.value, of: item.backingPath)
+    let ofFolder = try attribute(
+      "user.of.folder", cipher: volume.directoryAttributes, associatedData: folder.identifier)
+    try setAttribute(ofFolder.name, to: ofFolder.value, of: folder.backingPath)
+  }
+}

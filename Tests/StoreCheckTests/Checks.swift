@@ -1,0 +1,75 @@
+import Cryptography
+import Foundation
+import KeyManagement
+import LinuxIO
+import StoreCheck
+import StoreFormat
+import SystemPackage
+
+extension BuiltStore {
+  /// Checks the store, and returns what was found and the totals.
+  func check(withPasscode: Bool = true, isRepairing: Bool = false) throws -> (findings: [Finding], CheckSummary) {
+    let backing = try Descriptor.open(PathName(path), [.readOnly, .directory])
+    let copies = try KeybagCopies(backing: backing)
+    let keybag = try copies.firstUsable { (bytes) throws(KeyManagementError) in
+      try Keybag(parsing: bytes, deviceKey: deviceKey)
+    }
+    let collector = Collector()
+    let summary: CheckSummary
+    if withPasscode {
+      summary = try StoreCheck.run(
+        backing, copies: copies, keybag: keybag, deviceKey: deviceKey,
+        unlock: .passcode(SecretBytes(Self.passcode)), isRepairing: isRepairing, observer: collector)
+    } else {
+      summary = try StoreCheck.run(
+        backing, copies: copies, keybag: keybag, deviceKey: deviceKey, isRepairing: isRepairing, observer: collector)
+    }
+    return (collector.findings, summary)
+  }
+
+  private final class Collector: CheckObserver {
+    var findings: [Finding] = []
+
+    func found(_ finding: Finding) { findings.append(finding) }
+    func checked(entries: Int) {}
+  }
+
+  /// What a place in the backing directory holds.
+  struct Content: Equatable {
+    let inode: UInt64
+    let mode: UInt32
+    /// Of a regular file its bytes, of a symbolic link its text.
+    let bytes: [UInt8]
+    let attributes: [String: [UInt8]]
+  }
+
+  /// Everything in the backing directory, by path.
+  func contents() throws -> [String: Content] {
+    var contents: [String: Content] = [:]
+    var directories = [""]
+    while let directory = directories.popLast() {
+      let opened = try Descriptor.open(PathName(path + directory), [.readOnly, .directory])
+      let names = try DirectoryNames(Descriptor.open(PathName(path + directory), [.readOnly, .directory]))
+        .all(limit: .max)
+      for name in names {
+        let place = directory + "/" + name.description
+        let status = try opened.status(of: name)
+        var bytes: [UInt8] = []
+        var attributes: [String: [UInt8]] = [:]
+        switch status.type {
+        case .regular: bytes = try read(place)
+        case .symbolicLink: bytes = try opened.target(ofSymbolicLink: name)
+        case .directory: directories.append(place)
+        default: break
+        }
+        if status.type == .regular || status.type == .directory {
+          for attribute in try PathName(path + place).attributeNames() {
+            attributes[attribute.description] = try PathName(path + place).attribute(attribute)
+          }
+        }
+        contents[place] = Content(inode: status.inode, mode: status.mode, bytes: bytes, attributes: attributes)
+      }
+    }
+    return contents
+  }
+}
