@@ -1,0 +1,99 @@
+import Glibc
+import LinuxIO
+import Testing
+
+extension MountTests {
+  /// The checker on stores that a mount has written.
+  @Suite struct FsckTests {
+    private func fsck(_ volume: Volume, _ options: [String] = []) throws -> Program.Result {
+      try Command.run(["fsck", volume.backing.description, "--device-key", volume.deviceKey.description] + options)
+    }
+
+    @Test(.enabled(if: Program.isInstalled("git"), "git is not installed")) func aUsedStoreIsClean() throws {
+      try Volume.with { volume in
+        try volume.shell(
+          """
+          git init -q -b main repository && cd repository
+          for i in $(seq 200); do mkdir -p d$((i % 7)); seq $((i * 13)) > d$((i % 7))/f$i; done
+          git add . && git commit -qm one && git gc -q --aggressive --prune=now
+          git mv d1 moved && git commit -qm two && git checkout -q HEAD~1
+          """)
+        try volume.shell(
+          """
+          long=$(printf 'n%.0s' {1..250})
+          mkdir $long && echo x > $long/$long && mv $long/$long $long/${long:5} && ln $long/${long:5} $long.link
+          ln -s $long/target link; mkfifo fifo; touch gone$long && rm gone$long; mkdir d$long && rmdir d$long
+          for class in A B C D CX; do echo $class > class.$class; \(Command.path) class set $class class.$class; done
+          for i in $(seq 40); do head -c $i /dev/zero > length.$i; done
+          echo closed > closed; chmod 0 closed; truncate -s 1G sparse; : > empty
+          """)
+        try volume.path("class.A").setExtendedAttribute("user.note", to: Array("of a file".utf8))
+        try volume.path("repository").setExtendedAttribute("user.note", to: [])
+        let mounted = try fsck(volume)
+        #expect(mounted.ending == .exited(8))
+        #expect(mounted.output.contains("unmount it first: protectfs unmount \(volume.mountPoint)"))
+        try volume.unmount()
+        for options in [
+          [], ["--repair"], ["--passcode-file", volume.passcodeFile.description], ["--json"],
+        ] {
+          let result = try fsck(volume, options)
+          #expect(result.ending == .exited(0), "\(options): \(result.output)")
+          let isClean = result.output.contains("0 errors, 0 notes") || result.output.contains("{\"findings\":[\n],")
+            || result.output.contains("{\"findings\":[],")
+          #expect(isClean, "\(options): \(result.output)")
+        }
+      }
+    }
+
+    /// The whole way of a file: damaged, missed by no one, found, taken out, and the rest goes on working.
+    @Test func aRepairedStoreMounts() throws {
+      try Volume.with { volume in
+        try volume.shell("mkdir d; echo kept > d/kept; echo lost > d/lost")
+        let backing = try volume.backingFile(of: volume.path("d/lost"))
+        try volume.unmount()
+        try backing.setExtendedAttribute("user.cprotect", to: [1, 2, 3])
+        try volume.backing.appending(".protectfs/keybag.previous").unlink()
+        #expect(try fsck(volume).ending == .exited(4))
+        let repaired = try fsck(volume, ["--repair", "--json"])
+        #expect(repaired.ending == .exited(1))
+        for text in [
+          "\"code\":\"file-record-malformed\"", "\"path\":\"/d/lost\"", "\"code\":\"keybag-previous-missing\"",
+          "\"movedTo\":\"/.protectfs/lost+found/",
+        ] { #expect(repaired.output.contains(text), "\(text) in \(repaired.output)") }
+        #expect(try fsck(volume).ending == .exited(0))
+        try volume.mount()
+        try volume.unlock()
+        try volume.shell("test \"$(cat d/kept)\" = kept; test \"$(ls d)\" = kept; echo lost > d/lost")
+      }
+    }
+
+    @Test func withTheRecoveryKeyNoDeviceKeyIsNeeded() throws {
+      try Volume.with { volume in
+        try volume.shell("echo a > a")
+        try volume.unmount()
+        let file = volume.directory.appending("recovery")
+        try file.write(volume.recoveryKey)
+        let result = try Command.run(
+          ["fsck", volume.backing.description, "--recovery-key-file", file.description])
+        #expect(result.ending == .exited(0), "\(result.output)")
+        #expect(try fsck(volume, ["--nonsense"]).ending == .exited(16))
+        try file.write("wrong")
+        #expect(try fsck(volume, ["--passcode-file", file.description]).ending == .exited(8))
+      }
+    }
+
+    @Test(.enabled(if: getuid() == 0, "only root may mount")) func otherFileSystemsAreLeftAlone() throws {
+      try Volume.with { volume in
+        try volume.path("d").makeDirectory()
+        let backing = try volume.backingFile(of: volume.path("d"))
+        try volume.unmount()
+        #expect(try Program.run(["mount", "-t", "tmpfs", "none", backing.description]).succeeded)
+        defer { try? backing.unmount(isLazy: true) }
+        try backing.appending("foreign").write("x")
+        let result = try fsck(volume, ["--repair", "--json"])
+        #expect(result.ending == .exited(4))
+        #expect(result.output.contains("other-file-system") && !result.output.contains("foreign-entry"))
+      }
+    }
+  }
+}
