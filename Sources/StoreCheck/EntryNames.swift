@@ -88,7 +88,12 @@ extension Descriptor {
     do throws(Errno) {
       return try body(path)
     } catch .permissionDenied {
-      return try lending(permissions, keptLent: { (_, _) in }) { () throws(Errno) in try body(path) }
+      var failure: Errno?
+      let result = try lending(permissions, keptLent: { (error, _) in failure = error }) { () throws(Errno) in
+        try body(path)
+      }
+      if let failure { throw failure }
+      return result
     }
   }
 }

@@ -23,7 +23,7 @@ extension MountTests {
           long=$(printf 'n%.0s' {1..250})
           mkdir $long && echo x > $long/$long && mv $long/$long $long/${long:5} && ln $long/${long:5} $long.link
           ln -s $long/target link; mkfifo fifo; touch gone$long && rm gone$long; mkdir d$long && rmdir d$long
-          for class in A B C D CX; do echo $class > class.$class; \(Command.path) class set $class class.$class; done
+          for c in A B C D CX; do echo $c > class.$c; \(Command.path) class set $c class.$c; done
           for i in $(seq 40); do head -c $i /dev/zero > length.$i; done
           echo closed > closed; chmod 0 closed; truncate -s 1G sparse; : > empty
           """)
@@ -38,9 +38,8 @@ extension MountTests {
         ] {
           let result = try fsck(volume, options)
           #expect(result.ending == .exited(0), "\(options): \(result.output)")
-          let isClean = result.output.contains("0 errors, 0 notes") || result.output.contains("{\"findings\":[\n],")
-            || result.output.contains("{\"findings\":[],")
-          #expect(isClean, "\(options): \(result.output)")
+          let clean = options == ["--json"] ? "{\"findings\":[]," : "0 errors, 0 notes"
+          #expect(result.output.contains(clean), "\(options): \(result.output)")
         }
       }
     }

@@ -78,7 +78,8 @@ final class BuiltStore {
   }
 
   func read(_ place: String) throws -> [UInt8] {
-    try Descriptor.open(PathName(path + place), [.readOnly]).readAll(limit: 1 << 20)
+    let file = try Descriptor.open(PathName(path + place), [.readOnly])
+    return try file.readAll(limit: Int(file.status().size))
   }
 
   func remove(_ place: String) throws {
