@@ -84,8 +84,16 @@ let package = Package(
     .testTarget(
       name: "MountDaemonTests",
       dependencies: ["MountDaemon", "DataProtection", "LinuxIO", system], swiftSettings: settings),
+    .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
+    .executableTarget(name: "FoundationProbe", path: "Tests/FoundationProbe", swiftSettings: settings),
+    .testTarget(
+      name: "CommandTests",
+      dependencies: ["protectfs", "LinuxIO", system], swiftSettings: settings),
     .testTarget(
       name: "MountTests",
-      dependencies: ["DataProtection", "LinuxIO", system], swiftSettings: settings),
+      dependencies: [
+        "CSystemCalls", "DataProtection", "KeyManagement", "Cryptography", "StoreFormat", "LinuxIO", system,
+      ],
+      swiftSettings: settings),
   ]
 )

@@ -82,10 +82,16 @@ package struct StatusReply: Codable, Sendable {
 
 /// The parameters of each reply to `MonitorEvents`.
 package struct EventReply: Codable, Sendable {
-  package var event: DaemonEvent
+  /// `nil` for one of a kind that a later version has added.
+  package var event: DaemonEvent?
 
   package init(event: DaemonEvent) {
     self.event = event
+  }
+
+  package init(from decoder: any Decoder) throws {
+    let container = try decoder.container(keyedBy: CodingKeys.self)
+    event = try? container.decode(DaemonEvent.self, forKey: .event)
   }
 }
 

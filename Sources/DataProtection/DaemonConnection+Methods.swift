@@ -56,7 +56,8 @@ extension DaemonConnection {
     try send(.events, NoParameters(), more: true)
     while true {
       let reply = try self.receive(EventReply.self, patience: 0)
-      guard receive(reply.parameters.event), reply.continues else { return }
+      if let event = reply.parameters.event, !receive(event) { return }
+      guard reply.continues else { return }
     }
   }
 }

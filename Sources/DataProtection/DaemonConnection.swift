@@ -160,7 +160,10 @@ public struct DaemonConnection: ~Copyable, Sendable {
 
   private static func error(named name: String, message: String?) -> ControlError {
     let prefix = ControlInterface.name + "."
-    let code = name.hasPrefix(prefix) ? ControlError.Code(rawValue: String(name.dropFirst(prefix.count))) : nil
-    return ControlError(code ?? .notUnderstood, message ?? "the daemon answered \(name)")
+    guard name.hasPrefix(prefix) else {
+      return ControlError(.notUnderstood, "the daemon answered \(name); is it of another version?")
+    }
+    let code = ControlError.Code(rawValue: String(name.dropFirst(prefix.count)))
+    return ControlError(code ?? .failed, message ?? "the daemon answered \(name)")
   }
 }

@@ -33,9 +33,13 @@ func addAttributeOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.setxattr = { request, node, name, value, size, flags in
     unsafe serve(request) { (fs) throws(Errno) in
       guard let mode = AttributeMode(rawValue: flags) else { throw .invalidArgument }
+      // Neither the request nor the copy keeps what will be encrypted.
+      let received = unsafe UnsafeMutableRawBufferPointer(start: UnsafeMutableRawPointer(mutating: value), count: size)
+      var copy = unsafe [UInt8](received)
+      unsafe Memory.wipe(received)
+      defer { unsafe copy.withMutableBytes { unsafe Memory.wipe($0) } }
       try unsafe fs.setAttribute(
-        PathName(copying: name!), of: NodeID(rawValue: node),
-        to: [UInt8](UnsafeRawBufferPointer(start: value, count: size)), mode: mode, caller: caller(request))
+        PathName(copying: name!), of: NodeID(rawValue: node), to: copy, mode: mode, caller: caller(request))
       return .done
     }
   }

@@ -79,7 +79,9 @@ import SystemPackage
     discard self
   }
 
+  /// Answers with a value made for this answer alone, which is overwritten afterwards: it may have been encrypted.
   private static func send(_ value: [UInt8], capacity: Int, to request: fuse_req_t) {
+    defer { unsafe value.withBytes { unsafe Memory.wipe(UnsafeMutableRawBufferPointer(mutating: $0)) } }
     if capacity == 0 {
       _ = unsafe fuse_reply_xattr(request, value.count)
     } else if value.count > capacity {

@@ -57,14 +57,15 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .deviceKeyMalformed(let path): "\(path) is no device key: it must be a regular file of exactly 32 bytes"
     case .foreignDeviceKey:
       "this store was made with another device key; give that one, or open the store with its recovery key"
-    case .keybagMissing: "there is no store here: .protectfs/keybag is missing"
+    case .keybagMissing: 
+      "the keybag is missing; put the one before it in its place: cp -p .protectfs/keybag.previous .protectfs/keybag"
     case .keybagUnreadable(let error): "the keybag cannot be read: \(error)"
     case .keybagUnwritable(let error): "the keybag cannot be written, and is as it was: \(error)"
     case .keybagMalformed(let error):
-      "the keybag is damaged (\(error)); the one before it is .protectfs/keybag.previous"
+      "the keybag is damaged (\(error)); the one before it is .protectfs/keybag.previous, and can be copied in its place"
     case .keybagAltered:
       "the keybag was altered by someone who lacks its keys, or is damaged; the one before it is "
-        + ".protectfs/keybag.previous"
+        + ".protectfs/keybag.previous, and can be copied in its place"
     case .keybagChangedMeanwhile: "someone else changed the keybag in between; try again"
     case .unsupportedStore(let error): "the store needs a newer protectfs (\(error))"
     case .invalidPasscode: "a passcode has 1 to \(Keybag.longestPasscode) bytes"

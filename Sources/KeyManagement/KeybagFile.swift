@@ -49,13 +49,12 @@ package struct KeybagFile: ~Copyable, Sendable {
     }
   }
 
-  /// Gives up the keybag before the last change. With it, an old passcode still opens the store.
-  package func removePrevious() throws(KeyManagementError) {
-    do throws(Errno) {
-      try directory.unlink(Self.previousName)
-      try directory.synchronize()
-    } catch {
-      guard error == .noSuchFileOrDirectory else { throw .keybagUnwritable(error) }
+  /// Makes the second copy the same as the keybag: after a change of passcode, so that the old one opens neither. At no
+  /// point is there less than one whole keybag.
+  package func replacePrevious(with keybag: Keybag) throws(KeyManagementError) {
+    try writing { () throws(Errno) in
+      var file = try AtomicFile(replacing: Self.previousName, in: directory)
+      try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
     }
   }
 

@@ -51,10 +51,11 @@ package final class Daemon: DaemonControl {
   // MARK: What the control socket asks for
 
   package func lock(gracePeriod: Duration?, wait: Bool) throws(ControlError) {
+    let completedLocks = machine.state.completedLocks
     guard machine.lock(after: gracePeriod) || machine.state.lockState == .gracePeriod else { return }
     log.notice("locking", metadata: ["grace": "\((gracePeriod ?? options.gracePeriod).inSeconds) s"])
     guard wait else { return }
-    guard machine.waitUntilLocked() else {
+    guard machine.waitUntilLocked(after: completedLocks) else {
       throw ControlError(.lockCancelled, "the lock was cancelled by an unlock during the grace period")
     }
   }
@@ -96,6 +97,7 @@ package final class Daemon: DaemonControl {
       }
       try file.replace(with: changed)
       keybag.withLock { $0 = changed }
+      try file.replacePrevious(with: changed)
       log.notice("the passcode was changed")
     } catch {
       throw ControlError(error)

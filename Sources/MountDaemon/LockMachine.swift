@@ -13,6 +13,8 @@ final class LockMachine: Sendable {
     var revokesAt: ContinuousClock.Instant?
     /// When class CX goes.
     var expiresAt: ContinuousClock.Instant?
+    /// How often a lock has taken effect.
+    var completedLocks = 0
     /// The sequence is running: nothing may change the state until it has ended.
     var isRevoking = false
     /// Files whose pages are to be dropped, outside of a lock.
@@ -30,6 +32,7 @@ final class LockMachine: Sendable {
   private let gracePeriod: Duration
   private let inactivityPeriod: Duration
   private let controller: LockController
+  /// Called with the state locked, so that events are told in the order in which things happen. Never waits.
   private let announce: @Sendable (DaemonEvent) -> Void
 
   init(
@@ -52,22 +55,22 @@ final class LockMachine: Sendable {
   /// Returns `false` when nothing was unlocked.
   func lock(after period: Duration?) -> Bool {
     let period = period ?? gracePeriod
-    let announcement: DaemonEvent? = monitor.update { state in
-      guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return nil }
+    return monitor.update { state in
+      guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return false }
       let revokesAt = ContinuousClock.now + period
-      if let earlier = state.revokesAt, earlier <= revokesAt { return nil }
+      if let earlier = state.revokesAt, earlier <= revokesAt { return false }
       state.lockState = .gracePeriod
       state.revokesAt = revokesAt
-      return .willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds)
+      announce(.willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds))
+      return true
     }
-    if let announcement { announce(announcement) }
-    return announcement != nil
   }
 
-  /// Waits until the lock that was asked for has taken effect. Returns `false` when an unlock cancelled it.
-  func waitUntilLocked() -> Bool {
+  /// Waits until a lock has taken effect since there were `count` of them. Returns `false` when an unlock cancelled it.
+  func waitUntilLocked(after count: Int) -> Bool {
     monitor.wait { state, _ in
-      switch state.lockState {
+      if state.completedLocks > count { return true }
+      return switch state.lockState {
       case .gracePeriod: nil
       case .unlocked: false
       case .beforeFirstUnlock, .locked, .inactive: true
@@ -77,7 +80,7 @@ final class LockMachine: Sendable {
 
   /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke.
   func unlock(_ keys: [ProtectionClass: [HeldKey]]) {
-    let previous: LockState = monitor.wait { state, _ in
+    monitor.wait { (state, _) -> Void? in
       guard !state.isRevoking else { return nil }
       let previous = state.lockState
       for (fileClass, held) in keys { controller.install(held, for: fileClass) }
@@ -87,10 +90,10 @@ final class LockMachine: Sendable {
       state.lockState = .unlocked
       state.revokesAt = nil
       state.expiresAt = nil
-      return previous
+      let gained = Self.classesGained(from: previous)
+      if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
+      return ()
     }
-    let gained = Self.classesGained(from: previous)
-    if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
   }
 
   /// The classes that an unlock brings back; in the grace period, those whose loss was announced.
@@ -124,10 +127,11 @@ final class LockMachine: Sendable {
         monitor.update { state in
           state.lockState = newState
           state.isRevoking = false
+          if newState == .locked { state.completedLocks += 1 }
           state.revokesAt = nil
           state.expiresAt = newState == .locked ? .now + inactivityPeriod : nil
+          announce(.didBecomeUnavailable(classes: classes))
         }
-        announce(.didBecomeUnavailable(classes: classes))
       }
     }
   }

@@ -17,23 +17,24 @@ struct LockSequence {
 
   /// Revokes the classes. When this returns, no page of a class whose key went whole is with the kernel, no key of it is
   /// in memory, and every request on its contents is refused.
-  func run(_ classes: [ProtectionClass]) {
-    // Class B keeps its public key, and its open files their own: only what is closed is taken away.
-    let whole = classes.filter { $0 != .completeUnlessOpen }
+  ///
+  /// Class B keeps its public key, and its open files their own keys, unless the daemon is ending.
+  func run(_ classes: [ProtectionClass], isEnding: Bool = false) {
+    let whole = isEnding ? classes : classes.filter { $0 != .completeUnlessOpen }
 
     // 1. Refuse open, read, resize and attributes. WRITE is still taken: it carries what programs wrote before.
     for fileClass in classes {
-      controller.setAvailability(fileClass == .completeUnlessOpen ? .publicOnly : .revoking, of: fileClass)
+      controller.setAvailability(whole.contains(fileClass) ? .revoking : .publicOnly, of: fileClass)
     }
     // 2. The kernel writes the dirty pages back, drops all pages, mapped ones too, and forgets the attributes, so that
     //    the next write(2) asks first.
-    for fileClass in classes { invalidate(fileClass) }
+    for fileClass in classes { invalidate(fileClass, includingOpen: whole.contains(fileClass)) }
     // 3. Refuse WRITE too; requests in flight end, then the keys of open files go, then the class key.
     for fileClass in whole { controller.setAvailability(.unavailable, of: fileClass) }
     for fileClass in whole { fileSystem.evictKeys(of: fileClass) }
     for fileClass in classes { controller.wipe(fileClass) }
     // 4. Drop what was read or dirtied between 2 and 3.
-    for fileClass in whole { invalidate(fileClass) }
+    for fileClass in whole { invalidate(fileClass, includingOpen: true) }
   }
 
   /// Drops the kernel's pages of one file.
@@ -45,9 +46,7 @@ struct LockSequence {
     }
   }
 
-  private func invalidate(_ fileClass: ProtectionClass) {
-    for node in fileSystem.cachedNodes(in: fileClass, includingOpen: fileClass != .completeUnlessOpen) {
-      invalidate(node)
-    }
+  private func invalidate(_ fileClass: ProtectionClass, includingOpen: Bool) {
+    for node in fileSystem.cachedNodes(in: fileClass, includingOpen: includingOpen) { invalidate(node) }
   }
 }

@@ -1,4 +1,5 @@
 import Cryptography
+import DataProtection
 import FUSE
 import FileSystem
 import Glibc
@@ -46,8 +47,14 @@ package enum MountProcess {
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
-    Thread(name: "signals") { endOnSignal(daemon: daemon, sequence: sequence, options: options) }.detach()
-    log.notice("mounted", metadata: ["backing": "\(options.backing)", "mount point": "\(options.mountPoint)"])
+    Thread(name: "signals") { 
+      endOnSignal(daemon: daemon, sequence: sequence, server: server, options: options)
+    }.detach()
+    log.notice(
+      "mounted",
+      metadata: [
+        "backing": "\(options.backing)", "mount point": "\(options.mountPoint)", "socket": "\(server.socketPath)",
+      ])
     ready()
     session.serve(threads: options.threads)
     daemon.machine.stop()
@@ -58,15 +65,16 @@ package enum MountProcess {
 
   /// Unmounts when the process is told to end. What is busy is detached, and every class revoked, before the process
   /// goes: what programs had written is on disk, and no key in memory.
-  private static func endOnSignal(daemon: Daemon, sequence: LockSequence, options: MountOptions) {
+  private static func endOnSignal(
+    daemon: Daemon, sequence: LockSequence, server: ControlServer, options: MountOptions
+  ) {
     let number = Process.waitForEndingSignal()
     daemon.log.notice("told to end", metadata: ["signal": "\(number)"])
     if Unmount.run(options.mountPoint, isLazy: false) { return }
     daemon.log.warning("the mount is busy: it is detached, and all classes are revoked")
     _ = Unmount.run(options.mountPoint, isLazy: true)
-    sequence.run([
-      .complete, .completeUnlessOpen, .completeUntilFirstUserAuthentication, .completeWhenUserInactive, .none,
-    ])
+    sequence.run(ProtectionClass.allCases, isEnding: true)
+    server.stop()
     exit(0)
   }
 }

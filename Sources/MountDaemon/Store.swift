@@ -25,7 +25,9 @@ package enum Store {
     try ProtectedFileSystem.writeRootRecord(
       to: backing, defaultClass: defaultClass, volume: VolumeKeys(deviceKey, storeID: storeID))
     try backing.synchronize()
-    try KeybagFile(backing: backing).replace(with: new.keybag)
+    let file = try KeybagFile(backing: backing)
+    try file.replace(with: new.keybag)
+    try file.replacePrevious(with: new.keybag)
     return (storeID, RecoveryKeyText(try new.recoveryKey.text()))
   }
 

@@ -10,7 +10,7 @@ enum VarlinkInterface {
     var vendor = "protectfs"
     var product = "protectfs"
     var version: String
-    var url = "https://varlink.org"
+    var url = ""
     var interfaces = ["org.varlink.service", ControlInterface.name]
   }
 

@@ -40,7 +40,7 @@ struct InfoCommand: ParsableCommand {
       information = StoreInformation(
         backing: path, record, authenticity: authenticity(of: bytes, storeID: record.storeID))
     } catch .keybagMissing {
-      throw StoreError.noStore(path: path)
+      throw StoreSummary.missingKeybag(in: directory, path: path)
     }
     if json { try JSONOutput.show(information) } else { print(information.report) }
   }

@@ -124,7 +124,7 @@ struct MountCommand: ParsableCommand {
     do throws(KeyManagementError) {
       return try StoreSummary.parse(KeybagFile(backing: directory).read()).storeID
     } catch .keybagMissing {
-      throw StoreError.noStore(path: backing)
+      throw StoreSummary.missingKeybag(in: directory, path: backing)
     }
   }
 

@@ -102,6 +102,7 @@ struct PasscodeChangeCommand: ParsableCommand {
       changed = try keybag.changingPasscode(from: old.bytes, to: new, deviceKey: deviceKey)
     }
     try file.replace(with: changed)
+    try file.replacePrevious(with: changed)
     withExtendedLifetime(lock.rawValue) {}
   }
 

@@ -1,4 +1,6 @@
 import KeyManagement
+import LinuxIO
+import MountDaemon
 import StoreFormat
 
 /// Keybags, read without any key.
@@ -12,6 +14,16 @@ enum StoreSummary {
       case .malformed: throw .keybagMalformed(error)
       case .unsupportedVersion, .unknownFeatures: throw .unsupportedStore(error)
       }
+    }
+  }
+
+  /// What to say where there is no keybag: that there is no store, unless the keybag's second copy shows that there is.
+  static func missingKeybag(in backing: borrowing Descriptor, path: String) -> any Error {
+    do throws(KeyManagementError) {
+      _ = try KeybagFile(backing: backing).readPrevious()
+      return KeyManagementError.keybagMissing
+    } catch {
+      return StoreError.noStore(path: path)
     }
   }
 }

@@ -44,9 +44,9 @@ import Testing
     }
     #expect(try file.read() == second.bytes)
     #expect(directory.names(in: ".protectfs") == ["keybag", "keybag.previous"])
-    try file.removePrevious()
-    try file.removePrevious()
-    #expect(directory.names(in: ".protectfs") == ["keybag"])
+    try file.replacePrevious(with: second)
+    #expect(try file.readPrevious() == second.bytes)
+    #expect(directory.names(in: ".protectfs") == ["keybag", "keybag.previous"])
   }
 
   @Test func foreignStoresAreNotReplaced() throws {

@@ -292,3 +292,15 @@ private func withText<Result>(_ text: String, _ body: (UnsafeRawBufferPointer) t
     #expect(unsafe access(path, F_OK) != 0)
   }
 }
+
+@Suite struct ProtocolDocumentTests {
+  @Test func holdsTheInterfaceDefinition() throws {
+    let path = #filePath.replacing("Tests/MountDaemonTests/ControlServerTests.swift", with: "Documentation/PROTOCOL.md")
+    let file = try Descriptor.open(PathName(path), [.readOnly])
+    let text = String(decoding: try file.readAll(limit: 1 << 20), as: UTF8.self)
+    #expect(text.contains("```varlink\n\(VarlinkInterface.daemon)```"))
+    for code in ControlError.Code.allCases.prefix(7) {
+      #expect(VarlinkInterface.daemon.contains("\nerror \(code.rawValue) (message: string)\n"))
+    }
+  }
+}

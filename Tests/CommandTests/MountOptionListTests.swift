@@ -1,0 +1,53 @@
+import Testing
+
+@testable import protectfs
+
+@Suite struct MountOptionListTests {
+  @Test func ownOptionsAreTaken() throws {
+    let list = try MountOptionList([
+      "grace=2.5,inactive=30,replace_class=move,shared,ro", "allow_other,nonempty,threads=3,log_file=/l,device_key=/k",
+    ])
+    #expect(list.gracePeriod == 2.5)
+    #expect(list.inactivityPeriod == 30)
+    #expect(list.keepsReplacedClass == false)
+    #expect(list.isShared && list.isReadOnly && list.allowsOthers && list.coversContents)
+    #expect(list.threads == 3)
+    #expect(list.logFile == "/l")
+    #expect(list.deviceKeyFile == "/k")
+    #expect(list.fuseOptions.isEmpty)
+  }
+
+  @Test func laterOptionsCount() throws {
+    #expect(try MountOptionList(["grace=1", "grace=2"]).gracePeriod == 2)
+  }
+
+  @Test func optionsForOthersAreIgnored() throws {
+    let list = try MountOptionList([
+      "defaults,noauto,auto,nofail,_netdev,user,user=me,users,owner,group,rw,noatime,relatime,comment=x,x-gvfs-show,x-a=b"
+    ])
+    #expect(try list == MountOptionList([]))
+  }
+
+  @Test(arguments: [
+    ("dev,nosuid", ["dev", "nosuid"]), ("max_read=4096", ["max_read=4096"]), (",,exec,", ["exec"]),
+    ("shared=1", ["shared=1"]), (#"context=a\,b,exec"#, [#"context=a\,b"#, "exec"]), (#"a\\,b"#, [#"a\\"#, "b"]),
+  ])
+  func othersGoToTheKernel(_ options: String, _ left: [String]) throws {
+    #expect(try MountOptionList([options]).fuseOptions == left)
+  }
+
+  @Test func commasInPathsAreEscaped() throws {
+    #expect(try MountOptionList([#"log_file=/a\,b,ro"#]).logFile == "/a,b")
+  }
+
+  @Test(arguments: [
+    "grace", "grace=", "grace=x", "grace=-1", "grace=nan", "grace=1e9", "inactive=1h", "replace_class",
+    "replace_class=both", "threads=0", "threads=x", "log_file", "device_key=",
+  ])
+  func valuesThatCannotBeMeantAreNamed(_ option: String) {
+    var failure: CommandFailure?
+    do throws(CommandFailure) { _ = try MountOptionList(["ro,\(option)"]) } catch { failure = error }
+    #expect(failure?.status == .usage)
+    #expect(failure?.message.contains("'\(option)'") == true)
+  }
+}

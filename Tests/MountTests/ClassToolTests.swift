@@ -1,0 +1,177 @@
+import DataProtection
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// How classes fare when tools copy, move, replace and remove files.
+  @Suite struct ClassToolTests {
+    /// What editors do: write beside, rename over. The class that was chosen stays.
+    @Test(.enabled(if: Program.isInstalled("vim.tiny"), "vim.tiny is not installed"))
+    func vimKeepsAChosenClass() throws {
+      try Volume.with { volume in
+        let file = volume.path("note")
+        for settings in ["", "set backupcopy=no | ", "set backupcopy=yes | ", "set nowritebackup | "] {
+          try file.write("one\n")
+          try file.setProtectionClass(.complete)
+          try volume.shell("vim.tiny -u NONE -es -c '\(settings)%s/one/two/ | wq!' note")
+          #expect(try file.contents() == Array("two\n".utf8), "\(settings)")
+          #expect(try file.protectionClass() == .complete, "\(settings)")
+          #expect(try file.extendedAttributeNames().contains(ProtectionClass.attributeName))
+        }
+      }
+    }
+
+    @Test func sedKeepsAChosenClass() throws {
+      try Volume.with { volume in
+        let file = volume.path("note")
+        try file.write("one\n")
+        let inode = try file.status().inode
+        try file.setProtectionClass(.complete)
+        try volume.shell("sed -i s/one/two/ note")
+        #expect(try file.status().inode != inode)
+        #expect(try file.protectionClass() == .complete)
+        #expect(try file.contents() == Array("two\n".utf8))
+        try volume.lock()
+        #expect(throws: Errno.permissionDenied) { try file.contents() }
+      }
+    }
+
+    /// As on iOS.
+    @Test func sedMovesTheClassWhereAskedTo() throws {
+      try Volume.with(["-o", "allow_other,replace_class=move"]) { volume in
+        let file = volume.path("note")
+        try file.write("one\n")
+        try file.setProtectionClass(.complete)
+        try volume.shell("sed -i s/one/two/ note")
+        #expect(try file.protectionClass() == .completeUntilFirstUserAuthentication)
+      }
+    }
+
+    @Test func anInheritedClassIsNotKept() throws {
+      try Volume.with { volume in
+        let (directory, other) = (volume.path("A"), volume.path("D"))
+        try directory.makeDirectory(of: .complete)
+        try other.makeDirectory(of: .none)
+        try directory.appending("file").write("old")
+        try other.appending("file").write("new")
+        try other.appending("file").rename(to: directory.appending("file"))
+        #expect(try directory.appending("file").protectionClass() == .none)
+        // Chosen on both sides: each keeps its own.
+        try directory.appending("file").setProtectionClass(.completeWhenUserInactive)
+        try other.appending("file").write("newer")
+        try other.appending("file").setProtectionClass(.completeUnlessOpen)
+        try other.appending("file").rename(to: directory.appending("file"))
+        #expect(try directory.appending("file").protectionClass() == .completeUnlessOpen)
+      }
+    }
+
+    @Test func copiesInheritUnlessTheyCarryAttributes() throws {
+      try Volume.with { volume in
+        let (chosen, inherited, inB) = (volume.path("chosen"), volume.path("A/inherited"), volume.path("B"))
+        try volume.path("A").makeDirectory(of: .complete)
+        try inB.makeDirectory(of: .completeUnlessOpen)
+        try chosen.write("x")
+        try chosen.setProtectionClass(.completeWhenUserInactive)
+        try inherited.write("x")
+        try volume.shell("cp chosen B/plain; cp -a chosen B/archived; cp -a A/inherited B/; mv A B/moved")
+        #expect(try inB.appending("plain").protectionClass() == .completeUnlessOpen)
+        #expect(try inB.appending("archived").protectionClass() == .completeWhenUserInactive)
+        #expect(try inB.appending("inherited").protectionClass() == .completeUnlessOpen)
+        #expect(try inB.appending("moved/inherited").protectionClass() == .complete)
+        #expect(try inB.appending("moved").protectionClass() == .complete)
+        // Out of the mount and back.
+        try volume.shell("tar --xattrs --xattrs-include='*' -cf $W/tar chosen && mkdir C && tar --xattrs --xattrs-include='*' -xf $W/tar -C C")
+        #expect(try volume.path("C/chosen").protectionClass() == .completeWhenUserInactive)
+      }
+    }
+
+    @Test func renamesAndLinksKeepTheClass() throws {
+      try Volume.with { volume in
+        let (inA, inD) = (volume.path("A"), volume.path("D"))
+        try inA.makeDirectory(of: .complete)
+        try inD.makeDirectory(of: .none)
+        try inA.appending("file").write("x")
+        try inA.appending("file").link(as: inD.appending("link"))
+        try inA.appending("file").rename(to: inD.appending("file"))
+        for name in ["link", "file"] { #expect(try inD.appending(name).protectionClass() == .complete) }
+        try inD.appending("other").write("y")
+        try inD.appending("other").rename(to: inD.appending("file"), flags: .exchange)
+        #expect(try inD.appending("file").protectionClass() == .none)
+        #expect(try inD.appending("other").protectionClass() == .complete)
+      }
+    }
+
+    @Test func removesWhileLocked() throws {
+      try Volume.with { volume in
+        for fileClass in ProtectionClass.allCases {
+          let directory = volume.path(fileClass.letter)
+          try directory.makeDirectory(of: fileClass)
+          for index in 0..<50 { try directory.appending("file \(index)").write("x") }
+          try directory.appending("sub").makeDirectory()
+          try directory.appending("sub/link").makeSymbolicLink(to: "nowhere")
+        }
+        try volume.remount()
+        try volume.shell("rm -r A B C D CX")
+        #expect(try volume.mountPoint.names().isEmpty)
+        #expect(try volume.backing.names() == [".protectfs"])
+      }
+    }
+
+    /// A class change is a new record: not a byte of the contents.
+    @Test func aClassChangeLeavesTheCiphertext() throws {
+      try Volume.with { volume in
+        let file = volume.path("file")
+        try file.write((0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 7) })
+        let backing = try volume.backingFile(of: file)
+        try OpenFile(file, 0).synchronize()
+        let ciphertext = try backing.contents()
+        let times = try file.status()
+        for fileClass in ProtectionClass.allCases + [.complete, .none] {
+          try file.setProtectionClass(fileClass)
+          #expect(try file.protectionClass() == fileClass)
+          #expect(try backing.contents() == ciphertext, "\(fileClass)")
+        }
+        #expect(try file.status().modification_nanoseconds == times.modification_nanoseconds)
+        try volume.remount()
+        #expect(try file.contents().count == 300_000)
+      }
+    }
+
+    @Test func unknownClassesAreRefused() throws {
+      try Volume.with { volume in
+        try volume.path("file").write("x")
+        for name in ["file", "."] {
+          for value in ["", "a", "complete ", "Complete", "E", "NSFileProtection", "7", "complete\0"] {
+            #expect(throws: Errno.invalidArgument, "\(name): '\(value)'") {
+              try volume.path(name).setExtendedAttribute(ContractOperation.classAttribute, to: Array(value.utf8))
+            }
+          }
+        }
+        for fileClass in ProtectionClass.allCases {
+          for value in [fileClass.name, fileClass.letter, fileClass.foundationName] {
+            try volume.path("file").setExtendedAttribute(ContractOperation.classAttribute, to: Array(value.utf8))
+            #expect(try volume.path("file").protectionClass() == fileClass)
+          }
+        }
+        // The default class of the volume cannot be `none`.
+        #expect(throws: Errno.invalidArgument) { try volume.mountPoint.setProtectionClass(.none) }
+      }
+    }
+
+    /// Listed where it was chosen; removing the attribute makes the class count as inherited.
+    @Test func theAttributeIsListedWhereItWasChosen() throws {
+      try Volume.with { volume in
+        let file = volume.path("file")
+        try file.write("x")
+        #expect(try file.extendedAttributeNames() == [])
+        #expect(throws: Errno.noData) { try file.removeExtendedAttribute(ContractOperation.classAttribute) }
+        try file.setProtectionClass(.completeUnlessOpen)
+        #expect(try file.extendedAttributeNames() == [ProtectionClass.attributeName])
+        try file.removeExtendedAttribute(ContractOperation.classAttribute)
+        #expect(try file.extendedAttributeNames() == [])
+        #expect(try file.protectionClass() == .completeUnlessOpen)
+      }
+    }
+  }
+}

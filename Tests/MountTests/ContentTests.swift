@@ -1,0 +1,105 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Contents under random operations, against a model in memory.
+  @Suite struct ContentTests {
+    /// `PROTECTFS_MODEL_SECONDS` makes it search longer, `PROTECTFS_MODEL_SEED` from another place on.
+    private static let seconds = variable("PROTECTFS_MODEL_SECONDS") ?? 20
+    private static let firstSeed = variable("PROTECTFS_MODEL_SEED") ?? 1
+
+    private static func variable(_ name: String) -> Int? {
+      unsafe getenv(name).flatMap { unsafe Int(String(cString: $0)) }
+    }
+
+    @Test func agreesWithAModel() throws {
+      try Volume.with { volume in
+        let end = ContinuousClock.now + .seconds(Self.seconds)
+        var seed = UInt64(Self.firstSeed)
+        while ContinuousClock.now < end {
+          let path = volume.path("file \(seed)")
+          var file = try ModelFile(path, seed: seed)
+          do {
+            for _ in 0..<400 { try file.step() }
+            try file.expectEverything()
+          } catch {
+            Issue.record("seed \(seed): \(error)\n\(file.history.suffix(12).joined(separator: "; "))")
+            return
+          }
+          // Every so often: what is on disk, read by a daemon that knows nothing of it.
+          let model = file.model
+          if seed % 8 == 0 { try Self.expectOnDisk(path, model, volume, &file) }
+          seed += 1
+        }
+        print("the model test got to seed \(seed)")
+      }
+    }
+
+    private static func expectOnDisk(
+      _ path: PathName, _ model: [UInt8], _ volume: Volume, _ file: inout ModelFile
+    ) throws {
+      file = try ModelFile(volume.directory.appending("elsewhere"), seed: 0)
+      try volume.remount()
+      try volume.unlock()
+      #expect(try path.contents() == model, "\(path) after mounting again")
+    }
+
+    /// The backing length tells the plaintext's, at every length around the edges.
+    @Test func backingLengths() throws {
+      try Volume.with { volume in
+        for length in [0, 1, 5, 15, 16, 17, 31, 32, 4080, 4081, 4095, 4096, 4097, 4111, 4112, 4113, 8191, 8192, 100_001] {
+          let path = volume.path("\(length)")
+          try path.write(pattern(length, count: length))
+          try OpenFile(path, O_RDONLY).synchronize()
+          let backing = try volume.backingFile(of: path).status()
+          let expected = length % 16 == 0 ? length : (length / 16 + 1) * 16 + length % 16
+          #expect(backing.size == UInt64(expected), "\(length)")
+        }
+      }
+    }
+
+    @Test func sparseFilesStaySparse() throws {
+      try Volume.with { volume in
+        let path = volume.path("sparse")
+        let file = try OpenFile(path, O_RDWR | O_CREAT)
+        try file.truncate(to: 1 << 30)
+        try file.write([1], at: 500 << 20)
+        try file.synchronize()
+        #expect(try path.status().size == 1 << 30)
+        #expect(try path.status().blocks < 100)
+        #expect(try file.seek(to: 0, .data) == 500 << 20)
+        #expect(try file.seek(to: 500 << 20, .hole) == (500 << 20) + 4096)
+        #expect(try file.read(at: 300 << 20, count: 10) == [UInt8](repeating: 0, count: 10))
+        #expect(throws: Errno.noSuchAddressOrDevice) { try file.seek(to: 600 << 20, .data) }
+        try file.allocate([.punchHole, .keepSize], at: 0, count: 1 << 30)
+        #expect(try path.status().blocks < 8)
+        for mode in [AllocationMode.collapseRange, .insertRange] {
+          #expect(throws: Errno.notSupportedOnSocket) { try file.allocate(mode, at: 4096, count: 4096) }
+        }
+      }
+    }
+
+    /// Offsets that no file can have.
+    @Test func limits() throws {
+      try Volume.with { volume in
+        let file = try OpenFile(volume.path("file"), O_RDWR | O_CREAT)
+        #expect(failure { () throws(Errno) in try file.truncate(to: Int.max) } != nil)
+        #expect(failure { () throws(Errno) in try file.allocate([], at: Int.max - 100, count: 50) } != nil)
+        #expect(throws: Errno.invalidArgument) { try file.truncate(to: -1) }
+        #expect(try file.status().size == 0)
+        try file.write([1], at: 1 << 40)
+        #expect(try file.read(at: (1 << 40) - 1, count: 5) == [0, 1])
+        // The kernel knows no limit of ours and takes the write into its cache: fsync must not call it safe.
+        let far = try OpenFile(volume.path("far"), O_RDWR | O_CREAT)
+        #expect(
+          failure { () throws(Errno) in
+            try far.write([1], at: Int.max - 10)
+            try far.synchronize()
+          } != nil)
+      }
+    }
+  }
+}

@@ -1,0 +1,158 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Backing files that someone has damaged: EIO for that file alone, said in the log, and it can still be removed.
+  @Suite struct DamagedFileTests {
+    private static let record: PathName = "user.cprotect"
+
+    /// Makes a file, damages its record while unmounted, and expects it to be unusable but removable.
+    private func expectDamage(
+      _ name: String, of fileClass: ProtectionClass = .completeUntilFirstUserAuthentication,
+      _ damage: (PathName) throws -> Void
+    ) throws {
+      try Volume.with { volume in
+        let (file, neighbour) = (volume.path("damaged"), volume.path("neighbour"))
+        try file.write([UInt8](repeating: 1, count: 5000))
+        try file.setProtectionClass(fileClass)
+        try neighbour.write("fine")
+        let backing = try volume.backingFile(of: file)
+        try volume.unmount()
+        try damage(backing)
+        try volume.mount()
+        try volume.unlock()
+        #expect(throws: Errno.ioError, "\(name)") { try OpenFile(file, O_RDONLY) }
+        #expect(throws: Errno.ioError, "\(name)") { try OpenFile(file, O_WRONLY | O_TRUNC) }
+        #expect(throws: Errno.ioError, "\(name)") { try file.truncate(to: 0) }
+        #expect(throws: Errno.ioError, "\(name)") { try file.setProtectionClass(.none) }
+        #expect(try volume.mountPoint.names().count == 2, "it is listed")
+        #expect(try neighbour.contents() == Array("fine".utf8))
+        let backingName = String(backing.description.split(separator: "/").last!)
+        #expect(volume.log.contains(backingName), "\(name): the log does not name it: \(volume.log)")
+        try file.rename(to: volume.path("moved"))
+        try volume.path("moved").unlink()
+        #expect(!backing.exists)
+      }
+    }
+
+    @Test func corruptRecord() throws {
+      try expectDamage("a byte of the wrapped key") { try Self.change($0, byte: 20) }
+    }
+
+    @Test func wrongTag() throws {
+      try expectDamage("a byte of the tag") { try Self.change($0, byte: 60) }
+    }
+
+    /// Class A made D: refused, not opened as the weaker class.
+    @Test func tamperedClass() throws {
+      try expectDamage("the class", of: .complete) { try Self.change($0, byte: 1, to: 4) }
+    }
+
+    @Test func unknownVersion() throws {
+      try expectDamage("the version") { try Self.change($0, byte: 0, to: 2) }
+    }
+
+    @Test func cutRecord() throws {
+      try expectDamage("the length") { path in
+        let record = try path.extendedAttribute(Self.record)
+        try path.setExtendedAttribute(Self.record, to: Array(record[..<40]))
+      }
+    }
+
+    @Test func missingRecord() throws {
+      try expectDamage("no record") { try $0.removeExtendedAttribute(Self.record) }
+    }
+
+    @Test func impossibleLength() throws {
+      try Volume.with { volume in
+        let file = volume.path("damaged")
+        try file.write([UInt8](repeating: 1, count: 5000))
+        let backing = try volume.backingFile(of: file)
+        try volume.unmount()
+        // 5000 bytes are backed by 5016; no length is backed by 5.
+        try backing.truncate(to: 5)
+        try volume.mount()
+        try volume.unlock()
+        #expect(throws: Errno.ioError) { try OpenFile(file, O_RDONLY) }
+        try file.unlink()
+      }
+    }
+
+    /// A record moved from another file opens with that one's key: the bytes are garbage, and nothing else happens.
+    @Test func exchangedDirectoryRecords() throws {
+      try Volume.with { volume in
+        try volume.path("directory").makeDirectory()
+        try volume.path("directory/file").write("x")
+        let backing = try volume.backingFile(of: volume.path("directory"))
+        try volume.unmount()
+        try Self.change(backing, byte: 1, to: 1)
+        try volume.mount()
+        try volume.unlock()
+        #expect(throws: Errno.ioError) { try volume.path("directory").names() }
+        #expect(throws: Errno.ioError) { try OpenFile(volume.path("directory/new"), O_CREAT | O_WRONLY) }
+        #expect(try volume.mountPoint.names() == ["directory"])
+      }
+    }
+
+    @Test func undecodableNames() throws {
+      try Volume.with { volume in
+        try volume.path("file").write("x")
+        try volume.unmount()
+        let foreign = ["README", "k4AGErWo7mRXIiv5_slnrhw", "~" + String(repeating: "A", count: 43), "not base64!", "~x"]
+        for name in foreign { try volume.backing.appending(name).write("foreign") }
+        try volume.mount()
+        try volume.unlock()
+        #expect(try volume.mountPoint.names() == ["file"])
+        #expect(try volume.mountPoint.names() == ["file"])
+        #expect(try volume.status().undecodableNames == foreign.count)
+        #expect(volume.log.split(separator: "\n").count { $0.contains("README") } == 1, "logged once: \(volume.log)")
+        #expect(try volume.mountPoint.status().mode & 0o170000 == 0o040000)
+        #expect(throws: Errno.noSuchFileOrDirectory) { try volume.path("README").status() }
+        let status = try Command.run(["status", volume.mountPoint.description])
+        #expect(status.succeeded && status.output.contains("\(foreign.count)"), "\(status.output)")
+      }
+    }
+
+    /// A crash between the creation of a file and its record: usable, and adopted when it is first opened for writing.
+    @Test func recordlessEmptyFilesAreAdopted() throws {
+      try Volume.with { volume in
+        try volume.path("A").makeDirectory(of: .complete)
+        let files = (0..<3).map { volume.path("A/file \($0)") }
+        for file in files { try file.write("x") }
+        let backing = try files.map { try volume.backingFile(of: $0) }
+        try volume.unmount()
+        for file in backing {
+          try file.truncate(to: 0)
+          try file.removeExtendedAttribute(Self.record)
+        }
+        try volume.mount()
+        #expect(try files[0].protectionClass() == .complete)
+        #expect(throws: Errno.permissionDenied) { try OpenFile(files[0], O_WRONLY) }
+        try volume.unlock()
+        #expect(try files[0].contents() == [])
+        #expect(throws: Errno.noData) { try backing[0].extendedAttribute(Self.record) }
+        try files[0].write("one")
+        do {
+          let reading = try OpenFile(files[1], O_RDONLY)
+          try files[1].write("two")
+          #expect(try reading.read(at: 0, count: 10) == Array("two".utf8))
+        }
+        try files[2].setProtectionClass(.none)
+        try volume.remount()
+        #expect(try files[2].protectionClass() == .none)
+        try volume.unlock()
+        #expect(try files[0].contents() == Array("one".utf8) && files[1].contents() == Array("two".utf8))
+        #expect(try files[0].protectionClass() == .complete)
+      }
+    }
+
+    private static func change(_ path: PathName, byte index: Int, to value: UInt8? = nil) throws {
+      var bytes = try path.extendedAttribute(record)
+      bytes[index] = value ?? bytes[index] ^ 0x10
+      try path.setExtendedAttribute(record, to: bytes)
+    }
+  }
+}

@@ -1,0 +1,82 @@
+import DataProtection
+import Glibc
+import Testing
+
+extension MountTests {
+  /// What is left in the daemon's memory, and in the kernel's page cache, after a lock.
+  @Suite struct MemoryTests {
+    @Test func afterALockNothingOfClassAIsLeft() throws {
+      try Volume.with { volume in
+        let plaintext = try Plaintext(of: .complete, on: volume)
+        let keys = try StoreKeys(of: volume)
+        var needles = plaintext.needles
+        needles.add("the key of class A", keys.classKeys[.complete]!)
+        needles.add("the keybag key", keys.keybagKey)
+        for file in plaintext.files { needles.add("a file's key", try keys.fileKeys(of: file, on: volume)) }
+        needles.add("the passcode", Array(Volume.passcode.utf8))
+
+        // While unlocked the key is there: the search finds what there is.
+        var key = Needles()
+        key.add("the key of class A", keys.classKeys[.complete]!)
+        #expect(try key.find(in: volume.processID).count > 0)
+
+        try volume.lock()
+        let found = try needles.find(in: volume.processID)
+        #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
+        #expect(found.searched > 1 << 20)
+        try plaintext.expectUnreadable()
+        #expect(try needles.find(in: volume.processID).count == 0, "what was refused left something behind")
+      }
+    }
+
+    @Test func closedFilesOfClassBAreGoneToo() throws {
+      try Volume.with { volume in
+        let plaintext = try Plaintext(of: .completeUnlessOpen, on: volume)
+        let keys = try StoreKeys(of: volume)
+        var needles = plaintext.needles
+        needles.add("the key of class B", keys.classKeys[.completeUnlessOpen]!)
+        for file in plaintext.files { needles.add("a file's key", try keys.fileKeys(of: file, on: volume)) }
+        plaintext.close()
+        try volume.lock()
+        let found = try needles.find(in: volume.processID)
+        #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
+      }
+    }
+
+    /// The handle goes on working after the lock; when it is closed its key and pages go.
+    @Test func lastCloseOfClassBWipesItsKey() throws {
+      try Volume.with { volume in
+        let plaintext = try Plaintext(of: .completeUnlessOpen, on: volume)
+        let keys = try StoreKeys(of: volume)
+        var needles = plaintext.needles
+        for file in plaintext.files { needles.add("a file's key", try keys.fileKeys(of: file, on: volume)) }
+        try volume.lock()
+        #expect(try needles.find(in: volume.processID).count > 0)
+        try plaintext.readAgain()
+        plaintext.close()
+        // release(2) is asynchronous.
+        var found = try needles.find(in: volume.processID)
+        for _ in 0..<50 where found.count > 0 {
+          usleep(20_000)
+          found = try needles.find(in: volume.processID)
+        }
+        #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
+      }
+    }
+
+    @Test func classCXGoesWhenItsPeriodEnds() throws {
+      try Volume.with(["-o", "allow_other,inactive=1"]) { volume in
+        let plaintext = try Plaintext(of: .completeWhenUserInactive, on: volume)
+        let keys = try StoreKeys(of: volume)
+        var needles = plaintext.needles
+        needles.add("the key of class CX", keys.classKeys[.completeWhenUserInactive]!)
+        for file in plaintext.files { needles.add("a file's key", try keys.fileKeys(of: file, on: volume)) }
+        try volume.lock()
+        try volume.wait(for: .inactive)
+        let found = try needles.find(in: volume.processID)
+        #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
+        try plaintext.expectUnreadable()
+      }
+    }
+  }
+}

@@ -1,0 +1,207 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Names, links, renames, removals, and whose a new file is.
+  @Suite struct NamespaceTests {
+    /// Every length, and every byte a name can have.
+    @Test func namesOfAnyBytes() throws {
+      try Volume.with { volume in
+        var random = SeededGenerator(11)
+        var names = (1...255).map { length in
+          (0..<length).map { _ in UInt8.random(in: 1...255, using: &random) }.map { $0 == UInt8(ascii: "/") ? 1 : $0 }
+        }
+        names += (1...255).filter { $0 != 0x2F && $0 != 0x2E }.map { [UInt8($0)] }
+        names += [[0x2E, 0x2E, 0x2E], Array(".protectfs".utf8), Array("~".utf8), [0xFF, 0xFE], Array("a b\nc\\".utf8)]
+        names = Array(Set(names))
+        for (index, name) in names.enumerated() {
+          let path = volume.mountPoint.appending(bytes: name)
+          switch index % 4 {
+          case 0: try path.makeDirectory()
+          case 1: try path.makeSymbolicLink(to: "x")
+          default: try path.write(name)
+          }
+        }
+        let expected = names.map { PathName(bytes: $0) }.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+        #expect(try volume.mountPoint.names() == expected)
+        try volume.remount()
+        try volume.unlock()
+        #expect(try volume.mountPoint.names() == expected)
+        for (index, name) in names.enumerated() {
+          let path = volume.mountPoint.appending(bytes: name)
+          let renamed = volume.mountPoint.appending(bytes: Array(name.dropLast()) + [name.last == 0x80 ? 0x81 : 0x80])
+          if index % 4 >= 2 { #expect(try path.contents() == name) }
+          if renamed.exists { continue }
+          try path.rename(to: renamed)
+          #expect(!path.exists && renamed.exists)
+          try renamed.rename(to: path)
+        }
+        for (index, name) in names.enumerated() {
+          let path = volume.mountPoint.appending(bytes: name)
+          if index % 4 == 0 { try path.removeDirectory() } else { try path.unlink() }
+        }
+        // No sidecar of a long name is left.
+        #expect(try volume.backing.names() == [".protectfs"])
+        let tooLong = volume.mountPoint.appending(bytes: [UInt8](repeating: 0x61, count: 256))
+        #expect(throws: Errno.fileNameTooLong) { try tooLong.write("x") }
+        #expect(throws: Errno.fileNameTooLong) { try tooLong.status() }
+      }
+    }
+
+    @Test func hardLinks() throws {
+      try Volume.with { volume in
+        let (first, second, third) = (volume.path("first"), volume.path("d/second"), volume.path("third"))
+        try volume.path("d").makeDirectory()
+        try first.write("one")
+        try first.link(as: second)
+        try second.link(as: third)
+        #expect(throws: Errno.fileExists) { try first.link(as: third) }
+        #expect(try third.status().links == 3)
+        try first.unlink()
+        #expect(try second.contents() == Array("one".utf8))
+        try third.write("two, longer")
+        #expect(try second.contents() == Array("two, longer".utf8))
+        try volume.path("d").rename(to: volume.path("e"))
+        let moved = volume.path("e/second")
+        try third.unlink()
+        try dropCaches()
+        #expect(try moved.contents() == Array("two, longer".utf8))
+        #expect(try moved.status().links == 1)
+        try moved.setProtectionClass(.complete)
+        try moved.link(as: third)
+        #expect(try third.protectionClass() == .complete)
+        try moved.rename(to: third)
+        #expect(moved.exists, "renaming one link over another does nothing")
+        // A name goes while the file is open, and the node knew only that one.
+        let open = try OpenFile(third, O_RDWR)
+        try third.unlink()
+        try open.write([1], at: 100)
+        #expect(try moved.status().size == 101)
+        let names = (0..<100).map { volume.path("link \($0)") }
+        for name in names { try moved.link(as: name) }
+        for name in names.reversed() {
+          try name.setMode(0o600)
+          try name.unlink()
+        }
+        #expect(try moved.contents().count == 101)
+      }
+    }
+
+    @Test func unlinkedButOpen() throws {
+      try Volume.with { volume in
+        for fileClass in [ProtectionClass.complete, .completeUnlessOpen, .none] {
+          let path = volume.path("file")
+          try path.write(pattern(1, count: 50_000))
+          try path.setProtectionClass(fileClass)
+          let file = try OpenFile(path, O_RDWR)
+          try path.unlink()
+          #expect(!path.exists)
+          try dropCaches()
+          #expect(try file.read(at: 40_000, count: 100) == Array(pattern(1, count: 50_000)[40_000..<40_100]))
+          try file.write([1, 2, 3], at: 60_000)
+          try file.truncate(to: 70_000)
+          try file.synchronize()
+          let status = try file.status()
+          #expect(status.size == 70_000 && status.links == 0)
+          // Another of the same name is another file.
+          try path.write("new")
+          #expect(try file.status().size == 70_000)
+          let reopened = try OpenFile(PathName("/proc/self/fd/\(file.descriptor)"), O_RDWR)
+          #expect(try reopened.read(at: 60_000, count: 3) == [1, 2, 3])
+          try path.unlink()
+        }
+        #expect(try volume.backing.names() == [".protectfs"])
+      }
+    }
+
+    @Test func renames() throws {
+      try Volume.with { volume in
+        let (a, b, directory) = (volume.path("a"), volume.path("b"), volume.path("directory"))
+        try a.write("a")
+        try b.write("b")
+        #expect(throws: Errno.fileExists) { try a.rename(to: b, flags: .noReplace) }
+        #expect(try b.contents() == Array("b".utf8))
+        try a.rename(to: volume.path("c"), flags: .noReplace)
+        try volume.path("c").rename(to: a, flags: .noReplace)
+        try a.rename(to: b, flags: .exchange)
+        #expect(try a.contents() == Array("b".utf8) && b.contents() == Array("a".utf8))
+        try directory.makeDirectory()
+        try directory.appending("sub").makeDirectory()
+        try a.rename(to: directory, flags: .exchange)
+        #expect(try a.appending("sub").status().mode & 0o170000 == 0o040000)
+        #expect(try directory.contents() == Array("b".utf8))
+        #expect(throws: Errno.noSuchFileOrDirectory) { try volume.path("nothing").rename(to: b, flags: .exchange) }
+        #expect(throws: Errno.invalidArgument) { try a.rename(to: a.appending("sub/inside")) }
+        #expect(throws: Errno.directoryNotEmpty) {
+          try volume.path("empty").makeDirectory()
+          try volume.path("empty").rename(to: a)
+        }
+      }
+    }
+
+    @Test func renamesOfWhatIsOpen() throws {
+      try Volume.with { volume in
+        let (a, b, directory) = (volume.path("a"), volume.path("b"), volume.path("directory"))
+        try b.write("b")
+        try directory.makeDirectory()
+        try a.write("a")
+        // Over a file that is open, which lives on.
+        let open = try OpenFile(b, O_RDWR)
+        try a.rename(to: b)
+        try open.write(Array("still".utf8), at: 0)
+        #expect(try open.read(at: 0, count: 10) == Array("still".utf8))
+        #expect(try b.contents() == Array("a".utf8))
+        // A tree that is moved while a file in it is open.
+        try directory.appending("sub").makeDirectory()
+        try directory.appending("sub/file").write("deep")
+        let deep = try OpenFile(directory.appending("sub/file"), O_RDWR)
+        try directory.appending("sub").rename(to: volume.path("moved"))
+        try dropCaches()
+        try deep.write(Array("DEEP".utf8), at: 0)
+        #expect(try volume.path("moved/file").contents() == Array("DEEP".utf8))
+      }
+    }
+
+    @Test func renamesOfLongNames() throws {
+      try Volume.with { volume in
+        // Long names, with sidecars, in every way.
+        let long = (0..<3).map { volume.path(String(repeating: "\($0)", count: 250)) }
+        for name in long.prefix(2) { try name.write(String(name.description.last!)) }
+        try long[0].rename(to: long[1], flags: .exchange)
+        try long[0].rename(to: long[2])
+        try long[1].rename(to: long[2])
+        try volume.remount()
+        try volume.unlock()
+        #expect(try long[2].contents() == Array("0".utf8))
+        #expect(!long[0].exists && !long[1].exists)
+        #expect(try volume.status().undecodableNames == 0)
+      }
+    }
+
+    @Test func symbolicLinks() throws {
+      try Volume.with { volume in
+        for length in [1, 2, 15, 16, 17, 255, 1000, 3000] {
+          let link = volume.path("link \(length)")
+          let target = (0..<length).map { UInt8(0x21 + $0 % 90) }
+          try link.makeSymbolicLink(to: PathName(bytes: target))
+          #expect(try link.symbolicLinkTarget() == target)
+          #expect(try link.status().size == UInt64(length))
+        }
+        // PATH_MAX − 1, less what the encoding costs; what is too long is said to be.
+        let tooLong = PathName(bytes: [UInt8](repeating: 0x61, count: 4095))
+        let error = failure { () throws(Errno) in try volume.path("long").makeSymbolicLink(to: tooLong) }
+        #expect(error == nil || error == .fileNameTooLong)
+        try volume.path("file").write("through")
+        try volume.path("to file").makeSymbolicLink(to: "file")
+        #expect(try volume.path("to file").contents() == Array("through".utf8))
+        try volume.path("broken").makeSymbolicLink(to: "nowhere")
+        #expect(throws: Errno.noSuchFileOrDirectory) { try volume.path("broken").contents() }
+        try volume.remount()
+        #expect(try volume.path("to file").symbolicLinkTarget() == Array("file".utf8))
+      }
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import Cryptography
+import DataProtection
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+@testable import KeyManagement
+
+/// The keys of a store, got as the daemon gets them: from its files and the passcode.
+struct StoreKeys {
+  private(set) var classKeys: [ProtectionClass: [UInt8]] = [:]
+  let keybagKey: [UInt8]
+  private let publicKey: [UInt8]
+
+  init(of volume: Volume) throws {
+    let backing = try Descriptor.open(volume.backing, [.readOnly, .directory])
+    let bytes = try KeybagFile(backing: backing).read()
+    let deviceKey = try DeviceKey.load(for: KeybagRecord(parsing: bytes).storeID, file: volume.deviceKey)
+    let keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
+    let passcode = SecretBytes(Array(Volume.passcode.utf8))
+    publicKey = keybag.publicKey.key
+    keybagKey = try keybag.keybagKey(passcode: passcode, deviceKey: deviceKey).key.bytes
+    var keys = try keybag.unlock(passcode: passcode, deviceKey: deviceKey)
+    for fileClass in ProtectionClass.allCases where fileClass != .none {
+      classKeys[fileClass] = keys.take(fileClass) { $0.secret.bytes }[0]
+    }
+  }
+
+  /// The key of a file on the mount, and the keys derived from it.
+  func fileKeys(of path: PathName, on volume: Volume) throws -> [UInt8] {
+    let record = try FileRecord(
+      parsing: volume.backingFile(of: path).extendedAttribute(PathName(FileRecord.attributeName)))
+    let classKey = SecretBytes(classKeys[record.fileClass] ?? [])
+    let key =
+      record.fileClass == .completeUnlessOpen
+      ? try OnePassDiffieHellman.unwrap(record.wrappedKey, privateKey: classKey, publicKey: publicKey)
+      : try KeyWrap.unwrap(record.wrappedKey, under: classKey)
+    let contents = try KeyDerivation.counterMode(key: key, label: "protectfs xts", count: XTSCipher.keySize)
+    let attributes = try KeyDerivation.counterMode(key: key, label: "protectfs attribute", count: 64)
+    return key.bytes + contents.bytes + attributes.bytes
+  }
+}
+
+extension SecretBytes {
+  /// A copy, for tests, whose secrets are none.
+  var bytes: [UInt8] { unsafe withBytes { unsafe Array($0) } }
+}
+
+extension Volume {
+  /// The backing file of a file on the mount: the one of the same inode number.
+  func backingFile(of path: PathName) throws(Errno) -> PathName {
+    let inode = try path.status().inode
+    var directories = [backing]
+    while let directory = directories.popLast() {
+      for name in try directory.names() {
+        let file = directory.appending(bytes: Array(name.bytes))
+        let status = try file.status()
+        if status.inode == inode { return file }
+        if status.mode & 0o170000 == 0o040000 { directories.append(file) }
+      }
+    }
+    throw .noSuchFileOrDirectory
+  }
+}

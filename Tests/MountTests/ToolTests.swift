@@ -1,0 +1,158 @@
+import DataProtection
+import LinuxIO
+import Testing
+
+/// The condition under which a test of a tool runs: the tool is there.
+private func tools(_ names: String...) -> ConditionTrait {
+  let missing = names.filter { !Program.isInstalled($0) }
+  if !missing.isEmpty { print("skipped: \(missing.joined(separator: ", ")) not installed") }
+  return .enabled(if: missing.isEmpty, "not installed: \(missing.joined(separator: ", "))")
+}
+
+extension Volume {
+  /// Runs a shell script in the mounted tree, and expects every command in it to succeed. `$W` is a directory off the mount.
+  func shell(_ script: String, in directory: String = "mount", sourceLocation: SourceLocation = #_sourceLocation) throws {
+    let outside = self.directory.appending("work")
+    if !outside.exists { try outside.makeDirectory() }
+    let result = try Program.run(
+      ["bash", "-euo", "pipefail", "-c", script], in: self.directory.appending(directory).description,
+      environment: [
+        "HOME": outside.description, "W": outside.description, "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
+      ])
+    #expect(result.succeeded, "\(result.ending): \(result.output.suffix(2000))", sourceLocation: sourceLocation)
+  }
+}
+
+extension MountTests {
+  /// Tools that people use, on the mount, without a single unexpected error.
+  @Suite struct ToolTests {
+    @Test(tools("git")) func git() throws {
+      try Volume.with { volume in
+        try volume.shell(
+          """
+          git init -q -b main $W/origin && cd $W/origin
+          for i in $(seq 300); do mkdir -p d$((i % 17)); seq $((i * 13)) > d$((i % 17))/f$i; done
+          git add . && git commit -qm one
+          """)
+        try volume.shell(
+          """
+          git clone -q $W/origin clone && cd clone
+          git fsck --full --strict
+          for i in $(seq 100); do echo changed >> d$((i % 17))/f$i; done
+          git commit -qam two
+          git mv d1 moved && git commit -qm three
+          git checkout -q -b side HEAD~1 && echo side > side && git add side && git commit -qm side
+          git merge -q -m merge main
+          git gc -q --aggressive --prune=now
+          git fsck --full --strict
+          test -z "$(git status --porcelain)"
+          git stash list && git worktree add -q ../tree main && test -f ../tree/moved/f1
+          """)
+        // The same again with nothing cached, as it is on disk.
+        try volume.remount()
+        try volume.unlock()
+        try volume.shell("cd clone && git fsck --full --strict && git status --porcelain | wc -l | grep -qx 0")
+      }
+    }
+
+    @Test(tools("tar", "diff")) func tarOfThousandsOfFiles() throws {
+      try Volume.with { volume in
+        try volume.shell(
+          """
+          mkdir $W/tree && cd $W/tree
+          for d in $(seq 40); do mkdir -p a$d/b/c; for f in $(seq 75); do
+            head -c $((d * f * 7 % 9000)) /dev/zero | tr '\\0' x > a$d/b/c/file.$f
+          done; done
+          ln -s a1/b link; ln a1/b/c/file.1 hard; mkfifo fifo; chmod 741 a2; chmod 4755 a3/b/c/file.3
+          truncate -s 1000003 sparse; echo end >> sparse
+          tar cf ../tree.tar .
+          """)
+        try volume.shell(
+          """
+          mkdir tree && tar xpf $W/tree.tar -C tree
+          diff -r --no-dereference --exclude=fifo $W/tree tree
+          test "$(stat -c %h tree/hard)" = 2; test -p tree/fifo; test "$(stat -c %a tree/a3/b/c/file.3)" = 4755
+          """)
+        try volume.remount()
+        try volume.unlock()
+        try volume.shell(
+          """
+          diff -r --no-dereference --exclude=fifo $W/tree tree
+          (cd $W/tree && find . -printf '%p %m %s %T@ %n %y\\n' | grep -v ' d$' | sort) > $W/expected
+          (cd tree && find . -printf '%p %m %s %T@ %n %y\\n' | grep -v ' d$' | sort) > $W/found
+          sed -i 's/\\(\\.[0-9]*\\) \\([0-9]* .\\)$/ \\2/' $W/expected $W/found
+          diff $W/expected $W/found
+          tar cf - tree | tar tf - | wc -l
+          rm -r tree && test ! -e tree
+          """)
+      }
+    }
+
+    @Test(tools("rsync", "setfattr", "setfacl", "getfacl", "diff")) func rsyncThereAndBack() throws {
+      try Volume.with { volume in
+        try volume.shell(
+          """
+          mkdir -p $W/from/sub && cd $W/from
+          for i in $(seq 200); do seq $i > sub/f$i; done
+          ln sub/f1 hard; ln -s sub/f2 link; truncate -s 5M hole; printf x >> hole
+          setfattr -n user.colour -v blue sub/f3; setfattr -n user.empty sub/f4
+          setfacl -m u:1234:rw sub/f5; setfacl -d -m g:567:rx sub; chown 1000:1000 sub/f6; chmod 2751 sub
+          touch -d '2001-02-03 04:05:06.789012345' sub/f7
+          """)
+        try volume.shell(
+          """
+          rsync -aHAX $W/from/ there/
+          rsync -aHAXcn --itemize-changes $W/from/ there/ > $W/difference; cat $W/difference; test ! -s $W/difference
+          """)
+        try volume.remount()
+        try volume.unlock()
+        try volume.shell(
+          """
+          rsync -aHAX there/ $W/back/
+          rsync -aHAXcn --delete --itemize-changes $W/from/ $W/back/ > $W/difference
+          cat $W/difference; test ! -s $W/difference
+          """)
+      }
+    }
+
+    @Test(tools("sqlite3"), arguments: ["wal", "delete", "truncate", "persist"])
+    func sqlite(journal: String) throws {
+      try Volume.with { volume in
+        try volume.shell(
+          """
+          sqlite3 -batch db "PRAGMA journal_mode=\(journal); CREATE TABLE t(k INTEGER PRIMARY KEY, v BLOB);"
+          insert() { for i in $(seq 20); do
+            sqlite3 -batch -cmd '.timeout 20000' db "BEGIN IMMEDIATE;
+              WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)
+              INSERT INTO t(v) SELECT randomblob(777) FROM n; COMMIT;"
+          done; }
+          insert & first=$!; insert & second=$!
+          wait $first; wait $second
+          sqlite3 -batch db "UPDATE t SET v = randomblob(1500) WHERE k % 3 = 0; DELETE FROM t WHERE k % 7 = 0; VACUUM;"
+          test "$(sqlite3 -batch db 'PRAGMA integrity_check; SELECT count(*) > 1500 FROM t')" = $'ok\\n1'
+          """)
+        try volume.remount()
+        try volume.unlock()
+        try volume.shell("test \"$(sqlite3 -batch db 'PRAGMA integrity_check')\" = ok")
+      }
+    }
+
+    @Test(tools("find", "sort", "grep", "dd", "cmp", "flock", "split")) func everydayTools() throws {
+      try Volume.with { volume in
+        try volume.shell(
+          """
+          seq 200000 > numbers; sort -R numbers | sort -n | cmp - numbers
+          dd if=numbers of=copy bs=7777 conv=fsync status=none; cmp numbers copy
+          dd if=numbers of=direct bs=64K oflag=direct conv=notrunc status=none 2> /dev/null || dd if=numbers of=direct bs=64K status=none
+          cmp numbers direct
+          split -b 100000 numbers part.; cat part.* | cmp - numbers
+          grep -c 99 numbers > count; find . -name 'part.*' -delete; test "$(ls part.* 2> /dev/null | wc -l)" = 0
+          flock lock -c 'flock -n lock -c true && exit 1 || exit 0'
+          cp --sparse=always /dev/null empty; cp --reflink=auto numbers reflink; cmp numbers reflink
+          mkdir -p a/b/c && mv a/b/c a/d && test -d a/d; df . > /dev/null; du -s . > /dev/null
+          """)
+      }
+    }
+  }
+}

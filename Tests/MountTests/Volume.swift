@@ -1,0 +1,194 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import Synchronization
+import SystemPackage
+import Testing
+
+/// A store of its own in a temporary directory, and its mount. Everything goes with ``with(_:_:)``, also after a failure.
+final class Volume: Sendable {
+  static let passcode = "correct horse battery staple"
+
+  let directory: PathName
+  let recoveryKey: String
+  private let daemon = Mutex<Program?>(nil)
+  private let mounts = Mutex(0)
+
+  var backing: PathName { directory.appending("backing") }
+  var mountPoint: PathName { directory.appending("mount") }
+  var deviceKey: PathName { directory.appending("device.key") }
+  var passcodeFile: PathName { directory.appending("passcode") }
+
+  /// A path in the mounted tree.
+  func path(_ name: String) -> PathName { mountPoint.appending(name) }
+
+  /// Makes a store, mounts and unlocks it, calls `body`, and takes it all away again.
+  static func with(
+    _ options: [String] = [], defaultClass: ProtectionClass = .standard, unlocked: Bool = true,
+    _ body: (Volume) throws -> Void
+  ) throws {
+    try store(defaultClass: defaultClass) { volume in
+      try volume.mount(options)
+      if unlocked { try volume.unlock() }
+      try body(volume)
+    }
+  }
+
+  /// Makes a store, calls `body`, and takes away whatever there is then.
+  static func store(defaultClass: ProtectionClass = .standard, _ body: (Volume) throws -> Void) throws {
+    TemporaryDirectory.removeLeftovers
+    let directory = try TemporaryDirectory.make()
+    defer { TemporaryDirectory.remove(directory) }
+    let volume = try Volume(in: directory, defaultClass: defaultClass)
+    defer { volume.tearDown() }
+    try body(volume)
+  }
+
+  private init(in directory: PathName, defaultClass: ProtectionClass) throws {
+    self.directory = directory
+    try directory.appending("passcode").write(Self.passcode)
+    try directory.appending("passcode").setMode(0o600)
+    try directory.appending("mount").makeDirectory()
+    let made = try Command.run([
+      "init", directory.appending("backing").description, "--default-class", defaultClass.name, "--passcode-file",
+      directory.appending("passcode").description, "--device-key", directory.appending("device.key").description,
+    ])
+    try #require(made.succeeded, "init: \(made.output)")
+    let words = made.output.split { $0 == " " || $0 == "\n" }
+    recoveryKey = String(try #require(words.first { $0.count == 44 && $0.split(separator: "-").count == 9 }))
+  }
+
+  // MARK: The mount
+
+  var processID: CInt { daemon.withLock { $0?.identifier ?? 0 } }
+
+  /// What the daemon has logged since it was mounted.
+  var log: String { daemon.withLock { $0?.output ?? "" } }
+
+  /// Mounts with a daemon in the foreground, and waits until it answers.
+  func mount(_ options: [String] = []) throws {
+    let program = try start(options)
+    daemon.withLock { $0 = program }
+    let deadline = ContinuousClock.now + .seconds(20)
+    while true {
+      if isMounted, (try? status()) != nil { return }
+      if let ending = program.poll() {
+        daemon.withLock { $0 = nil }
+        throw MountFailure(ending: ending, output: program.output)
+      }
+      try #require(ContinuousClock.now < deadline, "the mount does not come up: \(program.output)")
+      usleep(2000)
+    }
+  }
+
+  /// Starts the command that mounts, and does not wait.
+  func start(_ options: [String] = []) throws -> Program {
+    let number = mounts.withLock { count in
+      count += 1
+      return count
+    }
+    return try Program(
+      [
+        Command.path, "mount", backing.description, mountPoint.description, "--foreground", "--device-key",
+        deviceKey.description,
+      ] + (options.contains("-o") ? options : options + ["-o", "allow_other"]),
+      output: directory.appending("log.\(number)"))
+  }
+
+  var isMounted: Bool { MountedFileSystem.all().contains { $0.mountPoint == mountPoint.description } }
+
+  /// Unmounts, and waits until the daemon has ended.
+  func unmount() throws {
+    try mountPoint.unmount(isLazy: false)
+    try #require(waitForDaemon() == .exited(0), "the daemon did not end well")
+  }
+
+  /// Waits until the daemon has ended.
+  @discardableResult
+  func waitForDaemon(seconds: Double = 20) -> Program.Ending? {
+    let program = daemon.withLock { program in
+      defer { program = nil }
+      return program
+    }
+    return program?.wait(seconds: seconds)
+  }
+
+  /// Unmounts and mounts again: before first unlock, nothing cached.
+  func remount(_ options: [String] = []) throws {
+    try unmount()
+    try mount(options)
+  }
+
+  /// Kills the daemon, as a crash would end it.
+  func kill() {
+    daemon.withLock { $0?.send(SIGKILL) }
+    waitForDaemon()
+  }
+
+  private func tearDown() {
+    for _ in 0..<8 where isMounted { try? mountPoint.unmount(isLazy: true) }
+    guard let program = daemon.withLock({ $0 }) else { return }
+    // A lazily unmounted daemon lives until the last descriptor is closed, which a failed test may have left open.
+    program.send(SIGTERM)
+    _ = program.wait(seconds: 5)
+  }
+
+  // MARK: Lock and unlock
+
+  func connection() throws(ControlError) -> DaemonConnection {
+    try DaemonConnection(mountPoint: mountPoint.description)
+  }
+
+  func status() throws(ControlError) -> DaemonStatus {
+    var connection = try connection()
+    return try connection.status()
+  }
+
+  func unlock(_ passcode: String = Volume.passcode) throws(ControlError) {
+    var connection = try connection()
+    let bytes = Array(passcode.utf8)
+    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.passcode(bytes)) }
+  }
+
+  func unlock(recoveryKey: String) throws(ControlError) {
+    var connection = try connection()
+    let bytes = Array(recoveryKey.utf8)
+    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.recoveryKey(bytes)) }
+  }
+
+  /// Locks without a grace period; returns when the lock has taken effect.
+  func lock() throws(ControlError) {
+    var connection = try connection()
+    try connection.lock(gracePeriod: .zero)
+  }
+
+  /// Announces a lock.
+  func announceLock(gracePeriod: Duration) throws(ControlError) {
+    var connection = try connection()
+    try connection.lock(gracePeriod: gracePeriod, waiting: false)
+  }
+
+  /// Waits until the mount is in a state.
+  func wait(for state: LockState, seconds: Double = 10) throws {
+    let deadline = ContinuousClock.now + .seconds(seconds)
+    while (try? status().state) != state {
+      try #require(ContinuousClock.now < deadline, "still not \(state)")
+      usleep(5000)
+    }
+  }
+}
+
+/// The mount command has ended instead of serving.
+struct MountFailure: Error {
+  let ending: Program.Ending
+  let output: String
+}
+
+extension [UInt8] {
+  /// `withUnsafeBytes` with typed errors.
+  func withBytes<Result, Failure: Error>(
+    _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    try unsafe span.withUnsafeBytes { (bytes) throws(Failure) in try unsafe body(bytes) }
+  }
+}

@@ -1,0 +1,81 @@
+// The system calls that the mount tests make, one function a call. Each returns what the call returns, or -errno where
+// it fails, so that no caller reads errno across a language boundary.
+#ifndef PROTECTFS_TESTS_SYSTEM_CALLS_H
+#define PROTECTFS_TESTS_SYSTEM_CALLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct calls_status {
+  uint64_t inode, size, blocks;
+  uint32_t mode, links, user, group;
+  int64_t modification_seconds, modification_nanoseconds;
+};
+
+int calls_open(const char *path, int flags, unsigned mode);
+int calls_close(int fd);
+ssize_t calls_pread(int fd, void *buffer, size_t count, off_t offset);
+ssize_t calls_pwrite(int fd, const void *buffer, size_t count, off_t offset);
+ssize_t calls_write(int fd, const void *buffer, size_t count);
+int calls_ftruncate(int fd, off_t length);
+int calls_truncate(const char *path, off_t length);
+int calls_fallocate(int fd, int mode, off_t offset, off_t length);
+int calls_fsync(int fd);
+int calls_fdatasync(int fd);
+off_t calls_lseek(int fd, off_t offset, int whence);
+ssize_t calls_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t count);
+
+/// mmap(2), shared; 0 or -errno, the address in *address.
+int calls_map(int fd, size_t length, int writable, void **address);
+int calls_unmap(void *address, size_t length);
+int calls_msync(void *address, size_t length);
+/// Has the kernel read `count` bytes of a mapping: -EFAULT where a program would have got SIGBUS.
+ssize_t calls_read_mapping(const void *address, void *buffer, size_t count);
+/// Has the kernel write into a mapping: -EFAULT where a program would have got SIGBUS.
+ssize_t calls_write_mapping(void *address, const void *buffer, size_t count);
+/// How many pages of a mapping are in the page cache (mincore(2)).
+ssize_t calls_resident_pages(void *address, size_t length);
+
+int calls_stat(const char *path, struct calls_status *status);
+int calls_lstat(const char *path, struct calls_status *status);
+int calls_fstat(int fd, struct calls_status *status);
+ssize_t calls_getxattr(const char *path, const char *name, void *value, size_t count);
+int calls_setxattr(const char *path, const char *name, const void *value, size_t count, int flags);
+ssize_t calls_listxattr(const char *path, char *list, size_t count);
+int calls_removexattr(const char *path, const char *name);
+int calls_chmod(const char *path, unsigned mode);
+int calls_chown(const char *path, unsigned user, unsigned group);
+/// Sets access and modification time.
+int calls_utimens(const char *path, int64_t seconds, int64_t nanoseconds);
+int calls_rename(const char *from, const char *to, unsigned flags);
+int calls_link(const char *from, const char *to);
+int calls_symlink(const char *target, const char *path);
+ssize_t calls_readlink(const char *path, char *buffer, size_t count);
+int calls_unlink(const char *path);
+int calls_mkdir(const char *path, unsigned mode);
+int calls_rmdir(const char *path);
+int calls_mknod(const char *path, unsigned mode);
+int calls_flock(int fd, int operation);
+/// The names in a directory, each with a NUL, `.` and `..` left out; the number of bytes, or -ENOBUFS.
+ssize_t calls_names(const char *path, char *buffer, size_t count);
+
+int calls_unmount(const char *path, int lazy);
+/// Starts a program found on the path, with its input from /dev/null and its output in a file; its pid or -errno.
+int calls_spawn(char *const arguments[], char *const environment[], const char *directory, const char *output);
+/// Waits for a child: its wait(2) status, -EAGAIN while it runs and `block` is 0.
+int calls_wait(int pid, int block, int *status);
+int calls_kill(int pid, int signal);
+
+/// Searches the memory of a process for needles of one length, which lie one after another. Returns how many places
+/// were found, and in *first the first needle found; -errno where the memory cannot be read.
+ssize_t calls_search_memory(int pid, const uint8_t *needles, size_t needle_length, size_t needle_count, size_t *first,
+                            uint64_t *searched);
+
+/// Connects to a Unix socket; the descriptor or -errno.
+int calls_connect(const char *path);
+/// Reads what there is within some milliseconds: 0 at the end of the stream, -ETIMEDOUT where nothing came.
+ssize_t calls_receive(int fd, void *buffer, size_t count, int milliseconds);
+ssize_t calls_send(int fd, const void *buffer, size_t count);
+
+#endif

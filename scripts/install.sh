@@ -1,0 +1,56 @@
+#!/bin/sh
+# Installs protectfs: the binary, the helper of mount(8), man pages and shell completions.
+#
+# usage: scripts/install.sh [PREFIX]        (PREFIX is /usr/local; DESTDIR is honoured, for packages)
+#
+# The binary is built unless .build/release/protectfs is there. It needs libfuse3 and libcrypto at run time, nothing of Swift.
+set -eu
+
+prefix=${1:-/usr/local}
+destination=${DESTDIR:-}
+case $prefix in
+/*) ;;
+*)
+    echo "install.sh: PREFIX must be an absolute path, not '$prefix'" >&2
+    exit 64
+    ;;
+esac
+
+cd "$(dirname "$0")/.."
+binary=.build/release/protectfs
+if [ ! -x "$binary" ]; then
+    echo "Building $binary"
+    swift build -c release --static-swift-stdlib --product protectfs
+fi
+
+install -D -m 755 "$binary" "$destination$prefix/bin/protectfs"
+# Names of functions are half of it.
+if command -v strip >/dev/null; then strip "$destination$prefix/bin/protectfs"; fi
+
+# mount(8) looks for helpers in /sbin alone. The program knows by the name that it is called by.
+case $prefix in
+/usr | /usr/local) helpers=/sbin ;;
+*) helpers=$prefix/sbin ;;
+esac
+mkdir -p "$destination$helpers"
+ln -sf "$prefix/bin/protectfs" "$destination$helpers/mount.fuse.protectfs"
+
+for page in Documentation/man/*.[1-8]; do
+    install -D -m 644 "$page" "$destination$prefix/share/man/man${page##*.}/${page##*/}"
+done
+
+# Prints to a file of its own first: a completion script cut short would break the user's shell.
+completion() {
+    "$binary" --generate-completion-script "$1" >"$temporary"
+    install -D -m 644 "$temporary" "$destination$prefix/share/$2"
+}
+temporary=$(mktemp)
+trap 'rm -f "$temporary"' EXIT
+completion bash bash-completion/completions/protectfs
+completion zsh zsh/site-functions/_protectfs
+completion fish fish/vendor_completions.d/protectfs.fish
+
+echo "Installed protectfs in $destination$prefix; its helper of mount(8) is $destination$helpers/mount.fuse.protectfs."
+if [ "$helpers" != /sbin ]; then
+    echo "For 'mount -t fuse.protectfs' and fstab, link it as root: ln -s $prefix/bin/protectfs /sbin/mount.fuse.protectfs"
+fi
