@@ -50,6 +50,11 @@ extension ProtectedFileSystem {
         return changed
       }
       node.state.withLock { $0.cachedClass = newClass }
+      // A lock that began since the key was wrapped did not find the file in the class.
+      if !file.isAllowed(.read) {
+        file.evict()
+        observer.pagesAreStale(of: node.id)
+      }
     }
   }
 
