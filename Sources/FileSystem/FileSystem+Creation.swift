@@ -77,14 +77,14 @@ extension ProtectedFileSystem {
       try newFileRecord(in: directory.directoryClass)
     }
     let backing = try backingName(name, in: directory)
-    try writeSidecar(of: backing, in: handle)
+    let hasNewSidecar = try writeSidecar(of: backing, in: handle)
     Memory.setThreadUmask(caller.umask)
     let descriptor: Descriptor
     do throws(Errno) {
       descriptor = try handle.descriptor.open(
         backing.name, [.readWrite, .create, .exclusive, .noFollow], mode: mode & 0o7777)
     } catch {
-      if error != .fileExists { removeSidecar(of: backing, in: handle) }
+      if error != .fileExists, hasNewSidecar { removeSidecar(of: backing, in: handle) }
       throw error
     }
     do throws(Errno) {
@@ -121,7 +121,7 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> Entry {
     let (handle, record) = try directory(parent)
     let backing = try backingName(name, in: record)
-    try writeSidecar(of: backing, in: handle)
+    _ = try writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try body(handle, backing.name, record)
     } catch {

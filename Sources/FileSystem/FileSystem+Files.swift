@@ -11,9 +11,10 @@ extension ProtectedFileSystem {
   package func open(_ id: NodeID, flags: HandleFlags, caller: Caller) throws(Errno) -> Opened {
     let node = nodes.node(id)
     return try reportingDenial(of: .open, on: node, by: caller) { () throws(Errno) in
-      let file = try openFile(node, forWriting: flags.forWriting || flags.truncates)
+      let file = try openFile(node, forWriting: flags.forWriting)
       if flags.truncates {
         do throws(Errno) {
+          try prepareForWriting(file, node)
           try file.truncate(to: 0)
         } catch {
           close(file, of: node, wasWriter: flags.forWriting)
