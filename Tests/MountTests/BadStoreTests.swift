@@ -23,7 +23,9 @@ extension MountTests {
   @Suite struct BadStoreTests {
     @Test func aWrongPasscodeChangesNothing() throws {
       try Volume.with(unlocked: false) { volume in
-        for wrong in ["wrong", Volume.passcode + " ", Volume.passcode.uppercased(), String(repeating: "x", count: 1024)] {
+        for wrong in [
+          "wrong", Volume.passcode + " ", Volume.passcode.uppercased(), String(repeating: "x", count: 1024),
+        ] {
           let error = try #require(throws: ControlError.self) { try volume.unlock(wrong) }
           #expect(error.code == .wrongPasscode)
           #expect(error.message == "the passcode is wrong")
@@ -170,8 +172,10 @@ extension MountTests {
       try Volume.store { volume in
         func make(_ path: PathName, _ options: [String] = []) throws -> Program.Result {
           try Command.run(
-            ["init", path.description, "--passcode-file", volume.passcodeFile.description, "--device-key",
-             volume.deviceKey.description] + options)
+            [
+              "init", path.description, "--passcode-file", volume.passcodeFile.description, "--device-key",
+              volume.deviceKey.description,
+            ] + options)
         }
         #expect(try make(volume.backing).ending == .exited(5))
         #expect(try make(volume.directory).ending == .exited(5))

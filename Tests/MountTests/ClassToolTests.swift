@@ -81,7 +81,9 @@ extension MountTests {
         #expect(try inB.appending("moved/inherited").protectionClass() == .complete)
         #expect(try inB.appending("moved").protectionClass() == .complete)
         // Out of the mount and back.
-        try volume.shell("tar --xattrs --xattrs-include='*' -cf $W/tar chosen && mkdir C && tar --xattrs --xattrs-include='*' -xf $W/tar -C C")
+        try volume.shell(
+          "tar --xattrs --xattrs-include='*' -cf $W/tar chosen && mkdir C && tar --xattrs --xattrs-include='*' -xf $W/tar -C C"
+        )
         #expect(try volume.path("C/chosen").protectionClass() == .completeWhenUserInactive)
       }
     }

@@ -50,7 +50,9 @@ extension MountTests {
     /// The backing length tells the plaintext's, at every length around the edges.
     @Test func backingLengths() throws {
       try Volume.with { volume in
-        for length in [0, 1, 5, 15, 16, 17, 31, 32, 4080, 4081, 4095, 4096, 4097, 4111, 4112, 4113, 8191, 8192, 100_001] {
+        for length in [
+          0, 1, 5, 15, 16, 17, 31, 32, 4080, 4081, 4095, 4096, 4097, 4111, 4112, 4113, 8191, 8192, 100_001,
+        ] {
           let path = volume.path("\(length)")
           try path.write(pattern(length, count: length))
           try OpenFile(path, O_RDONLY).synchronize()

@@ -159,7 +159,9 @@ struct ContractOperation {
 
   private static let onNames: [String: ContractOperation] = [
     "stat": .init { s throws(Errno) in try s.expect(try s.path.status().size == UInt64(Subject.size)) },
-    "readdir": .init { s throws(Errno) in try s.expect(try s.directory.names().contains { s.path.bytes.ends(with: $0.bytes) }) },
+    "readdir": .init { s throws(Errno) in
+      try s.expect(try s.directory.names().contains { s.path.bytes.ends(with: $0.bytes) })
+    },
     "chmod": .init { s throws(Errno) in try s.path.setMode(0o600) },
     "chown": .init { s throws(Errno) in try s.path.setOwner(user: 1234, group: 5678) },
     "utimens": .init { s throws(Errno) in try s.path.setTimes(seconds: 1_000_000_000) },

@@ -85,7 +85,8 @@ enum ContractTable {
     let answers = line.split(separator: " ").suffix(states.count)
     let name = line[..<answers.first!.startIndex]
     return Row(
-      operation: String(name.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed()), answers: answers.map(Array.init))
+      operation: String(name.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed()),
+      answers: answers.map(Array.init))
   }
 
   static func error(for answer: Character) -> Errno? {

@@ -85,7 +85,9 @@ private struct RowSubject: CustomStringConvertible {
   var description: String { "\(row.operation), class \(subject.fileClass.letter)" }
 
   /// The operation is done on a descriptor or mapping opened before.
-  var needsOpenFile: Bool { row.answer(in: .beforeFirstUnlock, for: .complete) == "-" && !row.operation.hasPrefix("open") }
+  var needsOpenFile: Bool {
+    row.answer(in: .beforeFirstUnlock, for: .complete) == "-" && !row.operation.hasPrefix("open")
+  }
 
   /// With the descriptors and the mapping of it opened anew, and its first page touched.
   func reopened(where isWanted: Bool) throws -> RowSubject {

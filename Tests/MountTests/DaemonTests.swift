@@ -69,7 +69,8 @@ extension MountTests {
     @Test func inTheBackground() throws {
       try Volume.store { volume in
         let result = try Command.run([
-          "mount", volume.backing.description, volume.mountPoint.description, "--device-key", volume.deviceKey.description,
+          "mount", volume.backing.description, volume.mountPoint.description, "--device-key",
+          volume.deviceKey.description,
           "--passcode-file", volume.passcodeFile.description, "--unlock", "--log-file",
           volume.directory.appending("daemon.log").description,
         ])
@@ -95,7 +96,9 @@ extension MountTests {
           var connection = try volume.connection()
           let (old, new) = (Array(Volume.passcode.utf8), Array("new".utf8))
           try unsafe old.withBytes { (old) throws(ControlError) in
-            try unsafe new.withBytes { (new) throws(ControlError) in try unsafe connection.changePasscode(from: .passcode(old), to: new) }
+            try unsafe new.withBytes { (new) throws(ControlError) in
+              try unsafe connection.changePasscode(from: .passcode(old), to: new)
+            }
           }
         }
       }
@@ -133,7 +136,9 @@ extension MountTests {
         }
         #expect(try volume.status().state == .unlocked)
         // Many at once, which say nothing.
-        for connection in (0..<200).map({ _ in unsafe calls_connect(socket) }) where connection >= 0 { calls_close(connection) }
+        for connection in (0..<200).map({ _ in unsafe calls_connect(socket) }) where connection >= 0 {
+          calls_close(connection)
+        }
         try volume.wait(for: .unlocked)
         try volume.lock()
         try volume.unlock()

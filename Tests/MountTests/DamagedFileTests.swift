@@ -101,7 +101,9 @@ extension MountTests {
       try Volume.with { volume in
         try volume.path("file").write("x")
         try volume.unmount()
-        let foreign = ["README", "k4AGErWo7mRXIiv5_slnrhw", "~" + String(repeating: "A", count: 43), "not base64!", "~x"]
+        let foreign = [
+          "README", "k4AGErWo7mRXIiv5_slnrhw", "~" + String(repeating: "A", count: 43), "not base64!", "~x",
+        ]
         for name in foreign { try volume.backing.appending(name).write("foreign") }
         try volume.mount()
         try volume.unlock()

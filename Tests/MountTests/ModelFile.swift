@@ -33,14 +33,16 @@ struct ModelFile {
     guard limit > 0 else { return 0 }
     switch Int.random(in: 0..<4, using: &random) {
     case 0: return min(limit, Self.edges.randomElement(using: &random)!)
-    case 1: return min(limit, Int.random(in: 0...limit / 4096, using: &random) * 4096 + Int.random(in: 0..<2, using: &random))
+    case 1:
+      return min(limit, Int.random(in: 0...limit / 4096, using: &random) * 4096 + Int.random(in: 0..<2, using: &random))
     default: return Int.random(in: 0...limit, using: &random)
     }
   }
 
   private mutating func range() -> Range<Int> {
     let start = offset(upTo: Self.longest - 1)
-    let count = Bool.random(using: &random) ? Int.random(in: 1...300, using: &random) : Int.random(in: 1...50_000, using: &random)
+    let count =
+      Bool.random(using: &random) ? Int.random(in: 1...300, using: &random) : Int.random(in: 1...50_000, using: &random)
     return start..<min(start + count, Self.longest)
   }
 
@@ -105,7 +107,8 @@ struct ModelFile {
     let range = range()
     let isDirect = Int.random(in: 0..<5, using: &random) == 0
     note("\(isDirect ? "direct read" : "read") \(range)")
-    let found = try (isDirect ? OpenFile(path, O_RDONLY | OpenFile.direct) : file).read(at: range.lowerBound, count: range.count)
+    let found = try (isDirect ? OpenFile(path, O_RDONLY | OpenFile.direct) : file).read(
+      at: range.lowerBound, count: range.count)
     try expect(found, at: range)
   }
 

@@ -15,7 +15,9 @@ extension MountTests {
           (0..<length).map { _ in UInt8.random(in: 1...255, using: &random) }.map { $0 == UInt8(ascii: "/") ? 1 : $0 }
         }
         names += (1...255).filter { $0 != 0x2F && $0 != 0x2E }.map { [UInt8($0)] }
-        names += [[0x2E, 0x2E, 0x2E], Array(".protectfs".utf8), Array("~".utf8), [0xFF, 0xFE], Array("a b\nc\\".utf8)]
+        names += [
+          [0x2E, 0x2E, 0x2E], Array(".protectfs".utf8), Array("~".utf8), [0xFF, 0xFE], Array("a b\nc\\".utf8),
+        ]
         names = Array(Set(names))
         for (index, name) in names.enumerated() {
           let path = volume.mountPoint.appending(bytes: name)

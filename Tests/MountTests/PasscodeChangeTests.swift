@@ -13,7 +13,9 @@ extension MountTests {
         try volume.unlock()
         for fileClass in ProtectionClass.allCases {
           try volume.path(fileClass.letter).makeDirectory(of: fileClass)
-          for index in 0..<20 { try volume.path(fileClass.letter).appending("\(index)").write(pattern(index, count: index * 999)) }
+          for index in 0..<20 {
+            try volume.path(fileClass.letter).appending("\(index)").write(pattern(index, count: index * 999))
+          }
         }
         try volume.unmount()
         let before = try Self.snapshot(of: volume.backing)
@@ -23,10 +25,13 @@ extension MountTests {
         let new = volume.directory.appending("new")
         try new.write("a new passcode\n")
         var arguments = [
-          "passcode", "change", "--passcode-file", volume.passcodeFile.description, "--new-passcode-file", new.description,
+          "passcode", "change", "--passcode-file", volume.passcodeFile.description, "--new-passcode-file",
+          new.description,
         ]
-        arguments += whileMounted
-          ? [volume.mountPoint.description] : ["--device-key", volume.deviceKey.description, volume.backing.description]
+        arguments +=
+          whileMounted
+          ? [volume.mountPoint.description]
+          : ["--device-key", volume.deviceKey.description, volume.backing.description]
         let result = try Command.run(arguments)
         #expect(result.succeeded, "\(result.output)")
 
@@ -42,7 +47,8 @@ extension MountTests {
         try volume.unlock(recoveryKey: volume.recoveryKey.lowercased().split(separator: "-").joined(separator: " "))
         for fileClass in ProtectionClass.allCases {
           for index in 0..<20 {
-            #expect(try volume.path(fileClass.letter).appending("\(index)").contents() == pattern(index, count: index * 999))
+            #expect(
+              try volume.path(fileClass.letter).appending("\(index)").contents() == pattern(index, count: index * 999))
           }
         }
         try volume.unmount()
@@ -57,7 +63,8 @@ extension MountTests {
         let wrong = volume.directory.appending("wrong")
         try wrong.write("wrong\n")
         let result = try Command.run([
-          "passcode", "change", volume.mountPoint.description, "--passcode-file", wrong.description, "--new-passcode-file",
+          "passcode", "change", volume.mountPoint.description, "--passcode-file", wrong.description,
+          "--new-passcode-file",
           wrong.description,
         ])
         #expect(result.ending == .exited(3), "\(result.output)")
@@ -82,7 +89,8 @@ extension MountTests {
           volume.backing.description,
         ])
         #expect(changed.succeeded, "\(changed.output)")
-        for typo in ["0", String(volume.recoveryKey.dropLast()), "0" + volume.recoveryKey.dropFirst()] where typo != volume.recoveryKey {
+        for typo in ["0", String(volume.recoveryKey.dropLast()), "0" + volume.recoveryKey.dropFirst()]
+        where typo != volume.recoveryKey {
           try key.write(typo, mode: 0o600)
           let refused = try Command.run([
             "passcode", "change", "--recovery-key-file", key.description, "--new-passcode-file", new.description,

@@ -60,7 +60,9 @@ final class Plaintext {
     let threads = (0..<12).map { number in
       Thread(name: "reader") {
         for turn in 0..<20 {
-          guard let file = try? OpenFile(paths[(number + turn) % paths.count], O_RDONLY | OpenFile.direct) else { return }
+          guard let file = try? OpenFile(paths[(number + turn) % paths.count], O_RDONLY | OpenFile.direct) else {
+            return
+          }
           _ = try? file.read(at: 0, count: Self.size)
         }
       }
@@ -88,38 +90,60 @@ final class Plaintext {
     ("whole pages", { _, file, contents in try write(contents, to: file, by: 4096) }),
     ("odd pieces", { _, file, contents in try write(contents, to: file, by: 1000) }),
     ("one call", { _, file, contents in try file.write(contents, at: 0) }),
-    ("synchronous writes", { path, _, contents in
-      try write(contents, to: OpenFile(path, O_WRONLY | OpenFile.synchronous), by: 3000)
-    }),
-    ("direct writes", { path, file, contents in
-      try OpenFile(path, O_WRONLY | OpenFile.direct).write(Array(contents[..<(96 * 1024)]), at: 0)
-      try file.write(Array(contents[(96 * 1024)...]), at: 96 * 1024)
-    }),
-    ("odd direct writes", { path, _, contents in
-      try write(contents, to: OpenFile(path, O_WRONLY | OpenFile.direct), by: 777)
-    }),
-    ("appends", { path, _, contents in
-      let file = try OpenFile(path, O_WRONLY | O_APPEND)
-      for start in stride(from: 0, to: contents.count, by: 5000) {
-        try file.append(Array(contents[start..<min(start + 5000, contents.count)]))
+    (
+      "synchronous writes",
+      { path, _, contents in
+        try write(contents, to: OpenFile(path, O_WRONLY | OpenFile.synchronous), by: 3000)
       }
-    }),
-    ("a mapping", { _, file, contents in
-      try file.truncate(to: contents.count)
-      try Mapping(file, count: contents.count).write(contents, at: 0)
-    }),
-    ("a copy", { path, file, contents in
-      let source = PathName(bytes: Array(path.bytes) + Array(".source".utf8))
-      try source.write(contents)
-      #expect(try OpenFile(source, O_RDONLY).copyRange(from: 0, to: file, at: 0, count: contents.count) == contents.count)
-    }),
-    ("holes and cuts", { _, file, contents in
-      try file.write(contents, at: 0)
-      try file.truncate(to: 50_001)
-      try file.truncate(to: 70_000)
-      try file.allocate([.punchHole, .keepSize], at: 4100, count: 30_000)
-      try write(contents, to: file, by: 10_000)
-    }),
+    ),
+    (
+      "direct writes",
+      { path, file, contents in
+        try OpenFile(path, O_WRONLY | OpenFile.direct).write(Array(contents[..<(96 * 1024)]), at: 0)
+        try file.write(Array(contents[(96 * 1024)...]), at: 96 * 1024)
+      }
+    ),
+    (
+      "odd direct writes",
+      { path, _, contents in
+        try write(contents, to: OpenFile(path, O_WRONLY | OpenFile.direct), by: 777)
+      }
+    ),
+    (
+      "appends",
+      { path, _, contents in
+        let file = try OpenFile(path, O_WRONLY | O_APPEND)
+        for start in stride(from: 0, to: contents.count, by: 5000) {
+          try file.append(Array(contents[start..<min(start + 5000, contents.count)]))
+        }
+      }
+    ),
+    (
+      "a mapping",
+      { _, file, contents in
+        try file.truncate(to: contents.count)
+        try Mapping(file, count: contents.count).write(contents, at: 0)
+      }
+    ),
+    (
+      "a copy",
+      { path, file, contents in
+        let source = PathName(bytes: Array(path.bytes) + Array(".source".utf8))
+        try source.write(contents)
+        #expect(
+          try OpenFile(source, O_RDONLY).copyRange(from: 0, to: file, at: 0, count: contents.count) == contents.count)
+      }
+    ),
+    (
+      "holes and cuts",
+      { _, file, contents in
+        try file.write(contents, at: 0)
+        try file.truncate(to: 50_001)
+        try file.truncate(to: 70_000)
+        try file.allocate([.punchHole, .keepSize], at: 4100, count: 30_000)
+        try write(contents, to: file, by: 10_000)
+      }
+    ),
   ]
 
   private static func write(_ contents: [UInt8], to file: OpenFile, by step: Int) throws {

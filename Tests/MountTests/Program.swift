@@ -37,7 +37,9 @@ final class Program: Sendable {
       unsafe output.withCString { output in
         unsafe list.withUnsafeMutableBufferPointer { list in
           unsafe block.withUnsafeMutableBufferPointer { block in
-            if let path { unsafe calls_spawn(list.baseAddress!, block.baseAddress!, path, output) } else {
+            if let path {
+              unsafe calls_spawn(list.baseAddress!, block.baseAddress!, path, output)
+            } else {
               unsafe calls_spawn(list.baseAddress!, block.baseAddress!, nil, output)
             }
           }

@@ -11,7 +11,8 @@ private func tools(_ names: String...) -> ConditionTrait {
 
 extension Volume {
   /// Runs a shell script in the mounted tree, and expects every command in it to succeed. `$W` is a directory off the mount.
-  func shell(_ script: String, in directory: String = "mount", sourceLocation: SourceLocation = #_sourceLocation) throws {
+  func shell(_ script: String, in directory: String = "mount", sourceLocation: SourceLocation = #_sourceLocation) throws
+  {
     let outside = self.directory.appending("work")
     if !outside.exists { try outside.makeDirectory() }
     let result = try Program.run(
