@@ -7,7 +7,7 @@ source scripts/packages.sh
 
 require_swift
 install_packages "${build_packages[@]}" attr acl git rsync sqlite3 vim-tiny xxd util-linux man-db python3 \
-  python3-cryptography
+  python3-cryptography python3-venv
 
 # udev makes /dev/fuse usable for everyone; a machine without udev may not have.
 if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi
@@ -31,6 +31,30 @@ swift build --build-tests
 
 step "Unit tests"
 swift test --skip-build --skip MountTests --parallel
+
+protectfs="$(swift build --show-bin-path)/protectfs"
+if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
+  # The mount tests say the same of themselves.
+  echo "Skipped: the command from outside, the control socket. /dev/fuse is missing or may not be used." >&2
+else
+  step "The command, from outside"
+  python3 scripts/command-check.py "$protectfs"
+
+  step "The control socket, with another Varlink client"
+  python3 -m venv .build/python
+  .build/python/bin/pip install --quiet --disable-pip-version-check 'varlink>=31'
+  check_control_socket() (
+    work=$(mktemp -d /tmp/protectfs-varlink.XXXXXX)
+    trap '"$protectfs" unmount "$work/mount" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+    mkdir "$work/backing" "$work/mount"
+    echo "a passcode" >"$work/passcode"
+    "$protectfs" init "$work/backing" --passcode-file "$work/passcode" --device-key "$work/device.key" >/dev/null
+    "$protectfs" mount "$work/backing" "$work/mount" --device-key "$work/device.key" --log-file "$work/log"
+    socket=$(grep -o 'socket=[^ ]*' "$work/log" | cut -d= -f2)
+    .build/python/bin/python scripts/varlink-check.py "$socket" "a passcode"
+  )
+  check_control_socket
+fi
 
 step "Mount tests"
 swift test --skip-build --filter MountTests --no-parallel

@@ -35,7 +35,7 @@ extension ProtectedFileSystem {
         try descriptor.setOwner(user: changes.user, group: changes.group)
       }
       if let mode = changes.mode {
-        try descriptor.setModeThroughPath(mode)
+        try setPermissions(mode, of: descriptor)
       } else if changes.clearsSetID {
         try clearSetID(of: descriptor)
       }
@@ -60,7 +60,7 @@ extension ProtectedFileSystem {
     var cleared = mode & ~0o4000
     // Set-group-ID without group execution marks mandatory locking, and stays (inode(7)).
     if mode & 0o2010 == 0o2010 { cleared &= ~0o2000 }
-    if cleared != mode { try descriptor.setModeThroughPath(cleared) }
+    if cleared != mode { try setPermissions(cleared, of: descriptor) }
   }
 
   package func fileSystemStatus() throws(Errno) -> FileSystemStatus {

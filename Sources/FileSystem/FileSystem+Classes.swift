@@ -21,7 +21,10 @@ extension ProtectedFileSystem {
     let reference = try reference(to: node)
     do throws(Errno) {
       let record = try reference.withDescriptor { (descriptor) throws(Errno) in
-        try verifiedFileRecord(PathName(descriptor: descriptor).attribute(Self.recordAttribute), of: node)
+        let bytes = try lendingPermissions(of: descriptor) { () throws(Errno) in
+          try PathName(descriptor: descriptor).attribute(Self.recordAttribute)
+        }
+        return try verifiedFileRecord(bytes, of: node)
       }
       return (record.fileClass, record.isExplicit)
     } catch .noData {

@@ -23,11 +23,16 @@ extension ProtectedFileSystem {
   package func openDirectory(_ id: NodeID) throws(Errno) -> Opened {
     let node = nodes.node(id)
     let (handle, record) = try directory(node)
-    let stream = DirectoryStream(try handle.descriptor.open(".", [.readOnly, .directory]))
+    let stream = DirectoryStream(try openForListing(handle))
     let open = OpenDirectory(node: node, handle: handle, record: record, stream: stream)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
     return Opened(handle: Handle(rawValue: address))
+  }
+
+  /// Through /proc, because opening `.` in it would need permission to search it as well.
+  func openForListing(_ handle: DirectoryHandle) throws(Errno) -> Descriptor {
+    try Descriptor.open(PathName(descriptor: handle.descriptor), [.readOnly, .directory])
   }
 
   package func readDirectory(
@@ -62,6 +67,9 @@ extension ProtectedFileSystem {
       listing.append(name, entry(status, at: .init(parent: open.node, name: raw.name)), next: raw.next)
     } catch .noSuchFileOrDirectory {
       // Removed since it was read: it is left out.
+    } catch .permissionDenied {
+      // The directory may be read but not searched.
+      listing.append(name, inode: raw.inode, mode: raw.type, next: raw.next)
     }
     return true
   }

@@ -84,11 +84,15 @@ extension ProtectedFileSystem {
   package func attributeNames(of id: NodeID) throws(Errno) -> [UInt8] {
     let node = nodes.node(id)
     var list: [UInt8] = []
-    try withPath(of: node) { (path) throws(Errno) in
+    let reference = try reference(to: node)
+    try reference.withDescriptor { (descriptor) throws(Errno) in
+      let path = PathName(descriptor: descriptor)
       for stored in try path.attributeNames() {
         let text = stored.description
         if AttributeEncoding.isBackingName(stored.bytes) {
-          list += try plainAttributeName(path.attribute(stored), node).terminated
+          list += try plainAttributeName(
+            lendingPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }, node
+          ).terminated
         } else if !text.hasPrefix("user.") {
           list += stored.terminated
         }

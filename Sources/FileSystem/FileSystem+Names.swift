@@ -112,8 +112,8 @@ extension ProtectedFileSystem {
       // What cannot be opened is left to rmdir(2), which says why.
       return
     }
-    let stream = DirectoryStream(try directory.open(".", [.readOnly, .directory]))
+    let stream = DirectoryStream(directory)
     guard let names = try stream.onlySidecars() else { return }
-    for name in names { try directory.unlink(name) }
+    for name in names { try stream.descriptor.unlink(name) }
   }
 }

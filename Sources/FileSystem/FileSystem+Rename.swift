@@ -21,14 +21,14 @@ extension ProtectedFileSystem {
     try writeSidecar(of: new, in: targetHandle)
     if flags.contains(.exchange) { try writeSidecar(of: old, in: sourceHandle) }
     try keepingReplaced(new.name, in: targetHandle, flags) { () throws(Errno) in
-      try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+      try renames.write { () throws(Errno) in
+        try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+        noteMove(to: .init(parent: target, name: new.name), targetHandle)
+        if flags.contains(.exchange) { noteMove(to: .init(parent: source, name: old.name), sourceHandle) }
+      }
     }
     if flags.isDisjoint(with: [.exchange, .whiteout]), old.name != new.name || source !== target {
       removeSidecar(of: old, in: sourceHandle)
-    }
-    noteMove(to: .init(parent: target, name: new.name), targetHandle)
-    if flags.contains(.exchange) {
-      noteMove(to: .init(parent: source, name: old.name), sourceHandle)
     }
   }
 
@@ -68,13 +68,23 @@ extension ProtectedFileSystem {
   private func recordIfAny(of name: PathName, in directory: Node) throws(Errno) -> FileRecord? {
     let handle = try directoryHandle(directory)
     do throws(Errno) {
-      let bytes = try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
+      let bytes = try recordBytes(of: name, in: handle)
       guard bytes.count != DirectoryRecord.size else { return nil }
       do throws(FormatError) { return try FileRecord(parsing: bytes) } catch { return nil }
     } catch {
       switch error {
       case .noSuchFileOrDirectory, .noData, .notPermitted, .permissionDenied, .notSupportedOnSocket: return nil
       default: throw error
+      }
+    }
+  }
+  private func recordBytes(of name: PathName, in handle: DirectoryHandle) throws(Errno) -> [UInt8] {
+    do throws(Errno) {
+      return try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
+    } catch .permissionDenied {
+      let path = try handle.descriptor.open(name, [.path, .noFollow])
+      return try lendingPermissions(of: path) { () throws(Errno) in
+        try PathName(descriptor: path).attribute(Self.recordAttribute)
       }
     }
   }

@@ -91,7 +91,10 @@ extension ProtectedFileSystem {
     var awaitsRecord = false
     let record: FileRecord
     do throws(Errno) {
-      record = try verifiedFileRecord(descriptor.attribute(Self.recordAttribute), of: node)
+      let bytes = try lendingPermissions(of: descriptor) { () throws(Errno) in
+        try descriptor.attribute(Self.recordAttribute)
+      }
+      record = try verifiedFileRecord(bytes, of: node)
     } catch .noData {
       guard status.size == 0, let parent = node.location?.parent else {
         damaged(node, "the file has contents but no record, and so no key")
@@ -124,12 +127,25 @@ extension ProtectedFileSystem {
         isWritable = false
       }
     }
-    return try open(node, [.readOnly, .noFollow, .nonBlocking], status: &status)
+    do throws(Errno) {
+      return try open(node, [.readOnly, .noFollow, .nonBlocking], status: &status)
+    } catch .permissionDenied {
+      // The owner may write it and not read it, or only execute it.
+      isWritable = !options.isReadOnly
+      let path = try open(node, [.path, .noFollow], status: &status)
+      return try reopen(path, isWritable ? .readWrite : .readOnly)
+    }
+  }
+
+  private func reopen(_ path: borrowing Descriptor, _ flags: OpenFlags) throws(Errno) -> Descriptor {
+    try lendingPermissions(of: path) { () throws(Errno) in
+      try Descriptor.open(PathName(descriptor: path), flags.union(.nonBlocking))
+    }
   }
 
   private func prepareForWriting(_ file: ProtectedFile, _ node: Node) throws(Errno) {
     if !file.isWritable {
-      let descriptor = try open(node, [.readWrite, .noFollow, .nonBlocking])
+      let descriptor = try file.withDescriptor { (old) throws(Errno) in try reopen(old, .readWrite) }
       try file.becomeWritable(descriptor)
     }
     guard node.state.withLock({ $0.awaitsRecord }) else { return }

@@ -22,9 +22,13 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   let nodes: InodeTable
   let directories: DirectoryCache
   let openFiles = OpenFileTable()
+  /// Held alone from a rename until the nodes it moved are known at their new names.
+  let renames = ReaderWriterLock()
   let log: Logger
   /// Backing names that decode to nothing, so that each is reported once.
   let undecodable = Mutex<Set<PathName>>([])
+  /// Held while a file's mode is another than its owner set.
+  let lending = Mutex<Void>(())
   let daemonIdentity: (user: UInt32, group: UInt32)
 
   /// Serves the tree below an open backing directory.

@@ -50,7 +50,9 @@ extension ProtectedFileSystem {
     let path = PathName(descriptor: handle.descriptor)
     let bytes: [UInt8]
     do throws(Errno) {
-      bytes = try path.attribute(Self.recordAttribute)
+      bytes = try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+        try path.attribute(Self.recordAttribute)
+      }
     } catch .noData {
       return try adoptDirectory(node, handle)
     }
@@ -73,13 +75,15 @@ extension ProtectedFileSystem {
   }
 
   /// Writes a directory's record.
-  func writeDirectoryRecord(_ directory: Node.Directory, to descriptor: borrowing Descriptor) throws(Errno) {
+  func writeDirectoryRecord(
+    _ directory: Node.Directory, to descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
+  ) throws(Errno) {
     var record = DirectoryRecord(
       directoryClass: directory.directoryClass, isExplicit: directory.isExplicit, directoryID: directory.identifier)
     record.tag = try records { () throws(CryptographyError) in
       try volume.records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
     }
-    try setRecord(record.bytes, of: descriptor)
+    try setRecord(record.bytes, of: descriptor, mode: mode)
   }
 
   /// Gives a new store's root its record.
@@ -92,27 +96,22 @@ extension ProtectedFileSystem {
     try PathName(descriptor: backing).setAttribute(recordAttribute, to: record.bytes)
   }
 
-  /// Sets the record attribute of an open file, or through /proc where the descriptor was opened with `O_PATH`. Without
-  /// privileges the owner's write permission is needed, and lent for the moment when the mode withholds it (xattr(7)).
-  func setRecord(_ bytes: [UInt8], of descriptor: borrowing Descriptor) throws(Errno) {
-    let path = PathName(descriptor: descriptor)
-    do throws(Errno) {
-      try descriptor.setAttribute(Self.recordAttribute, to: bytes)
-    } catch .badFileDescriptor {
-      try path.setAttribute(Self.recordAttribute, to: bytes)
-    } catch .permissionDenied {
-      let mode = try descriptor.status().permissions
-      try descriptor.setModeThroughPath(mode | 0o600)
-      defer { restore(mode, of: descriptor) }
-      try path.setAttribute(Self.recordAttribute, to: bytes)
+  /// Sets the record attribute of an open file, or through /proc where the descriptor was opened with `O_PATH`.
+  func setRecord(
+    _ bytes: [UInt8], of descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
+  ) throws(Errno) {
+    try lendingPermissions(of: descriptor) { () throws(Errno) in
+      try writeRecord(bytes, of: descriptor, mode: mode)
     }
   }
 
-  private func restore(_ mode: UInt32, of descriptor: borrowing Descriptor) {
+  private func writeRecord(
+    _ bytes: [UInt8], of descriptor: borrowing Descriptor, mode: AttributeMode
+  ) throws(Errno) {
     do throws(Errno) {
-      try descriptor.setModeThroughPath(mode)
-    } catch {
-      log.error("a file's mode could not be restored", metadata: ["error": "\(error)", "mode": "\(mode)"])
+      try descriptor.setAttribute(Self.recordAttribute, to: bytes, mode: mode)
+    } catch .badFileDescriptor {
+      try PathName(descriptor: descriptor).setAttribute(Self.recordAttribute, to: bytes, mode: mode)
     }
   }
 
@@ -128,12 +127,18 @@ extension ProtectedFileSystem {
       throw .ioError
     }
     let record = try newDirectory(in: directory(parent).record)
-    try writeDirectoryRecord(record, to: handle.descriptor)
+    do throws(Errno) {
+      try writeDirectoryRecord(record, to: handle.descriptor, mode: .create)
+    } catch .fileExists {
+      // Another request has just done the same.
+      return try readDirectoryRecord(of: node, handle)
+    }
     return record
   }
 
   private func isEmpty(_ handle: DirectoryHandle) throws(Errno) -> Bool {
-    let stream = DirectoryStream(try handle.descriptor.open(".", [.readOnly, .directory]))
+    let stream = DirectoryStream(
+      try lendingPermissions(of: handle.descriptor) { () throws(Errno) in try openForListing(handle) })
     return try stream.isEmpty()
   }
 

@@ -31,14 +31,23 @@ extension ProtectedFileSystem {
     let handle = try directoryHandle(node)
     if let record = node.state.withLock({ $0.directory }) { return (handle, record) }
     let record = try readDirectoryRecord(of: node, handle)
-    node.state.withLock { $0.directory = record }
-    return (handle, record)
+    // The class may have been set since it was read: what is there already counts.
+    let current = node.state.withLock { state in
+      if state.directory == nil { state.directory = record }
+      return state.directory ?? record
+    }
+    return (handle, current)
   }
 
   /// The open backing directory of a node, opened from its nearest open ancestor.
   func directoryHandle(_ node: Node) throws(Errno) -> DirectoryHandle {
     if let handle = node.state.withLock({ $0.handle }) { return handle }
     guard node.isDirectory else { throw .notDirectory }
+    return try findingMoved { () throws(Errno) in try walk(to: node) }
+  }
+
+  private func walk(to node: Node) throws(Errno) -> DirectoryHandle {
+    if let handle = node.state.withLock({ $0.handle }) { return handle }
     var missing: [Node] = [node]
     var base: DirectoryHandle?
     while base == nil {
@@ -49,12 +58,30 @@ extension ProtectedFileSystem {
     var handle = base!
     for child in missing.reversed() {
       guard let name = child.location?.name else { throw .staleNFSFileHandle }
-      let descriptor = try handle.descriptor.open(name, [.path, .directory, .noFollow])
-      guard Node.Identity(try descriptor.status()) == child.identity else { throw .staleNFSFileHandle }
-      handle = DirectoryHandle(descriptor)
+      handle = try open(child, name, in: handle)
       directories.keep(handle, for: child)
     }
     return handle
+  }
+
+  private func open(_ node: Node, _ name: PathName, in parent: DirectoryHandle) throws(Errno) -> DirectoryHandle {
+    do throws(Errno) {
+      let descriptor = try parent.descriptor.open(name, [.path, .directory, .noFollow])
+      if Node.Identity(try descriptor.status()) == node.identity { return DirectoryHandle(descriptor) }
+    } catch {
+      guard [.noSuchFileOrDirectory, .notDirectory].contains(error) else { throw error }
+    }
+    throw .staleNFSFileHandle
+  }
+
+  /// Calls `body`, which looks for a node by its names. What it does not find may be on its way to another name: it
+  /// looks once more, with renames held off.
+  private func findingMoved<Result: ~Copyable>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
+    do throws(Errno) {
+      return try body()
+    } catch .staleNFSFileHandle {
+      return try renames.read(body)
+    }
   }
 
   /// A descriptor to a node, whatever its type.
@@ -79,10 +106,14 @@ extension ProtectedFileSystem {
       status = try file.descriptor.status()
       return try Descriptor.open(PathName(descriptor: file.descriptor), flags.subtracting(.noFollow))
     }
+    return try findingMoved { () throws(Errno) in try openByName(node, flags, status: &status) }
+  }
+
+  private func openByName(_ node: Node, _ flags: OpenFlags, status: inout Status) throws(Errno) -> Descriptor {
     var failure = Errno.staleNFSFileHandle
     for location in locations(of: node) {
       do throws(Errno) {
-        let descriptor = try directoryHandle(location.parent).descriptor.open(location.name, flags)
+        let descriptor = try walk(to: location.parent).descriptor.open(location.name, flags)
         status = try descriptor.status()
         if Node.Identity(status) == node.identity { return descriptor }
       } catch {
@@ -98,9 +129,13 @@ extension ProtectedFileSystem {
     if let file { return try file.status() }
     if let handle { return try handle.descriptor.status() }
     if let nameless { return try nameless.descriptor.status() }
+    return try findingMoved { () throws(Errno) in try statusByName(of: node) }
+  }
+
+  private func statusByName(of node: Node) throws(Errno) -> Status {
     for location in locations(of: node) {
       do throws(Errno) {
-        let status = try directoryHandle(location.parent).descriptor.status(of: location.name)
+        let status = try walk(to: location.parent).descriptor.status(of: location.name)
         if Node.Identity(status) == node.identity { return status }
       } catch {
         if error != .noSuchFileOrDirectory { throw error }

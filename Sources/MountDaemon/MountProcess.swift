@@ -50,7 +50,11 @@ package enum MountProcess {
     Thread(name: "signals") { 
       endOnSignal(daemon: daemon, sequence: sequence, server: server, options: options)
     }.detach()
-    log.notice("mounted", metadata: ["backing": "\(options.backing)", "mount point": "\(options.mountPoint)"])
+    log.notice(
+      "mounted",
+      metadata: [
+        "backing": "\(options.backing)", "mount point": "\(options.mountPoint)", "socket": "\(server.socketPath)",
+      ])
     ready()
     session.serve(threads: options.threads)
     daemon.machine.stop()
