@@ -16,6 +16,7 @@ extension ProtectedFileSystem {
         do throws(Errno) {
           try prepareForWriting(file, node)
           try file.truncate(to: 0)
+          if flags.clearsSetID { try clearSetID(of: file) }
         } catch {
           close(file, of: node, wasWriter: flags.forWriting)
           throw error
@@ -62,9 +63,7 @@ extension ProtectedFileSystem {
     defer { if file.fileClass.losesKey { unsafe Memory.wipe(bytes) } }
     do throws(Errno) {
       let written = try unsafe file.write(bytes, at: offset)
-      if flags.contains(.clearsSetID) {
-        try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor) }
-      }
+      if flags.contains(.clearsSetID) { try clearSetID(of: file) }
       return written
     } catch {
       report(error, .write, on: id, by: caller)
@@ -82,6 +81,8 @@ extension ProtectedFileSystem {
     let file = file(handle)
     do throws(Errno) {
       try file.allocate(mode, offset: offset, length: length)
+      // The kernel does not say who may keep the bits here.
+      if caller.user != 0 { try clearSetID(of: file) }
     } catch {
       report(error, .resize, on: id, by: caller)
       throw error
@@ -118,7 +119,12 @@ extension ProtectedFileSystem {
         throw error
       }
     }
+    if done > 0, caller.user != 0 { try clearSetID(of: target) }
     return done
+  }
+
+  private func clearSetID(of file: ProtectedFile) throws(Errno) {
+    try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor) }
   }
 
   private func report(_ error: Errno, _ operation: ProtectionPolicy.Operation, on id: NodeID, by caller: Caller) {
