@@ -32,7 +32,9 @@ struct Needles {
         unsafe calls_search_memory(process, $0.baseAddress, Self.length, names.count, &found, &searched)
       })
     guard count > 0 else { return Finding(count: 0, first: nil, searched: searched) }
-    let mapping = unsafe withUnsafeBytes(of: found.mapping) { unsafe String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+    let mapping = unsafe withUnsafeBytes(of: found.mapping) {
+      unsafe String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+    }
     let place = "at \(String(found.address, radix: 16)) in \(mapping)"
     return Finding(count: count, first: "\(names[found.needle]), \(place)", searched: searched)
   }
