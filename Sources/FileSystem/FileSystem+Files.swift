@@ -47,7 +47,9 @@ extension ProtectedFileSystem {
     let file = file(handle)
     do throws(Errno) {
       let bytes = try unsafe file.read(at: offset, count: count, into: buffer)
-      return unsafe (bytes, file.fileClass.losesKey)
+      let losesKey = file.fileClass.losesKey
+      if losesKey { unsafe wipe(buffer, around: bytes) }
+      return unsafe (bytes, losesKey)
     } catch {
       report(error, .read, on: id, by: caller)
       throw error
@@ -125,6 +127,17 @@ extension ProtectedFileSystem {
 
   private func clearSetID(of file: ProtectedFile) throws(Errno) {
     try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor) }
+  }
+
+  /// Overwrites what was decrypted beside the bytes asked for: units are decrypted whole. The bytes themselves go when
+  /// they have been sent.
+  private func wipe(_ buffer: UnsafeMutableRawBufferPointer, around bytes: UnsafeRawBufferPointer) {
+    guard let start = buffer.baseAddress, let first = bytes.baseAddress, bytes.count > 0 else { return }
+    let lower = unsafe first - UnsafeRawPointer(start)
+    let upper = lower + bytes.count
+    let end = min(buffer.count, upper + Int(DataUnits.size))
+    unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: buffer[..<lower]))
+    unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: buffer[upper..<end]))
   }
 
   private func report(_ error: Errno, _ operation: ProtectionPolicy.Operation, on id: NodeID, by caller: Caller) {
