@@ -92,7 +92,7 @@ extension ProtectedFileSystem {
       try setRecord(record.bytes, of: descriptor)
       let status = try descriptor.status()
       let file = try ProtectedFile(
-        descriptor: descriptor, isWritable: true, record: record, cipher: cipher, backingLength: status.size,
+        descriptor: descriptor, isWritable: true, record: record, cipher: cipher, status: status,
         controller: controller)
       return (file, entry(status, at: .init(parent: parent, name: backing.name)))
     } catch {

@@ -65,6 +65,7 @@ extension ProtectedFileSystem {
     defer { if file.fileClass.losesKey { unsafe Memory.wipe(bytes) } }
     do throws(Errno) {
       let written = try unsafe file.write(bytes, at: offset)
+      file.wrote(fromCache: flags.contains(.fromCache) && !options.isShared)
       if flags.contains(.clearsSetID) { try clearSetID(of: file) }
       return written
     } catch {

@@ -67,6 +67,11 @@ extension ProtectedFileSystem {
       return true
     }
     guard isLast else { return }
+    do throws(Errno) {
+      try file.settleModificationTime()
+    } catch {
+      log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
+    }
     if !controller.allows(.open, on: file.fileClass) { observer.pagesAreStale(of: node.id) }
   }
 
@@ -104,8 +109,7 @@ extension ProtectedFileSystem {
     }
     guard controller.allows(operation, on: record.fileClass) else { throw .permissionDenied }
     let file = try ProtectedFile(
-      descriptor: descriptor, isWritable: isWritable, record: record, backingLength: status.size,
-      controller: controller)
+      descriptor: descriptor, isWritable: isWritable, record: record, status: status, controller: controller)
     // An open handle of class B goes on working after the lock, so its key is fetched while it can be.
     if record.fileClass == .completeUnlessOpen { _ = try file.cipher(for: operation) }
     return (file, awaitsRecord)

@@ -32,7 +32,7 @@ final class BackingFile {
   func open() throws -> ProtectedFile {
     try ProtectedFile(
       descriptor: Descriptor.open(PathName(descriptor: descriptor), [.readWrite]), isWritable: true, record: record,
-      backingLength: length, controller: controller)
+      status: descriptor.status(), controller: controller)
   }
 }
 
