@@ -89,7 +89,9 @@ let package = Package(
       swiftSettings: settings),
     .testTarget(
       name: "FileProtectionTests",
-      dependencies: ["FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", system],
+      dependencies: [
+        "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system,
+      ],
       swiftSettings: settings),
     .testTarget(
       name: "MountDaemonTests",

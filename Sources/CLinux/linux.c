@@ -164,6 +164,9 @@ int linux_fork(void) { return RESULT(fork()); }
 int linux_set_open_file_limit_to_maximum(uint64_t *limit) {
   struct rlimit r;
   if (getrlimit(RLIMIT_NOFILE, &r) < 0) return -errno;
+  // With privileges up to the default of fs.nr_open; without them as far as the hard limit goes.
+  const rlim_t most = 1 << 20;
+  if (r.rlim_max < most && setrlimit(RLIMIT_NOFILE, &(struct rlimit){most, most}) == 0) r.rlim_max = most;
   r.rlim_cur = r.rlim_max;
   if (setrlimit(RLIMIT_NOFILE, &r) < 0) return -errno;
   *limit = r.rlim_cur;

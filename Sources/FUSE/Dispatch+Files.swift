@@ -17,7 +17,10 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
     unsafe serve(request) { (fs) throws(Errno) in
       unsafe .opened(
         try fs.open(
-          NodeID(rawValue: node), flags: HandleFlags(rawValue: info!.pointee.flags), caller: caller(request)))
+          NodeID(rawValue: node),
+          // fuse_open_in: flags u32, open_flags u32, which libfuse leaves out.
+          flags: HandleFlags(rawValue: info!.pointee.flags, clearsSetID: Worker.rawWord(at: 4) & 1 != 0),
+          caller: caller(request)))
     }
   }
   unsafe table.read = { request, node, size, offset, info in

@@ -124,9 +124,12 @@ package struct FileSystemStatus: Sendable {
 /// The flags of an open or create, as open(2) names them.
 package struct HandleFlags: Sendable {
   package let rawValue: Int32
+  /// The caller, who truncates the file, may not keep set-user-ID and set-group-ID bits (`FUSE_OPEN_KILL_SUIDGID`).
+  package let clearsSetID: Bool
 
-  package init(rawValue: Int32) {
+  package init(rawValue: Int32, clearsSetID: Bool = false) {
     self.rawValue = rawValue
+    self.clearsSetID = clearsSetID
   }
 
   package var forWriting: Bool { rawValue & 0o3 != 0 }

@@ -1,7 +1,8 @@
 import DataProtection
 import Synchronization
 
-/// Every open file, so that a lock can find the keys of a class.
+/// Every open file, so that a lock can find the keys of a class. Changed with the lock of the file's node held, so that
+/// whoever closes a file finds it here.
 package final class OpenFileTable: Sendable {
   private let files = Mutex<[ObjectIdentifier: ProtectedFile]>([:])
 

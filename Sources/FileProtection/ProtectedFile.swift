@@ -23,20 +23,38 @@ package final class ProtectedFile: Sendable {
   let contents = ReaderWriterLock()
   let controller: LockController
   private let protection: Mutex<Protection>
+  private let modificationTime: Mutex<ModificationTime>
   /// The length of the plaintext in bytes. Changed with the contents lock held alone.
   let length: Atomic<UInt64>
 
-  /// An open file whose record was verified. `backingLength` is the backing file's length.
+  /// An open file whose record was verified, with the backing file's status.
   package init(
     descriptor: consuming Descriptor, isWritable: Bool, record: FileRecord, cipher: XTSCipher? = nil,
-    backingLength: UInt64, controller: LockController
+    status: Status, controller: LockController
   ) throws(Errno) {
-    guard let length = ContentLength.plaintext(for: backingLength) else { throw .ioError }
+    guard let length = ContentLength.plaintext(for: status.size) else { throw .ioError }
     self.descriptor = descriptor
     writable = Atomic(isWritable)
     self.controller = controller
     self.length = Atomic(length)
     protection = Mutex(Protection(record: record, cipher: cipher))
+    modificationTime = Mutex(ModificationTime(status))
+  }
+
+  /// Notes a write, by which the backing file's modification time moved.
+  package func wrote(fromCache: Bool) {
+    modificationTime.withLock { $0.move(fromCache: fromCache) }
+  }
+
+  /// Notes the modification time that the kernel has just set.
+  package func knowModificationTime(_ status: Status) {
+    modificationTime.withLock { $0.know(status) }
+  }
+
+  /// Gives the backing file the modification time that the kernel has, before the last handle goes.
+  package func settleModificationTime() throws(Errno) {
+    guard let change = modificationTime.withLock({ $0.takeChange() }) else { return }
+    try descriptor.setTimes(access: .leave, modification: change)
   }
 
   /// The file's class.

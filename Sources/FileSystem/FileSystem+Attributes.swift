@@ -44,6 +44,7 @@ extension ProtectedFileSystem {
       }
       return try descriptor.status()
     }
+    if changes.modification != nil { node.file?.knowModificationTime(status) }
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
     return (attributes(of: node, status), attributeTimeout(of: node))
   }

@@ -41,13 +41,20 @@ extension ProtectedFileSystem {
   func setClass(_ newClass: ProtectionClass, of node: Node, isExplicit: Bool = true) throws(Errno) {
     if node.isDirectory { return try setDirectoryClass(newClass, of: node, isExplicit: isExplicit) }
     guard node.isRegular else { throw .notSupportedOnSocket }
-    try withOpenFile(node, for: .rewrapFrom) { (file) throws(Errno) in
+    try withOpenFile(node, for: .rewrapFrom, writing: false) { (file) throws(Errno) in
+      // What is open goes on working after the lock, so its key is fetched while it can be.
+      if newClass == .completeUnlessOpen { _ = try file.cipher(for: .rewrapFrom) }
       try file.changeRecord { (record) throws(Errno) in
         let changed = try rewrapped(record, for: newClass, isExplicit: isExplicit)
         try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
         return changed
       }
       node.state.withLock { $0.cachedClass = newClass }
+      // A lock that began since the key was wrapped did not find the file in the class.
+      if !file.isAllowed(.read) {
+        file.evict()
+        observer.pagesAreStale(of: node.id)
+      }
     }
   }
 

@@ -77,14 +77,14 @@ extension ProtectedFileSystem {
       try newFileRecord(in: directory.directoryClass)
     }
     let backing = try backingName(name, in: directory)
-    try writeSidecar(of: backing, in: handle)
+    let hasNewSidecar = try writeSidecar(of: backing, in: handle)
     Memory.setThreadUmask(caller.umask)
     let descriptor: Descriptor
     do throws(Errno) {
       descriptor = try handle.descriptor.open(
         backing.name, [.readWrite, .create, .exclusive, .noFollow], mode: mode & 0o7777)
     } catch {
-      if error != .fileExists { removeSidecar(of: backing, in: handle) }
+      if error != .fileExists, hasNewSidecar { removeSidecar(of: backing, in: handle) }
       throw error
     }
     do throws(Errno) {
@@ -92,7 +92,7 @@ extension ProtectedFileSystem {
       try setRecord(record.bytes, of: descriptor)
       let status = try descriptor.status()
       let file = try ProtectedFile(
-        descriptor: descriptor, isWritable: true, record: record, cipher: cipher, backingLength: status.size,
+        descriptor: descriptor, isWritable: true, record: record, cipher: cipher, status: status,
         controller: controller)
       return (file, entry(status, at: .init(parent: parent, name: backing.name)))
     } catch {
@@ -121,7 +121,7 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> Entry {
     let (handle, record) = try directory(parent)
     let backing = try backingName(name, in: record)
-    try writeSidecar(of: backing, in: handle)
+    _ = try writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try body(handle, backing.name, record)
     } catch {

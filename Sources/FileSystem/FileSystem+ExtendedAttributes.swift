@@ -134,7 +134,7 @@ extension ProtectedFileSystem {
   }
 
   private func openValue(_ stored: [UInt8], name: PathName, of node: Node) throws(Errno) -> [UInt8] {
-    let cipher = try valueCipher(of: node)
+    let cipher = try valueCipher(of: node, writing: false)
     do {
       let sealed = try AttributeEncoding.parse(stored).sealedValue
       return try cipher.open(sealed, associatedData: associatedData(of: name, node))
@@ -145,7 +145,7 @@ extension ProtectedFileSystem {
   }
 
   private func sealValue(_ value: [UInt8], name: PathName, of node: Node) throws(Errno) -> [UInt8] {
-    let cipher = try valueCipher(of: node)
+    let cipher = try valueCipher(of: node, writing: true)
     let associatedData = try associatedData(of: name, node)
     do throws(CryptographyError) {
       return AttributeEncoding.value(
@@ -162,10 +162,11 @@ extension ProtectedFileSystem {
   }
 
   /// The cipher of attribute values: of a file under its own key, of a directory under the volume's.
-  private func valueCipher(of node: Node) throws(Errno) -> NameCipher {
+  /// Before one is written the file has its record, and so a key that stays.
+  private func valueCipher(of node: Node, writing: Bool) throws(Errno) -> NameCipher {
     if node.isDirectory { return volume.directoryAttributes }
     guard node.isRegular else { throw .notPermitted }
-    let record = try withOpenFile(node, for: .attribute, writing: false) { (file) throws(Errno) in file.record }
+    let record = try withOpenFile(node, for: .attribute, writing: writing) { (file) throws(Errno) in file.record }
     let key = try controller.fileKey(of: record)
     do throws(CryptographyError) { return try key.attributeCipher() } catch { throw errno(error) }
   }

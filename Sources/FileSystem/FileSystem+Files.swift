@@ -11,10 +11,12 @@ extension ProtectedFileSystem {
   package func open(_ id: NodeID, flags: HandleFlags, caller: Caller) throws(Errno) -> Opened {
     let node = nodes.node(id)
     return try reportingDenial(of: .open, on: node, by: caller) { () throws(Errno) in
-      let file = try openFile(node, forWriting: flags.forWriting || flags.truncates)
+      let file = try openFile(node, forWriting: flags.forWriting)
       if flags.truncates {
         do throws(Errno) {
+          try prepareForWriting(file, node)
           try file.truncate(to: 0)
+          if flags.clearsSetID { try clearSetID(of: file) }
         } catch {
           close(file, of: node, wasWriter: flags.forWriting)
           throw error
@@ -45,7 +47,9 @@ extension ProtectedFileSystem {
     let file = file(handle)
     do throws(Errno) {
       let bytes = try unsafe file.read(at: offset, count: count, into: buffer)
-      return unsafe (bytes, file.fileClass.losesKey)
+      let losesKey = file.fileClass.losesKey
+      if losesKey { unsafe wipe(buffer, around: bytes) }
+      return unsafe (bytes, losesKey)
     } catch {
       report(error, .read, on: id, by: caller)
       throw error
@@ -61,9 +65,8 @@ extension ProtectedFileSystem {
     defer { if file.fileClass.losesKey { unsafe Memory.wipe(bytes) } }
     do throws(Errno) {
       let written = try unsafe file.write(bytes, at: offset)
-      if flags.contains(.clearsSetID) {
-        try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor) }
-      }
+      file.wrote(fromCache: flags.contains(.fromCache) && !options.isShared)
+      if flags.contains(.clearsSetID) { try clearSetID(of: file) }
       return written
     } catch {
       report(error, .write, on: id, by: caller)
@@ -81,6 +84,8 @@ extension ProtectedFileSystem {
     let file = file(handle)
     do throws(Errno) {
       try file.allocate(mode, offset: offset, length: length)
+      // The kernel does not say who may keep the bits here.
+      if caller.user != 0 { try clearSetID(of: file) }
     } catch {
       report(error, .resize, on: id, by: caller)
       throw error
@@ -117,7 +122,23 @@ extension ProtectedFileSystem {
         throw error
       }
     }
+    if done > 0, caller.user != 0 { try clearSetID(of: target) }
     return done
+  }
+
+  private func clearSetID(of file: ProtectedFile) throws(Errno) {
+    try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor) }
+  }
+
+  /// Overwrites what was decrypted beside the bytes asked for: units are decrypted whole. The bytes themselves go when
+  /// they have been sent.
+  private func wipe(_ buffer: UnsafeMutableRawBufferPointer, around bytes: UnsafeRawBufferPointer) {
+    guard let start = buffer.baseAddress, let first = bytes.baseAddress, bytes.count > 0 else { return }
+    let lower = unsafe first - UnsafeRawPointer(start)
+    let upper = lower + bytes.count
+    let end = min(buffer.count, upper + Int(DataUnits.size))
+    unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: buffer[..<lower]))
+    unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: buffer[upper..<end]))
   }
 
   private func report(_ error: Errno, _ operation: ProtectionPolicy.Operation, on id: NodeID, by caller: Caller) {

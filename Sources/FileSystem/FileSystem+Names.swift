@@ -37,13 +37,13 @@ extension ProtectedFileSystem {
     let (handle, record) = try directory(parent)
     let backing = try backingName(name, in: record)
     let reference = try reference(to: node)
-    try writeSidecar(of: backing, in: handle)
+    let hasNewSidecar = try writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try reference.withDescriptor { (descriptor) throws(Errno) in
         try descriptor.link(to: backing.name, in: handle.descriptor)
       }
     } catch {
-      if error != .fileExists { removeSidecar(of: backing, in: handle) }
+      if error != .fileExists, hasNewSidecar { removeSidecar(of: backing, in: handle) }
       throw error
     }
     return entry(

@@ -18,14 +18,18 @@ extension ProtectedFileSystem {
     if flags.isDisjoint(with: [.exchange, .noReplace]), options.keepsReplacedClass {
       try keepReplacedClass(of: new.name, in: target, for: old.name, in: source)
     }
-    try writeSidecar(of: new, in: targetHandle)
-    if flags.contains(.exchange) { try writeSidecar(of: old, in: sourceHandle) }
-    try keepingReplaced(new.name, in: targetHandle, flags) { () throws(Errno) in
-      try renames.write { () throws(Errno) in
-        try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
-        noteMove(to: .init(parent: target, name: new.name), targetHandle)
-        if flags.contains(.exchange) { noteMove(to: .init(parent: source, name: old.name), sourceHandle) }
+    let hasNewSidecar = try writeSidecar(of: new, in: targetHandle)
+    do throws(Errno) {
+      try keepingReplaced(new.name, in: targetHandle, flags) { () throws(Errno) in
+        try renames.write { () throws(Errno) in
+          try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+          noteMove(to: .init(parent: target, name: new.name), targetHandle)
+          if flags.contains(.exchange) { noteMove(to: .init(parent: source, name: old.name), sourceHandle) }
+        }
       }
+    } catch {
+      if error != .fileExists, hasNewSidecar { removeSidecar(of: new, in: targetHandle) }
+      throw error
     }
     if flags.isDisjoint(with: [.exchange, .whiteout]), old.name != new.name || source !== target {
       removeSidecar(of: old, in: sourceHandle)

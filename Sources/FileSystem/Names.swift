@@ -67,12 +67,33 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Writes a long name's sidecar, before the name itself comes to be. One that is there already is written anew.
-  func writeSidecar(of name: BackingName, in handle: DirectoryHandle) throws(Errno) {
-    guard let sidecar = name.sidecar else { return }
-    let file = try handle.descriptor.open(
-      sidecar.name, [.writeOnly, .create, .truncate, .noFollow, .nonBlocking], mode: 0o600)
-    try file.write(sidecar.sealed)
+  /// Writes a long name's sidecar, before the name itself comes to be. One that is there already and right is left
+  /// alone, because its name may be in use. Returns whether it is new: then it goes again if the name does not come.
+  func writeSidecar(of name: BackingName, in handle: DirectoryHandle) throws(Errno) -> Bool {
+    guard let sidecar = name.sidecar else { return false }
+    let file: Descriptor
+    do throws(Errno) {
+      file = try handle.descriptor.open(sidecar.name, [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
+    } catch .fileExists {
+      try repairSidecar(sidecar.name, sidecar.sealed, in: handle)
+      return false
+    }
+    do throws(Errno) {
+      try file.write(sidecar.sealed)
+    } catch {
+      removeSidecar(of: name, in: handle)
+      throw error
+    }
+    return true
+  }
+
+  private func repairSidecar(
+    _ name: PathName, _ sealed: [UInt8], in handle: DirectoryHandle
+  ) throws(Errno) {
+    let file = try handle.descriptor.open(name, [.readWrite, .noFollow, .nonBlocking])
+    guard try file.readAll(limit: sealed.count + 1) != sealed else { return }
+    try file.write(sealed)
+    try file.truncate(to: UInt64(sealed.count))
   }
 
   /// Removes a long name's sidecar, after the name itself is gone. What is left behind is a leftover, not an error.

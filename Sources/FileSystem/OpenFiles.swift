@@ -31,14 +31,13 @@ extension ProtectedFileSystem {
         }
       }
       let (file, awaitsRecord) = try loadFile(node, operation: operation)
-      let isFirst = node.state.withLock { state in
-        guard state.file == nil else { return false }
+      node.state.withLock { state in
+        guard state.file == nil else { return }
         state.awaitsRecord = awaitsRecord
         state.cachedClass = file.fileClass
         state.file = file
-        return true
+        openFiles.add(file)
       }
-      if isFirst { openFiles.add(file) }
       // Someone else may have been first: the next round takes what is there.
     }
   }
@@ -64,10 +63,15 @@ extension ProtectedFileSystem {
       if wasWriter { state.writers -= 1 }
       guard state.handles == 0 else { return false }
       state.file = nil
+      openFiles.remove(file)
       return true
     }
     guard isLast else { return }
-    openFiles.remove(file)
+    do throws(Errno) {
+      try file.settleModificationTime()
+    } catch {
+      log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
+    }
     if !controller.allows(.open, on: file.fileClass) { observer.pagesAreStale(of: node.id) }
   }
 
@@ -105,8 +109,7 @@ extension ProtectedFileSystem {
     }
     guard controller.allows(operation, on: record.fileClass) else { throw .permissionDenied }
     let file = try ProtectedFile(
-      descriptor: descriptor, isWritable: isWritable, record: record, backingLength: status.size,
-      controller: controller)
+      descriptor: descriptor, isWritable: isWritable, record: record, status: status, controller: controller)
     // An open handle of class B goes on working after the lock, so its key is fetched while it can be.
     if record.fileClass == .completeUnlessOpen { _ = try file.cipher(for: operation) }
     return (file, awaitsRecord)
@@ -143,7 +146,8 @@ extension ProtectedFileSystem {
     }
   }
 
-  private func prepareForWriting(_ file: ProtectedFile, _ node: Node) throws(Errno) {
+  /// Makes a file ready to be changed: opened for writing, and with its record.
+  func prepareForWriting(_ file: ProtectedFile, _ node: Node) throws(Errno) {
     if !file.isWritable {
       let descriptor = try file.withDescriptor { (old) throws(Errno) in try reopen(old, .readWrite) }
       try file.becomeWritable(descriptor)

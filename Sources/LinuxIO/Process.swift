@@ -31,6 +31,23 @@ package enum Process {
     linux_wait_for_ending_signal()
   }
 
+  /// Starts the program again with every symbol of its libraries bound, unless it was (ld.so(8), `LD_BIND_NOW`).
+  ///
+  /// Where a symbol is bound at its first call, the dynamic linker saves the vector registers on the stack meanwhile,
+  /// and with them pieces of what was last copied or decrypted: these would outlive a lock.
+  package static func bindSymbols() {
+    let variable = "LD_BIND_NOW"
+    guard unsafe getenv(variable) == nil else {
+      // It is not meant for the programs that this one starts.
+      unsafe unsetenv(variable)
+      return
+    }
+    guard unsafe setenv(variable, "1", 1) == 0 else { return }
+    // By its own path, which gives the process its name. Without /proc it goes on as it is.
+    if let path = unsafe realpath("/proc/self/exe", nil) { unsafe execv(path, CommandLine.unsafeArgv) }
+    unsafe unsetenv(variable)
+  }
+
   /// Splits the process in two (fork(2)); 0 in the child. Only while there is one thread.
   package static func fork() throws(Errno) -> Int32 {
     try check(linux_fork())

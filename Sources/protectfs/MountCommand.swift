@@ -75,6 +75,7 @@ struct MountCommand: ParsableCommand {
   }
 
   func run() throws {
+    Process.bindSymbols()
     let list = try MountOptionList(options)
     let backing = try CanonicalPath.ofBacking(backing)
     let storeID = try Self.storeID(of: backing)

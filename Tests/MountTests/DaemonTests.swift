@@ -145,8 +145,8 @@ extension MountTests {
       }
     }
 
-    /// The mount's owner and root may; others may not even look.
-    @Test func othersMayNotControl() throws {
+    /// The owner of the mount and root may speak to it; others may not even look.
+    @Test func theControlSocketIsClosedToOthers() throws {
       try Volume.with { volume in
         try volume.mountPoint.setMode(0o755)
         let directory = try PathName("/run/protectfs").status()

@@ -14,14 +14,28 @@ struct Needles {
     }
   }
 
-  /// At how many places they are, the name of the first one found, and how much memory was looked at.
-  func find(in process: CInt) throws(Errno) -> (count: Int, first: String?, searched: UInt64) {
-    var first = 0
+  struct Finding {
+    /// At how many places there is one.
+    let count: Int
+    /// The first one, by name, and where it is.
+    let first: String?
+    /// How much memory was looked at.
+    let searched: UInt64
+  }
+
+  /// Looks for them in a process's memory.
+  func find(in process: CInt) throws(Errno) -> Finding {
+    var found = calls_found()
     var searched: UInt64 = 0
     let count = try check(
       unsafe bytes.withUnsafeBufferPointer {
-        unsafe calls_search_memory(process, $0.baseAddress, Self.length, names.count, &first, &searched)
+        unsafe calls_search_memory(process, $0.baseAddress, Self.length, names.count, &found, &searched)
       })
-    return (count, count > 0 ? names[first] : nil, searched)
+    guard count > 0 else { return Finding(count: 0, first: nil, searched: searched) }
+    let mapping = unsafe withUnsafeBytes(of: found.mapping) {
+      unsafe String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+    }
+    let place = "at \(String(found.address, radix: 16)) in \(mapping)"
+    return Finding(count: count, first: "\(names[found.needle]), \(place)", searched: searched)
   }
 }

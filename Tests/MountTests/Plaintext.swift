@@ -42,6 +42,10 @@ final class Plaintext {
     needles.add("the value of an extended attribute", value)
     try readInParallel()
     try readAgain()
+    // Of a unit, what was not asked for is decrypted too.
+    for file in open {
+      #expect(try OpenFile(file.path, O_RDONLY | OpenFile.direct).read(at: 2016, count: 32) == file.marker)
+    }
   }
 
   /// Reads through every descriptor and mapping, cached and from the daemon.

@@ -14,5 +14,15 @@ struct SeededGenerator: RandomNumberGenerator {
     return z ^ (z >> 31)
   }
 
-  mutating func bytes(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8(truncatingIfNeeded: next()) } }
+  mutating func bytes(_ count: Int) -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: count)
+    unsafe bytes.withUnsafeMutableBytes { buffer in
+      for start in stride(from: 0, to: count, by: 8) {
+        unsafe withUnsafeBytes(of: next()) {
+          unsafe buffer[start..<min(start + 8, count)].copyBytes(from: $0.prefix(count - start))
+        }
+      }
+    }
+    return bytes
+  }
 }

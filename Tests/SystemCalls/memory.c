@@ -16,21 +16,23 @@ struct needles {
   uint8_t starts[8192];
 };
 
-static size_t search(const struct needles *needles, const uint8_t *memory, size_t length, size_t *first) {
+static size_t search(const struct needles *needles, const uint8_t *memory, size_t length, size_t *first, size_t *where) {
   size_t found = 0;
   for (size_t at = 0; at + needles->length <= length; at++) {
     unsigned pair = (unsigned)memory[at] << 8 | memory[at + 1];
     if (!(needles->starts[pair >> 3] & 1u << (pair & 7))) continue;
     for (size_t index = 0; index < needles->count; index++) {
       if (memcmp(memory + at, needles->bytes + index * needles->length, needles->length)) continue;
-      if (found++ == 0) *first = index;
+      if (found++ > 0) continue;
+      *first = index;
+      *where = at;
     }
   }
   return found;
 }
 
-ssize_t calls_search_memory(int pid, const uint8_t *bytes, size_t needle_length, size_t needle_count, size_t *first,
-                            uint64_t *searched) {
+ssize_t calls_search_memory(int pid, const uint8_t *bytes, size_t needle_length, size_t needle_count,
+                            struct calls_found *first, uint64_t *searched) {
   struct needles needles = {.bytes = bytes, .length = needle_length, .count = needle_count};
   for (size_t index = 0; index < needle_count; index++) {
     unsigned pair = (unsigned)bytes[index * needle_length] << 8 | bytes[index * needle_length + 1];
@@ -66,9 +68,13 @@ ssize_t calls_search_memory(int pid, const uint8_t *bytes, size_t needle_length,
         continue;
       }
       size_t before = found;
-      size_t which = 0;
-      found += search(&needles, chunk, (size_t)got, &which);
-      if (before == 0 && found > 0) *first = which;
+      size_t which = 0, where = 0;
+      found += search(&needles, chunk, (size_t)got, &which, &where);
+      if (before == 0 && found > 0) {
+        first->needle = which;
+        first->address = at + where;
+        snprintf(first->mapping, sizeof first->mapping, "%.255s", line);
+      }
       *searched += (uint64_t)got;
       if (at + (uint64_t)got >= end) break;
       at += (uint64_t)got < needle_length ? (uint64_t)got : (uint64_t)got - needle_length + 1;

@@ -68,9 +68,15 @@ int calls_wait(int pid, int block, int *status);
 int calls_kill(int pid, int signal);
 
 /// Searches the memory of a process for needles of one length, which lie one after another. Returns how many places
-/// were found, and in *first the first needle found; -errno where the memory cannot be read.
-ssize_t calls_search_memory(int pid, const uint8_t *needles, size_t needle_length, size_t needle_count, size_t *first,
-                            uint64_t *searched);
+/// were found, and in *first the first needle found and where; -errno where the memory cannot be read.
+struct calls_found {
+  size_t needle;
+  uint64_t address;
+  /// The line of /proc/PID/maps that the address is in.
+  char mapping[256];
+};
+ssize_t calls_search_memory(int pid, const uint8_t *needles, size_t needle_length, size_t needle_count,
+                            struct calls_found *first, uint64_t *searched);
 
 /// Connects to a Unix socket; the descriptor or -errno.
 int calls_connect(const char *path);

@@ -1,0 +1,36 @@
+import LinuxIO
+
+/// The modification time that the kernel has of an open file, which the backing file must end with.
+///
+/// With the write-back cache the kernel keeps the time itself and tells it only when it changes. A file made and written in
+/// one clock tick is never told of; the daemon's own pwrite(2), a little later, would move its time, and make and rsync
+/// would see another time once the kernel has forgotten the file.
+struct ModificationTime {
+  private var seconds: Int64
+  private var nanoseconds: Int64
+  private var isMoved = false
+  /// Written past the cache, too: then the backing file's time is the right one.
+  private var isOwn = false
+
+  init(_ status: Status) {
+    seconds = status.modification_seconds
+    nanoseconds = Int64(status.modification_nanoseconds)
+  }
+
+  /// The kernel told the time, or asked for it.
+  mutating func know(_ status: Status) {
+    self = ModificationTime(status)
+  }
+
+  /// The backing file was written.
+  mutating func move(fromCache: Bool) {
+    if fromCache { isMoved = true } else { isOwn = true }
+  }
+
+  /// What the backing file's time is to be set to, if it was moved; once.
+  mutating func takeChange() -> TimeChange? {
+    guard isMoved, !isOwn else { return nil }
+    isMoved = false
+    return .set(seconds: seconds, nanoseconds: nanoseconds)
+  }
+}

@@ -1,0 +1,84 @@
+import Cryptography
+import DataProtection
+import Glibc
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+@testable import FileProtection
+
+/// A backing file without a name, the key that is made for it, and protected files that open it.
+final class BackingFile {
+  let descriptor: Descriptor
+  private let controller: LockController
+  private let record: FileRecord
+
+  init() throws {
+    let controller = LockController(
+      noneKey: ClassKey(generation: 1, secret: try SecretBytes(randomCount: ClassKey.size)),
+      publicKey: [UInt8](repeating: 9, count: 32), publicKeyGeneration: 1)
+    let (generation, wrappedKey) = try controller.wrap(FileKey(), for: .none)
+    record = FileRecord(fileClass: .none, isExplicit: false, generation: generation, wrappedKey: wrappedKey)
+    self.controller = controller
+    // O_TMPFILE: gone with its last descriptor.
+    descriptor = try Descriptor.open("/tmp", OpenFlags(rawValue: 0o20200000 | O_RDWR), mode: 0o600)
+  }
+
+  /// Its length, which tells the plaintext's.
+  var length: UInt64 { get throws { try descriptor.status().size } }
+
+  /// Opens it as one who knows nothing but what is on disk.
+  func open() throws -> ProtectedFile {
+    try ProtectedFile(
+      descriptor: Descriptor.open(PathName(descriptor: descriptor), [.readWrite]), isWritable: true, record: record,
+      status: descriptor.status(), controller: controller)
+  }
+}
+
+extension ProtectedFile {
+  /// Reads as the file system does: into a buffer with room for two units more.
+  func read(_ range: Range<Int>) throws -> [UInt8] {
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: range.count + 3 * 4096, alignment: 4096)
+    defer { unsafe buffer.deallocate() }
+    return try unsafe Array(read(at: UInt64(range.lowerBound), count: range.count, into: buffer))
+  }
+
+  /// Writes as the file system does: from a buffer with room behind the bytes. Returns how many were accepted.
+  @discardableResult
+  func write(_ bytes: [UInt8], at offset: Int) throws -> Int {
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count + 4096, alignment: 4096)
+    defer { unsafe buffer.deallocate() }
+    unsafe buffer.copyBytes(from: bytes)
+    return try unsafe write(UnsafeMutableRawBufferPointer(rebasing: buffer[..<bytes.count]), at: UInt64(offset))
+  }
+}
+
+/// A generator that is the same in each run (Steele, Lea and Flood, "Fast splittable pseudorandom number generators").
+struct SeededGenerator: RandomNumberGenerator {
+  private var state: UInt64
+
+  init(_ seed: UInt64) {
+    state = seed
+  }
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var z = state
+    z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+    return z ^ (z >> 31)
+  }
+
+  mutating func bytes(_ count: Int) -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: count)
+    unsafe bytes.withUnsafeMutableBytes { buffer in
+      for start in stride(from: 0, to: count, by: 8) {
+        unsafe withUnsafeBytes(of: next()) {
+          unsafe buffer[start..<min(start + 8, count)].copyBytes(from: $0.prefix(count - start))
+        }
+      }
+    }
+    return bytes
+  }
+}

@@ -1,0 +1,29 @@
+#!/bin/bash
+# Compares protectfs with its peers in one run: a plain directory, a passthrough, gocryptfs, securefs and encfs, all over
+# the same backing file system. Prints a Markdown table of medians and of ratios to gocryptfs.
+#
+#   scripts/bench.sh [--quick] [--rounds N] [--only WORD,…] [--plot FILE.svg] [--directory DIR]
+#
+# Needs root, to drop the caches. Times differ from machine to machine: quote ratios of one run. Leave the machine alone
+# meanwhile.
+set -euo pipefail
+here=$(cd "$(dirname "$0")/.." && pwd)
+cd "$here"
+source scripts/packages.sh
+
+if ((EUID != 0)); then
+  echo "bench: must be root, to drop caches between measurements" >&2
+  exit 1
+fi
+require_swift
+install_packages "${build_packages[@]}" gocryptfs securefs encfs gcc git sqlite3 python3
+swift build -c release --product protectfs --static-swift-stdlib 2>&1 | tail -n 1
+mkdir -p .build/bench
+# libfuse's example, with the write-back cache: what FUSE itself costs.
+passthrough=.build/bench/passthrough_ll
+if ! [[ -x $passthrough ]]; then
+  # shellcheck disable=SC2046
+  gcc -O2 -o "$passthrough" /usr/share/doc/libfuse3-dev/examples/passthrough_ll.c $(pkg-config --cflags --libs fuse3)
+fi
+exec python3 scripts/bench.py --protectfs "$(swift build -c release --static-swift-stdlib --show-bin-path)/protectfs" \
+  --passthrough "$here/$passthrough" "$@"
