@@ -44,7 +44,7 @@ import Testing
       guard let name = names.randomElement(using: &random) else { return }
       let value = try PathName(path).attribute(name)
       try PathName(path).setAttribute(name, to: Array(value.prefix(Int.random(in: 0...70, using: &random))))
-    case 3:
+    case 3 where !place.hasSuffix("-"):
       try FileManager.default.moveItem(atPath: path, toPath: path.dropLast() + "-")
     case 4:
       let other = places.randomElement(using: &random) ?? ""
