@@ -1,5 +1,4 @@
 import Cryptography
-import Glibc
 import KeyManagement
 import LinuxIO
 import StoreFormat

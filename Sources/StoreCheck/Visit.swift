@@ -1,0 +1,61 @@
+import LinuxIO
+import SystemPackage
+
+/// A directory on the way from the root to where the check is.
+///
+/// It reads its names as they are asked for, a few hundred at a time, and can give up its descriptor while the check is
+/// deep below: a path may be longer than the limit of descriptors.
+final class Visit {
+  let place: Place
+  /// The directory ID; `nil` where the record is of no use, and so names in it cannot be told.
+  let identifier: [UInt8]?
+  /// Whether something was renamed or removed in it.
+  var isChanged = false
+
+  private let inode: UInt64
+  private let device: UInt64
+  private var directory: OpenDirectory?
+  private var offset: UInt64 = 0
+  private var pending: ArraySlice<PathName> = []
+
+  init(_ descriptor: consuming Descriptor, at place: Place, identifier: [UInt8]?) throws(Errno) {
+    let status = try descriptor.status()
+    inode = status.inode
+    device = status.device
+    self.place = place
+    self.identifier = identifier
+    directory = OpenDirectory(descriptor)
+  }
+
+  /// The directory; only while it is not suspended.
+  var opened: OpenDirectory {
+    get throws(Errno) {
+      guard let directory else { throw .badFileDescriptor }
+      return directory
+    }
+  }
+
+  /// The next name; `nil` behind the last.
+  func nextName() throws(Errno) -> PathName? {
+    if pending.isEmpty { pending = try opened.descriptor.nextNames()[...] }
+    return pending.popFirst()
+  }
+
+  /// Gives up the descriptor.
+  func suspend() throws(Errno) {
+    offset = try opened.descriptor.seek(to: 0, .current)
+    directory = nil
+  }
+
+  /// Opens the directory again, as the parent of one in it.
+  ///
+  /// - Throws: `ESTALE` when that has another parent by now.
+  func resume(from child: Visit) throws(Errno) {
+    guard directory == nil else { return }
+    let parent = try child.opened.descriptor.open("..", [.readOnly, .directory])
+    let status = try parent.status()
+    guard status.inode == inode, status.device == device else { throw .staleNFSFileHandle }
+    _ = try parent.seek(to: offset, .start)
+    directory = OpenDirectory(parent)
+  }
+}
