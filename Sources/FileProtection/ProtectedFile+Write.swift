@@ -12,27 +12,11 @@ extension ProtectedFile {
   /// - Throws: `EACCES` when the class does not allow it, or what pread(2) or pwrite(2) fails with.
   package func write(_ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Errno) -> Int {
     guard bytes.count > 0 else { return 0 }
-    let end = offset + UInt64(bytes.count)
-    guard end <= ContentLength.longest else { throw .fileTooLarge }
-    if isInPlace(offset, end) {
-      let accepted: Int? = try contents.read { () throws(Errno) in
-        guard isInPlace(offset, end) else { return nil }
-        let cipher = try cipher(for: .write)
-        try unsafe Self.encrypt(bytes, firstUnit: DataUnits.unit(of: offset), cipher: cipher)
-        try unsafe descriptor.write(UnsafeRawBufferPointer(bytes), at: offset)
-        return bytes.count
-      }
-      if let accepted { return accepted }
-    }
+    guard offset + UInt64(bytes.count) <= ContentLength.longest else { throw .fileTooLarge }
     return try contents.write { () throws(Errno) in
       let cipher = try cipher(for: .write)
       return try unsafe writeAlone(bytes, at: offset, cipher: cipher)
     }
-  }
-
-  /// Whether a write covers whole units inside the file, so that it needs neither old data nor a new length.
-  private func isInPlace(_ offset: UInt64, _ end: UInt64) -> Bool {
-    DataUnits.isAligned(offset) && DataUnits.isAligned(end) && end <= length.load(ordering: .acquiring)
   }
 
   /// Writes with the contents lock held alone: first the part of a unit at the start, then whole units together with an

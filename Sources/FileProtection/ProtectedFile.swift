@@ -8,9 +8,8 @@ import SystemPackage
 
 /// An open file of the store: the backing descriptor, the record, and, while its class allows, the cipher.
 ///
-/// There is one for each open inode, shared by all its handles. The contents lock orders data: readers, and writers
-/// that stay inside whole units, share it; what changes the length or part of a unit has it alone, and so does the
-/// eviction of the key. Lock order: contents lock, then protection, then the lock controller's.
+/// There is one for each open inode, shared by all its handles. The contents lock orders data: readers share it, a
+/// writer has it alone, so that no reader decrypts a block half of which is new; and so does the eviction of the key. Lock order: contents lock, then protection, then the lock controller's.
 package final class ProtectedFile: Sendable {
   /// What decides who may use the file, and the means to.
   struct Protection {
