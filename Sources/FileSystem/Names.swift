@@ -50,13 +50,8 @@ extension ProtectedFileSystem {
     case .sidecar, .undecodable:
       throw .ioError
     }
-    do throws(CryptographyError) {
-      let plain = PathName(bytes: try volume.names.open(sealed, associatedData: record.identifier))
-      if plain.isEntryName { return plain }
-    } catch {
-      throw .ioError
-    }
-    throw .ioError
+    guard let plain = volume.entryName(sealed, in: record.identifier) else { throw .ioError }
+    return plain
   }
 
   private func isSidecar(_ sealed: [UInt8], of name: PathName) throws(Errno) -> Bool {

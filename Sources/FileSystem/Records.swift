@@ -36,12 +36,9 @@ extension ProtectedFileSystem {
   func fileRecord(
     _ fileClass: ProtectionClass, isExplicit: Bool, generation: UInt32, wrappedKey: [UInt8]
   ) throws(Errno) -> FileRecord {
-    var record = FileRecord(
+    let record = FileRecord(
       fileClass: fileClass, isExplicit: isExplicit, generation: generation, wrappedKey: wrappedKey)
-    record.tag = try records { () throws(CryptographyError) in
-      try volume.records.tag(FileRecord.tagLabel, record.bytesBeforeTag)
-    }
-    return record
+    return try records { () throws(CryptographyError) in try volume.tagged(record) }
   }
 
   /// What a directory's record says. A directory that has none and is empty is one whose creation was cut short: it is
@@ -78,22 +75,19 @@ extension ProtectedFileSystem {
   func writeDirectoryRecord(
     _ directory: Node.Directory, to descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
   ) throws(Errno) {
-    var record = DirectoryRecord(
+    let record = DirectoryRecord(
       directoryClass: directory.directoryClass, isExplicit: directory.isExplicit, directoryID: directory.identifier)
-    record.tag = try records { () throws(CryptographyError) in
-      try volume.records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
-    }
-    try setRecord(record.bytes, of: descriptor, mode: mode)
+    let tagged = try records { () throws(CryptographyError) in try volume.tagged(record) }
+    try setRecord(tagged.bytes, of: descriptor, mode: mode)
   }
 
   /// Gives a new store's root its record.
   package static func writeRootRecord(
     to backing: borrowing Descriptor, defaultClass: ProtectionClass, volume: VolumeKeys
   ) throws {
-    var record = DirectoryRecord(
+    let record = DirectoryRecord(
       directoryClass: defaultClass, isExplicit: true, directoryID: try randomBytes(DirectoryRecord.identifierSize))
-    record.tag = try volume.records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
-    try PathName(descriptor: backing).setAttribute(recordAttribute, to: record.bytes)
+    try PathName(descriptor: backing).setAttribute(recordAttribute, to: volume.tagged(record).bytes)
   }
 
   /// Sets the record attribute of an open file, or through /proc where the descriptor was opened with `O_PATH`.

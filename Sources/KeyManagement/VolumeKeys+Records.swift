@@ -1,8 +1,23 @@
 import Cryptography
+import LinuxIO
 import StoreFormat
 
-// The formulas of records and attribute names, for who serves a store and who checks one.
+// The formulas of records and names, for who serves a store and who checks one.
 extension VolumeKeys {
+  /// A file's record with the tag of this store.
+  package func tagged(_ record: FileRecord) throws(CryptographyError) -> FileRecord {
+    var record = record
+    record.tag = try records.tag(FileRecord.tagLabel, record.bytesBeforeTag)
+    return record
+  }
+
+  /// A directory's record with the tag of this store.
+  package func tagged(_ record: DirectoryRecord) throws(CryptographyError) -> DirectoryRecord {
+    var record = record
+    record.tag = try records.tag(DirectoryRecord.tagLabel, record.bytesBeforeTag)
+    return record
+  }
+
   /// Whether a file's record carries the tag of this store.
   package func isAuthentic(_ record: FileRecord) throws(CryptographyError) -> Bool {
     try records.verify(record.tag, FileRecord.tagLabel, record.bytesBeforeTag)
@@ -11,6 +26,13 @@ extension VolumeKeys {
   /// Whether a directory's record carries the tag of this store.
   package func isAuthentic(_ record: DirectoryRecord) throws(CryptographyError) -> Bool {
     try records.verify(record.tag, DirectoryRecord.tagLabel, record.bytesBeforeTag)
+  }
+
+  /// The name of an entry of the directory with that ID; `nil` when it is not authentic, or none an entry can have.
+  package func entryName(_ sealed: [UInt8], in directoryID: [UInt8]) -> PathName? {
+    guard let bytes = try? names.open(sealed, associatedData: directoryID) else { return nil }
+    let name = PathName(bytes: bytes)
+    return name.isEntryName ? name : nil
   }
 
   /// The backing name of an extended attribute.

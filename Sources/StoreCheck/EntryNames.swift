@@ -24,7 +24,7 @@ enum EntryName {
       let file = PathName(bytes: name.bytes.dropLast(NameEncoding.sidecarSuffix.count))
       self = .sidecar(hasFile: try Self.exists(file, in: directory))
     case .direct(let sealed):
-      let plain = Self.open(sealed, identifier, volume)
+      let plain = volume.entryName(sealed, in: identifier)
       self = plain.map { .plain($0, sidecar: nil) } ?? .wrong(.nameDamaged, sidecar: nil)
     case .hashed(let sidecarName):
       let sidecar = PathName(bytes: sidecarName)
@@ -36,7 +36,7 @@ enum EntryName {
         self = .wrong(.sidecarDamaged, sidecar: sidecar)
         return
       }
-      let plain = Self.open(sealed, identifier, volume)
+      let plain = volume.entryName(sealed, in: identifier)
       self = plain.map { .plain($0, sidecar: sidecar) } ?? .wrong(.nameDamaged, sidecar: sidecar)
     }
   }
@@ -60,12 +60,6 @@ enum EntryName {
 
   private static func isSidecar(_ sealed: [UInt8], of name: PathName) -> Bool {
     (try? NameEncoding.isSidecar(sealed, of: name.bytes, digest: sha256)) ?? false
-  }
-
-  private static func open(_ sealed: [UInt8], _ identifier: [UInt8], _ volume: VolumeKeys) -> PathName? {
-    guard let bytes = try? volume.names.open(sealed, associatedData: identifier), !bytes.contains(0) else { return nil }
-    let plain = PathName(bytes: bytes)
-    return plain.isEntryName ? plain : nil
   }
 
   private static func exists(_ name: PathName, in directory: borrowing Descriptor) throws(Errno) -> Bool {
