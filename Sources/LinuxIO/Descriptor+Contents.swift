@@ -73,11 +73,6 @@ extension Descriptor {
     UInt64(try check(linux_lseek(rawValue, off_t(truncatingIfNeeded: offset), origin.rawValue)))
   }
 
-  /// Reads raw directory entries (getdents64(2)); returns the bytes read, 0 at the end.
-  package func readDirectoryEntries(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
-    try unsafe check(linux_getdents64(rawValue, buffer.baseAddress, buffer.count))
-  }
-
   /// Writes data and metadata back to the device (fsync(2)).
   package func synchronize() throws(Errno) {
     _ = try check(linux_fsync(rawValue))

@@ -23,23 +23,11 @@ package struct DirectoryNames: ~Copyable {
 
 extension Descriptor {
   /// The next few hundred names of this open directory, `.` and `..` left out; none at its end (getdents64(2)).
-  /// struct linux_dirent64: inode u64, offset i64, length u16, type u8, name.
   package func nextNames() throws(Errno) -> [PathName] {
-    var names: [PathName] = []
-    var bytes = [UInt8](repeating: 0, count: 32768)
-    while names.isEmpty {
-      let count = try unsafe bytes.withMutableBytes { (buffer) throws(Errno) in
-        try unsafe readDirectoryEntries(into: buffer)
-      }
-      if count == 0 { break }
-      var position = 0
-      while position < count {
-        let length = Int(bytes[position + 16]) | Int(bytes[position + 17]) << 8
-        let name = PathName(bytes: bytes[(position + 19)..<(position + length)].prefix { $0 != 0 })
-        if name != "." && name != ".." { names.append(name) }
-        position += length
-      }
+    while true {
+      let entries = try nextEntries()
+      let names = entries.map(\.name).filter { $0 != "." && $0 != ".." }
+      if entries.isEmpty || !names.isEmpty { return names }
     }
-    return names
   }
 }
