@@ -84,18 +84,20 @@ let package = Package(
     .testTarget(
       name: "StoreCheckTests",
       dependencies: [
-        "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system,
+        "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", "TestVectors",
+        system,
       ],
       swiftSettings: settings),
     .testTarget(
       name: "FileProtectionTests",
       dependencies: [
-        "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system,
+        "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", "TestVectors",
+        system,
       ],
       swiftSettings: settings),
     .testTarget(
       name: "MountDaemonTests",
-      dependencies: ["MountDaemon", "DataProtection", "LinuxIO", system], swiftSettings: settings),
+      dependencies: ["MountDaemon", "DataProtection", "LinuxIO", "TestVectors", system], swiftSettings: settings),
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
     .executableTarget(name: "FoundationProbe", path: "Tests/FoundationProbe", swiftSettings: settings),
     .testTarget(
@@ -104,7 +106,8 @@ let package = Package(
     .testTarget(
       name: "MountTests",
       dependencies: [
-        "CSystemCalls", "DataProtection", "KeyManagement", "Cryptography", "StoreFormat", "LinuxIO", system,
+        "CSystemCalls", "DataProtection", "KeyManagement", "Cryptography", "StoreFormat", "LinuxIO", "TestVectors",
+        system,
       ],
       swiftSettings: settings),
   ]

@@ -2,6 +2,7 @@ import Glibc
 import LinuxIO
 import StoreFormat
 import SystemPackage
+import TestVectors
 import Testing
 
 @testable import FileProtection
@@ -32,7 +33,7 @@ import Testing
 
   /// From every edge to every edge: a longer plaintext may have a shorter backing file.
   @Test(arguments: edges) func resizes(from old: Int) throws {
-    var random = SeededGenerator(UInt64(old))
+    var random = RepeatableGenerator(seed: UInt64(old))
     for new in Self.edges {
       let backing = try BackingFile()
       let file = try backing.open()
@@ -49,7 +50,7 @@ import Testing
 
   /// A write that begins at every edge and ends at every edge, in files of every length.
   @Test(arguments: edges) func writes(inFileOf old: Int) throws {
-    var random = SeededGenerator(UInt64(old))
+    var random = RepeatableGenerator(seed: UInt64(old))
     for start in Self.edges {
       for end in Self.edges where end > start {
         let backing = try BackingFile()
@@ -66,7 +67,7 @@ import Testing
   }
 
   @Test(arguments: edges) func punchesAndZeroes(inFileOf old: Int) throws {
-    var random = SeededGenerator(UInt64(old))
+    var random = RepeatableGenerator(seed: UInt64(old))
     for start in Self.edges {
       for end in Self.edges where end > start {
         for mode in [AllocationMode([.punchHole, .keepSize]), [.zeroRange, .keepSize], [.zeroRange], [], [.keepSize]] {
@@ -88,7 +89,7 @@ import Testing
   }
 
   @Test(arguments: 1...25) func agreesWithAModel(seed: UInt64) throws {
-    var random = SeededGenerator(seed)
+    var random = RepeatableGenerator(seed: seed)
     let backing = try BackingFile()
     var file = try backing.open()
     var model: [UInt8] = []

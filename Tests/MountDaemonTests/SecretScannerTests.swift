@@ -1,3 +1,4 @@
+import TestVectors
 import Testing
 
 @testable import MountDaemon
@@ -115,25 +116,12 @@ private func call(_ parameters: String) -> String { #"{"method":"m","parameters"
   }
 
   @Test func survivesNoise() {
-    var generator = SplitMix(state: 1)
+    var generator = RepeatableGenerator(seed: 1)
     let alphabet = Array(#"{}[]":,\u0passcode parameters newPasscode 19-ed\ud8\n"#.utf8) + [0, 0x1F, 0x80, 0xC3, 0xFF]
     for _ in 0..<20_000 {
       let length = Int(generator.next() % 64)
       let noise = (0..<length).map { _ in alphabet[Int(generator.next() % UInt64(alphabet.count))] }
       _ = try? scan(Array(#"{"parameters":{"#.utf8) + noise)
     }
-  }
-}
-
-/// A generator that is the same in each run (Steele, Lea and Flood, "Fast splittable pseudorandom number generators").
-private struct SplitMix {
-  var state: UInt64
-
-  mutating func next() -> UInt64 {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-    return z ^ (z >> 31)
   }
 }

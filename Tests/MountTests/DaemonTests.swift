@@ -3,6 +3,7 @@ import DataProtection
 import Glibc
 import LinuxIO
 import SystemPackage
+import TestVectors
 import Testing
 
 extension MountTests {
@@ -110,7 +111,7 @@ extension MountTests {
         let socket = "/run/protectfs/" + ControlSocket.name(forMountPoint: volume.mountPoint.description)
         let status = try PathName(socket).status()
         #expect(status.mode & 0o777 == 0o600 && status.user == 0)
-        var random = SeededGenerator(3)
+        var random = RepeatableGenerator(seed: 3)
         let call = #"{"method":"org.protectfs.Daemon.Unlock","parameters":{"passcode":"#
         let messages: [[UInt8]] = [
           [0], Array("{}".utf8) + [0], Array("[]".utf8) + [0], Array("nonsense".utf8) + [0], random.bytes(5000) + [0],

@@ -2,6 +2,7 @@ import Glibc
 import LinuxIO
 import Synchronization
 import SystemPackage
+import TestVectors
 import Testing
 
 /// A program's endless work on one file: each step ends in an acknowledgement or an error.
@@ -101,7 +102,7 @@ final class FireReader: FireWorker {
   private static let size = 300_000
   private let file: OpenFile
   private let contents: [UInt8]
-  private let random = Mutex(SeededGenerator(7))
+  private let random = Mutex(RepeatableGenerator(seed: 7))
 
   init(_ path: PathName) throws(Errno) {
     contents = pattern(123_456, count: Self.size)

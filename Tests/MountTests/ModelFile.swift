@@ -1,6 +1,7 @@
 import Glibc
 import LinuxIO
 import SystemPackage
+import TestVectors
 
 /// A file on the mount and what it should hold, changed together, one random operation after another.
 ///
@@ -11,13 +12,13 @@ struct ModelFile {
   private let path: PathName
   private var file: OpenFile
   private(set) var model: [UInt8] = []
-  private var random: SeededGenerator
+  private var random: RepeatableGenerator
   /// The last operations, for the report of a difference.
   private(set) var history: [String] = []
 
   init(_ path: PathName, seed: UInt64) throws(Errno) {
     self.path = path
-    random = SeededGenerator(seed)
+    random = RepeatableGenerator(seed: seed)
     file = try OpenFile(path, O_RDWR | O_CREAT)
   }
 

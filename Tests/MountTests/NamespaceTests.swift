@@ -2,6 +2,7 @@ import DataProtection
 import Glibc
 import LinuxIO
 import SystemPackage
+import TestVectors
 import Testing
 
 extension MountTests {
@@ -10,7 +11,7 @@ extension MountTests {
     /// Every length, and every byte a name can have.
     @Test func namesOfAnyBytes() throws {
       try Volume.with { volume in
-        var random = SeededGenerator(11)
+        var random = RepeatableGenerator(seed: 11)
         var names = (1...255).map { length in
           (0..<length).map { _ in UInt8.random(in: 1...255, using: &random) }.map { $0 == UInt8(ascii: "/") ? 1 : $0 }
         }

@@ -2,13 +2,14 @@ import Foundation
 import LinuxIO
 import StoreCheck
 import SystemPackage
+import TestVectors
 import Testing
 
 /// Several defects at once, at random: a check survives them, a repair loses nothing, and after it there is no error
 /// that a repair could mend.
 @Suite struct RandomDamageTests {
   @Test(arguments: 1...24 as ClosedRange<UInt64>) func repairedOnceIsRepaired(_ seed: UInt64) throws {
-    var random = SplitMix(state: seed)
+    var random = RepeatableGenerator(seed: seed)
     let store = try BuiltStore()
     try store.fill()
     for _ in 0..<8 { try damage(store, &random) }
@@ -25,7 +26,7 @@ import Testing
     #expect(again.map(\.backingPath) == left.map(\.backingPath), "\(again)")
   }
 
-  private func damage(_ store: BuiltStore, _ random: inout SplitMix) throws {
+  private func damage(_ store: BuiltStore, _ random: inout RepeatableGenerator) throws {
     let places = try store.contents().keys.sorted().filter { !$0.hasPrefix("/.protectfs") }
     let place = places.randomElement(using: &random) ?? ""
     let path = store.path + place
@@ -58,18 +59,5 @@ import Testing
       guard let file = try? Descriptor.open(PathName(path), [.writeOnly, .nonBlocking]) else { return }
       try? file.truncate(to: UInt64.random(in: 0...20, using: &random))
     }
-  }
-}
-
-/// The same numbers for the same seed (Steele, Lea, Flood: SplitMix64).
-private struct SplitMix: RandomNumberGenerator {
-  var state: UInt64
-
-  mutating func next() -> UInt64 {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var mixed = state
-    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-    return mixed ^ (mixed >> 31)
   }
 }
