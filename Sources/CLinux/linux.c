@@ -15,7 +15,6 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -92,7 +91,6 @@ int linux_ftruncate(int fd, off_t length) { return RESULT(ftruncate(fd, length))
 int linux_fallocate(int fd, int mode, off_t offset, off_t length) { return RESULT(fallocate(fd, mode, offset, length)); }
 int linux_fsync(int fd) { return RESULT(fsync(fd)); }
 int linux_fdatasync(int fd) { return RESULT(fdatasync(fd)); }
-int linux_syncfs(int fd) { return RESULT(syncfs(fd)); }
 int linux_mkdirat(int directory, const char *path, mode_t mode) { return RESULT(mkdirat(directory, path, mode)); }
 int linux_mknodat(int directory, const char *path, mode_t mode, uint64_t device) {
   return RESULT(mknodat(directory, path, mode, (dev_t)device));
@@ -152,7 +150,6 @@ int linux_flock(int fd, int operation) { return RESULT(flock(fd, operation)); }
 
 int linux_unshare_file_system_attributes(void) { return RESULT(unshare(CLONE_FS)); }
 int linux_set_not_dumpable(void) { return RESULT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)); }
-int linux_set_no_new_privileges(void) { return RESULT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)); }
 int linux_keep_out_of_core_dumps(void *address, size_t length) {
   return RESULT(madvise(address, length, MADV_DONTDUMP));
 }
@@ -170,16 +167,6 @@ int linux_set_open_file_limit_to_maximum(uint64_t *limit) {
   r.rlim_cur = r.rlim_max;
   if (setrlimit(RLIMIT_NOFILE, &r) < 0) return -errno;
   *limit = r.rlim_cur;
-  return 0;
-}
-
-int linux_peer_credentials(int socket, uid_t *user, gid_t *group, pid_t *process) {
-  struct ucred credentials;
-  socklen_t length = sizeof credentials;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0) return -errno;
-  *user = credentials.uid;
-  *group = credentials.gid;
-  *process = credentials.pid;
   return 0;
 }
 

@@ -23,9 +23,6 @@ package enum DataUnits {
   /// The first block boundary at or after an offset.
   package static func blockEnd(of offset: UInt64) -> UInt64 { (offset + blockSize - 1) & ~(blockSize - 1) }
 
-  /// The last block boundary at or before an offset.
-  package static func blockStart(of offset: UInt64) -> UInt64 { offset & ~(blockSize - 1) }
-
   /// Whether a unit as read from the backing file is a hole: all zeros. No encrypted unit is, but for one in 2¹²⁸.
   package static func isHole(_ bytes: UnsafeRawBufferPointer) -> Bool {
     var rest = unsafe bytes

@@ -18,15 +18,10 @@ package final class OpenFileTable: Sendable {
     files.withLock { _ = $0.removeValue(forKey: ObjectIdentifier(file)) }
   }
 
-  /// Wipes the keys of all open files in the classes; operations that use them end first.
-  package func evict(_ classes: Set<ProtectionClass>) {
-    for file in files(in: classes) { file.evict() }
-  }
-
-  /// The open files in the classes.
-  package func files(in classes: Set<ProtectionClass>) -> [ProtectedFile] {
+  /// Wipes the keys of all open files of a class; operations that use them end first.
+  package func evict(_ fileClass: ProtectionClass) {
     let all = files.withLock { Array($0.values) }
-    return all.filter { classes.contains($0.fileClass) }
+    for file in all where file.fileClass == fileClass { file.evict() }
   }
 
   /// How many files of each class are open.

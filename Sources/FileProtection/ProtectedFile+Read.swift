@@ -40,6 +40,9 @@ extension ProtectedFile {
     let blocks = Int(DataUnits.blockEnd(of: UInt64(available)))
     try unsafe Self.decrypt(
       .init(rebasing: buffer[..<blocks]), firstUnit: DataUnits.unit(of: start), cipher: cipher)
+    // Units are decrypted whole: what lies beside the bytes asked for is nobody's to keep.
+    unsafe Memory.wipe(.init(rebasing: buffer[..<first]))
+    unsafe Memory.wipe(.init(rebasing: buffer[last..<blocks]))
     return unsafe UnsafeRawBufferPointer(rebasing: buffer[first..<last])
   }
 

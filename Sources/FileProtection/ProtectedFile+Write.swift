@@ -64,7 +64,7 @@ extension ProtectedFile {
     let padded = Int(DataUnits.blockEnd(of: UInt64(count)))
     let backing = Int(ContentLength.backing(for: range.upperBound) - range.lowerBound)
     let start = unsafe bytes.baseAddress! + first
-    let whole = unsafe UnsafeMutableRawBufferPointer(start: start, count: max(padded, backing))
+    let whole = unsafe UnsafeMutableRawBufferPointer(start: start, count: backing)
     for index in count..<whole.count { unsafe whole[index] = 0 }
     try unsafe Self.encrypt(
       .init(rebasing: whole[..<padded]), firstUnit: DataUnits.unit(of: range.lowerBound), cipher: cipher)
@@ -99,7 +99,7 @@ extension ProtectedFile {
     let isLast = end >= length.load(ordering: .relaxed) && end < start + DataUnits.size
     let total = isLast ? Int(ContentLength.backing(for: end) - start) : padded
     try unsafe Self.encrypt(.init(rebasing: scratch[..<padded]), firstUnit: DataUnits.unit(of: start), cipher: cipher)
-    for index in padded..<max(total, padded) { unsafe scratch[index] = 0 }
+    for index in padded..<total { unsafe scratch[index] = 0 }
     try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start)
   }
 

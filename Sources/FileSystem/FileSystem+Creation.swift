@@ -31,10 +31,10 @@ extension ProtectedFileSystem {
     if mode & 0o170000 == InodeType.regular.rawValue || mode & 0o170000 == 0 {
       return try makeFile(name, in: parent, mode: mode, caller: caller).entry
     }
-    return try make(name, in: parent, caller: caller) { (handle, name, _) throws(Errno) in
+    return try make(name, in: parent) { (handle, name, _) throws(Errno) in
       Memory.setThreadUmask(caller.umask)
       try handle.descriptor.makeNode(name, mode: mode, device: device)
-      try self.giveToCaller(name, in: handle, parent: parent, mode: mode, caller: caller)
+      try self.giveToCaller(name, in: handle, parent: parent, caller: caller)
     } undo: { (handle, name) throws(Errno) in
       try handle.descriptor.unlink(name)
     }
@@ -44,10 +44,10 @@ extension ProtectedFileSystem {
     _ name: PathName, in parent: NodeID, mode: UInt32, caller: Caller
   ) throws(Errno) -> Entry {
     let parent = nodes.node(parent)
-    return try make(name, in: parent, caller: caller) { (handle, name, record) throws(Errno) in
+    return try make(name, in: parent) { (handle, name, record) throws(Errno) in
       Memory.setThreadUmask(caller.umask)
       try handle.descriptor.makeDirectory(name, mode: mode)
-      try self.giveToCaller(name, in: handle, parent: parent, mode: 0, caller: caller)
+      try self.giveToCaller(name, in: handle, parent: parent, caller: caller)
       let descriptor = try handle.descriptor.open(name, [.path, .directory, .noFollow])
       try self.writeDirectoryRecord(self.newDirectory(in: record), to: descriptor)
     } undo: { (handle, name) throws(Errno) in
@@ -60,9 +60,9 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> Entry {
     let parent = nodes.node(parent)
     let text = try backingTarget(target)
-    return try make(name, in: parent, caller: caller) { (handle, name, _) throws(Errno) in
+    return try make(name, in: parent) { (handle, name, _) throws(Errno) in
       try handle.descriptor.makeSymbolicLink(name, target: text)
-      try self.giveToCaller(name, in: handle, parent: parent, mode: 0, caller: caller)
+      try self.giveToCaller(name, in: handle, parent: parent, caller: caller)
     } undo: { (handle, name) throws(Errno) in
       try handle.descriptor.unlink(name)
     }
@@ -115,7 +115,7 @@ extension ProtectedFileSystem {
 
   /// Makes a name: the sidecar first, then what `body` makes; undone as a whole when a step fails.
   private func make(
-    _ name: PathName, in parent: Node, caller: Caller,
+    _ name: PathName, in parent: Node,
     _ body: (DirectoryHandle, PathName, Node.Directory) throws(Errno) -> Void,
     undo remove: (DirectoryHandle, PathName) throws(Errno) -> Void
   ) throws(Errno) -> Entry {
@@ -148,7 +148,7 @@ extension ProtectedFileSystem {
 
   /// Gives a new name to the caller, when the daemon itself is somebody else.
   private func giveToCaller(
-    _ name: PathName, in handle: DirectoryHandle, parent: Node, mode: UInt32, caller: Caller
+    _ name: PathName, in handle: DirectoryHandle, parent: Node, caller: Caller
   ) throws(Errno) {
     guard let owner = newOwner(parent: parent, caller: caller) else { return }
     try handle.descriptor.setOwner(of: name, user: owner.user, group: owner.group)

@@ -39,17 +39,15 @@ extension ProtectedFileSystem {
     _ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing
   ) throws(Errno) {
     let open = openDirectory(handle)
-    var isFirst = true
     // `listing` is inout and ~Copyable: the closure borrows it for as long as the stream runs.
     try open.stream.entries(from: offset) { (raw) throws(Errno) in
-      defer { isFirst = false }
-      return try append(raw, of: open, isFirst: isFirst, to: &listing)
+      try append(raw, of: open, to: &listing)
     }
   }
 
   /// Adds an entry; answers `false` when it no longer fits.
   private func append(
-    _ raw: DirectoryStream.RawEntry, of open: OpenDirectory, isFirst: Bool, to listing: inout DirectoryListing
+    _ raw: DirectoryEntry, of open: OpenDirectory, to listing: inout DirectoryListing
   ) throws(Errno) -> Bool {
     if raw.name == "." || raw.name == ".." {
       guard listing.fits(raw.name) else { return false }

@@ -45,15 +45,10 @@ extension ProtectedFileSystem {
     caller: Caller
   ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool) {
     let file = file(handle)
-    do throws(Errno) {
-      let bytes = try unsafe file.read(at: offset, count: count, into: buffer)
-      let losesKey = file.fileClass.losesKey
-      if losesKey { unsafe wipe(buffer, around: bytes) }
-      return unsafe (bytes, losesKey)
-    } catch {
-      report(error, .read, on: id, by: caller)
-      throw error
+    let bytes = try unsafe reportingDenial(of: .read, on: nodes.node(id), by: caller) { () throws(Errno) in
+      try unsafe file.read(at: offset, count: count, into: buffer)
     }
+    return unsafe (bytes, file.fileClass.losesKey)
   }
 
   package func write(
@@ -63,15 +58,12 @@ extension ProtectedFileSystem {
     let file = file(handle)
     // Whole units are encrypted where they are; of anything else plaintext may be left in the request.
     defer { if file.fileClass.losesKey { unsafe Memory.wipe(bytes) } }
-    do throws(Errno) {
-      let written = try unsafe file.write(bytes, at: offset)
-      file.wrote(fromCache: flags.contains(.fromCache) && !options.isShared)
-      if flags.contains(.clearsSetID) { try clearSetID(of: file) }
-      return written
-    } catch {
-      report(error, .write, on: id, by: caller)
-      throw error
+    let written = try reportingDenial(of: .write, on: nodes.node(id), by: caller) { () throws(Errno) in
+      try unsafe file.write(bytes, at: offset)
     }
+    file.wrote(fromCache: flags.contains(.fromCache) && !options.isShared)
+    if flags.contains(.clearsSetID) { try clearSetID(of: file) }
+    return written
   }
 
   package func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) {
@@ -82,14 +74,11 @@ extension ProtectedFileSystem {
     _ handle: Handle, of id: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno) {
     let file = file(handle)
-    do throws(Errno) {
+    try reportingDenial(of: .resize, on: nodes.node(id), by: caller) { () throws(Errno) in
       try file.allocate(mode, offset: offset, length: length)
-      // The kernel does not say who may keep the bits here.
-      if caller.user != 0 { try clearSetID(of: file) }
-    } catch {
-      report(error, .resize, on: id, by: caller)
-      throw error
     }
+    // The kernel does not say who may keep the bits here.
+    if caller.user != 0 { try clearSetID(of: file) }
   }
 
   /// Pages become dirty only while a handle that may write, or a mapping made through one, is open: close(2) writes them
@@ -118,7 +107,7 @@ extension ProtectedFileSystem {
           UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
       } catch {
         if done > 0 { break }
-        report(error, .write, on: id, by: caller)
+        if error == .permissionDenied { denied(.write, on: nodes.node(id), by: caller) }
         throw error
       }
     }
@@ -128,21 +117,6 @@ extension ProtectedFileSystem {
 
   private func clearSetID(of file: ProtectedFile) throws(Errno) {
     try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor) }
-  }
-
-  /// Overwrites what was decrypted beside the bytes asked for: units are decrypted whole. The bytes themselves go when
-  /// they have been sent.
-  private func wipe(_ buffer: UnsafeMutableRawBufferPointer, around bytes: UnsafeRawBufferPointer) {
-    guard let start = buffer.baseAddress, let first = bytes.baseAddress, bytes.count > 0 else { return }
-    let lower = unsafe first - UnsafeRawPointer(start)
-    let upper = lower + bytes.count
-    let end = min(buffer.count, upper + Int(DataUnits.size))
-    unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: buffer[..<lower]))
-    unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: buffer[upper..<end]))
-  }
-
-  private func report(_ error: Errno, _ operation: ProtectionPolicy.Operation, on id: NodeID, by caller: Caller) {
-    if error == .permissionDenied { denied(operation, on: nodes.node(id), by: caller) }
   }
 }
 

@@ -60,12 +60,14 @@ final class Node: Sendable {
   }
 
   let identity: Identity
+  let isRoot: Bool
   let state: Mutex<State>
   /// How often the kernel was told of the node and has not forgotten it. Guarded by the inode table's shard.
   nonisolated(unsafe) var lookups: UInt64 = 0
 
   init(_ status: Status, location: Location?) {
     identity = Identity(status)
+    isRoot = location == nil
     var state = State()
     state.location = location
     state.setsGroup = status.mode & 0o2000 != 0
@@ -78,7 +80,7 @@ final class Node: Sendable {
 
   /// What the kernel calls the node: its address, so that no table is searched for it.
   var id: NodeID {
-    state.withLock { $0.location == nil }
+    isRoot
       ? .root : unsafe NodeID(rawValue: UInt64(UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque())))
   }
 

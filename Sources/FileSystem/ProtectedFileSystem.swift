@@ -87,7 +87,7 @@ extension ProtectedFileSystem {
 
   /// Wipes the keys of the open files of a class, once the operations that use them have ended.
   package func evictKeys(of fileClass: ProtectionClass) {
-    openFiles.evict([fileClass])
+    openFiles.evict(fileClass)
   }
 
   /// How many files of each class are open.

@@ -39,7 +39,6 @@ int linux_ftruncate(int fd, off_t length);
 int linux_fallocate(int fd, int mode, off_t offset, off_t length);
 int linux_fsync(int fd);
 int linux_fdatasync(int fd);
-int linux_syncfs(int fd);
 int linux_mkdirat(int directory, const char *path, mode_t mode);
 int linux_mknodat(int directory, const char *path, mode_t mode, uint64_t device);
 int linux_symlinkat(const char *target, int directory, const char *path);
@@ -66,7 +65,6 @@ int linux_flock(int fd, int operation);
 /// Gives the calling thread a umask and working directory of its own (unshare(2), CLONE_FS).
 int linux_unshare_file_system_attributes(void);
 int linux_set_not_dumpable(void);
-int linux_set_no_new_privileges(void);
 int linux_keep_out_of_core_dumps(void *address, size_t length);
 /// explicit_bzero(3).
 void linux_wipe(void *address, size_t length);
@@ -75,8 +73,6 @@ mode_t linux_umask(mode_t mask);
 int linux_set_thread_name(const char *name);
 int linux_fork(void);
 int linux_set_open_file_limit_to_maximum(uint64_t *limit);
-/// The user, group and process at the other end of a Unix socket.
-int linux_peer_credentials(int socket, uid_t *user, gid_t *group, pid_t *process);
 int linux_unmount(const char *path, int flags);
 void linux_syslog_open(const char *identity);
 void linux_syslog(int priority, const char *message);
