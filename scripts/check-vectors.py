@@ -289,6 +289,14 @@ def compute_name(v):
     return {"backing": short, "sidecar": sidecar, "sealed": sealed}
 
 
+def compute_symbolic_link(v):
+    plain = h(v, "plain")
+    sealed = siv(h(v, "key"), None, plain)
+    if len(plain) <= 3055:
+        return {"backing": base64url(sealed)}
+    return {"backing": "~" + base64url(h(v, "token") + struct.pack("<H", len(plain))), "targetFile": sealed}
+
+
 def compute_attribute(v):
     name, value = h(v, "plainName"), h(v, "plainValue")
     associated = h(v, "directoryID") + name if v["directoryID"] else name
@@ -331,7 +339,7 @@ FILES = {
     FORMAT / "file-records.json": lambda v: {"record": file_record(v)},
     FORMAT / "directory-records.json": lambda v: {"record": directory_record(v)},
     FORMAT / "names.json": compute_name,
-    FORMAT / "symbolic-links.json": lambda v: {"backing": base64url(siv(h(v, "key"), None, h(v, "plain")))},
+    FORMAT / "symbolic-links.json": compute_symbolic_link,
     FORMAT / "attributes.json": compute_attribute,
     FORMAT / "lengths.json": lambda v: {"backing": backing_length(v["plain"])},
     FORMAT / "contents.json": compute_contents,
@@ -387,8 +395,9 @@ def own_vectors():
     yield FORMAT / "names.json", [
         {"name": f"{len(name)} bytes", "key": use["names"], "directoryID": directory, "plain": name.hex()} for name in names]
     yield FORMAT / "symbolic-links.json", [
-        {"name": f"{len(target)} bytes", "key": use["symbolic links"], "plain": target.hex()}
-        for target in [b"a", b"../hello.txt", b"/" + b"z" * 3054]]
+        {"name": f"{len(target)} bytes", "key": use["symbolic links"], "plain": target.hex(),
+         **({"token": own("token", 16)} if len(target) > 3055 else {})}
+        for target in [b"a", b"../hello.txt", b"/" + b"z" * 3054, b"/" + b"z" * 3055, b"/" + b"z" * 4094]]
     yield FORMAT / "attributes.json", [
         {"name": kind, "hashKey": use["attribute name hash"], "nameKey": use["attribute names"], "valueKey": key,
          "directoryID": identifier, "plainName": b"user.comment".hex(), "plainValue": value.hex()}

@@ -6,7 +6,7 @@ import LinuxIO
 import StoreFormat
 import SystemPackage
 
-// create, mknod, mkdir, symlink: names that come to be. What is made belongs to the caller, and takes its directory's
+// create, mknod, mkdir: names that come to be. What is made belongs to the caller, and takes its directory's
 // class. A failure on the way leaves no name behind.
 extension ProtectedFileSystem {
   package func create(
@@ -52,19 +52,6 @@ extension ProtectedFileSystem {
       try self.writeDirectoryRecord(self.newDirectory(in: record), to: descriptor)
     } undo: { (handle, name) throws(Errno) in
       try handle.descriptor.removeDirectory(name)
-    }
-  }
-
-  package func makeSymbolicLink(
-    _ name: PathName, in parent: NodeID, target: PathName, caller: Caller
-  ) throws(Errno) -> Entry {
-    let parent = nodes.node(parent)
-    let text = try backingTarget(target)
-    return try make(name, in: parent) { (handle, name, _) throws(Errno) in
-      try handle.descriptor.makeSymbolicLink(name, target: text)
-      try self.giveToCaller(name, in: handle, parent: parent, caller: caller)
-    } undo: { (handle, name) throws(Errno) in
-      try handle.descriptor.unlink(name)
     }
   }
 
@@ -114,7 +101,7 @@ extension ProtectedFileSystem {
   }
 
   /// Makes a name: the sidecar first, then what `body` makes; undone as a whole when a step fails.
-  private func make(
+  func make(
     _ name: PathName, in parent: Node,
     _ body: (DirectoryHandle, PathName, Node.Directory) throws(Errno) -> Void,
     undo remove: (DirectoryHandle, PathName) throws(Errno) -> Void
@@ -147,7 +134,7 @@ extension ProtectedFileSystem {
   }
 
   /// Gives a new name to the caller, when the daemon itself is somebody else.
-  private func giveToCaller(
+  func giveToCaller(
     _ name: PathName, in handle: DirectoryHandle, parent: Node, caller: Caller
   ) throws(Errno) {
     guard let owner = newOwner(parent: parent, caller: caller) else { return }

@@ -4,7 +4,7 @@ import FileProtection
 import LinuxIO
 import SystemPackage
 
-// lookup, forget, readlink, link, unlink, rmdir: names that exist. The kernel serialises changes to one directory.
+// lookup, forget, link, unlink, rmdir: names that exist. The kernel serialises changes to one directory.
 extension ProtectedFileSystem {
   package func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry {
     let parent = nodes.node(parent)
@@ -21,14 +21,6 @@ extension ProtectedFileSystem {
 
   package func forget(_ node: NodeID, count: UInt64) {
     nodes.forget(node, count: count)
-  }
-
-  package func readSymbolicLink(_ id: NodeID) throws(Errno) -> PathName {
-    let node = nodes.node(id)
-    guard node.isSymbolicLink else { throw .invalidArgument }
-    let reference = try reference(to: node)
-    return try plainTarget(
-      reference.withDescriptor { (descriptor) throws(Errno) in try descriptor.target(ofSymbolicLink: "") })
   }
 
   package func link(_ id: NodeID, as name: PathName, in parent: NodeID) throws(Errno) -> Entry {
@@ -57,31 +49,31 @@ extension ProtectedFileSystem {
     removeSidecar(of: backing, in: handle)
   }
 
-  /// Takes a name away with `body`, and keeps the file with its node if that was its last name.
+  /// Takes a name away with `body`. If that was the file's last one, the file is kept with its node, and what a link has
+  /// in a target file goes.
   func keepingNameless(
     _ name: PathName, in handle: DirectoryHandle, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
-    let node = keepNameless(name, in: handle)
+    let last: (file: NamelessFile, status: Status)
+    do throws(Errno) {
+      let file = NamelessFile(try handle.descriptor.open(name, [.path, .noFollow]))
+      last = (file, try file.descriptor.status())
+    } catch {
+      // There is no such name, or no descriptor left: whoever holds the file by its node alone finds it stale.
+      return try body()
+    }
+    guard last.status.links == 1 else { return try body() }
+    let node = nodes.find(last.status).flatMap { $0.isDirectory ? nil : $0 }
+    let target = try longTarget(of: last.file.descriptor, last.status)
+    node?.state.withLock { $0.nameless = last.file }
     do throws(Errno) {
       try body()
     } catch {
       node?.state.withLock { $0.nameless = nil }
       throw error
     }
-  }
-
-  private func keepNameless(_ name: PathName, in handle: DirectoryHandle) -> Node? {
-    do throws(Errno) {
-      let descriptor = try handle.descriptor.open(name, [.path, .noFollow])
-      let status = try descriptor.status()
-      guard status.links == 1, let node = nodes.find(status), !node.isDirectory else { return nil }
-      let file = NamelessFile(descriptor)
-      node.state.withLock { $0.nameless = file }
-      return node
-    } catch {
-      // There is no such name, or no descriptor left: whoever holds the file by its node alone finds it stale.
-      return nil
-    }
+    // It may have been given another name meanwhile.
+    if let target, try last.file.descriptor.status().links == 0 { removeTargetFile(of: target) }
   }
 
   package func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno) {

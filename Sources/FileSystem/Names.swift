@@ -100,27 +100,4 @@ extension ProtectedFileSystem {
       log.warning("a sidecar was left behind", metadata: ["name": "\(sidecar.name)", "error": "\(error)"])
     }
   }
-
-  /// The symbolic link text of a target.
-  ///
-  /// - Throws: `ENAMETOOLONG` above what the backing link can hold.
-  func backingTarget(_ target: PathName) throws(Errno) -> PathName {
-    guard target.bytes.count <= NameEncoding.maximumTargetCount else { throw .fileNameTooLong }
-    do throws(CryptographyError) {
-      let sealed = try volume.symbolicLinks.seal(Array(target.bytes), associatedData: nil)
-      return PathName(bytes: NameEncoding.encode(sealed))
-    } catch {
-      throw errno(error)
-    }
-  }
-
-  /// The target of a symbolic link's text.
-  func plainTarget(_ text: [UInt8]) throws(Errno) -> PathName {
-    guard let sealed = NameEncoding.decode(text) else { throw .ioError }
-    do throws(CryptographyError) {
-      return PathName(bytes: try volume.symbolicLinks.open(sealed, associatedData: nil))
-    } catch {
-      throw .ioError
-    }
-  }
 }

@@ -169,7 +169,7 @@ extension ProtectedFileSystem {
       // A length that no plaintext can have is shown as it is; opening such a file fails.
       attributes.size = ContentLength.plaintext(for: status.size) ?? status.size
     } else if node.isSymbolicLink {
-      attributes.size = UInt64(NameEncoding.targetCount(textCount: Int(status.size)) ?? Int(status.size))
+      attributes.size = targetCount(of: node, status)
     } else {
       attributes.size = status.size
     }

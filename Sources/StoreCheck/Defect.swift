@@ -32,6 +32,7 @@ package enum Defect: String, CaseIterable, Sendable {
   // What files hold.
   case impossibleLength = "impossible-length"
   case symbolicLinkDamaged = "symbolic-link-damaged"
+  case orphanTarget = "orphan-target"
   case attributeMalformed = "attribute-malformed"
   case attributeNameDamaged = "attribute-name-damaged"
   case attributeMisplaced = "attribute-misplaced"
@@ -52,7 +53,7 @@ package enum Defect: String, CaseIterable, Sendable {
 
   package var severity: Severity {
     switch self {
-    case .previousKeybagMissing, .keybagLeftover, .orphanSidecar, .emptyDirectoryWithoutRecord,
+    case .previousKeybagMissing, .keybagLeftover, .orphanSidecar, .orphanTarget, .emptyDirectoryWithoutRecord,
       .emptyFileWithoutRecord, .foreignAttribute:
       .note
     default: .error
@@ -87,6 +88,7 @@ package enum Defect: String, CaseIterable, Sendable {
     case .fileKeyDamaged: "the file's key does not unwrap"
     case .impossibleLength: "no contents have this length"
     case .symbolicLinkDamaged: "the symbolic link's target does not open"
+    case .orphanTarget: "a long target without its symbolic link: a leftover of a crash"
     case .attributeMalformed: "an extended attribute is malformed"
     case .attributeNameDamaged: "the name of an extended attribute does not open"
     case .attributeMisplaced: "an extended attribute is stored under another one's name"

@@ -29,6 +29,7 @@ package enum StoreCheck {
     let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
     let repair = isRepairing ? try Repair(store: store) : nil
     let findings = Findings(observer: observer, repair: repair)
+    let targets = try TargetFiles(store: store)
     let keys = try CheckKeys(keybag: keybag, deviceKey: deviceKey)
     do throws(KeyManagementError) {
       switch consume unlock {
@@ -42,7 +43,8 @@ package enum StoreCheck {
     try KeybagCheck(
       copies: copies, store: OpenDirectory(store), findings: findings, keybag: keybag
     ).run { (bytes) throws(KeyManagementError) in try Keybag(parsing: bytes, deviceKey: deviceKey) }
-    try TreeCheck(backing, keys: keys, findings: findings).run()
+    try TreeCheck(backing, keys: keys, findings: findings, targets: targets).run()
+    targets.checkOrphans(findings)
     try repair?.finish()
     return findings.summary
   }

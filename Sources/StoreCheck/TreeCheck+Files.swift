@@ -61,14 +61,18 @@ extension TreeCheck {
     }
   }
 
+  /// A damaged link is moved, and its target file with it.
   func checkSymbolicLink(_ link: borrowing Descriptor, _ entry: Entry) throws(Errno) {
     let text = try link.target(ofSymbolicLink: "")
-    if let sealed = NameEncoding.decode(text),
-      let target = try? keys.volume.symbolicLinks.open(sealed, associatedData: nil), !target.contains(0)
-    {
+    let long = LongTarget(text: text)
+    let sealed = try long.map(targets.sealedTarget) ?? NameEncoding.decode(text)
+    if let sealed, let target = try? keys.volume.symbolicLinks.open(sealed, associatedData: nil), !target.contains(0) {
       return
     }
-    findings.report(.symbolicLinkDamaged, at: entry.place, mend: entry.move)
+    findings.report(.symbolicLinkDamaged, at: entry.place) { (repair) throws(Errno) in
+      if let long { try targets.move(long, repair) }
+      return try entry.move(repair)
+    }
   }
 
   /// A sidecar without a file is removed, unless it holds more than a sidecar can: then it is someone's file.

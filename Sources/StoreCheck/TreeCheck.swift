@@ -10,15 +10,17 @@ import SystemPackage
 final class TreeCheck {
   let keys: CheckKeys
   let findings: Findings
+  let targets: TargetFiles
   private var visits: [Visit] = []
   /// Of so many directories, the deepest, descriptors are kept.
   private let mostOpened: Int
   private let device: UInt64
 
   init(
-    _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, mostOpened: Int = 128
+    _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, targets: TargetFiles, mostOpened: Int = 128
   ) throws(Errno) {
     self.keys = keys
+    self.targets = targets
     self.findings = findings
     self.mostOpened = mostOpened
     let root = try backing.open(".", [.readOnly, .directory])

@@ -1,9 +1,12 @@
-// Targets of symbolic links: the backing link's text is base64url of the sealed target.
+// Targets of symbolic links: the backing link's text is base64url of the sealed target, or names the file that has it.
 extension NameEncoding {
-  /// The longest target, in bytes: 4/3 · (3055 + 16) is the longest a link on Linux can hold, `PATH_MAX` − 1.
-  package static let maximumTargetCount = 3055
+  /// The longest target that a backing link holds itself, in bytes: 4/3 · (3055 + 16) is the longest a link on Linux
+  /// can hold, `PATH_MAX` − 1.
+  package static let longestDirectTarget = 3055
+  /// The longest target, in bytes (`PATH_MAX` − 1).
+  package static let longestTarget = 4095
 
-  /// The text for a sealed target.
+  /// The text for a sealed target of at most ``longestDirectTarget`` bytes.
   package static func encode(_ sealed: [UInt8]) -> [UInt8] { Base64URL.encode(sealed) }
 
   /// The sealed target in a text; `nil` for text that no target gives.
@@ -14,8 +17,61 @@ extension NameEncoding {
 
   /// The length of a target, `st_size`, from that of the text, both in bytes; `nil` for a length that no text has.
   package static func targetCount(textCount: Int) -> Int? {
-    guard let count = Base64URL.decodedCount(textCount), count > overhead, count <= maximumTargetCount + overhead
+    guard let count = Base64URL.decodedCount(textCount), count > overhead, count <= longestDirectTarget + overhead
     else { return nil }
     return count - overhead
   }
+}
+
+/// A target that is too long for a backing link: it is in a *target file*, which the link names.
+package struct LongTarget: Sendable, Equatable {
+  /// The directory of target files, in the store's own directory.
+  package static let directory = "targets"
+  /// Where target files are, from the backing directory.
+  package static let directoryPath = NameEncoding.storeDirectory + "/" + directory
+  /// The length of a token, in bytes.
+  package static let tokenCount = 16
+  /// The length of a text, in bytes: one that no sealed target has.
+  package static let textCount = 25
+
+  private static let mark = UInt8(ascii: "~")
+  private static let counts = NameEncoding.longestDirectTarget + 1...NameEncoding.longestTarget
+
+  /// Random: the name of the target file.
+  package let token: [UInt8]
+  /// The length of the target, in bytes.
+  package let count: Int
+
+  /// A target of so many bytes in the file of a new token.
+  package init(token: [UInt8], count: Int) {
+    precondition(token.count == Self.tokenCount && Self.counts.contains(count))
+    self.token = token
+    self.count = count
+  }
+
+  /// What the text of a link names; `nil` for any other text.
+  package init?(text: some Collection<UInt8>) {
+    guard text.count == Self.textCount, text.first == Self.mark, let bytes = Base64URL.decode(text.dropFirst())
+    else { return nil }
+    token = Array(bytes.prefix(Self.tokenCount))
+    count = Int(bytes[Self.tokenCount]) | Int(bytes[Self.tokenCount + 1]) << 8
+    guard Self.counts.contains(count) else { return nil }
+  }
+
+  /// The text of the link.
+  package var text: [UInt8] {
+    [Self.mark] + Base64URL.encode(token + [UInt8(truncatingIfNeeded: count), UInt8(truncatingIfNeeded: count >> 8)])
+  }
+
+  /// The name of the target file.
+  package var fileName: [UInt8] { Base64URL.encode(token) }
+
+  /// The token in the name of a target file; `nil` for any other name.
+  package static func token(ofFile name: some Collection<UInt8>) -> [UInt8]? {
+    guard let token = Base64URL.decode(name), token.count == tokenCount else { return nil }
+    return token
+  }
+
+  /// The length of the target file, in bytes.
+  package var fileSize: Int { count + NameEncoding.overhead }
 }

@@ -165,6 +165,14 @@ final class BuiltStore {
     NameEncoding.encode(try volume.symbolicLinks.seal(Array(target.utf8), associatedData: nil))
   }
 
+  /// A target file, and the text of a link that names it.
+  func makeTargetFile(_ target: String) throws -> (place: String, text: [UInt8]) {
+    let long = LongTarget(token: try randomBytes(LongTarget.tokenCount), count: target.utf8.count)
+    let place = "/\(LongTarget.directoryPath)/" + String(decoding: long.fileName, as: UTF8.self)
+    try write(try volume.symbolicLinks.seal(Array(target.utf8), associatedData: nil), to: place)
+    return (place, long.text)
+  }
+
   /// The backing name and value of an attribute, the value sealed by `cipher`.
   func attribute(
     _ name: String, cipher: NameCipher, associatedData: [UInt8] = []
@@ -188,6 +196,8 @@ final class BuiltStore {
     try makeFile("inner", in: inner)
     try makeFile(String(repeating: "é", count: 100), in: inner)
     try makeSymbolicLink("link", text: linkText("folder/../class A"))
+    try makePlainDirectory("/" + LongTarget.directoryPath)
+    try makeSymbolicLink("long link", text: makeTargetFile(String(repeating: "far/", count: 1000)).text)
     let fifo = try place("fifo", in: root)
     try Descriptor.open(PathName(path), [.readOnly, .directory])
       .makeNode(PathName(String(fifo.backingPath.dropFirst())), mode: 0o010600, device: 0)

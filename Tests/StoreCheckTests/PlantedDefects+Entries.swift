@@ -128,6 +128,25 @@ extension PlantedDefect {
       let item = try store.makeSymbolicLink("broken", text: text)
       return (item.backingPath, item.plainPath)
     },
+    PlantedDefect(name: "its target file removed", defect: .symbolicLinkDamaged, repair: .moved) { store in
+      let target = try store.makeTargetFile(String(repeating: "t", count: 4095))
+      try store.remove(target.place)
+      let item = try store.makeSymbolicLink("broken", text: target.text)
+      return (item.backingPath, item.plainPath)
+    },
+    PlantedDefect(name: "its target file cut off", defect: .symbolicLinkDamaged, repair: .moved) { store in
+      let target = try store.makeTargetFile(String(repeating: "t", count: 4095))
+      try store.write(Array(store.read(target.place).dropLast()), to: target.place)
+      let item = try store.makeSymbolicLink("broken", text: target.text)
+      return (item.backingPath, item.plainPath)
+    },
+    PlantedDefect(name: "its link removed", defect: .orphanTarget, repair: .moved) { store in
+      (try store.makeTargetFile(String(repeating: "t", count: 3056)).place, nil)
+    },
+    PlantedDefect(name: "a foreign file", defect: .orphanTarget, repair: .moved) { store in
+      try store.write(Array("mine".utf8), to: "/.protectfs/targets/notes.txt")
+      return ("/.protectfs/targets/notes.txt", nil)
+    },
   ]
 
   // MARK: Extended attributes

@@ -12,6 +12,8 @@ import Testing
   struct LinkVector: Decodable, Sendable {
     let name, backing: String
     let plain: Hex
+    /// Of a target that is in a file of its own.
+    let token, targetFile: Hex?
   }
 
   /// Stands in for SHA-256, which this module is given.
@@ -60,7 +62,17 @@ import Testing
   @Test(arguments: try VectorFile.read("StoreFormatTests/symbolic-links", as: LinkVector.self))
   func symbolicLink(_ vector: LinkVector) throws {
     let text = Array(vector.backing.utf8)
+    if let token = vector.token {
+      let long = LongTarget(token: token.bytes, count: vector.plain.bytes.count)
+      #expect(long.text == text)
+      #expect(LongTarget(text: text) == long)
+      #expect(LongTarget.token(ofFile: long.fileName) == token.bytes)
+      #expect(long.fileSize == vector.targetFile?.bytes.count)
+      #expect(NameEncoding.decode(text) == nil && NameEncoding.targetCount(textCount: text.count) == nil)
+      return
+    }
     let sealed = try #require(NameEncoding.decode(text))
+    #expect(LongTarget(text: text) == nil)
     #expect(sealed.count == vector.plain.bytes.count + NameEncoding.overhead)
     #expect(NameEncoding.encode(sealed) == text)
     #expect(NameEncoding.targetCount(textCount: text.count) == vector.plain.bytes.count)
@@ -68,12 +80,27 @@ import Testing
   }
 
   @Test func targetsThatAreTooLong() {
-    #expect(Base64URL.encodedCount(NameEncoding.maximumTargetCount + NameEncoding.overhead) == 4095)
+    #expect(Base64URL.encodedCount(NameEncoding.longestDirectTarget + NameEncoding.overhead) == 4095)
     #expect(NameEncoding.decode(Base64URL.encode([UInt8](repeating: 0, count: 3072))) == nil)
     #expect(NameEncoding.decode(Base64URL.encode([UInt8](repeating: 0, count: 16))) == nil)
     #expect(NameEncoding.targetCount(textCount: 0) == nil)
     #expect(NameEncoding.targetCount(textCount: 1025) == nil)
     #expect(NameEncoding.targetCount(textCount: .max - 2) == nil)
+  }
+
+  @Test func textsThatNameNoTargetFile() {
+    let token = [UInt8](repeating: 0xa5, count: 16)
+    func text(_ bytes: [UInt8], mark: Character = "~") -> [UInt8] { Array(String(mark).utf8) + Base64URL.encode(bytes) }
+    #expect(LongTarget(text: text(token + [0xf0, 0x0b]))?.count == 3056)
+    #expect(LongTarget(text: text(token + [0xff, 0x0f]))?.count == 4095)
+    for length in [[0xef, 0x0b], [0x00, 0x10], [0, 0], [0xff, 0xff]] as [[UInt8]] {
+      #expect(LongTarget(text: text(token + length)) == nil, "\(length)")
+    }
+    #expect(LongTarget(text: text(token + [0xff, 0x0f], mark: "-")) == nil)
+    #expect(LongTarget(text: text(token + [0xff, 0x0f, 0])) == nil)
+    #expect(LongTarget(text: text(token + [0xff])) == nil)
+    #expect(LongTarget(text: text(token + [0xff, 0x0f]).dropLast() + [UInt8(ascii: "!")]) == nil)
+    #expect(LongTarget.token(ofFile: Base64URL.encode(token + [0])) == nil)
   }
 }
 
