@@ -87,6 +87,7 @@ let package = Package(
         "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", "TestVectors",
         system,
       ],
+      exclude: ["Stores"],
       swiftSettings: settings),
     .testTarget(
       name: "FileProtectionTests",

@@ -54,6 +54,7 @@ final class BuiltStore {
     root = Folder(backingPath: "", plainPath: "", identifier: try randomBytes(16))
     try write(keybag.bytes, to: "/.protectfs/keybag")
     try write(keybag.bytes, to: "/.protectfs/keybag.previous")
+    try makePlainDirectory("/" + LongTarget.directoryPath)
     try setRecord(directoryRecord(root.identifier), of: "")
   }
 
@@ -196,7 +197,6 @@ final class BuiltStore {
     try makeFile("inner", in: inner)
     try makeFile(String(repeating: "é", count: 100), in: inner)
     try makeSymbolicLink("link", text: linkText("folder/../class A"))
-    try makePlainDirectory("/" + LongTarget.directoryPath)
     try makeSymbolicLink("long link", text: makeTargetFile(String(repeating: "far/", count: 1000)).text)
     let fifo = try place("fifo", in: root)
     try Descriptor.open(PathName(path), [.readOnly, .directory])

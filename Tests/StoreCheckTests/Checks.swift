@@ -6,24 +6,21 @@ import StoreCheck
 import StoreFormat
 import SystemPackage
 
-extension BuiltStore {
-  /// Checks the store, and returns what was found and the totals.
-  func check(withPasscode: Bool = true, isRepairing: Bool = false) throws -> (findings: [Finding], CheckSummary) {
+extension StoreCheck {
+  /// Checks the store in a directory, and returns what was found and the totals.
+  static func findings(
+    in path: String, deviceKey: borrowing VolumeDeviceKey, withPasscode: Bool, isRepairing: Bool = false
+  ) throws -> (findings: [Finding], CheckSummary) {
     let backing = try Descriptor.open(PathName(path), [.readOnly, .directory])
     let copies = try KeybagCopies(backing: backing)
     let keybag = try copies.firstUsable { (bytes) throws(KeyManagementError) in
       try Keybag(parsing: bytes, deviceKey: deviceKey)
     }
     let collector = Collector()
-    let summary: CheckSummary
-    if withPasscode {
-      summary = try StoreCheck.run(
-        backing, copies: copies, keybag: keybag, deviceKey: deviceKey,
-        unlock: .passcode(SecretBytes(Self.passcode)), isRepairing: isRepairing, observer: collector)
-    } else {
-      summary = try StoreCheck.run(
-        backing, copies: copies, keybag: keybag, deviceKey: deviceKey, isRepairing: isRepairing, observer: collector)
-    }
+    let unlock: Unlock = withPasscode ? .passcode(SecretBytes(BuiltStore.passcode)) : .none
+    let summary = try run(
+      backing, copies: copies, keybag: keybag, deviceKey: deviceKey, unlock: unlock, isRepairing: isRepairing,
+      observer: collector)
     return (collector.findings, summary)
   }
 
@@ -32,6 +29,13 @@ extension BuiltStore {
 
     func found(_ finding: Finding) { findings.append(finding) }
     func checked(entries: Int) {}
+  }
+}
+
+extension BuiltStore {
+  /// Checks the store, and returns what was found and the totals.
+  func check(withPasscode: Bool = true, isRepairing: Bool = false) throws -> (findings: [Finding], CheckSummary) {
+    try StoreCheck.findings(in: path, deviceKey: deviceKey, withPasscode: withPasscode, isRepairing: isRepairing)
   }
 
   /// What a place in the backing directory holds.
