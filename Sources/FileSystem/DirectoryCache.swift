@@ -29,6 +29,6 @@ final class DirectoryCache: Sendable {
       ring.next = (ring.next + 1) % ring.nodes.count
       return oldest
     }
-    if let oldest, oldest !== node { oldest.state.withLock { $0.handle = nil } }
+    if let oldest, oldest !== node { oldest.state.withLock { if !$0.isRemoved { $0.handle = nil } } }
   }
 }

@@ -1,67 +1,80 @@
 import FUSE
 import LinuxIO
 import StoreFormat
+import Synchronization
 import SystemPackage
 
 // opendir, readdir, readdirplus, releasedir, fsyncdir.
 extension ProtectedFileSystem {
-  /// An open directory: its stream, and the node whose names are in it.
+  /// An open directory: the node whose names are in it, and its stream from when it is first read. Until then it costs
+  /// no descriptor: programs open directories by the thousand only to hold them.
   final class OpenDirectory: Sendable {
     let node: Node
-    let handle: DirectoryHandle
     let record: Node.Directory
-    let stream: DirectoryStream
+    private let opened = Mutex<DirectoryStream?>(nil)
 
-    init(node: Node, handle: DirectoryHandle, record: Node.Directory, stream: DirectoryStream) {
+    init(node: Node, record: Node.Directory) {
       self.node = node
-      self.handle = handle
       self.record = record
-      self.stream = stream
+    }
+
+    func stream(_ open: () throws(Errno) -> Descriptor) throws(Errno) -> DirectoryStream {
+      try opened.withLock { (opened) throws(Errno) in
+        if let opened { return opened }
+        let stream = DirectoryStream(try open())
+        opened = stream
+        return stream
+      }
     }
   }
 
   package func openDirectory(_ id: NodeID) throws(Errno) -> Opened {
     let node = nodes.node(id)
-    let (handle, record) = try directory(node)
-    let stream = DirectoryStream(try openForListing(handle))
-    let open = OpenDirectory(node: node, handle: handle, record: record, stream: stream)
+    let open = OpenDirectory(node: node, record: try directory(node).record)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
     return Opened(handle: Handle(rawValue: address))
   }
 
+  private func stream(of open: OpenDirectory) throws(Errno) -> DirectoryStream {
+    try open.stream { () throws(Errno) in try openForListing(directoryHandle(open.node)) }
+  }
+
   /// Through /proc, because opening `.` in it would need permission to search it as well.
   func openForListing(_ handle: DirectoryHandle) throws(Errno) -> Descriptor {
-    try Descriptor.open(PathName(descriptor: handle.descriptor), [.readOnly, .directory])
+    try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+      try Descriptor.open(PathName(descriptor: handle.descriptor), [.readOnly, .directory])
+    }
   }
 
   package func readDirectory(
     _ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing
   ) throws(Errno) {
     let open = openDirectory(handle)
+    let directory = try directoryHandle(open.node)
     // `listing` is inout and ~Copyable: the closure borrows it for as long as the stream runs.
-    try open.stream.entries(from: offset) { (raw) throws(Errno) in
-      try append(raw, of: open, to: &listing)
+    try stream(of: open).entries(from: offset) { (raw) throws(Errno) in
+      try append(raw, of: open, directory, to: &listing)
     }
   }
 
   /// Adds an entry; answers `false` when it no longer fits.
   private func append(
-    _ raw: DirectoryEntry, of open: OpenDirectory, to listing: inout DirectoryListing
+    _ raw: DirectoryEntry, of open: OpenDirectory, _ directory: DirectoryHandle, to listing: inout DirectoryListing
   ) throws(Errno) -> Bool {
     if raw.name == "." || raw.name == ".." {
       guard listing.fits(raw.name) else { return false }
       listing.append(raw.name, inode: raw.inode, mode: raw.type, next: raw.next)
       return true
     }
-    guard let name = visibleName(of: raw.name, in: open) else { return true }
+    guard let name = visibleName(of: raw.name, in: open, directory) else { return true }
     guard listing.fits(name) else { return false }
     guard listing.isPlus else {
       listing.append(name, inode: raw.inode, mode: raw.type, next: raw.next)
       return true
     }
     do throws(Errno) {
-      let status = try open.handle.descriptor.status(of: raw.name)
+      let status = try directory.descriptor.status(of: raw.name)
       listing.append(name, entry(status, at: .init(parent: open.node, name: raw.name)), next: raw.next)
     } catch .noSuchFileOrDirectory {
       // Removed since it was read: it is left out.
@@ -74,11 +87,13 @@ extension ProtectedFileSystem {
 
   /// The plain name of a backing entry; `nil` for what callers do not see: the store's own files, sidecars, and names
   /// that this store did not make, each of which is logged once.
-  private func visibleName(of name: PathName, in open: OpenDirectory) -> PathName? {
+  private func visibleName(
+    of name: PathName, in open: OpenDirectory, _ directory: DirectoryHandle
+  ) -> PathName? {
     if case .sidecar = NameEncoding.parse(name.bytes) { return nil }
     if open.node === nodes.root, name == Self.storeDirectory { return nil }
     do throws(Errno) {
-      return try plainName(of: name, in: open.handle, open.record)
+      return try plainName(of: name, in: directory, open.record)
     } catch {
       let isNew = undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
       if isNew {
@@ -96,7 +111,7 @@ extension ProtectedFileSystem {
   }
 
   package func synchronizeDirectory(_ handle: Handle) throws(Errno) {
-    try openDirectory(handle).stream.descriptor.synchronize()
+    try stream(of: openDirectory(handle)).descriptor.synchronize()
   }
 
   private func openDirectory(_ handle: Handle) -> OpenDirectory {

@@ -80,18 +80,31 @@ extension ProtectedFileSystem {
     let parent = nodes.node(parent)
     let (handle, record) = try directory(parent)
     let backing = try backingName(name, in: record)
-    try keepOpen(backing.name, in: parent, handle)
     try removeLeftovers(in: backing.name, of: handle)
-    try handle.descriptor.removeDirectory(backing.name)
+    try keepingRemoved(backing.name, in: parent, handle) { () throws(Errno) in
+      try handle.descriptor.removeDirectory(backing.name)
+    }
     removeSidecar(of: backing, in: handle)
   }
 
-  /// A directory that is removed while it is somebody's working directory still answers: its descriptor stays with the
-  /// node.
-  private func keepOpen(_ name: PathName, in parent: Node, _ handle: DirectoryHandle) throws(Errno) {
-    guard let node = nodes.find(try handle.descriptor.status(of: name)), node.isDirectory else { return }
+  /// Removes a directory with `body`. One that the kernel knows may be somebody's working directory, and still answers:
+  /// its handle stays with the node.
+  private func keepingRemoved(
+    _ name: PathName, in parent: Node, _ handle: DirectoryHandle, _ body: () throws(Errno) -> Void
+  ) throws(Errno) {
+    guard let node = nodes.find(try handle.descriptor.status(of: name)), node.isDirectory else { return try body() }
     node.moved(to: .init(parent: parent, name: name), hasOtherNames: false)
-    _ = try directoryHandle(node)
+    let kept = try directoryHandle(node)
+    node.state.withLock { state in
+      state.handle = kept
+      state.isRemoved = true
+    }
+    do throws(Errno) {
+      try body()
+    } catch {
+      node.state.withLock { $0.isRemoved = false }
+      throw error
+    }
   }
 
   /// Sidecars whose names are gone are leftovers of a crash: no caller can see them, and they must not keep a directory

@@ -44,6 +44,8 @@ final class Node: Sendable {
     var aliases: [Location] = []
     var directory: Directory?
     var handle: DirectoryHandle?
+    /// The directory was removed: its handle is all there is of it, and stays.
+    var isRemoved = false
     var file: ProtectedFile?
     /// The backing file after its last name was taken.
     var nameless: NamelessFile?

@@ -131,9 +131,7 @@ extension ProtectedFileSystem {
   }
 
   private func isEmpty(_ handle: DirectoryHandle) throws(Errno) -> Bool {
-    let stream = DirectoryStream(
-      try lendingPermissions(of: handle.descriptor) { () throws(Errno) in try openForListing(handle) })
-    return try stream.isEmpty()
+    try DirectoryStream(openForListing(handle)).isEmpty()
   }
 
   /// Logs what is wrong with a backing file, by its backing path.
