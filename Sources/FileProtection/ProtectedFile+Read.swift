@@ -20,14 +20,15 @@ extension ProtectedFile {
 
   /// Reads and decrypts whole units; the contents lock is held.
   ///
-  /// One block more than asked for is read: a backing file may end with up to 15 bytes that carry no data, so that
-  /// only what lies a whole block past a unit proves that the unit is full.
+  /// Where the file may end, one block more than asked for is read: a backing file may end with up to 15 bytes that carry
+  /// no data, so that only what lies a whole block past a unit proves that the unit is full.
   func plaintext(
     at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: XTSCipher
   ) throws(Errno) -> UnsafeRawBufferPointer {
     let start = DataUnits.start(of: offset)
     let wanted = Int(DataUnits.end(of: offset + UInt64(count)) - start)
-    let probe = wanted + Int(DataUnits.blockSize)
+    let isInside = start + UInt64(wanted) <= length.load(ordering: .acquiring)
+    let probe = isInside ? wanted : wanted + Int(DataUnits.blockSize)
     let received = try unsafe descriptor.read(into: .init(rebasing: buffer[..<probe]), at: start)
     var available = wanted
     if received < probe {
