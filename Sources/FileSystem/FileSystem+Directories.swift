@@ -33,7 +33,7 @@ extension ProtectedFileSystem {
     let open = OpenDirectory(node: node, record: try directory(node).record)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
-    return Opened(handle: Handle(rawValue: address))
+    return Opened(handle: Handle(rawValue: address), cachesDirectory: !options.isShared)
   }
 
   private func stream(of open: OpenDirectory) throws(Errno) -> DirectoryStream {
