@@ -34,13 +34,15 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   public var undecodableNames: Int
   /// Accesses refused since the mount because of a class.
   public var refusals: Int
+  /// Requests of the kernel since the mount, by the name of the operation in libfuse.
+  public var requests: [String: Int]
 
   /// A status of these values.
   public init(
     state: LockState, secondsUntilRevoked: Double? = nil, secondsUntilInactive: Double? = nil, gracePeriod: Double,
     inactivityPeriod: Double, classes: [ClassStatus], defaultClass: ProtectionClass, backing: String,
     mountPoint: String, storeID: String, owner: UInt32, processID: Int32, version: String, isReadOnly: Bool = false,
-    isShared: Bool = false, undecodableNames: Int = 0, refusals: Int = 0
+    isShared: Bool = false, undecodableNames: Int = 0, refusals: Int = 0, requests: [String: Int] = [:]
   ) {
     self.state = state
     self.secondsUntilRevoked = secondsUntilRevoked
@@ -59,6 +61,7 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
     self.isShared = isShared
     self.undecodableNames = undecodableNames
     self.refusals = refusals
+    self.requests = requests
   }
 }
 

@@ -7,11 +7,13 @@ import SystemPackage
 final class DispatchTarget: Sendable {
   let fileSystem: any LowLevelFileSystem
   let negotiation: Negotiation
+  let counts: RequestCounts
   let writebackQueue = WritebackQueue()
 
-  init(fileSystem: any LowLevelFileSystem, negotiation: Negotiation) {
+  init(fileSystem: any LowLevelFileSystem, negotiation: Negotiation, counts: RequestCounts) {
     self.fileSystem = fileSystem
     self.negotiation = negotiation
+    self.counts = counts
   }
 }
 

@@ -13,9 +13,12 @@ import SystemPackage
   private let session: OpaquePointer
   private let target: DispatchTarget
 
-  /// Prepares a session. `options` are mount options as `-o` takes them.
-  package init(fileSystem: any LowLevelFileSystem, options: [String], isShared: Bool) throws(SessionError) {
-    target = DispatchTarget(fileSystem: fileSystem, negotiation: Negotiation(isShared: isShared))
+  /// Prepares a session. `options` are mount options as `-o` takes them; requests are counted in `counts`.
+  package init(
+    fileSystem: any LowLevelFileSystem, options: [String], isShared: Bool, counts: RequestCounts
+  ) throws(SessionError) {
+    target = DispatchTarget(
+      fileSystem: fileSystem, negotiation: Negotiation(isShared: isShared), counts: counts)
     var arguments = unsafe fuse_args(argc: 0, argv: nil, allocated: 0)
     defer { unsafe fuse_opt_free_args(&arguments) }
     for argument in ["protectfs"] + options.flatMap({ ["-o", $0] }) {
@@ -41,6 +44,8 @@ import SystemPackage
       let count = unsafe Glibc.read(descriptor, buffer, size)
       if count > 0 {
         unsafe target._withUnsafeGuaranteedRef {
+          // struct fuse_in_header: len u32, opcode u32, …
+          unsafe $0.counts.count(buffer!.load(fromByteOffset: 4, as: UInt32.self))
           unsafe $0.negotiation.inspectRequest(UnsafeRawBufferPointer(start: buffer, count: count))
         }
       }

@@ -19,6 +19,7 @@ package final class Daemon: DaemonControl {
   let controller: LockController
   let machine: LockMachine
   let events: EventHub
+  let requests = RequestCounts()
   let log: Logger
   let fileSystem: ProtectedFileSystem
 
@@ -120,7 +121,7 @@ package final class Daemon: DaemonControl {
       defaultClass: keybag.defaultClass, backing: options.backing, mountPoint: options.mountPoint,
       storeID: keybag.storeID.description, owner: owner, processID: getpid(), version: protectfsVersion,
       isReadOnly: options.isReadOnly, isShared: options.isShared,
-      undecodableNames: fileSystem.undecodableNameCount, refusals: events.refusals)
+      undecodableNames: fileSystem.undecodableNameCount, refusals: events.refusals, requests: requests.byName)
   }
 
   package func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {

@@ -34,7 +34,8 @@ package enum MountProcess {
     let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, log: log)
 
     let session = try Session(
-      fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.isShared)
+      fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.isShared,
+      counts: daemon.requests)
     let server = try ControlServer(mountPoint: options.mountPoint, control: daemon, logger: log)
     defer { server.stop() }
     try session.mount(at: options.mountPoint)

@@ -80,7 +80,8 @@ enum VarlinkInterface {
       isReadOnly: bool,
       isShared: bool,
       undecodableNames: int,
-      refusals: int
+      refusals: int,
+      requests: [string]int
     )
 
     type EventKind (
