@@ -78,12 +78,12 @@ class Store:
             subprocess.run(["umount", "-l", self.mount_point], check=True, capture_output=True)
 
     def unmount(self):
-        self.run("unmount", self.mount_point)
+        subprocess.run(["umount", self.mount_point], check=True)
         if self.daemon.wait(60) != 0:
             raise Failure(f"the daemon ended with status {self.daemon.returncode}; see {self.log.name}")
 
     def check(self, passcodes):
-        """Runs fsck with the passcode that opens the store. Returns its notes, a set of (code, path)."""
+        """Runs fsck with the one of the passcodes that opens the store. Returns its notes, a set of (code, path)."""
         for passcode in passcodes:
             result = self.run("fsck", "--json", "--passcode-file", self.passcode_file(passcode), "--device-key",
                               self.key, self.backing, statuses=(0, 4, 8))
