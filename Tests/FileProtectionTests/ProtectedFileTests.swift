@@ -148,6 +148,22 @@ import Testing
     }
   }
 
+  /// What a shrink cut off is not in the backing file any more, so that no length that a power cut leaves brings it back.
+  @Test(arguments: edges) func cutsOffForGood(from old: Int) throws {
+    var random = RepeatableGenerator(seed: UInt64(old))
+    for new in Self.edges where new < old {
+      let backing = try BackingFile()
+      let model = random.bytes(old)
+      let file = try backing.open()
+      try file.write(model, at: 0)
+      try file.truncate(to: UInt64(new))
+      try backing.descriptor.truncate(to: Self.backingLength(of: 9000))
+      let found = try backing.open().read(0..<9000)
+      #expect(
+        found == model.prefix(new) + [UInt8](repeating: 0, count: 9000 - new), "\(old) to \(new), then 9000 by its length")
+    }
+  }
+
   /// What is told of data and holes agrees with the contents.
   @Test func seeks() throws {
     let backing = try BackingFile()
