@@ -83,7 +83,7 @@ class Store:
             raise Failure(f"the daemon ended with status {self.daemon.returncode}; see {self.log.name}")
 
     def check(self, passcodes):
-        """Runs fsck with the one of the passcodes that opens the store. Returns its notes, a set of (code, backing path)."""
+        """Runs fsck with the one of the passcodes that opens the store. Returns its notes, a set of (code, backing name): directories are renamed."""
         for passcode in passcodes:
             result = self.run("fsck", "--json", "--passcode-file", self.passcode_file(passcode), "--device-key",
                               self.key, self.backing, statuses=(0, 4, 8))
@@ -92,7 +92,7 @@ class Store:
         findings = json.loads(result.stdout)["findings"] if result.returncode != 8 else None
         if result.returncode != 0 or any(finding["code"] not in HARMLESS for finding in findings):
             raise Failure(f"fsck: status {result.returncode}: {result.stdout}{result.stderr}")
-        return {(finding["code"], finding["backingPath"]) for finding in findings}
+        return {(finding["code"], os.path.basename(finding["backingPath"])) for finding in findings}
 
     def tear_down(self):
         if self.daemon is not None and self.daemon.poll() is None:

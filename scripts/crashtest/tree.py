@@ -14,11 +14,13 @@ def data(tag, count):
 
 
 class Node:
-    __slots__ = ("kind", "cls", "explicit", "xattrs", "target", "entries", "content")
+    __slots__ = ("kind", "cls", "explicit", "xattrs", "target", "entries", "content", "has_stale_end")
 
     def __init__(self, kind, cls=None, target=None):
         self.kind, self.cls, self.target = kind, cls, target
         self.explicit = False
+        # An earlier power cut has left a shrink's length, perhaps without what the shrink cleared behind it.
+        self.has_stale_end = False
         self.xattrs, self.entries, self.content = {}, {}, b""
 
 

@@ -163,7 +163,7 @@ def check(directory, base, events, crash):
             if candidate.shape() != shape:
                 continue
             try:
-                check_contents(candidate, seen, base, events)
+                check_contents(candidate, seen, base, events, crash)
                 return seen
             except Difference as difference:
                 reason = difference
@@ -187,7 +187,7 @@ def describe(directory, shape, base, events, least):
     return "\n".join(lines)
 
 
-def check_contents(candidate, seen, base, events):
+def check_contents(candidate, seen, base, events, crash):
     for path, identity, _ in candidate.walk():
         if candidate.nodes[identity].kind != "file":
             continue
@@ -195,39 +195,66 @@ def check_contents(candidate, seen, base, events):
         for name in path:
             found = node.entries[name]
             node = seen.nodes[found]
-        check_content("/".join(path), node.content, contents(identity, base, events))
+        states, ends = contents(identity, base, events)
+        node.has_stale_end = crash.is_power_cut and bool(ends)
+        check_content("/".join(path), node.content, states, ends if crash.is_power_cut else [])
 
 
 def contents(identity, base, events):
-    """What a file held from when it was last synchronised on, one after each write."""
-    states = [base.nodes[identity].content if identity in base.nodes else b""]
+    """What a file held from when it was last synchronised on, one after each write; and the ends that shrinks gave it,
+    where what they cleared behind them may not be on the disk."""
+    old = base.nodes.get(identity, Node("file"))
+    states = [old.content]
+    ends = [len(old.content)] if old.has_stale_end else []
+    is_cleared = False
     for event in events:
         kind, *arguments = event.operation
         if not arguments or arguments[0] != identity:
             continue
         if kind == "write":
+            is_cleared |= arguments[1] + arguments[2] >= len(states[-1])
             states.append(written(states[-1], arguments[1], data(arguments[3], arguments[2])))
         elif kind == "truncate":
+            is_cleared |= arguments[1] != len(states[-1])
+            if arguments[1] < len(states[-1]):
+                ends.append(arguments[1])
             states.append(resized(states[-1], arguments[1]))
         elif kind in ("fsync", "fdatasync") and event.done:
             states = states[-1:]
-    return states
+            if is_cleared:
+                ends = []
+    return states, [end for end in ends if end % 16]
 
 
-def check_content(path, seen, states):
+def check_content(path, seen, states, stale_ends):
+    """Each byte is one of those that were there since the file was last synchronised, or zero where there was none; the
+    length is between those that it had. Two exceptions follow from how contents are stored, see ARCHITECTURE.md."""
     if seen in states:
         return
-    shortest, longest = min(map(len, states)), max(map(len, states))
+    shortest, longest = min(map(len, states)), max(whole_unit(len(state)) for state in states)
     if not shortest <= len(seen) <= longest:
         raise Difference(f"{path}: {len(seen)} bytes, not {shortest} to {longest}")
-    for start in range(0, len(seen), 64):
-        chunk = seen[start:start + 64]
-        if any(state[start:start + 64] == chunk for state in states):
+    # From such an end on, the rest of its block and the one behind it, by which the length is told.
+    free = {position for end in stale_ends for position in range(end, block_end(end) + 16)}
+    for start in range(0, len(seen), 16):
+        block = seen[start:start + 16]
+        if any(state[start:start + 16] == block for state in states):
             continue
-        for position, byte in enumerate(chunk, start):
+        for position, byte in enumerate(block, start):
+            if position in free:
+                continue
             # Zeros where at some time there was nothing: what was to come there was not written yet.
             if not any(position < len(state) and state[position] == byte for state in states) and not (
                     byte == 0 and any(position >= len(state) for state in states)):
                 raise Difference(
                     f"{path}: byte {position} of {len(seen)} was never there; {len(states) - 1} writes since it was "
                     f"synchronised, lengths {[len(state) for state in states]}")
+
+
+def block_end(length):
+    return (length + 15) // 16 * 16
+
+
+def whole_unit(length):
+    """What the length can be taken for when the bytes that tell it, which lie in the next unit, are not there."""
+    return block_end(length) if block_end(length) % 4096 == 0 else length
