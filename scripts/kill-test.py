@@ -11,6 +11,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,7 @@ def main():
     store = Store(os.path.abspath(options.protectfs), directory)
     trial = Trial(store, directory, options.workers, options.seed)
     passed = False
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     print(f"seed {options.seed}", flush=True)
     try:
         leftovers = run(trial, options)

@@ -11,6 +11,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -76,6 +77,7 @@ def main():
     store = Store(os.path.abspath(options.protectfs), directory, backing=f"{machine.mount_point}/backing")
     trial = Trial(store, directory, options.workers, options.seed)
     passed = False
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     print(f"seed {options.seed}", flush=True)
     try:
         totals = run(trial, machine, options)

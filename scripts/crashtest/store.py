@@ -75,10 +75,10 @@ class Store:
     def clear_mount(self):
         """Takes away a mount whose daemon is dead."""
         while os.path.ismount(self.mount_point) or is_dead_mount(self.mount_point):
-            subprocess.run(["umount", "-l", self.mount_point], check=True, capture_output=True)
+            unmount(self.mount_point, lazy=True)
 
     def unmount(self):
-        subprocess.run(["umount", self.mount_point], check=True)
+        unmount(self.mount_point, lazy=False)
         if self.daemon.wait(60) != 0:
             raise Failure(f"the daemon ended with status {self.daemon.returncode}; see {self.log.name}")
 
@@ -99,6 +99,13 @@ class Store:
             self.kill()
         self.clear_mount()
         self.log.close()
+
+
+def unmount(path, lazy):
+    if os.geteuid() == 0:
+        subprocess.run(["umount", *(["-l"] if lazy else []), path], check=True)
+    else:
+        subprocess.run(["fusermount3", "-uz" if lazy else "-u", path], check=True)
 
 
 def is_dead_mount(path):

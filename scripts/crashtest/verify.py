@@ -50,7 +50,7 @@ def read_account(path, crash, gone):
             elif what in gone and time >= crash.moment:
                 pass
             elif what in gone:
-                raise Difference(f"{path}: {begun.operation}: {os.strerror(what)}, before the crash")
+                raise Difference(f"{path}: {begun.operation}: status {what}, before the crash")
             else:
                 events.pop()
     return events
