@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 source scripts/packages.sh
 
 require_swift
-install_packages "${build_packages[@]}" attr acl git rsync sqlite3 vim-tiny xxd util-linux man-db python3 \
+install_packages "${build_packages[@]}" attr acl git rsync sqlite3 vim-tiny xxd util-linux e2fsprogs man-db python3 \
   python3-cryptography python3-venv
 
 # udev makes /dev/fuse usable for everyone; a machine without udev may not have.
@@ -54,6 +54,14 @@ else
     .build/python/bin/python scripts/varlink-check.py "$socket" "a passcode"
   )
   check_control_socket
+
+  step "Crashes: the daemon killed, the power cut"
+  python3 scripts/kill-test.py --protectfs "$protectfs" --rounds 5 --longest 0.5
+  if ((EUID == 0)) && [[ -e /dev/loop-control ]]; then
+    python3 scripts/powercut-test.py --protectfs "$protectfs" --rounds 3 --longest 1
+  else
+    echo "Skipped: the power cut. Only root has loop devices." >&2
+  fi
 fi
 
 step "Mount tests"

@@ -23,13 +23,14 @@ package enum DataUnits {
   /// The first block boundary at or after an offset.
   package static func blockEnd(of offset: UInt64) -> UInt64 { (offset + blockSize - 1) & ~(blockSize - 1) }
 
-  /// Whether a unit as read from the backing file is a hole: all zeros. No encrypted unit is, but for one in 2¹²⁸.
-  package static func isHole(_ bytes: UnsafeRawBufferPointer) -> Bool {
-    var rest = unsafe bytes
-    while rest.count >= 8 {
-      if unsafe rest.loadUnaligned(as: UInt64.self) != 0 { return false }
-      unsafe rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(8))
-    }
-    return unsafe rest.allSatisfy { $0 == 0 }
+  /// How much of a unit as read from the backing file was ever written: all but the blocks of zeros at its end, and
+  /// nothing of a hole. No encrypted block is all zeros, but for one in 2¹²⁸.
+  ///
+  /// A unit that was written in part has such blocks behind it when a power cut left the length of what was appended, and
+  /// not the data.
+  package static func writtenCount(_ bytes: UnsafeRawBufferPointer) -> Int {
+    var end = bytes.count
+    while end >= 8, unsafe bytes.loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0 { end -= 8 }
+    return Int(blockEnd(of: UInt64(end)))
   }
 }

@@ -47,7 +47,7 @@ extension ProtectedFile {
     return unsafe UnsafeRawBufferPointer(rebasing: buffer[first..<last])
   }
 
-  /// Decrypts units in place, and leaves holes the zeros they are. Runs of units that are no holes go in one call.
+  /// Decrypts units in place, and leaves what was never written the zeros it is. Runs of whole units go in one call.
   static func decrypt(
     _ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64, cipher: XTSCipher
   ) throws(Errno) {
@@ -56,8 +56,9 @@ extension ProtectedFile {
     var position = 0
     while position < bytes.count {
       let end = min(position + size, bytes.count)
-      if unsafe DataUnits.isHole(UnsafeRawBufferPointer(rebasing: bytes[position..<end])) {
-        try unsafe decryptRun(bytes, runStart..<position, firstUnit: firstUnit, cipher: cipher)
+      let written = unsafe DataUnits.writtenCount(UnsafeRawBufferPointer(rebasing: bytes[position..<end]))
+      if written < end - position {
+        try unsafe decryptRun(bytes, runStart..<position + written, firstUnit: firstUnit, cipher: cipher)
         runStart = end
       }
       position = end

@@ -19,11 +19,29 @@ extension ProtectedFile {
   /// Sets the length with the contents lock held alone. A shrink is one ftruncate(2): what its last block holds past the
   /// length is ignored. A growth first gives the old last unit encrypted zeros, so that the file is old or new.
   func resize(to newLength: UInt64, cipher: XTSCipher) throws(Errno) {
-    if newLength > length.load(ordering: .relaxed) {
+    let oldLength = length.load(ordering: .relaxed)
+    if newLength > oldLength {
       try completeLastUnit(upTo: newLength, cipher: cipher)
     }
     try descriptor.truncate(to: ContentLength.backing(for: newLength))
     length.store(newLength, ordering: .releasing)
+    if newLength < oldLength { clearLastBlock(cipher: cipher) }
+  }
+
+  /// After a shrink: gives the last block zeros past the length, and so the bytes behind it. Nobody reads them, but a power
+  /// cut may put a new length on the disk without its data, or take back the length alone, and then they would be data.
+  private func clearLastBlock(cipher: XTSCipher) {
+    let length = length.load(ordering: .relaxed)
+    guard length != DataUnits.blockEnd(of: length) else { return }
+    let start = DataUnits.start(of: length)
+    do throws(Errno) {
+      try unsafe withScratch { (scratch) throws(Errno) in
+        let isHole = try unsafe fill(scratch, withUnitAt: start, oldEnd: length, cipher: cipher)
+        if !isHole { try unsafe writeUnit(scratch, at: start, end: length, cipher: cipher) }
+      }
+    } catch {
+      // The file has its new length all the same: on a full disk too, where a copying file system has no room for this.
+    }
   }
 
   /// Fills the file's last unit with encrypted zeros up to its end or `limit`, whichever is first. A unit that is a

@@ -113,7 +113,7 @@ extension ProtectedFile {
     guard blocks > 0 else { return true }
     let unit = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<blocks])
     guard try unsafe descriptor.read(into: unit, at: start) == blocks else { throw .ioError }
-    if unsafe DataUnits.isHole(UnsafeRawBufferPointer(unit)) { return true }
+    if unsafe DataUnits.writtenCount(UnsafeRawBufferPointer(unit)) == 0 { return true }
     try unsafe Self.decrypt(unit, firstUnit: DataUnits.unit(of: start), cipher: cipher)
     for index in Int(oldEnd - start)..<blocks { unsafe scratch[index] = 0 }
     return false

@@ -64,6 +64,9 @@ extension ProtectedFileSystem {
 
   /// Writes a long name's sidecar, before the name itself comes to be. One that is there already and right is left
   /// alone, because its name may be in use. Returns whether it is new: then it goes again if the name does not come.
+  ///
+  /// It is made durable here: a journal keeps names in their order, but not contents, and a file whose sidecar is empty
+  /// after a power cut has no name, also one that was on the disk for long and had just been renamed.
   func writeSidecar(of name: BackingName, in handle: DirectoryHandle) throws(Errno) -> Bool {
     guard let sidecar = name.sidecar else { return false }
     let file: Descriptor
@@ -75,6 +78,7 @@ extension ProtectedFileSystem {
     }
     do throws(Errno) {
       try file.write(sidecar.sealed)
+      try file.synchronizeData()
     } catch {
       removeSidecar(of: name, in: handle)
       throw error
@@ -86,9 +90,12 @@ extension ProtectedFileSystem {
     _ name: PathName, _ sealed: [UInt8], in handle: DirectoryHandle
   ) throws(Errno) {
     let file = try handle.descriptor.open(name, [.readWrite, .noFollow, .nonBlocking])
-    guard try file.readAll(limit: sealed.count + 1) != sealed else { return }
-    try file.write(sealed)
-    try file.truncate(to: UInt64(sealed.count))
+    if try file.readAll(limit: sealed.count + 1) != sealed {
+      try file.write(sealed)
+      try file.truncate(to: UInt64(sealed.count))
+    }
+    // Whoever wrote it may have been killed before it was durable.
+    try file.synchronizeData()
   }
 
   /// Removes a long name's sidecar, after the name itself is gone. What is left behind is a leftover, not an error.

@@ -18,7 +18,7 @@ package struct AtomicFile: ~Copyable {
 
   /// Begins to replace a file in a directory; waits for another writer to end.
   package init(replacing name: PathName, in directory: borrowing Descriptor, mode: UInt32 = 0o600) throws(Errno) {
-    let aside = PathName(bytes: Array(name.bytes) + Array(".new".utf8))
+    let aside = Self.asideName(of: name)
     let own = try directory.open(".", [.readOnly, .directory])
     let file = try Self.openAndLock(aside, in: own, mode: mode)
     self.name = name
@@ -38,7 +38,7 @@ package struct AtomicFile: ~Copyable {
   /// Writes the new content and gives it the name.
   ///
   /// - Parameters:
-  ///   - previous: a name for the old content, whose own old content is given up. The file's name never goes missing.
+  ///   - previous: a name for the old content, whose own old content is given up. Neither name ever goes missing.
   ///   - mayReplace: when false, a file that is there already makes this fail with `EEXIST`.
   package mutating func commit(
     _ bytes: UnsafeRawBufferPointer, keepingPreviousAs previous: PathName? = nil, mayReplace: Bool = true
@@ -53,17 +53,37 @@ package struct AtomicFile: ~Copyable {
     try directory.synchronize()
   }
 
+  /// A link(2) replaces nothing, so the content gets a name aside that then replaces the previous one's. Not the one that
+  /// a writer of `previous` opens: what it writes would be this content's.
   private func keep(as previous: PathName) throws(Errno) {
-    try ignoringAbsence { () throws(Errno) in try directory.unlink(previous) }
-    try ignoringAbsence { () throws(Errno) in try directory.link(name, to: previous, in: directory) }
+    let link = Self.linkName(of: previous)
+    try ignoringAbsence { () throws(Errno) in try directory.unlink(link) }
+    do throws(Errno) {
+      try directory.link(name, to: link, in: directory)
+    } catch .noSuchFileOrDirectory {
+      // There is nothing to be kept yet.
+      return try ignoringAbsence { () throws(Errno) in try directory.unlink(previous) }
+    }
+    try directory.rename(link, to: previous, in: directory)
+    // A crash after this step has left two names of one file: between them rename(2) does nothing.
+    try ignoringAbsence { () throws(Errno) in try directory.unlink(link) }
     try directory.synchronize()
   }
+
+  /// The names, beside the file's own, that a crash may leave.
+  package static func leftovers(of name: PathName, previous: PathName) -> [PathName] {
+    [asideName(of: name), asideName(of: previous), linkName(of: previous)]
+  }
+
+  private static func asideName(of name: PathName) -> PathName { PathName(bytes: Array(name.bytes) + Array(".new".utf8)) }
+
+  private static func linkName(of name: PathName) -> PathName { PathName(bytes: Array(name.bytes) + Array(".link".utf8)) }
 
   private func ignoringAbsence(_ body: () throws(Errno) -> Void) throws(Errno) {
     do throws(Errno) {
       try body()
     } catch .noSuchFileOrDirectory {
-      // There is nothing to be removed or kept yet.
+      // There is nothing to be removed.
     }
   }
 

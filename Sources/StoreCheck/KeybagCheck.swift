@@ -68,8 +68,7 @@ struct KeybagCheck {
 
   /// What a change of the keybag leaves when it is cut short. It holds nothing that the keybag does not.
   private func checkLeftovers() {
-    for name in [Self.name, Self.previousName] {
-      let leftover = PathName(bytes: Array(name.bytes) + Array(".new".utf8))
+    for leftover in AtomicFile.leftovers(of: Self.name, previous: Self.previousName) {
       guard let status = try? store.descriptor.status(of: leftover) else { continue }
       findings.report(.keybagLeftover, at: .ofStore(leftover)) { (repair) throws(Errno) in
         guard status.type == .regular else { return try repair.move(leftover, from: store.descriptor) }

@@ -127,6 +127,43 @@ import Testing
     try expect(model, in: file, backing, "seed \(seed)")
   }
 
+  /// A power cut may leave the length of what was appended, and not the data: zeros, as with any file system. So from
+  /// every edge to every edge, and what is done to such a file afterwards.
+  @Test(arguments: edges) func lengthsWithoutTheirData(from old: Int) throws {
+    var random = RepeatableGenerator(seed: UInt64(old))
+    for new in Self.edges where new > old && Self.backingLength(of: new) > Self.backingLength(of: old) {
+      let backing = try BackingFile()
+      var model = random.bytes(old)
+      try backing.open().write(model, at: 0)
+      try backing.descriptor.truncate(to: Self.backingLength(of: new))
+      model += [UInt8](repeating: 0, count: new - old)
+      let file = try backing.open()
+      try expect(model, in: file, backing, "\(old), and \(new) by its length")
+      let bytes = random.bytes(new / 2 + 1)
+      try file.write(bytes, at: new / 2)
+      model = Array(model.prefix(new / 2)) + bytes + model.dropFirst(new / 2 + bytes.count)
+      try expect(model, in: file, backing, "\(old), and \(new) by its length, written")
+      try file.truncate(to: 9000)
+      try expect(model + [UInt8](repeating: 0, count: 9000 - model.count), in: file, backing, "\(old), \(new), grown")
+    }
+  }
+
+  /// What a shrink cut off is not in the backing file any more, so that no length that a power cut leaves brings it back.
+  @Test(arguments: edges) func cutsOffForGood(from old: Int) throws {
+    var random = RepeatableGenerator(seed: UInt64(old))
+    for new in Self.edges where new < old {
+      let backing = try BackingFile()
+      let model = random.bytes(old)
+      let file = try backing.open()
+      try file.write(model, at: 0)
+      try file.truncate(to: UInt64(new))
+      try backing.descriptor.truncate(to: Self.backingLength(of: 9000))
+      let found = try backing.open().read(0..<9000)
+      #expect(
+        found == model.prefix(new) + [UInt8](repeating: 0, count: 9000 - new), "\(old) to \(new), then 9000 by its length")
+    }
+  }
+
   /// What is told of data and holes agrees with the contents.
   @Test func seeks() throws {
     let backing = try BackingFile()

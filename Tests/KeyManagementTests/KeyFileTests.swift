@@ -1,6 +1,7 @@
 import Cryptography
 import LinuxIO
 import StoreFormat
+import Synchronization
 import SystemPackage
 import TestVectors
 import Testing
@@ -119,6 +120,63 @@ import Testing
     #expect(try directory.read("a") == [2])
     #expect(try directory.descriptor.status(of: "a").permissions == 0o600)
     #expect(directory.names() == ["a"])
+  }
+
+  /// Cut short between any two of its steps, a change leaves names that the next one copes with.
+  @Test(arguments: [["a.new", "b.link"], ["a.new", "b.link", "b"], ["a.new", "b"], ["a.new"]])
+  func changesCutShort(_ linked: [String]) throws {
+    let directory = try TemporaryDirectory()
+    try directory.write("a", [1])
+    for name in linked where name != "a.new" {
+      try directory.descriptor.link("a", to: PathName(name), in: directory.descriptor)
+    }
+    try directory.write("a.new", [9])
+    for value: UInt8 in 2...3 {
+      var file = try AtomicFile(replacing: "a", in: directory.descriptor)
+      try unsafe [value].withUnsafeBytes { try unsafe file.commit($0, keepingPreviousAs: "b") }
+      #expect(try directory.read("a") == [value])
+      #expect(try directory.read("b") == [value - 1])
+      #expect(directory.names() == ["a", "b"])
+    }
+    try commit([4], to: "b", in: directory.descriptor)
+    #expect(try directory.read("a") == [3])
+  }
+
+  private final class Done: Sendable {
+    let flag = Atomic(false)
+  }
+
+  /// Whoever looks at a file that is being replaced finds it, and the one before.
+  @Test func noNameGoesMissing() async throws {
+    let directory = try TemporaryDirectory()
+    let path = directory.path
+    try directory.write("a", [0])
+    try directory.write("b", [0])
+    let done = Done()
+    try await withThrowingTaskGroup(of: Int.self) { group in
+      group.addTask {
+        let own = try Descriptor.open(PathName(path), [.readOnly, .directory])
+        defer { done.flag.store(true, ordering: .relaxed) }
+        for value: UInt8 in 1...200 {
+          var file = try AtomicFile(replacing: "a", in: own)
+          try unsafe [value].withUnsafeBytes { try unsafe file.commit($0, keepingPreviousAs: "b") }
+        }
+        return 0
+      }
+      group.addTask {
+        let own = try Descriptor.open(PathName(path), [.readOnly, .directory])
+        var looks = 0
+        while !done.flag.load(ordering: .relaxed) {
+          _ = try own.status(of: "a")
+          _ = try own.status(of: "b")
+          looks += 1
+        }
+        return looks
+      }
+      var looks = 0
+      for try await count in group { looks += count }
+      #expect(looks > 0)
+    }
   }
 
   /// Writers that each add one to what they read: none is lost.

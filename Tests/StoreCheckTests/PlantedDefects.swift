@@ -84,6 +84,10 @@ struct PlantedDefect: Sendable, CustomTestStringConvertible {
       try store.write([], to: previous + ".new")
       return (previous + ".new", nil)
     },
+    PlantedDefect(name: "a keybag on its way to be the second copy", defect: .keybagLeftover, repair: .fixed) { store in
+      try store.write([], to: previous + ".link")
+      return (previous + ".link", nil)
+    },
   ]
 
   // MARK: Names

@@ -1,0 +1,22 @@
+#!/bin/bash
+# Cuts the power under a load at random moments, and checks that nothing synchronised is lost. See powercut-test.py.
+# Needs root, for loop devices.
+#
+#   scripts/powercut-test.sh [--rounds N] [--seed N] [--workers N] [--longest SECONDS] [--file-system ext4|xfs|btrfs] [--keep]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/packages.sh
+
+if ((EUID != 0)); then
+  echo "powercut-test: must be root, for loop devices" >&2
+  exit 1
+fi
+require_swift
+install_packages "${build_packages[@]}" python3 util-linux e2fsprogs
+case "$*" in
+  *xfs*) install_packages xfsprogs ;;
+  *btrfs*) install_packages btrfs-progs ;;
+esac
+export PROTECTFS_STRICT=1
+swift build --product protectfs 2>&1 | tail -n 1
+exec python3 scripts/powercut-test.py --protectfs "$(swift build --show-bin-path)/protectfs" "$@"
