@@ -92,13 +92,14 @@ static int fate(const char *name, uint32_t kinds, int is_ours) {
     return result_; \
   }
 #define CHANGE(name, ours, parameters, ...) CALL(int, name, FAULTS_CHANGES, ours, parameters, __VA_ARGS__)
+#define TAKE(name, ours, parameters, ...) CALL(int, name, FAULTS_CHANGES | FAULTS_ROOM, ours, parameters, __VA_ARGS__)
 #define READ(result_type, name, ours, parameters, ...) CALL(result_type, name, FAULTS_READS, ours, parameters, __VA_ARGS__)
 
 // MARK: Contents
 
 static ssize_t write_or_fail(
     const char *name, __typeof__(&pwrite) next, int fd, const void *buffer, size_t count, off_t offset) {
-  int fate_ = is_armed() ? fate(name, FAULTS_CHANGES | FAULTS_WRITES, is_ours(fd)) : GOES_ON;
+  int fate_ = is_armed() ? fate(name, FAULTS_CHANGES | FAULTS_ROOM | FAULTS_WRITES, is_ours(fd)) : GOES_ON;
   if (fate_ == FALLS_SHORT) {
     // As a file system does it: whole sectors, or nothing.
     count = count / 2 & ~(size_t)511;
@@ -127,8 +128,10 @@ READ(off_t, lseek, is_ours(fd), (int fd, off_t offset, int whence), fd, offset, 
 READ(off64_t, lseek64, is_ours(fd), (int fd, off64_t offset, int whence), fd, offset, whence)
 CHANGE(ftruncate, is_ours(fd), (int fd, off_t length), fd, length)
 CHANGE(ftruncate64, is_ours(fd), (int fd, off64_t length), fd, length)
-CHANGE(fallocate, is_ours(fd), (int fd, int mode, off_t offset, off_t length), fd, mode, offset, length)
-CHANGE(fallocate64, is_ours(fd), (int fd, int mode, off64_t offset, off64_t length), fd, mode, offset, length)
+#define KINDS_OF(mode) ((mode) & FALLOC_FL_PUNCH_HOLE ? FAULTS_CHANGES : FAULTS_CHANGES | FAULTS_ROOM)
+CALL(int, fallocate, KINDS_OF(mode), is_ours(fd), (int fd, int mode, off_t offset, off_t length), fd, mode, offset, length)
+CALL(int, fallocate64, KINDS_OF(mode), is_ours(fd), (int fd, int mode, off64_t offset, off64_t length), fd, mode, offset,
+     length)
 CHANGE(fsync, is_ours(fd), (int fd), fd)
 CHANGE(fdatasync, is_ours(fd), (int fd), fd)
 
@@ -137,7 +140,7 @@ CHANGE(fdatasync, is_ours(fd), (int fd), fd)
 static int open_or_fail(
     const char *name, __typeof__(&openat) next, int directory, const char *path, int flags, mode_t mode) {
   if (!is_armed()) return next(directory, path, flags, mode);
-  int fate_ = fate(name, flags & O_CREAT ? FAULTS_CHANGES : FAULTS_READS, is_ours_at(directory, path));
+  int fate_ = fate(name, flags & O_CREAT ? FAULTS_CHANGES | FAULTS_ROOM : FAULTS_READS, is_ours_at(directory, path));
   if (fate_ > 0) {
     errno = fate_;
     return -1;
@@ -164,14 +167,14 @@ int openat64(int directory, const char *path, int flags, ...) {
   return open_or_fail("openat", next, directory, path, flags, mode);
 }
 
-CHANGE(mkdirat, is_ours(directory), (int directory, const char *path, mode_t mode), directory, path, mode)
-CHANGE(mknodat, is_ours(directory), (int directory, const char *path, mode_t mode, dev_t device), directory, path, mode,
+TAKE(mkdirat, is_ours(directory), (int directory, const char *path, mode_t mode), directory, path, mode)
+TAKE(mknodat, is_ours(directory), (int directory, const char *path, mode_t mode, dev_t device), directory, path, mode,
        device)
-CHANGE(symlinkat, is_ours(directory), (const char *target, int directory, const char *path), target, directory, path)
-CHANGE(linkat, is_ours(to_directory), (int directory, const char *path, int to_directory, const char *to, int flags),
+TAKE(symlinkat, is_ours(directory), (const char *target, int directory, const char *path), target, directory, path)
+TAKE(linkat, is_ours(to_directory), (int directory, const char *path, int to_directory, const char *to, int flags),
        directory, path, to_directory, to, flags)
 CHANGE(unlinkat, is_ours(directory), (int directory, const char *path, int flags), directory, path, flags)
-CHANGE(renameat2, is_ours(directory),
+TAKE(renameat2, is_ours(directory),
        (int directory, const char *path, int to_directory, const char *to, unsigned flags), directory, path, to_directory,
        to, flags)
 READ(ssize_t, readlinkat, is_ours_at(directory, path), (int directory, const char *path, char *buffer, size_t count),
@@ -217,9 +220,9 @@ ssize_t fgetxattr(int, const char *, void *, size_t);
 ssize_t listxattr(const char *, char *, size_t);
 ssize_t flistxattr(int, char *, size_t);
 
-CHANGE(setxattr, is_ours_at(AT_FDCWD, path),
+TAKE(setxattr, is_ours_at(AT_FDCWD, path),
        (const char *path, const char *name, const void *value, size_t count, int flags), path, name, value, count, flags)
-CHANGE(fsetxattr, is_ours(fd), (int fd, const char *name, const void *value, size_t count, int flags), fd, name, value,
+TAKE(fsetxattr, is_ours(fd), (int fd, const char *name, const void *value, size_t count, int flags), fd, name, value,
        count, flags)
 CHANGE(removexattr, is_ours_at(AT_FDCWD, path), (const char *path, const char *name), path, name)
 CHANGE(fremovexattr, is_ours(fd), (int fd, const char *name), fd, name)

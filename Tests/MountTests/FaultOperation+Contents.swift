@@ -13,8 +13,10 @@ extension FaultOperation {
   }
 
   private static func truncate(_ old: Int, _ new: Int) -> FaultOperation {
-    // A file cannot be told to end in a hole that was never written: what lies between old and new is zeros.
-    .init("truncate \(old) to \(new)") { d throws(Errno) in
+    // The old last unit is completed by a write, which tells a length of its own when the file is to end behind it.
+    let endOfUnit = (old + 4095) & ~4095
+    let isStepwise = old % 4096 != 0 && new > endOfUnit && (old + 15) & ~15 != endOfUnit
+    return .init("truncate \(old) to \(new)", isStepwise ? .bytes : .whole) { d throws(Errno) in
       try make(d, old)
     } run: { d throws(Errno) in
       try file(d).truncate(to: new)
@@ -38,13 +40,15 @@ extension FaultOperation {
   private static func write(
     _ name: String, _ old: Int, hole: Int? = nil, _ range: Range<Int>, _ flags: CInt = OpenFile.direct
   ) -> FaultOperation {
-    .init("\(name): \(range) of \(old)", .bytes) { d throws(Errno) in
+    var operation = FaultOperation("\(name): \(range) of \(old)", .bytes) { d throws(Errno) in
       try make(d, old, hole: hole)
     } run: { d throws(Errno) in
       let opened = try OpenFile(file(d), O_RDWR | flags)
       try opened.write(pattern(6, count: range.count), at: range.lowerBound)
       if flags == 0 { try opened.synchronize() }
     }
+    operation.isCached = flags & OpenFile.direct == 0
+    return operation
   }
 
   private static func allocate(

@@ -13,6 +13,8 @@ struct FaultOperation: Sendable {
   var leftovers: Set<String> = []
   /// Calls of the daemon whose failure does not make it fail.
   var passedOver: Set<String> = []
+  /// It writes into the cache: the kernel has a length of its own.
+  var isCached = false
   var prepare: @Sendable (PathName) throws(Errno) -> Void
   var run: @Sendable (PathName) throws(Errno) -> Void
 
@@ -81,6 +83,14 @@ struct FaultOperation: Sendable {
 
 extension FaultOperation {
   static let all = creations + renames + removals + classes + resizings + writings + attributes
+
+  /// Whether a test is to go through every one, which `scripts/faults.sh` has them do.
+  private static let isThorough = unsafe getenv("PROTECTFS_ALL_FAULTS") != nil
+
+  /// Every `step`th operation, the same in each run.
+  static func some(every step: Int) -> [FaultOperation] {
+    isThorough ? all : all.enumerated().filter { $0.offset % step == 0 }.map(\.element)
+  }
 
   private static let sidecar: Set = ["orphan-sidecar"]
 

@@ -19,6 +19,7 @@ import Testing
 
     static let changes = Kinds(rawValue: UInt32(FAULTS_CHANGES))
     static let reads = Kinds(rawValue: UInt32(FAULTS_READS))
+    static let room = Kinds(rawValue: UInt32(FAULTS_ROOM))
     static let writes = Kinds(rawValue: UInt32(FAULTS_WRITES))
   }
 

@@ -60,7 +60,7 @@ struct Snapshot: Equatable {
   func difference(to other: Snapshot) -> String {
     Set(entries.keys).union(other.entries.keys).filter { entries[$0] != other.entries[$0] }.map { path in
       let (own, others) = (entries[path], other.entries[path])
-      return "\(path.description.prefix(40)): \(own.map(\.summary) ?? "missing") ≠ \(others.map(\.summary) ?? "missing")"
+      return "\(path.description.prefix(40)): \(own?.summary ?? "missing") ≠ \(others?.summary ?? "missing")"
     }.sorted().joined(separator: "; ")
   }
 }

@@ -12,6 +12,7 @@ enum {
   FAULTS_CHANGES = 1, // those that change the backing store
   FAULTS_READS = 2,   // those that read it
   FAULTS_WRITES = 4,  // pwrite(2) alone
+  FAULTS_ROOM = 8,    // those that need room on the device
 };
 
 // What happens at the call that is meant.
