@@ -18,6 +18,8 @@ let package = Package(
   products: [
     .library(name: "DataProtection", targets: ["DataProtection"]),
     .executable(name: "protectfs", targets: ["protectfs"]),
+    // Loaded into the daemon by tests, and installed nowhere: only a dynamic library can stand before libc.
+    .library(name: "FaultInjection", type: .dynamic, targets: ["FaultInjection"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -100,6 +102,9 @@ let package = Package(
       name: "MountDaemonTests",
       dependencies: ["MountDaemon", "DataProtection", "LinuxIO", "TestVectors", system], swiftSettings: settings),
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
+    .target(
+      name: "FaultInjection", path: "Tests/FaultInjection",
+      cSettings: [.headerSearchPath("../SystemCalls/include")]),
     .executableTarget(name: "FoundationProbe", path: "Tests/FoundationProbe", swiftSettings: settings),
     .testTarget(
       name: "CommandTests",

@@ -10,21 +10,20 @@ extension ProtectedFile {
   /// - Throws: `EACCES` when the class does not allow it, `EFBIG`, or what the backing file system fails with.
   package func truncate(to newLength: UInt64) throws(Errno) {
     guard newLength <= ContentLength.longest else { throw .fileTooLarge }
-    try contents.write { () throws(Errno) in
-      let cipher = try cipher(for: .resize)
-      try resize(to: newLength, cipher: cipher)
-    }
+    try changing(for: .resize) { (cipher) throws(Errno) in try resize(to: newLength, cipher: cipher) }
   }
 
   /// Sets the length with the contents lock held alone. A shrink is one ftruncate(2): what its last block holds past the
-  /// length is ignored. A growth first gives the old last unit encrypted zeros, so that the file is old or new.
+  /// length is ignored. A growth first gives the old last unit encrypted zeros.
   func resize(to newLength: UInt64, cipher: XTSCipher) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
-    if newLength > oldLength {
-      try completeLastUnit(upTo: newLength, cipher: cipher)
+    try keepingLength { () throws(Errno) in
+      if newLength > oldLength {
+        try completeLastUnit(upTo: newLength, cipher: cipher)
+      }
+      try descriptor.truncate(to: ContentLength.backing(for: newLength))
+      length.store(newLength, ordering: .releasing)
     }
-    try descriptor.truncate(to: ContentLength.backing(for: newLength))
-    length.store(newLength, ordering: .releasing)
     if newLength < oldLength { clearLastBlock(cipher: cipher) }
   }
 
@@ -44,8 +43,20 @@ extension ProtectedFile {
     }
   }
 
-  /// Fills the file's last unit with encrypted zeros up to its end or `limit`, whichever is first. A unit that is a
-  /// hole, or full, stays as it is; but the bytes that tell the length must not become data of the next unit.
+  /// Runs `body`; where it fails midway the file keeps the length that it had.
+  private func keepingLength(_ body: () throws(Errno) -> Void) throws(Errno) {
+    let oldLength = length.load(ordering: .relaxed)
+    do throws(Errno) {
+      try body()
+    } catch {
+      cutBack(to: oldLength)
+      throw error
+    }
+  }
+
+  /// Fills the file's last unit with encrypted zeros up to its end or `limit`, whichever is first, before the file grows
+  /// to `limit` or further. A unit that is a hole, or full, stays as it is; but the bytes that tell the length must not
+  /// become data of the next unit. The backing file may then be longer; its length is told when it has grown.
   func completeLastUnit(upTo limit: UInt64, cipher: XTSCipher) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
     guard !DataUnits.isAligned(oldLength) else { return }
@@ -55,7 +66,12 @@ extension ProtectedFile {
     try unsafe withScratch { (scratch) throws(Errno) in
       let isHole = try unsafe fill(scratch, withUnitAt: start, oldEnd: oldLength, cipher: cipher)
       if !isHole { try unsafe writeUnit(scratch, at: start, end: end, cipher: cipher) }
-      if !isHole || end == start + DataUnits.size { try grow(to: end) }
+      // Zeros, which leave the length as it is: cutting them off would make it another for a moment.
+      let told = ContentLength.backing(for: oldLength)
+      let next = start + DataUnits.size
+      guard told > next, limit > next else { return }
+      unsafe scratch.initializeMemory(as: UInt8.self, repeating: 0)
+      try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<Int(told - next)]), at: next)
     }
   }
 
@@ -67,14 +83,12 @@ extension ProtectedFile {
     let end = offset + count
     guard count > 0 else { throw .invalidArgument }
     guard end <= ContentLength.longest else { throw .fileTooLarge }
-    try contents.write { () throws(Errno) in
-      let cipher = try cipher(for: .resize)
+    try changing(for: .resize) { (cipher) throws(Errno) in
       switch mode {
       case []:
-        let grows = end > length.load(ordering: .relaxed)
-        if grows { try completeLastUnit(upTo: end, cipher: cipher) }
+        // First the room, which may be missing.
         try descriptor.allocate([.keepSize], offset: offset, length: ContentLength.backing(for: end) - offset)
-        if grows { try resize(to: end, cipher: cipher) }
+        if end > length.load(ordering: .relaxed) { try resize(to: end, cipher: cipher) }
       case [.keepSize]:
         try descriptor.allocate([.keepSize], offset: offset, length: ContentLength.backing(for: end) - offset)
       case [.punchHole, .keepSize], [.zeroRange, .keepSize]:

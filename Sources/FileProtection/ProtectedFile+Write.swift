@@ -1,4 +1,5 @@
 import Cryptography
+import DataProtection
 import LinuxIO
 import StoreFormat
 import Synchronization
@@ -8,56 +9,59 @@ extension ProtectedFile {
   /// Writes plaintext at `offset`, encrypting it where it is: `bytes` is overwritten, and so may be the 32 bytes behind
   /// it, which must be there.
   ///
-  /// Returns the bytes accepted, which are fewer than asked for only when the backing file system failed midway.
+  /// All of it or, where the backing file system fails midway, none: the file keeps its length, and each byte of it is
+  /// the old or the new one. With `keepingPart` what was written before the failure makes the file longer: the pages of
+  /// the cache, whose writers have been told of success already.
   /// - Throws: `EACCES` when the class does not allow it, or what pread(2) or pwrite(2) fails with.
-  package func write(_ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Errno) -> Int {
-    guard bytes.count > 0 else { return 0 }
+  package func write(
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, keepingPart: Bool = false
+  ) throws(Errno) {
+    guard bytes.count > 0 else { return }
     guard offset + UInt64(bytes.count) <= ContentLength.longest else { throw .fileTooLarge }
-    return try contents.write { () throws(Errno) in
-      let cipher = try cipher(for: .write)
-      return try unsafe writeAlone(bytes, at: offset, cipher: cipher)
+    try changing(for: .write) { (cipher) throws(Errno) in
+      let oldLength = length.load(ordering: .relaxed)
+      var position = offset
+      do throws(Errno) {
+        try unsafe writeAlone(bytes, at: offset, position: &position, cipher: cipher)
+      } catch {
+        cutBack(to: keepingPart && position > offset ? max(position, oldLength) : oldLength)
+        throw error
+      }
     }
   }
 
   /// Writes with the contents lock held alone: first the part of a unit at the start, then whole units together with an
-  /// end that reaches the end of the file, or the part of a unit at the end.
+  /// end that reaches the end of the file, or the part of a unit at the end. `position` is how far it has come.
   private func writeAlone(
-    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: XTSCipher
-  ) throws(Errno) -> Int {
-    var position = offset
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, position: inout UInt64, cipher: XTSCipher
+  ) throws(Errno) {
     let end = offset + UInt64(bytes.count)
-    do throws(Errno) {
-      let oldLength = length.load(ordering: .relaxed)
-      if offset > oldLength, DataUnits.start(of: offset) > oldLength {
-        try completeLastUnit(upTo: DataUnits.end(of: oldLength), cipher: cipher)
-      }
-      if !DataUnits.isAligned(position) {
-        let part = min(DataUnits.end(of: position), end)
-        try unsafe merge(.init(rebasing: bytes[..<Int(part - position)]), at: position, cipher: cipher)
-        position = part
-      }
-      let isTail = end >= length.load(ordering: .relaxed)
-      let wholeEnd = isTail ? end : DataUnits.start(of: end)
-      if wholeEnd > position {
-        try unsafe writeWhole(bytes, from: offset, position..<wholeEnd, cipher: cipher)
-        position = wholeEnd
-      }
-      if position < end {
-        try unsafe merge(.init(rebasing: bytes[Int(position - offset)...]), at: position, cipher: cipher)
-      }
-      return bytes.count
-    } catch {
-      // What was accepted before the failure stays, at a length that is a plaintext's.
-      try recoverLength()
-      guard position > offset else { throw error }
-      return Int(position - offset)
+    let oldLength = length.load(ordering: .relaxed)
+    if offset > oldLength, DataUnits.start(of: offset) > oldLength {
+      try completeLastUnit(upTo: offset, cipher: cipher)
+    }
+    if !DataUnits.isAligned(position) {
+      let part = min(DataUnits.end(of: position), end)
+      try unsafe merge(.init(rebasing: bytes[..<Int(part - position)]), at: position, cipher: cipher)
+      position = part
+    }
+    let isTail = end >= length.load(ordering: .relaxed)
+    let wholeEnd = isTail ? end : DataUnits.start(of: end)
+    if wholeEnd > position {
+      let start = position
+      try unsafe writeWhole(bytes, from: offset, start..<wholeEnd, position: &position, cipher: cipher)
+    }
+    if position < end {
+      try unsafe merge(.init(rebasing: bytes[Int(position - offset)...]), at: position, cipher: cipher)
+      position = end
     }
   }
 
   /// Writes units of which nothing old remains. The last may end inside a block: it is padded with zeros, and followed
   /// by the bytes that make the backing length tell the true one.
   private func writeWhole(
-    _ bytes: UnsafeMutableRawBufferPointer, from offset: UInt64, _ range: Range<UInt64>, cipher: XTSCipher
+    _ bytes: UnsafeMutableRawBufferPointer, from offset: UInt64, _ range: Range<UInt64>, position: inout UInt64,
+    cipher: XTSCipher
   ) throws(Errno) {
     let first = Int(range.lowerBound - offset)
     let count = Int(range.upperBound - range.lowerBound)
@@ -68,8 +72,46 @@ extension ProtectedFile {
     for index in count..<whole.count { unsafe whole[index] = 0 }
     try unsafe Self.encrypt(
       .init(rebasing: whole[..<padded]), firstUnit: DataUnits.unit(of: range.lowerBound), cipher: cipher)
-    try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound)
+    do throws(Errno) {
+      try unsafe writeUnits(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &position)
+    } catch {
+      position = min(DataUnits.start(of: position), range.upperBound)
+      throw error
+    }
+    position = range.upperBound
     try grow(to: range.upperBound)
+  }
+
+  /// Writes units that are encrypted; `position` is where it ended, also after a failure.
+  ///
+  /// A unit in a hole of which only a part was written would no longer be one, and its rest no zeros: it is made a hole
+  /// again. Of other units each block is the old or the new one.
+  private func writeUnits(
+    _ bytes: UnsafeRawBufferPointer, at offset: UInt64, written position: inout UInt64
+  ) throws(Errno) {
+    var written = 0
+    do throws(Errno) {
+      try unsafe descriptor.write(bytes, at: offset, written: &written)
+      position = offset + UInt64(written)
+    } catch {
+      position = offset + UInt64(written)
+      if !DataUnits.isAligned(position) { try mendHole(from: position) }
+      throw error
+    }
+  }
+
+  private func mendHole(from position: UInt64) throws(Errno) {
+    let start = DataUnits.start(of: position)
+    let oldLength = length.load(ordering: .relaxed)
+    let end = min(start + DataUnits.size, DataUnits.blockEnd(of: oldLength))
+    guard position < end else { return }
+    try unsafe withScratch { (scratch) throws(Errno) in
+      let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(end - position)])
+      guard try unsafe descriptor.read(into: rest, at: position) == rest.count,
+        unsafe DataUnits.isHole(UnsafeRawBufferPointer(rest))
+      else { return }
+      try descriptor.allocate([.punchHole, .keepSize], offset: start, length: DataUnits.size)
+    }
   }
 
   /// Writes part of a unit: reads the rest of it, and writes it whole. A hole becomes a unit of encrypted zeros.
@@ -100,7 +142,8 @@ extension ProtectedFile {
     let total = isLast ? Int(ContentLength.backing(for: end) - start) : padded
     try unsafe Self.encrypt(.init(rebasing: scratch[..<padded]), firstUnit: DataUnits.unit(of: start), cipher: cipher)
     for index in padded..<total { unsafe scratch[index] = 0 }
-    try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start)
+    var position = start
+    try unsafe writeUnits(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start, written: &position)
   }
 
   /// Puts the plaintext of a unit up to `oldEnd` into `scratch`, and zeros behind it. Returns whether it was a hole.
@@ -129,9 +172,32 @@ extension ProtectedFile {
     length.store(end, ordering: .releasing)
   }
 
-  /// After a failed write: cuts the backing file to the length that was accepted, which needs no room.
-  private func recoverLength() throws(Errno) {
+  /// After a failed change: gives the file the length that was accepted, which needs no room.
+  func cutBack(to accepted: UInt64) {
+    length.store(accepted, ordering: .releasing)
+    do throws(Errno) {
+      try descriptor.truncate(to: ContentLength.backing(for: accepted))
+    } catch {
+      isLengthUnsettled.store(true, ordering: .releasing)
+    }
+  }
+
+  /// Runs `body`, which changes contents, with the contents lock held alone.
+  func changing<Result>(
+    for operation: ProtectionPolicy.Operation, _ body: (XTSCipher) throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    try contents.write { () throws(Errno) in
+      let cipher = try cipher(for: operation)
+      try settleLength()
+      return try body(cipher)
+    }
+  }
+
+  /// Tries again to give the backing file the accepted length, where that failed before.
+  func settleLength() throws(Errno) {
+    guard isLengthUnsettled.load(ordering: .acquiring) else { return }
     try descriptor.truncate(to: ContentLength.backing(for: length.load(ordering: .relaxed)))
+    isLengthUnsettled.store(false, ordering: .releasing)
   }
 
   /// Room for one unit and the bytes behind it, wiped afterwards.

@@ -25,6 +25,8 @@ package final class ProtectedFile: Sendable {
   private let modificationTime: Mutex<ModificationTime>
   /// The length of the plaintext in bytes. Changed with the contents lock held alone.
   let length: Atomic<UInt64>
+  /// The backing file may tell another length: it could not be cut back after a failure. Before the next change it is.
+  let isLengthUnsettled = Atomic(false)
 
   /// An open file whose record was verified, with the backing file's status.
   package init(

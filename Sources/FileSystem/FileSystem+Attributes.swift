@@ -2,6 +2,7 @@ import DataProtection
 import FUSE
 import FileProtection
 import LinuxIO
+import StoreFormat
 import SystemPackage
 
 // getattr, setattr, statfs.
@@ -24,12 +25,16 @@ extension ProtectedFileSystem {
     of id: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
   ) throws(Errno) -> (Attributes, timeout: Double) {
     let node = nodes.node(id)
+    // All that can fail comes before a change of length, which cannot be taken back.
+    let reference = try reference(to: node)
+    var resized: Status?
     if let size = changes.size {
+      resized = try reference.withDescriptor { (descriptor) throws(Errno) in try descriptor.status() }
       try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in
         try truncate(node, to: size, throughHandle: handle != nil)
       }
+      resized?.size = ContentLength.backing(for: size)
     }
-    let reference = try reference(to: node)
     let status = try reference.withDescriptor { (descriptor) throws(Errno) in
       if changes.user != nil || changes.group != nil {
         try descriptor.setOwner(user: changes.user, group: changes.group)
@@ -39,10 +44,17 @@ extension ProtectedFileSystem {
       } else if changes.clearsSetID {
         try clearSetID(of: descriptor)
       }
-      if changes.access != nil || changes.modification != nil {
-        try descriptor.setTimes(access: TimeChange(changes.access), modification: TimeChange(changes.modification))
+      do throws(Errno) {
+        if changes.access != nil || changes.modification != nil {
+          try descriptor.setTimes(access: TimeChange(changes.access), modification: TimeChange(changes.modification))
+        }
+        return try descriptor.status()
+      } catch {
+        // The kernel must know of the new length.
+        guard let resized else { throw error }
+        log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
+        return resized
       }
-      return try descriptor.status()
     }
     if changes.modification != nil { node.file?.knowModificationTime(status) }
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }

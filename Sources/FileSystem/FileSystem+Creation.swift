@@ -111,16 +111,17 @@ extension ProtectedFileSystem {
     _ = try writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try body(handle, backing.name, record)
+      return entry(try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
     } catch {
       if error != .fileExists {
         undo(backing, in: handle) { () throws(Errno) in try remove(handle, backing.name) }
       }
       throw error
     }
-    return entry(try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
   }
 
-  private func undo(
+  /// Takes away what a failed creation has made, and its sidecar.
+  func undo(
     _ name: BackingName, in handle: DirectoryHandle, _ remove: () throws(Errno) -> Void
   ) {
     do throws(Errno) {

@@ -58,12 +58,16 @@ extension ProtectedFileSystem {
     let file = file(handle)
     // Whole units are encrypted where they are; of anything else plaintext may be left in the request.
     defer { if file.fileClass.losesKey { unsafe Memory.wipe(bytes) } }
-    let written = try reportingDenial(of: .write, on: nodes.node(id), by: caller) { () throws(Errno) in
-      try unsafe file.write(bytes, at: offset)
+    // A part that was written is no answer: of pages of the cache the kernel takes any number for all, and it makes EIO
+    // of one below what a direct write asked for (fuse_writepage_end and fuse_get_res_by_io in fs/fuse/file.c).
+    let isFromCache = flags.contains(.fromCache)
+    let count = bytes.count
+    try reportingDenial(of: .write, on: nodes.node(id), by: caller) { () throws(Errno) in
+      try unsafe file.write(bytes, at: offset, keepingPart: isFromCache)
     }
-    file.wrote(fromCache: flags.contains(.fromCache) && !options.isShared)
+    file.wrote(fromCache: isFromCache && !options.isShared)
     if flags.contains(.clearsSetID) { try clearSetID(of: file) }
-    return written
+    return count
   }
 
   package func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) {
@@ -103,8 +107,8 @@ extension ProtectedFileSystem {
       do throws(Errno) {
         let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: buffer)
         if unsafe bytes.isEmpty { break }
-        done += try unsafe target.write(
-          UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
+        try unsafe target.write(UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
+        done += bytes.count
       } catch {
         if done > 0 { break }
         if error == .permissionDenied { denied(.write, on: nodes.node(id), by: caller) }

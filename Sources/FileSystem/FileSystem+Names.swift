@@ -38,8 +38,13 @@ extension ProtectedFileSystem {
       if error != .fileExists, hasNewSidecar { removeSidecar(of: backing, in: handle) }
       throw error
     }
-    return entry(
-      try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
+    do throws(Errno) {
+      return entry(
+        try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
+    } catch {
+      undo(backing, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
+      throw error
+    }
   }
 
   package func unlink(_ name: PathName, in parent: NodeID) throws(Errno) {

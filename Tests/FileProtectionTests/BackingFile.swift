@@ -44,12 +44,11 @@ extension ProtectedFile {
     return try unsafe Array(read(at: UInt64(range.lowerBound), count: range.count, into: buffer))
   }
 
-  /// Writes as the file system does: from a buffer with room behind the bytes. Returns how many were accepted.
-  @discardableResult
-  func write(_ bytes: [UInt8], at offset: Int) throws -> Int {
+  /// Writes as the file system does: from a buffer with room behind the bytes.
+  func write(_ bytes: [UInt8], at offset: Int) throws {
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count + 4096, alignment: 4096)
     defer { unsafe buffer.deallocate() }
     unsafe buffer.copyBytes(from: bytes)
-    return try unsafe write(UnsafeMutableRawBufferPointer(rebasing: buffer[..<bytes.count]), at: UInt64(offset))
+    try unsafe write(UnsafeMutableRawBufferPointer(rebasing: buffer[..<bytes.count]), at: UInt64(offset))
   }
 }

@@ -58,7 +58,7 @@ import Testing
         var model = random.bytes(old)
         try file.write(model, at: 0)
         let bytes = random.bytes(end - start)
-        #expect(try file.write(bytes, at: start) == bytes.count)
+        try file.write(bytes, at: start)
         model += [UInt8](repeating: 0, count: max(0, end - model.count))
         model.replaceSubrange(start..<end, with: bytes)
         try expect(model, in: file, backing, "write \(start)..<\(end) in \(old)")

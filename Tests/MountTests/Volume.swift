@@ -11,6 +11,8 @@ final class Volume: Sendable {
 
   let directory: PathName
   let recoveryKey: String
+  /// Added to the environment of the daemon.
+  private let environment: [String: String]
   private let daemon = Mutex<Program?>(nil)
   private let mounts = Mutex(0)
 
@@ -35,17 +37,21 @@ final class Volume: Sendable {
   }
 
   /// Makes a store, calls `body`, and takes away whatever there is then.
-  static func store(defaultClass: ProtectionClass = .standard, _ body: (Volume) throws -> Void) throws {
+  static func store(
+    defaultClass: ProtectionClass = .standard, environment: (PathName) -> [String: String] = { _ in [:] },
+    _ body: (Volume) throws -> Void
+  ) throws {
     TemporaryDirectory.removeLeftovers
     let directory = try TemporaryDirectory.make()
     defer { TemporaryDirectory.remove(directory) }
-    let volume = try Volume(in: directory, defaultClass: defaultClass)
+    let volume = try Volume(in: directory, defaultClass: defaultClass, environment: environment(directory))
     defer { volume.tearDown() }
     try body(volume)
   }
 
-  private init(in directory: PathName, defaultClass: ProtectionClass) throws {
+  private init(in directory: PathName, defaultClass: ProtectionClass, environment: [String: String]) throws {
     self.directory = directory
+    self.environment = environment
     try directory.appending("passcode").write(Self.passcode)
     try directory.appending("passcode").setMode(0o600)
     try directory.appending("mount").makeDirectory()
@@ -92,7 +98,7 @@ final class Volume: Sendable {
         Command.path, "mount", backing.description, mountPoint.description, "--foreground", "--device-key",
         deviceKey.description,
       ] + (options.contains("-o") ? options : options + ["-o", "allow_other"]),
-      output: directory.appending("log.\(number)"))
+      environment: environment, output: directory.appending("log.\(number)"))
   }
 
   var isMounted: Bool { MountedFileSystem.all().contains { $0.mountPoint == mountPoint.description } }

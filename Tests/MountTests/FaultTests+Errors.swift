@@ -1,0 +1,185 @@
+import CSystemCalls
+import Glibc
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Each call on the backing store fails once, in each operation: the caller is told, nothing is lost, and work goes on.
+  @Suite struct FaultErrorTests {
+    /// An error of the backing store, and the calls it may come from.
+    struct Fault: Sendable, CustomTestStringConvertible {
+      let error: Errno
+      let kinds: Faults.Kinds
+
+      var testDescription: String { "\(error)" }
+    }
+
+    static let faults = [
+      Fault(error: .noSpace, kinds: .changes), Fault(error: .diskQuotaExceeded, kinds: .changes),
+      Fault(error: .ioError, kinds: [.changes, .reads]),
+    ]
+
+    @Test(arguments: faults) func everyCallFailsOnce(_ fault: Fault) throws {
+      // A sidecar that could not be removed.
+      try failAll(
+        .fail(fault.error), fault, every: fault.error == .diskQuotaExceeded ? 6 : 3, leftovers: ["orphan-sidecar"])
+    }
+
+    /// Half of what is to be written fits, then nothing more.
+    @Test func everyWriteFallsShort() throws {
+      try failAll(.fallShort(.noSpace), Fault(error: .noSpace, kinds: .writes), every: 1)
+    }
+
+    /// A full disk: from some call on all fail that need room, until there is some.
+    @Test func thereIsNoRoomFromACallOn() throws {
+      try failAll(.failOn(.noSpace), Fault(error: .noSpace, kinds: .room), every: 2, isLasting: true)
+    }
+
+    private func failAll(
+      _ action: Faults.Action, _ fault: Fault, every step: Int, isLasting: Bool = false, leftovers: Set<String> = []
+    ) throws {
+      try Volume.withFaults { volume, faults in
+        for (row, operation) in FaultOperation.some(every: step).enumerated() {
+          let place = volume.path("\(row)")
+          try place.makeDirectory()
+          let states = try operation.states(at: place.appending("states"))
+          for number in 1... {
+            let run = Run(
+              operation: operation, states: states, directory: place.appending("\(number)"), volume: volume,
+              isLasting: isLasting)
+            guard try run.fails(faults.during, action, fault.error, at: number, of: fault.kinds) else { break }
+          }
+        }
+        try volume.expectSameAfterRemount(leftovers)
+      }
+    }
+
+    /// The disk is gone in the middle of a write, and then back: not even the length could be put right meanwhile.
+    @Test func aLengthIsPutRightLater() throws {
+      try Volume.withFaults { volume, faults in
+        let path = volume.path("file")
+        try path.write(pattern(1, count: 100))
+        let file = try OpenFile(path, O_RDWR | OpenFile.direct)
+        let (error, hit) = faults.during(.failOn(.ioError), at: 2, of: .changes) { () throws(Errno) in
+          try file.write(pattern(2, count: 30_000), at: 50)
+        }
+        #expect(error == .ioError && hit == "pwrite")
+        try file.write([7], at: 99)
+        #expect(try path.status().size == 100)
+        volume.kill()
+        try volume.mountPoint.unmount(isLazy: true)
+        try volume.mount()
+        try volume.unlock()
+        #expect(try path.contents().count == 100 && path.contents().last == 7)
+      }
+    }
+
+    /// One failure in one operation.
+    struct Run {
+      let operation: FaultOperation
+      let states: FaultOperation.States
+      let directory: PathName
+      let volume: Volume
+      /// More than one call fails.
+      var isLasting = false
+
+      typealias During = (Faults.Action, Int, Faults.Kinds, () throws(Errno) -> Void) -> (error: Errno?, hit: String?)
+
+      /// Does the operation with its `number`th call failing; `false` when it has fewer calls.
+      func fails(
+        _ during: During, _ action: Faults.Action, _ expected: Errno, at number: Int, of kinds: Faults.Kinds
+      ) throws -> Bool {
+        try operation.makePlace(directory)
+        let (error, hit) = during(action, number, kinds) { () throws(Errno) in try operation.run(directory) }
+        guard let hit else {
+          #expect(error == nil, "\(operation.name): failed without a failure below")
+          let isNew = try Snapshot(of: directory) == states.new
+          #expect(isNew, "\(operation.name)")
+          return false
+        }
+        let place = "\(operation.name), \(hit), call \(number), \(expected)"
+        do throws(Errno) { try expectSoundness(error, hit, expected, place) } catch {
+          Issue.record("\(place): \(error) when it was looked at")
+        }
+        return true
+      }
+
+      private func expectSoundness(_ error: Errno?, _ hit: String, _ expected: Errno, _ place: String) throws(Errno) {
+        try takeLateErrors(directory)
+        if let error {
+          #expect(error == expected, "\(place): the caller was told \(error)")
+          let found = try Snapshot(of: directory)
+          let isAllowed = operation.allows(found, states)
+          #expect(isAllowed, "\(place): \(found.difference(to: states.old))")
+          if !operation.isCached { try expectLengths(place) }
+          let again = failure { () throws(Errno) in try operation.run(directory) }
+          #expect(again == nil, "\(place): again")
+        } else {
+          let isPassedOver = isLasting || operation.passedOver.union(Self.behindTheCaller).contains(hit)
+          #expect(isPassedOver, "\(place): the caller was told nothing")
+        }
+        let after = try Snapshot(of: directory)
+        let isNew = after == states.new
+        #expect(isNew, "\(place): afterwards \(after.difference(to: states.new))")
+      }
+
+      /// What the daemon is asked for behind the caller's back. An error in writing a file's times back is kept for
+      /// whoever closes it next.
+      private static let behindTheCaller: Set = ["openat", "statx", "utimensat", "getxattr"]
+
+      private func takeLateErrors(_ directory: PathName) throws(Errno) {
+        for name in try directory.names() {
+          let path = directory.appending(bytes: Array(name.bytes))
+          switch try path.status().mode & 0o170000 {
+          case 0o100000: _ = try OpenFile(path, O_RDONLY)
+          case 0o040000: try takeLateErrors(path)
+          default: break
+          }
+        }
+      }
+
+      /// The kernel's lengths are those on disk.
+      private func expectLengths(_ place: String) throws(Errno) {
+        let row = PathName(bytes: directory.bytes[..<directory.bytes.lastIndex(of: UInt8(ascii: "/"))!])
+        let backing = try volume.backing.child(row.status().inode).child(directory.status().inode)
+        for name in try directory.names() {
+          let status = try directory.appending(bytes: Array(name.bytes)).status()
+          guard status.mode & 0o170000 == 0o100000 else { continue }
+          let length = ContentLength.plaintext(for: try backing.child(status.inode).status().size)
+          let isSame = length == status.size
+          #expect(isSame, "\(place): \(name.description.prefix(9)) of \(status.size) bytes has \(length ?? 0) on disk")
+        }
+      }
+    }
+  }
+}
+
+extension PathName {
+  /// The path of what has an inode number in this directory.
+  func child(_ inode: UInt64) throws(Errno) -> PathName {
+    for name in try names() {
+      let path = appending(bytes: Array(name.bytes))
+      if try path.status().inode == inode { return path }
+    }
+    throw .noSuchFileOrDirectory
+  }
+}
+
+extension Volume {
+  /// What the kernel shows is what is on disk.
+  func expectSameAfterRemount(
+    _ leftovers: Set<String>, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    let before = try Snapshot(of: mountPoint)
+    try unmount()
+    let notes = try notesOfCheck("after the errors")
+    #expect(notes.isSubset(of: leftovers), sourceLocation: sourceLocation)
+    try mount()
+    try unlock()
+    let after = try Snapshot(of: mountPoint)
+    let isSame = after == before
+    #expect(isSame, "\(after.difference(to: before))", sourceLocation: sourceLocation)
+  }
+}

@@ -1,0 +1,133 @@
+import CSystemCalls
+import Cryptography
+import Glibc
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import Testing
+
+/// Has calls of the daemon, or of the command, on the backing store fail or be its last; see `CFaults.h`.
+@safe final class Faults: @unchecked Sendable {
+  private let faults: UnsafeMutablePointer<faults>
+  /// What a process needs to be steered.
+  let environment: [String: String]
+
+  /// Which calls count.
+  struct Kinds: OptionSet {
+    let rawValue: UInt32
+
+    static let changes = Kinds(rawValue: UInt32(FAULTS_CHANGES))
+    static let reads = Kinds(rawValue: UInt32(FAULTS_READS))
+    static let room = Kinds(rawValue: UInt32(FAULTS_ROOM))
+    static let writes = Kinds(rawValue: UInt32(FAULTS_WRITES))
+  }
+
+  /// What happens at the call that is meant.
+  enum Action {
+    case count
+    case fail(Errno)
+    /// It and all later ones.
+    case failOn(Errno)
+    /// Half is written; the next write fails.
+    case fallShort(Errno)
+    case end
+  }
+
+  /// Steers what concerns a directory by a file beside it.
+  init(in directory: PathName, backing: PathName) throws {
+    let path = directory.appending("faults")
+    let opened = unsafe path.withCString { path in unsafe backing.withCString { unsafe faults_open(path, $0) } }
+    unsafe faults = try unsafe #require(opened)
+    environment = Self.environment(path)
+  }
+
+  deinit { unsafe faults_close(faults) }
+
+  /// What has a process load the library, which does nothing until it is told to.
+  static func environment(_ path: PathName) -> [String: String] {
+    ["LD_PRELOAD": Command.beside("libFaultInjection.so"), FAULTS_VARIABLE: path.description]
+  }
+
+  /// From now on the `number`th call of these kinds, from 1, is the one that is meant.
+  func arm(_ action: Action, at number: Int, of kinds: Kinds) {
+    let (code, error): (Int, Errno?) =
+      switch action {
+      case .count: (FAULTS_COUNT, nil)
+      case .fail(let error): (FAULTS_FAIL, error)
+      case .failOn(let error): (FAULTS_FAIL_ON, error)
+      case .fallShort(let error): (FAULTS_SHORT, error)
+      case .end: (FAULTS_END_AFTER, nil)
+      }
+    unsafe faults_arm(faults, kinds.rawValue, UInt32(code), UInt32(number), UInt32(error?.rawValue ?? 0))
+  }
+
+  func disarm() { unsafe faults_disarm(faults) }
+
+  /// The name of the call that was meant, if it has come.
+  var hit: String? {
+    let name = unsafe withUnsafeBytes(of: &faults.pointee.hit) { unsafe Array($0.prefix { $0 != 0 }) }
+    return name.isEmpty ? nil : String(decoding: name, as: UTF8.self)
+  }
+
+  /// Waits until no more calls come: some requests, as that of the last close, are answered behind the caller's back.
+  func settle() {
+    var seen = unsafe faults_seen(faults)
+    while true {
+      usleep(1500)
+      let now = unsafe faults_seen(faults)
+      if now == seen { return }
+      seen = now
+    }
+  }
+
+  /// Calls `body` with the `number`th call meant, and with what is answered behind its back; returns its error and the name
+  /// of the call, if it came.
+  func during(
+    _ action: Action, at number: Int, of kinds: Kinds, _ body: () throws(Errno) -> Void
+  ) -> (error: Errno?, hit: String?) {
+    arm(.count, at: 0, of: [.changes, .reads])
+    settle()
+    arm(action, at: number, of: kinds)
+    let error = failure(of: body)
+    settle()
+    disarm()
+    return (error, hit)
+  }
+}
+
+extension Volume {
+  /// Makes a store whose passcode is cheap to try and whose daemon can be given faults, mounts and unlocks it, and calls
+  /// `body`.
+  static func withFaults(_ options: [String] = [], _ body: (Volume, Faults) throws -> Void) throws {
+    try store(environment: { Faults.environment($0.appending("faults")) }) { volume in
+      let faults = try Faults(in: volume.directory, backing: volume.backing)
+      try volume.makePasscodeCheap()
+      try volume.mount(options)
+      try volume.unlock()
+      try body(volume, faults)
+    }
+  }
+
+  /// The lowest cost that the format allows, for tests that unlock a hundred times.
+  static let lowestCost = ScryptParameters(logN: 14, r: 8, p: 1)
+
+  func makePasscodeCheap() throws {
+    let file = try KeybagFile(backing: Descriptor.open(backing, [.readOnly, .directory]))
+    let bytes = try file.read()
+    let deviceKey = try DeviceKey.load(for: KeybagRecord(parsing: bytes).storeID, file: deviceKey)
+    let passcode = SecretBytes(Array(Self.passcode.utf8))
+    let changed = try Keybag(parsing: bytes, deviceKey: deviceKey)
+      .changingPasscode(from: passcode, to: passcode, deviceKey: deviceKey, cost: Self.lowestCost)
+    try file.replace(with: changed)
+    try file.replacePrevious(with: changed)
+  }
+
+  /// Runs the checker, and returns the codes of what it finds, which it must not count as errors.
+  func notesOfCheck(_ comment: Comment, sourceLocation: SourceLocation = #_sourceLocation) throws -> Set<String> {
+    let result = try Command.run(["fsck", backing.description, "--device-key", deviceKey.description, "--json"])
+    #expect(result.succeeded, "\(comment): \(result.output)", sourceLocation: sourceLocation)
+    return Set(
+      result.output.split(separator: "\"code\":\"").dropFirst().map { String($0.prefix { $0 != "\"" }) })
+  }
+}
