@@ -31,6 +31,7 @@ struct ModelRun {
       let stage = ModelStage(volume, isInactiveAtOnce: isInactiveAtOnce)
       try stage.mount()
       try stage.unlock()
+      try volume.mountPoint.setMode(0o755)
       let workers = (0..<workerCount).map { number in
         ModelWorker(stage, number: number, isAlone: workerCount == 1, seed: random.next(), rootClass: rootClass)
       }
