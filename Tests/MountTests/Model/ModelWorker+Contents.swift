@@ -37,8 +37,10 @@ extension ModelWorker {
     guard let handle = handle(where: \.reads) else { return try open() }
     let range = range()
     var found: [UInt8] = []
+    // At the end of a file the kernel answers, without asking: there is nothing to read.
     let isRead = try attempt(
       "read", "\(show(handle)) \(range)", failing: refusal(handle.inode),
+      mayPass: range.lowerBound >= tree[handle.inode].contents.count,
       call: { found = try handle.file.read(at: range.lowerBound, count: range.count) })
     if isRead { try compare(found, handle.inode, range) }
   }
@@ -110,7 +112,7 @@ extension ModelWorker {
     let kind = Self.allocations.randomElement(using: &random)!
     let range = range()
     try attempt(
-      kind.name, "\(show(handle)) \(range)", failing: refusal(handle.inode),
+      kind.name, "\(show(handle)) \(range)", failing: refusal(handle.inode), touching: handle.inode,
       call: { try handle.file.allocate(kind.mode, at: range.lowerBound, count: range.count) },
       apply: { tree in
         let length = tree[handle.inode].contents.count
@@ -134,7 +136,7 @@ extension ModelWorker {
     var copied = bytes.count
     try attempt(
       "copy", "\(show(source)) \(range) to \(show(target)) at \(offset)",
-      failing: { bytes.isEmpty ? nil : reading($0) ?? writing($0) },
+      failing: { bytes.isEmpty ? nil : reading($0) ?? writing($0) }, touching: target.inode,
       call: {
         copied = try source.file.copyRange(from: range.lowerBound, to: target.file, at: offset, count: range.count)
       },
