@@ -40,9 +40,9 @@ package final class ProtectedFile: Sendable {
     modificationTime = Mutex(ModificationTime(status))
   }
 
-  /// Notes a write, by which the backing file's modification time moved.
-  package func wrote(fromCache: Bool) {
-    modificationTime.withLock { $0.move(fromCache: fromCache) }
+  /// Notes a change of the contents, by which the backing file's modification time moved, and not the kernel's.
+  package func movedModificationTime() {
+    modificationTime.withLock { $0.move() }
   }
 
   /// Notes the modification time that the kernel has just set.

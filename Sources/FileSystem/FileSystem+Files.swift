@@ -16,6 +16,7 @@ extension ProtectedFileSystem {
         do throws(Errno) {
           try prepareForWriting(file, node)
           try file.truncate(to: 0)
+          noteChange(of: file)
           if flags.clearsSetID { try clearSetID(of: file) }
         } catch {
           close(file, of: node, wasWriter: flags.forWriting)
@@ -61,7 +62,7 @@ extension ProtectedFileSystem {
     let written = try reportingDenial(of: .write, on: nodes.node(id), by: caller) { () throws(Errno) in
       try unsafe file.write(bytes, at: offset)
     }
-    file.wrote(fromCache: flags.contains(.fromCache) && !options.isShared)
+    noteChange(of: file)
     if flags.contains(.clearsSetID) { try clearSetID(of: file) }
     return written
   }
@@ -77,6 +78,7 @@ extension ProtectedFileSystem {
     try reportingDenial(of: .resize, on: nodes.node(id), by: caller) { () throws(Errno) in
       try file.allocate(mode, offset: offset, length: length)
     }
+    noteChange(of: file)
     // The kernel does not say who may keep the bits here.
     if caller.user != 0 { try clearSetID(of: file) }
   }
@@ -111,8 +113,14 @@ extension ProtectedFileSystem {
         throw error
       }
     }
+    if done > 0 { noteChange(of: target) }
     if done > 0, caller.user != 0 { try clearSetID(of: target) }
     return done
+  }
+
+  /// The kernel keeps the modification time, unless others may change files behind its back.
+  func noteChange(of file: ProtectedFile) {
+    if !options.isShared { file.movedModificationTime() }
   }
 
   private func clearSetID(of file: ProtectedFile) throws(Errno) {
