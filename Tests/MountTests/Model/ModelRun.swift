@@ -15,6 +15,8 @@ struct ModelRun {
   var comparesEvery = 400
   var workerCount = 1
   var crashes = true
+  /// So many calls are told after a difference.
+  var traceLength = 60
 
   /// What was done; a difference is thrown.
   struct Failure: Error, CustomStringConvertible {
@@ -35,6 +37,7 @@ struct ModelRun {
       let workers = (0..<workerCount).map { number in
         ModelWorker(stage, number: number, isAlone: workerCount == 1, seed: random.next(), rootClass: rootClass)
       }
+      for worker in workers { worker.traceLength = traceLength }
       if workerCount == 1 { alone(workers[0], stage) } else { together(workers, stage, &random) }
       for worker in workers { statistics.add(worker.statistics) }
       if let difference = stage.differences.first {
@@ -83,7 +86,10 @@ struct ModelRun {
         switch Int.random(in: 0..<100, using: &random) {
         case 0..<3 where crashes:
           stage.crash()
-          try stage.pausing(workers.count) { try stage.recover() }
+          try stage.pausing(workers.count) {
+            try stage.recover()
+            try stage.unlock()
+          }
         case 3..<6: try stage.pausing(workers.count) { try stage.remount() }
         case 6..<15 where stage.isUnlocked: try stage.announceLock()
         default: if stage.isUnlocked { try stage.lock() } else { try stage.unlock() }

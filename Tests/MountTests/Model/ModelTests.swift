@@ -12,6 +12,7 @@ extension MountTests {
       if let every = Self.number("EVERY") { run.comparesEvery = every }
       if let workers = Self.number("WORKERS") { run.workerCount = workers }
       if let crashes = Self.number("CRASHES") { run.crashes = crashes > 0 }
+      if let length = Self.number("TRACE") { run.traceLength = length }
       print("model: seed \(seed), \(run.workerCount) workers")
       do {
         print("model: seed \(seed): \(try run.run().description)")

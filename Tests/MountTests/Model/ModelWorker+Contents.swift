@@ -80,7 +80,7 @@ extension ModelWorker {
     var written = bytes.count
     try attempt(
       kind, "\(show(handle)) \(offset)..<\(offset + bytes.count)", failing: refusal(handle.inode),
-      call: { written = try call() },
+      touching: handle.inode, call: { written = try call() },
       apply: { $0.change(handle.inode) { $0.write(bytes[..<written], at: offset) } })
     if written < bytes.count, !wasDisturbed { throw difference("wrote \(written) bytes of \(bytes.count)") }
   }

@@ -46,6 +46,8 @@ final class ModelWorker: @unchecked Sendable {
   var statistics = ModelStatistics()
   private var nextNumber = 0
   private var trace: [String] = []
+  /// So many calls are told after a difference.
+  var traceLength = 60
   /// The lock states that may have been in force during the last call.
   private(set) var lastStates: Set<LockState> = []
 
@@ -82,8 +84,9 @@ final class ModelWorker: @unchecked Sendable {
 
   func note(_ text: String) {
     statistics.operations += 1
-    trace.append("\(statistics.operations) \(text)")
-    if trace.count > 60 { trace.removeFirst() }
+    let time = Self.clock() / 1_000_000 % 1_000_000
+    trace.append("\(statistics.operations) at \(time / 1000).\(time % 1000) \(text)")
+    if trace.count > traceLength { trace.removeFirst() }
   }
 
   func difference(_ text: String) -> ModelDifference { ModelDifference(text: text) }
