@@ -50,7 +50,7 @@ package final class ProtectedFile: Sendable {
     modificationTime.withLock { $0.know(status) }
   }
 
-  /// Gives the backing file the modification time that the kernel has, before the last handle goes.
+  /// Gives the backing file the modification time that the kernel has, before it is synchronised or the last handle goes.
   package func settleModificationTime() throws(Errno) {
     guard let change = modificationTime.withLock({ $0.takeChange() }) else { return }
     try descriptor.setTimes(access: .leave, modification: change)

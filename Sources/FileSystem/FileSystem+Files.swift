@@ -68,7 +68,10 @@ extension ProtectedFileSystem {
   }
 
   package func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) {
-    try file(handle).synchronize(dataOnly: dataOnly)
+    let file = file(handle)
+    // After a crash too the time is the one that was seen.
+    if !dataOnly { try file.settleModificationTime() }
+    try file.synchronize(dataOnly: dataOnly)
   }
 
   package func allocate(

@@ -66,5 +66,25 @@ extension MountTests {
         for (path, time, name) in before { #expect(try Time(path) == time, "\(name)") }
       }
     }
+
+    /// fsync(2) makes the time last as well, of files that are still open.
+    @Test func lastWhenSynchronized() throws {
+      try Volume.with { volume in
+        let paths = (0..<50).map { volume.path("file\($0)") }
+        let files = try paths.map { (path) throws(Errno) in try OpenFile(path, O_RDWR | O_CREAT) }
+        for (path, file) in zip(paths, files) {
+          try file.write([UInt8](repeating: 1, count: 5000), at: 0)
+          _ = try OpenFile(path, O_RDONLY)
+          try file.write([2], at: 1)
+          try file.synchronize()
+        }
+        let before = try paths.map { (path) throws(Errno) in try Time(path) }
+        volume.kill()
+        try volume.mountPoint.unmount(isLazy: true)
+        try volume.mount()
+        #expect(try paths.map { (path) throws(Errno) in try Time(path) } == before)
+        withExtendedLifetime(files) {}
+      }
+    }
   }
 }
