@@ -23,6 +23,8 @@ struct ModelInode {
   var contents = ModelContents()
   /// What it held since it was last synchronised: a crash may leave any of it.
   var earlier: [ModelContents] = []
+  /// Nothing moved the time since the file was synchronised.
+  var isTimeSynchronized = false
 
   // Of a directory.
   var entries: [ModelName: Int] = [:]
@@ -165,5 +167,12 @@ extension ModelTree {
     self[inode].earlier.append(self[inode].contents)
     body(&inodes[inode]!.contents)
     self[inode].time = time ?? now
+    self[inode].isTimeSynchronized = false
+  }
+
+  /// The time may have moved.
+  mutating func touch(_ inode: Int) {
+    self[inode].time = self[inode].time.orLater(now)
+    self[inode].isTimeSynchronized = false
   }
 }

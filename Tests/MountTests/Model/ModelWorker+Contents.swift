@@ -186,7 +186,10 @@ extension ModelWorker {
     try attempt(
       isDataOnly ? "fdatasync" : "fsync", show(handle),
       call: { if isDataOnly { try handle.file.synchronizeData() } else { try handle.file.synchronize() } },
-      apply: { $0[handle.inode].earlier = [] })
+      apply: { tree in
+        tree[handle.inode].earlier = []
+        if !isDataOnly { tree[handle.inode].isTimeSynchronized = true }
+      })
   }
 
   func close() throws {

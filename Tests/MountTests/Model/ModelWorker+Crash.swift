@@ -30,6 +30,9 @@ extension ModelWorker {
 
   /// Takes what is found of files that were changed since they were synchronised.
   private func adoptContents() throws {
+    for place in tree.places where tree[place.inode].kind == .file && !tree[place.inode].isTimeSynchronized {
+      tree[place.inode].time = .unknown
+    }
     for place in tree.places where tree[place.inode].kind == .file && !tree[place.inode].earlier.isEmpty {
       do {
         try adopt(place, OpenFile(path(place), O_RDONLY))
@@ -62,7 +65,6 @@ extension ModelWorker {
     }
     tree[place.inode].contents = found
     tree[place.inode].earlier = []
-    tree[place.inode].time = .unknown
   }
 
   private func expect(_ bytes: [UInt8], at start: Int, among versions: [ModelContents], _ place: ModelPlace) throws {

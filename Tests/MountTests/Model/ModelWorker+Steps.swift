@@ -91,6 +91,9 @@ extension ModelWorker {
 extension ModelTree {
   /// The mount has ended well: everything is on disk.
   mutating func synchronizeEverything() {
-    for inode in directories + places.map(\.inode) { self[inode].earlier = [] }
+    for inode in places.map(\.inode) {
+      self[inode].earlier = []
+      self[inode].isTimeSynchronized = true
+    }
   }
 }

@@ -113,11 +113,13 @@ final class ModelWorker: @unchecked Sendable {
     let after = stage.sample
     if let failure { trace[trace.count - 1] += " → \(failure)" }
     tree.now = ModelTime(from: start - Self.tick, to: Self.clock())
+    lastStates = ModelStage.states(from: before, to: after)
     if failure != nil, after.isCrashed {
-      interrupt(halfway, apply)
+      candidates = [tree]
+      // What would have failed anyway had no effect.
+      if lastStates.contains(where: { expected($0) == nil }) { interrupt(halfway, apply) }
       throw ModelInterruption()
     }
-    lastStates = ModelStage.states(from: before, to: after)
     let allowed = Set(lastStates.map(expected)).union(mayPass ? [nil] : [])
     guard allowed.contains(failure) else {
       throw difference(
@@ -125,7 +127,7 @@ final class ModelWorker: @unchecked Sendable {
           + " in \(lastStates.map(\.rawValue).sorted())")
     }
     statistics.count(kind, failure)
-    if let inode, failure == .permissionDenied { tree[inode].time = tree[inode].time.orLater(tree.now) }
+    if let inode, failure == .permissionDenied { tree.touch(inode) }
     if failure == nil { apply(&tree) }
     return failure == nil
   }
@@ -133,7 +135,7 @@ final class ModelWorker: @unchecked Sendable {
   private func interrupt(_ halfway: ((inout ModelTree) -> Void)?, _ apply: (inout ModelTree) -> Void) {
     var done = tree
     apply(&done)
-    candidates = [done, tree]
+    candidates.append(done)
     if let halfway {
       var half = tree
       halfway(&half)
