@@ -2,15 +2,14 @@ import LinuxIO
 
 /// The modification time that the kernel has of an open file, which the backing file must end with.
 ///
-/// With the write-back cache the kernel keeps the time itself and tells it only when it changes. A file made and written in
-/// one clock tick is never told of; the daemon's own pwrite(2), a little later, would move its time, and make and rsync
-/// would see another time once the kernel has forgotten the file.
+/// With the write-back cache the kernel keeps the time itself, of calls that go past the cache too, and tells it only when
+/// it changes. A file made and written in one clock tick is never told of; the daemon's own pwrite(2), fallocate(2) or
+/// ftruncate(2), a little later, would move its time, and make and rsync would see another time once the kernel has
+/// forgotten the file.
 struct ModificationTime {
   private var seconds: Int64
   private var nanoseconds: Int64
   private var isMoved = false
-  /// Written past the cache, too: then the backing file's time is the right one.
-  private var isOwn = false
 
   init(_ status: Status) {
     seconds = status.modification_seconds
@@ -22,14 +21,12 @@ struct ModificationTime {
     self = ModificationTime(status)
   }
 
-  /// The backing file was written.
-  mutating func move(fromCache: Bool) {
-    if fromCache { isMoved = true } else { isOwn = true }
-  }
+  /// The backing file was written, or its length or holes were changed.
+  mutating func move() { isMoved = true }
 
   /// What the backing file's time is to be set to, if it was moved; once.
   mutating func takeChange() -> TimeChange? {
-    guard isMoved, !isOwn else { return nil }
+    guard isMoved else { return nil }
     isMoved = false
     return .set(seconds: seconds, nanoseconds: nanoseconds)
   }

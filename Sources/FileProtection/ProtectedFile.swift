@@ -42,9 +42,9 @@ package final class ProtectedFile: Sendable {
     modificationTime = Mutex(ModificationTime(status))
   }
 
-  /// Notes a write, by which the backing file's modification time moved.
-  package func wrote(fromCache: Bool) {
-    modificationTime.withLock { $0.move(fromCache: fromCache) }
+  /// Notes a change of the contents, by which the backing file's modification time moved, and not the kernel's.
+  package func movedModificationTime() {
+    modificationTime.withLock { $0.move() }
   }
 
   /// Notes the modification time that the kernel has just set.
@@ -52,7 +52,7 @@ package final class ProtectedFile: Sendable {
     modificationTime.withLock { $0.know(status) }
   }
 
-  /// Gives the backing file the modification time that the kernel has, before the last handle goes.
+  /// Gives the backing file the modification time that the kernel has, before it is synchronised or the last handle goes.
   package func settleModificationTime() throws(Errno) {
     guard let change = modificationTime.withLock({ $0.takeChange() }) else { return }
     try descriptor.setTimes(access: .leave, modification: change)

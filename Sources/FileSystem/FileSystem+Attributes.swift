@@ -63,8 +63,13 @@ extension ProtectedFileSystem {
 
   private func truncate(_ node: Node, to size: UInt64, throughHandle: Bool) throws(Errno) {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
-    if throughHandle, let file = node.file { return try file.truncate(to: size) }
-    try withOpenFile(node, for: .resize) { (file) throws(Errno) in try file.truncate(to: size) }
+    if throughHandle, let file = node.file { return try truncate(file, to: size) }
+    try withOpenFile(node, for: .resize) { (file) throws(Errno) in try truncate(file, to: size) }
+  }
+
+  private func truncate(_ file: ProtectedFile, to size: UInt64) throws(Errno) {
+    try file.truncate(to: size)
+    noteChange(of: file)
   }
 
   /// Takes set-user-ID and set-group-ID off a file that someone else changes, as write(2) and truncate(2) must.

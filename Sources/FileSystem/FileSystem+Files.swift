@@ -16,6 +16,7 @@ extension ProtectedFileSystem {
         do throws(Errno) {
           try prepareForWriting(file, node)
           try file.truncate(to: 0)
+          noteChange(of: file)
           if flags.clearsSetID { try clearSetID(of: file) }
         } catch {
           close(file, of: node, wasWriter: flags.forWriting)
@@ -65,13 +66,16 @@ extension ProtectedFileSystem {
     try reportingDenial(of: .write, on: nodes.node(id), by: caller) { () throws(Errno) in
       try unsafe file.write(bytes, at: offset, keepingPart: isFromCache)
     }
-    file.wrote(fromCache: isFromCache && !options.isShared)
+    noteChange(of: file)
     if flags.contains(.clearsSetID) { try clearSetID(of: file) }
     return count
   }
 
   package func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) {
-    try file(handle).synchronize(dataOnly: dataOnly)
+    let file = file(handle)
+    // After a crash too the time is the one that was seen.
+    if !dataOnly { try file.settleModificationTime() }
+    try file.synchronize(dataOnly: dataOnly)
   }
 
   package func allocate(
@@ -81,6 +85,7 @@ extension ProtectedFileSystem {
     try reportingDenial(of: .resize, on: nodes.node(id), by: caller) { () throws(Errno) in
       try file.allocate(mode, offset: offset, length: length)
     }
+    noteChange(of: file)
     // The kernel does not say who may keep the bits here.
     if caller.user != 0 { try clearSetID(of: file) }
   }
@@ -115,8 +120,14 @@ extension ProtectedFileSystem {
         throw error
       }
     }
+    if done > 0 { noteChange(of: target) }
     if done > 0, caller.user != 0 { try clearSetID(of: target) }
     return done
+  }
+
+  /// The kernel keeps the modification time, unless others may change files behind its back.
+  func noteChange(of file: ProtectedFile) {
+    if !options.isShared { file.movedModificationTime() }
   }
 
   private func clearSetID(of file: ProtectedFile) throws(Errno) {

@@ -172,6 +172,8 @@ extension ProtectedFileSystem {
       attributes.size = targetCount(of: node, status)
     } else {
       attributes.size = status.size
+      // The store's own directory is in the root, and is not shown. Some file systems count no subdirectories.
+      if node === nodes.root, status.links > 2 { attributes.links -= 1 }
     }
     return attributes
   }

@@ -172,5 +172,18 @@ extension MountTests {
         #expect(try !backing.extendedAttributeNames().contains { $0.hasSuffix(".a") })
       }
     }
+
+    /// A directory has a link for each directory in it: find(1) and others count on that.
+    @Test func linkCounts() throws {
+      try Volume.with { volume in
+        #expect(try volume.mountPoint.status().links == 2)
+        try volume.path("d").makeDirectory()
+        try volume.path("d/e").makeDirectory()
+        try volume.path("d/file").write("x")
+        #expect(try volume.mountPoint.status().links == 3)
+        #expect(try volume.path("d").status().links == 3)
+        #expect(try volume.path("d/e").status().links == 2)
+      }
+    }
   }
 }

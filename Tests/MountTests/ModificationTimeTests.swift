@@ -35,5 +35,56 @@ extension MountTests {
         #expect(try before[2] == Time(paths[2]) && before[2].nanoseconds == 123_456_789)
       }
     }
+
+    /// The daemon changes the backing file a little later than the kernel took the time, which the kernel tells only when
+    /// it is another one: not when something is done twice within one tick of its clock.
+    @Test func stayAfterChangesPastTheCache() throws {
+      typealias Change = (OpenFile) throws(Errno) -> Void
+      let changes: [(name: String, flags: CInt, change: Change)] = [
+        ("punch", 0, { file throws(Errno) in try file.allocate([.punchHole, .keepSize], at: 100, count: 9000) }),
+        ("zero", 0, { file throws(Errno) in try file.allocate([.zeroRange], at: 100, count: 9000) }),
+        ("allocate", 0, { file throws(Errno) in try file.allocate([], at: 0, count: 30_000) }),
+        ("copy", 0, { file throws(Errno) in try file.copyRange(from: 0, to: file, at: 10_000, count: 5000) }),
+        ("direct", OpenFile.direct, { file throws(Errno) in try file.write([1, 2, 3], at: 17) }),
+        ("same length", 0, { file throws(Errno) in try file.truncate(to: Int(file.status().size)) }),
+      ]
+      try Volume.with { volume in
+        var before: [(PathName, Time, String)] = []
+        for (name, flags, change) in changes {
+          for number in 0..<20 {
+            let path = volume.path("\(name) \(number)")
+            let file = try OpenFile(path, O_RDWR | O_CREAT | flags)
+            try file.write([UInt8](repeating: 1, count: 20_000), at: 0)
+            try change(file)
+            // Closing has the kernel tell the time.
+            _ = try OpenFile(path, O_RDONLY)
+            try change(file)
+            before.append((path, try Time(path), name))
+          }
+        }
+        try volume.remount()
+        for (path, time, name) in before { #expect(try Time(path) == time, "\(name)") }
+      }
+    }
+
+    /// fsync(2) makes the time last as well, of files that are still open.
+    @Test func lastWhenSynchronized() throws {
+      try Volume.with { volume in
+        let paths = (0..<50).map { volume.path("file\($0)") }
+        let files = try paths.map { (path) throws(Errno) in try OpenFile(path, O_RDWR | O_CREAT) }
+        for (path, file) in zip(paths, files) {
+          try file.write([UInt8](repeating: 1, count: 5000), at: 0)
+          _ = try OpenFile(path, O_RDONLY)
+          try file.write([2], at: 1)
+          try file.synchronize()
+        }
+        let before = try paths.map { (path) throws(Errno) in try Time(path) }
+        volume.kill()
+        try volume.mountPoint.unmount(isLazy: true)
+        try volume.mount()
+        #expect(try paths.map { (path) throws(Errno) in try Time(path) } == before)
+        withExtendedLifetime(files) {}
+      }
+    }
   }
 }

@@ -1,0 +1,157 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+import TestVectors
+
+/// One run: a store of its own, its workers, and what happens to the mount meanwhile. All of it follows from the seed,
+/// but for the moment of a crash and the order among several workers.
+struct ModelRun {
+  let seed: UInt64
+  var seconds = 10.0
+  /// Ends after so many operations of one worker.
+  var operations = Int.max
+  /// The whole tree is compared each time after so many operations.
+  var comparesEvery = 400
+  var workerCount = 1
+  var crashes = true
+  /// So many calls are told after a difference.
+  var traceLength = 60
+
+  /// What was done; a difference is thrown.
+  struct Failure: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  func run() throws -> ModelStatistics {
+    var random = RepeatableGenerator(seed: seed)
+    let rootClass: ProtectionClass =
+      [.complete, .completeUnlessOpen, .standard, .standard, .completeWhenUserInactive].randomElement(using: &random)!
+    let isInactiveAtOnce = chance(30, &random)
+    var statistics = ModelStatistics()
+    try Volume.store(defaultClass: rootClass) { volume in
+      let stage = ModelStage(volume, isInactiveAtOnce: isInactiveAtOnce)
+      try stage.mount()
+      try stage.unlock()
+      try volume.mountPoint.setMode(0o755)
+      let workers = (0..<workerCount).map { number in
+        ModelWorker(stage, number: number, isAlone: workerCount == 1, seed: random.next(), rootClass: rootClass)
+      }
+      for worker in workers { worker.traceLength = traceLength }
+      if workerCount == 1 { alone(workers[0], stage) } else { together(workers, stage, &random) }
+      for worker in workers { statistics.add(worker.statistics) }
+      if let difference = stage.differences.first {
+        throw Failure(
+          description: "seed \(seed), \(workerCount) workers, \(rootClass.letter), after \(statistics.operations) "
+            + "operations: \(difference)\nThe daemon's log ends with:\n\(volume.log.suffix(1500))")
+      }
+      try expectSoundStore(volume, workers)
+    }
+    return statistics
+  }
+
+  private func chance(_ percent: Int, _ random: inout RepeatableGenerator) -> Bool {
+    Int.random(in: 0..<100, using: &random) < percent
+  }
+
+  // MARK: One worker
+
+  /// One worker, whose generator decides about the mount as well.
+  private func alone(_ worker: ModelWorker, _ stage: ModelStage) {
+    let end = ContinuousClock.now + .seconds(seconds)
+    while !stage.isOver {
+      report(worker, stage) {
+        if worker.statistics.operations >= operations || ContinuousClock.now >= end {
+          try worker.compareEverything()
+          return stage.end()
+        }
+        let before = worker.statistics.operations
+        if worker.chance(1), worker.chance(60) { try worker.changeMount(crashes: crashes) } else { try worker.step() }
+        if worker.statistics.operations / comparesEvery != before / comparesEvery { try worker.compareEverything() }
+      }
+    }
+  }
+
+  // MARK: Several workers
+
+  /// Each worker has names of its own; the lock state changes, and the daemon ends, while they work.
+  private func together(_ workers: [ModelWorker], _ stage: ModelStage, _ random: inout RepeatableGenerator) {
+    let threads = workers.map { worker in
+      Thread(name: "model", stackSize: 8 << 20) { self.loop(worker, stage) }
+    }
+    let end = ContinuousClock.now + .seconds(seconds)
+    while !stage.isOver, ContinuousClock.now < end {
+      usleep(UInt32.random(in: 2000...150_000, using: &random))
+      do {
+        switch Int.random(in: 0..<100, using: &random) {
+        case 0..<3 where crashes:
+          stage.crash()
+          try stage.pausing(workers.count) {
+            try stage.recover()
+            try stage.unlock()
+          }
+        case 3..<6: try stage.pausing(workers.count) { try stage.remount() }
+        case 6..<15 where stage.isUnlocked: try stage.announceLock()
+        default: if stage.isUnlocked { try stage.lock() } else { try stage.unlock() }
+        }
+      } catch {
+        stage.end(with: "the mount: \(error)")
+      }
+    }
+    stage.end()
+    threads.forEach { $0.join() }
+  }
+
+  private func loop(_ worker: ModelWorker, _ stage: ModelStage) {
+    var isInterrupted = false
+    while !stage.isOver {
+      report(worker, stage) {
+        do {
+          if isInterrupted || stage.isPausing {
+            try worker.sitOut()
+            isInterrupted = false
+          } else {
+            try stepAndCompare(worker, stage)
+          }
+        } catch is ModelInterruption {
+          isInterrupted = true
+        }
+      }
+    }
+  }
+
+  private func stepAndCompare(_ worker: ModelWorker, _ stage: ModelStage) throws {
+    let before = worker.statistics.operations
+    try worker.step()
+    guard worker.statistics.operations / comparesEvery != before / comparesEvery else { return }
+    try stage.settled.read {
+      do { try worker.compareEverything() } catch {
+        throw stage.sample.isCrashed ? ModelInterruption() : error
+      }
+    }
+  }
+
+  private func report(_ worker: ModelWorker, _ stage: ModelStage, _ body: () throws -> Void) {
+    do {
+      try body()
+    } catch let error as ModelDifference {
+      stage.end(with: "\(error.text)\n\(worker.report)")
+    } catch {
+      stage.end(with: "\(error)\n\(worker.report)")
+    }
+  }
+
+  // MARK: Afterwards
+
+  /// The checker finds nothing in the store, and the daemon has met with nothing that it calls damaged.
+  private func expectSoundStore(_ volume: Volume, _ workers: [ModelWorker]) throws {
+    for worker in workers { worker.closeEverything() }
+    let log = volume.log
+    try volume.unmount()
+    let check = try Command.run(
+      ["fsck", volume.backing.description, "--device-key", volume.deviceKey.description, "--passcode-file"]
+        + [volume.passcodeFile.description])
+    guard check.succeeded else { throw Failure(description: "seed \(seed), fsck: \(check.output)") }
+    guard !log.contains("damaged") else { throw Failure(description: "seed \(seed), log: \(log.suffix(3000))") }
+  }
+}

@@ -1,0 +1,146 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import Synchronization
+import SystemPackage
+
+/// The mount that the workers of a run share: its lock state, as far as it is known at any moment, and the crashes.
+final class ModelStage: Sendable {
+  /// The lock states that may have been in force, and whether the daemon was being killed.
+  struct Sample {
+    var epoch = 0
+    var states: Set<LockState> = [.beforeFirstUnlock]
+    var isCrashed = false
+  }
+
+  private struct State {
+    var sample = Sample()
+    var isPausing = false
+    var parkedCount = 0
+    var isOver = false
+    var differences: [String] = []
+  }
+
+  let volume: Volume
+  private let options: [String]
+  /// The period after which class CX goes is over at once, rather than never.
+  private let isInactiveAtOnce: Bool
+  private let state = Mutex(State())
+  /// Held by those who compare, and alone by who changes the lock state.
+  let settled = ReaderWriterLock()
+
+  init(_ volume: Volume, isInactiveAtOnce: Bool) {
+    self.volume = volume
+    self.isInactiveAtOnce = isInactiveAtOnce
+    options = ["-o", "allow_other,inactive=\(isInactiveAtOnce ? 0.1 : 600)"]
+  }
+
+  // MARK: What workers ask
+
+  var sample: Sample { state.withLock { $0.sample } }
+  var isOver: Bool { state.withLock { $0.isOver } }
+  var isPausing: Bool { state.withLock { $0.isPausing } }
+  var differences: [String] { state.withLock { $0.differences } }
+
+  /// The states that may have been in force between two samples.
+  static func states(from before: Sample, to after: Sample) -> Set<LockState> {
+    before.epoch == after.epoch
+      ? before.states.union(after.states) : [.beforeFirstUnlock, .unlocked, .gracePeriod, .locked, .inactive]
+  }
+
+  func end(with difference: String? = nil) {
+    state.withLock { state in
+      state.isOver = true
+      if let difference { state.differences.append(difference) }
+    }
+  }
+
+  // MARK: Lock and unlock
+
+  private func change(to settledState: LockState, over states: Set<LockState>, _ body: () throws -> Void) throws {
+    try settled.write {
+      state.withLock { state in
+        state.sample.epoch += 1
+        state.sample.states.formUnion(states)
+      }
+      try body()
+      state.withLock { state in
+        state.sample.epoch += 1
+        state.sample.states = [settledState]
+      }
+    }
+  }
+
+  var isUnlocked: Bool { sample.states == [.unlocked] }
+
+  func lock() throws {
+    try change(to: isInactiveAtOnce ? .inactive : .locked, over: [.gracePeriod, .locked, .inactive]) {
+      try volume.lock()
+      if isInactiveAtOnce { try volume.wait(for: .inactive) }
+    }
+  }
+
+  func unlock() throws {
+    try change(to: .unlocked, over: [.unlocked]) { try volume.unlock() }
+  }
+
+  func announceLock() throws {
+    try change(to: .gracePeriod, over: [.gracePeriod]) { try volume.announceLock(gracePeriod: .seconds(60)) }
+  }
+
+  // MARK: Mounting again
+
+  /// Waits until all workers are parked, calls `body`, and lets them go on.
+  func pausing(_ count: Int, _ body: () throws -> Void) throws {
+    state.withLock { $0.isPausing = true }
+    while state.withLock({ $0.parkedCount < count && !$0.isOver }) { usleep(1000) }
+    defer { state.withLock { $0.isPausing = false } }
+    if !isOver { try body() }
+  }
+
+  /// Waits, as a worker that has closed everything, until the pause is over.
+  func park() {
+    state.withLock { $0.parkedCount += 1 }
+    while state.withLock({ $0.isPausing || $0.sample.isCrashed }), !isOver { usleep(1000) }
+    state.withLock { $0.parkedCount -= 1 }
+  }
+
+  func remount() throws {
+    try change(to: .beforeFirstUnlock, over: [.beforeFirstUnlock]) {
+      // What was closed a moment ago may still keep the mount busy.
+      let deadline = ContinuousClock.now + .seconds(5)
+      while true {
+        do throws(Errno) {
+          try volume.mountPoint.unmount(isLazy: false)
+          break
+        } catch {
+          guard error == .resourceBusy, ContinuousClock.now < deadline else { throw error }
+          usleep(1000)
+        }
+      }
+      guard volume.waitForDaemon() == .exited(0) else { throw ModelDifference(text: "the daemon did not end well") }
+      try volume.mount(options)
+    }
+  }
+
+  func mount() throws {
+    try volume.mount(options)
+  }
+
+  /// Kills the daemon; every call that has not returned by now may fail.
+  func crash() {
+    state.withLock { $0.sample.isCrashed = true }
+    volume.kill()
+  }
+
+  /// Mounts again after a crash. Everybody has closed everything.
+  func recover() throws {
+    try volume.mountPoint.unmount(isLazy: true)
+    try volume.mount(options)
+    state.withLock { state in
+      state.sample.epoch += 1
+      state.sample.states = [.beforeFirstUnlock]
+      state.sample.isCrashed = false
+    }
+  }
+}

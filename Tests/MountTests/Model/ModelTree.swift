@@ -1,0 +1,178 @@
+import DataProtection
+
+/// A name as the kernel takes it.
+typealias ModelName = [UInt8]
+
+/// A file, directory or symbolic link of the model.
+struct ModelInode {
+  enum Kind { case file, directory, symbolicLink }
+
+  let kind: Kind
+  var mode: UInt32
+  var time: ModelTime
+  /// Names of a file or link; a directory has one.
+  var links = 1
+  /// Of files and directories.
+  var fileClass: ProtectionClass?
+  var isExplicit = false
+  var attributes: [String: [UInt8]] = [:]
+  /// The inode number, once it was seen.
+  var serial: UInt64?
+
+  // Of a file.
+  var contents = ModelContents()
+  /// What it held since it was last synchronised: a crash may leave any of it.
+  var earlier: [ModelContents] = []
+  /// Nothing moved the time since the file was synchronised.
+  var isTimeSynchronized = false
+
+  // Of a directory.
+  var entries: [ModelName: Int] = [:]
+  var parent = ModelTree.root
+
+  // Of a symbolic link.
+  var target: [UInt8] = []
+}
+
+/// A name in a directory, and what it names.
+struct ModelPlace {
+  let directory: Int
+  let name: ModelName
+  let inode: Int
+}
+
+/// The whole mounted tree as it should be. A value, so that what it was before a call can be kept.
+struct ModelTree {
+  static let root = 0
+
+  private(set) var inodes: [Int: ModelInode]
+  private var next = 1
+  /// Files whose last name is gone, for as long as somebody has them open.
+  private(set) var nameless: Set<Int> = []
+  /// When the call at hand was made.
+  var now = ModelTime.unknown
+
+  init(rootClass: ProtectionClass) {
+    inodes = [Self.root: ModelInode(kind: .directory, mode: 0o755, time: .unknown, fileClass: rootClass)]
+    inodes[Self.root]!.isExplicit = true
+  }
+
+  subscript(inode: Int) -> ModelInode {
+    get { inodes[inode]! }
+    set { inodes[inode] = newValue }
+  }
+
+  func entry(_ name: ModelName, in directory: Int) -> Int? { self[directory].entries[name] }
+
+  /// Every name in the tree, in an order that is the same in each run.
+  var places: [ModelPlace] {
+    var places: [ModelPlace] = []
+    for (directory, inode) in inodes where inode.kind == .directory {
+      for (name, child) in inode.entries { places.append(ModelPlace(directory: directory, name: name, inode: child)) }
+    }
+    return places.sorted {
+      $0.directory != $1.directory ? $0.directory < $1.directory : $0.name.lexicographicallyPrecedes($1.name)
+    }
+  }
+
+  var directories: [Int] { inodes.filter { $0.value.kind == .directory }.keys.sorted() }
+
+  /// The path of a directory below the mount point: its names, each after a slash.
+  func path(of directory: Int) -> [UInt8] {
+    guard directory != Self.root else { return [] }
+    let parent = self[directory].parent
+    let name = self[parent].entries.first { $0.value == directory }!.key
+    return path(of: parent) + [UInt8(ascii: "/")] + name
+  }
+
+  /// Whether a directory is another, or somewhere in it.
+  func isDirectory(_ directory: Int, within other: Int) -> Bool {
+    var current = directory
+    while current != other {
+      if current == Self.root { return false }
+      current = self[current].parent
+    }
+    return true
+  }
+
+  func depth(of directory: Int) -> Int { directory == Self.root ? 0 : 1 + depth(of: self[directory].parent) }
+
+  /// What stat(2) tells as the number of links.
+  func linkCount(of inode: Int) -> Int {
+    let node = self[inode]
+    guard node.kind == .directory else { return node.links }
+    return 2 + node.entries.values.count { self[$0].kind == .directory }
+  }
+}
+
+// Changes. Each is what one successful call does.
+extension ModelTree {
+  mutating func make(_ kind: ModelInode.Kind, _ name: ModelName, in directory: Int, mode: UInt32) -> Int {
+    let inode = next
+    next += 1
+    var node = ModelInode(kind: kind, mode: mode, time: now)
+    if kind != .symbolicLink { node.fileClass = self[directory].fileClass }
+    node.parent = directory
+    inodes[inode] = node
+    enter(inode, as: name, in: directory)
+    return inode
+  }
+
+  mutating func link(_ inode: Int, as name: ModelName, in directory: Int) {
+    self[inode].links += 1
+    enter(inode, as: name, in: directory)
+  }
+
+  mutating func remove(_ name: ModelName, in directory: Int) {
+    let inode = self[directory].entries.removeValue(forKey: name)!
+    self[directory].time = now
+    self[inode].links -= 1
+    guard self[inode].links == 0 else { return }
+    if self[inode].kind == .file { nameless.insert(inode) } else { inodes[inode] = nil }
+  }
+
+  mutating func rename(_ name: ModelName, in directory: Int, to newName: ModelName, in newDirectory: Int) {
+    let inode = self[directory].entries[name]!
+    if let replaced = entry(newName, in: newDirectory) {
+      if replaced == inode { return }
+      remove(newName, in: newDirectory)
+    }
+    self[directory].entries[name] = nil
+    self[directory].time = now
+    enter(inode, as: newName, in: newDirectory)
+  }
+
+  mutating func exchange(_ name: ModelName, in directory: Int, with other: ModelName, in otherDirectory: Int) {
+    let (first, second) = (self[directory].entries[name]!, self[otherDirectory].entries[other]!)
+    if first == second { return }
+    enter(second, as: name, in: directory)
+    enter(first, as: other, in: otherDirectory)
+  }
+
+  private mutating func enter(_ inode: Int, as name: ModelName, in directory: Int) {
+    self[directory].entries[name] = inode
+    self[directory].time = now
+    if self[inode].kind == .directory { self[inode].parent = directory }
+  }
+
+  mutating func forgetNameless(exceptFor open: Set<Int>) {
+    for inode in nameless.subtracting(open) {
+      nameless.remove(inode)
+      inodes[inode] = nil
+    }
+  }
+
+  /// Changes what a file holds, and keeps what it held for the case of a crash.
+  mutating func change(_ inode: Int, time: ModelTime? = nil, _ body: (inout ModelContents) -> Void) {
+    self[inode].earlier.append(self[inode].contents)
+    body(&inodes[inode]!.contents)
+    self[inode].time = time ?? now
+    self[inode].isTimeSynchronized = false
+  }
+
+  /// The time may have moved.
+  mutating func touch(_ inode: Int) {
+    self[inode].time = self[inode].time.orLater(now)
+    self[inode].isTimeSynchronized = false
+  }
+}

@@ -1,0 +1,78 @@
+import Glibc
+import LinuxIO
+import SystemPackage
+
+// What must hold after the daemon was killed: every change of names and attributes that was acknowledged, and all that
+// was synchronised. Of what was written since, each byte is an old or a new one.
+extension ModelWorker {
+  /// Compares everything with what a crash may leave, and goes on from what it left. Nothing is open.
+  func compareAfterCrash() throws {
+    let possible = candidates.isEmpty ? [tree] : candidates
+    candidates = []
+    var differences: [String] = []
+    for candidate in possible {
+      tree = candidate
+      closeEverything()
+      do {
+        try adoptContents()
+        return try compareEverything()
+      } catch {
+        if stage.sample.isCrashed {
+          candidates = possible
+          throw ModelInterruption()
+        }
+        guard let error = error as? ModelDifference else { throw error }
+        differences.append(error.text)
+      }
+    }
+    throw difference("after a crash: " + differences.joined(separator: "; or else: "))
+  }
+
+  /// Takes what is found of files that were changed since they were synchronised.
+  private func adoptContents() throws {
+    for place in tree.places where tree[place.inode].kind == .file && !tree[place.inode].isTimeSynchronized {
+      tree[place.inode].time = .unknown
+    }
+    for place in tree.places where tree[place.inode].kind == .file && !tree[place.inode].earlier.isEmpty {
+      do {
+        try adopt(place, OpenFile(path(place), O_RDONLY))
+      } catch let error as Errno {
+        throw difference("\(show(place)): \(Self.show(error))")
+      }
+    }
+  }
+
+  private func adopt(_ place: ModelPlace, _ file: OpenFile) throws {
+    let node = tree[place.inode]
+    let versions = [node.contents] + node.earlier
+    let size = Int(try file.status().size)
+    guard size >= versions.map(\.count).min()!, size <= versions.map(\.count).max()! else {
+      throw difference("\(show(place)): \(size) bytes, which it never had")
+    }
+    var found = ModelContents()
+    found.resize(to: size)
+    // Far holes are the same in all versions but for what any of them has there.
+    var position = 0
+    while position < size {
+      let end = min(size, position + ModelContents.pageSize * 32)
+      let isHole = versions.allSatisfy { $0.firstData(in: position..<end) == nil }
+      if position < 2 * Self.longest || !isHole {
+        let bytes = try file.read(at: position, count: end - position)
+        try expect(bytes, at: position, among: versions, place)
+        found.write(bytes[...], at: position)
+      }
+      position = end
+    }
+    tree[place.inode].contents = found
+    tree[place.inode].earlier = []
+  }
+
+  private func expect(_ bytes: [UInt8], at start: Int, among versions: [ModelContents], _ place: ModelPlace) throws {
+    let known = versions.map { $0.bytes(in: start..<start + bytes.count) }
+    if known.contains(bytes) { return }
+    for (index, byte) in bytes.enumerated() {
+      let isKnown = known.contains { index < $0.count ? $0[index] == byte : byte == 0 }
+      guard isKnown else { throw difference("\(show(place)): byte \(start + index) is \(byte), which it never was") }
+    }
+  }
+}

@@ -1,0 +1,161 @@
+import Glibc
+import LinuxIO
+import SystemPackage
+
+// Calls that make, move and take away names.
+extension ModelWorker {
+  /// Whether there is room for one more name: a small tree is met again and again.
+  private var isFull: Bool { tree.inodes.count >= 70 }
+
+  private func exists(_ target: (directory: Int, name: ModelName)) -> Errno? {
+    tree.entry(target.name, in: target.directory) == nil ? nil : .fileExists
+  }
+
+  func createFile() throws {
+    guard !isFull else { return try unlink() }
+    let target = target()
+    let path = path(target.name, in: target.directory)
+    let exists = exists(target)
+    let fileClass = tree[target.directory].fileClass!
+    let isNode = chance(15)
+    var inode = 0
+    var file: OpenFile?
+    let isMade = try attempt(
+      isNode ? "mknod" : "create", show(target.name, in: target.directory),
+      failing: { exists ?? (ModelContract.creates(fileClass, in: $0) ? nil : .permissionDenied) },
+      call: {
+        if isNode {
+          try path.makeNode(mode: S_IFREG | 0o600)
+        } else {
+          file = try OpenFile(path, O_RDWR | O_CREAT | O_EXCL, mode: 0o644)
+        }
+      }, apply: { inode = $0.make(.file, target.name, in: target.directory, mode: isNode ? 0o600 : 0o644) })
+    if isMade, let file { addHandle(file, inode, reads: true, writes: true) }
+  }
+
+  func makeDirectory() throws {
+    let target = target()
+    guard !isFull, tree.depth(of: target.directory) < 5 else { return try removeDirectory() }
+    let path = path(target.name, in: target.directory)
+    let exists = exists(target)
+    try attempt(
+      "mkdir", show(target.name, in: target.directory), failing: { _ in exists },
+      call: { try path.makeDirectory(mode: 0o755) },
+      apply: { _ = $0.make(.directory, target.name, in: target.directory, mode: 0o755) })
+  }
+
+  func makeSymbolicLink() throws {
+    guard !isFull else { return try unlink() }
+    let target = target()
+    let path = path(target.name, in: target.directory)
+    let exists = exists(target)
+    let count = [1, 3, 15, 16, 50, 255, 256, 1000, 3000].randomElement(using: &random)!
+    let text = (0..<count).map { _ in UInt8.random(in: 1...255, using: &random) }
+    try attempt(
+      "symlink", "\(show(target.name, in: target.directory)), \(count) bytes", failing: { _ in exists },
+      call: { try path.makeSymbolicLink(to: PathName(bytes: text)) },
+      apply: { tree in
+        let inode = tree.make(.symbolicLink, target.name, in: target.directory, mode: 0o777)
+        tree[inode].target = text
+      })
+  }
+
+  func readSymbolicLink() throws {
+    guard let place = place([.symbolicLink]) else { return }
+    let expected = tree[place.inode].target
+    try attempt("readlink", show(place)) {
+      guard try path(place).symbolicLinkTarget() == expected else { throw difference("another target") }
+    }
+    statistics.comparisons += 1
+  }
+
+  func link() throws {
+    guard let place = place() else { return }
+    let target = target()
+    let (from, to) = (path(place), path(target.name, in: target.directory))
+    let expected: Errno? = exists(target) ?? (tree[place.inode].kind == .directory ? .notPermitted : nil)
+    try attempt(
+      "link", "\(show(place)) as \(show(target.name, in: target.directory))", failing: { _ in expected },
+      call: { try from.link(as: to) }, apply: { $0.link(place.inode, as: target.name, in: target.directory) })
+  }
+
+  func unlink() throws {
+    guard let place = place() else { return }
+    let path = path(place)
+    let expected: Errno? = tree[place.inode].kind == .directory ? .isDirectory : nil
+    try attempt(
+      "unlink", show(place), failing: { _ in expected }, call: { try path.unlink() },
+      apply: { $0.remove(place.name, in: place.directory) })
+    forgetClosed()
+  }
+
+  func removeDirectory() throws {
+    guard let place = place(chance(90) ? [.directory] : [.file, .symbolicLink]) else { return }
+    let path = path(place)
+    let node = tree[place.inode]
+    let expected: Errno? =
+      node.kind != .directory ? .notDirectory : node.entries.isEmpty ? nil : .directoryNotEmpty
+    try attempt(
+      "rmdir", show(place), failing: { _ in expected }, call: { try path.removeDirectory() },
+      apply: { $0.remove(place.name, in: place.directory) })
+  }
+
+  func rename() throws {
+    guard let place = place() else { return }
+    let target = chance(60) ? target() : self.place().map { ($0.directory, $0.name) } ?? target()
+    guard tree.depth(of: target.0) + height(of: place.inode) < 7 else { return }
+    let flags: RenameFlags = [[], [], [], .noReplace, .exchange].randomElement(using: &random)!
+    let (from, to) = (path(place), path(target.1, in: target.0))
+    let mode = flags == .exchange ? "exchange" : flags == .noReplace ? "rename without replacing" : "rename"
+    let replaced = tree.entry(target.1, in: target.0)
+    let expected = renameFailure(place, target, flags)
+    let inode = tree[place.inode]
+    let kept = flags.isEmpty && expected == nil ? ModelContract.classKept(by: replaced.map { tree[$0] }, for: inode) : nil
+    func keepClass(_ tree: inout ModelTree) {
+      guard let kept else { return }
+      tree[place.inode].fileClass = kept
+      tree[place.inode].isExplicit = true
+    }
+    try attempt(
+      mode, "\(show(place)) to \(show(target.1, in: target.0))\(replaced.map { " (inode \($0))" } ?? "")",
+      failing: { state in
+        if let expected { return expected }
+        guard let kept, !ModelContract.opens(inode.fileClass!, in: state) || !ModelContract.creates(kept, in: state)
+        else { return nil }
+        return .permissionDenied
+      }, call: { try from.rename(to: to, flags: flags) }, halfway: kept == nil ? nil : keepClass,
+      apply: { tree in
+        keepClass(&tree)
+        if flags == .exchange {
+          tree.exchange(place.name, in: place.directory, with: target.1, in: target.0)
+        } else {
+          tree.rename(place.name, in: place.directory, to: target.1, in: target.0)
+        }
+      })
+    forgetClosed()
+  }
+
+  private func height(of inode: Int) -> Int {
+    guard tree[inode].kind == .directory else { return 0 }
+    return 1 + (tree[inode].entries.values.map { height(of: $0) }.max() ?? 0)
+  }
+
+  /// What rename(2) fails with for the sake of the names, in the order in which Linux looks.
+  private func renameFailure(
+    _ place: ModelPlace, _ target: (directory: Int, name: ModelName), _ flags: RenameFlags
+  ) -> Errno? {
+    let other = tree.entry(target.name, in: target.directory)
+    if flags == .noReplace, other != nil { return .fileExists }
+    if flags == .exchange, other == nil { return .noSuchFileOrDirectory }
+    let isDirectory = tree[place.inode].kind == .directory
+    if isDirectory, tree.isDirectory(target.directory, within: place.inode) { return .invalidArgument }
+    guard let other else { return nil }
+    let otherIsDirectory = tree[other].kind == .directory
+    if otherIsDirectory, tree.isDirectory(place.directory, within: other) {
+      return flags == .exchange ? .invalidArgument : .directoryNotEmpty
+    }
+    if other == place.inode || flags == .exchange { return nil }
+    if isDirectory != otherIsDirectory { return isDirectory ? .notDirectory : .isDirectory }
+    return otherIsDirectory && !tree[other].entries.isEmpty ? .directoryNotEmpty : nil
+  }
+}

@@ -1,0 +1,99 @@
+import DataProtection
+import Glibc
+import LinuxIO
+
+// Which call comes next, and how often.
+extension ModelWorker {
+  private static let steps: [(weight: Int, step: @Sendable (ModelWorker) -> () throws -> Void)] = [
+    (10, open), (14, read), (16, write), (5, append), (7, truncate), (8, allocate), (5, copy), (4, seek),
+    (4, synchronize), (4, close), (3, map), (5, readMapping), (6, writeMapping), (2, unmap),
+    (7, createFile), (3, makeDirectory), (2, makeSymbolicLink), (2, readSymbolicLink), (4, link), (5, unlink),
+    (3, removeDirectory), (9, rename),
+    (3, setMode), (3, setTime), (4, setAttribute), (3, getAttribute), (2, removeAttribute), (4, setClass),
+    (2, removeClass), (6, expectStatus), (3, expectNames), (2, expectAttributeNames),
+  ]
+  private static let total = steps.reduce(0) { $0 + $1.weight }
+
+  func step() throws {
+    var number = Int.random(in: 0..<Self.total, using: &random)
+    for (weight, step) in Self.steps {
+      number -= weight
+      if number < 0 { return try step(self)() }
+    }
+  }
+
+  /// Something happens to the mount, between two calls or, when it is a crash, also in the midst of one.
+  func changeMount(crashes: Bool) throws {
+    switch Int.random(in: 0..<100, using: &random) {
+    case 0..<8 where crashes: try crash()
+    case 8..<16: try remount()
+    case 16..<18:
+      note("drop caches")
+      try dropCaches()
+      try compareEverything()
+    case 18..<28 where stage.isUnlocked:
+      note("announce a lock")
+      try stage.announceLock()
+    default:
+      note(stage.isUnlocked ? "lock" : "unlock")
+      if stage.isUnlocked { try stage.lock() } else { try stage.unlock() }
+      if chance(30) { try compareEverything() }
+    }
+  }
+
+  private func remount() throws {
+    note("remount")
+    closeEverything()
+    try stage.remount()
+    tree.synchronizeEverything()
+    try compareEverything()
+    if chance(80) { try stage.unlock() }
+    try compareEverything()
+  }
+
+  /// Kills the daemon while calls are made, until one fails.
+  private func crash() throws {
+    note("crash soon")
+    let pause = UInt32.random(in: 0...20_000, using: &random)
+    let stage = stage
+    let thread = Thread(name: "crash") {
+      usleep(pause)
+      stage.crash()
+    }
+    do { while true { try step() } } catch is ModelInterruption { note("crashed") } catch {
+      thread.join()
+      throw error
+    }
+    thread.join()
+    closeEverything()
+    try stage.recover()
+    try stage.unlock()
+    try compareAfterCrash()
+  }
+
+  /// As one worker of several: closes everything, and goes on when the mount is there again.
+  func sitOut() throws {
+    let isCrash = stage.sample.isCrashed
+    note(isCrash ? "crashed" : "remount")
+    closeEverything()
+    stage.park()
+    guard !stage.isOver else { return }
+    try stage.settled.read {
+      if isCrash { return try compareAfterCrash() }
+      tree.synchronizeEverything()
+      do { try compareEverything() } catch {
+        throw stage.sample.isCrashed ? ModelInterruption() : error
+      }
+    }
+  }
+}
+
+extension ModelTree {
+  /// The mount has ended well: everything is on disk.
+  mutating func synchronizeEverything() {
+    for inode in places.map(\.inode) {
+      self[inode].earlier = []
+      self[inode].isTimeSynchronized = true
+    }
+  }
+}
