@@ -3,6 +3,8 @@
 #ifndef PROTECTFS_TESTS_SYSTEM_CALLS_H
 #define PROTECTFS_TESTS_SYSTEM_CALLS_H
 
+#include "CConformance.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
