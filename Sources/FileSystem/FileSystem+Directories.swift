@@ -20,10 +20,10 @@ extension ProtectedFileSystem {
     }
   }
 
-  package func openDirectory(_ id: NodeID) throws(Errno) -> Opened {
+  package func openDirectory(_ id: NodeID, flags: HandleFlags) throws(Errno) -> Opened {
     let node = nodes.node(id)
     let (handle, record) = try directory(node)
-    let stream = DirectoryStream(try openForListing(handle))
+    let stream = DirectoryStream(try openForListing(handle, keepsAccessTime: flags.keepsAccessTime))
     let open = OpenDirectory(node: node, handle: handle, record: record, stream: stream)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
@@ -31,8 +31,16 @@ extension ProtectedFileSystem {
   }
 
   /// Through /proc, because opening `.` in it would need permission to search it as well.
-  func openForListing(_ handle: DirectoryHandle) throws(Errno) -> Descriptor {
-    try Descriptor.open(PathName(descriptor: handle.descriptor), [.readOnly, .directory])
+  func openForListing(_ handle: DirectoryHandle, keepsAccessTime: Bool = true) throws(Errno) -> Descriptor {
+    let path = PathName(descriptor: handle.descriptor)
+    if keepsAccessTime {
+      do throws(Errno) {
+        return try Descriptor.open(path, [.readOnly, .directory, .keepAccessTime])
+      } catch .notPermitted {
+        // The directory is not the daemon's own, and it has no privileges: then its time moves.
+      }
+    }
+    return try Descriptor.open(path, [.readOnly, .directory])
   }
 
   package func readDirectory(
