@@ -43,8 +43,10 @@ static int64_t make_socket(const char *path) {
 }
 
 static int64_t list(const char *path) {
-  DIR *directory = opendir(path);
-  if (!directory) return -errno;
+  // opendir(3) would look at the path itself, which may be nobody's address.
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return -errno;
+  DIR *directory = fdopendir(fd);
   int64_t count = 0;
   errno = 0;
   while (readdir(directory)) count++;

@@ -3,8 +3,14 @@ import Testing
 extension MountTests {
   /// What programs see on the mount is what they see on the file system below it, and what POSIX says.
   @Suite struct ConformanceTests {
-    @Test func modes() throws {
-      try Volume.with { try Table.run("chmod", ModeTables.chmod, in: $0) }
+    static let tables: [(name: String, rows: @Sendable () -> [Row])] = [
+      ("paths", { PathTables.rows }), ("modes", { ModeTables.rows }), ("owners", { OwnerTables.rows }),
+      ("sticky", { StickyTables.rows }), ("names", { NameTables.rows }), ("renames", { RenameTables.rows }),
+    ]
+
+    @Test(arguments: tables.map(\.name)) func table(name: String) throws {
+      let rows = try #require(Self.tables.first { $0.name == name }).rows()
+      try Volume.with(["-o", "allow_other,dev,suid"]) { try Table.run(name, rows, in: $0) }
     }
   }
 }

@@ -17,7 +17,7 @@ struct Snapshot {
 
   /// Of what is in the working directory.
   static func take() throws(Errno) -> Snapshot {
-    var buffer = [UInt8](repeating: 0, count: 1 << 16)
+    var buffer = [UInt8](repeating: 0, count: 1 << 18)
     let count = try check(unsafe buffer.withUnsafeMutableBytes { unsafe calls_snapshot($0.baseAddress, $0.count) })
     var snapshot = Snapshot()
     var offset = 0

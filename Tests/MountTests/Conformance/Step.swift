@@ -56,6 +56,9 @@ struct Step: Sendable, CustomStringConvertible {
   /// On another of the row's open files.
   func on(_ slot: Int) -> Step { changed { $0.slot = slot } }
 
+  /// Copies into another of the row's open files.
+  func into(_ slot: Int) -> Step { changed { $0.otherSlot = slot } }
+
   private func changed(_ change: (inout Step) -> Void) -> Step {
     var step = self
     change(&step)

@@ -107,8 +107,9 @@ final class Table: Sendable {
   private func report() {
     let count = count.withLock { $0 }
     print("conformance, \(name): \(rows.count) rows, \(count.steps) steps, \(count.differences.count) differences")
-    for difference in count.differences.prefix(60) { Issue.record("\(difference)") }
-    if count.differences.count > 60 { Issue.record("and \(count.differences.count - 60) more") }
+    for difference in count.differences { print(difference) }
+    for difference in count.differences.prefix(20) { Issue.record("\(difference)") }
+    if count.differences.count > 20 { Issue.record("and \(count.differences.count - 20) more, which are printed") }
     for (index, exception) in ConformanceException.all.enumerated()
     where rows.contains(where: { $0.name.hasPrefix(exception.rows) }) && !count.used.contains(index) {
       Issue.record("no row needs the exception for '\(exception.rows)' any more")
