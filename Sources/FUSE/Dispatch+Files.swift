@@ -92,8 +92,11 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
 
 /// Requests about open directories.
 func addDirectoryOperations(to table: inout fuse_lowlevel_ops) {
-  unsafe table.opendir = { request, node, _ in
-    unsafe serve(request) { (fs) throws(Errno) in .opened(try fs.openDirectory(NodeID(rawValue: node))) }
+  unsafe table.opendir = { request, node, info in
+    unsafe serve(request) { (fs) throws(Errno) in
+      unsafe .opened(
+        try fs.openDirectory(NodeID(rawValue: node), flags: HandleFlags(rawValue: info!.pointee.flags)))
+    }
   }
   unsafe table.readdir = { request, _, size, offset, info in
     unsafe list(request, size: size, offset: offset, info: info, isPlus: false)

@@ -58,7 +58,7 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
     count: Int, buffer: UnsafeMutableRawBufferPointer, caller: Caller
   ) throws(Errno) -> Int
 
-  func openDirectory(_ node: NodeID) throws(Errno) -> Opened
+  func openDirectory(_ node: NodeID, flags: HandleFlags) throws(Errno) -> Opened
   func readDirectory(_ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing) throws(Errno)
   func releaseDirectory(_ handle: Handle)
   func synchronizeDirectory(_ handle: Handle) throws(Errno)

@@ -135,4 +135,6 @@ package struct HandleFlags: Sendable {
   package var forWriting: Bool { rawValue & 0o3 != 0 }
   package var truncates: Bool { rawValue & 0o1000 != 0 }
   package var exclusive: Bool { rawValue & 0o200 != 0 }
+  /// `O_NOATIME`, which the kernel has allowed the caller.
+  package var keepsAccessTime: Bool { rawValue & 0o1000000 != 0 }
 }

@@ -108,7 +108,7 @@ extension ProtectedFile {
     try unsafe withScratch { (scratch) throws(Errno) in
       let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(end - position)])
       guard try unsafe descriptor.read(into: rest, at: position) == rest.count,
-        unsafe DataUnits.isHole(UnsafeRawBufferPointer(rest))
+        unsafe DataUnits.writtenCount(UnsafeRawBufferPointer(rest)) == 0
       else { return }
       try descriptor.allocate([.punchHole, .keepSize], offset: start, length: DataUnits.size)
     }

@@ -11,39 +11,54 @@ extension ProtectedFileSystem {
   final class OpenDirectory: Sendable {
     let node: Node
     let record: Node.Directory
+    /// `O_NOATIME`.
+    private let keepsAccessTime: Bool
     private let opened = Mutex<DirectoryStream?>(nil)
 
-    init(node: Node, record: Node.Directory) {
+    init(node: Node, record: Node.Directory, keepsAccessTime: Bool) {
       self.node = node
       self.record = record
+      self.keepsAccessTime = keepsAccessTime
     }
 
-    func stream(_ open: () throws(Errno) -> Descriptor) throws(Errno) -> DirectoryStream {
+    func stream(
+      _ open: (_ keepsAccessTime: Bool) throws(Errno) -> Descriptor
+    ) throws(Errno) -> DirectoryStream {
       try opened.withLock { (opened) throws(Errno) in
         if let opened { return opened }
-        let stream = DirectoryStream(try open())
+        let stream = DirectoryStream(try open(keepsAccessTime))
         opened = stream
         return stream
       }
     }
   }
 
-  package func openDirectory(_ id: NodeID) throws(Errno) -> Opened {
+  package func openDirectory(_ id: NodeID, flags: HandleFlags) throws(Errno) -> Opened {
     let node = nodes.node(id)
-    let open = OpenDirectory(node: node, record: try directory(node).record)
+    let open = OpenDirectory(node: node, record: try directory(node).record, keepsAccessTime: flags.keepsAccessTime)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
     return Opened(handle: Handle(rawValue: address), cachesDirectory: !options.isShared)
   }
 
   private func stream(of open: OpenDirectory) throws(Errno) -> DirectoryStream {
-    try open.stream { () throws(Errno) in try openForListing(directoryHandle(open.node)) }
+    try open.stream { (keepsAccessTime) throws(Errno) in
+      try openForListing(directoryHandle(open.node), keepsAccessTime: keepsAccessTime)
+    }
   }
 
   /// Through /proc, because opening `.` in it would need permission to search it as well.
-  func openForListing(_ handle: DirectoryHandle) throws(Errno) -> Descriptor {
-    try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
-      try Descriptor.open(PathName(descriptor: handle.descriptor), [.readOnly, .directory])
+  func openForListing(_ handle: DirectoryHandle, keepsAccessTime: Bool = true) throws(Errno) -> Descriptor {
+    let path = PathName(descriptor: handle.descriptor)
+    return try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+      if keepsAccessTime {
+        do throws(Errno) {
+          return try Descriptor.open(path, [.readOnly, .directory, .keepAccessTime])
+        } catch .notPermitted {
+          // The directory is not the daemon's own, and it has no privileges: then its time moves.
+        }
+      }
+      return try Descriptor.open(path, [.readOnly, .directory])
     }
   }
 

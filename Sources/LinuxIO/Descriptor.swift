@@ -60,6 +60,8 @@ package struct OpenFlags: OptionSet, Sendable {
   package static let directory = OpenFlags(rawValue: O_DIRECTORY)
   package static let noFollow = OpenFlags(rawValue: O_NOFOLLOW)
   package static let nonBlocking = OpenFlags(rawValue: O_NONBLOCK)
+  /// `O_NOATIME`, which Glibc's module leaves out (asm-generic/fcntl.h).
+  package static let keepAccessTime = OpenFlags(rawValue: 0o1000000)
   /// `O_PATH`, which Glibc's module leaves out (asm-generic/fcntl.h).
   package static let path = OpenFlags(rawValue: 0o10000000)
 }

@@ -3,6 +3,7 @@
 #ifndef PROTECTFS_TESTS_SYSTEM_CALLS_H
 #define PROTECTFS_TESTS_SYSTEM_CALLS_H
 
+#include "CConformance.h"
 #include "CFaults.h"
 
 #include <stddef.h>
