@@ -150,6 +150,7 @@ int linux_flock(int fd, int operation) { return RESULT(flock(fd, operation)); }
 
 int linux_unshare_file_system_attributes(void) { return RESULT(unshare(CLONE_FS)); }
 int linux_set_not_dumpable(void) { return RESULT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)); }
+int linux_set_io_flusher(void) { return RESULT(prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0)); }
 int linux_keep_out_of_core_dumps(void *address, size_t length) {
   return RESULT(madvise(address, length, MADV_DONTDUMP));
 }

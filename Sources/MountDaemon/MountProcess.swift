@@ -21,6 +21,7 @@ package enum MountProcess {
     Memory.protectProcess()
     Process.blockEndingSignals()
     Process.raiseOpenFileLimit()
+    Process.cleansPagesOfOthers()
     Memory.setThreadUmask(0)
     if let warning = SecureHeap.warning {
       log.warning("\(warning)")
@@ -41,8 +42,8 @@ package enum MountProcess {
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
     server.start()
-    if !ReadAhead.raise(for: options.mountPoint, kibibytes: Session.maximumTransfer >> 10) {
-      log.debug("the kernel's read-ahead stays at 128 KiB: only root may raise it")
+    if !PageCacheLimits.raise(for: options.mountPoint) {
+      log.debug("the kernel's limits of the page cache stay as they are: only root may raise them")
     }
 
     let sequence = LockSequence(

@@ -65,6 +65,7 @@ int linux_flock(int fd, int operation);
 /// Gives the calling thread a umask and working directory of its own (unshare(2), CLONE_FS).
 int linux_unshare_file_system_attributes(void);
 int linux_set_not_dumpable(void);
+int linux_set_io_flusher(void);
 int linux_keep_out_of_core_dumps(void *address, size_t length);
 /// explicit_bzero(3).
 void linux_wipe(void *address, size_t length);
