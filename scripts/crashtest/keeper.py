@@ -1,5 +1,5 @@
-"""The keeper: does to the mount as a whole what its owner does, while workers change files. It locks and unlocks, changes
-the passcode, and sets the class of a tree.
+"""The keeper: does to the mount as a whole what its owner does, while workers change files. It locks and unlocks,
+changes the passcode, and sets the class of a tree.
 """
 
 import os
@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 
-from crashtest.load import CLASSES, Account
+from crashtest.account import Account
+from crashtest.load import CLASSES
 
 TREE_FILES = 40
 

@@ -32,8 +32,8 @@ class Crash:
 
 
 def read_account(path, crash, gone):
-    """The operations that were begun before the crash and not refused. An error that a mount has only when its daemon is
-    dead, but that was told before, is a difference."""
+    """The operations that were begun before the crash and not refused. An error that a mount has only when its daemon
+    is dead, but that was told before, is a difference."""
     events, begun = [], None
     with open(path, encoding="ascii") as lines:
         for line in lines:
