@@ -24,10 +24,17 @@ class Refused(Exception):
 
 
 class Account:
-    """The file that a worker tells what it does."""
+    """The file that a worker tells what it does. It is made before the worker, which may be killed before its first
+    step."""
 
     def __init__(self, path):
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.descriptor)
 
     def tell(self, *line):
         os.write(self.descriptor, (json.dumps(line) + "\n").encode())

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 
-from crashtest.account import Account
 from crashtest.load import CLASSES
 
 TREE_FILES = 40
@@ -75,7 +74,7 @@ def start(store, passcode, account, seed):
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        Keeper(store, passcode, Account(account), seed).work()
+        Keeper(store, passcode, account, seed).work()
     except SystemExit:
         pass
     except BaseException as error:

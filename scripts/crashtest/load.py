@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 
-from crashtest.account import GONE, REFUSED, Account, Gone, Refused
+from crashtest.account import GONE, REFUSED, Gone, Refused
 from crashtest.tree import data
 
 CLASSES = ["complete", "completeUnlessOpen", "completeUntilFirstUserAuthentication", "none",
@@ -256,7 +256,7 @@ def start(directory, tree, account, seed):
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        Worker(directory, tree, Account(account), seed).work()
+        Worker(directory, tree, account, seed).work()
     except Gone:
         status = 0
     except OSError as error:

@@ -50,7 +50,7 @@ class Store:
         self.daemon = subprocess.Popen(
             self.arguments("mount", self.backing, self.mount_point, "--foreground", "--device-key", self.key),
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not os.path.ismount(self.mount_point):
             if self.daemon.poll() is not None or time.monotonic() > end:
                 raise Failure(f"the mount does not come up; see {self.log.name}")

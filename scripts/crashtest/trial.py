@@ -6,7 +6,7 @@ import random
 import signal
 
 from crashtest import keeper, load, verify
-from crashtest.account import GONE
+from crashtest.account import GONE, Account
 from crashtest.store import Failure
 from crashtest.tree import Tree
 
@@ -42,10 +42,11 @@ class Trial:
 
     def start(self):
         for name, tree in self.trees.items():
-            self.processes[name] = load.start(
-                f"{self.store.mount_point}/{name}", tree.copy(), self.account(name), self.random.getrandbits(32))
-        self.processes["keeper"] = keeper.start(
-            self.store, self.passcode, self.account("keeper"), self.random.getrandbits(32))
+            with Account(self.account(name)) as account:
+                self.processes[name] = load.start(
+                    f"{self.store.mount_point}/{name}", tree.copy(), account, self.random.getrandbits(32))
+        with Account(self.account("keeper")) as account:
+            self.processes["keeper"] = keeper.start(self.store, self.passcode, account, self.random.getrandbits(32))
 
     def account(self, name):
         return f"{self.directory}/{name}.account"
@@ -54,10 +55,9 @@ class Trial:
         """Ends the load. The keeper leads a group, with the command that it runs."""
         for name, process in self.processes.items():
             try:
+                os.kill(process, signal.SIGKILL)
                 if name == "keeper":
                     os.killpg(process, signal.SIGKILL)
-                else:
-                    os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         for name, process in self.processes.items():
