@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Kills the daemon with SIGKILL at random moments under a load, and checks what is left. Called by scripts/kill-test.sh.
+"""Kills the daemon with SIGKILL at random moments under a load, and checks what is left.
 
-Each round: workers change files on the mount, a keeper locks, unlocks, changes the passcode and sets classes of a tree;
+Called by scripts/kill-test.sh. Each round: workers change files on the mount, a keeper locks, unlocks, changes the passcode and sets classes of a tree;
 the daemon is killed; the store is checked with fsck, mounted, unlocked, and held against what was acknowledged: every
 operation that was answered is there, and everything synchronised with its contents. The store goes on into the next
 round. In between, a command that changes the passcode of the unmounted store is killed too.
@@ -106,6 +106,7 @@ def main():
         passed = True
         print(f"{options.rounds} kills: everything acknowledged is there. {trial.operations} operations, "
               f"{trial.synchronised} of them fsync; {leftovers} harmless leftovers")
+        print(f"under way when the daemon was killed: {dict(trial.interrupted.most_common())}")
     except (Failure, Difference) as failure:
         print(f"FAILED: {failure}", file=sys.stderr)
     finally:

@@ -85,6 +85,7 @@ def main():
         print(f"{options.rounds} power cuts on {options.file_system}: everything synchronised is there. "
               f"{trial.operations} operations, {trial.synchronised} of them fsync; {totals['leftovers']} harmless "
               f"leftovers; of the blocks that were not flushed, {totals['kept']} were there and {totals['lost']} not")
+        print(f"under way when the power was cut: {dict(trial.interrupted.most_common())}")
     except (Failure, Difference) as failure:
         print(f"FAILED: {failure}", file=sys.stderr)
     finally:

@@ -75,9 +75,13 @@ package struct AtomicFile: ~Copyable {
     [asideName(of: name), asideName(of: previous), linkName(of: previous)]
   }
 
-  private static func asideName(of name: PathName) -> PathName { PathName(bytes: Array(name.bytes) + Array(".new".utf8)) }
+  private static func asideName(of name: PathName) -> PathName {
+    PathName(bytes: Array(name.bytes) + Array(".new".utf8))
+  }
 
-  private static func linkName(of name: PathName) -> PathName { PathName(bytes: Array(name.bytes) + Array(".link".utf8)) }
+  private static func linkName(of name: PathName) -> PathName {
+    PathName(bytes: Array(name.bytes) + Array(".link".utf8))
+  }
 
   private func ignoringAbsence(_ body: () throws(Errno) -> Void) throws(Errno) {
     do throws(Errno) {

@@ -71,9 +71,14 @@ struct ControlListener: ~Copyable, Sendable {
     }
   }
 
+  /// Every daemon that starts waits for the directory's lock meanwhile, so this waits for no daemon: one that is stopped
+  /// or hangs accepts nobody.
   private static func removeStaleSocket(_ name: String, in directory: borrowing SocketDirectory) throws(Errno) {
     do throws(Errno) {
-      _ = try directory.connect(to: name)
+      let socket = try LocalSocket(waits: false)
+      try socket.connect(to: directory.path(of: name))
+      throw .addressInUse
+    } catch .resourceTemporarilyUnavailable {
       throw .addressInUse
     } catch .noSuchFileOrDirectory {
       return

@@ -159,8 +159,8 @@ import Testing
       try file.truncate(to: UInt64(new))
       try backing.descriptor.truncate(to: Self.backingLength(of: 9000))
       let found = try backing.open().read(0..<9000)
-      #expect(
-        found == model.prefix(new) + [UInt8](repeating: 0, count: 9000 - new), "\(old) to \(new), then 9000 by its length")
+      let expected = Array(model.prefix(new)) + [UInt8](repeating: 0, count: 9000 - new)
+      #expect(found == expected, "\(old) to \(new), then 9000 by its length")
     }
   }
 

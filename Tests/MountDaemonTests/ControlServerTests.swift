@@ -3,6 +3,7 @@ import Glibc
 import LinuxIO
 import Logging
 import Synchronization
+import SystemPackage
 import Testing
 
 @testable import MountDaemon
@@ -290,6 +291,25 @@ private func withText<Result>(_ text: String, _ body: (UnsafeRawBufferPointer) t
     _ = try client.status()
     server.stop()
     #expect(unsafe access(path, F_OK) != 0)
+  }
+
+  /// One that accepts nobody, until no more can wait for it: whoever starts looks at its socket too.
+  @Test func aDaemonThatHangsHoldsUpNoOther() throws {
+    let mountPoint = "/tests/control/hangs-\(getpid())"
+    let hanging = try ControlListener(mountPoint: mountPoint)
+    defer { hanging.removeFile() }
+    var waiting: [CInt] = []
+    defer { waiting.forEach { close($0) } }
+    #expect(throws: Errno.resourceTemporarilyUnavailable) {
+      while waiting.count < 1000 {
+        let socket = try LocalSocket(waits: false)
+        try socket.connect(to: hanging.location.path)
+        waiting.append(socket.release())
+      }
+    }
+    let other = try ControlListener(mountPoint: mountPoint + "-not")
+    other.removeFile()
+    #expect(throws: ControlError.self) { _ = try ControlListener(mountPoint: mountPoint) }
   }
 }
 

@@ -5,10 +5,10 @@ usage: disk.py IMAGE FILE
 
 Serves the bytes of IMAGE, from memory, as the file FILE: a FUSE file system of one file, for a loop device to use. What
 is written is remembered apart until the loop device asks for a flush, as a file system's barriers make it do. On the
-line "cut PATH SEED" it writes to PATH what the disk would hold if the power failed at that moment: all that was flushed,
-and any part of what was written since, in pieces of 4096 bytes, as a drive may have written any of it and in any order.
-It answers with the time, in nanoseconds of the monotonic clock, and counts of pieces kept and lost. It ends when FILE is
-unmounted.
+line "cut PATH SEED" it writes to PATH what the disk would hold if the power failed at that moment: all that was
+flushed, and any part of what was written since, in pieces of 4096 bytes, as a drive may have written any of it and in
+any order. It answers with the time, in nanoseconds of the monotonic clock, and counts of pieces kept and lost. It ends
+when FILE is unmounted.
 """
 
 import ctypes

@@ -1,5 +1,5 @@
-"""The keeper: does to the mount as a whole what its owner does, while workers change files. It locks and unlocks, changes
-the passcode, and sets the class of a tree.
+"""The keeper: does to the mount as a whole what its owner does, while workers change files. It locks and unlocks,
+changes the passcode, and sets the class of a tree.
 """
 
 import os
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from crashtest.load import CLASSES, Account
+from crashtest.load import CLASSES
 
 TREE_FILES = 40
 
@@ -74,7 +74,7 @@ def start(store, passcode, account, seed):
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        Keeper(store, passcode, Account(account), seed).work()
+        Keeper(store, passcode, account, seed).work()
     except SystemExit:
         pass
     except BaseException as error:

@@ -1,58 +1,17 @@
-"""A worker: changes a directory of its own on the mount at random, one system call after another, and keeps account.
-
-The account is a file outside of the mount, a line of JSON before each system call and one after it:
-["begin", time, operation] and ["end", time, error number or 0]. Times are nanoseconds of the monotonic clock. A crash
-is thus between an operation's two lines, or between operations.
-"""
+"""A worker: changes a directory of its own on the mount at random, one system call after another, and keeps account."""
 
 import errno
-import json
 import os
 import random
 import signal
 import sys
-import time
+
+from crashtest.account import GONE, REFUSED, Gone, Refused
+from crashtest.tree import data
 
 CLASSES = ["complete", "completeUnlessOpen", "completeUntilFirstUserAuthentication", "none",
            "completeWhenUserInactive"]
-# What is said by a mount whose daemon was killed; with the daemon alive it is a failure, which the reader of the
-# account finds by the time.
-GONE = {errno.ENOTCONN, errno.ECONNABORTED, errno.EIO}
-# The class of the file is locked.
-REFUSED = {errno.EACCES}
 MOST_ENTRIES, MOST_BYTES = 40, 200_000
-
-
-class Gone(Exception):
-    """The daemon has died under an operation, of which it is not known whether it was done."""
-
-
-class Refused(Exception):
-    """A class is locked: the operation was not done."""
-
-
-class Account:
-    """The file that a worker tells what it does."""
-
-    def __init__(self, path):
-        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-
-    def tell(self, *line):
-        os.write(self.descriptor, (json.dumps(line) + "\n").encode())
-
-    def run(self, operation, call):
-        self.tell("begin", time.monotonic_ns(), operation)
-        try:
-            result = call()
-        except OSError as error:
-            self.tell("end", time.monotonic_ns(), error.errno)
-            if error.errno in GONE:
-                raise Gone from error
-            if error.errno in REFUSED:
-                raise Refused from error
-            raise
-        self.tell("end", time.monotonic_ns(), 0)
-        return result
 
 
 class Worker:
@@ -86,7 +45,6 @@ class Worker:
         tag = self.identity()
 
         def call():
-            from crashtest.tree import data
             done = os.pwrite(descriptor, data(tag, count), offset)
             if done != count:
                 raise OSError(errno.EMSGSIZE, f"{done} of {count} bytes written")
@@ -298,7 +256,7 @@ def start(directory, tree, account, seed):
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        Worker(directory, tree, Account(account), seed).work()
+        Worker(directory, tree, account, seed).work()
     except Gone:
         status = 0
     except OSError as error:

@@ -37,7 +37,8 @@ class Store:
         return [self.program, *arguments]
 
     def run(self, *arguments, statuses=(0,), timeout=120):
-        result = subprocess.run(self.arguments(*arguments), capture_output=True, text=True, timeout=timeout, check=False)
+        result = subprocess.run(
+            self.arguments(*arguments), capture_output=True, text=True, timeout=timeout, check=False)
         if result.returncode not in statuses:
             raise Failure(f"{' '.join(arguments[:2])}: status {result.returncode}: {result.stdout}{result.stderr}")
         return result
@@ -49,7 +50,7 @@ class Store:
         self.daemon = subprocess.Popen(
             self.arguments("mount", self.backing, self.mount_point, "--foreground", "--device-key", self.key),
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not os.path.ismount(self.mount_point):
             if self.daemon.poll() is not None or time.monotonic() > end:
                 raise Failure(f"the mount does not come up; see {self.log.name}")
@@ -83,7 +84,8 @@ class Store:
             raise Failure(f"the daemon ended with status {self.daemon.returncode}; see {self.log.name}")
 
     def check(self, passcodes):
-        """Runs fsck with the one of the passcodes that opens the store. Returns its notes, a set of (code, backing name): directories are renamed."""
+        """Runs fsck with the one of the passcodes that opens the store. Returns its notes, a set of (code, backing name);
+        not the path, since directories are renamed."""
         for passcode in passcodes:
             result = self.run("fsck", "--json", "--passcode-file", self.passcode_file(passcode), "--device-key",
                               self.key, self.backing, statuses=(0, 4, 8))

@@ -19,7 +19,7 @@ class Node:
     def __init__(self, kind, cls=None, target=None):
         self.kind, self.cls, self.target = kind, cls, target
         self.explicit = False
-        # An earlier power cut has left a shrink's length, perhaps without what the shrink cleared behind it.
+        # An earlier power cut has perhaps left the length without what was written behind it, or cleared.
         self.has_stale_end = False
         self.xattrs, self.entries, self.content = {}, {}, b""
 

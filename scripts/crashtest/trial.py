@@ -1,11 +1,12 @@
 """One store through many crashes: the load before each, and the check of everything after it."""
 
+import collections
 import os
 import random
 import signal
-import time
 
 from crashtest import keeper, load, verify
+from crashtest.account import GONE, Account
 from crashtest.store import Failure
 from crashtest.tree import Tree
 
@@ -21,7 +22,9 @@ class Trial:
         self.tree_class = None
         self.notes = set()
         self.processes = {}
-        self.operations = self.synchronised = self.longest_check = 0
+        self.operations = self.synchronised = 0
+        # What was under way when a crash came, and how often.
+        self.interrupted = collections.Counter()
 
     def prepare(self):
         """Gives each worker a directory on the new mount."""
@@ -39,10 +42,11 @@ class Trial:
 
     def start(self):
         for name, tree in self.trees.items():
-            self.processes[name] = load.start(
-                f"{self.store.mount_point}/{name}", tree.copy(), self.account(name), self.random.getrandbits(32))
-        self.processes["keeper"] = keeper.start(
-            self.store, self.passcode, self.account("keeper"), self.random.getrandbits(32))
+            with Account(self.account(name)) as account:
+                self.processes[name] = load.start(
+                    f"{self.store.mount_point}/{name}", tree.copy(), account, self.random.getrandbits(32))
+        with Account(self.account("keeper")) as account:
+            self.processes["keeper"] = keeper.start(self.store, self.passcode, account, self.random.getrandbits(32))
 
     def account(self, name):
         return f"{self.directory}/{name}.account"
@@ -51,10 +55,9 @@ class Trial:
         """Ends the load. The keeper leads a group, with the command that it runs."""
         for name, process in self.processes.items():
             try:
+                os.kill(process, signal.SIGKILL)
                 if name == "keeper":
                     os.killpg(process, signal.SIGKILL)
-                else:
-                    os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         for name, process in self.processes.items():
@@ -89,19 +92,19 @@ class Trial:
 
     def check_mounted(self, crash):
         """Checks the store on a fresh mount, and takes what is there as the state before the next crash."""
-        before = time.monotonic()
         candidates = self.candidates(crash)
         old = self.passcode
         self.passcode = self.store.unlock_with_one(candidates)
         if self.passcode != old and old not in candidates and self.store.unlock(old):
             raise Failure(f"an old passcode, {old}, still opens the store")
         for name, base in self.trees.items():
-            events = verify.read_account(self.account(name), crash, load.GONE)
+            events = verify.read_account(self.account(name), crash, GONE)
             self.operations += len(events)
+            self.interrupted.update(event.operation[0] for event in events if not event.done)
             self.synchronised += sum(event.operation[0] in ("fsync", "fdatasync") for event in events)
             self.trees[name] = verify.check(f"{self.store.mount_point}/{name}", base, events, crash)
         self.check_tree(crash)
-        self.longest_check = max(self.longest_check, time.monotonic() - before)
+        self.interrupted.update(event.operation[0] for event in self.keeper_events(crash) if not event.done)
 
     def check_tree(self, crash):
         """The tree whose class was set: contents as ever, each class old or new."""

@@ -32,8 +32,8 @@ class Crash:
 
 
 def read_account(path, crash, gone):
-    """The operations that were begun before the crash and not refused. An error that a mount has only when its daemon is
-    dead, but that was told before, is a difference."""
+    """The operations that were begun before the crash and not refused. An error that a mount has only when its daemon
+    is dead, but that was told before, is a difference."""
     events, begun = [], None
     with open(path, encoding="ascii") as lines:
         for line in lines:
@@ -195,17 +195,17 @@ def check_contents(candidate, seen, base, events, crash):
         for name in path:
             found = node.entries[name]
             node = seen.nodes[found]
-        states, ends = contents(identity, base, events)
-        node.has_stale_end = crash.is_power_cut and bool(ends)
-        check_content("/".join(path), node.content, states, ends if crash.is_power_cut else [])
+        states, stale = contents(identity, base, events)
+        node.has_stale_end = crash.is_power_cut and (len(states) > 1 or bool(stale))
+        check_content("/".join(path), node.content, states, stale if crash.is_power_cut else [])
 
 
 def contents(identity, base, events):
-    """What a file held from when it was last synchronised on, one after each write; and the ends that shrinks gave it,
-    where what they cleared behind them may not be on the disk."""
+    """What a file held from when it was last synchronised on, one after each write; and where, behind an end that it had,
+    the disk may hold something else: what a shrink cut off, or what was written before an earlier power cut."""
     old = base.nodes.get(identity, Node("file"))
     states = [old.content]
-    ends = [len(old.content)] if old.has_stale_end else []
+    stale = [range(len(old.content), unit_end(len(old.content)) + 16)] if old.has_stale_end else []
     is_cleared = False
     for event in events:
         kind, *arguments = event.operation
@@ -217,16 +217,17 @@ def contents(identity, base, events):
         elif kind == "truncate":
             is_cleared |= arguments[1] != len(states[-1])
             if arguments[1] < len(states[-1]):
-                ends.append(arguments[1])
+                # The rest of the block, and the one behind it, by which the length is told.
+                stale.append(range(arguments[1], block_end(arguments[1]) + (16 if arguments[1] % 16 else 0)))
             states.append(resized(states[-1], arguments[1]))
         elif kind in ("fsync", "fdatasync") and event.done:
             states = states[-1:]
             if is_cleared:
-                ends = []
-    return states, [end for end in ends if end % 16]
+                stale = []
+    return states, stale
 
 
-def check_content(path, seen, states, stale_ends):
+def check_content(path, seen, states, stale):
     """Each byte is one of those that were there since the file was last synchronised, or zero where there was none; the
     length is between those that it had. Two exceptions follow from how contents are stored, see ARCHITECTURE.md."""
     if seen in states:
@@ -234,14 +235,12 @@ def check_content(path, seen, states, stale_ends):
     shortest, longest = min(map(len, states)), max(whole_unit(len(state)) for state in states)
     if not shortest <= len(seen) <= longest:
         raise Difference(f"{path}: {len(seen)} bytes, not {shortest} to {longest}")
-    # From such an end on, the rest of its block and the one behind it, by which the length is told.
-    free = {position for end in stale_ends for position in range(end, block_end(end) + 16)}
     for start in range(0, len(seen), 16):
         block = seen[start:start + 16]
         if any(state[start:start + 16] == block for state in states):
             continue
         for position, byte in enumerate(block, start):
-            if position in free:
+            if any(position in free for free in stale):
                 continue
             # Zeros where at some time there was nothing: what was to come there was not written yet.
             if not any(position < len(state) and state[position] == byte for state in states) and not (
@@ -253,6 +252,10 @@ def check_content(path, seen, states, stale_ends):
 
 def block_end(length):
     return (length + 15) // 16 * 16
+
+
+def unit_end(length):
+    return (length + 4095) // 4096 * 4096
 
 
 def whole_unit(length):
