@@ -61,8 +61,10 @@ package final class Daemon: DaemonControl {
   }
 
   package func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
-    let keybag = keybag.withLock { $0 }
     do throws(KeyManagementError) {
+      // Where another mount may write, it may also have changed the passcode.
+      if options.hasOtherWriters { try readKeybag() }
+      let keybag = keybag.withLock { $0 }
       var keys: ClassKeys
       switch consume secret {
       case .passcode(let passcode): keys = try keybag.unlock(passcode: passcode, deviceKey: deviceKey)
@@ -78,6 +80,11 @@ package final class Daemon: DaemonControl {
       log.warning("an unlock was refused", metadata: ["reason": "\(error.code)"])
       throw ControlError(error)
     }
+  }
+
+  private func readKeybag() throws(KeyManagementError) {
+    let current = try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
+    keybag.withLock { $0 = current }
   }
 
   package func changePasscode(
