@@ -30,6 +30,7 @@ package enum MountProcess {
 
     let backing = try Store.open(options.backing)
     let storeLock = try Store.lock(backing, path: options.backing, for: .mount(isReadOnly: options.isReadOnly))
+    try Store.requireAttributes(backing, path: options.backing)
     let keybag = try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
     let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, log: log)
 

@@ -82,6 +82,18 @@ package enum Store {
     }
   }
 
+  /// Finds out whether a store that was copied here has its records.
+  package static func requireAttributes(_ backing: borrowing Descriptor, path: String) throws(StoreError) {
+    do throws(Errno) {
+      _ = try backing.attribute(PathName(DirectoryRecord.attributeName))
+    } catch .noData {
+      // They are known here; that one is missing is the file system's to say.
+    } catch {
+      throw error == .notSupportedOnSocket
+        ? .noExtendedAttributes(path: path) : .backingUnreadable(path: path, error)
+    }
+  }
+
   private static func requireRoomForStore(_ backing: borrowing Descriptor, _ path: String) throws(StoreError) {
     do throws(Errno) {
       let stream = DirectoryNames(try backing.open(".", [.readOnly, .directory]))
@@ -137,7 +149,8 @@ package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     case .noStore(let path): "\(path) is no store; make one with 'protectfs init \(path)'"
     case .alreadyAStore(let path): "\(path) is a store already; mount it with 'protectfs mount \(path) MOUNTPOINT'"
     case .notEmpty(let path): "\(path) is not empty; a store starts in an empty directory"
-    case .inUse(let path): "\(path) is in use by another daemon or command; beside it a store can only be mounted with '-o ro'"
+    case .inUse(let path):
+      "\(path) is in use by another daemon or command; beside it a store can only be mounted with '-o ro'"
     case .noExtendedAttributes(let path):
       "the file system of \(path) has no user extended attributes, in which a store keeps its keys; use ext4, XFS, Btrfs or a recent tmpfs"
     }
