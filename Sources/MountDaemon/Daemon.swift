@@ -102,7 +102,13 @@ package final class Daemon: DaemonControl {
         changed = try current.changingPasscode(
           recoveryKey: RecoveryKey(parsing: text), to: new, deviceKey: deviceKey)
       }
-      try file.replace(with: changed)
+      do throws(KeyManagementError) {
+        try file.replace(with: changed)
+      } catch {
+        guard case .keybagNotDurable = error else { throw error }
+        keybag.withLock { $0 = changed }
+        throw error
+      }
       keybag.withLock { $0 = changed }
       try file.replacePrevious(with: changed)
       log.notice("the passcode was changed")
