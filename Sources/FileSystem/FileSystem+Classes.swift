@@ -17,7 +17,7 @@ extension ProtectedFileSystem {
       return (record.directoryClass, record.isExplicit)
     }
     guard node.isRegular else { throw .noData }
-    if let file = node.file { return (file.fileClass, file.record.isExplicit) }
+    if !options.isShared, let file = node.file { return (file.fileClass, file.record.isExplicit) }
     let reference = try reference(to: node)
     do throws(Errno) {
       let record = try reference.withDescriptor { (descriptor) throws(Errno) in

@@ -22,6 +22,7 @@ extension ProtectedFileSystem {
         return state.file
       }) {
         do throws(Errno) {
+          if options.isShared { try renewRecord(of: file, node) }
           guard controller.allows(operation, on: file.fileClass) else { throw .permissionDenied }
           if forWriting { try prepareForWriting(file, node) }
           return file
@@ -40,6 +41,23 @@ extension ProtectedFileSystem {
       }
       // Someone else may have been first: the next round takes what is there.
     }
+  }
+
+  /// Takes the record that is there now: others may have changed the class.
+  private func renewRecord(of file: ProtectedFile, _ node: Node) throws(Errno) {
+    guard !node.state.withLock({ $0.awaitsRecord }) else { return }
+    do throws(Errno) {
+      try file.changeRecord { (_) throws(Errno) in
+        let bytes = try file.withDescriptor { (descriptor) throws(Errno) in
+          try lendingPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute) }
+        }
+        return try verifiedFileRecord(bytes, of: node)
+      }
+    } catch .noData {
+      damaged(node, "its record is gone")
+      throw .ioError
+    }
+    node.state.withLock { $0.cachedClass = file.fileClass }
   }
 
   /// Makes a file just created the node's open file, with one handle.

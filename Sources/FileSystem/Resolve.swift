@@ -29,8 +29,12 @@ extension ProtectedFileSystem {
   /// The open backing directory of a node, and what its record says.
   func directory(_ node: Node) throws(Errno) -> (handle: DirectoryHandle, record: Node.Directory) {
     let handle = try directoryHandle(node)
-    if let record = node.state.withLock({ $0.directory }) { return (handle, record) }
+    if !options.isShared, let record = node.state.withLock({ $0.directory }) { return (handle, record) }
     let record = try readDirectoryRecord(of: node, handle)
+    if options.isShared {
+      node.state.withLock { $0.directory = record }
+      return (handle, record)
+    }
     // The class may have been set since it was read: what is there already counts.
     let current = node.state.withLock { state in
       if state.directory == nil { state.directory = record }

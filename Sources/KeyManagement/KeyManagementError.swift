@@ -12,6 +12,10 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case keybagMissing
   case keybagUnreadable(Errno)
   case keybagUnwritable(Errno)
+  /// The new keybag is in its place, but was not made durable.
+  case keybagNotDurable(Errno)
+  /// The new keybag is in its place, but the second copy could not be made the same.
+  case previousKeybagKept(Errno)
   case keybagMalformed(FormatError)
   case keybagAltered
   case keybagChangedMeanwhile
@@ -34,6 +38,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .keybagMissing: "keybag-missing"
     case .keybagUnreadable: "keybag-unreadable"
     case .keybagUnwritable: "keybag-unwritable"
+    case .keybagNotDurable: "keybag-not-durable"
+    case .previousKeybagKept: "keybag-previous-kept"
     case .keybagMalformed: "keybag-malformed"
     case .keybagAltered: "keybag-altered"
     case .keybagChangedMeanwhile: "keybag-changed-meanwhile"
@@ -61,6 +67,11 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
       "the keybag is missing; put the one before it in its place: cp -p .protectfs/keybag.previous .protectfs/keybag"
     case .keybagUnreadable(let error): "the keybag cannot be read: \(error)"
     case .keybagUnwritable(let error): "the keybag cannot be written, and is as it was: \(error)"
+    case .keybagNotDurable(let error):
+      "the keybag was changed, but that may not outlive a power cut: \(error); until then the new passcode counts"
+    case .previousKeybagKept(let error):
+      "the keybag was changed, but its second copy, which the old passcode opens, could not be: \(error); the new passcode "
+        + "counts, and changing it once more replaces the copy"
     case .keybagMalformed(let error):
       "the keybag is damaged (\(error)); the one before it is .protectfs/keybag.previous, and can be copied in its place"
     case .keybagAltered:

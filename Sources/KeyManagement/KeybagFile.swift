@@ -37,24 +37,31 @@ package struct KeybagFile: ~Copyable, Sendable {
 
   /// Replaces the keybag, and keeps the one before.
   ///
-  /// - Throws: `keybagChangedMeanwhile` unless the keybag there is the one that the new one was made of: same store, one
+  /// - Throws: `keybagNotDurable` when it was replaced, but may not be after a power cut; `keybagUnwritable` when it was
+  ///   not; `keybagChangedMeanwhile` unless the keybag there is the one that the new one was made of: same store, one
   ///   generation less, or none where the new one is the first.
   package func replace(with keybag: Keybag) throws(KeyManagementError) {
     var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
     guard try isSuccessor(keybag) else { throw .keybagChangedMeanwhile }
-    try writing { () throws(Errno) in
+    do throws(Errno) {
       try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in
         try unsafe file.commit(bytes, keepingPreviousAs: Self.previousName)
       }
+    } catch {
+      throw file.isCommitted ? .keybagNotDurable(error) : .keybagUnwritable(error)
     }
   }
 
   /// Makes the second copy the same as the keybag: after a change of passcode, so that the old one opens neither. At no
   /// point is there less than one whole keybag.
+  ///
+  /// - Throws: `previousKeybagKept`.
   package func replacePrevious(with keybag: Keybag) throws(KeyManagementError) {
-    try writing { () throws(Errno) in
+    do throws(Errno) {
       var file = try AtomicFile(replacing: Self.previousName, in: directory)
       try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
+    } catch {
+      throw .previousKeybagKept(error)
     }
   }
 

@@ -14,7 +14,9 @@ package struct AtomicFile: ~Copyable {
   private let name: PathName
   private let aside: PathName
   private let mode: UInt32
-  private var isCommitted = false
+  /// The new content has the name. Where ``commit(_:keepingPreviousAs:mayReplace:)`` failed after that, a power cut may
+  /// still bring the old one back.
+  package private(set) var isCommitted = false
 
   /// Begins to replace a file in a directory; waits for another writer to end.
   package init(replacing name: PathName, in directory: borrowing Descriptor, mode: UInt32 = 0o600) throws(Errno) {

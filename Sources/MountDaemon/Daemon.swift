@@ -62,8 +62,10 @@ package final class Daemon: DaemonControl {
   }
 
   package func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
-    let keybag = keybag.withLock { $0 }
     do throws(KeyManagementError) {
+      // Where another mount may write, it may also have changed the passcode.
+      if options.hasOtherWriters { try readKeybag() }
+      let keybag = keybag.withLock { $0 }
       var keys: ClassKeys
       switch consume secret {
       case .passcode(let passcode): keys = try keybag.unlock(passcode: passcode, deviceKey: deviceKey)
@@ -81,6 +83,11 @@ package final class Daemon: DaemonControl {
     }
   }
 
+  private func readKeybag() throws(KeyManagementError) {
+    let current = try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
+    keybag.withLock { $0 = current }
+  }
+
   package func changePasscode(
     from old: consuming UnlockSecret, to new: consuming SecretBytes
   ) throws(ControlError) {
@@ -96,7 +103,13 @@ package final class Daemon: DaemonControl {
         changed = try current.changingPasscode(
           recoveryKey: RecoveryKey(parsing: text), to: new, deviceKey: deviceKey)
       }
-      try file.replace(with: changed)
+      do throws(KeyManagementError) {
+        try file.replace(with: changed)
+      } catch {
+        guard case .keybagNotDurable = error else { throw error }
+        keybag.withLock { $0 = changed }
+        throw error
+      }
       keybag.withLock { $0 = changed }
       try file.replacePrevious(with: changed)
       log.notice("the passcode was changed")

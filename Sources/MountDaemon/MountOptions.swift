@@ -29,9 +29,12 @@ package struct MountOptions: Sendable {
     self.mountPoint = mountPoint
   }
 
+  /// Nothing may be cached: beside a mount that only reads, another may write.
+  var hasOtherWriters: Bool { isShared || isReadOnly }
+
   var fileSystemOptions: FileSystemOptions {
     var options = FileSystemOptions()
-    options.isShared = isShared
+    options.isShared = hasOtherWriters
     options.isReadOnly = isReadOnly
     options.keepsReplacedClass = keepsReplacedClass
     // A quarter of the descriptors for directories; the rest is for open files.

@@ -30,12 +30,13 @@ package enum MountProcess {
     }
 
     let backing = try Store.open(options.backing)
-    let storeLock = try Store.lock(backing, path: options.backing, isReadOnly: options.isReadOnly)
+    let storeLock = try Store.lock(backing, path: options.backing, for: .mount(isReadOnly: options.isReadOnly))
+    try Store.requireAttributes(backing, path: options.backing)
     let keybag = try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
     let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, log: log)
 
     let session = try Session(
-      fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.isShared,
+      fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.hasOtherWriters,
       counts: daemon.requests)
     let server = try ControlServer(mountPoint: options.mountPoint, control: daemon, logger: log)
     defer { server.stop() }
@@ -62,7 +63,7 @@ package enum MountProcess {
     daemon.machine.stop()
     lockThread.join()
     log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])
-    withExtendedLifetime(storeLock.rawValue) {}
+    storeLock.hold()
   }
 
   /// Unmounts when the process is told to end. What is busy is detached, and every class revoked, before the process

@@ -40,23 +40,57 @@ package enum Store {
     }
   }
 
-  /// Takes the store for one daemon, or for several that only read: a lock on its directory, which ends with the
-  /// process (flock(2)). Keep the descriptor open.
+  /// What a store is taken for, and so who may have it at the same time.
+  package enum Use: Sendable {
+    /// One at a time writes, beside any number of mounts that only read.
+    case mount(isReadOnly: Bool)
+    /// Nobody writes meanwhile.
+    case check
+    /// Nobody has it meanwhile.
+    case repair
+    /// A change of the keybag: as one that writes.
+    case change
+  }
+
+  /// Takes the store: locks on its two directories, which end with the process whatever becomes of it (flock(2)). The
+  /// store's own directory is for those who write, the backing directory for all who mount.
   ///
-  /// - Throws: `inUse` when another daemon has it.
-  package static func lock(_ backing: borrowing Descriptor, path: String, isReadOnly: Bool) throws(StoreError)
-    -> Descriptor
-  {
+  /// - Throws: `inUse` when someone has it who leaves no room for this use.
+  package static func lock(
+    _ backing: borrowing Descriptor, path: String, for use: Use
+  ) throws(StoreError) -> StoreLock {
     do throws(Errno) {
-      let directory = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
-      try directory.lock(isShared: isReadOnly)
-      return directory
+      let (writing, presence): (Bool?, Bool?) =
+        switch use {
+        case .mount(isReadOnly: true): (nil, true)
+        case .mount(isReadOnly: false): (false, true)
+        case .check: (true, nil)
+        case .repair: (false, false)
+        case .change: (false, nil)
+        }
+      let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
+      if let isShared = writing { try store.lock(isShared: isShared) }
+      let root = try backing.open(".", [.readOnly, .directory])
+      if let isShared = presence { try root.lock(isShared: isShared) }
+      return StoreLock(store: store, root: root)
     } catch {
       switch error {
       case .noSuchFileOrDirectory: throw .noStore(path: path)
       case .wouldBlock: throw .inUse(path: path)
       default: throw .backingUnreadable(path: path, error)
       }
+    }
+  }
+
+  /// Finds out whether a store that was copied here has its records.
+  package static func requireAttributes(_ backing: borrowing Descriptor, path: String) throws(StoreError) {
+    do throws(Errno) {
+      _ = try backing.attribute(PathName(DirectoryRecord.attributeName))
+    } catch .noData {
+      // They are known here; that one is missing is the file system's to say.
+    } catch {
+      throw error == .notSupportedOnSocket
+        ? .noExtendedAttributes(path: path) : .backingUnreadable(path: path, error)
     }
   }
 
@@ -80,6 +114,15 @@ package enum Store {
       }
     }
   }
+}
+
+/// A store that is taken, until this ends.
+package struct StoreLock: ~Copyable, Sendable {
+  let store: Descriptor
+  let root: Descriptor
+
+  /// Says that it is wanted until here.
+  package borrowing func hold() {}
 }
 
 /// A recovery key as it is printed, wiped with its last reference.
@@ -106,7 +149,8 @@ package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     case .noStore(let path): "\(path) is no store; make one with 'protectfs init \(path)'"
     case .alreadyAStore(let path): "\(path) is a store already; mount it with 'protectfs mount \(path) MOUNTPOINT'"
     case .notEmpty(let path): "\(path) is not empty; a store starts in an empty directory"
-    case .inUse(let path): "\(path) is mounted already by another daemon; only '-o ro' mounts can be several"
+    case .inUse(let path):
+      "\(path) is in use by another daemon or command; beside it a store can only be mounted with '-o ro'"
     case .noExtendedAttributes(let path):
       "the file system of \(path) has no user extended attributes, in which a store keeps its keys; use ext4, XFS, Btrfs or a recent tmpfs"
     }

@@ -70,8 +70,8 @@ struct FsckCommand: ParsableCommand {
   private func check(_ report: any FsckReport) throws -> CheckSummary {
     let path = try CanonicalPath.ofBacking(backing)
     let directory = try Store.open(path)
-    let lock = StoreLock(try lock(directory, path))
-    defer { withExtendedLifetime(lock) {} }
+    let lock = try lock(directory, path)
+    defer { lock.hold() }
     let copies: KeybagCopies
     do throws(KeyManagementError) {
       copies = try KeybagCopies(backing: directory)
@@ -130,23 +130,15 @@ struct FsckCommand: ParsableCommand {
   }
 
   /// A repair has the store alone; a check shares it with mounts that only read.
-  private func lock(_ directory: borrowing Descriptor, _ path: String) throws -> Descriptor {
+  private func lock(_ directory: borrowing Descriptor, _ path: String) throws -> StoreLock {
     do throws(StoreError) {
-      return try Store.lock(directory, path: path, isReadOnly: !repair)
+      return try Store.lock(directory, path: path, for: repair ? .repair : .check)
     } catch {
       guard case .inUse = error else { throw error }
-      let mountPoint = MountedFileSystem.all().first { $0.backing == path }?.mountPoint ?? "MOUNTPOINT"
+      let mount = MountPoint.writing(path) ?? MountedFileSystem.all().first { $0.backing == path }
+      let mountPoint = mount?.mountPoint ?? "MOUNTPOINT"
       throw CommandFailure(
         .alreadyMounted, "\(path) is in use; unmount it first: protectfs unmount \(mountPoint)")
-    }
-  }
-
-  /// The store is this command's as long as this lives.
-  private final class StoreLock {
-    private let descriptor: Descriptor
-
-    init(_ descriptor: consuming Descriptor) {
-      self.descriptor = descriptor
     }
   }
 

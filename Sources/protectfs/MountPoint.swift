@@ -25,13 +25,21 @@ enum MountPoint {
     return canonical
   }
 
-  /// Refuses a store that is mounted already; several mounts must all be read-only.
+  /// Refuses to mount a store that another mount writes, unless it is to be read only.
   static func requireNotMounted(backing: String, isReadOnly: Bool) throws(CommandFailure) {
-    guard !isReadOnly, let mount = MountedFileSystem.all().first(where: { $0.backing == backing }),
-      !isDead(mount.mountPoint)
-    else { return }
+    guard !isReadOnly, let mount = writing(backing) else { return }
     throw CommandFailure(
       .alreadyMounted, "\(backing) is mounted at \(mount.mountPoint) already; unmount it there first")
+  }
+
+  /// The living mount of a store that may write it.
+  static func writing(_ backing: String) -> MountedFileSystem? {
+    MountedFileSystem.all().first { $0.backing == backing && !isDead($0.mountPoint) && !isReadOnly($0.mountPoint) }
+  }
+
+  private static func isReadOnly(_ mountPoint: String) -> Bool {
+    var status = statvfs()
+    return unsafe statvfs(mountPoint, &status) == 0 && status.f_flag & UInt(ST_RDONLY) != 0
   }
 
   /// Checks that file systems can be mounted by way of FUSE at all.

@@ -66,7 +66,7 @@ struct PasscodeChangeCommand: ParsableCommand {
   func run() throws {
     let path = try CanonicalPath.of(path)
     // A daemon that has the store must be the one to change it, or it would go on taking the old passcode.
-    let mount = try MountedFileSystem.containing(path) ?? MountedFileSystem.all().first { $0.backing == path }
+    let mount = try MountedFileSystem.containing(path) ?? MountPoint.writing(path)
     if let mount, !MountPoint.isDead(mount.mountPoint) {
       var daemon = try DaemonConnection(to: mount)
       let old = try oldSecret()
@@ -82,7 +82,7 @@ struct PasscodeChangeCommand: ParsableCommand {
 
   private func changeUnmounted(_ path: String) throws {
     let backing = try Store.open(path)
-    let lock = try Store.lock(backing, path: path, isReadOnly: false)
+    let lock = try Store.lock(backing, path: path, for: .change)
     let file = try KeybagFile(backing: backing)
     let bytes = try file.read()
     let storeID = try StoreSummary.parse(bytes).storeID
@@ -103,7 +103,7 @@ struct PasscodeChangeCommand: ParsableCommand {
     }
     try file.replace(with: changed)
     try file.replacePrevious(with: changed)
-    withExtendedLifetime(lock.rawValue) {}
+    lock.hold()
   }
 
   private func oldSecret() throws -> TypedSecret { try TypedSecret(recoveryKey, or: passcode, "Old passcode") }

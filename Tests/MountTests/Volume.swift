@@ -39,11 +39,12 @@ final class Volume: Sendable {
   /// Makes a store, calls `body`, and takes away whatever there is then.
   static func store(
     defaultClass: ProtectionClass = .standard, environment: (PathName) -> [String: String] = { _ in [:] },
-    _ body: (Volume) throws -> Void
+    prepare: (PathName) throws -> Void = { _ in }, _ body: (Volume) throws -> Void
   ) throws {
     TemporaryDirectory.removeLeftovers
     let directory = try TemporaryDirectory.make()
     defer { TemporaryDirectory.remove(directory) }
+    try prepare(directory)
     let volume = try Volume(in: directory, defaultClass: defaultClass, environment: environment(directory))
     defer { volume.tearDown() }
     try body(volume)

@@ -1,0 +1,137 @@
+import CSystemCalls
+import Cryptography
+import DataProtection
+import Glibc
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// A change of passcode that is cut short or fails: the keybag is old or new, and who asked is told which.
+  @Suite struct KeybagFaultTests {
+    private static let new = "a new passcode"
+
+    @Test func everyInterruptionIsOldOrNew() throws {
+      try withStore { volume, faults, change in
+        var wasNew = false
+        for number in 1... {
+          let result = try change(.end, number)
+          guard result.ending == .exited(FAULTS_STATUS) else {
+            #expect(result.succeeded, "\(result.output)")
+            break
+          }
+          let notes = try volume.notesOfCheck("after call \(number), \(faults.hit ?? "")")
+          #expect(notes.isSubset(of: ["keybag-leftover", "keybag-previous-missing"]), "call \(number): \(notes)")
+          let (old, new) = try state(of: volume)
+          #expect(old != new, "after call \(number), \(faults.hit ?? ""): old \(old), new \(new)")
+          #expect(new || !wasNew, "call \(number): it was new before")
+          wasNew = new
+        }
+        #expect(wasNew)
+      }
+    }
+
+    /// The command, on a store that is not mounted.
+    @Test func theCommandTellsWhatIsTrue() throws {
+      let error = Errno.ioError
+      try withStore { volume, faults, change in
+        for number in 1... {
+          let result = try change(.fail(error), number)
+          guard let hit = faults.hit else { break }
+          let place = "\(hit), call \(number)"
+          let (old, new) = try state(of: volume)
+          if result.succeeded {
+            // Only in cleaning up.
+            #expect(new && !old, "\(place)")
+          } else {
+            #expect(result.output.contains("\(error)"), "\(place): \(result.output)")
+            let isChanged = result.output.contains("was changed")
+            #expect(new == isChanged && old != isChanged, "\(place): old \(old), new \(new): \(result.output)")
+          }
+        }
+      }
+    }
+
+    /// The daemon takes the passcode that is on disk.
+    @Test func theDaemonGoesOnWithWhatIsOnDisk() throws {
+      try Volume.withFaults { volume, faults in
+        var passcodes = [Volume.passcode, Self.new]
+        for number in 1... {
+          let (error, hit) = change(volume, passcodes, faults, at: number)
+          guard let hit else {
+            #expect(error == nil)
+            break
+          }
+          let place = "\(hit), call \(number): \(error?.message ?? "no error")"
+          if error == nil || error!.message.contains("was changed") { passcodes.reverse() }
+          #expect(throws: Never.self, "\(place)") { try volume.unlock(passcodes[0]) }
+          #expect(throws: ControlError.self, "\(place)") { try volume.unlock(passcodes[1]) }
+        }
+        try volume.remount()
+        try volume.unlock(passcodes[1])
+      }
+    }
+
+    private func change(
+      _ volume: Volume, _ passcodes: [String], _ faults: Faults, at number: Int
+    ) -> (ControlError?, hit: String?) {
+      faults.arm(.fail(.ioError), at: number, of: .changes)
+      defer { faults.disarm() }
+      let (old, new) = (Array(passcodes[0].utf8), Array(passcodes[1].utf8))
+      do throws(ControlError) {
+        var connection = try volume.connection()
+        try unsafe old.withBytes { (old) throws(ControlError) in
+          try unsafe new.withBytes { (new) throws(ControlError) in
+            try unsafe connection.changePasscode(from: .passcode(old), to: new)
+          }
+        }
+        return (nil, faults.hit)
+      } catch {
+        return (error, faults.hit)
+      }
+    }
+
+    private typealias Change = (Faults.Action, Int) throws -> Program.Result
+
+    /// A store whose passcode is changed by a command with faults, each time from the same keybag.
+    private func withStore(_ body: (Volume, Faults, Change) throws -> Void) throws {
+      try Volume.store { volume in
+        try volume.makePasscodeCheap()
+        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let new = volume.directory.appending("new")
+        try new.write(Self.new)
+        let store = volume.backing.appending(".protectfs")
+        let keybag = try store.appending("keybag").contents()
+        try volume.directory.appending("saved").write(keybag)
+        try body(volume, faults) { action, number in
+          for name in try store.names() { try store.appending(bytes: Array(name.bytes)).unlink() }
+          for name in ["keybag", "keybag.previous"] { try store.appending(name).write(keybag, mode: 0o600) }
+          faults.arm(action, at: number, of: .changes)
+          defer { faults.disarm() }
+          return try Program.run(
+            [
+              Command.path, "passcode", "change", "--passcode-file", volume.passcodeFile.description,
+              "--new-passcode-file", new.description, "--device-key", volume.deviceKey.description,
+              volume.backing.description,
+            ], environment: faults.environment)
+        }
+      }
+    }
+
+    /// Whether the keybag is the old one, and whether it is a new one that the new passcode opens.
+    private func state(of volume: Volume) throws -> (old: Bool, new: Bool) {
+      let bytes = try KeybagFile(backing: Descriptor.open(volume.backing, [.readOnly, .directory])).read()
+      if try bytes == volume.directory.appending("saved").contents() { return (true, false) }
+      let deviceKey = try DeviceKey.load(for: KeybagRecord(parsing: bytes).storeID, file: volume.deviceKey)
+      let keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
+      do throws(KeyManagementError) {
+        _ = try keybag.unlock(passcode: SecretBytes(Array(Self.new.utf8)), deviceKey: deviceKey)
+        return (false, true)
+      } catch .wrongPasscode {
+        return (false, false)
+      }
+    }
+  }
+}

@@ -1,0 +1,156 @@
+import CSystemCalls
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+import Testing
+
+/// One more mount of a volume's store, unlocked; unmounted with its last reference.
+private final class SecondMount {
+  let mountPoint: PathName
+  private let program: Program
+
+  init(of volume: Volume, _ name: String, options: String) throws {
+    mountPoint = volume.directory.appending(name)
+    try mountPoint.makeDirectory()
+    program = try Program(
+      [
+        Command.path, "mount", volume.backing.description, mountPoint.description, "--foreground", "--device-key",
+        volume.deviceKey.description, "-o", options,
+      ], output: volume.directory.appending("log.\(name)"))
+    let deadline = ContinuousClock.now + .seconds(20)
+    while (try? DaemonConnection(mountPoint: mountPoint.description)) == nil {
+      if let ending = program.poll() { throw MountFailure(ending: ending, output: program.output) }
+      try #require(ContinuousClock.now < deadline, "the mount does not come up: \(program.output)")
+      usleep(2000)
+    }
+  }
+
+  deinit {
+    try? mountPoint.unmount(isLazy: true)
+    program.send(SIGTERM)
+    _ = program.wait(seconds: 10)
+  }
+
+  func path(_ name: String) -> PathName { mountPoint.appending(name) }
+
+  func unlock(_ passcode: String = Volume.passcode) throws {
+    var connection = try DaemonConnection(mountPoint: mountPoint.description)
+    let bytes = Array(passcode.utf8)
+    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.passcode(bytes)) }
+  }
+}
+
+extension SecondMount {
+  func lock() throws {
+    var connection = try DaemonConnection(mountPoint: mountPoint.description)
+    try connection.lock(gracePeriod: .zero)
+  }
+}
+
+extension MountTests {
+  /// One mount writes a store; any number read it.
+  @Suite struct SeveralMountsTests {
+    @Test func readersSeeWhatTheWriterDoes() throws {
+      try Volume.with { volume in
+        let readers = try ["first", "second"].map { try SecondMount(of: volume, $0, options: "ro") }
+        for reader in readers { try reader.unlock() }
+        let long = String(repeating: "l", count: 200)
+        try volume.path("d").makeDirectory()
+        try volume.path("d/file").write("one")
+        try volume.path("d/\(long)").write("long")
+        for reader in readers {
+          #expect(try reader.path("d/file").contents() == Array("one".utf8))
+          #expect(try reader.path("d/\(long)").contents() == Array("long".utf8))
+          #expect(throws: Errno.readOnlyFileSystem) { try reader.path("d/file").write("x") }
+        }
+        let held = try OpenFile(readers[0].path("d/file"), O_RDONLY)
+        try volume.path("d/file").write("two, and longer")
+        try volume.path("d/\(long)").unlink()
+        try volume.path("d/file").setProtectionClass(.complete)
+        try volume.path("d").setProtectionClass(.completeUnlessOpen)
+        for reader in readers {
+          #expect(try reader.path("d/file").contents() == Array("two, and longer".utf8))
+          #expect(!reader.path("d/\(long)").exists)
+          #expect(try reader.path("d/file").protectionClass() == .complete)
+          #expect(try reader.path("d").protectionClass() == .completeUnlessOpen)
+        }
+        #expect(try held.read(at: 0, count: 100) == Array("two, and longer".utf8))
+        // The class that the writer gave counts for the reader's lock too.
+        try readers[0].lock()
+        #expect(throws: Errno.permissionDenied) { try readers[0].path("d/file").contents() }
+        #expect(throws: Errno.permissionDenied) { try held.read(at: 0, count: 100) }
+        try readers[0].unlock()
+        // Another file of the same name is another file.
+        try volume.path("new").write("three")
+        try volume.path("new").rename(to: volume.path("d/file"))
+        for reader in readers { #expect(try reader.path("d/file").contents() == Array("three".utf8)) }
+        try volume.path("d").rename(to: volume.path("e"))
+        for reader in readers {
+          #expect(!reader.path("d").exists)
+          #expect(try reader.path("e/file").contents() == Array("three".utf8))
+        }
+      }
+    }
+
+    @Test func aWriterComesBesideReaders() throws {
+      try Volume.store { volume in
+        let reader = try SecondMount(of: volume, "reader", options: "ro")
+        try reader.unlock()
+        #expect(try fsck(volume).ending == .exited(0), "a check goes on beside it")
+        #expect(try fsck(volume, "--repair").ending == .exited(8), "a repair does not")
+        try volume.mount()
+        try volume.unlock()
+        try volume.path("file").write("x")
+        #expect(try reader.path("file").contents() == Array("x".utf8))
+        let refused = try fsck(volume)
+        #expect(refused.ending == .exited(8))
+        #expect(refused.output.contains("protectfs unmount \(volume.mountPoint)"), "\(refused.output)")
+      }
+    }
+
+    /// The first is not seen in the table of mounts here: the lock is what keeps the second out, and it is gone with its
+    /// process.
+    @Test func aSecondWriterIsRefusedByTheLock() throws {
+      try Volume.with { volume in
+        let other = volume.directory.appending("other")
+        try other.makeDirectory()
+        func mountElsewhere() throws -> Program.Result {
+          try Program.run([
+            "unshare", "--mount", "sh", "-c", "umount -l \(volume.mountPoint) && exec \"$@\"", "sh", Command.path,
+            "mount", volume.backing.description, other.description, "--foreground", "--device-key",
+            volume.deviceKey.description,
+          ])
+        }
+        let refused = try mountElsewhere()
+        #expect(refused.ending == .exited(7), "\(refused.output)")
+        #expect(refused.output.contains("in use by another daemon"), "\(refused.output)")
+        try volume.path("file").write("x")
+        volume.kill()
+        try volume.mount()
+        try volume.unlock()
+        #expect(try volume.path("file").contents() == Array("x".utf8))
+      }
+    }
+
+    @Test func readersTakeANewPasscode() throws {
+      try Volume.with { volume in
+        let reader = try SecondMount(of: volume, "reader", options: "ro")
+        let new = volume.directory.appending("new")
+        try new.write("a new passcode\n")
+        // By the backing directory, which two mounts have: the one that writes is asked.
+        let changed = try Command.run([
+          "passcode", "change", "--passcode-file", volume.passcodeFile.description, "--new-passcode-file",
+          new.description, volume.backing.description,
+        ])
+        #expect(changed.succeeded, "\(changed.output)")
+        #expect(throws: ControlError.self) { try reader.unlock() }
+        try reader.unlock("a new passcode")
+      }
+    }
+
+    private func fsck(_ volume: Volume, _ options: String...) throws -> Program.Result {
+      try Command.run(["fsck", volume.backing.description, "--device-key", volume.deviceKey.description] + options)
+    }
+  }
+}
