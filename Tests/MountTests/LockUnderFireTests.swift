@@ -40,6 +40,29 @@ extension MountTests {
       }
     }
 
+    /// A file of class A that is being created while the lock comes is locked like any other: nothing is acknowledged
+    /// that cannot be kept.
+    @Test func filesJustCreatedAreLocked() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        for round in 0..<60 {
+          let isOver = Flag()
+          let creators = (0..<4).map { FileCreator(volume.path("\(round) \($0)"), until: isOver) }
+          do {
+            defer {
+              isOver.set()
+              creators.forEach { $0.join() }
+            }
+            usleep(UInt32(round % 7) * 1000)
+            try volume.lock()
+          }
+          for file in creators.compactMap(\.newest) {
+            #expect(throws: Errno.permissionDenied) { try file.write([1, 2, 3], at: 0) }
+          }
+          try volume.unlock()
+        }
+      }
+    }
+
     private struct Job: Sendable {
       let name: String
       let worker: any FireWorker
@@ -70,6 +93,34 @@ extension MountTests {
       ]
     }
   }
+}
+
+/// A thread that creates files until that is refused.
+private final class FileCreator: Sendable {
+  private let file: Shared
+  private let thread: Thread
+
+  private final class Shared: Sendable {
+    let newest = Mutex<OpenFile?>(nil)
+  }
+
+  init(_ prefix: PathName, until isOver: Flag) {
+    let file = Shared()
+    self.file = file
+    thread = Thread(name: "create") {
+      var count = 0
+      while !isOver.isSet {
+        count += 1
+        let path = PathName(bytes: Array(prefix.bytes) + Array(".\(count)".utf8))
+        guard let made = try? OpenFile(path, O_RDWR | O_CREAT) else { return }
+        file.newest.withLock { $0 = made }
+      }
+    }
+  }
+
+  var newest: OpenFile? { file.newest.withLock { $0 } }
+
+  func join() { thread.join() }
 }
 
 /// Has the kernel forget every page, name and attribute that is not in use.
