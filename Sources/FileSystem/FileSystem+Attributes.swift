@@ -29,6 +29,7 @@ extension ProtectedFileSystem {
         try truncate(node, to: size, throughHandle: handle != nil)
       }
     }
+    if changes.modification != nil { node.file?.willSetModificationTime() }
     let reference = try reference(to: node)
     let status = try reference.withDescriptor { (descriptor) throws(Errno) in
       if changes.user != nil || changes.group != nil {
@@ -44,7 +45,7 @@ extension ProtectedFileSystem {
       }
       return try descriptor.status()
     }
-    if changes.modification != nil { node.file?.knowModificationTime(status) }
+    if let time = changes.modification { node.file?.didSetModificationTime(TimeChange(time), status) }
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
     return (attributes(of: node, status), attributeTimeout(of: node))
   }
