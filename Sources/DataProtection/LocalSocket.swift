@@ -11,8 +11,9 @@ package struct LocalSocket: ~Copyable, Sendable {
   }
 
   /// A new stream socket.
-  package init() throws(Errno) {
-    rawValue = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+  package init(isBlocking: Bool = true) throws(Errno) {
+    let flags = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
+    rawValue = socket(AF_UNIX, CInt(flags), 0)
     guard rawValue >= 0 else { throw Errno(rawValue: errno) }
   }
 
