@@ -44,7 +44,7 @@ extension MountTests {
     /// that cannot be kept.
     @Test func filesJustCreatedAreLocked() throws {
       try Volume.with(defaultClass: .complete) { volume in
-        for round in 0..<60 {
+        for round in 0..<30 {
           let isOver = Flag()
           let creators = (0..<4).map { FileCreator(volume.path("\(round) \($0)"), until: isOver) }
           do {

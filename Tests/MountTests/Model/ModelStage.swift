@@ -22,17 +22,17 @@ final class ModelStage: Sendable {
   }
 
   let volume: Volume
+  let conditions: ModelRun.Conditions
   private let options: [String]
-  /// The period after which class CX goes is over at once, rather than never.
-  private let isInactiveAtOnce: Bool
   private let state = Mutex(State())
   /// Held by those who compare, and alone by who changes the lock state.
   let settled = ReaderWriterLock()
 
-  init(_ volume: Volume, isInactiveAtOnce: Bool) {
+  init(_ volume: Volume, _ conditions: ModelRun.Conditions) {
     self.volume = volume
-    self.isInactiveAtOnce = isInactiveAtOnce
-    options = ["-o", "allow_other,inactive=\(isInactiveAtOnce ? 0.1 : 600)"]
+    self.conditions = conditions
+    let period = conditions.isInactiveAtOnce ? 0.1 : 600
+    options = ["-o", "allow_other,inactive=\(period),replace_class=\(conditions.keepsReplacedClass ? "keep" : "move")"]
   }
 
   // MARK: What workers ask
@@ -74,9 +74,9 @@ final class ModelStage: Sendable {
   var isUnlocked: Bool { sample.states == [.unlocked] }
 
   func lock() throws {
-    try change(to: isInactiveAtOnce ? .inactive : .locked, over: [.gracePeriod, .locked, .inactive]) {
+    try change(to: conditions.isInactiveAtOnce ? .inactive : .locked, over: [.gracePeriod, .locked, .inactive]) {
       try volume.lock()
-      if isInactiveAtOnce { try volume.wait(for: .inactive) }
+      if conditions.isInactiveAtOnce { try volume.wait(for: .inactive) }
     }
   }
 
