@@ -94,15 +94,19 @@ final class ModelStage: Sendable {
   func pausing(_ count: Int, _ body: () throws -> Void) throws {
     state.withLock { $0.isPausing = true }
     while state.withLock({ $0.parkedCount < count && !$0.isOver }) { usleep(1000) }
-    defer { state.withLock { $0.isPausing = false } }
     if !isOver { try body() }
+    state.withLock { $0.isPausing = false }
+    // They compare everything before anything else happens.
+    while state.withLock({ $0.parkedCount > 0 && !$0.isOver }) { usleep(1000) }
   }
 
-  /// Waits, as a worker that has closed everything, until the pause is over.
-  func park() {
+  /// Waits, as a worker that has closed everything, until the pause is over, and calls `body` before it counts as one
+  /// that goes on.
+  func park(_ body: () throws -> Void) throws {
     state.withLock { $0.parkedCount += 1 }
+    defer { state.withLock { $0.parkedCount -= 1 } }
     while state.withLock({ $0.isPausing || $0.sample.isCrashed }), !isOver { usleep(1000) }
-    state.withLock { $0.parkedCount -= 1 }
+    if !isOver { try body() }
   }
 
   func remount() throws {
@@ -135,7 +139,8 @@ final class ModelStage: Sendable {
 
   /// Mounts again after a crash. Everybody has closed everything.
   func recover() throws {
-    try volume.mountPoint.unmount(isLazy: true)
+    // Freeing a daemon that hangs may have taken the mount away.
+    if volume.isMounted { try volume.mountPoint.unmount(isLazy: true) }
     try volume.mount(options)
     state.withLock { state in
       state.sample.epoch += 1

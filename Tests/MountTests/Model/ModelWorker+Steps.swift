@@ -30,11 +30,11 @@ extension ModelWorker {
     switch Int.random(in: 0..<100, using: &random) {
     case 0..<8 where crashes: try crash()
     case 8..<16: try remount()
-    case 16..<18:
+    case 16..<20:
       note("drop caches")
       try dropCaches()
       try compareEverything()
-    case 18..<28 where stage.isUnlocked:
+    case 20..<30 where stage.isUnlocked:
       note("announce a lock")
       try stage.announceLock()
     default:
@@ -79,14 +79,10 @@ extension ModelWorker {
     let isCrash = stage.sample.isCrashed
     note(isCrash ? "crashed" : "remount")
     closeEverything()
-    stage.park()
-    guard !stage.isOver else { return }
-    try stage.settled.read {
+    try stage.park {
       if isCrash { return try compareAfterCrash() }
       tree.synchronizeEverything()
-      do { try compareEverything() } catch {
-        throw stage.sample.isCrashed ? ModelInterruption() : error
-      }
+      try compareEverything()
     }
   }
 }
