@@ -10,10 +10,10 @@ package struct LocalSocket: ~Copyable, Sendable {
     self.rawValue = rawValue
   }
 
-  /// A new stream socket. One that does not wait fails to connect, with `EAGAIN`, where many others wait already.
-  package init(waits: Bool = true) throws(Errno) {
-    let flags = SOCK_CLOEXEC.rawValue | (waits ? 0 : SOCK_NONBLOCK.rawValue)
-    rawValue = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | flags), 0)
+  /// A new stream socket.
+  package init(isBlocking: Bool = true) throws(Errno) {
+    let flags = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
+    rawValue = socket(AF_UNIX, CInt(flags), 0)
     guard rawValue >= 0 else { throw Errno(rawValue: errno) }
   }
 

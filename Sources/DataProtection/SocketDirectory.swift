@@ -37,4 +37,22 @@ package struct SocketDirectory: ~Copyable, Sendable {
     try socket.connect(to: path(of: name))
     return socket
   }
+
+  /// Whether somebody listens at a socket in the directory. Does not wait for one who takes no connections.
+  ///
+  /// - Throws: `ENOENT` where there is none.
+  package func isServed(_ name: String) throws(Errno) -> Bool {
+    let socket = try LocalSocket(isBlocking: false)
+    do throws(Errno) {
+      try socket.connect(to: path(of: name))
+    } catch {
+      switch error {
+      case .connectionRefused: return false
+      // Its queue of connections is full.
+      case .resourceTemporarilyUnavailable: return true
+      default: throw error
+      }
+    }
+    return true
+  }
 }

@@ -16,9 +16,16 @@ struct ModificationTime {
     nanoseconds = Int64(status.modification_nanoseconds)
   }
 
-  /// The kernel told the time, or asked for it.
-  mutating func know(_ status: Status) {
-    self = ModificationTime(status)
+  /// The kernel tells the time: the backing file is about to be given it.
+  mutating func willBeTold() { isMoved = false }
+
+  /// The backing file was given a time. If it was written meanwhile, it has another one already.
+  mutating func wasTold(_ time: TimeChange, _ status: Status) {
+    if case .set(let seconds, let nanoseconds) = time {
+      (self.seconds, self.nanoseconds) = (seconds, nanoseconds)
+    } else {
+      (seconds, nanoseconds) = (status.modification_seconds, Int64(status.modification_nanoseconds))
+    }
   }
 
   /// The backing file was written, or its length or holes were changed.

@@ -47,9 +47,14 @@ package final class ProtectedFile: Sendable {
     modificationTime.withLock { $0.move() }
   }
 
-  /// Notes the modification time that the kernel has just set.
-  package func knowModificationTime(_ status: Status) {
-    modificationTime.withLock { $0.know(status) }
+  /// Notes that the kernel tells the modification time: before the backing file is given it, and afterwards, so that a
+  /// write at the same time is not taken for part of it.
+  package func willSetModificationTime() {
+    modificationTime.withLock { $0.willBeTold() }
+  }
+
+  package func didSetModificationTime(_ time: TimeChange, _ status: Status) {
+    modificationTime.withLock { $0.wasTold(time, status) }
   }
 
   /// Gives the backing file the modification time that the kernel has, before it is synchronised or the last handle goes.

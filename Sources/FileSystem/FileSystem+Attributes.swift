@@ -35,6 +35,7 @@ extension ProtectedFileSystem {
       }
       resized?.size = ContentLength.backing(for: size)
     }
+    if changes.modification != nil { node.file?.willSetModificationTime() }
     let status = try reference.withDescriptor { (descriptor) throws(Errno) in
       if changes.user != nil || changes.group != nil {
         try descriptor.setOwner(user: changes.user, group: changes.group)
@@ -56,7 +57,7 @@ extension ProtectedFileSystem {
         return resized
       }
     }
-    if changes.modification != nil { node.file?.knowModificationTime(status) }
+    if let time = changes.modification { node.file?.didSetModificationTime(TimeChange(time), status) }
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
     return (attributes(of: node, status), attributeTimeout(of: node))
   }

@@ -14,8 +14,11 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> (Entry, Opened) {
     let parent = nodes.node(parent)
     do throws(Errno) {
-      let (file, entry) = try makeFile(name, in: parent, mode: mode, caller: caller)
+      var (file, entry) = try makeFile(name, in: parent, mode: mode, caller: caller)
       let node = nodes.node(entry.node)
+      // A lock that comes before this answer tells the kernel nothing of a file that it does not know yet: so it is to ask
+      // before the first write(2).
+      if file.fileClass.isRevoked { entry.attributeTimeout = 0 }
       return (entry, opened(adopt(file, for: node, flags: flags)))
     } catch .fileExists where !flags.exclusive {
       // Someone made it behind the mount's back since the kernel looked.

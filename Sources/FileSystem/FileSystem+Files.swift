@@ -138,4 +138,7 @@ extension ProtectedFileSystem {
 extension ProtectionClass {
   /// The class's key can go while the file system is mounted, so plaintext must not stay behind in the daemon's memory.
   var losesKey: Bool { self != .none && self != .completeUntilFirstUserAuthentication }
+
+  /// Open files of the class stop working at a lock.
+  var isRevoked: Bool { losesKey && self != .completeUnlessOpen }
 }

@@ -74,13 +74,19 @@ final class InodeTable: Sendable {
 
   /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
   func cached(in fileClass: ProtectionClass, includingOpen: Bool) -> [NodeID] {
+    nodes { $0.cachedClass == fileClass && (includingOpen || $0.handles == 0) }
+  }
+
+  /// The nodes of files in a class that are open for writing.
+  func written(in fileClass: ProtectionClass) -> [NodeID] {
+    nodes { $0.cachedClass == fileClass && $0.writers > 0 }
+  }
+
+  private func nodes(where isWanted: (borrowing Node.State) -> Bool) -> [NodeID] {
     var found: [NodeID] = []
     for shard in shards {
       shard.nodes.withLock { nodes in
-        for node in nodes.values {
-          let isWanted = node.state.withLock { $0.cachedClass == fileClass && (includingOpen || $0.handles == 0) }
-          if isWanted { found.append(node.id) }
-        }
+        for node in nodes.values where node.state.withLock({ isWanted($0) }) { found.append(node.id) }
       }
     }
     return found

@@ -85,6 +85,11 @@ extension ProtectedFileSystem {
     nodes.cached(in: fileClass, includingOpen: includingOpen)
   }
 
+  /// Those of them that are open for writing.
+  package func writtenNodes(in fileClass: ProtectionClass) -> [NodeID] {
+    nodes.written(in: fileClass)
+  }
+
   /// Wipes the keys of the open files of a class, once the operations that use them have ended.
   package func evictKeys(of fileClass: ProtectionClass) {
     openFiles.evict(fileClass)

@@ -75,16 +75,11 @@ struct ControlListener: ~Copyable, Sendable {
   /// or hangs accepts nobody.
   private static func removeStaleSocket(_ name: String, in directory: borrowing SocketDirectory) throws(Errno) {
     do throws(Errno) {
-      let socket = try LocalSocket(waits: false)
-      try socket.connect(to: directory.path(of: name))
-      throw .addressInUse
-    } catch .resourceTemporarilyUnavailable {
-      throw .addressInUse
+      if try directory.isServed(name) { throw .addressInUse }
     } catch .noSuchFileOrDirectory {
       return
-    } catch .connectionRefused {
-      guard unsafe unlinkat(directory.rawValue, name, 0) == 0 else { throw Errno(rawValue: errno) }
     }
+    guard unsafe unlinkat(directory.rawValue, name, 0) == 0 else { throw Errno(rawValue: errno) }
   }
 
   /// Removes what other daemons left behind when they were killed. What cannot be removed does no harm.

@@ -1,6 +1,7 @@
 import DataProtection
 import FUSE
 import FileSystem
+import Glibc
 import KeyManagement
 import Logging
 import SystemPackage
@@ -29,6 +30,7 @@ struct LockSequence {
     // 2. The kernel writes the dirty pages back, drops all pages, mapped ones too, and forgets the attributes, so that
     //    the next write(2) asks first.
     for fileClass in classes { invalidate(fileClass, includingOpen: whole.contains(fileClass)) }
+    finishWrites(to: whole)
     // 3. Refuse WRITE too; requests in flight end, then the keys of open files go, then the class key.
     for fileClass in whole { controller.setAvailability(.unavailable, of: fileClass) }
     for fileClass in whole { fileSystem.evictKeys(of: fileClass) }
@@ -36,6 +38,20 @@ struct LockSequence {
     // 4. Drop what was read or dirtied between 2 and 3.
     for fileClass in whole { invalidate(fileClass, includingOpen: true) }
   }
+
+  /// A write(2) that had looked at the attributes before the kernel forgot them may have made its page dirty after the
+  /// pages were written back. The kernel does not tell of such writes: they get time to finish, and what they left is
+  /// fetched, while it is still accepted.
+  private func finishWrites(to classes: [ProtectionClass]) {
+    for _ in 0..<Self.passes {
+      let nodes = classes.flatMap { fileSystem.writtenNodes(in: $0) }
+      if nodes.isEmpty { return }
+      usleep(4000)
+      for node in nodes { invalidate(node) }
+    }
+  }
+
+  private static let passes = 3
 
   /// Drops the kernel's pages of one file.
   func invalidate(_ node: NodeID) {

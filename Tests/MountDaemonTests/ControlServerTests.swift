@@ -57,6 +57,22 @@ private func withText<Result>(_ text: String, _ body: (UnsafeRawBufferPointer) t
 }
 
 @Suite struct ControlServerTests {
+  /// A daemon that hangs, and whose queue of connections is full, keeps no other one from starting.
+  @Test func aDaemonThatHangsIsLeftAlone() throws {
+    let first = try RunningServer()
+    let path = first.server.socketPath.replacing(".sock", with: ".hung.sock")
+    let hung = try LocalSocket()
+    try hung.bind(to: path)
+    defer { unsafe unlink(path) }
+    #expect(listen(hung.rawValue, 0) == 0)
+    let waiting = try LocalSocket()
+    try waiting.connect(to: path)
+    let second = try RunningServer()
+    var connection = try second.connect()
+    _ = try connection.status()
+    #expect(unsafe access(path, F_OK) == 0)
+  }
+
   @Test func answersTheMethods() throws {
     let running = try RunningServer()
     var client = try running.connect()
@@ -302,7 +318,7 @@ private func withText<Result>(_ text: String, _ body: (UnsafeRawBufferPointer) t
     defer { waiting.forEach { close($0) } }
     #expect(throws: Errno.resourceTemporarilyUnavailable) {
       while waiting.count < 1000 {
-        let socket = try LocalSocket(waits: false)
+        let socket = try LocalSocket(isBlocking: false)
         try socket.connect(to: hanging.location.path)
         waiting.append(socket.release())
       }

@@ -99,6 +99,11 @@ extension PathName {
     try check(unsafe withCString { unsafe calls_unmount($0, isLazy ? 1 : 0) })
   }
 
+  /// Ends all requests to a FUSE mount, whether or not it can be unmounted (`MNT_FORCE`).
+  func abortConnection() throws(Errno) {
+    try check(unsafe withCString { unsafe calls_force_unmount($0) })
+  }
+
   /// Makes an empty file or a fifo (mknod(2)).
   func makeNode(mode: UInt32) throws(Errno) {
     try check(unsafe withCString { unsafe calls_mknod($0, mode) })

@@ -5,48 +5,8 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Contents under random operations, against a model in memory.
+  /// Contents where something changes. Random calls on them are ModelTests'.
   @Suite struct ContentTests {
-    /// `PROTECTFS_MODEL_SECONDS` makes it search longer, `PROTECTFS_MODEL_SEED` from another place on.
-    private static let seconds = variable("PROTECTFS_MODEL_SECONDS") ?? 20
-    private static let firstSeed = variable("PROTECTFS_MODEL_SEED") ?? 1
-
-    private static func variable(_ name: String) -> Int? {
-      unsafe getenv(name).flatMap { unsafe Int(String(cString: $0)) }
-    }
-
-    @Test func agreesWithAModel() throws {
-      try Volume.with { volume in
-        let end = ContinuousClock.now + .seconds(Self.seconds)
-        var seed = UInt64(Self.firstSeed)
-        while ContinuousClock.now < end {
-          let path = volume.path("file \(seed)")
-          var file = try ModelFile(path, seed: seed)
-          do {
-            for _ in 0..<400 { try file.step() }
-            try file.expectEverything()
-          } catch {
-            Issue.record("seed \(seed): \(error)\n\(file.history.suffix(12).joined(separator: "; "))")
-            return
-          }
-          // Every so often: what is on disk, read by a daemon that knows nothing of it.
-          let model = file.model
-          if seed % 8 == 0 { try Self.expectOnDisk(path, model, volume, &file) }
-          seed += 1
-        }
-        print("the model test got to seed \(seed)")
-      }
-    }
-
-    private static func expectOnDisk(
-      _ path: PathName, _ model: [UInt8], _ volume: Volume, _ file: inout ModelFile
-    ) throws {
-      file = try ModelFile(volume.directory.appending("elsewhere"), seed: 0)
-      try volume.remount()
-      try volume.unlock()
-      #expect(try path.contents() == model, "\(path) after mounting again")
-    }
-
     /// The backing length tells the plaintext's, at every length around the edges.
     @Test func backingLengths() throws {
       try Volume.with { volume in

@@ -40,6 +40,49 @@ extension MountTests {
       }
     }
 
+    /// What write(2) accepted while the lock came is there after the next unlock, also without an fsync, and also where
+    /// writers wait for each other.
+    @Test func keepsWhatWasAcceptedWhileTheLockCame() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        let file = try OpenFile(volume.path("file"), O_RDWR | O_CREAT)
+        try file.write([UInt8](repeating: 0, count: 4 * SlotWriter.size), at: 0)
+        for round in 0..<8 {
+          let writers = (0..<4).map { SlotWriter(file, slot: $0, seed: UInt8(round)) }
+          usleep(UInt32(round) * 1000)
+          try volume.lock()
+          for writer in writers { writer.join() }
+          try volume.unlock()
+          for writer in writers {
+            let isKept = try file.read(at: writer.offset, count: SlotWriter.size) == writer.accepted
+            #expect(isKept, "round \(round), at \(writer.offset)")
+          }
+        }
+      }
+    }
+
+    /// A file of class A that is being created while the lock comes is locked like any other: nothing is acknowledged
+    /// that cannot be kept.
+    @Test func filesJustCreatedAreLocked() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        for round in 0..<30 {
+          let isOver = Flag()
+          let creators = (0..<4).map { FileCreator(volume.path("\(round) \($0)"), until: isOver) }
+          do {
+            defer {
+              isOver.set()
+              creators.forEach { $0.join() }
+            }
+            usleep(UInt32(round % 7) * 1000)
+            try volume.lock()
+          }
+          for file in creators.compactMap(\.newest) {
+            #expect(throws: Errno.permissionDenied) { try file.write([1, 2, 3], at: 0) }
+          }
+          try volume.unlock()
+        }
+      }
+    }
+
     private struct Job: Sendable {
       let name: String
       let worker: any FireWorker
@@ -70,6 +113,67 @@ extension MountTests {
       ]
     }
   }
+}
+
+/// A thread that writes into its part of a file, over and over until that is refused.
+private final class SlotWriter: Sendable {
+  static let size = 40_000
+  let offset: Int
+  private let state: Shared
+  private let thread: Thread
+
+  private final class Shared: Sendable {
+    let accepted: Mutex<[UInt8]>
+    init(_ bytes: [UInt8]) { accepted = Mutex(bytes) }
+  }
+
+  init(_ file: OpenFile, slot: Int, seed: UInt8) {
+    let offset = slot * Self.size
+    let state = Shared((try? file.read(at: offset, count: Self.size)) ?? [])
+    (self.offset, self.state) = (offset, state)
+    thread = Thread(name: "write") {
+      var byte = seed
+      while true {
+        byte &+= 1
+        let bytes = [UInt8](repeating: byte, count: Self.size)
+        guard let count = try? file.writePart(bytes, at: offset) else { return }
+        // The lock may come in the midst of a write.
+        state.accepted.withLock { $0.replaceSubrange(..<count, with: bytes[..<count]) }
+      }
+    }
+  }
+
+  var accepted: [UInt8] { state.accepted.withLock { $0 } }
+
+  func join() { thread.join() }
+}
+
+/// A thread that creates files until that is refused.
+private final class FileCreator: Sendable {
+  private let file: Shared
+  private let thread: Thread
+
+  private final class Shared: Sendable {
+    let newest = Mutex<OpenFile?>(nil)
+  }
+
+  init(_ prefix: PathName, until isOver: Flag) {
+    let file = Shared()
+    self.file = file
+    thread = Thread(name: "create") {
+      var count = 0
+      while !isOver.isSet {
+        count += 1
+        let path = PathName(bytes: Array(prefix.bytes) + Array(".\(count)".utf8))
+        guard let made = try? OpenFile(path, O_RDWR | O_CREAT) else { return }
+        file.newest.withLock { $0 = made }
+      }
+    }
+  }
+
+  var newest: OpenFile? { file.newest.withLock { $0 } }
+
+  func join() { thread.join() }
 }
 
 /// Has the kernel forget every page, name and attribute that is not in use.

@@ -128,8 +128,18 @@ final class Volume: Sendable {
 
   /// Kills the daemon, as a crash would end it.
   func kill() {
-    daemon.withLock { $0?.send(SIGKILL) }
-    waitForDaemon()
+    let program = daemon.withLock { program in
+      defer { program = nil }
+      return program
+    }
+    program?.send(SIGKILL)
+    // A thread of it that waits for the kernel to write pages back, which would be the daemon's to take, does not die:
+    // the connection must be aborted.
+    let deadline = ContinuousClock.now + .seconds(2)
+    while let program, program.poll() == nil {
+      usleep(1000)
+      if ContinuousClock.now > deadline { try? mountPoint.abortConnection() }
+    }
   }
 
   private func tearDown() {

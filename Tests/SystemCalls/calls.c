@@ -166,6 +166,7 @@ ssize_t calls_names(const char *path, char *buffer, size_t count) {
   return result;
 }
 
+int calls_force_unmount(const char *path) { RESULT(umount2(path, MNT_FORCE)); }
 int calls_unmount(const char *path, int lazy) { RESULT(umount2(path, lazy ? MNT_DETACH : 0)); }
 
 int calls_spawn(char *const arguments[], char *const environment[], const char *directory, const char *output) {

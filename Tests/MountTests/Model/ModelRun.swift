@@ -18,40 +18,52 @@ struct ModelRun {
   /// So many calls are told after a difference.
   var traceLength = 60
 
-  /// What was done; a difference is thrown.
+  /// What differs from run to run, but not during one.
+  struct Conditions {
+    let rootClass: ProtectionClass
+    /// The period after which class CX goes is over at once, rather than never.
+    let isInactiveAtOnce: Bool
+    let keepsReplacedClass: Bool
+    let prefersContents: Bool
+
+    init(_ random: inout RepeatableGenerator) {
+      func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &random) < percent }
+      rootClass =
+        [.complete, .completeUnlessOpen, .standard, .standard, .completeWhenUserInactive].randomElement(using: &random)!
+      isInactiveAtOnce = chance(30)
+      keepsReplacedClass = chance(80)
+      prefersContents = chance(40)
+    }
+  }
+
+  /// A difference, and what led to it.
   struct Failure: Error, CustomStringConvertible {
     let description: String
   }
 
+  /// Returns what was done.
   func run() throws -> ModelStatistics {
     var random = RepeatableGenerator(seed: seed)
-    let rootClass: ProtectionClass =
-      [.complete, .completeUnlessOpen, .standard, .standard, .completeWhenUserInactive].randomElement(using: &random)!
-    let isInactiveAtOnce = chance(30, &random)
+    let conditions = Conditions(&random)
     var statistics = ModelStatistics()
-    try Volume.store(defaultClass: rootClass) { volume in
-      let stage = ModelStage(volume, isInactiveAtOnce: isInactiveAtOnce)
+    try Volume.store(defaultClass: conditions.rootClass) { volume in
+      let stage = ModelStage(volume, conditions)
       try stage.mount()
       try stage.unlock()
       try volume.mountPoint.setMode(0o755)
       let workers = (0..<workerCount).map { number in
-        ModelWorker(stage, number: number, isAlone: workerCount == 1, seed: random.next(), rootClass: rootClass)
+        ModelWorker(stage, number: number, of: self, conditions, seed: random.next())
       }
-      for worker in workers { worker.traceLength = traceLength }
       if workerCount == 1 { alone(workers[0], stage) } else { together(workers, stage, &random) }
       for worker in workers { statistics.add(worker.statistics) }
       if let difference = stage.differences.first {
         throw Failure(
-          description: "seed \(seed), \(workerCount) workers, \(rootClass.letter), after \(statistics.operations) "
+          description: "seed \(seed), \(workerCount) workers, \(conditions), after \(statistics.operations) "
             + "operations: \(difference)\nThe daemon's log ends with:\n\(volume.log.suffix(1500))")
       }
       try expectSoundStore(volume, workers)
     }
     return statistics
-  }
-
-  private func chance(_ percent: Int, _ random: inout RepeatableGenerator) -> Bool {
-    Int.random(in: 0..<100, using: &random) < percent
   }
 
   // MARK: One worker

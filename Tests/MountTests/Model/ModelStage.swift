@@ -22,17 +22,17 @@ final class ModelStage: Sendable {
   }
 
   let volume: Volume
+  let conditions: ModelRun.Conditions
   private let options: [String]
-  /// The period after which class CX goes is over at once, rather than never.
-  private let isInactiveAtOnce: Bool
   private let state = Mutex(State())
   /// Held by those who compare, and alone by who changes the lock state.
   let settled = ReaderWriterLock()
 
-  init(_ volume: Volume, isInactiveAtOnce: Bool) {
+  init(_ volume: Volume, _ conditions: ModelRun.Conditions) {
     self.volume = volume
-    self.isInactiveAtOnce = isInactiveAtOnce
-    options = ["-o", "allow_other,inactive=\(isInactiveAtOnce ? 0.1 : 600)"]
+    self.conditions = conditions
+    let period = conditions.isInactiveAtOnce ? 0.1 : 600
+    options = ["-o", "allow_other,inactive=\(period),replace_class=\(conditions.keepsReplacedClass ? "keep" : "move")"]
   }
 
   // MARK: What workers ask
@@ -74,9 +74,9 @@ final class ModelStage: Sendable {
   var isUnlocked: Bool { sample.states == [.unlocked] }
 
   func lock() throws {
-    try change(to: isInactiveAtOnce ? .inactive : .locked, over: [.gracePeriod, .locked, .inactive]) {
+    try change(to: conditions.isInactiveAtOnce ? .inactive : .locked, over: [.gracePeriod, .locked, .inactive]) {
       try volume.lock()
-      if isInactiveAtOnce { try volume.wait(for: .inactive) }
+      if conditions.isInactiveAtOnce { try volume.wait(for: .inactive) }
     }
   }
 
@@ -94,15 +94,19 @@ final class ModelStage: Sendable {
   func pausing(_ count: Int, _ body: () throws -> Void) throws {
     state.withLock { $0.isPausing = true }
     while state.withLock({ $0.parkedCount < count && !$0.isOver }) { usleep(1000) }
-    defer { state.withLock { $0.isPausing = false } }
     if !isOver { try body() }
+    state.withLock { $0.isPausing = false }
+    // They compare everything before anything else happens.
+    while state.withLock({ $0.parkedCount > 0 && !$0.isOver }) { usleep(1000) }
   }
 
-  /// Waits, as a worker that has closed everything, until the pause is over.
-  func park() {
+  /// Waits, as a worker that has closed everything, until the pause is over, and calls `body` before it counts as one
+  /// that goes on.
+  func park(_ body: () throws -> Void) throws {
     state.withLock { $0.parkedCount += 1 }
+    defer { state.withLock { $0.parkedCount -= 1 } }
     while state.withLock({ $0.isPausing || $0.sample.isCrashed }), !isOver { usleep(1000) }
-    state.withLock { $0.parkedCount -= 1 }
+    if !isOver { try body() }
   }
 
   func remount() throws {
@@ -135,7 +139,8 @@ final class ModelStage: Sendable {
 
   /// Mounts again after a crash. Everybody has closed everything.
   func recover() throws {
-    try volume.mountPoint.unmount(isLazy: true)
+    // Freeing a daemon that hangs may have taken the mount away.
+    if volume.isMounted { try volume.mountPoint.unmount(isLazy: true) }
     try volume.mount(options)
     state.withLock { state in
       state.sample.epoch += 1

@@ -17,7 +17,8 @@ extension MountTests {
       do {
         print("model: seed \(seed): \(try run.run().description)")
       } catch let failure as ModelRun.Failure {
-        Issue.record("\(failure)")
+        print("model: \(failure)")
+        Issue.record("seed \(seed) makes a difference: \(failure)")
       }
     }
 

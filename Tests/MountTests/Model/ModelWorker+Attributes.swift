@@ -8,7 +8,8 @@ extension ModelWorker {
     guard let place = place([.file, .directory]) else { return }
     let path = path(place)
     let modes: [UInt32] =
-      tree[place.inode].kind == .directory ? [0o755, 0o700, 0o1777, 0o711] : [0o644, 0o600, 0o755, 0o400, 0o200, 0o000]
+      tree[place.inode].kind == .directory
+      ? [0o755, 0o700, 0o1777, 0o711] : [0o644, 0o600, 0o755, 0o400, 0o200, 0o000]
     let mode = modes.randomElement(using: &random)!
     try attempt(
       "chmod", "\(show(place)) \(String(mode, radix: 8))", call: { try path.setMode(mode) },
@@ -96,7 +97,8 @@ extension ModelWorker {
     try attempt(
       "class", "\(place.text) from \(node.fileClass!.letter) to \(newClass.letter)",
       failing: { state in
-        if node.kind == .directory { return place.inode == ModelTree.root && newClass == .none ? .invalidArgument : nil }
+        if place.inode == ModelTree.root, newClass == .none { return .invalidArgument }
+        if node.kind == .directory { return nil }
         return ModelContract.opens(node.fileClass!, in: state) && ModelContract.creates(newClass, in: state)
           ? nil : .permissionDenied
       }, call: { try place.path.setProtectionClass(newClass) },

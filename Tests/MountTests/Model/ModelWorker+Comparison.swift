@@ -171,10 +171,7 @@ extension ModelWorker {
     if contents.count <= 2 * Self.longest { return try compareContents(file, contents, 0..<contents.count) }
     var position = 0
     while position < contents.count {
-      var data = contents.count
-      do throws(Errno) { data = try file.seek(to: position, .data) } catch {
-        guard error == .noSuchAddressOrDevice else { throw error }
-      }
+      let data = try file.nextData(from: position) ?? contents.count
       if let index = contents.firstData(in: position..<data) { throw difference("a hole where data is, at \(index)") }
       guard data < contents.count else { return }
       position = try file.seek(to: data, .hole)

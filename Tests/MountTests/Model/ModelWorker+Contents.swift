@@ -164,17 +164,16 @@ extension ModelWorker {
     try attempt("seek", "\(show(handle)) from \(start)") {
       let hole = try handle.file.seek(to: start, .hole)
       guard hole >= start, hole <= contents.count else { throw difference("a hole at \(hole)") }
-      var data = contents.count
-      do throws(Errno) { data = try handle.file.seek(to: start, .data) } catch {
-        guard error == .noSuchAddressOrDevice else { throw error }
-      }
+      var data = try handle.file.nextData(from: start) ?? contents.count
       if let index = contents.firstData(in: start..<data) {
         throw difference("data at \(index) was passed over: from \(start), data at \(data)")
       }
       // What is told to be a hole has no data up to where data is told to follow.
       if hole < contents.count, hole > start {
-        do throws(Errno) { data = try handle.file.seek(to: hole, .data) } catch { data = contents.count }
-        if let index = contents.firstData(in: hole..<data) { throw difference("data at \(index), in a hole at \(hole)") }
+        data = try handle.file.nextData(from: hole) ?? contents.count
+        if let index = contents.firstData(in: hole..<data) {
+          throw difference("data at \(index), in a hole at \(hole)")
+        }
       }
     }
     statistics.comparisons += 1
@@ -210,6 +209,11 @@ extension ModelTree {
 }
 
 extension OpenFile {
+  /// Where data is next, at or after an offset; `nil` where there is none up to the end.
+  func nextData(from offset: Int) throws(Errno) -> Int? {
+    do throws(Errno) { return try seek(to: offset, .data) } catch .noSuchAddressOrDevice { return nil }
+  }
+
   /// Writes, and tells how much was accepted.
   func writePart(_ bytes: [UInt8], at offset: Int) throws(Errno) -> Int {
     try check(

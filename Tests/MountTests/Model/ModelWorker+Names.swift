@@ -5,7 +5,7 @@ import SystemPackage
 // Calls that make, move and take away names.
 extension ModelWorker {
   /// Whether there is room for one more name: a small tree is met again and again.
-  private var isFull: Bool { tree.inodes.count >= 70 }
+  private var isFull: Bool { tree.inodes.count >= (prefersContents ? 20 : 70) }
 
   private func exists(_ target: (directory: Int, name: ModelName)) -> Errno? {
     tree.entry(target.name, in: target.directory) == nil ? nil : .fileExists
@@ -110,7 +110,8 @@ extension ModelWorker {
     let replaced = tree.entry(target.1, in: target.0)
     let expected = renameFailure(place, target, flags)
     let inode = tree[place.inode]
-    let kept = flags.isEmpty && expected == nil ? ModelContract.classKept(by: replaced.map { tree[$0] }, for: inode) : nil
+    let keeps = flags.isEmpty && expected == nil && stage.conditions.keepsReplacedClass
+    let kept = keeps ? ModelContract.classKept(by: replaced.map { tree[$0] }, for: inode) : nil
     func keepClass(_ tree: inout ModelTree) {
       guard let kept else { return }
       tree[place.inode].fileClass = kept

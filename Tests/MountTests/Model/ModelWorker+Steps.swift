@@ -4,19 +4,22 @@ import LinuxIO
 
 // Which call comes next, and how often.
 extension ModelWorker {
-  private static let steps: [(weight: Int, step: @Sendable (ModelWorker) -> () throws -> Void)] = [
+  private typealias Steps = [(weight: Int, step: @Sendable (ModelWorker) -> () throws -> Void)]
+
+  private static let onContents: Steps = [
     (10, open), (14, read), (16, write), (5, append), (7, truncate), (8, allocate), (5, copy), (4, seek),
-    (4, synchronize), (4, close), (3, map), (5, readMapping), (6, writeMapping), (2, unmap),
-    (7, createFile), (3, makeDirectory), (2, makeSymbolicLink), (2, readSymbolicLink), (4, link), (5, unlink),
-    (3, removeDirectory), (9, rename),
-    (3, setMode), (3, setTime), (4, setAttribute), (3, getAttribute), (2, removeAttribute), (4, setClass),
-    (2, removeClass), (6, expectStatus), (3, expectNames), (2, expectAttributeNames),
+    (4, synchronize), (4, close), (3, map), (5, readMapping), (6, writeMapping), (2, unmap), (6, expectStatus),
   ]
-  private static let total = steps.reduce(0) { $0 + $1.weight }
+  private static let onNames: Steps = [
+    (7, createFile), (3, makeDirectory), (2, makeSymbolicLink), (2, readSymbolicLink), (4, link), (5, unlink),
+    (3, removeDirectory), (9, rename), (3, expectNames), (3, setMode), (3, setTime), (4, setAttribute),
+    (3, getAttribute), (2, removeAttribute), (2, expectAttributeNames), (4, setClass), (2, removeClass),
+  ]
 
   func step() throws {
-    var number = Int.random(in: 0..<Self.total, using: &random)
-    for (weight, step) in Self.steps {
+    let steps = chance(prefersContents ? 93 : 60) ? Self.onContents : Self.onNames
+    var number = Int.random(in: 0..<steps.reduce(0) { $0 + $1.weight }, using: &random)
+    for (weight, step) in steps {
       number -= weight
       if number < 0 { return try step(self)() }
     }
@@ -27,11 +30,11 @@ extension ModelWorker {
     switch Int.random(in: 0..<100, using: &random) {
     case 0..<8 where crashes: try crash()
     case 8..<16: try remount()
-    case 16..<18:
+    case 16..<20:
       note("drop caches")
       try dropCaches()
       try compareEverything()
-    case 18..<28 where stage.isUnlocked:
+    case 20..<30 where stage.isUnlocked:
       note("announce a lock")
       try stage.announceLock()
     default:
@@ -76,14 +79,10 @@ extension ModelWorker {
     let isCrash = stage.sample.isCrashed
     note(isCrash ? "crashed" : "remount")
     closeEverything()
-    stage.park()
-    guard !stage.isOver else { return }
-    try stage.settled.read {
+    try stage.park {
       if isCrash { return try compareAfterCrash() }
       tree.synchronizeEverything()
-      do { try compareEverything() } catch {
-        throw stage.sample.isCrashed ? ModelInterruption() : error
-      }
+      try compareEverything()
     }
   }
 }

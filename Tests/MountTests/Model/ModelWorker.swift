@@ -37,6 +37,8 @@ final class ModelWorker: @unchecked Sendable {
   let number: Int
   /// The names that others use in the root are not this worker's business.
   let isAlone: Bool
+  /// Few files and much done to them, rather than the other way round.
+  let prefersContents: Bool
   var random: RepeatableGenerator
   var tree: ModelTree
   var handles: [ModelHandle] = []
@@ -47,16 +49,18 @@ final class ModelWorker: @unchecked Sendable {
   private var nextNumber = 0
   private var trace: [String] = []
   /// So many calls are told after a difference.
-  var traceLength = 60
+  private let traceLength: Int
   /// The lock states that may have been in force during the last call.
   private(set) var lastStates: Set<LockState> = []
 
-  init(_ stage: ModelStage, number: Int, isAlone: Bool, seed: UInt64, rootClass: ProtectionClass) {
+  init(_ stage: ModelStage, number: Int, of run: ModelRun, _ conditions: ModelRun.Conditions, seed: UInt64) {
     self.stage = stage
     self.number = number
-    self.isAlone = isAlone
+    isAlone = run.workerCount == 1
+    prefersContents = conditions.prefersContents
+    traceLength = run.traceLength
     random = RepeatableGenerator(seed: seed)
-    tree = ModelTree(rootClass: rootClass)
+    tree = ModelTree(rootClass: conditions.rootClass)
   }
 
   // MARK: Paths

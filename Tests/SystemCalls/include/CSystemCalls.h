@@ -63,6 +63,7 @@ int calls_flock(int fd, int operation);
 /// The names in a directory, each with a NUL, `.` and `..` left out; the number of bytes, or -ENOBUFS.
 ssize_t calls_names(const char *path, char *buffer, size_t count);
 
+int calls_force_unmount(const char *path);
 int calls_unmount(const char *path, int lazy);
 /// Starts a program found on the path, with its input from /dev/null and its output in a file; its pid or -errno.
 int calls_spawn(char *const arguments[], char *const environment[], const char *directory, const char *output);

@@ -1,0 +1,39 @@
+import LinuxIO
+import SystemPackage
+import Testing
+
+@testable import FileProtection
+
+/// Which modification time a backing file ends with: the one that the kernel has.
+@Suite struct ModificationTimeTests {
+  private let told = TimeChange.set(seconds: 1_000_000_000, nanoseconds: 123_456_789)
+
+  private func expectTold(_ backing: BackingFile, _ file: ProtectedFile) throws {
+    try file.settleModificationTime()
+    let status = try backing.descriptor.status()
+    #expect(status.modification_seconds == 1_000_000_000 && status.modification_nanoseconds == 123_456_789)
+  }
+
+  @Test func writesDoNotMoveIt() throws {
+    let backing = try BackingFile()
+    let file = try backing.open()
+    file.willSetModificationTime()
+    try backing.descriptor.setTimes(access: .leave, modification: told)
+    file.didSetModificationTime(told, try backing.descriptor.status())
+    try file.write([1, 2, 3], at: 0)
+    file.movedModificationTime()
+    try expectTold(backing, file)
+  }
+
+  /// Pages are written back while the kernel tells the time: the write comes between the setting and the look at it.
+  @Test func aWriteAtTheSameTimeIsNotTakenForIt() throws {
+    let backing = try BackingFile()
+    let file = try backing.open()
+    file.willSetModificationTime()
+    try backing.descriptor.setTimes(access: .leave, modification: told)
+    try file.write([1, 2, 3], at: 0)
+    file.movedModificationTime()
+    file.didSetModificationTime(told, try backing.descriptor.status())
+    try expectTold(backing, file)
+  }
+}
