@@ -45,7 +45,7 @@ func addAttributeOperations(to table: inout fuse_lowlevel_ops) {
   }
   unsafe table.listxattr = { request, node, size in
     unsafe serve(request) { (fs) throws(Errno) in
-      unsafe .attribute(try fs.attributeNames(of: NodeID(rawValue: node)), capacity: size)
+      unsafe .attribute(try fs.attributeNames(of: NodeID(rawValue: node), caller: caller(request)), capacity: size)
     }
   }
   unsafe table.removexattr = { request, node, name in

@@ -69,7 +69,7 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
     _ name: PathName, of node: NodeID, to value: [UInt8], mode: AttributeMode, caller: Caller
   ) throws(Errno)
   /// The names, each with a NUL at its end.
-  func attributeNames(of node: NodeID) throws(Errno) -> [UInt8]
+  func attributeNames(of node: NodeID, caller: Caller) throws(Errno) -> [UInt8]
   func removeAttribute(_ name: PathName, of node: NodeID, caller: Caller) throws(Errno)
 }
 
