@@ -38,7 +38,7 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   /// must be wiped once sent.
   func read(
     _ handle: Handle, of node: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
-    caller: Caller
+    flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool)
   /// Writes `bytes`, which the method may overwrite, as it may the ``Worker/slack`` bytes behind them.
   func write(

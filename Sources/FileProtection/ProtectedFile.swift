@@ -23,6 +23,8 @@ package final class ProtectedFile: Sendable {
   let controller: LockController
   private let protection: Mutex<Protection>
   private let modificationTime: Mutex<ModificationTime>
+  /// The next reader may move the access time: there was none since the file was opened or changed.
+  private let isAccessDue = Atomic(true)
   /// The length of the plaintext in bytes. Changed with the contents lock held alone.
   let length: Atomic<UInt64>
 
@@ -40,8 +42,22 @@ package final class ProtectedFile: Sendable {
     modificationTime = Mutex(ModificationTime(status))
   }
 
+  /// Moves the access time as the backing file system's mount options have it, for a reader; the first since a change is
+  /// enough for `relatime`. The file's own descriptor has `O_NOATIME`: reading what is around a write is no access.
+  package func noteAccess() {
+    guard isAccessDue.exchange(false, ordering: .relaxed) else { return }
+    // Setting the time would move the change time, so a byte of ciphertext is read. Where that is refused the time stays.
+    guard let reader = try? Descriptor.open(PathName(descriptor: descriptor), [.readOnly, .nonBlocking]) else { return }
+    var byte: UInt8 = 0
+    _ = unsafe withUnsafeMutableBytes(of: &byte) { unsafe try? reader.read(into: $0, at: 0) }
+  }
+
+  /// Notes a change, after which the next reader moves the access time.
+  package func noteChange() { isAccessDue.store(true, ordering: .relaxed) }
+
   /// Notes a write, by which the backing file's modification time moved.
   package func wrote(fromCache: Bool) {
+    noteChange()
     modificationTime.withLock { $0.move(fromCache: fromCache) }
   }
 

@@ -29,16 +29,15 @@ extension ProtectedFileSystem {
         try truncate(node, to: size, throughHandle: handle != nil)
       }
     }
+    node.file?.noteChange()
     let reference = try reference(to: node)
     let status = try reference.withDescriptor { (descriptor) throws(Errno) in
-      if changes.user != nil || changes.group != nil {
-        try descriptor.setOwner(user: changes.user, group: changes.group)
-      }
-      if let mode = changes.mode {
-        try setPermissions(mode, of: descriptor)
+      if changes.user != nil || changes.group != nil || changes.isEmpty {
+        try setOwner(of: descriptor, to: changes, caller: caller)
       } else if changes.clearsSetID {
-        try clearSetID(of: descriptor)
+        try clearSetID(of: descriptor, for: caller)
       }
+      if let mode = changes.mode { try setPermissions(mode, of: descriptor) }
       if changes.access != nil || changes.modification != nil {
         try descriptor.setTimes(access: TimeChange(changes.access), modification: TimeChange(changes.modification))
       }
@@ -53,15 +52,6 @@ extension ProtectedFileSystem {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
     if throughHandle, let file = node.file { return try file.truncate(to: size) }
     try withOpenFile(node, for: .resize) { (file) throws(Errno) in try file.truncate(to: size) }
-  }
-
-  /// Takes set-user-ID and set-group-ID off a file that someone else changes, as write(2) and truncate(2) must.
-  func clearSetID(of descriptor: borrowing Descriptor) throws(Errno) {
-    let mode = try descriptor.status().permissions
-    var cleared = mode & ~0o4000
-    // Set-group-ID without group execution marks mandatory locking, and stays (inode(7)).
-    if mode & 0o2010 == 0o2010 { cleared &= ~0o2000 }
-    if cleared != mode { try setPermissions(cleared, of: descriptor) }
   }
 
   package func fileSystemStatus() throws(Errno) -> FileSystemStatus {

@@ -16,7 +16,7 @@ extension ProtectedFileSystem {
         do throws(Errno) {
           try prepareForWriting(file, node)
           try file.truncate(to: 0)
-          if flags.clearsSetID { try clearSetID(of: file) }
+          if flags.clearsSetID { try clearSetID(of: file, for: caller) }
         } catch {
           close(file, of: node, wasWriter: flags.forWriting)
           throw error
@@ -42,12 +42,14 @@ extension ProtectedFileSystem {
 
   package func read(
     _ handle: Handle, of id: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
-    caller: Caller
+    flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool) {
     let file = file(handle)
     let bytes = try unsafe reportingDenial(of: .read, on: nodes.node(id), by: caller) { () throws(Errno) in
       try unsafe file.read(at: offset, count: count, into: buffer)
     }
+    // Through a handle that may not read, the kernel fills up a page that is written in part.
+    if flags.forReading, !flags.keepsAccessTime { file.noteAccess() }
     return unsafe (bytes, file.fileClass.losesKey)
   }
 
@@ -62,7 +64,7 @@ extension ProtectedFileSystem {
       try unsafe file.write(bytes, at: offset)
     }
     file.wrote(fromCache: flags.contains(.fromCache) && !options.isShared)
-    if flags.contains(.clearsSetID) { try clearSetID(of: file) }
+    if flags.contains(.clearsSetID) { try clearSetID(of: file, for: caller) }
     return written
   }
 
@@ -78,7 +80,7 @@ extension ProtectedFileSystem {
       try file.allocate(mode, offset: offset, length: length)
     }
     // The kernel does not say who may keep the bits here.
-    if caller.user != 0 { try clearSetID(of: file) }
+    if caller.user != 0 { try clearSetID(of: file, for: caller) }
   }
 
   /// Pages become dirty only while a handle that may write, or a mapping made through one, is open: close(2) writes them
@@ -111,12 +113,8 @@ extension ProtectedFileSystem {
         throw error
       }
     }
-    if done > 0, caller.user != 0 { try clearSetID(of: target) }
+    if done > 0, caller.user != 0 { try clearSetID(of: target, for: caller) }
     return done
-  }
-
-  private func clearSetID(of file: ProtectedFile) throws(Errno) {
-    try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor) }
   }
 }
 
