@@ -45,7 +45,7 @@ func addAttributeOperations(to table: inout fuse_lowlevel_ops) {
   }
   unsafe table.listxattr = { request, node, size in
     unsafe serve(request) { (fs) throws(Errno) in
-      unsafe .attribute(try fs.attributeNames(of: NodeID(rawValue: node)), capacity: size)
+      unsafe .attribute(try fs.attributeNames(of: NodeID(rawValue: node), caller: caller(request)), capacity: size)
     }
   }
   unsafe table.removexattr = { request, node, name in
@@ -82,5 +82,7 @@ private func changes(_ status: stat, valid: Int32) -> AttributeChanges {
       Timestamp(seconds: Int64(status.st_mtim.tv_sec), nanoseconds: Int64(status.st_mtim.tv_nsec)))
   }
   changes.clearsSetID = Worker.rawWord(at: 0) & clearsSetIDBit != 0
+  // The kernel's own change time comes with every change of a regular file, and cannot be set.
+  changes.isEmpty = valid & ~FUSE_SET_ATTR_CTIME == 0
   return changes
 }

@@ -28,7 +28,7 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
       let (bytes, wipe) = try unsafe fs.read(
         Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(offset),
         count: min(size, Session.maximumTransfer),
-        into: Worker.current.data, caller: caller(request))
+        into: Worker.current.data, flags: HandleFlags(rawValue: info!.pointee.flags), caller: caller(request))
       return unsafe .data(bytes, wipe: wipe)
     }
   }

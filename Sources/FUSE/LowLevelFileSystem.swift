@@ -38,7 +38,7 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   /// must be wiped once sent.
   func read(
     _ handle: Handle, of node: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
-    caller: Caller
+    flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool)
   /// Writes `bytes`, which the method may overwrite, as it may the ``Worker/slack`` bytes behind them.
   func write(
@@ -69,7 +69,7 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
     _ name: PathName, of node: NodeID, to value: [UInt8], mode: AttributeMode, caller: Caller
   ) throws(Errno)
   /// The names, each with a NUL at its end.
-  func attributeNames(of node: NodeID) throws(Errno) -> [UInt8]
+  func attributeNames(of node: NodeID, caller: Caller) throws(Errno) -> [UInt8]
   func removeAttribute(_ name: PathName, of node: NodeID, caller: Caller) throws(Errno)
 }
 

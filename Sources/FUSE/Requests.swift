@@ -105,6 +105,8 @@ package struct AttributeChanges: Sendable {
   package var modification: Time?
   /// The caller may not keep set-user-ID and set-group-ID bits (`FATTR_KILL_SUIDGID`).
   package var clearsSetID = false
+  /// Nothing is to change: this is how chown(2) with neither a user nor a group arrives.
+  package var isEmpty = false
 }
 
 /// What statfs(2) shows.
@@ -133,6 +135,7 @@ package struct HandleFlags: Sendable {
   }
 
   package var forWriting: Bool { rawValue & 0o3 != 0 }
+  package var forReading: Bool { rawValue & 0o3 != 1 }
   package var truncates: Bool { rawValue & 0o1000 != 0 }
   package var exclusive: Bool { rawValue & 0o200 != 0 }
   /// `O_NOATIME`, which the kernel has allowed the caller.

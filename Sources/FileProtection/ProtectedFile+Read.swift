@@ -1,20 +1,29 @@
 import Cryptography
 import LinuxIO
 import StoreFormat
+import Synchronization
 import SystemPackage
 
 extension ProtectedFile {
   /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two units more.
   ///
+  /// An *access* moves the access time as the mount options of the backing file system have it, if it is the first since the
+  /// file was opened or changed, which is enough for `relatime`. Other reads do not: the descriptor has `O_NOATIME`.
+  ///
   /// Returns the bytes, which lie in `buffer` but not at its start; none at or past the end of the file.
   /// - Throws: `EACCES` when the class does not allow it, `EIO` for a length no plaintext can have, or what pread(2)
   ///   fails with.
   package func read(
-    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer
+    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, isAccess: Bool = false
   ) throws(Errno) -> UnsafeRawBufferPointer {
     try unsafe contents.read { () throws(Errno) in
       let cipher = try cipher(for: .read)
-      return try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher)
+      guard isAccess, isAccessDue.exchange(false, ordering: .relaxed) else {
+        return try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher)
+      }
+      return try unsafe descriptor.movingAccessTime { () throws(Errno) in
+        try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher)
+      }
     }
   }
 

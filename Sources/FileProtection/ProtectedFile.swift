@@ -23,6 +23,8 @@ package final class ProtectedFile: Sendable {
   let controller: LockController
   private let protection: Mutex<Protection>
   private let modificationTime: Mutex<ModificationTime>
+  /// The next reader may move the access time: there was none since the file was opened or changed.
+  let isAccessDue = Atomic(true)
   /// The length of the plaintext in bytes. Changed with the contents lock held alone.
   let length: Atomic<UInt64>
   /// The backing file may tell another length: it could not be cut back after a failure. Before the next change it is.
@@ -41,6 +43,9 @@ package final class ProtectedFile: Sendable {
     protection = Mutex(Protection(record: record, cipher: cipher))
     modificationTime = Mutex(ModificationTime(status))
   }
+
+  /// Notes a change, after which the next reader moves the access time.
+  package func noteChange() { isAccessDue.store(true, ordering: .relaxed) }
 
   /// Notes a change of the contents, by which the backing file's modification time moved, and not the kernel's.
   package func movedModificationTime() {

@@ -35,16 +35,15 @@ extension ProtectedFileSystem {
       }
       resized?.size = ContentLength.backing(for: size)
     }
+    node.file?.noteChange()
     if changes.modification != nil { node.file?.willSetModificationTime() }
     let status = try reference.withDescriptor { (descriptor) throws(Errno) in
-      if changes.user != nil || changes.group != nil {
-        try descriptor.setOwner(user: changes.user, group: changes.group)
-      }
-      if let mode = changes.mode {
-        try setPermissions(mode, of: descriptor)
+      if changes.user != nil || changes.group != nil || changes.isEmpty {
+        try setOwner(of: descriptor, to: changes, caller: caller)
       } else if changes.clearsSetID {
-        try clearSetID(of: descriptor)
+        try clearSetID(of: descriptor, for: caller)
       }
+      if let mode = changes.mode { try setPermissions(mode, of: descriptor) }
       do throws(Errno) {
         if changes.access != nil || changes.modification != nil {
           try descriptor.setTimes(access: TimeChange(changes.access), modification: TimeChange(changes.modification))
@@ -71,15 +70,6 @@ extension ProtectedFileSystem {
   private func truncate(_ file: ProtectedFile, to size: UInt64) throws(Errno) {
     try file.truncate(to: size)
     noteChange(of: file)
-  }
-
-  /// Takes set-user-ID and set-group-ID off a file that someone else changes, as write(2) and truncate(2) must.
-  func clearSetID(of descriptor: borrowing Descriptor) throws(Errno) {
-    let mode = try descriptor.status().permissions
-    var cleared = mode & ~0o4000
-    // Set-group-ID without group execution marks mandatory locking, and stays (inode(7)).
-    if mode & 0o2010 == 0o2010 { cleared &= ~0o2000 }
-    if cleared != mode { try setPermissions(cleared, of: descriptor) }
   }
 
   package func fileSystemStatus() throws(Errno) -> FileSystemStatus {

@@ -38,6 +38,14 @@ extension ProtectedFileSystem {
       Memory.setThreadUmask(caller.umask)
       try handle.descriptor.makeNode(name, mode: mode, device: device)
       try self.giveToCaller(name, in: handle, parent: parent, caller: caller)
+      // A change of owner has taken set-id bits away.
+      if mode & 0o6000 != 0 {
+        let node = try handle.descriptor.open(name, [.path, .noFollow])
+        let permissions = try node.status().permissions
+        if permissions & 0o6000 != mode & 0o6000 {
+          try node.setModeThroughPath(permissions & ~0o6000 | (mode & 0o6000))
+        }
+      }
     } undo: { (handle, name) throws(Errno) in
       try handle.descriptor.unlink(name)
     }
@@ -72,7 +80,7 @@ extension ProtectedFileSystem {
     let descriptor: Descriptor
     do throws(Errno) {
       descriptor = try handle.descriptor.open(
-        backing.name, [.readWrite, .create, .exclusive, .noFollow], mode: mode & 0o7777)
+        backing.name, [.readWrite, .create, .exclusive, .noFollow, .keepAccessTime], mode: mode & 0o7777)
     } catch {
       if error != .fileExists, hasNewSidecar { removeSidecar(of: backing, in: handle) }
       throw error

@@ -12,8 +12,10 @@ extension ProtectedFileSystem {
   private enum Space {
     case fileClass, own, user, other
 
-    init(_ name: PathName) {
+    /// - Throws: `EINVAL` for `user.` alone, which is no name.
+    init(_ name: PathName) throws(Errno) {
       let text = name.description
+      if text == "user." { throw .invalidArgument }
       if text == ProtectionClass.attributeName {
         self = .fileClass
       } else if text == FileRecord.attributeName || text.hasPrefix("user.protectfs.") {
@@ -26,7 +28,7 @@ extension ProtectedFileSystem {
 
   package func attribute(_ name: PathName, of id: NodeID, caller: Caller) throws(Errno) -> [UInt8] {
     let node = nodes.node(id)
-    switch Space(name) {
+    switch try Space(name) {
     case .fileClass: return Array(try protectionClass(of: node).0.name.utf8)
     case .own: throw .noData
     case .other: return try withPath(of: node) { (path) throws(Errno) in try path.attribute(name) }
@@ -43,9 +45,9 @@ extension ProtectedFileSystem {
     _ name: PathName, of id: NodeID, to value: [UInt8], mode: AttributeMode, caller: Caller
   ) throws(Errno) {
     let node = nodes.node(id)
-    switch Space(name) {
+    switch try Space(name) {
     case .fileClass:
-      guard mode != .create else { throw .fileExists }
+      guard mode != .create, mode != .createAndReplace else { throw .fileExists }
       guard let newClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else {
         throw .invalidArgument
       }
@@ -66,7 +68,7 @@ extension ProtectedFileSystem {
 
   package func removeAttribute(_ name: PathName, of id: NodeID, caller: Caller) throws(Errno) {
     let node = nodes.node(id)
-    switch Space(name) {
+    switch try Space(name) {
     case .fileClass:
       // The class stays; it only counts as inherited again.
       let (fileClass, isExplicit) = try protectionClass(of: node)
@@ -80,8 +82,9 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Names are told while locked: they are under the volume key. The class is listed where it was chosen.
-  package func attributeNames(of id: NodeID) throws(Errno) -> [UInt8] {
+  /// Names are told while locked: they are under the volume key. The class is listed where it was chosen; what is not for
+  /// the caller to see, and what is damaged, is left out.
+  package func attributeNames(of id: NodeID, caller: Caller) throws(Errno) -> [UInt8] {
     let node = nodes.node(id)
     var list: [UInt8] = []
     let reference = try reference(to: node)
@@ -90,9 +93,11 @@ extension ProtectedFileSystem {
       for stored in try path.attributeNames() {
         let text = stored.description
         if AttributeEncoding.isBackingName(stored.bytes) {
-          list += try plainAttributeName(
-            lendingPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }, node
-          ).terminated
+          let value = try lendingPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }
+          list += plainAttributeName(value, node)?.terminated ?? []
+        } else if text.hasPrefix("trusted.") {
+          // The kernel checks who reads one, but not who lists them (xattr(7)).
+          if caller.user == 0 { list += stored.terminated }
         } else if !text.hasPrefix("user.") {
           list += stored.terminated
         }
@@ -123,13 +128,14 @@ extension ProtectedFileSystem {
     }
   }
 
-  private func plainAttributeName(_ stored: [UInt8], _ node: Node) throws(Errno) -> PathName {
+  /// The plain name that a stored attribute has; `nil` for a damaged one, which must not hide the others.
+  private func plainAttributeName(_ stored: [UInt8], _ node: Node) -> PathName? {
     do {
       let sealed = try AttributeEncoding.parse(stored).sealedName
       return PathName(bytes: try volume.attributeNames.open(sealed, associatedData: nil))
     } catch {
       damaged(node, "an extended attribute cannot be read: \(error)")
-      throw .ioError
+      return nil
     }
   }
 

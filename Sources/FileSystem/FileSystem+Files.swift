@@ -17,7 +17,7 @@ extension ProtectedFileSystem {
           try prepareForWriting(file, node)
           try file.truncate(to: 0)
           noteChange(of: file)
-          if flags.clearsSetID { try clearSetID(of: file) }
+          if flags.clearsSetID { try clearSetID(of: file, for: caller) }
         } catch {
           close(file, of: node, wasWriter: flags.forWriting)
           throw error
@@ -43,11 +43,13 @@ extension ProtectedFileSystem {
 
   package func read(
     _ handle: Handle, of id: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
-    caller: Caller
+    flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool) {
     let file = file(handle)
+    // Through a handle that may not read, the kernel fills up a page that is written in part.
+    let isAccess = flags.forReading && !flags.keepsAccessTime
     let bytes = try unsafe reportingDenial(of: .read, on: nodes.node(id), by: caller) { () throws(Errno) in
-      try unsafe file.read(at: offset, count: count, into: buffer)
+      try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess)
     }
     return unsafe (bytes, file.fileClass.losesKey)
   }
@@ -67,7 +69,7 @@ extension ProtectedFileSystem {
       try unsafe file.write(bytes, at: offset, keepingPart: isFromCache)
     }
     noteChange(of: file)
-    if flags.contains(.clearsSetID) { try clearSetID(of: file) }
+    if flags.contains(.clearsSetID) { try clearSetID(of: file, for: caller) }
     return count
   }
 
@@ -87,7 +89,7 @@ extension ProtectedFileSystem {
     }
     noteChange(of: file)
     // The kernel does not say who may keep the bits here.
-    if caller.user != 0 { try clearSetID(of: file) }
+    if caller.user != 0 { try clearSetID(of: file, for: caller) }
   }
 
   /// Pages become dirty only while a handle that may write, or a mapping made through one, is open: close(2) writes them
@@ -121,17 +123,14 @@ extension ProtectedFileSystem {
       }
     }
     if done > 0 { noteChange(of: target) }
-    if done > 0, caller.user != 0 { try clearSetID(of: target) }
+    if done > 0, caller.user != 0 { try clearSetID(of: target, for: caller) }
     return done
   }
 
   /// The kernel keeps the modification time, unless others may change files behind its back.
   func noteChange(of file: ProtectedFile) {
+    file.noteChange()
     if !options.isShared { file.movedModificationTime() }
-  }
-
-  private func clearSetID(of file: ProtectedFile) throws(Errno) {
-    try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor) }
   }
 }
 

@@ -117,7 +117,8 @@ extension ProtectedFileSystem {
   private func removeLeftovers(in name: PathName, of handle: DirectoryHandle) throws(Errno) {
     let directory: Descriptor
     do throws(Errno) {
-      directory = try handle.descriptor.open(name, [.readOnly, .directory, .noFollow])
+      let path = try handle.descriptor.open(name, [.path, .directory, .noFollow])
+      directory = try openForListing(DirectoryHandle(path))
     } catch {
       // What cannot be opened is left to rmdir(2), which says why.
       return

@@ -140,7 +140,7 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> Descriptor {
     if isWritable {
       do throws(Errno) {
-        return try open(node, [.readWrite, .noFollow, .nonBlocking], status: &status)
+        return try openKeepingAccessTime(node, [.readWrite, .noFollow, .nonBlocking], status: &status)
       } catch {
         guard [.permissionDenied, .notPermitted, .readOnlyFileSystem, .textFileBusy].contains(error) else {
           throw error
@@ -149,7 +149,7 @@ extension ProtectedFileSystem {
       }
     }
     do throws(Errno) {
-      return try open(node, [.readOnly, .noFollow, .nonBlocking], status: &status)
+      return try openKeepingAccessTime(node, [.readOnly, .noFollow, .nonBlocking], status: &status)
     } catch .permissionDenied {
       // The owner may write it and not read it, or only execute it.
       isWritable = !options.isReadOnly
@@ -160,7 +160,22 @@ extension ProtectedFileSystem {
 
   private func reopen(_ path: borrowing Descriptor, _ flags: OpenFlags) throws(Errno) -> Descriptor {
     try lendingPermissions(of: path) { () throws(Errno) in
-      try Descriptor.open(PathName(descriptor: path), flags.union(.nonBlocking))
+      do throws(Errno) {
+        return try Descriptor.open(PathName(descriptor: path), flags.union([.nonBlocking, .keepAccessTime]))
+      } catch .notPermitted {
+        return try Descriptor.open(PathName(descriptor: path), flags.union(.nonBlocking))
+      }
+    }
+  }
+
+  /// With `O_NOATIME`, which only the file's owner and root may use; for others the daemon's own reads move the time.
+  private func openKeepingAccessTime(
+    _ node: Node, _ flags: OpenFlags, status: inout Status
+  ) throws(Errno) -> Descriptor {
+    do throws(Errno) {
+      return try open(node, flags.union(.keepAccessTime), status: &status)
+    } catch .notPermitted {
+      return try open(node, flags, status: &status)
     }
   }
 

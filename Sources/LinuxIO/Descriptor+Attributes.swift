@@ -97,6 +97,8 @@ package enum AttributeMode: CInt, Sendable {
   case createOrReplace = 0
   case create = 1
   case replace = 2
+  /// Both conditions, of which one always fails.
+  case createAndReplace = 3
 }
 
 /// Reads a value of unknown length: a first try that fits almost always, then the length the kernel tells.

@@ -73,6 +73,13 @@ extension Descriptor {
     UInt64(try check(linux_lseek(rawValue, off_t(truncatingIfNeeded: offset), origin.rawValue)))
   }
 
+  /// Runs `body`, whose reads move the access time: `O_NOATIME` is off meanwhile. Where it cannot be, it was never on.
+  package func movingAccessTime<Result: ~Copyable>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
+    _ = linux_keep_access_time(rawValue, 0)
+    defer { _ = linux_keep_access_time(rawValue, 1) }
+    return try body()
+  }
+
   /// Writes data and metadata back to the device (fsync(2)).
   package func synchronize() throws(Errno) {
     _ = try check(linux_fsync(rawValue))

@@ -38,6 +38,27 @@ extension MountTests {
       }
     }
 
+    /// The attributes beside a damaged one are listed and read.
+    @Test func corruptAttribute() throws {
+      try Volume.with { volume in
+        let file = volume.path("file")
+        try file.write("x")
+        try file.setExtendedAttribute("user.first", to: [1])
+        let backing = try volume.backingFile(of: file)
+        let stored = try #require(try backing.extendedAttributeNames().first { $0.hasPrefix("user.protectfs.x.") })
+        try file.setExtendedAttribute("user.second", to: [2])
+        try volume.unmount()
+        var value = try backing.extendedAttribute(PathName(stored))
+        value[5] ^= 1
+        try backing.setExtendedAttribute(PathName(stored), to: value)
+        try volume.mount()
+        try volume.unlock()
+        #expect(try file.extendedAttributeNames() == ["user.second"])
+        #expect(try file.extendedAttribute("user.second") == [2])
+        #expect(volume.log.contains("an extended attribute cannot be read"))
+      }
+    }
+
     @Test func corruptRecord() throws {
       try expectDamage("a byte of the wrapped key") { try Self.change($0, byte: 20) }
     }

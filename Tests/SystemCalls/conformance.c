@@ -106,6 +106,23 @@ static int64_t through_map(const struct calls_request *r, int is_write) {
   return result;
 }
 
+// Through memory that starts at a page, as O_DIRECT wants it.
+static int64_t transfer(const struct calls_request *r) {
+  void *pages = NULL;
+  if (posix_memalign(&pages, 4096, r->count + 1)) return -ENOMEM;
+  ssize_t result;
+  if (r->call == CALL_PREAD) result = pread(r->descriptor, pages, r->count, r->numbers[0]);
+  else {
+    memcpy(pages, r->data, r->count);
+    result = r->call == CALL_WRITE ? write(r->descriptor, pages, r->count)
+                                   : pwrite(r->descriptor, pages, r->count, r->numbers[0]);
+  }
+  if (result < 0) result = -errno;
+  else if (r->call == CALL_PREAD) memcpy(r->data, pages, (size_t)result);
+  free(pages);
+  return result;
+}
+
 static int64_t on_descriptor(const struct calls_request *r) {
   const int64_t *n = r->numbers;
   int fd = r->descriptor;
@@ -127,16 +144,22 @@ static int64_t on_descriptor(const struct calls_request *r) {
   case CALL_MAP_READ: return through_map(r, 0);
   case CALL_MAP_WRITE: return through_map(r, 1);
   case CALL_POSIX_FALLOCATE: return -posix_fallocate(fd, n[0], n[1]);
-  case CALL_PREAD: RESULT(pread(fd, r->data, r->count, n[0]));
-  case CALL_PWRITE: RESULT(pwrite(fd, r->data, r->count, n[0]));
+  case CALL_PREAD:
+  case CALL_PWRITE:
+  case CALL_WRITE: return transfer(r);
   case CALL_SEEK: RESULT(lseek(fd, n[0], (int)n[1]));
-  case CALL_WRITE: RESULT(write(fd, r->data, r->count));
   default: return -ENOSYS;
   }
 }
 
 int64_t calls_perform(const struct calls_request *request) {
   return request->call < CALL_CLOSE ? on_path(request) : on_descriptor(request);
+}
+
+uint64_t calls_hash(const void *bytes, size_t count) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t i = 0; i < count; i++) hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3;
+  return hash;
 }
 
 int calls_unshare_directory(void) { RESULT(unshare(CLONE_FS)); }
@@ -200,8 +223,11 @@ static int walk(struct output *out, int parent, const char *name, const char *pa
   return result;
 }
 
-ssize_t calls_snapshot(void *buffer, size_t count) {
-  struct output out = {buffer, (char *)buffer + count};
+ssize_t calls_snapshot(const void **entries) {
+  // One for the thread: a fresh one each time would be mostly page faults.
+  static _Thread_local char buffer[1 << 18];
+  struct output out = {buffer, buffer + sizeof buffer};
   int result = walk(&out, AT_FDCWD, ".", ".");
-  return result < 0 ? result : out.at - (char *)buffer;
+  *entries = buffer;
+  return result < 0 ? result : out.at - buffer;
 }

@@ -37,6 +37,8 @@ ssize_t linux_getdents64(int fd, void *buffer, size_t count);
 off_t linux_lseek(int fd, off_t offset, int whence);
 int linux_ftruncate(int fd, off_t length);
 int linux_fallocate(int fd, int mode, off_t offset, off_t length);
+/// Sets O_NOATIME, or clears it, and with it the other status flags that can change (fcntl(2), F_SETFL).
+int linux_keep_access_time(int fd, int keeps);
 int linux_fsync(int fd);
 int linux_fdatasync(int fd);
 int linux_mkdirat(int directory, const char *path, mode_t mode);

@@ -1,11 +1,77 @@
 /// What is allowed to differ from the backing file system, each with its reason. An exception that no row needs is a
 /// failure too.
+///
+/// One more holds for all rows (`Table.differsByReading`): reading a file or a link, and mapping a file, may leave its
+/// access time where it is. What the kernel answers from its cache never reaches a FUSE file system, and it keeps no
+/// access times for one (`S_NOATIME` in fs/fuse/inode.c).
 struct ConformanceException: Sendable {
-  /// How the names of the rows begin.
+  /// What the names of the rows have in them.
   let rows: String
   /// What only the mount's outcome has in it.
   let mount: String
   let reason: String
+  /// It depends on what else the machine does.
+  var isRare = false
 
-  static let all: [ConformanceException] = []
+  static let all: [ConformanceException] = [
+    .init(
+      rows: "chown of a file of mode", mount: "chown 'n' -1 -1 by owner: 0",
+      reason: """
+        chown(2) with neither user nor group, of another's file with set-id bits, says EPERM on ext4. To a FUSE file
+        system it looks like the announcement of a write(2), so it succeeds; it changes no bit.
+        """),
+    .init(rows: "truncate to the same", mount: "mtime stays", reason: sameLength),
+    .init(rows: "times after open with", mount: "mtime stays", reason: sameLength),
+    .init(rows: "same length:", mount: "mtime stays", reason: sameLength),
+    .init(rows: "a file at -2147483648.", mount: "-2147483648.", reason: range),
+    .init(rows: "a file at 15032385535.", mount: "15032385535.", reason: range),
+    .init(
+      rows: "a write behind the longest file", mount: ": 1",
+      reason: """
+        A FUSE file system cannot tell the kernel how long its files may be. With the write-back cache the error
+        comes with fsync(2) or close(2), as that of a full disk does.
+        """),
+    .init(
+      rows: "O_TMPFILE", mount: "Operation not supported",
+      reason: "libfuse 3.14 has no operation for a file without a name; programs fall back to mkstemp(3)."),
+    .init(
+      rows: "bytes written at", mount: "atime moved to now",
+      reason: """
+        To write a part of a page that it no longer has, the kernel reads the page through the writer's descriptor. If
+        that may read, this is like any other reading.
+        """, isRare: true),
+    .init(
+      rows: "offsets that are none", mount: "mtime moved to now",
+      reason: "The kernel moves the times of a mount's file before it asks for fallocate(2), which then fails."),
+    .init(
+      rows: "collapse and insert", mount: "Operation not supported",
+      reason: "Contents are encrypted by their place in the file: to move them is to write them anew."),
+    .init(
+      rows: "a value that is too large", mount: "Argument list too long",
+      reason: """
+        Sealed, a value is longer than what setxattr(2) takes, if the value is nearly that long. ext4 has no room for
+        either, and says ENOSPC.
+        """),
+    .init(
+      rows: "ACL '", mount: "ctime moved to now",
+      reason: """
+        Taking away an ACL where there is none changes nothing, but the kernel moves the change time that it keeps of a
+        mount's regular file (`fuse_removexattr` in fs/fuse/xattr.c).
+        """),
+    .init(
+      rows: "a link with a target of", mount: "atime moved to now",
+      reason: """
+        The length of a target above 3055 bytes is in the backing link's text, which cannot be read without moving its
+        access time.
+        """),
+  ]
+
+  private static let sameLength = """
+    With the write-back cache the kernel keeps the modification time, and moves it for truncate(2) only when the length
+    changes (`fuse_do_setattr` in fs/fuse/dir.c).
+    """
+  private static let range = """
+    ext4 drops the nanoseconds of the first and the last second that it has; the kernel, which keeps the modification
+    time of a mount's file, does not know that.
+    """
 }

@@ -36,19 +36,23 @@ enum ModeTables {
         let allowed = identity == .root || identity == .owner
         for mode: Int64 in [0o000, 0o111, 0o644, 0o1755, 0o2755, 0o2644, 0o4755, 0o6711, 0o7777] {
           rows.append(
-            Row("chmod of a \(kind) to \(octal(mode)) by \(identity)", [
-              kind.make("n"), .give("n", to: .owner),
-              .chmod("n", mode).by(identity).fails(allowed ? nil : .notPermitted),
-              .symlink("l", to: "n"),
-              .chmod("l", 0o600).by(identity).fails(allowed ? nil : .notPermitted),
-            ]))
+            Row(
+              "chmod of a \(kind) to \(octal(mode)) by \(identity)",
+              [
+                kind.make("n"), .give("n", to: .owner),
+                .chmod("n", mode).by(identity).fails(allowed ? nil : .notPermitted),
+                .symlink("l", to: "n"),
+                .chmod("l", 0o600).by(identity).fails(allowed ? nil : .notPermitted),
+              ]))
         }
         rows.append(
-          Row("fchmod of a \(kind) by \(identity)", [
-            kind.make("n", 0o666), .chmod("n", 0o666), .give("n", to: .owner),
-            .open("n", O_RDONLY | O_NONBLOCK).compared, .fchmod(0o6711).by(identity).compared,
-            .fchmod(0o600).by(identity).compared, .open("n", 0o10000000), .fchmod(0o644).by(identity).compared,
-          ]))
+          Row(
+            "fchmod of a \(kind) by \(identity)",
+            [
+              kind.make("n", 0o666), .chmod("n", 0o666), .give("n", to: .owner),
+              .open("n", O_RDONLY | O_NONBLOCK).compared, .fchmod(0o6711).by(identity).compared,
+              .fchmod(0o600).by(identity).compared, .open("n", 0o10000000), .fchmod(0o644).by(identity).compared,
+            ]))
       }
     }
     return rows
@@ -62,10 +66,12 @@ enum ModeTables {
         for mode: Int64 in [0o2755, 0o2644, 0o6755, 0o3777] {
           for identity in identities where Int(identity.user) == user || identity == .root {
             rows.append(
-              Row("chmod of a \(kind) of \(user):\(group) to \(octal(mode)) by \(identity)", [
-                kind.make("n"), .lchown("n", Int64(user), Int64(group)), .chmod("n", mode).by(identity),
-                .lstat("n"),
-              ]))
+              Row(
+                "chmod of a \(kind) of \(user):\(group) to \(octal(mode)) by \(identity)",
+                [
+                  kind.make("n"), .lchown("n", Int64(user), Int64(group)), .chmod("n", mode).by(identity),
+                  .lstat("n"),
+                ]))
           }
         }
       }
@@ -79,15 +85,17 @@ enum ModeTables {
     for mode in Set(modes).sorted() {
       for identity in identities {
         rows.append(
-          Row("what \(octal(mode)) allows \(identity) to do with a file", [
-            .make("f"), .give("f", to: .owner), .chmod("f", mode),
-            .access("f", 4).by(identity).compared, .access("f", 2).by(identity).compared,
-            .access("f", 1).by(identity).compared, .access("f", 7, effective: false).by(identity).compared,
-            .open("f", O_RDONLY).by(identity).compared, .open("f", O_WRONLY).by(identity).compared,
-            .open("f", O_RDWR).by(identity).compared, .truncate("f", 10).by(identity).compared,
-            .setxattr("f", "user.a", [1]).by(identity).compared, .getxattr("f", "user.a").by(identity).compared,
-            .utimens("f", Step.now, Step.now).by(identity).compared,
-          ]))
+          Row(
+            "what \(octal(mode)) allows \(identity) to do with a file",
+            [
+              .make("f"), .give("f", to: .owner), .chmod("f", mode),
+              .access("f", 4).by(identity).compared, .access("f", 2).by(identity).compared,
+              .access("f", 1).by(identity).compared, .access("f", 7, effective: false).by(identity).compared,
+              .open("f", O_RDONLY).by(identity).compared, .open("f", O_WRONLY).by(identity).compared,
+              .open("f", O_RDWR).by(identity).compared, .truncate("f", 10).by(identity).compared,
+              .setxattr("f", "user.a", [1]).by(identity).compared, .getxattr("f", "user.a").by(identity).compared,
+              .utimens("f", Step.now, Step.now).by(identity).compared,
+            ]))
       }
     }
     return rows
@@ -98,14 +106,16 @@ enum ModeTables {
     for mode: Int64 in [0, 0o100, 0o200, 0o300, 0o400, 0o500, 0o600, 0o700, 0o070, 0o007, 0o010, 0o050, 0o001, 0o005] {
       for identity in identities {
         rows.append(
-          Row("what \(octal(mode)) allows \(identity) to do in a directory", [
-            .mkdir("d"), .make("d/f"), .chmod("d/f", 0o666), .give("d", to: .owner), .chmod("d", mode),
-            .list("d").by(identity).compared, .stat("d/f").by(identity).compared,
-            .open("d/f", O_RDWR).by(identity).compared, .open("d/g", O_RDWR | O_CREAT).by(identity).compared,
-            .mkdir("d/h").by(identity).compared, .rename("d/f", to: "d/i").by(identity).compared,
-            .unlink("d/i").by(identity).compared, .chdir("d").by(identity).compared,
-            .rmdir("d/h").by(identity).compared,
-          ]))
+          Row(
+            "what \(octal(mode)) allows \(identity) to do in a directory",
+            [
+              .mkdir("d"), .make("d/f"), .chmod("d/f", 0o666), .give("d", to: .owner), .chmod("d", mode),
+              .list("d").by(identity).compared, .stat("d/f").by(identity).compared,
+              .open("d/f", O_RDWR).by(identity).compared, .open("d/g", O_RDWR | O_CREAT).by(identity).compared,
+              .mkdir("d/h").by(identity).compared, .rename("d/f", to: "d/i").by(identity).compared,
+              .unlink("d/i").by(identity).compared, .chdir("d").by(identity).compared,
+              .rmdir("d/h").by(identity).compared,
+            ]))
       }
     }
     return rows
@@ -117,13 +127,15 @@ enum ModeTables {
     for mode: Int64 in [0o000, 0o200, 0o222, 0o400, 0o444, 0o020, 0o002] {
       for identity in identities {
         rows.append(
-          Row("parts of a file of mode \(octal(mode)) written by \(identity)", [
-            .open("f", O_RDWR | O_CREAT), .write(pattern(3, count: 9000), at: 0), .close, .give("f", to: .owner),
-            .chmod("f", mode), .open("f", O_WRONLY).by(identity).compared,
-            .write([1, 2, 3], at: 17).by(identity).compared, .write([4, 5], at: 4095).by(identity).compared,
-            .ftruncate(8191).by(identity).compared, .write([6], at: 20_000).by(identity).compared,
-            .close.compared, .open("f", O_RDONLY), .read(at: 0, 30_000),
-          ]))
+          Row(
+            "parts of a file of mode \(octal(mode)) written by \(identity)",
+            [
+              .open("f", O_RDWR | O_CREAT), .write(pattern(3, count: 9000), at: 0), .close, .give("f", to: .owner),
+              .chmod("f", mode), .open("f", O_WRONLY).by(identity).compared,
+              .write([1, 2, 3], at: 17).by(identity).compared, .write([4, 5], at: 4095).by(identity).compared,
+              .ftruncate(8191).by(identity).compared, .write([6], at: 20_000).by(identity).compared,
+              .close.compared, .open("f", O_RDONLY), .read(at: 0, 30_000),
+            ]))
       }
     }
     return rows

@@ -10,26 +10,27 @@ struct Observation {
     let path: String
 
     var isDirectory: Bool { status.mode & S_IFMT == S_IFDIR }
-    var times: [Int64] { [status.times.0, status.times.1, status.times.2, status.times.3, status.times.4, status.times.5] }
+    var times: [Int64] {
+      [status.times.0, status.times.1, status.times.2, status.times.3, status.times.4, status.times.5]
+    }
   }
 
   var entries: [Entry] = []
 
   /// Of what is in the working directory.
   static func take() throws(Errno) -> Observation {
-    var buffer = [UInt8](repeating: 0, count: 1 << 18)
-    let count = try check(unsafe buffer.withUnsafeMutableBytes { unsafe calls_snapshot($0.baseAddress, $0.count) })
+    var start: UnsafeRawPointer?
+    let count = Int(try check(unsafe calls_snapshot(&start)))
+    let bytes = unsafe UnsafeRawBufferPointer(start: start, count: count)
     var snapshot = Observation()
     var offset = 0
     while offset < count {
-      let status = unsafe buffer.withUnsafeBytes {
-        unsafe $0.loadUnaligned(fromByteOffset: offset, as: calls_entry.self)
-      }
+      let status = unsafe bytes.loadUnaligned(fromByteOffset: offset, as: calls_entry.self)
       offset += MemoryLayout<calls_entry>.size
-      let name = buffer[offset..<offset + Int(status.name_length)]
-      offset += name.count
+      let name = unsafe bytes[offset..<offset + Int(status.name_length)]
+      offset += unsafe name.count
       // Names of any bytes stay what they are: those that are no text are told by their bytes.
-      let path = String(validating: name, as: UTF8.self) ?? "\(Array(name))"
+      let path = unsafe String(validating: name, as: UTF8.self) ?? "\(Array(name))"
       snapshot.entries.append(Entry(status: status, path: path))
     }
     snapshot.entries.sort { $0.path < $1.path }
@@ -45,7 +46,9 @@ struct Observation {
     var links: [UInt64: String] = [:]
     return entries.map { entry in
       let status = entry.status
-      var words = [entry.path, String(status.mode, radix: 8), "\(status.user):\(status.group)", "links \(status.links)"]
+      var words = [
+        entry.path, String(status.mode, radix: 8), "\(status.user):\(status.group)", "links \(status.links)",
+      ]
       if !entry.isDirectory { words.append("size \(status.size)") }
       if status.device != 0 { words.append("device \(status.device)") }
       if status.is_listed_wrong != 0 { words.append("readdir and stat disagree") }

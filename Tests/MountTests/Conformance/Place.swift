@@ -28,6 +28,7 @@ final class Place {
   func run(_ step: Step) throws(Errno) -> Outcome {
     try enter()
     let (result, text) = try perform(step)
+    if step.call == CALL_CHDIR { try enter() }
     let after = try Observation.take()
     var now = timespec()
     unsafe clock_gettime(CLOCK_REALTIME, &now)
@@ -118,9 +119,10 @@ final class Place {
     if isList {
       return bytes.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }.sorted().joined(separator: " ")
     }
-    if bytes.count <= 64, bytes.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) { return String(decoding: bytes, as: UTF8.self) }
-    // FNV-1a: enough to tell two contents apart.
-    let hash = bytes.reduce(UInt64(0xcbf2_9ce4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
+    if bytes.count <= 64, bytes.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) {
+      return String(decoding: bytes, as: UTF8.self)
+    }
+    let hash = unsafe bytes.withUnsafeBytes { unsafe calls_hash($0.baseAddress, $0.count) }
     return "hash \(String(hash, radix: 16))"
   }
 }

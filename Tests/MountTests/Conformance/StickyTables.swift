@@ -11,7 +11,7 @@ enum StickyTables {
       for fileOwner in people + [.root] {
         for caller in people + [.root] {
           let may = caller == .root || caller == directoryOwner || caller == fileOwner
-          for kind in [Kind.file, .directory, .fifo, .link] {
+          for kind in [Kind.file, .directory] {
             rows += self.rows(directoryOwner, fileOwner, caller, kind, may)
           }
         }
@@ -49,7 +49,9 @@ enum StickyTables {
         ]),
       Row(
         "exchanged: \(name)",
-        setUp + [kind.make("mine"), .give("mine", to: caller), .rename("mine", to: "d/n", flags: 2).by(caller).compared]),
+        setUp + [
+          kind.make("mine"), .give("mine", to: caller), .rename("mine", to: "d/n", flags: 2).by(caller).compared,
+        ]),
     ]
   }
 }

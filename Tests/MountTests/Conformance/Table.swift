@@ -13,6 +13,8 @@ final class Table: Sendable {
   private struct Count {
     var steps = 0
     var differences: [String] = []
+    /// Rows that went apart: what follows in them tells nothing more.
+    var apart: Set<String> = []
     var used: Set<Int> = []
   }
 
@@ -30,19 +32,34 @@ final class Table: Sendable {
     let plain = volume.directory.appending("plain")
     if !plain.exists { try plain.makeDirectory() }
     try volume.mountPoint.setMode(0o755)
-    let table = Table(name, rows)
-    // A thread of its own: working directory, umask and identity change from call to call.
+    for attempt in 1...3 {
+      let table = Table(name, rows)
+      let drops = try cacheDrops()
+      try table.runOnThread(plain.appending("\(name).\(attempt)"), volume.path("\(name).\(attempt)"))
+      // Some of what a row sees is in the kernel's cache alone. Somebody may have emptied it: then once more.
+      if attempt < 3, !table.count.withLock({ $0.differences.isEmpty }), try cacheDrops() != drops { continue }
+      return table.report()
+    }
+  }
+
+  /// How often the kernel's caches were dropped on this machine (/proc/sys/vm/drop_caches).
+  private static func cacheDrops() throws(Errno) -> [Substring] {
+    let text = String(decoding: try OpenFile("/proc/vmstat", O_RDONLY).read(at: 0, count: 1 << 16), as: UTF8.self)
+    return text.split(separator: "\n").filter { $0.hasPrefix("drop_") }
+  }
+
+  /// On a thread of its own: working directory, umask and identity change from call to call.
+  private func runOnThread(_ plain: PathName, _ mounted: PathName) throws(Errno) {
     let failure = Mutex<Errno?>(nil)
     LinuxIO.Thread(name: "conformance", stackSize: 1 << 22) {
       do throws(Errno) {
         try check(calls_unshare_directory())
-        try table.run(plain.appending(name), volume.path(name))
+        try self.run(plain, mounted)
       } catch {
         failure.withLock { $0 = error }
       }
     }.join()
     if let error = failure.withLock({ $0 }) { throw error }
-    table.report()
   }
 
   private func run(_ plain: PathName, _ mounted: PathName) throws(Errno) {
@@ -55,6 +72,7 @@ final class Table: Sendable {
     for number in 0..<(rows.map { $0.steps.count }.max() ?? 0) {
       Self.waitForTick()
       for (index, row) in rows.enumerated() where number < row.steps.count {
+        if count.withLock({ $0.apart.contains(row.name) }) { continue }
         try run(row, number, places[index].plain, places[index].mount)
       }
     }
@@ -70,8 +88,8 @@ final class Table: Sendable {
     if let wrong = Self.violation(of: step.expectation, by: expected.error) {
       note("\(title): the backing file system \(wrong)")
     }
-    if expected != found { compare(row, title, expected, found) }
-    if found.error == expected.error || step.identity.name.isEmpty { return }
+    let isReading = Self.differsByReading(expected, found)
+    if expected != found, !isReading { compare(row, title, expected, found) }
     if let wrong = Self.violation(of: step.expectation, by: found.error), expected.error != found.error {
       note("\(title): the mount \(wrong)", row: row.name, mount: found.lines.joined(separator: "\n"))
     }
@@ -87,6 +105,24 @@ final class Table: Sendable {
     }
   }
 
+  /// The only difference is that the mount's access times of what is no directory stay where they are.
+  private static func differsByReading(_ expected: Place.Outcome, _ found: Place.Outcome) -> Bool {
+    guard expected != found, expected.lines.count == found.lines.count else { return false }
+    return zip(expected.lines, found.lines).allSatisfy { expected, found in
+      if expected == found { return true }
+      // Of directories no size is told.
+      guard expected.contains(" size "), let wanted = expected.range(of: "atime "), let got = found.range(of: "atime "),
+        let wantedEnd = expected.range(of: " mtime"), let gotEnd = found.range(of: " mtime")
+      else { return false }
+      let (wantedTime, time) = (
+        expected[wanted.upperBound..<wantedEnd.lowerBound], found[got.upperBound..<gotEnd.lowerBound]
+      )
+      return (wantedTime == "moved to now" || wantedTime == "stays") && !time.hasPrefix("moved")
+        && expected[..<wanted.lowerBound] == found[..<got.lowerBound]
+        && expected[wantedEnd.lowerBound...] == found[gotEnd.lowerBound...]
+    }
+  }
+
   private func compare(_ row: Row, _ title: String, _ expected: Place.Outcome, _ found: Place.Outcome) {
     let missing = expected.lines.filter { !found.lines.contains($0) }
     let added = found.lines.filter { !expected.lines.contains($0) }
@@ -98,9 +134,11 @@ final class Table: Sendable {
 
   /// Notes a difference, unless an exception names it.
   private func note(_ text: String, row: String = "", mount: String = "") {
-    let exception = ConformanceException.all.firstIndex { row.hasPrefix($0.rows) && mount.contains($0.mount) }
+    let exception = ConformanceException.all.firstIndex { row.contains($0.rows) && mount.contains($0.mount) }
     count.withLock { count in
-      if let exception, !row.isEmpty { count.used.insert(exception) } else { count.differences.append(text) }
+      if let exception, !row.isEmpty { return _ = count.used.insert(exception) }
+      count.differences.append(text)
+      count.apart.insert(row)
     }
   }
 
@@ -111,7 +149,8 @@ final class Table: Sendable {
     for difference in count.differences.prefix(20) { Issue.record("\(difference)") }
     if count.differences.count > 20 { Issue.record("and \(count.differences.count - 20) more, which are printed") }
     for (index, exception) in ConformanceException.all.enumerated()
-    where rows.contains(where: { $0.name.hasPrefix(exception.rows) }) && !count.used.contains(index) {
+    where !exception.isRare && rows.contains(where: { $0.name.contains(exception.rows) }) && !count.used.contains(index)
+    {
       Issue.record("no row needs the exception for '\(exception.rows)' any more")
     }
   }

@@ -40,6 +40,9 @@ int calls_unshare_directory(void);
 int calls_become(unsigned user, unsigned group, const unsigned *groups, size_t count);
 int calls_become_root(void);
 
+/// FNV-1a: enough to tell two contents apart.
+uint64_t calls_hash(const void *bytes, size_t count);
+
 struct calls_entry {
   uint64_t inode, size, blocks, device;
   uint32_t mode, links, user, group;
@@ -50,7 +53,22 @@ struct calls_entry {
   uint32_t name_length;
 };
 /// What is below the working directory: an entry and its path, one after another. No access time changes, and links
-/// and contents are not read. The number of bytes, or -errno.
-ssize_t calls_snapshot(void *buffer, size_t count);
+/// and contents are not read. The number of bytes, or -errno; in *entries where they are, until this thread's next call.
+ssize_t calls_snapshot(const void **entries);
+
+struct calls_directory_walk {
+  uint64_t entries, disagreements;
+  /// Positions sought, and where the same entry was there.
+  uint64_t sought, found_again;
+  /// Of the entries there from the start, while others go and come: not seen, and seen more than once.
+  uint64_t missing, seen_twice;
+  uint64_t left;
+};
+/// Reads a directory of files `entry 0`, `entry 1` and so on: through, by position, and while it changes.
+int calls_walk_directory(const char *path, struct calls_directory_walk *seen);
+/// Makes directories in one another, goes up again and removes them; how deep it got.
+int calls_deep_tree(const char *path, int depth, int length);
+/// Locks, limits and working directories, by processes of their own; what they saw, in words.
+int calls_in_processes(const char *directory, char *text, size_t count);
 
 #endif
