@@ -191,7 +191,7 @@ class Worker:
 
     def act_symlink(self):
         directory, name, identity = self.some_directory(), self.name(), self.identity()
-        target = "t" * self.random.choice([1, 40, 300, 2500])
+        target = "t" * self.random.choice([1, 40, 300, 700])
         self.do(("symlink", directory, name, identity, target),
                 lambda: os.symlink(target, self.path(directory, name)))
 
