@@ -1,6 +1,7 @@
 """The account of what was done to a mount: a file outside of it, a line of JSON before each operation and one after it,
-["begin", time, operation] and ["end", time, error number or 0]. Times are nanoseconds of the monotonic clock. A crash
-is thus between an operation's two lines, or between operations.
+["begin", time, operation] and ["end", time, error number or 0]; or, where only part of it was done, ["part", time, the
+operation that was done]. Times are nanoseconds of the monotonic clock. A crash is thus between an operation's two lines,
+or between operations.
 """
 
 import errno
@@ -40,9 +41,10 @@ class Account:
         os.write(self.descriptor, (json.dumps(line) + "\n").encode())
 
     def run(self, operation, call):
+        """Returns what was done: what `call` returns, or the operation."""
         self.tell("begin", time.monotonic_ns(), operation)
         try:
-            result = call()
+            part = call()
         except OSError as error:
             self.tell("end", time.monotonic_ns(), error.errno)
             if error.errno in GONE:
@@ -50,5 +52,8 @@ class Account:
             if error.errno in REFUSED:
                 raise Refused from error
             raise
-        self.tell("end", time.monotonic_ns(), 0)
-        return result
+        if part:
+            self.tell("part", time.monotonic_ns(), part)
+        else:
+            self.tell("end", time.monotonic_ns(), 0)
+        return part or operation

@@ -9,8 +9,8 @@ import random
 
 
 def data(tag, count):
-    """The bytes that a write with this tag writes: none twice."""
-    return random.Random(tag).randbytes(count)
+    """The bytes that a write with this tag writes: none twice. Those of a shorter one are the first of a longer one."""
+    return random.Random(tag).randbytes((count + 3) // 4 * 4)[:count]
 
 
 class Node:

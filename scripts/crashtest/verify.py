@@ -45,6 +45,8 @@ def read_account(path, crash, gone):
             if word == "begin":
                 begun = Event(tuple(what))
                 events.append(begun)
+            elif word == "part":
+                begun.operation, begun.done = tuple(what), True
             elif what == 0:
                 begun.done = True
             elif what in gone and time >= crash.moment:
