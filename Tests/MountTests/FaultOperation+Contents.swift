@@ -16,7 +16,9 @@ extension FaultOperation {
     // The old last unit is completed by a write, which tells a length of its own when the file is to end behind it.
     let endOfUnit = (old + 4095) & ~4095
     let isStepwise = old % 4096 != 0 && new > endOfUnit && (old + 15) & ~15 != endOfUnit
-    return .init("truncate \(old) to \(new)", isStepwise ? .bytes : .whole) { d throws(Errno) in
+    // After a shrink what is behind the new length is cleared, if it can be.
+    let passedOver: Set = new < old ? ["pread64", "pwrite"] : []
+    return .init("truncate \(old) to \(new)", isStepwise ? .bytes : .whole, passedOver: passedOver) { d throws(Errno) in
       try make(d, old)
     } run: { d throws(Errno) in
       try file(d).truncate(to: new)
