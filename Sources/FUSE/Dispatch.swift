@@ -1,6 +1,7 @@
 import CFUSE
 import Glibc
 import LinuxIO
+import Synchronization
 import SystemPackage
 
 /// What libfuse keeps for each request: the file system that answers it.
@@ -9,22 +10,40 @@ final class DispatchTarget: Sendable {
   let negotiation: Negotiation
   let counts: RequestCounts
   let writebackQueue = WritebackQueue()
+  /// The session, once it is there.
+  private let session = Atomic<UInt>(0)
 
   init(fileSystem: any LowLevelFileSystem, negotiation: Negotiation, counts: RequestCounts) {
     self.fileSystem = fileSystem
     self.negotiation = negotiation
     self.counts = counts
   }
+
+  func began(_ session: OpaquePointer) {
+    self.session.store(UInt(bitPattern: session), ordering: .relaxed)
+  }
+
+  /// Makes the kernel ask for a directory's attributes again, and pass over answers that are on their way to it: those
+  /// may be from before a change that is about to be answered, and the kernel would keep them (`attr_version` in
+  /// fs/fuse/inode.c). No pages are waited for, so a handler may do this.
+  func outdate(_ directory: NodeID) {
+    guard let session = unsafe OpaquePointer(bitPattern: session.load(ordering: .relaxed)) else { return }
+    // That the kernel does not know the directory is no error, and there is no other to be told of here.
+    _ = unsafe fuse_lowlevel_notify_inval_inode(session, directory.rawValue, -1, 0)
+  }
 }
 
-/// Serves one request: asks the file system, then answers, exactly once and after every lock is gone.
+/// Serves one request: asks the file system, then answers, exactly once and after every lock is gone. `outdated` are the
+/// directories whose number of links has changed then.
 func serve(
-  _ request: fuse_req_t?, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
+  _ request: fuse_req_t?, outdated: [NodeID] = [],
+  _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
 ) {
   let reply = unsafe Reply(request!)
   do throws(Errno) {
     let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(fuse_req_userdata(request)!).takeUnretainedValue()
     let answer = try handler(target.fileSystem)
+    for directory in outdated { target.outdate(directory) }
     reply.send(answer)
   } catch {
     reply.send(error)
@@ -84,7 +103,7 @@ private func addNameOperations(to table: inout fuse_lowlevel_ops) {
     }
   }
   unsafe table.mkdir = { request, parent, name, mode in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serve(request, outdated: [NodeID(rawValue: parent)]) { (fs) throws(Errno) in
       unsafe .entry(
         try fs.makeDirectory(
           PathName(copying: name!), in: NodeID(rawValue: parent), mode: mode, caller: caller(request)))
@@ -111,13 +130,15 @@ private func addNameOperations(to table: inout fuse_lowlevel_ops) {
     }
   }
   unsafe table.rmdir = { request, parent, name in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serve(request, outdated: [NodeID(rawValue: parent)]) { (fs) throws(Errno) in
       try unsafe fs.removeDirectory(PathName(copying: name!), in: NodeID(rawValue: parent))
       return .done
     }
   }
   unsafe table.rename = { request, parent, name, newParent, newName, flags in
-    unsafe serve(request) { (fs) throws(Errno) in
+    // Within a directory only one that replaces another changes the number, and that is seldom.
+    let parents = parent == newParent ? [] : [NodeID(rawValue: parent), NodeID(rawValue: newParent)]
+    unsafe serve(request, outdated: parents) { (fs) throws(Errno) in
       try unsafe fs.rename(
         PathName(copying: name!), in: NodeID(rawValue: parent), to: PathName(copying: newName!),
         in: NodeID(rawValue: newParent), flags: RenameFlags(rawValue: flags))

@@ -48,6 +48,9 @@ struct UnmountCommand: ParsableCommand {
 
   /// Waits up to ten seconds, so that the store can be mounted again or copied at once.
   private static func waitForEnd(of process: Int32) {
-    for _ in 0..<1000 where kill(process, 0) == 0 || errno == EPERM { usleep(10_000) }
+    for _ in 0..<1000 {
+      guard kill(process, 0) == 0 || errno == EPERM else { return }
+      usleep(10_000)
+    }
   }
 }
