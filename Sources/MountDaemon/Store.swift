@@ -1,6 +1,7 @@
 import Cryptography
 import DataProtection
 import FileSystem
+import Glibc
 import KeyManagement
 import LinuxIO
 import StoreFormat
@@ -55,8 +56,33 @@ package enum Store {
   /// Takes the store: locks on its two directories, which end with the process whatever becomes of it (flock(2)). The
   /// store's own directory is for those who write, the backing directory for all who mount.
   ///
+  /// One that nobody has mounted is waited for, up to five seconds: a daemon whose mount is gone goes soon, and so does a
+  /// change of the passcode.
+  ///
   /// - Throws: `inUse` when someone has it who leaves no room for this use.
   package static func lock(
+    _ backing: borrowing Descriptor, path: String, for use: Use
+  ) throws(StoreError) -> StoreLock {
+    let deadline = ContinuousClock.now + .seconds(5)
+    while true {
+      do throws(StoreError) {
+        return try take(backing, path: path, for: use)
+      } catch .inUse {
+        if isMounted(backing) || ContinuousClock.now > deadline { throw .inUse(path: path) }
+        usleep(10_000)
+      }
+    }
+  }
+
+  private static func isMounted(_ backing: borrowing Descriptor) -> Bool {
+    guard let own = try? backing.status() else { return false }
+    return MountedFileSystem.all().contains { mount in
+      guard let other = try? Descriptor.open(PathName(mount.backing), [.path]).status() else { return false }
+      return other.device == own.device && other.inode == own.inode
+    }
+  }
+
+  private static func take(
     _ backing: borrowing Descriptor, path: String, for use: Use
   ) throws(StoreError) -> StoreLock {
     do throws(Errno) {

@@ -59,6 +59,25 @@ extension MountTests {
       }
     }
 
+    /// A tree that is larger than the descriptor limit, and more open directories than it allows.
+    @Test func moreThanDescriptors() throws {
+      try Volume.store { volume in
+        // Without the capability the daemon cannot raise the limit.
+        try volume.mount(through: ["setpriv", "--bounding-set=-sys_resource", "prlimit", "--nofile=256:256"])
+        try volume.unlock()
+        var open: [OpenFile] = []
+        for number in 0..<600 {
+          let directory = volume.path("\(number)")
+          try directory.makeDirectory()
+          open.append(try OpenFile(directory, O_RDONLY | O_DIRECTORY))
+          try directory.appending("file").write("\(number)")
+        }
+        try volume.shell("cat */file | wc -c | grep -qx 1690; test $(find . -type f | wc -l) = 600; rm -r 1*")
+        #expect(try volume.path("599/file").contents() == Array("599".utf8))
+        withExtendedLifetime(open) {}
+      }
+    }
+
     @Test func newFilesBelongToTheirCreator() throws {
       try Volume.with { volume in
         try volume.mountPoint.setMode(0o777)

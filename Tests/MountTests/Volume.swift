@@ -72,9 +72,9 @@ final class Volume: Sendable {
   /// What the daemon has logged since it was mounted.
   var log: String { daemon.withLock { $0?.output ?? "" } }
 
-  /// Mounts with a daemon in the foreground, and waits until it answers.
-  func mount(_ options: [String] = []) throws {
-    let program = try start(options)
+  /// Mounts with a daemon in the foreground, and waits until it answers. `launcher` is a program that starts it.
+  func mount(_ options: [String] = [], through launcher: [String] = []) throws {
+    let program = try start(options, through: launcher)
     daemon.withLock { $0 = program }
     let deadline = ContinuousClock.now + .seconds(20)
     while true {
@@ -89,13 +89,13 @@ final class Volume: Sendable {
   }
 
   /// Starts the command that mounts, and does not wait.
-  func start(_ options: [String] = []) throws -> Program {
+  func start(_ options: [String] = [], through launcher: [String] = []) throws -> Program {
     let number = mounts.withLock { count in
       count += 1
       return count
     }
     return try Program(
-      [
+      launcher + [
         Command.path, "mount", backing.description, mountPoint.description, "--foreground", "--device-key",
         deviceKey.description,
       ] + (options.contains("-o") ? options : options + ["-o", "allow_other"]),

@@ -12,6 +12,7 @@ extension ModelWorker {
     var differences: [String] = []
     for candidate in possible {
       tree = candidate
+      forgetTimes(of: candidate, otherThan: possible)
       closeEverything()
       do {
         try adoptContents()
@@ -26,6 +27,15 @@ extension ModelWorker {
       }
     }
     throw difference("after a crash: " + differences.joined(separator: "; or else: "))
+  }
+
+  /// A call that was cut short may have made the sidecar of a long name, and not the name yet: the times of the directories
+  /// that it changes may have moved, whether it counts as done or not.
+  private func forgetTimes(of candidate: ModelTree, otherThan others: [ModelTree]) {
+    for (inode, node) in candidate.inodes where node.kind == .directory {
+      let isChanged = others.contains { $0.inodes[inode]?.entries != node.entries }
+      if isChanged { tree[inode].time = .unknown }
+    }
   }
 
   /// Takes what is found of files that were changed since they were synchronised.
