@@ -6,7 +6,7 @@ import SystemPackage
 /// Requests about open files.
 func addFileOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.create = { request, parent, name, mode, info in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
       let (entry, opened) = try unsafe fs.create(
         PathName(copying: name!), in: NodeID(rawValue: parent), mode: mode,
         flags: HandleFlags(rawValue: info!.pointee.flags), caller: caller(request))
@@ -121,7 +121,7 @@ func addDirectoryOperations(to table: inout fuse_lowlevel_ops) {
 private func list(
   _ request: fuse_req_t?, size: Int, offset: off_t, info: UnsafeMutablePointer<fuse_file_info>?, isPlus: Bool
 ) {
-  unsafe serve(request) { (fs) throws(Errno) in
+  unsafe serveTelling(request) { (fs) throws(Errno) in
     let buffer = unsafe UnsafeMutableRawBufferPointer(
       rebasing: Worker.current.data[..<min(size, Session.maximumTransfer)])
     var listing = unsafe DirectoryListing(request!, buffer: buffer, isPlus: isPlus)

@@ -10,6 +10,8 @@ final class DispatchTarget: Sendable {
   let negotiation: Negotiation
   let counts: RequestCounts
   let writebackQueue = WritebackQueue()
+  /// How many requests are being served, until their answer is sent, that tell attributes of directories.
+  let telling = Atomic<Int>(0)
   /// The session, once it is there.
   private let session = Atomic<UInt>(0)
 
@@ -23,31 +25,57 @@ final class DispatchTarget: Sendable {
     self.session.store(UInt(bitPattern: session), ordering: .relaxed)
   }
 
-  /// Makes the kernel ask for a directory's attributes again, and pass over answers that are on their way to it: those
-  /// may be from before a change that is about to be answered, and the kernel would keep them (`attr_version` in
+  /// Called when a change to a directory was made and is about to be answered. Answers on their way to the kernel may be
+  /// from before it, and would be kept: so the kernel is made to pass over them, and to ask again (`attr_version` in
   /// fs/fuse/inode.c). No pages are waited for, so a handler may do this.
   func outdate(_ directory: NodeID) {
-    guard let session = unsafe OpaquePointer(bitPattern: session.load(ordering: .relaxed)) else { return }
+    guard telling.load(ordering: .sequentiallyConsistent) > 0,
+      let session = unsafe OpaquePointer(bitPattern: session.load(ordering: .relaxed))
+    else { return }
     // That the kernel does not know the directory is no error, and there is no other to be told of here.
     _ = unsafe fuse_lowlevel_notify_inval_inode(session, directory.rawValue, -1, 0)
   }
 }
 
-/// Serves one request: asks the file system, then answers, exactly once and after every lock is gone. `outdated` are the
-/// directories whose number of links has changed then.
+/// Serves one request: asks the file system, then answers, exactly once and after every lock is gone.
 func serve(
-  _ request: fuse_req_t?, outdated: [NodeID] = [],
-  _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
+  _ request: fuse_req_t?, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
 ) {
   let reply = unsafe Reply(request!)
   do throws(Errno) {
-    let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(fuse_req_userdata(request)!).takeUnretainedValue()
-    let answer = try handler(target.fileSystem)
-    for directory in outdated { target.outdate(directory) }
+    let answer = try handler(unsafe target(of: request).fileSystem)
     reply.send(answer)
   } catch {
     reply.send(error)
   }
+}
+
+/// Serves a request whose answer may tell attributes of directories.
+func serveTelling(
+  _ request: fuse_req_t?, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
+) {
+  let target = unsafe target(of: request)
+  target.telling.wrappingAdd(1, ordering: .sequentiallyConsistent)
+  unsafe serve(request, handler)
+  target.telling.wrappingSubtract(1, ordering: .sequentiallyConsistent)
+}
+
+/// Serves a request that changes one directory or two.
+func serveChange(
+  _ request: fuse_req_t?, of parent: fuse_ino_t, _ other: fuse_ino_t? = nil,
+  _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
+) {
+  unsafe serve(request) { (fs) throws(Errno) in
+    let answer = try handler(fs)
+    let target = unsafe target(of: request)
+    target.outdate(NodeID(rawValue: parent))
+    if let other, other != parent { target.outdate(NodeID(rawValue: other)) }
+    return answer
+  }
+}
+
+private func target(of request: fuse_req_t?) -> DispatchTarget {
+  unsafe Unmanaged<DispatchTarget>.fromOpaque(fuse_req_userdata(request)!).takeUnretainedValue()
 }
 
 /// Who sent the request.
@@ -74,7 +102,7 @@ func operationTable() -> fuse_lowlevel_ops {
 
 private func addNameOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.lookup = { request, parent, name in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serveTelling(request) { (fs) throws(Errno) in
       unsafe .entry(try fs.lookup(PathName(copying: name!), in: NodeID(rawValue: parent)))
     }
   }
@@ -95,7 +123,7 @@ private func addNameOperations(to table: inout fuse_lowlevel_ops) {
     unsafe serve(request) { (fs) throws(Errno) in .text(try fs.readSymbolicLink(NodeID(rawValue: node))) }
   }
   unsafe table.mknod = { request, parent, name, mode, device in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
       unsafe .entry(
         try fs.makeNode(
           PathName(copying: name!), in: NodeID(rawValue: parent), mode: mode, device: UInt64(device),
@@ -103,14 +131,14 @@ private func addNameOperations(to table: inout fuse_lowlevel_ops) {
     }
   }
   unsafe table.mkdir = { request, parent, name, mode in
-    unsafe serve(request, outdated: [NodeID(rawValue: parent)]) { (fs) throws(Errno) in
+    unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
       unsafe .entry(
         try fs.makeDirectory(
           PathName(copying: name!), in: NodeID(rawValue: parent), mode: mode, caller: caller(request)))
     }
   }
   unsafe table.symlink = { request, target, parent, name in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
       unsafe .entry(
         try fs.makeSymbolicLink(
           PathName(copying: name!), in: NodeID(rawValue: parent), target: PathName(copying: target!),
@@ -118,27 +146,25 @@ private func addNameOperations(to table: inout fuse_lowlevel_ops) {
     }
   }
   unsafe table.link = { request, node, parent, name in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
       unsafe .entry(
         try fs.link(NodeID(rawValue: node), as: PathName(copying: name!), in: NodeID(rawValue: parent)))
     }
   }
   unsafe table.unlink = { request, parent, name in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
       try unsafe fs.unlink(PathName(copying: name!), in: NodeID(rawValue: parent))
       return .done
     }
   }
   unsafe table.rmdir = { request, parent, name in
-    unsafe serve(request, outdated: [NodeID(rawValue: parent)]) { (fs) throws(Errno) in
+    unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
       try unsafe fs.removeDirectory(PathName(copying: name!), in: NodeID(rawValue: parent))
       return .done
     }
   }
   unsafe table.rename = { request, parent, name, newParent, newName, flags in
-    // Within a directory only one that replaces another changes the number, and that is seldom.
-    let parents = parent == newParent ? [] : [NodeID(rawValue: parent), NodeID(rawValue: newParent)]
-    unsafe serve(request, outdated: parents) { (fs) throws(Errno) in
+    unsafe serveChange(request, of: parent, newParent) { (fs) throws(Errno) in
       try unsafe fs.rename(
         PathName(copying: name!), in: NodeID(rawValue: parent), to: PathName(copying: newName!),
         in: NodeID(rawValue: newParent), flags: RenameFlags(rawValue: flags))

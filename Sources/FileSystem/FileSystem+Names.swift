@@ -114,7 +114,7 @@ extension ProtectedFileSystem {
 
   /// Sidecars whose names are gone are leftovers of a crash: no caller can see them, and they must not keep a directory
   /// from being removed.
-  private func removeLeftovers(in name: PathName, of handle: DirectoryHandle) throws(Errno) {
+  func removeLeftovers(in name: PathName, of handle: DirectoryHandle) throws(Errno) {
     let directory: Descriptor
     do throws(Errno) {
       let path = try handle.descriptor.open(name, [.path, .directory, .noFollow])

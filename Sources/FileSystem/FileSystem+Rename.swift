@@ -22,7 +22,13 @@ extension ProtectedFileSystem {
     do throws(Errno) {
       try keepingReplaced(new.name, in: targetHandle, flags) { () throws(Errno) in
         try renames.write { () throws(Errno) in
-          try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+          do throws(Errno) {
+            try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+          } catch .directoryNotEmpty {
+            // What a crash left in the directory to be replaced does not count.
+            try removeLeftovers(in: new.name, of: targetHandle)
+            try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+          }
           noteMove(to: .init(parent: target, name: new.name), targetHandle)
           if flags.contains(.exchange) { noteMove(to: .init(parent: source, name: old.name), sourceHandle) }
         }

@@ -191,11 +191,10 @@ extension ProtectedFileSystem {
   }
 
   /// For how long the kernel may keep a node's attributes. Not at all while the class of an open file is locked: so the
-  /// kernel asks before each cached write, and the write is refused. A directory's for a moment only: an answer that is on
-  /// its way while a name is made in it would put the old times back.
+  /// kernel asks before each cached write, and the write is refused.
   func attributeTimeout(of node: Node) -> Double {
     if let file = node.file, !file.isAllowed(.read) { return 0 }
-    return node.isDirectory ? min(timeout, 1) : timeout
+    return timeout
   }
 
   /// A node's path in the mounted tree, for messages; names that cannot be told are shown as `?`.

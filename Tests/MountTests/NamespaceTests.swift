@@ -184,6 +184,25 @@ extension MountTests {
       }
     }
 
+    /// What a crash leaves of a long name in a directory is seen by nobody, so it keeps no directory from going.
+    @Test func leftoversDoNotCount() throws {
+      try Volume.with { volume in
+        let (new, old) = (volume.path("new"), volume.path("old"))
+        try old.makeDirectory()
+        let backing = try #require(try volume.backing.names().first { $0 != ".protectfs" })
+        let leftover = "~" + String(repeating: "A", count: 43) + ".name"
+        func plant() throws { try volume.backing.appending("\(backing)/\(leftover)").write("leftover") }
+        try plant()
+        try new.makeDirectory()
+        try new.rename(to: old)
+        let moved = try #require(try volume.backing.names().first { $0 != ".protectfs" })
+        #expect(moved == backing)
+        try plant()
+        try old.removeDirectory()
+        #expect(try volume.mountPoint.names().isEmpty)
+      }
+    }
+
     /// What a link has in a target file comes and goes with the link, whatever its names.
     @Test func longTargets() throws {
       try Volume.with { volume in

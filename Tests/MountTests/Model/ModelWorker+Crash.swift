@@ -16,7 +16,8 @@ extension ModelWorker {
       closeEverything()
       do {
         try adoptContents()
-        return try compareEverything()
+        try compareEverything()
+        return try useNewFiles(otherThan: possible)
       } catch {
         if stage.sample.isCrashed {
           candidates = possible
@@ -35,6 +36,15 @@ extension ModelWorker {
     for (inode, node) in candidate.inodes where node.kind == .directory {
       let isChanged = others.contains { $0.inodes[inode]?.entries != node.entries }
       if isChanged { tree[inode].time = .unknown }
+    }
+  }
+
+  /// A file whose creation was cut short may have no record yet. It is given one when it is opened for writing, with the
+  /// class that its directory has then; so that is done before the directory's changes.
+  private func useNewFiles(otherThan others: [ModelTree]) throws {
+    for place in tree.places where tree[place.inode].kind == .file {
+      guard others.contains(where: { $0.inodes[place.inode] == nil }) else { continue }
+      do { _ = try OpenFile(path(place), O_WRONLY) } catch { throw difference("\(show(place)): \(error)") }
     }
   }
 
