@@ -115,6 +115,7 @@ let package = Package(
         "CSystemCalls", "DataProtection", "KeyManagement", "Cryptography", "StoreFormat", "LinuxIO", "TestVectors",
         system,
       ],
+      exclude: ["Stores"],
       swiftSettings: settings),
   ]
 )
