@@ -49,7 +49,10 @@ extension ProtectedFileSystem {
         try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
         return changed
       }
-      node.state.withLock { $0.cachedClass = newClass }
+      node.state.withLock { state in
+        state.cachedClass = newClass
+        state.classChanges &+= 1
+      }
       // A lock that began since the key was wrapped did not find the file in the class.
       if !file.isAllowed(.read) {
         file.evict()

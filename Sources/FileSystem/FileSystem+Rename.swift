@@ -65,10 +65,15 @@ extension ProtectedFileSystem {
   private func keepReplacedClass(
     of replaced: PathName, in target: Node, for name: PathName, in source: Node
   ) throws(Errno) {
-    guard let old = try recordIfAny(of: replaced, in: target), old.isExplicit,
-      let new = try recordIfAny(of: name, in: source), !new.isExplicit
-    else { return }
-    let status = try directoryHandle(source).descriptor.status(of: name)
+    guard let old = try recordIfAny(of: replaced, in: target), old.isExplicit else { return }
+    let handle = try directoryHandle(source)
+    let status = try handle.descriptor.status(of: name)
+    if let new = try recordIfAny(of: name, in: source) {
+      guard !new.isExplicit else { return }
+    } else {
+      // One whose creation was cut short has no record yet, and so an inherited class.
+      guard status.type == .regular, status.size == 0, try lacksRecord(name, in: handle) else { return }
+    }
     let node = nodes.find(status) ?? Node(status, location: .init(parent: source, name: name))
     node.moved(to: .init(parent: source, name: name), hasOtherNames: status.links > 1)
     try setClass(old.fileClass, of: node)
@@ -88,6 +93,16 @@ extension ProtectedFileSystem {
       }
     }
   }
+
+  private func lacksRecord(_ name: PathName, in handle: DirectoryHandle) throws(Errno) -> Bool {
+    do throws(Errno) {
+      _ = try recordBytes(of: name, in: handle)
+      return false
+    } catch .noData {
+      return true
+    }
+  }
+
   private func recordBytes(of name: PathName, in handle: DirectoryHandle) throws(Errno) -> [UInt8] {
     do throws(Errno) {
       return try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)

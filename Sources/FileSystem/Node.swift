@@ -57,6 +57,8 @@ final class Node: Sendable {
     var writers = 0
     /// The file has a record in memory only: it was empty, had none, and was opened for reading.
     var awaitsRecord = false
+    /// How often the class was set: who read the record meanwhile reads it again.
+    var classChanges: UInt32 = 0
     /// The directory's set-group-ID bit: new entries take its group.
     var setsGroup = false
   }

@@ -14,13 +14,14 @@ extension ProtectedFileSystem {
     _ node: Node, forWriting: Bool, operation: ProtectionPolicy.Operation = .open
   ) throws(Errno) -> ProtectedFile {
     while true {
-      if let file = node.state.withLock({ state in
+      let (known, classChanges) = node.state.withLock { state in
         if state.file != nil {
           state.handles += 1
           if forWriting { state.writers += 1 }
         }
-        return state.file
-      }) {
+        return (state.file, state.classChanges)
+      }
+      if let file = known {
         do throws(Errno) {
           if options.isShared { try renewRecord(of: file, node) }
           guard controller.allows(operation, on: file.fileClass) else { throw .permissionDenied }
@@ -33,7 +34,7 @@ extension ProtectedFileSystem {
       }
       let (file, awaitsRecord) = try loadFile(node, operation: operation)
       node.state.withLock { state in
-        guard state.file == nil else { return }
+        guard state.file == nil, state.classChanges == classChanges else { return }
         state.awaitsRecord = awaitsRecord
         state.cachedClass = file.fileClass
         state.file = file

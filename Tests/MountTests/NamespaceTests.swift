@@ -203,6 +203,24 @@ extension MountTests {
       }
     }
 
+    /// A file whose creation was cut short has no record yet; replacing one whose class was chosen, it takes that class.
+    @Test func aFileWithoutRecordTakesAClassOver() throws {
+      try Volume.with { volume in
+        let (new, old) = (volume.path("new"), volume.path("old"))
+        try new.write("")
+        let backing = try #require(try volume.backing.names().first { $0 != ".protectfs" })
+        try volume.backing.appending("\(backing)").removeExtendedAttribute("user.cprotect")
+        try volume.remount()
+        try volume.unlock()
+        try old.write("old")
+        try old.setProtectionClass(.completeUnlessOpen)
+        try new.rename(to: old)
+        #expect(try old.protectionClass() == .completeUnlessOpen)
+        #expect(try old.extendedAttributeNames() == [ProtectionClass.attributeName])
+        #expect(try old.contents().isEmpty)
+      }
+    }
+
     /// What a link has in a target file comes and goes with the link, whatever its names.
     @Test func longTargets() throws {
       try Volume.with { volume in
