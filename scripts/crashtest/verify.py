@@ -141,7 +141,9 @@ def look_at(path, status):
         elif name.startswith("user."):
             node.xattrs[name] = os.getxattr(path, name).hex()
     if node.kind == "file":
-        with open(path, "rb") as file:
+        # One whose creation was cut short has no record yet, and is given one, with its directory's class, when it is opened
+        # for writing: before it is moved elsewhere.
+        with open(path, "rb" if status.st_size else "r+b") as file:
             node.content = file.read()
         if len(node.content) != status.st_size:
             raise Difference(f"{path}: {len(node.content)} bytes read, {status.st_size} told")
