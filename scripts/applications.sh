@@ -170,9 +170,9 @@ with_overlayfs() {
     (cd "$work/merged" && find . | sort) | cmp - "$work/listing" && umount "$work/merged"
 }
 
-# The mount has no O_TMPFILE, no swap files, and no file systems' own ioctls; stress-ng skips what it finds missing.
+# binderfs is a file system of its own. The mount has no O_TMPFILE, no swap files, and no file systems' own ioctls; stress-ng skips what it finds missing.
 with_stress_ng() {
-  mkdir -p "$mount/stress" && stress-ng --class filesystem --sequential 2 --timeout "${STRESS_SECONDS:-5}s" --verify \
+  mkdir -p "$mount/stress" && stress-ng --class filesystem --exclude binderfs --sequential 2 --timeout "${STRESS_SECONDS:-5}s" --verify \
     --temp-path "$mount/stress" --metrics-brief --oomable >"$work/stress.log" 2>&1
   local result=$?
   grep -E "fail|failed" "$work/stress.log" | grep -v "failed: 0" | sed 's/^/    /' >&2
