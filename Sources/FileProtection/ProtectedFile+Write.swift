@@ -72,46 +72,16 @@ extension ProtectedFile {
     for index in count..<whole.count { unsafe whole[index] = 0 }
     try unsafe Self.encrypt(
       .init(rebasing: whole[..<padded]), firstUnit: DataUnits.unit(of: range.lowerBound), cipher: cipher)
+    // Of a unit that was written in part each block is the old or the new one, in a hole too.
+    var written = 0
     do throws(Errno) {
-      try unsafe writeUnits(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &position)
+      try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
     } catch {
-      position = min(DataUnits.start(of: position), range.upperBound)
+      position = min(DataUnits.start(of: range.lowerBound + UInt64(written)), range.upperBound)
       throw error
     }
     position = range.upperBound
     try grow(to: range.upperBound)
-  }
-
-  /// Writes units that are encrypted; `position` is where it ended, also after a failure.
-  ///
-  /// A unit in a hole of which only a part was written would no longer be one, and its rest no zeros: it is made a hole
-  /// again. Of other units each block is the old or the new one.
-  private func writeUnits(
-    _ bytes: UnsafeRawBufferPointer, at offset: UInt64, written position: inout UInt64
-  ) throws(Errno) {
-    var written = 0
-    do throws(Errno) {
-      try unsafe descriptor.write(bytes, at: offset, written: &written)
-      position = offset + UInt64(written)
-    } catch {
-      position = offset + UInt64(written)
-      if !DataUnits.isAligned(position) { try mendHole(from: position) }
-      throw error
-    }
-  }
-
-  private func mendHole(from position: UInt64) throws(Errno) {
-    let start = DataUnits.start(of: position)
-    let oldLength = length.load(ordering: .relaxed)
-    let end = min(start + DataUnits.size, DataUnits.blockEnd(of: oldLength))
-    guard position < end else { return }
-    try unsafe withScratch { (scratch) throws(Errno) in
-      let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(end - position)])
-      guard try unsafe descriptor.read(into: rest, at: position) == rest.count,
-        unsafe DataUnits.writtenCount(UnsafeRawBufferPointer(rest)) == 0
-      else { return }
-      try descriptor.allocate([.punchHole, .keepSize], offset: start, length: DataUnits.size)
-    }
   }
 
   /// Writes part of a unit: reads the rest of it, and writes it whole. A hole becomes a unit of encrypted zeros.
@@ -142,8 +112,7 @@ extension ProtectedFile {
     let total = isLast ? Int(ContentLength.backing(for: end) - start) : padded
     try unsafe Self.encrypt(.init(rebasing: scratch[..<padded]), firstUnit: DataUnits.unit(of: start), cipher: cipher)
     for index in padded..<total { unsafe scratch[index] = 0 }
-    var position = start
-    try unsafe writeUnits(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start, written: &position)
+    try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start)
   }
 
   /// Puts the plaintext of a unit up to `oldEnd` into `scratch`, and zeros behind it. Returns whether it was a hole.
