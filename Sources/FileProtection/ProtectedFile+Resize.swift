@@ -17,13 +17,14 @@ extension ProtectedFile {
   /// length is ignored. A growth first gives the old last unit encrypted zeros.
   func resize(to newLength: UInt64, cipher: XTSCipher) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
-    try keepingLength { () throws(Errno) in
-      if newLength > oldLength {
-        try completeLastUnit(upTo: newLength, cipher: cipher)
-      }
+    do throws(Errno) {
+      if newLength > oldLength { try completeLastUnit(upTo: newLength, cipher: cipher) }
       try descriptor.truncate(to: ContentLength.backing(for: newLength))
-      length.store(newLength, ordering: .releasing)
+    } catch {
+      cutBack(to: oldLength)
+      throw error
     }
+    length.store(newLength, ordering: .releasing)
     if newLength < oldLength { clearLastBlock(cipher: cipher) }
   }
 
@@ -40,17 +41,6 @@ extension ProtectedFile {
       }
     } catch {
       // The file has its new length all the same: on a full disk too, where a copying file system has no room for this.
-    }
-  }
-
-  /// Runs `body`; where it fails midway the file keeps the length that it had.
-  private func keepingLength(_ body: () throws(Errno) -> Void) throws(Errno) {
-    let oldLength = length.load(ordering: .relaxed)
-    do throws(Errno) {
-      try body()
-    } catch {
-      cutBack(to: oldLength)
-      throw error
     }
   }
 
