@@ -16,7 +16,7 @@ final class DirectoryCache: Sendable {
   }
 
   /// Keeps a directory's handle with its node, until it is the oldest.
-  func keep(_ handle: DirectoryHandle, for node: Node) {
+  func keep(_ handle: SharedDescriptor, for node: Node) {
     let isNew = node.state.withLock { state in
       guard state.handle == nil else { return false }
       state.handle = handle
@@ -29,6 +29,6 @@ final class DirectoryCache: Sendable {
       ring.next = (ring.next + 1) % ring.nodes.count
       return oldest
     }
-    if let oldest, oldest !== node { oldest.state.withLock { if !$0.isRemoved { $0.handle = nil } } }
+    if let oldest, oldest !== node { oldest.state.withLock { $0.handle = nil } }
   }
 }

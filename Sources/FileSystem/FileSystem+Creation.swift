@@ -114,8 +114,8 @@ extension ProtectedFileSystem {
   /// Makes a name: the sidecar first, then what `body` makes; undone as a whole when a step fails.
   func make(
     _ name: PathName, in parent: Node,
-    _ body: (DirectoryHandle, PathName, Node.Directory) throws(Errno) -> Void,
-    undo remove: (DirectoryHandle, PathName) throws(Errno) -> Void
+    _ body: (SharedDescriptor, PathName, Node.Directory) throws(Errno) -> Void,
+    undo remove: (SharedDescriptor, PathName) throws(Errno) -> Void
   ) throws(Errno) -> Entry {
     let (handle, record) = try directory(parent)
     let backing = try backingName(name, in: record)
@@ -133,7 +133,7 @@ extension ProtectedFileSystem {
 
   /// Takes away what a failed creation has made, and its sidecar.
   func undo(
-    _ name: BackingName, in handle: DirectoryHandle, _ remove: () throws(Errno) -> Void
+    _ name: BackingName, in handle: SharedDescriptor, _ remove: () throws(Errno) -> Void
   ) {
     do throws(Errno) {
       try remove()
@@ -147,7 +147,7 @@ extension ProtectedFileSystem {
 
   /// Gives a new name to the caller, when the daemon itself is somebody else.
   func giveToCaller(
-    _ name: PathName, in handle: DirectoryHandle, parent: Node, caller: Caller
+    _ name: PathName, in handle: SharedDescriptor, parent: Node, caller: Caller
   ) throws(Errno) {
     guard let owner = newOwner(parent: parent, caller: caller) else { return }
     try handle.descriptor.setOwner(of: name, user: owner.user, group: owner.group)

@@ -48,7 +48,7 @@ extension ProtectedFileSystem {
   }
 
   /// Through /proc, because opening `.` in it would need permission to search it as well.
-  func openForListing(_ handle: DirectoryHandle, keepsAccessTime: Bool = true) throws(Errno) -> Descriptor {
+  func openForListing(_ handle: SharedDescriptor, keepsAccessTime: Bool = true) throws(Errno) -> Descriptor {
     let path = PathName(descriptor: handle.descriptor)
     return try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
       if keepsAccessTime {
@@ -75,7 +75,7 @@ extension ProtectedFileSystem {
 
   /// Adds an entry; answers `false` when it no longer fits.
   private func append(
-    _ raw: DirectoryEntry, of open: OpenDirectory, _ directory: DirectoryHandle, to listing: inout DirectoryListing
+    _ raw: DirectoryEntry, of open: OpenDirectory, _ directory: SharedDescriptor, to listing: inout DirectoryListing
   ) throws(Errno) -> Bool {
     if raw.name == "." || raw.name == ".." {
       guard listing.fits(raw.name) else { return false }
@@ -103,7 +103,7 @@ extension ProtectedFileSystem {
   /// The plain name of a backing entry; `nil` for what callers do not see: the store's own files, sidecars, and names
   /// that this store did not make, each of which is logged once.
   private func visibleName(
-    of name: PathName, in open: OpenDirectory, _ directory: DirectoryHandle
+    of name: PathName, in open: OpenDirectory, _ directory: SharedDescriptor
   ) -> PathName? {
     if case .sidecar = NameEncoding.parse(name.bytes) { return nil }
     if open.node === nodes.root, name == Self.storeDirectory { return nil }

@@ -54,21 +54,21 @@ extension ProtectedFileSystem {
     removeSidecar(of: backing, in: handle)
   }
 
-  /// Takes a name away with `body`. If that was the file's last one, the file is kept with its node, and what a link has
-  /// in a target file goes.
+  /// Takes a name away with `body`. If that was the last one of a file or directory, it is kept with its node, and what a
+  /// link has in a target file goes.
   func keepingNameless(
-    _ name: PathName, in handle: DirectoryHandle, _ body: () throws(Errno) -> Void
+    _ name: PathName, in handle: SharedDescriptor, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
-    let last: (file: NamelessFile, status: Status)
+    let last: (file: SharedDescriptor, status: Status)
     do throws(Errno) {
-      let file = NamelessFile(try handle.descriptor.open(name, [.path, .noFollow]))
+      let file = SharedDescriptor(try handle.descriptor.open(name, [.path, .noFollow]))
       last = (file, try file.descriptor.status())
     } catch {
       // There is no such name, or no descriptor left: whoever holds the file by its node alone finds it stale.
       return try body()
     }
-    guard last.status.links == 1 else { return try body() }
-    let node = nodes.find(last.status).flatMap { $0.isDirectory ? nil : $0 }
+    guard last.status.links == 1 || last.status.type == .directory else { return try body() }
+    let node = nodes.find(last.status)
     let target = try longTarget(of: last.file.descriptor, last.status)
     node?.state.withLock { $0.nameless = last.file }
     do throws(Errno) {
@@ -82,43 +82,22 @@ extension ProtectedFileSystem {
   }
 
   package func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno) {
-    let parent = nodes.node(parent)
-    let (handle, record) = try directory(parent)
+    let (handle, record) = try directory(nodes.node(parent))
     let backing = try backingName(name, in: record)
     try removeLeftovers(in: backing.name, of: handle)
-    try keepingRemoved(backing.name, in: parent, handle) { () throws(Errno) in
+    try keepingNameless(backing.name, in: handle) { () throws(Errno) in
       try handle.descriptor.removeDirectory(backing.name)
     }
     removeSidecar(of: backing, in: handle)
   }
 
-  /// Removes a directory with `body`. One that the kernel knows may be somebody's working directory, and still answers:
-  /// its handle stays with the node.
-  private func keepingRemoved(
-    _ name: PathName, in parent: Node, _ handle: DirectoryHandle, _ body: () throws(Errno) -> Void
-  ) throws(Errno) {
-    guard let node = nodes.find(try handle.descriptor.status(of: name)), node.isDirectory else { return try body() }
-    node.moved(to: .init(parent: parent, name: name), hasOtherNames: false)
-    let kept = try directoryHandle(node)
-    node.state.withLock { state in
-      state.handle = kept
-      state.isRemoved = true
-    }
-    do throws(Errno) {
-      try body()
-    } catch {
-      node.state.withLock { $0.isRemoved = false }
-      throw error
-    }
-  }
-
   /// Sidecars whose names are gone are leftovers of a crash: no caller can see them, and they must not keep a directory
   /// from being removed.
-  func removeLeftovers(in name: PathName, of handle: DirectoryHandle) throws(Errno) {
+  func removeLeftovers(in name: PathName, of handle: SharedDescriptor) throws(Errno) {
     let directory: Descriptor
     do throws(Errno) {
       let path = try handle.descriptor.open(name, [.path, .directory, .noFollow])
-      directory = try openForListing(DirectoryHandle(path))
+      directory = try openForListing(SharedDescriptor(path))
     } catch {
       // What cannot be opened is left to rmdir(2), which says why.
       return

@@ -43,14 +43,14 @@ extension ProtectedFileSystem {
   }
 
   private func keepingReplaced(
-    _ name: PathName, in handle: DirectoryHandle, _ flags: RenameFlags, _ body: () throws(Errno) -> Void
+    _ name: PathName, in handle: SharedDescriptor, _ flags: RenameFlags, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
     guard flags.isDisjoint(with: [.exchange, .noReplace]) else { return try body() }
     try keepingNameless(name, in: handle, body)
   }
 
   /// The kernel's node of what has just moved is found at its new place from now on.
-  private func noteMove(to location: Node.Location, _ handle: DirectoryHandle) {
+  private func noteMove(to location: Node.Location, _ handle: SharedDescriptor) {
     do throws(Errno) {
       let status = try handle.descriptor.status(of: location.name)
       nodes.find(status)?.moved(to: location, hasOtherNames: status.links > 1 && status.type != .directory)
@@ -94,7 +94,7 @@ extension ProtectedFileSystem {
     }
   }
 
-  private func lacksRecord(_ name: PathName, in handle: DirectoryHandle) throws(Errno) -> Bool {
+  private func lacksRecord(_ name: PathName, in handle: SharedDescriptor) throws(Errno) -> Bool {
     do throws(Errno) {
       _ = try recordBytes(of: name, in: handle)
       return false
@@ -103,7 +103,7 @@ extension ProtectedFileSystem {
     }
   }
 
-  private func recordBytes(of name: PathName, in handle: DirectoryHandle) throws(Errno) -> [UInt8] {
+  private func recordBytes(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> [UInt8] {
     do throws(Errno) {
       return try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
     } catch .permissionDenied {

@@ -38,7 +38,7 @@ extension ProtectedFileSystem {
     return try plainName(of: name, in: handle, record)
   }
 
-  func plainName(of name: PathName, in handle: DirectoryHandle, _ record: Node.Directory) throws(Errno) -> PathName {
+  func plainName(of name: PathName, in handle: SharedDescriptor, _ record: Node.Directory) throws(Errno) -> PathName {
     let sealed: [UInt8]
     switch NameEncoding.parse(name.bytes) {
     case .direct(let bytes):
@@ -67,7 +67,7 @@ extension ProtectedFileSystem {
   ///
   /// It is made durable here: a journal keeps names in their order, but not contents, and a file whose sidecar is empty
   /// after a power cut has no name, also one that was on the disk for long and had just been renamed.
-  func writeSidecar(of name: BackingName, in handle: DirectoryHandle) throws(Errno) -> Bool {
+  func writeSidecar(of name: BackingName, in handle: SharedDescriptor) throws(Errno) -> Bool {
     guard let sidecar = name.sidecar else { return false }
     let file: Descriptor
     do throws(Errno) {
@@ -87,7 +87,7 @@ extension ProtectedFileSystem {
   }
 
   private func repairSidecar(
-    _ name: PathName, _ sealed: [UInt8], in handle: DirectoryHandle
+    _ name: PathName, _ sealed: [UInt8], in handle: SharedDescriptor
   ) throws(Errno) {
     let file = try handle.descriptor.open(name, [.readWrite, .noFollow, .nonBlocking])
     if try file.readAll(limit: sealed.count + 1) != sealed {
@@ -99,7 +99,7 @@ extension ProtectedFileSystem {
   }
 
   /// Removes a long name's sidecar, after the name itself is gone. What is left behind is a leftover, not an error.
-  func removeSidecar(of name: BackingName, in handle: DirectoryHandle) {
+  func removeSidecar(of name: BackingName, in handle: SharedDescriptor) {
     guard let sidecar = name.sidecar else { return }
     do throws(Errno) {
       try handle.descriptor.unlink(sidecar.name)

@@ -43,12 +43,12 @@ final class Node: Sendable {
     /// Further names of a file with hard links.
     var aliases: [Location] = []
     var directory: Directory?
-    var handle: DirectoryHandle?
-    /// The directory was removed: its handle is all there is of it, and stays.
-    var isRemoved = false
+    /// The open backing directory, for as long as the directory cache keeps it.
+    var handle: SharedDescriptor?
     var file: ProtectedFile?
-    /// The backing file after its last name was taken.
-    var nameless: NamelessFile?
+    /// The backing file or directory after its last name was taken, by `O_PATH`, for a kernel that still knows it: programs
+    /// may be on their way to open it, or have it as their working directory. Kept open, its inode number is nobody else's.
+    var nameless: SharedDescriptor?
     /// The class of the contents that the kernel may have pages of; `nil` before the first open.
     var cachedClass: ProtectionClass?
     /// Open handles of `file`.
@@ -61,6 +61,9 @@ final class Node: Sendable {
     var classChanges: UInt32 = 0
     /// The directory's set-group-ID bit: new entries take its group.
     var setsGroup = false
+
+    /// What is open of the backing file or directory, other than its contents.
+    var kept: SharedDescriptor? { handle ?? nameless }
   }
 
   let identity: Identity
@@ -108,24 +111,5 @@ final class Node: Sendable {
       }
       state.location = location
     }
-  }
-}
-
-/// An open backing directory. Closed when the last operation that uses it has ended.
-final class DirectoryHandle: Sendable {
-  let descriptor: Descriptor
-
-  init(_ descriptor: consuming Descriptor) {
-    self.descriptor = descriptor
-  }
-}
-
-/// A backing file without a name, for a kernel that still knows it: programs may be on their way to open it, or hold it
-/// by `O_PATH`. Kept open, its inode number is nobody else's meanwhile.
-final class NamelessFile: Sendable {
-  let descriptor: Descriptor
-
-  init(_ descriptor: consuming Descriptor) {
-    self.descriptor = descriptor
   }
 }

@@ -18,7 +18,7 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   let volume: VolumeKeys
   let observer: any FileSystemObserver
   let options: FileSystemOptions
-  let root: DirectoryHandle
+  let root: SharedDescriptor
   let nodes: InodeTable
   let directories: DirectoryCache
   let openFiles = OpenFileTable()
@@ -37,7 +37,7 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
     observer: any FileSystemObserver, options: FileSystemOptions, log: Logger
   ) throws(Errno) {
     let status = try backing.status()
-    root = DirectoryHandle(backing)
+    root = SharedDescriptor(backing)
     let rootNode = Node(status, location: nil)
     nodes = InodeTable(root: rootNode)
     rootNode.state.withLock { [root] in $0.handle = root }

@@ -43,7 +43,7 @@ extension ProtectedFileSystem {
 
   /// What a directory's record says. A directory that has none and is empty is one whose creation was cut short: it is
   /// given a record with its parent's class.
-  func readDirectoryRecord(of node: Node, _ handle: DirectoryHandle) throws(Errno) -> Node.Directory {
+  func readDirectoryRecord(of node: Node, _ handle: SharedDescriptor) throws(Errno) -> Node.Directory {
     let path = PathName(descriptor: handle.descriptor)
     let bytes: [UInt8]
     do throws(Errno) {
@@ -115,7 +115,7 @@ extension ProtectedFileSystem {
     return Node.Directory(identifier: identifier, directoryClass: parent.directoryClass, isExplicit: false)
   }
 
-  private func adoptDirectory(_ node: Node, _ handle: DirectoryHandle) throws(Errno) -> Node.Directory {
+  private func adoptDirectory(_ node: Node, _ handle: SharedDescriptor) throws(Errno) -> Node.Directory {
     guard let parent = node.location?.parent, try isEmpty(handle), !options.isReadOnly else {
       damaged(node, "the directory has no record")
       throw .ioError
@@ -130,7 +130,7 @@ extension ProtectedFileSystem {
     return record
   }
 
-  private func isEmpty(_ handle: DirectoryHandle) throws(Errno) -> Bool {
+  private func isEmpty(_ handle: SharedDescriptor) throws(Errno) -> Bool {
     try DirectoryStream(openForListing(handle)).isEmpty()
   }
 

@@ -5,11 +5,10 @@ import LinuxIO
 import StoreFormat
 import SystemPackage
 
-/// Something to make system calls on for a node: its open file, its open directory, or its backing file by `O_PATH`.
+/// Something to make system calls on for a node: its open file, what is kept open of it, or its backing file by `O_PATH`.
 enum Reference: ~Copyable {
   case file(ProtectedFile)
-  case directory(DirectoryHandle)
-  case nameless(NamelessFile)
+  case kept(SharedDescriptor)
   case path(Descriptor)
 
   borrowing func withDescriptor<Result: ~Copyable>(
@@ -17,8 +16,7 @@ enum Reference: ~Copyable {
   ) throws(Errno) -> Result {
     switch self {
     case .file(let file): try file.withDescriptor(body)
-    case .directory(let handle): try body(handle.descriptor)
-    case .nameless(let file): try body(file.descriptor)
+    case .kept(let kept): try body(kept.descriptor)
     case .path(let descriptor): try body(descriptor)
     }
   }
@@ -27,36 +25,32 @@ enum Reference: ~Copyable {
 // From nodes to backing files. A path is walked from the nearest open directory; what is found must be the very file.
 extension ProtectedFileSystem {
   /// The open backing directory of a node, and what its record says.
-  func directory(_ node: Node) throws(Errno) -> (handle: DirectoryHandle, record: Node.Directory) {
+  func directory(_ node: Node) throws(Errno) -> (handle: SharedDescriptor, record: Node.Directory) {
     let handle = try directoryHandle(node)
     if !options.isShared, let record = node.state.withLock({ $0.directory }) { return (handle, record) }
     let record = try readDirectoryRecord(of: node, handle)
-    if options.isShared {
-      node.state.withLock { $0.directory = record }
-      return (handle, record)
-    }
-    // The class may have been set since it was read: what is there already counts.
-    let current = node.state.withLock { state in
-      if state.directory == nil { state.directory = record }
-      return state.directory ?? record
+    // The class may have been set since it was read: what is there already counts, unless others may have set it.
+    let current = node.state.withLock { [isShared = options.isShared] state in
+      if let known = state.directory, !isShared { return known }
+      state.directory = record
+      return record
     }
     return (handle, current)
   }
 
   /// The open backing directory of a node, opened from its nearest open ancestor.
-  func directoryHandle(_ node: Node) throws(Errno) -> DirectoryHandle {
-    if let handle = node.state.withLock({ $0.handle }) { return handle }
+  func directoryHandle(_ node: Node) throws(Errno) -> SharedDescriptor {
     guard node.isDirectory else { throw .notDirectory }
     return try findingMoved { () throws(Errno) in try walk(to: node) }
   }
 
-  private func walk(to node: Node) throws(Errno) -> DirectoryHandle {
-    if let handle = node.state.withLock({ $0.handle }) { return handle }
+  private func walk(to node: Node) throws(Errno) -> SharedDescriptor {
+    if let handle = node.state.withLock({ $0.kept }) { return handle }
     var missing: [Node] = [node]
-    var base: DirectoryHandle?
+    var base: SharedDescriptor?
     while base == nil {
       guard let parent = missing.last!.location?.parent else { throw .staleNFSFileHandle }
-      base = parent.state.withLock { $0.handle }
+      base = parent.state.withLock { $0.kept }
       if base == nil { missing.append(parent) }
     }
     var handle = base!
@@ -68,10 +62,10 @@ extension ProtectedFileSystem {
     return handle
   }
 
-  private func open(_ node: Node, _ name: PathName, in parent: DirectoryHandle) throws(Errno) -> DirectoryHandle {
+  private func open(_ node: Node, _ name: PathName, in parent: SharedDescriptor) throws(Errno) -> SharedDescriptor {
     do throws(Errno) {
       let descriptor = try parent.descriptor.open(name, [.path, .directory, .noFollow])
-      if Node.Identity(try descriptor.status()) == node.identity { return DirectoryHandle(descriptor) }
+      if Node.Identity(try descriptor.status()) == node.identity { return SharedDescriptor(descriptor) }
     } catch {
       guard [.noSuchFileOrDirectory, .notDirectory].contains(error) else { throw error }
     }
@@ -90,11 +84,10 @@ extension ProtectedFileSystem {
 
   /// A descriptor to a node, whatever its type.
   func reference(to node: Node) throws(Errno) -> Reference {
-    let (file, handle, nameless) = node.state.withLock { ($0.file, $0.handle, $0.nameless) }
+    let (file, kept) = node.state.withLock { ($0.file, $0.kept) }
     if let file { return .file(file) }
-    if let handle { return .directory(handle) }
-    if let nameless { return .nameless(nameless) }
-    if node.isDirectory { return .directory(try directoryHandle(node)) }
+    if let kept { return .kept(kept) }
+    if node.isDirectory { return .kept(try directoryHandle(node)) }
     return .path(try open(node, [.path, .noFollow]))
   }
 
@@ -129,10 +122,9 @@ extension ProtectedFileSystem {
 
   /// A node's status, without opening it.
   func status(of node: Node) throws(Errno) -> Status {
-    let (file, handle, nameless) = node.state.withLock { ($0.file, $0.handle, $0.nameless) }
+    let (file, kept) = node.state.withLock { ($0.file, $0.kept) }
     if let file { return try file.status() }
-    if let handle { return try handle.descriptor.status() }
-    if let nameless { return try nameless.descriptor.status() }
+    if let kept { return try kept.descriptor.status() }
     return try findingMoved { () throws(Errno) in try statusByName(of: node) }
   }
 

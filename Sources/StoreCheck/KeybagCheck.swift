@@ -7,7 +7,7 @@ import SystemPackage
 struct KeybagCheck {
   let copies: KeybagCopies
   /// The store's own directory.
-  let store: OpenDirectory
+  let store: SharedDescriptor
   let findings: Findings
   /// The good one, and what says whether another is authentic.
   let keybag: Keybag

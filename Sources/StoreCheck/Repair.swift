@@ -11,7 +11,7 @@ final class Repair {
   private static let longestName = 255
 
   private let store: Descriptor
-  private var lostAndFound: OpenDirectory?
+  private var lostAndFound: SharedDescriptor?
 
   /// - Parameter store: the store's own directory.
   init(store: borrowing Descriptor) throws(Errno) {
@@ -70,10 +70,10 @@ final class Repair {
     try store.synchronize()
   }
 
-  private func openLostAndFound() throws(Errno) -> OpenDirectory {
+  private func openLostAndFound() throws(Errno) -> SharedDescriptor {
     if let lostAndFound { return lostAndFound }
     do throws(Errno) { try store.makeDirectory(Self.name, mode: 0o700) } catch .fileExists {}
-    let opened = OpenDirectory(try store.open(Self.name, [.readOnly, .directory, .noFollow]))
+    let opened = SharedDescriptor(try store.open(Self.name, [.readOnly, .directory, .noFollow]))
     lostAndFound = opened
     return opened
   }

@@ -41,7 +41,7 @@ package enum StoreCheck {
       findings.report(.keybagSealWrong, at: .ofStore("keybag"))
     }
     try KeybagCheck(
-      copies: copies, store: OpenDirectory(store), findings: findings, keybag: keybag
+      copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag
     ).run { (bytes) throws(KeyManagementError) in try Keybag(parsing: bytes, deviceKey: deviceKey) }
     try TreeCheck(backing, keys: keys, findings: findings, targets: targets).run()
     targets.checkOrphans(findings)

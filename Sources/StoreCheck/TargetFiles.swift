@@ -45,7 +45,7 @@ final class TargetFiles {
     guard findings.summary.errors == 0 else { return }
     let place = Place.ofStore(Self.name)
     do throws(Errno) {
-      let directory = OpenDirectory(try store.open(Self.name, [.readOnly, .directory, .noFollow]))
+      let directory = SharedDescriptor(try store.open(Self.name, [.readOnly, .directory, .noFollow]))
       while true {
         let names = try directory.descriptor.nextNames()
         if names.isEmpty { return }
@@ -58,7 +58,7 @@ final class TargetFiles {
     }
   }
 
-  private func check(_ name: PathName, in directory: OpenDirectory, _ place: Place, _ findings: Findings) {
+  private func check(_ name: PathName, in directory: SharedDescriptor, _ place: Place, _ findings: Findings) {
     if let token = LongTarget.token(ofFile: name.bytes), named.contains(token) { return }
     findings.report(.orphanTarget, at: Place(name, in: place)) { (repair) throws(Errno) in
       try repair.move(name, from: directory.descriptor)

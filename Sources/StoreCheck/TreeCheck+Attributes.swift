@@ -26,7 +26,7 @@ extension TreeCheck {
         let value = try file.readable { (path) throws(Errno) in try path.attribute(name) }
         guard let defect = defect(in: value, storedAs: name, owner) else { continue }
         // Closures cannot have a borrowed descriptor; one of the same file can be had by its path.
-        let same = OpenDirectory(try Descriptor.open(PathName(descriptor: file), [.path]))
+        let same = SharedDescriptor(try Descriptor.open(PathName(descriptor: file), [.path]))
         findings.report(defect, at: place, name.description) { (repair) throws(Errno) in
           try repair.moveAttribute(name, value: value, of: same.descriptor)
         }

@@ -26,7 +26,7 @@ extension TreeCheck {
     // Reading its names is not enough: each is looked at.
     _ = try directory.status(of: ".")
     let record = try readRecord(of: path) { () throws(Errno) in
-      try OpenDirectory(directory.open(".", [.readOnly, .directory])).descriptor.nextNames().isEmpty
+      try SharedDescriptor(directory.open(".", [.readOnly, .directory])).descriptor.nextNames().isEmpty
     }
     switch record {
     case .good(let identifier):

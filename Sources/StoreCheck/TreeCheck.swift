@@ -127,7 +127,7 @@ struct Entry {
   let name: PathName
   /// The sidecar that goes with it.
   var sidecar: PathName?
-  let directory: OpenDirectory
+  let directory: SharedDescriptor
   let visit: Visit
   let place: Place
 

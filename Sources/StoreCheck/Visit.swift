@@ -14,7 +14,7 @@ final class Visit {
 
   private let inode: UInt64
   private let device: UInt64
-  private var directory: OpenDirectory?
+  private var directory: SharedDescriptor?
   private var offset: UInt64 = 0
   private var pending: ArraySlice<PathName> = []
 
@@ -24,11 +24,11 @@ final class Visit {
     device = status.device
     self.place = place
     self.identifier = identifier
-    directory = OpenDirectory(descriptor)
+    directory = SharedDescriptor(descriptor)
   }
 
   /// The directory; only while it is not suspended.
-  var opened: OpenDirectory {
+  var opened: SharedDescriptor {
     get throws(Errno) {
       guard let directory else { throw .badFileDescriptor }
       return directory
@@ -56,6 +56,6 @@ final class Visit {
     let status = try parent.status()
     guard status.inode == inode, status.device == device else { throw .staleNFSFileHandle }
     _ = try parent.seek(to: offset, .start)
-    directory = OpenDirectory(parent)
+    directory = SharedDescriptor(parent)
   }
 }

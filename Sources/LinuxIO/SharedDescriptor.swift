@@ -1,0 +1,8 @@
+/// An open descriptor that several may hold; closed with the last of them.
+package final class SharedDescriptor: Sendable {
+  package let descriptor: Descriptor
+
+  package init(_ descriptor: consuming Descriptor) {
+    self.descriptor = descriptor
+  }
+}
