@@ -24,12 +24,29 @@ KIB, MIB = 1024, 1 << 20
 workloads = []
 
 
-def workload(name, cold=False):
+class Workload:
+    """Something to time. It may need the files that another one makes."""
+
+    def __init__(self, name, cold, needs, function):
+        self.name, self.cold, self.needs, self.function = name, cold, needs, function
+
+
+def workload(name, cold=False, needs=None):
     """Adds a workload; before a cold one everything is written back and the caches are dropped."""
     def add(function):
-        workloads.append((name, cold, function))
+        workloads.append(Workload(name, cold, needs, function))
         return function
     return add
+
+
+def chosen(words):
+    """The workloads whose name has one of the words, and what they need, in their order."""
+    names = {work.name for work in workloads if any(word in work.name for word in words)}
+    while True:
+        more = names | {work.needs for work in workloads if work.name in names and work.needs}
+        if more == names:
+            return [work for work in workloads if work.name in names]
+        names = more
 
 
 class Scale:
@@ -54,8 +71,9 @@ def write_file(path, size, block=MIB):
 
 
 def read_file(path, block=MIB):
+    buffer = bytearray(block)
     descriptor = os.open(path, os.O_RDONLY)
-    while os.read(descriptor, block):
+    while os.readv(descriptor, [buffer]):
         pass
     os.close(descriptor)
 
@@ -78,17 +96,17 @@ def _(directory, scale):
     write_file(f"{directory}/big", scale.big)
 
 
-@workload("sequential read, cold", cold=True)
+@workload("sequential read, cold", cold=True, needs="sequential write, 1 MiB")
 def _(directory, scale):
     read_file(f"{directory}/big")
 
 
-@workload("sequential read, warm")
+@workload("sequential read, warm", needs="sequential read, cold")
 def _(directory, scale):
     read_file(f"{directory}/big")
 
 
-@workload("random read 4 KiB, cold", cold=True)
+@workload("random read 4 KiB, cold", cold=True, needs="sequential write, 1 MiB")
 def _(directory, scale):
     descriptor = os.open(f"{directory}/big", os.O_RDONLY)
     for offset in offsets(scale.blocks, scale.big):
@@ -96,7 +114,7 @@ def _(directory, scale):
     os.close(descriptor)
 
 
-@workload("random read 4 KiB through a mapping, cold", cold=True)
+@workload("random read 4 KiB through a mapping, cold", cold=True, needs="sequential write, 1 MiB")
 def _(directory, scale):
     descriptor = os.open(f"{directory}/big", os.O_RDONLY)
     mapping = mmap.mmap(descriptor, scale.big, prot=mmap.PROT_READ)
@@ -107,7 +125,7 @@ def _(directory, scale):
     os.close(descriptor)
 
 
-@workload("random write 4 KiB")
+@workload("random write 4 KiB", needs="sequential write, 1 MiB")
 def _(directory, scale):
     descriptor = os.open(f"{directory}/big", os.O_RDWR)
     for offset in offsets(scale.blocks, scale.big):
@@ -115,7 +133,7 @@ def _(directory, scale):
     os.close(descriptor)
 
 
-@workload("random write 4 KiB, fsync every 32")
+@workload("random write 4 KiB, fsync every 32", needs="sequential write, 1 MiB")
 def _(directory, scale):
     descriptor = os.open(f"{directory}/big", os.O_RDWR)
     for index, offset in enumerate(offsets(scale.blocks // 10, scale.big)):
@@ -138,7 +156,7 @@ def _(directory, scale):
     in_parallel(*(lambda n=n: write_file(f"{directory}/two{n}", scale.big // 4) for n in range(2)))
 
 
-@workload("two readers, cold", cold=True)
+@workload("two readers, cold", cold=True, needs="two writers")
 def _(directory, scale):
     in_parallel(*(lambda n=n: read_file(f"{directory}/two{n}") for n in range(2)))
 
@@ -157,23 +175,23 @@ def stat_all(directory):
         entry.stat()
 
 
-@workload("stat all, cold", cold=True)
+@workload("stat all, cold", cold=True, needs="create files of 4 KiB")
 def _(directory, scale):
     stat_all(directory)
 
 
-@workload("stat all, warm")
+@workload("stat all, warm", needs="stat all, cold")
 def _(directory, scale):
     stat_all(directory)
 
 
-@workload("read all files, cold", cold=True)
+@workload("read all files, cold", cold=True, needs="create files of 4 KiB")
 def _(directory, scale):
     for index in range(scale.files):
         read_file(f"{directory}/many/file{index}", 4096)
 
 
-@workload("open, read, close in a loop")
+@workload("open, read, close in a loop", needs="create files of 4 KiB")
 def _(directory, scale):
     for _ in range(scale.files):
         descriptor = os.open(f"{directory}/many/file1", os.O_RDONLY)
@@ -181,7 +199,7 @@ def _(directory, scale):
         os.close(descriptor)
 
 
-@workload("unlink all")
+@workload("unlink all", needs="create files of 4 KiB")
 def _(directory, scale):
     for index in range(scale.files):
         os.unlink(f"{directory}/many/file{index}")
@@ -197,12 +215,12 @@ def _(directory, scale):
     run("tar", "-C", directory, "-xf", f"{inputs}/tree.tar")
 
 
-@workload("tar create, cold", cold=True)
+@workload("tar create, cold", cold=True, needs="tar extract")
 def _(directory, scale):
     run("tar", "-C", directory, "-cf", f"{inputs}/scratch.tar", "tree")
 
 
-@workload("grep -r, cold", cold=True)
+@workload("grep -r, cold", cold=True, needs="tar extract")
 def _(directory, scale):
     subprocess.run(["grep", "-rq", "no such thing in any file", f"{directory}/tree"], check=False)
 
@@ -212,7 +230,7 @@ def _(directory, scale):
     run("git", "clone", "-q", "--no-local", f"{inputs}/repository", f"{directory}/clone")
 
 
-@workload("git status, cold", cold=True)
+@workload("git status, cold", cold=True, needs="git clone")
 def _(directory, scale):
     run("git", "-C", f"{directory}/clone", "status")
 
@@ -285,8 +303,14 @@ class FileSystem:
             time.sleep(0.05)
         raise RuntimeError(f"{self.name} did not mount")
 
+    def forget_peak(self):
+        """Starts the peak of the daemon's memory anew: that of the key derivation says nothing about serving files."""
+        if self.process:
+            with open(f"/proc/{self.process.pid}/clear_refs", "w") as file:
+                file.write("5")
+
     def cost(self):
-        """CPU seconds of the daemon so far, and its peak memory in MiB."""
+        """CPU seconds of the daemon so far, and its peak memory in MiB since it was mounted."""
         if not self.process:
             return None
         with open(f"/proc/{self.process.pid}/stat") as file:
@@ -323,13 +347,13 @@ def prepare(inputs, scale):
     run(*git, "commit", "-qm", "tree")
 
 
-def measure(function, cold, directory, scale):
+def measure(work, directory, scale):
     os.sync()
-    if cold:
+    if work.cold:
         with open("/proc/sys/vm/drop_caches", "w") as file:
             file.write("3")
     start = time.perf_counter()
-    function(directory, scale)
+    work.function(directory, scale)
     return time.perf_counter() - start
 
 
@@ -389,10 +413,12 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
     parser.add_argument("--rounds", type=int, help="3, or 1 with --quick")
     parser.add_argument("--only", help="file systems to measure, separated by commas")
+    parser.add_argument("--workloads", help="measure only those with one of these words in their names, separated by commas")
     parser.add_argument("--plot", help="write the ratios as SVG to a file")
     parser.add_argument("--directory", default="/var/tmp", help="where the backing directories are made")
     options = parser.parse_args()
     scale = Scale(options.quick)
+    selected = chosen(options.workloads.split(",")) if options.workloads else workloads
     names = ["ext4", "passthrough", "protectfs", "gocryptfs", "securefs", "encfs"]
     if options.only:
         names = [name for name in names if name in options.only.split(",")]
@@ -410,13 +436,14 @@ def main():
             system = FileSystem(name, root)
             mounted.append(system)
             system.mount(options)
+            system.forget_peak()
         for number in range(options.rounds or (1 if options.quick else 3)):
-            for name, cold, function in workloads:
+            for work in selected:
                 order = mounted[number % len(mounted):] + mounted[:number % len(mounted)]
                 for system in order:
-                    print(f"\rround {number + 1}: {name}, {system.name:40}", end="", file=sys.stderr, flush=True)
-                    seconds = measure(function, cold, system.directory, scale)
-                    results.setdefault((name, system.name), []).append(seconds)
+                    print(f"\rround {number + 1}: {work.name}, {system.name:40}", end="", file=sys.stderr, flush=True)
+                    seconds = measure(work, system.directory, scale)
+                    results.setdefault((work.name, system.name), []).append(seconds)
             for system in mounted:
                 clear(system.directory)
         costs = {system.name: system.cost() for system in mounted}

@@ -2,7 +2,7 @@
 # Compares protectfs with its peers in one run: a plain directory, a passthrough, gocryptfs, securefs and encfs, all over
 # the same backing file system. Prints a Markdown table of medians and of ratios to gocryptfs.
 #
-#   scripts/bench.sh [--quick] [--rounds N] [--only WORD,…] [--plot FILE.svg] [--directory DIR]
+#   scripts/bench.sh [--quick] [--rounds N] [--only NAME,…] [--workloads WORD,…] [--plot FILE.svg] [--directory DIR]
 #
 # Needs root, to drop the caches. Times differ from machine to machine: quote ratios of one run. Leave the machine alone
 # meanwhile.
