@@ -27,14 +27,15 @@ workloads = []
 class Workload:
     """Something to time. It may need the files that another one makes."""
 
-    def __init__(self, name, cold, needs, function):
-        self.name, self.cold, self.needs, self.function = name, cold, needs, function
+    def __init__(self, name, cold, warm, needs, function):
+        self.name, self.cold, self.warm, self.needs, self.function = name, cold, warm, needs, function
 
 
-def workload(name, cold=False, needs=None):
-    """Adds a workload; before a cold one everything is written back and the caches are dropped."""
+def workload(name, cold=False, warm=False, needs=None):
+    """Adds a workload. Before a cold one everything is written back and the caches are dropped; a warm one is done once
+    before it is timed, two seconds later."""
     def add(function):
-        workloads.append(Workload(name, cold, needs, function))
+        workloads.append(Workload(name, cold, warm, needs, function))
         return function
     return add
 
@@ -101,7 +102,7 @@ def _(directory, scale):
     read_file(f"{directory}/big")
 
 
-@workload("sequential read, warm", needs="sequential read, cold")
+@workload("sequential read, warm", warm=True, needs="sequential write, 1 MiB")
 def _(directory, scale):
     read_file(f"{directory}/big")
 
@@ -180,7 +181,7 @@ def _(directory, scale):
     stat_all(directory)
 
 
-@workload("stat all, warm", needs="stat all, cold")
+@workload("stat all, warm", warm=True, needs="create files of 4 KiB")
 def _(directory, scale):
     stat_all(directory)
 
@@ -197,13 +198,6 @@ def _(directory, scale):
         descriptor = os.open(f"{directory}/many/file1", os.O_RDONLY)
         os.read(descriptor, 4096)
         os.close(descriptor)
-
-
-@workload("unlink all", needs="create files of 4 KiB")
-def _(directory, scale):
-    for index in range(scale.files):
-        os.unlink(f"{directory}/many/file{index}")
-    os.rmdir(f"{directory}/many")
 
 
 def run(*arguments):
@@ -260,6 +254,13 @@ def _(directory, scale):
 @workload("SQLite, bulk")
 def _(directory, scale):
     commits(directory, "delete", scale.commits * 100, scale.commits * 100)
+
+
+@workload("unlink all", needs="create files of 4 KiB")
+def _(directory, scale):
+    for index in range(scale.files):
+        os.unlink(f"{directory}/many/file{index}")
+    os.rmdir(f"{directory}/many")
 
 
 class FileSystem:
@@ -352,6 +353,9 @@ def measure(work, directory, scale):
     if work.cold:
         with open("/proc/sys/vm/drop_caches", "w") as file:
             file.write("3")
+    if work.warm:
+        work.function(directory, scale)
+        time.sleep(2)
     start = time.perf_counter()
     work.function(directory, scale)
     return time.perf_counter() - start

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -198,6 +199,21 @@ void linux_condition_wait(void *condition, void *mutex, int64_t milliseconds) {
     deadline.tv_nsec -= 1000000000;
   }
   pthread_cond_timedwait(condition, mutex, &deadline);
+}
+
+int linux_semaphore_wait(void *semaphore, int64_t microseconds) {
+  struct timespec deadline;
+  clock_gettime(CLOCK_MONOTONIC, &deadline);
+  deadline.tv_sec += microseconds / 1000000;
+  deadline.tv_nsec += microseconds % 1000000 * 1000;
+  if (deadline.tv_nsec >= 1000000000) {
+    deadline.tv_sec += 1;
+    deadline.tv_nsec -= 1000000000;
+  }
+  while (sem_clockwait(semaphore, CLOCK_MONOTONIC, &deadline) != 0) {
+    if (errno != EINTR) return -1;
+  }
+  return 0;
 }
 
 static sigset_t ending_signals(void) {

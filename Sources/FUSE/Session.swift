@@ -40,18 +40,8 @@ import SystemPackage
   package func mount(at path: String) throws(SessionError) {
     guard unsafe fuse_session_mount(session, path) == 0 else { throw .notMounted }
     var transport = fuse_custom_io()
-    unsafe transport.read = { descriptor, buffer, size, userData in
-      let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(userData!)
-      let count = unsafe Glibc.read(descriptor, buffer, size)
-      if count > 0 {
-        unsafe target._withUnsafeGuaranteedRef {
-          // struct fuse_in_header: len u32, opcode u32, …
-          unsafe $0.counts.count(buffer!.load(fromByteOffset: 4, as: UInt32.self))
-          unsafe $0.negotiation.inspectRequest(UnsafeRawBufferPointer(start: buffer, count: count))
-        }
-      }
-      return count
-    }
+    // Workers read for themselves, but libfuse wants the pair.
+    unsafe transport.read = { descriptor, buffer, size, _ in unsafe Glibc.read(descriptor, buffer, size) }
     unsafe transport.writev = { descriptor, parts, count, userData in
       let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(userData!)
       unsafe target._withUnsafeGuaranteedRef { unsafe $0.negotiation.amendReply(parts!, count: Int(count)) }
@@ -63,11 +53,14 @@ import SystemPackage
     }
   }
 
-  /// Serves requests on that many threads; returns when the file system has been unmounted.
-  package func serve(threads count: Int) {
+  /// Serves requests on that many threads; returns when the file system has been unmounted. `latency` is held during bursts of
+  /// requests.
+  package func serve(threads count: Int, latency: WakeupLatency?) {
+    let device = unsafe RequestDevice(fuse_session_fd(session))
+    let watch = DeviceWatch(workers: count, latency: latency)
     let threads = (0..<count).map { index in
       Thread(name: "request-\(index)", stackSize: 1 << 20) { [self] in
-        unsafe Worker().run(session)
+        unsafe Worker(session, target).run(on: device, watch, as: index)
       }
     }
     let queue = target.writebackQueue

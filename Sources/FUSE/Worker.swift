@@ -13,8 +13,12 @@ import LinuxIO
 
   let request: UnsafeMutableRawBufferPointer
   let data: UnsafeMutableRawBufferPointer
+  private let session: OpaquePointer
+  private let target: DispatchTarget
 
-  init() {
+  init(_ session: OpaquePointer, _ target: DispatchTarget) {
+    unsafe self.session = session
+    self.target = target
     unsafe request = Self.buffer(of: Self.requestSize + Self.slack)
     unsafe data = Self.buffer(of: Session.maximumTransfer + 2 * Self.slack)
   }
@@ -31,17 +35,52 @@ import LinuxIO
   }
 
   /// Serves requests until the file system is unmounted.
-  func run(_ session: OpaquePointer) {
+  func run(on device: RequestDevice, _ watch: DeviceWatch, as number: Int) {
     Memory.giveThreadItsOwnUmask()
     unsafe pthread_setspecific(Self.key, Unmanaged.passUnretained(self).toOpaque())
-    while unsafe fuse_session_exited(session) == 0 {
-      var buffer = unsafe fuse_buf()
-      unsafe buffer.mem = request.baseAddress
-      let count = unsafe fuse_session_receive_buf(session, &buffer)
-      if count == -EINTR { continue }
-      if count <= 0 { break }
-      unsafe fuse_session_process_buf(session, &buffer)
+    let buffer = unsafe UnsafeMutableRawBufferPointer(rebasing: request[..<Self.requestSize])
+    var queued = 0
+    while true {
+      watch.arrive()
+      var count = unsafe device.read(into: buffer)
+      queued = count > 0 ? queued + 1 : 0
+      while count == 0 {
+        watch.retire(number)
+        count = unsafe device.poll(into: buffer)
+        if count == 0, watch.isAlone { count = unsafe device.wait(into: buffer) }
+      }
+      guard count > 0, unsafe fuse_session_exited(session) == 0 else { return watch.end() }
+      watch.leave(mayTakeLong: mayTakeLong, hasQueue: queued == Self.patience)
+      if queued == Self.patience { queued = 0 }
+      serve(count)
     }
+  }
+
+  /// When it has found that many requests waiting, one after another, it calls another worker.
+  private static let patience = 16
+
+  /// Serves the request at hand, which has that many bytes.
+  private func serve(_ count: Int) {
+    // struct fuse_in_header: len u32, opcode u32, …
+    target.counts.count(unsafe request.load(fromByteOffset: 4, as: UInt32.self))
+    unsafe target.negotiation.inspectRequest(UnsafeRawBufferPointer(rebasing: request[..<count]))
+    var buffer = unsafe fuse_buf()
+    unsafe buffer.mem = request.baseAddress
+    unsafe buffer.size = count
+    unsafe fuse_session_process_buf(session, &buffer)
+  }
+
+  /// Whether the request at hand moves much data, or waits for a disk.
+  private var mayTakeLong: Bool {
+    // struct fuse_in_header: len u32, opcode u32, … 40 bytes; fuse_read_in: handle, offset u64, size u32.
+    let size =
+      switch unsafe request.load(fromByteOffset: 4, as: UInt32.self) {
+      case 15: unsafe request.load(fromByteOffset: 56, as: UInt32.self)  // FUSE_READ
+      case 16: unsafe request.load(as: UInt32.self)  // FUSE_WRITE
+      case 20, 30, 43, 46, 47, 50: UInt32.max  // fsync, fsyncdir, fallocate, lseek, copy_file_range, syncfs
+      default: 0 as UInt32
+      }
+    return size > 1 << 14
   }
 
   /// The worker of the calling thread, which must be one.

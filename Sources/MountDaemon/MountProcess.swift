@@ -59,7 +59,7 @@ package enum MountProcess {
         "backing": "\(options.backing)", "mount point": "\(options.mountPoint)", "socket": "\(server.socketPath)",
       ])
     ready()
-    session.serve(threads: options.threads)
+    session.serve(threads: options.threads, latency: try? WakeupLatency())
     daemon.machine.stop()
     lockThread.join()
     log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])

@@ -82,6 +82,8 @@ void linux_syslog(int priority, const char *message);
 /// A condition variable that counts in CLOCK_MONOTONIC; waits at most so long, or for good if negative.
 void linux_condition_init(void *condition);
 void linux_condition_wait(void *condition, void *mutex, int64_t milliseconds);
+/// Waits for a POSIX semaphore at most so long, in CLOCK_MONOTONIC; -1 when the time has passed.
+int linux_semaphore_wait(void *semaphore, int64_t microseconds);
 /// Blocks the signals that end a daemon in this thread and those it starts.
 void linux_block_ending_signals(void);
 /// Waits for one of them; returns its number.

@@ -1,0 +1,182 @@
+import LinuxIO
+import Synchronization
+
+/// Which workers are at the kernel's device to take requests, and which wait until they are called there.
+///
+/// To wake a thread costs more than to serve most requests. So as a rule one worker is at the device and serves what it takes
+/// itself: it is back before the next request, and nobody was woken. It calls another one to the device before it serves
+/// what may take long, and when requests queue up. Who finds nothing to do while others are there goes to wait. Should a
+/// request be served slowly that was thought quick, the *standby*, a waiting worker that looks once in a tick whether
+/// anyone is at the device, goes there.
+final class DeviceWatch: Sendable {
+  /// How often the standby looks, in microseconds. Twice that is the longest that a request waits to be taken.
+  private static let tick: Int64 = 1000
+  /// After so many ticks without a request the standby sleeps until there is one.
+  private static let quietTicks = 4
+  /// From so many requests in a tick on, who asks and who answers wait for each other's waking most of the time.
+  private static let burst: UInt64 = 16
+
+  private struct Waiting {
+    var standby: Int?
+    /// Those beside it.
+    var spare: [Int] = []
+    /// What a worker is woken for.
+    var isCalled: [Bool]
+  }
+
+  private let waiting: Mutex<Waiting>
+  private let seats: [Semaphore]
+  /// How many workers are at the device, or on their way there.
+  private let present = Atomic<Int>(0)
+  /// How many requests have been taken.
+  private let taken = Atomic<UInt64>(0)
+  /// The worker that sleeps as the standby, or -1.
+  private let sleeper = Atomic<Int>(-1)
+  private let latency: WakeupLatency?
+  private let holdsLatency = Mutex(false)
+
+  /// `latency`, if given, is held during bursts of requests.
+  init(workers: Int, latency: WakeupLatency?) {
+    self.latency = latency
+    waiting = Mutex(Waiting(isCalled: Array(repeating: false, count: workers)))
+    seats = (0..<workers).map { _ in Semaphore() }
+  }
+
+  // MARK: At the device
+
+  /// Comes to the device.
+  func arrive() {
+    present.wrappingAdd(1, ordering: .sequentiallyConsistent)
+  }
+
+  /// Leaves the device with a request to serve.
+  func leave(mayTakeLong: Bool, hasQueue: Bool) {
+    taken.wrappingAdd(1, ordering: .sequentiallyConsistent)
+    let others = present.wrappingSubtract(1, ordering: .sequentiallyConsistent).newValue
+    if hasQueue || (mayTakeLong && others == 0) {
+      call()
+    } else if sleeper.load(ordering: .sequentiallyConsistent) >= 0 {
+      wakeSleeper()
+    }
+  }
+
+  /// Whether no other worker is at the device.
+  var isAlone: Bool { present.load(ordering: .sequentiallyConsistent) <= 1 }
+
+  /// Leaves the device for good, and sees to it that someone is there.
+  func end() {
+    present.wrappingSubtract(1, ordering: .sequentiallyConsistent)
+    call()
+  }
+
+  /// Goes to wait if another worker is at the device; returns when called there again.
+  func retire(_ worker: Int) {
+    var others = present.load(ordering: .sequentiallyConsistent) - 1
+    while others > 0 {
+      let (isDone, now) = present.compareExchange(
+        expected: others + 1, desired: others, ordering: .sequentiallyConsistent)
+      if isDone { return wait(worker) }
+      others = now - 1
+    }
+  }
+
+  // MARK: Waiting
+
+  /// Wakes a worker that waits, if there is one, to come to the device.
+  private func call() {
+    let called = waiting.withLock { waiting -> Int? in
+      guard let worker = waiting.spare.popLast() ?? waiting.standby.take() else { return nil }
+      waiting.isCalled[worker] = true
+      present.wrappingAdd(1, ordering: .sequentiallyConsistent)
+      return worker
+    }
+    if let called { seats[called].post() }
+  }
+
+  private func wait(_ worker: Int) {
+    let waits = waiting.withLock { waiting in
+      // The others may have left, and found nobody to call.
+      if present.load(ordering: .sequentiallyConsistent) == 0 {
+        arrive()
+        return false
+      }
+      if waiting.standby == nil { waiting.standby = worker } else { waiting.spare.append(worker) }
+      return true
+    }
+    guard waits else { return }
+    while true {
+      switch role(of: worker) {
+      case .called: return
+      case .spare: seats[worker].wait()
+      case .standby: if standBy(worker) { return }
+      }
+    }
+  }
+
+  private enum Role {
+    case called, spare, standby
+  }
+
+  private func role(of worker: Int) -> Role {
+    waiting.withLock { waiting in
+      if waiting.standby == worker { return .standby }
+      if !waiting.isCalled[worker] { return .spare }
+      waiting.isCalled[worker] = false
+      return .called
+    }
+  }
+
+  // MARK: The standby
+
+  /// Looks after the device. Returns true when it goes there itself, false when something woke it.
+  private func standBy(_ worker: Int) -> Bool {
+    var last = taken.load(ordering: .sequentiallyConsistent)
+    var quietTicks = 0
+    var recent: UInt64 = 0
+    while true {
+      let isQuiet = quietTicks >= Self.quietTicks
+      let isWoken = isQuiet ? sleep(worker, since: last) : seats[worker].wait(microseconds: Self.tick)
+      if isWoken { return false }
+      let now = taken.load(ordering: .sequentiallyConsistent)
+      if now == last, present.load(ordering: .sequentiallyConsistent) == 0, helpOut(worker) { return true }
+      quietTicks = now == last ? quietTicks + 1 : 0
+      recent = quietTicks < Self.quietTicks ? recent - recent / 4 + now - last : 0
+      if recent >= 4 * Self.burst { holdLatency(true) } else if recent < Self.burst { holdLatency(false) }
+      last = now
+    }
+  }
+
+  /// Sleeps until a request comes, if none has since `taken` was as given. True if something woke it.
+  private func sleep(_ worker: Int, since last: UInt64) -> Bool {
+    sleeper.store(worker, ordering: .sequentiallyConsistent)
+    let hasNone = taken.load(ordering: .sequentiallyConsistent) == last
+    if hasNone { seats[worker].wait() }
+    _ = sleeper.compareExchange(expected: worker, desired: -1, ordering: .sequentiallyConsistent)
+    return hasNone
+  }
+
+  private func wakeSleeper() {
+    let worker = sleeper.exchange(-1, ordering: .sequentiallyConsistent)
+    if worker >= 0 { seats[worker].post() }
+  }
+
+  /// Goes to the device, and makes a spare worker the standby. False if it has been called meanwhile.
+  private func helpOut(_ worker: Int) -> Bool {
+    let (isDone, next) = waiting.withLock { waiting -> (Bool, Int?) in
+      guard waiting.standby == worker else { return (false, nil) }
+      waiting.standby = waiting.spare.popLast()
+      arrive()
+      return (true, waiting.standby)
+    }
+    if let next { seats[next].post() }
+    return isDone
+  }
+
+  private func holdLatency(_ isHeld: Bool) {
+    guard let latency else { return }
+    holdsLatency.withLock {
+      if $0 != isHeld { latency.hold(isHeld) }
+      $0 = isHeld
+    }
+  }
+}
