@@ -121,12 +121,17 @@ func addDirectoryOperations(to table: inout fuse_lowlevel_ops) {
 private func list(
   _ request: fuse_req_t?, size: Int, offset: off_t, info: UnsafeMutablePointer<fuse_file_info>?, isPlus: Bool
 ) {
+  var readAhead: ReadAhead?
   unsafe serveTelling(request) { (fs) throws(Errno) in
     let buffer = unsafe UnsafeMutableRawBufferPointer(
       rebasing: Worker.current.data[..<min(size, Session.maximumTransfer)])
     var listing = unsafe DirectoryListing(request!, buffer: buffer, isPlus: isPlus)
-    try unsafe fs.readDirectory(
+    readAhead = try unsafe fs.readDirectory(
       Handle(rawValue: info!.pointee.fh), from: UInt64(bitPattern: Int64(offset)), into: &listing)
     return unsafe .data(listing.bytes, wipe: false)
+  }
+  if let readAhead {
+    Worker.current.callAnother()
+    readAhead()
   }
 }

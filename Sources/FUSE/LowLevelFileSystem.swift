@@ -1,6 +1,9 @@
 import LinuxIO
 import SystemPackage
 
+/// Work for later, which nobody waits for.
+package typealias ReadAhead = () -> Void
+
 /// A file system as libfuse's low-level interface asks for it: one method a kind of request.
 ///
 /// Methods are called from several threads at once. Each returns the answer or throws the error for the caller;
@@ -59,7 +62,10 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   ) throws(Errno) -> Int
 
   func openDirectory(_ node: NodeID, flags: HandleFlags) throws(Errno) -> Opened
-  func readDirectory(_ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing) throws(Errno)
+  /// May return work that pays when the directory is read on, to be done after the answer.
+  func readDirectory(
+    _ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing
+  ) throws(Errno) -> ReadAhead?
   func releaseDirectory(_ handle: Handle)
   func synchronizeDirectory(_ handle: Handle) throws(Errno)
 

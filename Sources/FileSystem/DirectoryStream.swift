@@ -9,6 +9,8 @@ final class DirectoryStream: Sendable {
     var entries: ArraySlice<DirectoryEntry> = []
     /// The offset of the first buffered entry, or of what would be read next.
     var offset: UInt64 = 0
+    /// How many entries at the front `upcoming` has told.
+    var told = 0
   }
 
   let descriptor: Descriptor
@@ -31,14 +33,25 @@ final class DirectoryStream: Sendable {
       while true {
         if buffer.entries.isEmpty {
           buffer.entries = try descriptor.nextEntries()[...]
+          buffer.told = 0
           if buffer.entries.isEmpty { return }
         }
         while let entry = buffer.entries.first {
           guard try body(entry) else { return }
           buffer.entries.removeFirst()
+          buffer.told = max(buffer.told - 1, 0)
           buffer.offset = entry.next
         }
       }
+    }
+  }
+
+  /// The names of entries that are buffered for the next calls, up to `limit` entries ahead; each is told once.
+  func upcoming(_ limit: Int) -> [PathName] {
+    buffer.withLock { buffer in
+      let names = buffer.entries.prefix(limit).dropFirst(buffer.told).map(\.name)
+      buffer.told += names.count
+      return names
     }
   }
 

@@ -64,13 +64,24 @@ extension ProtectedFileSystem {
 
   package func readDirectory(
     _ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing
-  ) throws(Errno) {
+  ) throws(Errno) -> ReadAhead? {
     let open = openDirectory(handle)
     let directory = try directoryHandle(open.node)
+    let stream = try stream(of: open)
+    var isFull = false
     // `listing` is inout and ~Copyable: the closure borrows it for as long as the stream runs.
-    try stream(of: open).entries(from: offset) { (raw) throws(Errno) in
-      try append(raw, of: open, directory, to: &listing)
+    try stream.entries(from: offset) { (raw) throws(Errno) in
+      isFull = try !append(raw, of: open, directory, to: &listing)
+      return !isFull
     }
+    guard isFull, listing.isPlus else { return nil }
+    return { Self.loadInodes(of: stream.upcoming(256), in: directory) }
+  }
+
+  /// Has the backing file system load inodes that are about to be asked for, while the kernel takes in the last answer.
+  private static func loadInodes(of names: [PathName], in directory: SharedDescriptor) {
+    // What cannot be loaded is noticed when it is asked for.
+    for name in names { _ = try? directory.descriptor.status(of: name) }
   }
 
   /// Adds an entry; answers `false` when it no longer fits.
@@ -105,10 +116,11 @@ extension ProtectedFileSystem {
   private func visibleName(
     of name: PathName, in open: OpenDirectory, _ directory: SharedDescriptor
   ) -> PathName? {
-    if case .sidecar = NameEncoding.parse(name.bytes) { return nil }
+    let kind = NameEncoding.parse(name.bytes)
+    if kind == .sidecar { return nil }
     if open.node === nodes.root, name == Self.storeDirectory { return nil }
     do throws(Errno) {
-      return try plainName(of: name, in: directory, open.record)
+      return try plainName(of: name, kind, in: directory, open.record)
     } catch {
       let isNew = undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
       if isNew {

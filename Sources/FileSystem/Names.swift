@@ -35,12 +35,14 @@ extension ProtectedFileSystem {
   /// - Throws: `EIO` for a name that this store did not make.
   func plainName(of name: PathName, in node: Node) throws(Errno) -> PathName {
     let (handle, record) = try directory(node)
-    return try plainName(of: name, in: handle, record)
+    return try plainName(of: name, NameEncoding.parse(name.bytes), in: handle, record)
   }
 
-  func plainName(of name: PathName, in handle: SharedDescriptor, _ record: Node.Directory) throws(Errno) -> PathName {
+  func plainName(
+    of name: PathName, _ kind: NameEncoding.Kind, in handle: SharedDescriptor, _ record: Node.Directory
+  ) throws(Errno) -> PathName {
     let sealed: [UInt8]
-    switch NameEncoding.parse(name.bytes) {
+    switch kind {
     case .direct(let bytes):
       sealed = bytes
     case .hashed(let sidecar):

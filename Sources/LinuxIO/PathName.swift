@@ -1,3 +1,5 @@
+import Glibc
+
 /// A path or a name as the kernel takes it: any bytes but NUL, with a NUL at the end.
 ///
 /// Linux names are bytes, not text, so `String` would change or refuse some of them.
@@ -10,7 +12,9 @@ package struct PathName: Sendable, Hashable {
 
   /// A name of these bytes, which hold no NUL.
   package init(bytes: some Sequence<UInt8>) {
-    var terminated = Array(bytes)
+    var terminated: [UInt8] = []
+    terminated.reserveCapacity(bytes.underestimatedCount + 1)
+    terminated.append(contentsOf: bytes)
     terminated.append(0)
     self.terminated = terminated
   }
@@ -22,14 +26,7 @@ package struct PathName: Sendable, Hashable {
 
   /// A copy of a C string.
   package init(copying pointer: UnsafePointer<CChar>) {
-    var terminated: [UInt8] = []
-    var index = 0
-    while unsafe pointer[index] != 0 {
-      unsafe terminated.append(UInt8(bitPattern: pointer[index]))
-      index += 1
-    }
-    terminated.append(0)
-    self.terminated = terminated
+    unsafe terminated = Array(UnsafeRawBufferPointer(start: pointer, count: strlen(pointer) + 1))
   }
 
   /// The path of an open descriptor in `/proc`, for the calls that take no descriptor opened with `O_PATH`.

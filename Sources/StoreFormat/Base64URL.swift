@@ -36,13 +36,17 @@ package enum Base64URL {
 
   /// The bytes, or `nil` for characters outside the alphabet, an impossible length, or bits left over that are not 0.
   package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+    text.withContiguousStorageIfAvailable { unsafe decode($0) } ?? decode(Array(text))
+  }
+
+  private static func decode(_ text: UnsafeBufferPointer<UInt8>) -> [UInt8]? {
     guard let decodedCount = decodedCount(text.count) else { return nil }
     var bytes: [UInt8] = []
     bytes.reserveCapacity(decodedCount)
     var bits: UInt32 = 0
     var count: UInt32 = 0
-    for character in text {
-      let value = values[Int(character)]
+    for index in 0..<text.count {
+      let value = unsafe values[Int(text[index])]
       guard value < 64 else { return nil }
       bits = bits << 6 | UInt32(value)
       count += 6
