@@ -20,6 +20,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
 #include <syslog.h>
 #include <time.h>
@@ -83,6 +84,13 @@ ssize_t linux_pread(int fd, void *buffer, size_t count, off_t offset) {
 }
 ssize_t linux_pwrite(int fd, const void *buffer, size_t count, off_t offset) {
   return RESULT(pwrite(fd, buffer, count, offset));
+}
+ssize_t linux_pwrite_uncached(int fd, const void *buffer, size_t count, off_t offset) {
+#ifndef RWF_DONTCACHE  // linux/fs.h, since 6.14
+#define RWF_DONTCACHE 0x80
+#endif
+  struct iovec part = {(void *)buffer, count};
+  return RESULT(pwritev2(fd, &part, 1, offset, RWF_DONTCACHE));
 }
 ssize_t linux_getdents64(int fd, void *buffer, size_t count) {
   return RESULT(syscall(SYS_getdents64, fd, buffer, count));

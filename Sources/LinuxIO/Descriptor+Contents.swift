@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import Synchronization
 import SystemPackage
 
 // Calls on what an open file holds. Each is the system call of its name; partial transfers are continued.
@@ -23,13 +24,26 @@ extension Descriptor {
   ) throws(Errno) {
     written = 0
     while written < buffer.count {
-      let count = unsafe linux_pwrite(
-        rawValue, buffer.baseAddress! + written, buffer.count - written,
-        off_t(truncatingIfNeeded: offset) + off_t(written))
+      let rest = unsafe UnsafeRawBufferPointer(rebasing: buffer[written...])
+      let count = unsafe write(some: rest, at: off_t(truncatingIfNeeded: offset) + off_t(written))
       if count == -Int(EINTR) { continue }
       written += try check(count)
     }
   }
+
+  /// Long runs go to the disk at once and do not stay in the page cache, where that can be had: it has the plaintext too,
+  /// and so the disk is busy while the next run is being encrypted.
+  private func write(some buffer: UnsafeRawBufferPointer, at offset: off_t) -> Int {
+    if buffer.count >= Self.longRun, Self.canWriteUncached.load(ordering: .relaxed) {
+      let count = unsafe linux_pwrite_uncached(rawValue, buffer.baseAddress, buffer.count, offset)
+      if count != -Int(EOPNOTSUPP) { return count }
+      Self.canWriteUncached.store(false, ordering: .relaxed)
+    }
+    return unsafe linux_pwrite(rawValue, buffer.baseAddress, buffer.count, offset)
+  }
+
+  private static let longRun = 1 << 19
+  private static let canWriteUncached = Atomic(true)
 
   /// Writes the whole buffer (pwrite(2)).
   package func write(_ buffer: UnsafeRawBufferPointer, at offset: UInt64) throws(Errno) {

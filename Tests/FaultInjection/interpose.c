@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static struct faults *faults;
@@ -121,6 +122,22 @@ ssize_t pwrite(int fd, const void *buffer, size_t count, off_t offset) {
 ssize_t pwrite64(int fd, const void *buffer, size_t count, off64_t offset) {
   NEXT(pwrite64)
   return write_or_fail("pwrite", next, fd, buffer, count, offset);
+}
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
+  NEXT(pwritev2)
+  int fate_ = is_armed() ? fate("pwrite", FAULTS_CHANGES | FAULTS_ROOM | FAULTS_WRITES, is_ours(fd)) : GOES_ON;
+  struct iovec part = parts[0];
+  if (fate_ == FALLS_SHORT) {
+    part.iov_len = part.iov_len / 2 & ~(size_t)511;
+    faults->pending = 1;
+  }
+  if (fate_ > 0) {
+    errno = fate_;
+    return -1;
+  }
+  ssize_t result = next(fd, &part, count, offset, flags);
+  if (fate_ == ENDS_AFTER) _exit(FAULTS_STATUS);
+  return result;
 }
 READ(ssize_t, pread, is_ours(fd), (int fd, void *buffer, size_t count, off_t offset), fd, buffer, count, offset)
 READ(ssize_t, pread64, is_ours(fd), (int fd, void *buffer, size_t count, off64_t offset), fd, buffer, count, offset)

@@ -33,6 +33,8 @@ int linux_statx(int directory, const char *path, int flags, struct linux_status 
 int linux_statvfs(int fd, struct linux_filesystem_status *status);
 ssize_t linux_pread(int fd, void *buffer, size_t count, off_t offset);
 ssize_t linux_pwrite(int fd, const void *buffer, size_t count, off_t offset);
+/// The same, and starts to write to the disk at once and keeps nothing in the page cache (pwritev2(2), `RWF_DONTCACHE`).
+ssize_t linux_pwrite_uncached(int fd, const void *buffer, size_t count, off_t offset);
 ssize_t linux_getdents64(int fd, void *buffer, size_t count);
 off_t linux_lseek(int fd, off_t offset, int whence);
 int linux_ftruncate(int fd, off_t length);
