@@ -14,7 +14,7 @@ final class DeviceWatch: Sendable {
   /// After so many ticks without a request the standby sleeps until there is one.
   private static let quietTicks = 4
   /// From so many requests in a tick on, who asks and who answers wait for each other's waking most of the time.
-  private static let burst: UInt64 = 16
+  private static let burst: UInt64 = 4
 
   private struct Waiting {
     var standby: Int?
@@ -58,6 +58,11 @@ final class DeviceWatch: Sendable {
     } else if sleeper.load(ordering: .sequentiallyConsistent) >= 0 {
       wakeSleeper()
     }
+  }
+
+  /// Calls another worker if nobody is at the device.
+  func callIfAbandoned() {
+    if present.load(ordering: .sequentiallyConsistent) == 0 { call() }
   }
 
   /// Whether no other worker is at the device.

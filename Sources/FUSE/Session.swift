@@ -60,7 +60,7 @@ import SystemPackage
     let watch = DeviceWatch(workers: count, latency: latency)
     let threads = (0..<count).map { index in
       Thread(name: "request-\(index)", stackSize: 1 << 20) { [self] in
-        unsafe Worker(session, target).run(on: device, watch, as: index)
+        unsafe Worker(session, target, device, watch).run(as: index)
       }
     }
     let queue = target.writebackQueue

@@ -2,40 +2,43 @@ import CFUSE
 import Glibc
 import LinuxIO
 
-/// One thread that serves requests, and the two buffers that are its own: requests come in one, data goes out of the
-/// other. Neither is ever allocated again, and both are kept out of core dumps.
+/// One thread that serves requests, and the buffer that is its own: a request comes in it, and the data of the answer goes out
+/// of it, behind the page that holds the request. It is never allocated again, and kept out of core dumps.
 @safe final class Worker {
   /// Room behind the data of a read or write, for the block that its last bytes are padded to.
   static let slack = 4096
 
-  /// The largest request: a header of a page and the data of a write.
-  static let requestSize = Session.maximumTransfer + 4096
+  /// The header of a request and its arguments, without the data of a write or an attribute.
+  private static let headerSize = 4096
+  private static let requestSize = headerSize + Session.maximumTransfer
 
-  let request: UnsafeMutableRawBufferPointer
-  let data: UnsafeMutableRawBufferPointer
+  /// The request being served.
+  private let request: UnsafeMutableRawBufferPointer
   private let session: OpaquePointer
   private let target: DispatchTarget
+  private let device: RequestDevice
+  private let watch: DeviceWatch
 
-  init(_ session: OpaquePointer, _ target: DispatchTarget) {
+  init(_ session: OpaquePointer, _ target: DispatchTarget, _ device: RequestDevice, _ watch: DeviceWatch) {
     unsafe self.session = session
     self.target = target
-    unsafe request = Self.buffer(of: Self.requestSize + Self.slack)
-    unsafe data = Self.buffer(of: Session.maximumTransfer + 2 * Self.slack)
+    self.device = device
+    self.watch = watch
+    unsafe request = .allocate(byteCount: Self.requestSize + 2 * Self.slack, alignment: 4096)
+    unsafe Memory.keepOutOfCoreDumps(request)
   }
 
   deinit {
     unsafe request.deallocate()
-    unsafe data.deallocate()
   }
 
-  private static func buffer(of size: Int) -> UnsafeMutableRawBufferPointer {
-    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
-    unsafe Memory.keepOutOfCoreDumps(buffer)
-    return unsafe buffer
+  /// Where the data of an answer is put, to a request that has none itself: for the largest transfer, and twice the slack.
+  var data: UnsafeMutableRawBufferPointer {
+    unsafe UnsafeMutableRawBufferPointer(rebasing: request[Self.headerSize...])
   }
 
   /// Serves requests until the file system is unmounted.
-  func run(on device: RequestDevice, _ watch: DeviceWatch, as number: Int) {
+  func run(as number: Int) {
     Memory.giveThreadItsOwnUmask()
     unsafe pthread_setspecific(Self.key, Unmanaged.passUnretained(self).toOpaque())
     let buffer = unsafe UnsafeMutableRawBufferPointer(rebasing: request[..<Self.requestSize])
@@ -54,6 +57,11 @@ import LinuxIO
       if queued == Self.patience { queued = 0 }
       serve(count)
     }
+  }
+
+  /// Sees to it that the device is not left alone, before going on with something after the answer.
+  func callAnother() {
+    watch.callIfAbandoned()
   }
 
   /// When it has found that many requests waiting, one after another, it calls another worker.
