@@ -31,6 +31,6 @@ package final class WakeupLatency: Sendable {
 
 extension Descriptor {
   fileprivate func write(_ number: Int32) throws(Errno) {
-    try write(withUnsafeBytes(of: number) { unsafe Array($0) })
+    try write(unsafe withUnsafeBytes(of: number) { unsafe Array($0) })
   }
 }

@@ -23,6 +23,8 @@ package struct MountOptions: Sendable {
   package var allowsOthers = false
   /// Threads that serve requests.
   package var threads = 8
+  /// Processors are kept from deep sleep while requests come fast, where that is permitted.
+  package var lowersLatency = true
 
   package init(backing: String, mountPoint: String) {
     self.backing = backing

@@ -44,7 +44,7 @@ package enum MountProcess {
     defer { session.unmount() }
     server.start()
     if !PageCacheLimits.raise(for: options.mountPoint) {
-      log.debug("the kernel's limits of the page cache stay as they are: only root may raise them")
+      log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
 
     let sequence = LockSequence(
@@ -59,7 +59,7 @@ package enum MountProcess {
         "backing": "\(options.backing)", "mount point": "\(options.mountPoint)", "socket": "\(server.socketPath)",
       ])
     ready()
-    session.serve(threads: options.threads, latency: try? WakeupLatency())
+    session.serve(threads: options.threads, latency: options.lowersLatency ? try? WakeupLatency() : nil)
     daemon.machine.stop()
     lockThread.join()
     log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])

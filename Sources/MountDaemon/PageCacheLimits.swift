@@ -1,25 +1,23 @@
-import FUSE
 import LinuxIO
 import SystemPackage
 
-/// How much the kernel's page cache does for a mount ahead of and behind its requests. Its limits for FUSE are meant for
-/// daemons that it cannot trust; root may raise them (Documentation/ABI/testing/sysfs-class-bdi in the kernel's sources).
+/// How many of a mount's pages may be dirty. The kernel's limit for FUSE is meant for daemons that it cannot trust; root may
+/// raise it (Documentation/ABI/testing/sysfs-class-bdi in the kernel's sources).
+///
+/// Its limit of the read-ahead, 128 KiB, stays: such requests are decrypted in the processor's cache, and the backing file
+/// system reads ahead for itself. 1 MiB was slower by a fifth.
 enum PageCacheLimits {
-  /// The read-ahead, in KiB: what one request can carry. FUSE's own is an eighth of it.
-  private static let readAhead = Session.maximumTransfer >> 10
   /// The share of all memory for dirty pages, in percent, that the mount's may take. At FUSE's own 1 % programs that write
   /// are slowed down to what the kernel takes for the daemon's speed before it has measured it. A lock waits for what is
   /// dirty of its classes, so it is not all of it.
   private static let dirtyShare = 10
 
-  /// Raises the limits of a mount. Returns whether it could.
+  /// Raises the limit for a mount. Returns whether it could.
   static func raise(for mountPoint: String) -> Bool {
     guard let device = device(of: mountPoint) else { return false }
     do throws(Errno) {
-      for (name, value) in [("read_ahead_kb", readAhead), ("max_ratio", dirtyShare)] {
-        let file = try Descriptor.open(PathName("/sys/class/bdi/\(device)/\(name)"), [.writeOnly])
-        try file.write(Array("\(value)".utf8))
-      }
+      let file = try Descriptor.open(PathName("/sys/class/bdi/\(device)/max_ratio"), [.writeOnly])
+      try file.write(Array("\(dirtyShare)".utf8))
       return true
     } catch {
       return false

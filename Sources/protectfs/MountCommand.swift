@@ -25,6 +25,8 @@ struct MountCommand: ParsableCommand {
         allow_other         other users may use the mount
         nonempty            the mount point may have something in it
         threads=N           threads that serve requests (8)
+        latency=low         while requests come fast, keep processors from deep
+                            sleep; only root may (system: never)
         log_file=F          log to a file
         device_key=F        use this device key file
       Other options go to libfuse and the kernel; those for mount(8) alone are ignored.
@@ -115,6 +117,7 @@ struct MountCommand: ParsableCommand {
     options.isReadOnly = list.isReadOnly
     options.allowsOthers = list.allowsOthers
     if let threads = list.threads { options.threads = threads }
+    options.lowersLatency = list.lowersLatency ?? true
     options.fuseOptions = list.fuseOptions
     return options
   }

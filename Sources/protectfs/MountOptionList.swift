@@ -6,6 +6,8 @@ struct MountOptionList: Equatable {
   var inactivityPeriod: Double?
   var keepsReplacedClass: Bool?
   var threads: Int?
+  /// Processors are kept from deep sleep while requests come fast.
+  var lowersLatency: Bool?
   var isShared = false
   var isReadOnly = false
   var allowsOthers = false
@@ -45,6 +47,11 @@ struct MountOptionList: Equatable {
         throw CommandFailure(.usage, "'\(option)': threads is a number from 1 to 256")
       }
       threads = count
+    case "latency":
+      guard value == "low" || value == "system" else {
+        throw CommandFailure(.usage, "'\(option)': latency is low or system")
+      }
+      lowersLatency = value == "low"
     case "log_file": logFile = try Self.path(option, value)
     case "device_key": deviceKeyFile = try Self.path(option, value)
     case "shared" where value == nil: isShared = true
