@@ -30,6 +30,8 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   public var isReadOnly: Bool
   /// Mounted with `-o shared`: others may change the backing directory meanwhile.
   public var isShared: Bool
+  /// The inodes that the kernel knows, each of which takes some memory of the daemon.
+  public var knownInodes: Int
   /// Names in the backing directory that decrypt to no name, seen since the mount; listings leave them out.
   public var undecodableNames: Int
   /// Accesses refused since the mount because of a class.
@@ -42,7 +44,7 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
     state: LockState, secondsUntilRevoked: Double? = nil, secondsUntilInactive: Double? = nil, gracePeriod: Double,
     inactivityPeriod: Double, classes: [ClassStatus], defaultClass: ProtectionClass, backing: String,
     mountPoint: String, storeID: String, owner: UInt32, processID: Int32, version: String, isReadOnly: Bool = false,
-    isShared: Bool = false, undecodableNames: Int = 0, refusals: Int = 0, requests: [String: Int] = [:]
+    isShared: Bool = false, knownInodes: Int = 0, undecodableNames: Int = 0, refusals: Int = 0, requests: [String: Int] = [:]
   ) {
     self.state = state
     self.secondsUntilRevoked = secondsUntilRevoked
@@ -59,6 +61,7 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
     self.version = version
     self.isReadOnly = isReadOnly
     self.isShared = isShared
+    self.knownInodes = knownInodes
     self.undecodableNames = undecodableNames
     self.refusals = refusals
     self.requests = requests

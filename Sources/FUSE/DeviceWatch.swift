@@ -13,6 +13,8 @@ final class DeviceWatch: Sendable {
   private static let tick: Int64 = 1000
   /// After so many ticks without a request the standby sleeps until there is one.
   private static let quietTicks = 4
+  /// Who serves fewer requests in a tick, while more wait, waits for a disk, and not for a processor: then more workers help.
+  private static let brisk: UInt64 = 32
   /// From so many requests in a tick on, who asks and who answers wait for each other's waking most of the time.
   private static let burst: UInt64 = 4
 
@@ -25,7 +27,9 @@ final class DeviceWatch: Sendable {
   }
 
   private let waiting: Mutex<Waiting>
+  private let device: RequestDevice
   private let seats: [Semaphore]
+  private let processors = Process.processorCount
   /// How many workers are at the device, or on their way there.
   private let present = Atomic<Int>(0)
   /// How many requests have been taken.
@@ -36,7 +40,8 @@ final class DeviceWatch: Sendable {
   private let holdsLatency = Mutex(false)
 
   /// `latency`, if given, is held during bursts of requests.
-  init(workers: Int, latency: WakeupLatency?) {
+  init(_ device: RequestDevice, workers: Int, latency: WakeupLatency?) {
+    self.device = device
     self.latency = latency
     waiting = Mutex(Waiting(isCalled: Array(repeating: false, count: workers)))
     seats = (0..<workers).map { _ in Semaphore() }
@@ -53,8 +58,10 @@ final class DeviceWatch: Sendable {
   func leave(mayTakeLong: Bool, hasQueue: Bool) {
     taken.wrappingAdd(1, ordering: .sequentiallyConsistent)
     let others = present.wrappingSubtract(1, ordering: .sequentiallyConsistent).newValue
-    if hasQueue || (mayTakeLong && others == 0) {
+    if mayTakeLong && others == 0 {
       call()
+    } else if hasQueue {
+      call(upTo: processors)
     } else if sleeper.load(ordering: .sequentiallyConsistent) >= 0 {
       wakeSleeper()
     }
@@ -87,9 +94,11 @@ final class DeviceWatch: Sendable {
 
   // MARK: Waiting
 
-  /// Wakes a worker that waits, if there is one, to come to the device.
-  private func call() {
+  /// Wakes a worker that waits, if there is one and fewer than `limit` do not, to come to the device.
+  private func call(upTo limit: Int = .max) {
     let called = waiting.withLock { waiting -> Int? in
+      let waitingCount = waiting.spare.count + (waiting.standby == nil ? 0 : 1)
+      guard seats.count - waitingCount < limit else { return nil }
       guard let worker = waiting.spare.popLast() ?? waiting.standby.take() else { return nil }
       waiting.isCalled[worker] = true
       present.wrappingAdd(1, ordering: .sequentiallyConsistent)
@@ -143,7 +152,11 @@ final class DeviceWatch: Sendable {
       let isWoken = isQuiet ? sleep(worker, since: last) : seats[worker].wait(microseconds: Self.tick)
       if isWoken { return false }
       let now = taken.load(ordering: .sequentiallyConsistent)
-      if now == last, present.load(ordering: .sequentiallyConsistent) == 0, helpOut(worker) { return true }
+      if now - last < Self.brisk, present.load(ordering: .sequentiallyConsistent) == 0, device.hasRequest,
+        helpOut(worker)
+      {
+        return true
+      }
       quietTicks = now == last ? quietTicks + 1 : 0
       recent = quietTicks < Self.quietTicks ? recent - recent / 4 + now - last : 0
       if recent >= 4 * Self.burst { holdLatency(true) } else if recent < Self.burst { holdLatency(false) }

@@ -9,11 +9,16 @@ import Synchronization
 final class RequestDevice: Sendable {
   /// How long to poll, in nanoseconds: about what it costs to be woken.
   private static let patience: Int64 = 50_000
+  /// Who finds that so much time is gone between two looks has lost the processor to others, in nanoseconds.
+  private static let contention: Int64 = 10_000
+  /// For how long not to poll then, in nanoseconds.
+  private static let backoff: Int64 = 4_000_000
   /// How often to poll in vain before sleeping at once, until requests come fast again.
   private static let attempts = 8
 
   private let descriptor: Int32
   private let attemptsLeft = Atomic<Int>(RequestDevice.attempts)
+  private let contendedUntil = Atomic<Int64>(0)
 
   /// Takes over reading from a device.
   init(_ descriptor: Int32) {
@@ -24,16 +29,29 @@ final class RequestDevice: Sendable {
   /// Polls for a request. Returns its bytes, or 0 if none came, or -1 when the connection has ended.
   func poll(into buffer: UnsafeMutableRawBufferPointer) -> Int {
     let left = attemptsLeft.load(ordering: .relaxed)
-    guard left > 0 else { return 0 }
-    let end = MonotonicClock.nanoseconds + Self.patience
+    var now = MonotonicClock.nanoseconds
+    guard left > 0, now > contendedUntil.load(ordering: .relaxed) else { return 0 }
+    let end = now + Self.patience
     var count = 0
-    while count == 0, MonotonicClock.nanoseconds < end {
-      // Who is to ask may wait for this very processor.
-      sched_yield()
+    while count == 0, now < end {
+      // Not sched_yield(2): on a busy processor that gives a whole time slice away.
+      Thread.pause()
       count = unsafe read(into: buffer)
+      let before = now
+      now = MonotonicClock.nanoseconds
+      if now - before > Self.contention {
+        contendedUntil.store(now + Self.backoff, ordering: .relaxed)
+        return count
+      }
     }
     attemptsLeft.store(count != 0 ? Self.attempts : left - 1, ordering: .relaxed)
     return count
+  }
+
+  /// Whether a request waits to be read, or the connection has ended.
+  var hasRequest: Bool {
+    var event = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    return unsafe Glibc.poll(&event, 1, 0) != 0
   }
 
   /// Sleeps until there is a request. Returns its bytes, or -1 when the connection has ended.

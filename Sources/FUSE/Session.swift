@@ -57,7 +57,7 @@ import SystemPackage
   /// requests.
   package func serve(threads count: Int, latency: WakeupLatency?) {
     let device = unsafe RequestDevice(fuse_session_fd(session))
-    let watch = DeviceWatch(workers: count, latency: latency)
+    let watch = DeviceWatch(device, workers: count, latency: latency)
     let threads = (0..<count).map { index in
       Thread(name: "request-\(index)", stackSize: 1 << 20) { [self] in
         unsafe Worker(session, target, device, watch).run(as: index)

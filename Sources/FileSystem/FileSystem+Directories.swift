@@ -149,6 +149,9 @@ extension ProtectedFileSystem {
   /// The store's own directory in the backing root.
   static let storeDirectory = PathName(NameEncoding.storeDirectory)
 
+  /// How many inodes the kernel knows, beside the root.
+  package var knownInodeCount: Int { nodes.count }
+
   /// How many names in the backing directory were found to be none of this store's.
   package var undecodableNameCount: Int { undecodable.withLock { $0.count } }
 }

@@ -4,6 +4,9 @@ import SystemPackage
 
 /// What a process asks of the kernel for itself.
 package enum Process {
+  /// How many processors are there to run on (sysconf(3), `_SC_NPROCESSORS_ONLN`).
+  package static var processorCount: Int { sysconf(Int32(_SC_NPROCESSORS_ONLN)) }
+
   /// The effective user and group, in whose name the daemon creates backing files.
   package static var identity: (user: UInt32, group: UInt32) { (geteuid(), getegid()) }
 

@@ -32,6 +32,11 @@ package struct Thread: Sendable {
     pthread_join(identifier, nil)
   }
 
+  /// Lets about a microsecond pass without giving the processor away.
+  @inline(__always) package static func pause() {
+    linux_pause()
+  }
+
   /// Lets the thread end unseen.
   package func detach() {
     pthread_detach(identifier)

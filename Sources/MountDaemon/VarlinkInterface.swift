@@ -79,6 +79,7 @@ enum VarlinkInterface {
       version: string,
       isReadOnly: bool,
       isShared: bool,
+      knownInodes: int,
       undecodableNames: int,
       refusals: int,
       requests: [string]int

@@ -86,6 +86,16 @@ void linux_condition_init(void *condition);
 void linux_condition_wait(void *condition, void *mutex, int64_t milliseconds);
 /// Waits for a POSIX semaphore at most so long, in CLOCK_MONOTONIC; -1 when the time has passed.
 int linux_semaphore_wait(void *semaphore, int64_t microseconds);
+/// A moment in a loop that waits for another processor, about a microsecond.
+static inline void linux_pause(void) {
+  for (int round = 0; round < 16; round++) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+  }
+}
 /// Blocks the signals that end a daemon in this thread and those it starts.
 void linux_block_ending_signals(void);
 /// Waits for one of them; returns its number.

@@ -1,0 +1,1 @@
+"""What scripts/bench.sh measures: workloads side by side on several file systems, and the limits that protectfs keeps."""
