@@ -2,6 +2,7 @@ import ArgumentParser
 import DataProtection
 import Glibc
 import LinuxIO
+import Synchronization
 import SystemPackage
 
 /// `protectfs class`
@@ -102,14 +103,13 @@ struct ClassSetCommand: ParsableCommand {
 
   func run() throws {
     let failures = FailureCount()
-    var progress = Progress(isShown: recursive && isatty(STDERR_FILENO) == 1)
+    let progress = Progress(isShown: recursive && isatty(STDERR_FILENO) == 1)
     let value = Array(protectionClass.name.utf8)
     for path in paths {
       failures.attempt(path) { () throws(Errno) in try protectionClass.assign(toItemAt: path) }
-      progress.count(failures.total)
       guard recursive else { continue }
-      ClassTree.visit(path, failures) { (item, _) throws(Errno) in
-        defer { progress.count(failures.total) }
+      ClassTree.visit(path, failures, threads: 2) { (item, _) throws(Errno) in
+        defer { progress.count() }
         try item.setAttribute(PathName(ProtectionClass.attributeName), to: value)
       }
     }
@@ -119,25 +119,33 @@ struct ClassSetCommand: ParsableCommand {
 }
 
 /// A line on the terminal that says how far a long change has come.
-private struct Progress {
-  let isShown: Bool
-  private var items = 0
-  private var next = ContinuousClock.now + .milliseconds(300)
-  private var hasShown = false
+private final class Progress: Sendable {
+  private struct State {
+    var items = 0
+    var next = ContinuousClock.now + .milliseconds(300)
+    var hasShown = false
+  }
+
+  private let isShown: Bool
+  private let state = Mutex(State())
 
   init(isShown: Bool) {
     self.isShown = isShown
   }
 
-  mutating func count(_ attempts: Int) {
-    items += 1
-    guard isShown, items % 16 == 0, ContinuousClock.now >= next else { return }
-    next = .now + .milliseconds(200)
-    hasShown = true
-    StandardStream.writeError("\r\(items) files and directories")
+  func count() {
+    state.withLock { state in
+      state.items += 1
+      guard isShown, state.items % 16 == 0, ContinuousClock.now >= state.next else { return }
+      state.next = .now + .milliseconds(200)
+      state.hasShown = true
+      StandardStream.writeError("\r\(state.items) files and directories")
+    }
   }
 
   func finish() {
-    if hasShown { StandardStream.writeError("\r\(items) files and directories\n") }
+    state.withLock { state in
+      if state.hasShown { StandardStream.writeError("\r\(state.items) files and directories\n") }
+    }
   }
 }

@@ -1,14 +1,27 @@
 import DataProtection
 import LinuxIO
+import Synchronization
 import SystemPackage
 
 /// Everything below a directory, without following symbolic links or leaving the mount.
-enum ClassTree {
-  /// Calls `body` with each file and directory below a path: one path by which it is reached as it was found, one to
-  /// show. What fails is counted, and the rest still visited.
-  static func visit(
-    _ path: String, _ failures: FailureCount, _ body: (PathName, String) throws(Errno) -> Void
-  ) {
+final class ClassTree: Sendable {
+  /// What is done with each file and directory: one path by which it is reached as it was found, one to show.
+  typealias Body = @Sendable (PathName, String) throws(Errno) -> Void
+
+  private let failures: FailureCount
+  private let body: Body
+  /// How many threads may still come to help with a directory of many entries.
+  private let helpers: Atomic<Int>
+
+  private init(_ failures: FailureCount, threads: Int, _ body: @escaping Body) {
+    self.failures = failures
+    self.body = body
+    helpers = Atomic(threads - 1)
+  }
+
+  /// Calls `body` with each file and directory below a path, in some order if on several threads. What fails is counted,
+  /// and the rest still visited.
+  static func visit(_ path: String, _ failures: FailureCount, threads: Int = 1, _ body: @escaping Body) {
     failures.attempt(path) { () throws(Errno) in
       let root = try Descriptor.open(PathName(path), [.path])
       guard try root.status().type == .directory else { return }
@@ -16,59 +29,91 @@ enum ClassTree {
     guard let root = try? Descriptor.open(PathName(path), [.readOnly, .directory, .noFollow]),
       let device = try? root.status().device
     else { return }
-    visit(root, path, device, failures, body)
+    ClassTree(failures, threads: threads, body).visit(SharedDescriptor(root), path, device)
   }
 
-  private static func visit(
-    _ directory: borrowing Descriptor, _ path: String, _ device: UInt64, _ failures: FailureCount,
-    _ body: (PathName, String) throws(Errno) -> Void
-  ) {
+  private func visit(_ directory: SharedDescriptor, _ path: String, _ device: UInt64) {
     var names: [PathName] = []
     failures.attempt(path) { () throws(Errno) in
-      names = try DirectoryNames(try directory.open(".", [.readOnly, .directory])).all(limit: .max)
+      names = try DirectoryNames(try directory.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
     }
-    for name in names {
-      let itemPath = "\(path)/\(name)"
-      do throws(Errno) {
-        // Opened without access: this needs no key, and what is changed is what was looked at.
-        let item = try directory.open(name, [.path, .noFollow])
-        let status = try item.status()
-        guard status.device == device, status.type == .regular || status.type == .directory else { continue }
-        failures.attempt(itemPath) { () throws(Errno) in try body(PathName(descriptor: item), itemPath) }
-        guard status.type == .directory else { continue }
-        let below = try directory.open(name, [.readOnly, .directory, .noFollow])
-        visit(below, itemPath, device, failures, body)
-      } catch {
-        failures.attempt(itemPath) { () throws(Errno) in throw error }
-      }
+    visit(names[...], in: directory, path, device)
+  }
+
+  /// From so many entries on it pays to start a thread for half of them.
+  private static let many = 64
+
+  private func visit(_ names: ArraySlice<PathName>, in directory: SharedDescriptor, _ path: String, _ device: UInt64) {
+    guard names.count >= Self.many, helpers.wrappingSubtract(1, ordering: .relaxed).newValue >= 0 else {
+      if names.count >= Self.many { helpers.wrappingAdd(1, ordering: .relaxed) }
+      for name in names { visit(name, in: directory, path, device) }
+      return
+    }
+    let middle = names.startIndex + names.count / 2
+    let rest = names[middle...]
+    let helper = Thread(name: "class") { [self] in
+      visit(rest, in: directory, path, device)
+    }
+    visit(names[..<middle], in: directory, path, device)
+    helper.join()
+    helpers.wrappingAdd(1, ordering: .relaxed)
+  }
+
+  private func visit(_ name: PathName, in directory: SharedDescriptor, _ path: String, _ device: UInt64) {
+    let itemPath = "\(path)/\(name)"
+    do throws(Errno) {
+      // Opened without access: this needs no key, and what is changed is what was looked at.
+      let item = try directory.descriptor.open(name, [.path, .noFollow])
+      let status = try item.status()
+      guard status.device == device, status.type == .regular || status.type == .directory else { return }
+      failures.attempt(itemPath) { () throws(Errno) in try body(PathName(descriptor: item), itemPath) }
+      guard status.type == .directory else { return }
+      visit(
+        SharedDescriptor(try directory.descriptor.open(name, [.readOnly, .directory, .noFollow])), itemPath, device)
+    } catch {
+      failures.attempt(itemPath) { () throws(Errno) in throw error }
     }
   }
 }
 
 /// Counts what failed of many, and says each time why.
-final class FailureCount {
-  private(set) var total = 0
-  private var failed = 0
-  private var onlyStatus: ExitStatus?
+final class FailureCount: Sendable {
+  private struct Counts {
+    var total = 0
+    var failed = 0
+    var onlyStatus: ExitStatus?
+  }
+
+  private let counts = Mutex(Counts())
+
+  /// How many were tried.
+  var total: Int { counts.withLock { $0.total } }
 
   /// Runs `body` for one path, and reports what it throws.
   func attempt(_ path: String, _ body: () throws(Errno) -> Void) {
-    total += 1
+    var failure: CommandFailure?
     do throws(Errno) {
       try body()
     } catch {
-      failed += 1
-      let failure = Self.failure(path, error)
-      onlyStatus = failed == 1 ? failure.status : nil
+      failure = Self.failure(path, error)
+    }
+    counts.withLock { [failure] counts in
+      counts.total += 1
+      guard let failure else { return }
+      counts.failed += 1
+      counts.onlyStatus = counts.failed == 1 ? failure.status : nil
       CommandFailure.report(failure.message)
     }
   }
 
   /// - Throws: when something failed; where that is one thing of one, its own status.
   func finish(of verb: String) throws(CommandFailure) {
-    guard failed > 0 else { return }
-    guard total > 1 || onlyStatus == nil else { throw CommandFailure(onlyStatus ?? .failure, "nothing was \(verb)") }
-    throw CommandFailure(.partial, "\(failed) of \(total) could not be \(verb)")
+    let counts = counts.withLock { $0 }
+    guard counts.failed > 0 else { return }
+    guard counts.total > 1 || counts.onlyStatus == nil else {
+      throw CommandFailure(counts.onlyStatus ?? .failure, "nothing was \(verb)")
+    }
+    throw CommandFailure(.partial, "\(counts.failed) of \(counts.total) could not be \(verb)")
   }
 
   private static func failure(_ path: String, _ error: Errno) -> CommandFailure {
