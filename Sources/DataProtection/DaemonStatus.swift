@@ -44,7 +44,8 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
     state: LockState, secondsUntilRevoked: Double? = nil, secondsUntilInactive: Double? = nil, gracePeriod: Double,
     inactivityPeriod: Double, classes: [ClassStatus], defaultClass: ProtectionClass, backing: String,
     mountPoint: String, storeID: String, owner: UInt32, processID: Int32, version: String, isReadOnly: Bool = false,
-    isShared: Bool = false, knownInodes: Int = 0, undecodableNames: Int = 0, refusals: Int = 0, requests: [String: Int] = [:]
+    isShared: Bool = false, knownInodes: Int = 0, undecodableNames: Int = 0, refusals: Int = 0,
+    requests: [String: Int] = [:]
   ) {
     self.state = state
     self.secondsUntilRevoked = secondsUntilRevoked

@@ -77,6 +77,11 @@ final class InodeTable: Sendable {
     nodes { $0.cachedClass == fileClass && (includingOpen || $0.handles == 0) }
   }
 
+  /// The nodes of files in a class that are open.
+  func open(in fileClass: ProtectionClass) -> [NodeID] {
+    nodes { $0.cachedClass == fileClass && $0.handles > 0 }
+  }
+
   /// The nodes of files in a class that are open for writing.
   func written(in fileClass: ProtectionClass) -> [NodeID] {
     nodes { $0.cachedClass == fileClass && $0.writers > 0 }

@@ -85,6 +85,11 @@ extension ProtectedFileSystem {
     nodes.cached(in: fileClass, includingOpen: includingOpen)
   }
 
+  /// The nodes of files in a class that are open.
+  package func openNodes(in fileClass: ProtectionClass) -> [NodeID] {
+    nodes.open(in: fileClass)
+  }
+
   /// Those of them that are open for writing.
   package func writtenNodes(in fileClass: ProtectionClass) -> [NodeID] {
     nodes.written(in: fileClass)

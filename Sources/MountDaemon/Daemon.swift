@@ -134,7 +134,8 @@ package final class Daemon: DaemonControl {
       defaultClass: keybag.defaultClass, backing: options.backing, mountPoint: options.mountPoint,
       storeID: keybag.storeID.description, owner: owner, processID: getpid(), version: protectfsVersion,
       isReadOnly: options.isReadOnly, isShared: options.isShared,
-      knownInodes: fileSystem.knownInodeCount, undecodableNames: fileSystem.undecodableNameCount, refusals: events.refusals, requests: requests.byName)
+      knownInodes: fileSystem.knownInodeCount, undecodableNames: fileSystem.undecodableNameCount,
+      refusals: events.refusals, requests: requests.byName)
   }
 
   package func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {
