@@ -101,7 +101,7 @@ def classes(mounted, quick):
             create(f"{mounted.directory}/tree{number}/{index}")
     os.sync()
     seconds = [
-        mounted.timed("class", "set", "-R", name, mounted.directory) for name in ("complete", "completeUnlessOpen", "complete")
+        mounted.timed("class", "set", "-R", name, mounted.directory) for name in ("complete", "completeUntilFirstUserAuthentication", "complete")
     ]
     drop_caches()
     return [Row("class set -R, files a second", count / statistics.median(seconds), 20_000, at_least=True)]
