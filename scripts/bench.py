@@ -4,10 +4,12 @@ installs what it needs.
 """
 
 import argparse
+import contextlib
 import sys
 
 from benchmark import limits, workloads
 from benchmark.compare import compare
+from benchmark.disk import fresh_disk
 from benchmark.report import plot, table
 
 
@@ -22,7 +24,7 @@ def arguments():
     parser.add_argument("--limits", action="store_true", help="no peers: how protectfs grows, locks and sets classes")
     parser.add_argument("--no-limits", action="store_true", help="peers only")
     parser.add_argument("--plot", help="write the ratios as SVG to a file")
-    parser.add_argument("--directory", default="/var/tmp", help="where the backing directories are made")
+    parser.add_argument("--directory", help="where the backing directories are made; a new ext4 on a loop device if not given")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
     return options
@@ -30,6 +32,11 @@ def arguments():
 
 def main():
     options = arguments()
+    with contextlib.nullcontext(options.directory) if options.directory else fresh_disk() as options.directory:
+        return measure(options)
+
+
+def measure(options):
     if not options.limits:
         names = ["ext4", "passthrough", "protectfs", "gocryptfs", "securefs", "encfs"]
         if options.only:

@@ -1,11 +1,16 @@
 #!/bin/bash
 # Compares protectfs with its peers in one run: a plain directory, a passthrough, gocryptfs, securefs and encfs, all over
-# the same backing file system. Prints a Markdown table of medians and of ratios to gocryptfs.
+# the same backing file system. Prints a Markdown table of medians and of ratios to gocryptfs, and one of the limits that
+# protectfs is to keep: how it grows, and what a lock, an unlock and a change of classes cost. Exits with 1 if one is exceeded.
 #
-#   scripts/bench.sh [--quick] [--rounds N] [--only NAME,…] [--workloads WORD,…] [--plot FILE.svg] [--directory DIR]
+#   scripts/bench.sh [--quick] [--rounds N] [--only NAME,…] [--workloads WORD,…] [--limits | --no-limits]
+#                    [--plot FILE.svg] [--directory DIR]
 #
-# Needs root, to drop the caches. Times differ from machine to machine: quote ratios of one run. Leave the machine alone
-# meanwhile.
+# Needs root, to drop the caches, and 40 GB of room for a disk image, or a DIR. Times differ from machine to machine: quote
+# ratios of one run. Leave the machine alone meanwhile. A guest whose hypervisor takes free memory back measures mostly that:
+# where there is one, raise /sys/module/page_reporting/parameters/page_reporting_order to 11 before.
+#
+# What the inner parts cost, without a mount: swift run -c release --package-path Benchmarks
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 cd "$here"
@@ -16,7 +21,7 @@ if ((EUID != 0)); then
   exit 1
 fi
 require_swift
-install_packages "${build_packages[@]}" gocryptfs securefs encfs gcc git sqlite3 python3
+install_packages "${build_packages[@]}" gocryptfs securefs encfs e2fsprogs gcc git sqlite3 python3
 swift build -c release --product protectfs --static-swift-stdlib 2>&1 | tail -n 1
 mkdir -p .build/bench
 # libfuse's example, with the write-back cache: what FUSE itself costs.

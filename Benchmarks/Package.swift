@@ -1,0 +1,36 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+let settings: [SwiftSetting] = [.strictMemorySafety(), .enableUpcomingFeature("ExistentialAny")]
+let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-system")
+
+// The modules are protectfs's own, by symbolic links: what is measured is not public, and is to stay so.
+let package = Package(
+  name: "Benchmarks",
+  dependencies: [.package(url: "https://github.com/apple/swift-system", from: "1.8.1")],
+  targets: [
+    .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+    .target(name: "CLinux"),
+    .target(name: "DataProtection", dependencies: [system], swiftSettings: settings),
+    .target(name: "LinuxIO", dependencies: ["CLinux", system], swiftSettings: settings),
+    .target(name: "Cryptography", dependencies: ["CLibcrypto"], swiftSettings: settings),
+    .target(name: "StoreFormat", dependencies: ["DataProtection"], swiftSettings: settings),
+    .target(
+      name: "KeyManagement", dependencies: ["Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      swiftSettings: settings),
+    .target(
+      name: "FileProtection",
+      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      swiftSettings: settings),
+    .target(name: "CCounting"),
+    .executableTarget(
+      name: "Benchmarks",
+      dependencies: [
+        "CCounting", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection",
+        system,
+      ],
+      swiftSettings: settings),
+  ],
+  swiftLanguageModes: [.v6]
+)
