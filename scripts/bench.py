@@ -54,4 +54,5 @@ def measure(options):
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

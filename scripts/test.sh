@@ -15,7 +15,7 @@ if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi
 step() { printf '\n== %s\n' "$*"; }
 
 step "Format"
-swift format lint --strict --recursive Package.swift Sources Tests
+swift format lint --strict --recursive Package.swift Sources Tests Benchmarks/Package.swift Benchmarks/Sources/Benchmarks
 
 step "Manual pages"
 for page in Documentation/man/*; do

@@ -39,9 +39,9 @@ final class RequestDevice: Sendable {
       count = unsafe read(into: buffer)
       let before = now
       now = MonotonicClock.nanoseconds
-      if now - before > Self.contention {
+      if count == 0, now - before > Self.contention {
         contendedUntil.store(now + Self.backoff, ordering: .relaxed)
-        return count
+        return 0
       }
     }
     attemptsLeft.store(count != 0 ? Self.attempts : left - 1, ordering: .relaxed)
@@ -74,7 +74,8 @@ final class RequestDevice: Sendable {
       if count > 0 { return count }
       switch count == 0 ? ENODEV : errno {
       case EAGAIN: return 0
-      case EINTR, ENOENT: continue  // ENOENT: the request has been taken back
+      // ENOENT: the request has been taken back. EIO, ENOMEM: the kernel has answered it with that itself.
+      case EINTR, ENOENT, EIO, ENOMEM: continue
       default: return -1
       }
     }

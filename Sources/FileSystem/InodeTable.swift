@@ -94,7 +94,8 @@ final class InodeTable: Sendable {
         for node in nodes.values where node.state.withLock({ isWanted($0) }) { found.append(node.id) }
       }
     }
-    return found
+    // Roughly in the order in which they came to be known, in which the kernel has them and their pages too.
+    return found.sorted { $0.rawValue < $1.rawValue }
   }
 
   /// How many nodes the kernel knows.
