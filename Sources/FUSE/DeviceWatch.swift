@@ -62,9 +62,8 @@ final class DeviceWatch: Sendable {
       call()
     } else if hasQueue {
       call(upTo: processors)
-    } else if sleeper.load(ordering: .sequentiallyConsistent) >= 0 {
-      wakeSleeper()
     }
+    if sleeper.load(ordering: .sequentiallyConsistent) >= 0 { wakeSleeper() }
   }
 
   /// Calls another worker if nobody is at the device.
@@ -120,9 +119,9 @@ final class DeviceWatch: Sendable {
     guard waits else { return }
     while true {
       switch role(of: worker) {
-      case .called: return
+      case .called: return withdrawLatencyIfUnwatched()
       case .spare: seats[worker].wait()
-      case .standby: if standBy(worker) { return }
+      case .standby: if standBy(worker) { return withdrawLatencyIfUnwatched() }
       }
     }
   }
@@ -148,7 +147,7 @@ final class DeviceWatch: Sendable {
     var quietTicks = 0
     var recent: UInt64 = 0
     while true {
-      let isQuiet = quietTicks >= Self.quietTicks
+      let isQuiet = quietTicks >= Self.quietTicks && present.load(ordering: .sequentiallyConsistent) > 0
       let isWoken = isQuiet ? sleep(worker, since: last) : seats[worker].wait(microseconds: Self.tick)
       if isWoken { return false }
       let now = taken.load(ordering: .sequentiallyConsistent)
@@ -164,13 +163,25 @@ final class DeviceWatch: Sendable {
     }
   }
 
-  /// Sleeps until a request comes, if none has since `taken` was as given. True if something woke it.
+  /// Sleeps until a request is taken, if none has been since `taken` was as given and someone is there to take it;
+  /// otherwise, and if another worker sleeps as the standby that was, for a tick. True if something woke it.
   private func sleep(_ worker: Int, since last: UInt64) -> Bool {
-    sleeper.store(worker, ordering: .sequentiallyConsistent)
-    let hasNone = taken.load(ordering: .sequentiallyConsistent) == last
-    if hasNone { seats[worker].wait() }
+    // What is published here is looked at by who takes a request, and the other way round.
+    let isPublished =
+      sleeper.compareExchange(expected: -1, desired: worker, ordering: .sequentiallyConsistent).exchanged
+    guard isPublished, taken.load(ordering: .sequentiallyConsistent) == last,
+      present.load(ordering: .sequentiallyConsistent) > 0
+    else {
+      if isPublished { withdraw(worker) }
+      return seats[worker].wait(microseconds: Self.tick)
+    }
+    seats[worker].wait()
+    withdraw(worker)
+    return true
+  }
+
+  private func withdraw(_ worker: Int) {
     _ = sleeper.compareExchange(expected: worker, desired: -1, ordering: .sequentiallyConsistent)
-    return hasNone
   }
 
   private func wakeSleeper() {
@@ -188,6 +199,11 @@ final class DeviceWatch: Sendable {
     }
     if let next { seats[next].post() }
     return isDone
+  }
+
+  /// Where there is no standby left, nobody would notice the end of a burst.
+  private func withdrawLatencyIfUnwatched() {
+    if waiting.withLock({ $0.standby == nil }) { holdLatency(false) }
   }
 
   private func holdLatency(_ isHeld: Bool) {

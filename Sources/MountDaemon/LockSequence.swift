@@ -27,7 +27,7 @@ struct LockSequence {
     for fileClass in classes {
       controller.setAvailability(whole.contains(fileClass) ? .revoking : .publicOnly, of: fileClass)
     }
-    let open = whole.flatMap { fileSystem.openNodes(in: $0) }
+    let closed = Set(whole.flatMap { fileSystem.cachedNodes(in: $0, includingOpen: false) })
     // 2. The kernel writes the dirty pages back, drops all pages, mapped ones too, and forgets the attributes, so that
     //    the next write(2) asks first.
     for fileClass in classes { invalidate(fileClass, includingOpen: whole.contains(fileClass)) }
@@ -36,9 +36,14 @@ struct LockSequence {
     for fileClass in whole { controller.setAvailability(.unavailable, of: fileClass) }
     for fileClass in whole { fileSystem.evictKeys(of: fileClass) }
     for fileClass in classes { controller.wipe(fileClass) }
-    // 4. Drop what was read or dirtied between 2 and 3, through handles that were open. A file without any got no pages
+    // 4. Drop what was read or dirtied between 2 and 3, or came into the class. A file that was closed at 1 got no pages
     //    then: the kernel releases a handle after the last read, write and mapping through it.
-    for node in Set(open).union(whole.flatMap { fileSystem.openNodes(in: $0) }) { invalidate(node) }
+    for fileClass in whole {
+      for node in fileSystem.cachedNodes(in: fileClass, includingOpen: true) where !closed.contains(node) {
+        invalidate(node)
+      }
+      for node in fileSystem.openNodes(in: fileClass) where closed.contains(node) { invalidate(node) }
+    }
   }
 
   /// A write(2) that had looked at the attributes before the kernel forgot them may have made its page dirty after the
