@@ -34,6 +34,7 @@ def plot(path, results, ratios):
     middle, unit = left + 160, (width - left - 220) / reach / 1.4
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
              'font-family="sans-serif" font-size="12">',
+             '<rect width="100%" height="100%" fill="#fff"/>',
              f'<text x="{left}" y="20" font-weight="bold">protectfs to gocryptfs (logarithmic; right is faster)</text>']
     for index, (label, ratio) in enumerate(zip(labels, ratios["protectfs"])):
         y, length = 40 + 22 * index, math.log2(ratio) * unit
