@@ -70,6 +70,7 @@ static int fate(const char *name, uint32_t kinds, int is_ours) {
   case FAULTS_SHORT: return FALLS_SHORT;
   case FAULTS_END_BEFORE: _exit(FAULTS_STATUS);
   case FAULTS_END_AFTER: return ENDS_AFTER;
+  case FAULTS_STALL: usleep(1500000); return GOES_ON;
   default: return GOES_ON;
   }
 }

@@ -31,6 +31,8 @@ import Testing
     case failOn(Errno)
     /// Half is written; the next write fails.
     case fallShort(Errno)
+    /// It takes a second and a half.
+    case stall
     case end
   }
 
@@ -57,6 +59,7 @@ import Testing
       case .fail(let error): (FAULTS_FAIL, error)
       case .failOn(let error): (FAULTS_FAIL_ON, error)
       case .fallShort(let error): (FAULTS_SHORT, error)
+      case .stall: (FAULTS_STALL, nil)
       case .end: (FAULTS_END_AFTER, nil)
       }
     unsafe faults_arm(faults, kinds.rawValue, UInt32(code), UInt32(number), UInt32(error?.rawValue ?? 0))

@@ -23,6 +23,7 @@ enum {
   FAULTS_SHORT,      // half is written, and the next write fails
   FAULTS_END_BEFORE, // the process ends before it
   FAULTS_END_AFTER,  // the process ends after it
+  FAULTS_STALL,      // it takes a second and a half
 };
 
 // The exit status of a process that was ended.
