@@ -193,31 +193,29 @@ void linux_condition_init(void *condition) {
   pthread_condattr_destroy(&attributes);
 }
 
+static struct timespec after_microseconds(int64_t microseconds) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  time.tv_sec += microseconds / 1000000;
+  time.tv_nsec += microseconds % 1000000 * 1000;
+  if (time.tv_nsec >= 1000000000) {
+    time.tv_sec += 1;
+    time.tv_nsec -= 1000000000;
+  }
+  return time;
+}
+
 void linux_condition_wait(void *condition, void *mutex, int64_t milliseconds) {
   if (milliseconds < 0) {
     pthread_cond_wait(condition, mutex);
     return;
   }
-  struct timespec deadline;
-  clock_gettime(CLOCK_MONOTONIC, &deadline);
-  deadline.tv_sec += milliseconds / 1000;
-  deadline.tv_nsec += milliseconds % 1000 * 1000000;
-  if (deadline.tv_nsec >= 1000000000) {
-    deadline.tv_sec += 1;
-    deadline.tv_nsec -= 1000000000;
-  }
+  struct timespec deadline = after_microseconds(milliseconds * 1000);
   pthread_cond_timedwait(condition, mutex, &deadline);
 }
 
 int linux_semaphore_wait(void *semaphore, int64_t microseconds) {
-  struct timespec deadline;
-  clock_gettime(CLOCK_MONOTONIC, &deadline);
-  deadline.tv_sec += microseconds / 1000000;
-  deadline.tv_nsec += microseconds % 1000000 * 1000;
-  if (deadline.tv_nsec >= 1000000000) {
-    deadline.tv_sec += 1;
-    deadline.tv_nsec -= 1000000000;
-  }
+  struct timespec deadline = after_microseconds(microseconds);
   while (sem_clockwait(semaphore, CLOCK_MONOTONIC, &deadline) != 0) {
     if (errno != EINTR) return -1;
   }

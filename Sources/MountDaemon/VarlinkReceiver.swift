@@ -63,9 +63,7 @@ import SystemPackage
   }
 
   private static func now() -> Duration {
-    var time = timespec()
-    unsafe clock_gettime(CLOCK_MONOTONIC, &time)
-    return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+    .nanoseconds(MonotonicClock.nanoseconds)
   }
 
   /// Waits until a descriptor is readable.
