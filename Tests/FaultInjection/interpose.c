@@ -99,47 +99,33 @@ static int fate(const char *name, uint32_t kinds, int is_ours) {
 
 // MARK: Contents
 
-static ssize_t write_or_fail(
-    const char *name, __typeof__(&pwrite) next, int fd, const void *buffer, size_t count, off_t offset) {
-  int fate_ = is_armed() ? fate(name, FAULTS_CHANGES | FAULTS_ROOM | FAULTS_WRITES, is_ours(fd)) : GOES_ON;
-  if (fate_ == FALLS_SHORT) {
-    // As a file system does it: whole sectors, or nothing.
-    count = count / 2 & ~(size_t)511;
-    faults->pending = count > 0;
-    if (count == 0) fate_ = (int)faults->error;
-  }
-  if (fate_ > 0) {
-    errno = fate_;
-    return -1;
-  }
-  ssize_t result = next(fd, buffer, count, offset);
-  if (fate_ == ENDS_AFTER) _exit(FAULTS_STATUS);
-  return result;
-}
-ssize_t pwrite(int fd, const void *buffer, size_t count, off_t offset) {
-  NEXT(pwrite)
-  return write_or_fail("pwrite", next, fd, buffer, count, offset);
-}
-ssize_t pwrite64(int fd, const void *buffer, size_t count, off64_t offset) {
-  NEXT(pwrite64)
-  return write_or_fail("pwrite", next, fd, buffer, count, offset);
-}
-ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
-  NEXT(pwritev2)
+// The fate of a write, whose length it may cut.
+static int write_fate(int fd, size_t *count) {
   int fate_ = is_armed() ? fate("pwrite", FAULTS_CHANGES | FAULTS_ROOM | FAULTS_WRITES, is_ours(fd)) : GOES_ON;
-  struct iovec part = parts[0];
-  if (fate_ == FALLS_SHORT) {
-    part.iov_len = part.iov_len / 2 & ~(size_t)511;
-    faults->pending = 1;
-  }
-  if (fate_ > 0) {
-    errno = fate_;
-    return -1;
-  }
-  ssize_t result = next(fd, &part, count, offset, flags);
-  if (fate_ == ENDS_AFTER) _exit(FAULTS_STATUS);
-  return result;
+  if (fate_ != FALLS_SHORT) return fate_;
+  // As a file system does it: whole sectors, or nothing.
+  *count = *count / 2 & ~(size_t)511;
+  faults->pending = *count > 0;
+  return *count > 0 ? GOES_ON : (int)faults->error;
 }
+#define WRITE(name, parameters, count, ...) \
+  ssize_t name parameters { \
+    NEXT(name) \
+    int fate_ = write_fate(fd, &count); \
+    if (fate_ > 0) { \
+      errno = fate_; \
+      return -1; \
+    } \
+    ssize_t result_ = next(__VA_ARGS__); \
+    if (fate_ == ENDS_AFTER) _exit(FAULTS_STATUS); \
+    return result_; \
+  }
+WRITE(pwrite, (int fd, const void *buffer, size_t count, off_t offset), count, fd, buffer, count, offset)
+WRITE(pwrite64, (int fd, const void *buffer, size_t count, off64_t offset), count, fd, buffer, count, offset)
+// The daemon writes one part, whose length may be changed: it is its own.
+WRITE(
+    pwritev2, (int fd, const struct iovec *parts, int count, off_t offset, int flags),
+    ((struct iovec *)parts)->iov_len, fd, parts, count, offset, flags)
 READ(ssize_t, pread, is_ours(fd), (int fd, void *buffer, size_t count, off_t offset), fd, buffer, count, offset)
 READ(ssize_t, pread64, is_ours(fd), (int fd, void *buffer, size_t count, off64_t offset), fd, buffer, count, offset)
 READ(off_t, lseek, is_ours(fd), (int fd, off_t offset, int whence), fd, offset, whence)
