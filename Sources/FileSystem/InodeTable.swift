@@ -94,8 +94,7 @@ final class InodeTable: Sendable {
         for node in nodes.values where node.state.withLock({ isWanted($0) }) { found.append(node.id) }
       }
     }
-    // Roughly in the order in which they came to be known, in which the kernel has them and their pages too.
-    return found.sorted { $0.rawValue < $1.rawValue }
+    return found
   }
 
   /// How many nodes the kernel knows.

@@ -70,6 +70,8 @@ struct LockSequence {
   }
 
   private func invalidate(_ fileClass: ProtectionClass, includingOpen: Bool) {
-    for node in fileSystem.cachedNodes(in: fileClass, includingOpen: includingOpen) { invalidate(node) }
+    // Roughly in the order in which they came to be known, in which the kernel has them and their pages too.
+    let nodes = fileSystem.cachedNodes(in: fileClass, includingOpen: includingOpen)
+    for node in nodes.sorted(by: { $0.rawValue < $1.rawValue }) { invalidate(node) }
   }
 }
