@@ -7,6 +7,7 @@ import tempfile
 import time
 
 from benchmark import workloads
+from benchmark.kernel import drop_caches
 from benchmark.systems import FileSystem
 
 
@@ -16,9 +17,7 @@ def measure(work, directory, scale):
         work.function(directory, scale)
         time.sleep(2)
     if work.cold:
-        os.sync()
-        with open("/proc/sys/vm/drop_caches", "w") as file:
-            file.write("3")
+        drop_caches()
     start = time.perf_counter()
     work.function(directory, scale)
     return time.perf_counter() - start

@@ -5,7 +5,8 @@ import random
 import statistics
 import time
 
-from benchmark.mounted import Row, drop_caches
+from benchmark.kernel import drop_caches
+from benchmark.mounted import Row
 
 PAGE = b"p" * 4096
 MIB = 1 << 20

@@ -8,7 +8,7 @@ import threading
 import time
 
 from benchmark.growth import create, read
-from benchmark.mounted import Row, drop_caches
+from benchmark.mounted import Row
 
 MILLISECOND = 1000
 
@@ -104,5 +104,4 @@ def classes(mounted, quick):
     seconds = [
         mounted.timed("class", "set", "-R", name, mounted.directory) for name in ("complete", "completeUntilFirstUserAuthentication", "complete")
     ]
-    drop_caches()
     return [Row("class set -R, files a second", count / statistics.median(seconds), 20_000, at_least=True)]

@@ -47,8 +47,6 @@ class Mounted:
         self.run("init", self.backing, "--passcode-file", self.passcode, "--device-key", self.key)
         self.mount()
         self.unlock()
-        with open(f"/proc/{self.pid}/clear_refs", "w", encoding="ascii") as file:
-            file.write("5")
         return self
 
     def __exit__(self, *_):
@@ -96,9 +94,3 @@ class Mounted:
             hashlib.scrypt(b"x", salt=b"y" * 16, n=1 << exponent, r=size, p=lanes, maxmem=1 << 30, dklen=32)
             return time.perf_counter() - start
         return derive
-
-
-def drop_caches():
-    os.sync()
-    with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
-        file.write("3")
