@@ -100,7 +100,10 @@ let package = Package(
       swiftSettings: settings),
     .testTarget(
       name: "MountDaemonTests",
-      dependencies: ["MountDaemon", "DataProtection", "LinuxIO", "TestVectors", system], swiftSettings: settings),
+      dependencies: [
+        "MountDaemon", "KeyManagement", "Cryptography", "DataProtection", "LinuxIO", "TestVectors", system,
+      ],
+      swiftSettings: settings),
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
     .target(
       name: "FaultInjection", path: "Tests/FaultInjection",

@@ -170,7 +170,8 @@ def volume_key(device_key, store):
 
 USES = {
     "names": 64, "symbolic links": 64, "attribute names": 64, "attribute name hash": 32, "directory attributes": 64,
-    "records": 32, "class none": 32, "keybag": 32, "device key identifier": 16,
+    "records": 32, "class none": 32, "keybag": 32, "attempts": 32,
+    "device key identifier": 16,
 }
 
 
@@ -232,33 +233,84 @@ def backing_name(key, directory, name):
     return short, short + ".name", sealed
 
 
+FEATURES = {"effaceable": 3, "key file": 4, "TPM": 5, "backup": 6, "eraseAfter": 7, "erased": 8}
+
+
+def class_wrapping_key(v, b, number, volume):
+    """The key under which a class key is wrapped."""
+    key = use_key(volume, b["storeID"], "class none") if number == 4 else b["keybagKey"]
+    if "effaceable" not in v:
+        return key
+    label = b"protectfs class none keys" if number == 4 else b"protectfs class keys"
+    return hkdf(key + b["effaceable"], b["storeID"], label, 32)
+
+
+def protector(p, b, volume, store):
+    label = p["label"].encode()
+    kind = {"passcode": 1, "recovery key": 2, "key file": 3, "TPM": 4, "backup": 5}[p["type"]]
+    body = bytes.fromhex(p["id"]) + bytes([kind, len(label)]) + label
+    cost = (p.get("logN"), p.get("r"), p.get("p"))
+    salt = bytes.fromhex(p.get("salt", ""))
+    if kind == 1:
+        key = passcode_key(bytes.fromhex(p["passcode"]), salt, *cost, volume, store)
+        return body + bytes(cost) + salt + wrap(key, b["keybagKey"])
+    if kind == 2:
+        key = recovery_key_key(bytes.fromhex(p["recoveryKey"]), store)
+        return body + wrap(key, b["keybagKey"]) + wrap(key, volume)
+    if kind == 3:
+        key = hkdf(bytes.fromhex(p["keyFile"]) + volume, store, b"protectfs key file", 32)
+        return body + wrap(key, b["keybagKey"])
+    stretched = scrypt(bytes.fromhex(p["passcode"]), salt, *cost)
+    if kind == 4:
+        sealed = bytes.fromhex(p["sealedObject"])
+        key = hkdf(stretched + volume + bytes.fromhex(p["sealedSecret"]), store, b"protectfs tpm passcode key", 32)
+        return body + bytes(cost) + salt + struct.pack("<H", len(sealed)) + sealed + wrap(key, b["keybagKey"])
+    key = hkdf(stretched, store, b"protectfs backup passcode key", 32)
+    return body + bytes(cost) + salt + wrap(key, b["keybagKey"]) + wrap(key, volume)
+
+
 def keybag(v):
     """The bytes of a keybag, from all of its secrets."""
     b = {name: bytes.fromhex(value) for name, value in v.items() if isinstance(value, str) and name != "name"
          and name != "source" and name != "recoveryText"}
     store = b["storeID"]
     volume = volume_key(b["deviceKey"], store)
-    body = b"protkbag" + struct.pack("<HQ", 1, 0) + store + struct.pack("<QB", v["generation"], v["defaultClass"])
+    features = {name for name in ("effaceable", "eraseAfter") if name in v}
+    features |= {p["type"] for p in v["protectors"]} | {"erased" for e in v["classKeys"] if "erased" in e}
+    bits = sum(1 << FEATURES[name] for name in features if name in FEATURES)
+    body = b"protkbag" + struct.pack("<HQ", 1, bits) + store + struct.pack("<QB", v["generation"], v["defaultClass"])
     body += use_key(volume, store, "device key identifier") + struct.pack("<Q", v["creationTime"])
+    if "effaceable" in v:
+        body += hkdf(b["effaceable"], store, b"protectfs effaceable secret identifier", 16)
+    if "eraseAfter" in v:
+        body += bytes([v["eraseAfter"]])
     body += bytes([len(v["classKeys"])])
     for entry in v["classKeys"]:
-        secret, number = bytes.fromhex(entry["key"]), entry["class"]
-        kek = use_key(volume, store, "class none") if number == 4 else b["keybagKey"]
-        body += struct.pack("<BBIB", number, int(number == 2), entry["generation"], 1 if number == 4 else 2)
-        body += wrap(kek, secret) + (x25519(secret, NINE) if number == 2 else b"")
+        number = entry["class"]
+        body += struct.pack("<BBI", number, int(number == 2), entry["generation"])
+        if "erased" in entry:
+            body += struct.pack("<BQ", 3, entry["erased"])
+            continue
+        secret = bytes.fromhex(entry["key"])
+        body += bytes([1 if number == 4 else 2]) + wrap(class_wrapping_key(v, b, number, volume), secret)
+        body += x25519(secret, NINE) if number == 2 else b""
     body += bytes([len(v["protectors"])])
-    for protector in v["protectors"]:
-        label = protector["label"].encode()
-        body += bytes.fromhex(protector["id"])
-        if protector["type"] == "passcode":
-            salt, cost = bytes.fromhex(protector["salt"]), (protector["logN"], protector["r"], protector["p"])
-            key = passcode_key(bytes.fromhex(protector["passcode"]), salt, *cost, volume, store)
-            body += bytes([1, len(label)]) + label + bytes(cost) + salt + wrap(key, b["keybagKey"])
-        else:
-            key = recovery_key_key(bytes.fromhex(protector["recoveryKey"]), store)
-            body += bytes([2, len(label)]) + label + wrap(key, b["keybagKey"]) + wrap(key, volume)
-    body += mac(hkdf(b["keybagKey"], store, b"protectfs keybag seal", 32), body)
+    for p in v["protectors"]:
+        body += protector(p, b, volume, store)
+    seal = mac(hkdf(b["keybagKey"], store, b"protectfs keybag seal", 32), body) if v["protectors"] else bytes(32)
+    body += seal
     return body + mac(use_key(volume, store, "keybag"), body)
+
+
+def attempts(v):
+    """The record of wrong passcodes."""
+    store = bytes.fromhex(v["storeID"])
+    volume = volume_key(bytes.fromhex(v["deviceKey"]), store)
+    prints = [int.from_bytes(hkdf(bytes.fromhex(key), store, b"protectfs wrong passcode", 2), "little")
+              for key in v["passcodeKeys"]]
+    body = b"protkatt" + struct.pack("<HIQB", 1, v["count"], v["lastTime"], len(prints))
+    body += b"".join(struct.pack("<H", p) for p in prints)
+    return body + mac(use_key(volume, store, "attempts"), body)
 
 
 # --- The files -------------------------------------------------------------------------------------------------------
@@ -344,6 +396,7 @@ FILES = {
     FORMAT / "lengths.json": lambda v: {"backing": backing_length(v["plain"])},
     FORMAT / "contents.json": compute_contents,
     FORMAT / "keybag.json": lambda v: {"keybag": keybag(v)},
+    FORMAT / "attempts.json": lambda v: {"record": attempts(v)},
 }
 
 
@@ -413,14 +466,35 @@ def own_vectors():
     keys = [{"class": number, "generation": generation, "key": own("class key", number, generation, 32)}
             for number, generation in [(1, 1), (2, 1), (3, 1), (3, 2), (4, 1), (7, 1)]]
     ids = sorted(own("protector", i, 16) for i in range(2))
+    first = {
+        "name": "a passcode, a recovery key, two generations of class C", "storeID": store,
+        "deviceKey": own("device key", 32), "keybagKey": own("keybag key", 32), "generation": 5, "defaultClass": 3,
+        "creationTime": 1_750_000_000, "classKeys": keys, "recoveryText": recovery_text(bytes.fromhex(own("recovery key", 20))),
+        "protectors": [
+            {"id": ids[0], "type": "passcode", "label": "passcode", "passcode": passcode, "salt": own("salt", 32),
+             "logN": 14, "r": 8, "p": 1},
+            {"id": ids[1], "type": "recovery key", "label": "recovery key", "recoveryKey": own("recovery key", 20)}]}
+    more = sorted(own("protector", i, 16) for i in range(2, 7))
+    low = {"logN": 14, "r": 8, "p": 1}
     yield FORMAT / "keybag.json", [
-        {"name": "a passcode, a recovery key, two generations of class C", "storeID": store,
-         "deviceKey": own("device key", 32), "keybagKey": own("keybag key", 32), "generation": 5, "defaultClass": 3,
-         "creationTime": 1_750_000_000, "classKeys": keys, "recoveryText": recovery_text(bytes.fromhex(own("recovery key", 20))),
+        first,
+        {**first, "name": "an effaceable secret, every kind of protector, erased keys, erasure after ten",
+         "generation": 12, "effaceable": own("effaceable secret", 32), "eraseAfter": 10,
+         "classKeys": [{"class": 1, "generation": 1, "erased": 1_760_000_000}, {**keys[0], "generation": 2}, *keys[1:]],
          "protectors": [
-             {"id": ids[0], "type": "passcode", "label": "passcode", "passcode": passcode, "salt": own("salt", 32),
-              "logN": 14, "r": 8, "p": 1},
-             {"id": ids[1], "type": "recovery key", "label": "recovery key", "recoveryKey": own("recovery key", 20)}]}]
+             {"id": more[0], "type": "passcode", "label": "passcode", "passcode": passcode, "salt": own("salt", 32), **low},
+             {"id": more[1], "type": "recovery key", "label": "recovery key", "recoveryKey": own("recovery key", 20)},
+             {"id": more[2], "type": "key file", "label": "a stick", "keyFile": own("key file", 48)},
+             {"id": more[3], "type": "TPM", "label": "", "passcode": passcode, "salt": own("TPM salt", 32), **low,
+              "sealedObject": own("sealed object", 200), "sealedSecret": own("sealed secret", 32)},
+             {"id": more[4], "type": "backup", "label": "backup", "passcode": passcode, "salt": own("backup salt", 32),
+              **low}]},
+        {**first, "name": "erased", "generation": 13, "protectors": [],
+         "classKeys": [{"class": number, "generation": 2 if number == 3 else 1, "erased": 1_770_000_000}
+                       for number in (1, 2, 3, 4, 7)]}]
+    yield FORMAT / "attempts.json", [
+        {"name": "two wrong passcodes", "storeID": store, "deviceKey": own("device key", 32), "count": 2,
+         "lastTime": 1_750_000_100, "passcodeKeys": [own("wrong", i, 32) for i in range(2)]}]
 
 
 def shown(value):

@@ -10,6 +10,14 @@ public struct ControlError: Error, Sendable, Hashable, Codable, CustomStringConv
     case keybagCorrupt = "KeybagCorrupt"
     /// The new keybag could not be written; the old one still counts.
     case keybagNotWritten = "KeybagNotWritten"
+    /// Too many passcodes were wrong: for some time none is tried. The message says for how long.
+    case passcodeDelayed = "PasscodeDelayed"
+    /// The keys of the store were erased.
+    case storeErased = "StoreErased"
+    /// The only way in cannot be removed.
+    case lastWayIn = "LastWayIn"
+    /// A rotation did not come to its end; it can be gone on with.
+    case rotationInterrupted = "RotationInterrupted"
     /// The file system is mounted read-only.
     case readOnly = "ReadOnly"
     /// A parameter has a value that cannot be meant: an empty passcode, a negative period.

@@ -13,6 +13,11 @@ package enum ControlInterface {
     case lock = "Lock"
     case unlock = "Unlock"
     case changePasscode = "ChangePasscode"
+    case addKey = "AddKey"
+    case removeKey = "RemoveKey"
+    case rotate = "RotateClassKey"
+    case eraseClass = "EraseClassKeys"
+    case erase = "EraseStore"
     case events = "MonitorEvents"
 
     /// The name in a call.
@@ -21,7 +26,7 @@ package enum ControlInterface {
 
   /// The members whose values are secrets; they travel in the parameters of a call.
   package enum SecretMember: String, CaseIterable, Sendable {
-    case passcode, recoveryKey, newPasscode
+    case passcode, recoveryKey, keyFile, newPasscode, newRecoveryKey, newKeyFile
   }
 }
 
@@ -68,6 +73,15 @@ package struct LockParameters: Codable, Sendable {
   package init(gracePeriod: Double?, wait: Bool?) {
     self.gracePeriod = gracePeriod
     self.wait = wait
+  }
+}
+
+/// The parameter of calls that concern one class.
+package struct ClassParameters: Codable, Sendable {
+  package var protectionClass: ProtectionClass
+
+  enum CodingKeys: String, CodingKey {
+    case protectionClass = "class"
   }
 }
 

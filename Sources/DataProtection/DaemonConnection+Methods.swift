@@ -1,16 +1,29 @@
 // The methods of the control interface; Documentation/PROTOCOL.md has their definitions.
 extension DaemonConnection {
-  /// A secret that opens a store: UTF-8 text in memory that the caller wipes.
+  /// A secret that opens a store, in memory that the caller wipes.
   @unsafe public enum Secret {
-    /// What the user knows.
+    /// What the user knows, UTF-8 text.
     case passcode(UnsafeRawBufferPointer)
-    /// What `protectfs init` printed.
+    /// What `protectfs init` printed, UTF-8 text.
     case recoveryKey(UnsafeRawBufferPointer)
+    /// The content of a key file, 32 to 1024 bytes.
+    case keyFile(UnsafeRawBufferPointer)
 
-    var member: (ControlInterface.SecretMember, UnsafeRawBufferPointer) {
+    /// The parameter of a call that is opened by it.
+    var member: SecretMessage.Member {
       switch unsafe self {
-      case .passcode(let bytes): unsafe (.passcode, bytes)
-      case .recoveryKey(let bytes): unsafe (.recoveryKey, bytes)
+      case .passcode(let bytes): unsafe .text(.passcode, bytes)
+      case .recoveryKey(let bytes): unsafe .text(.recoveryKey, bytes)
+      case .keyFile(let bytes): unsafe .bytes(.keyFile, bytes)
+      }
+    }
+
+    /// The parameter of a call that adds it.
+    var newMember: SecretMessage.Member {
+      switch unsafe self {
+      case .passcode(let bytes): unsafe .text(.newPasscode, bytes)
+      case .recoveryKey(let bytes): unsafe .text(.newRecoveryKey, bytes)
+      case .keyFile(let bytes): unsafe .bytes(.newKeyFile, bytes)
       }
     }
   }
@@ -45,7 +58,45 @@ extension DaemonConnection {
   public mutating func changePasscode(
     from secret: Secret, to newPasscode: UnsafeRawBufferPointer
   ) throws(ControlError) {
-    try unsafe call(SecretMessage(.changePasscode, [secret.member, (.newPasscode, newPasscode)]))
+    try unsafe call(SecretMessage(.changePasscode, [secret.member, .text(.newPasscode, newPasscode)]))
+  }
+
+  /// Adds a way in, called `label`.
+  public mutating func addKey(_ new: Secret, label: String, with secret: Secret) throws(ControlError) {
+    try unsafe call(SecretMessage(.addKey, [secret.member, new.newMember, .plain("label", label)]))
+  }
+
+  /// Removes the way in with that identity: 32 hexadecimal digits, as `protectfs key list` shows it.
+  ///
+  /// - Throws: ``ControlError/Code-swift.enum/lastWayIn``.
+  public mutating func removeKey(_ id: String, with secret: Secret) throws(ControlError) {
+    try unsafe call(SecretMessage(.removeKey, [secret.member, .plain("id", id)]))
+  }
+
+  /// Gives a class a new key, and wraps the keys of all its files anew; goes on with a rotation that was cut short.
+  ///
+  /// - Parameter report: told a few times a second how far it has come, and at the end; ends it early by returning false.
+  /// - Throws: ``ControlError/Code-swift.enum/rotationInterrupted``; both class keys are kept then.
+  public consuming func rotate(
+    _ protectionClass: ProtectionClass, with secret: Secret, _ report: (RotationStatus) -> Bool
+  ) throws(ControlError) {
+    try unsafe send(SecretMessage(.rotate, [secret.member, .plain("class", protectionClass.name)], more: true))
+    while true {
+      let reply = try receive(RotationStatus.self, patience: 0)
+      let wantsMore = report(reply.parameters)
+      guard reply.continues else { return }
+      if !wantsMore { throw ControlError(.rotationInterrupted, "the rotation was interrupted; run it again") }
+    }
+  }
+
+  /// Erases the keys of a class: what was encrypted under them is gone. The class gets a new key for new files.
+  public mutating func erase(_ protectionClass: ProtectionClass, with secret: Secret) throws(ControlError) {
+    try unsafe call(SecretMessage(.eraseClass, [secret.member, .plain("class", protectionClass.name)]))
+  }
+
+  /// Erases all keys of the store: what is in it is gone.
+  public mutating func eraseStore() throws(ControlError) {
+    _ = try call(.erase, NoParameters(), returning: NoParameters.self)
   }
 
   /// Listens to the mount until `receive` returns false or the daemon ends.

@@ -84,12 +84,17 @@ public struct DaemonConnection: ~Copyable, Sendable {
 
   /// Sends a call that carries secrets and waits for its reply, which has no parameters.
   mutating func call(_ message: consuming SecretMessage) throws(ControlError) {
+    try send(message)
+    _ = try receive(NoParameters.self, patience: 120)
+  }
+
+  /// Sends a call that carries secrets.
+  func send(_ message: consuming SecretMessage) throws(ControlError) {
     do throws(Errno) {
       try unsafe message.withBytes { (bytes) throws(Errno) in try unsafe socket.send(bytes) }
     } catch {
       throw Self.connectionLost(error)
     }
-    _ = try receive(NoParameters.self, patience: 120)
   }
 
   /// Sends a call.

@@ -7,29 +7,53 @@ import Glibc
   private let buffer: UnsafeMutableRawBufferPointer
   private var count = 0
 
-  /// A call of a method whose parameters are the members, values being UTF-8 text.
+  /// A member of the parameters.
+  @unsafe enum Member {
+    /// Text of UTF-8.
+    case text(ControlInterface.SecretMember, UnsafeRawBufferPointer)
+    /// Bytes, which travel as hexadecimal digits.
+    case bytes(ControlInterface.SecretMember, UnsafeRawBufferPointer)
+    /// No secret.
+    case plain(String, String)
+  }
+
+  /// A call of a method with these parameters.
   ///
-  /// - Throws: ``ControlError/Code-swift.enum/invalidRequest`` for a value that is empty or no UTF-8.
-  init(
-    _ method: ControlInterface.Method, _ members: [(ControlInterface.SecretMember, UnsafeRawBufferPointer)]
-  ) throws(ControlError) {
+  /// - Parameter more: whether several replies are wanted.
+  /// - Throws: ``ControlError/Code-swift.enum/invalidRequest`` for a secret that is empty, or a text that is no UTF-8.
+  init(_ method: ControlInterface.Method, _ members: [Member], more: Bool = false) throws(ControlError) {
     // A byte becomes six at most: \u001F.
-    let capacity = unsafe members.reduce(256) { unsafe $0 + 32 + 6 * $1.1.count }
+    let capacity = unsafe members.reduce(256) { unsafe $0 + 64 + 6 * $1.count }
     unsafe buffer = .allocate(byteCount: capacity, alignment: 16)
-    append("{\"method\":\"\(method.qualifiedName)\",\"parameters\":{")
+    append("{\"method\":\"\(method.qualifiedName)\",\(more ? "\"more\":true," : "")\"parameters\":{")
     for index in unsafe members.indices {
-      let (name, value) = unsafe members[index]
+      if index > 0 { append(",") }
+      try unsafe append(members[index])
+    }
+    append("}}\0")
+  }
+
+  private mutating func append(_ member: Member) throws(ControlError) {
+    switch unsafe member {
+    case .text(let name, let value):
       guard unsafe !value.isEmpty else { throw ControlError(.invalidRequest, "a passcode must not be empty") }
       guard unsafe isUTF8(value) else {
         throw ControlError(.invalidRequest, "a passcode must be UTF-8 text")
       }
-      append(index == 0 ? "\"" : ",\"")
-      append(name.rawValue)
-      append("\":\"")
+      append("\"\(name.rawValue)\":\"")
       unsafe value.forEach { append(escaping: $0) }
-      append("\"")
+    case .bytes(let name, let value):
+      guard unsafe !value.isEmpty else { throw ControlError(.invalidRequest, "a key file must not be empty") }
+      append("\"\(name.rawValue)\":\"")
+      unsafe value.forEach { byte in
+        append(hexadecimalDigit(byte >> 4))
+        append(hexadecimalDigit(byte & 0xF))
+      }
+    case .plain(let name, let value):
+      append("\"\(name)\":\"")
+      value.utf8.forEach { append(escaping: $0) }
     }
-    append("}}\0")
+    append("\"")
   }
 
   deinit {
@@ -74,4 +98,14 @@ import Glibc
 /// Whether the bytes are well-formed UTF-8, told without making a copy of them.
 package func isUTF8(_ bytes: UnsafeRawBufferPointer) -> Bool {
   unsafe bytes.withMemoryRebound(to: UInt8.self) { (try? unsafe UTF8Span(validating: $0.span)) != nil }
+}
+
+extension SecretMessage.Member {
+  /// How many bytes its value has before they are escaped.
+  fileprivate var count: Int {
+    switch unsafe self {
+    case .text(_, let value), .bytes(_, let value): value.count
+    case .plain(_, let value): value.utf8.count
+    }
+  }
 }

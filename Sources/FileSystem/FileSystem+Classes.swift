@@ -44,10 +44,12 @@ extension ProtectedFileSystem {
     try withOpenFile(node, for: .rewrapFrom, writing: false) { (file) throws(Errno) in
       // What is open goes on working after the lock, so its key is fetched while it can be.
       if newClass == .completeUnlessOpen { _ = try file.cipher(for: .rewrapFrom) }
-      try file.changeRecord { (record) throws(Errno) in
-        let changed = try rewrapped(record, for: newClass, isExplicit: isExplicit)
-        try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
-        return changed
+      try keyChanges.read { () throws(Errno) in
+        try file.changeRecord { (record) throws(Errno) in
+          let changed = try rewrapped(record, for: newClass, isExplicit: isExplicit)
+          try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
+          return changed
+        }
       }
       node.state.withLock { state in
         state.cachedClass = newClass
@@ -61,12 +63,14 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// The record with its key wrapped for a class: the same one when the class stays, so that only the flag changes.
-  private func rewrapped(
-    _ record: FileRecord, for newClass: ProtectionClass, isExplicit: Bool
+  /// The record with its key wrapped for a class: the same one when class and class key stay, so that only the flag
+  /// changes.
+  func rewrapped(
+    _ record: FileRecord, for newClass: ProtectionClass, isExplicit: Bool? = nil
   ) throws(Errno) -> FileRecord {
     guard controller.allows(.rewrapTo, on: newClass) else { throw .permissionDenied }
-    if newClass == record.fileClass {
+    let isExplicit = isExplicit ?? record.isExplicit
+    if newClass == record.fileClass, controller.isCurrent(record) {
       return try fileRecord(
         newClass, isExplicit: isExplicit, generation: record.generation, wrappedKey: record.wrappedKey)
     }

@@ -71,10 +71,19 @@ extension ProtectedFileSystem {
     _ name: PathName, in parent: Node, mode: UInt32, caller: Caller
   ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
     let (handle, directory) = try directory(parent)
-    let (record, cipher) = try reportingDenial(of: .create, on: parent, by: caller) { () throws(Errno) in
-      try newFileRecord(in: directory.directoryClass)
-    }
     let backing = try backingName(name, in: directory)
+    return try keyChanges.read { () throws(Errno) in
+      let (record, cipher) = try reportingDenial(of: .create, on: parent, by: caller) { () throws(Errno) in
+        try newFileRecord(in: directory.directoryClass)
+      }
+      return try makeFile(backing, record, cipher, in: parent, handle, mode: mode, caller: caller)
+    }
+  }
+
+  private func makeFile(
+    _ backing: BackingName, _ record: FileRecord, _ cipher: XTSCipher, in parent: Node, _ handle: SharedDescriptor,
+    mode: UInt32, caller: Caller
+  ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
     let hasNewSidecar = try writeSidecar(of: backing, in: handle)
     Memory.setThreadUmask(caller.umask)
     let descriptor: Descriptor

@@ -31,8 +31,11 @@ extension ProtectedFileSystem {
     let reference = try reference(to: node)
     let hasNewSidecar = try writeSidecar(of: backing, in: handle)
     do throws(Errno) {
-      try reference.withDescriptor { (descriptor) throws(Errno) in
-        try descriptor.link(to: backing.name, in: handle.descriptor)
+      try renames.read { () throws(Errno) in
+        try reference.withDescriptor { (descriptor) throws(Errno) in
+          try descriptor.link(to: backing.name, in: handle.descriptor)
+        }
+        moves.note(.init(parent: parent, name: backing.name))
       }
     } catch {
       if error != .fileExists, hasNewSidecar { removeSidecar(of: backing, in: handle) }

@@ -51,6 +51,7 @@ extension ProtectedFileSystem {
 
   /// The kernel's node of what has just moved is found at its new place from now on.
   private func noteMove(to location: Node.Location, _ handle: SharedDescriptor) {
+    moves.note(location)
     do throws(Errno) {
       let status = try handle.descriptor.status(of: location.name)
       nodes.find(status)?.moved(to: location, hasOtherNames: status.links > 1 && status.type != .directory)

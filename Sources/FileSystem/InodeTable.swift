@@ -87,11 +87,22 @@ final class InodeTable: Sendable {
     nodes { $0.cachedClass == fileClass && $0.writers > 0 }
   }
 
+  /// The same as nodes, which stay as long as they are used.
+  func openNodes(in fileClass: ProtectionClass) -> [Node] {
+    collect({ $0.cachedClass == fileClass && $0.handles > 0 }, { $0 })
+  }
+
   private func nodes(where isWanted: (borrowing Node.State) -> Bool) -> [NodeID] {
-    var found: [NodeID] = []
+    collect(isWanted, \.id)
+  }
+
+  private func collect<Element>(
+    _ isWanted: (borrowing Node.State) -> Bool, _ element: (Node) -> Element
+  ) -> [Element] {
+    var found: [Element] = []
     for shard in shards {
       shard.nodes.withLock { nodes in
-        for node in nodes.values where node.state.withLock({ isWanted($0) }) { found.append(node.id) }
+        for node in nodes.values where node.state.withLock({ isWanted($0) }) { found.append(element(node)) }
       }
     }
     return found

@@ -9,7 +9,8 @@ import SystemPackage
 extension ProtectedFileSystem {
   /// Opens a node's file, or takes one more handle of it. The class is asked at every open.
   ///
-  /// - Throws: `EACCES` when the class is locked, `EIO` for a damaged record, or what open(2) fails with.
+  /// - Throws: `EKEYREVOKED` when the class key is no more, `EACCES` when the class is locked, `EIO` for a damaged record,
+  ///   or what open(2) fails with.
   func openFile(
     _ node: Node, forWriting: Bool, operation: ProtectionPolicy.Operation = .open
   ) throws(Errno) -> ProtectedFile {
@@ -24,6 +25,7 @@ extension ProtectedFileSystem {
       if let file = known {
         do throws(Errno) {
           if options.isShared { try renewRecord(of: file, node) }
+          try requireKey(of: file, node)
           guard controller.allows(operation, on: file.fileClass) else { throw .permissionDenied }
           if forWriting { try prepareForWriting(file, node) }
           return file
@@ -44,8 +46,18 @@ extension ProtectedFileSystem {
     }
   }
 
+  /// Finds out that the class key of an open file still exists. Its record may be the one from before a rotation.
+  private func requireKey(of file: ProtectedFile, _ node: Node) throws(Errno) {
+    do throws(Errno) {
+      try controller.requireKey(of: file.record)
+    } catch {
+      try renewRecord(of: file, node)
+      try controller.requireKey(of: file.record)
+    }
+  }
+
   /// Takes the record that is there now: others may have changed the class.
-  private func renewRecord(of file: ProtectedFile, _ node: Node) throws(Errno) {
+  func renewRecord(of file: ProtectedFile, _ node: Node) throws(Errno) {
     guard !node.state.withLock({ $0.awaitsRecord }) else { return }
     do throws(Errno) {
       try file.changeRecord { (_) throws(Errno) in
@@ -126,6 +138,7 @@ extension ProtectedFileSystem {
       record = try newFileRecord(in: directory(parent).record.directoryClass).0
       awaitsRecord = true
     }
+    try controller.requireKey(of: record)
     guard controller.allows(operation, on: record.fileClass) else { throw .permissionDenied }
     let file = try ProtectedFile(
       descriptor: descriptor, isWritable: isWritable, record: record, status: status, controller: controller)
@@ -187,7 +200,14 @@ extension ProtectedFileSystem {
       try file.becomeWritable(descriptor)
     }
     guard node.state.withLock({ $0.awaitsRecord }) else { return }
-    try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(file.record.bytes, of: descriptor) }
-    node.state.withLock { $0.awaitsRecord = false }
+    try keyChanges.read { () throws(Errno) in
+      // The class may have been given another key since the record was made.
+      try file.changeRecord { (record) throws(Errno) in
+        let current = controller.isCurrent(record) ? record : try rewrapped(record, for: record.fileClass)
+        try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(current.bytes, of: descriptor) }
+        return current
+      }
+      node.state.withLock { $0.awaitsRecord = false }
+    }
   }
 }

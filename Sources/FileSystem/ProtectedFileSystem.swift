@@ -24,6 +24,9 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   let openFiles = OpenFileTable()
   /// Held alone from a rename until the nodes it moved are known at their new names.
   let renames = ReaderWriterLock()
+  /// Shared by whoever wraps a file's key and writes it into its record. Taken before the locks of nodes and files.
+  let keyChanges = ReaderWriterLock()
+  let moves = MovedNames()
   let log: Logger
   /// Backing names that decode to nothing, so that each is reported once.
   let undecodable = Mutex<Set<PathName>>([])

@@ -27,7 +27,8 @@ package struct ClassKey: ~Copyable, Sendable {
 package struct ClassKeys: ~Copyable, Sendable {
   private var keys: [ProtectionClass: [Held]] = [:]
 
-  init() {}
+  /// None.
+  package init() {}
 
   /// Adds a key; those of a class in the order of their generations.
   mutating func add(_ key: consuming ClassKey, of fileClass: ProtectionClass) {

@@ -1,4 +1,5 @@
 import Cryptography
+import FoundationEssentials
 import StoreFormat
 import SystemPackage
 
@@ -25,6 +26,22 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case wrongPasscode
   case recoveryKeyMistyped
   case wrongRecoveryKey
+  case wrongKeyFile
+  case keyFileMalformed
+  /// Too many passcodes were wrong: none is tried for that many seconds.
+  case passcodeDelayed(seconds: UInt64)
+  /// The store was erased then, in seconds since 1970.
+  case storeErased(at: UInt64)
+  /// The secret without which the class keys do not unwrap is not there.
+  case effaceableSecretMissing
+  /// The new keybag is in its place, but the secret of the old one could not be overwritten.
+  case effaceableSecretKept(Errno)
+  case keybagFull
+  case invalidLabel
+  case noSuchWayIn
+  case lastWayIn
+  case notABackup
+  case foreignKeybag
   case cryptography(CryptographyError)
 
   /// A word for programs, which stays as it is.
@@ -49,6 +66,18 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .wrongPasscode: "wrong-passcode"
     case .recoveryKeyMistyped: "recovery-key-mistyped"
     case .wrongRecoveryKey: "wrong-recovery-key"
+    case .wrongKeyFile: "wrong-key-file"
+    case .keyFileMalformed: "key-file-malformed"
+    case .passcodeDelayed: "passcode-delayed"
+    case .storeErased: "store-erased"
+    case .effaceableSecretMissing: "effaceable-secret-missing"
+    case .effaceableSecretKept: "effaceable-secret-kept"
+    case .keybagFull: "keybag-full"
+    case .invalidLabel: "invalid-label"
+    case .noSuchWayIn: "no-such-way-in"
+    case .lastWayIn: "last-way-in"
+    case .notABackup: "not-a-backup"
+    case .foreignKeybag: "foreign-keybag"
     case .cryptography: "cryptography"
     }
   }
@@ -84,8 +113,39 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .wrongPasscode: "the passcode is wrong"
     case .recoveryKeyMistyped: "the recovery key is mistyped; compare it with what was printed when the store was made"
     case .wrongRecoveryKey: "this is not the recovery key of this store"
+    case .wrongKeyFile: "the key file does not open this store"
+    case .keyFileMalformed:
+      "a key file has \(KeyFile.lengths.lowerBound) to \(KeyFile.lengths.upperBound) bytes; make one with 'protectfs key add'"
+    case .passcodeDelayed(let seconds):
+      "too many passcodes were wrong; the next is tried in \(Self.words(seconds)), a recovery key or key file at once"
+    case .storeErased(let time): "the store was erased on \(Self.date(time)); what was in it cannot be read any more"
+    case .effaceableSecretMissing:
+      "the secret that belongs to the keybag is not in .protectfs/effaceable; bring that file back from the copy that the "
+        + "keybag is from, or use an exported keybag"
+    case .effaceableSecretKept(let error):
+      "the keybag was changed, but the secret of the old one could not be overwritten: \(error); it is when the store is "
+        + "next mounted"
+    case .keybagFull: "the keybag is full: remove a way in, or finish a rotation, first"
+    case .invalidLabel: "a label has at most \(KeybagRecord.Protector.longestLabel) bytes"
+    case .noSuchWayIn: "the store has no such way in; 'protectfs key list' shows those it has"
+    case .lastWayIn: "this is the last way in; without it nothing would open the store"
+    case .notABackup: "this keybag was not exported; 'protectfs keybag export' makes one that can be imported"
+    case .foreignKeybag: "this keybag is another store's"
     case .cryptography(let error): "\(error)"
     }
+  }
+
+  /// A number of seconds, for people: in the unit that says it best, rounded up.
+  private static func words(_ seconds: UInt64) -> String {
+    func count(_ number: UInt64, _ unit: String) -> String { "\(number) \(unit)\(number == 1 ? "" : "s")" }
+    if seconds < 120 { return count(seconds, "second") }
+    if seconds < 7200 { return count((seconds + 59) / 60, "minute") }
+    return count((seconds + 3599) / 3600, "hour")
+  }
+
+  /// A time as a date and a time of day in UTC.
+  private static func date(_ time: UInt64) -> String {
+    Date(timeIntervalSince1970: Double(time)).formatted(.iso8601)
   }
 
   /// The error for a failure of cryptography that has no meaning of its own where it happened.

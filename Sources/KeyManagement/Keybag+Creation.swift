@@ -4,75 +4,81 @@ import Glibc
 import StoreFormat
 
 extension Keybag {
-  /// A new store's keybag, and its recovery key, which is kept nowhere.
+  /// A new store's keybag, its effaceable secret, and its recovery key, which is kept nowhere.
   package struct New: ~Copyable, Sendable {
     package let keybag: Keybag
+    package let effaceable: EffaceableSecret
     package let recoveryKey: RecoveryKey
   }
 
   /// Makes the keys of a new store.
   ///
-  /// - Parameter cost: the cost of scrypt; by default what takes a tenth of a second here, and at least 64 MiB.
+  /// - Parameters:
+  ///   - eraseAfter: after how many wrong passcodes the store erases itself; `nil`: never.
+  ///   - cost: the cost of scrypt; by default what takes a tenth of a second here, and at least 64 MiB.
   /// - Throws: `invalidPasscode`, `invalidDefaultClass`, `cryptography`.
   package static func create(
     defaultClass: ProtectionClass = .standard, passcode: borrowing SecretBytes,
-    deviceKey: borrowing VolumeDeviceKey, storeID: StoreID, cost: ScryptParameters? = nil
+    deviceKey: borrowing VolumeDeviceKey, storeID: StoreID, eraseAfter: UInt8? = nil, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> New {
     try require(passcode: passcode)
     guard defaultClass != .none else { throw .invalidDefaultClass }
     do throws(CryptographyError) {
       let keybagKey = try SecretBytes(randomCount: ClassKey.size)
       let recoveryKey = try RecoveryKey()
+      let effaceable = try EffaceableSecret()
+      var entries: [KeybagRecord.ClassEntry] = []
+      for fileClass in classesInOrder {
+        entries.append(try newClassEntry(fileClass, generation: 1, keybagKey, deviceKey, effaceable, storeID))
+      }
       let record = KeybagRecord(
         storeID: storeID, generation: 1, defaultClass: defaultClass,
         deviceKeyIdentifier: try deviceKey.identifier(of: storeID), creationTime: UInt64(max(time(nil), 0)),
-        classEntries: try newClassEntries(keybagKey, deviceKey, storeID),
+        effaceableIdentifier: try effaceable.identifier(of: storeID), eraseAfter: eraseAfter, classEntries: entries,
         protectors: sorted([
           try protector(for: passcode, keybagKey, deviceKey, storeID, cost: cost),
           try protector(for: recoveryKey, keybagKey, deviceKey, storeID),
         ]))
-      return New(
-        keybag: try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: deviceKey), recoveryKey: recoveryKey)
+      let keybag = try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: deviceKey)
+      return New(keybag: keybag, effaceable: effaceable, recoveryKey: recoveryKey)
     } catch {
       throw KeyManagementError(error)
     }
   }
 
-  static func require(passcode: borrowing SecretBytes) throws(KeyManagementError) {
-    guard (1...longestPasscode).contains(passcode.count) else { throw .invalidPasscode }
-  }
+  /// The classes in the order of their numbers, in which a keybag has them.
+  static let classesInOrder = ProtectionClass.allCases.sorted { $0.rawValue < $1.rawValue }
 
   static func sorted(_ protectors: [KeybagRecord.Protector]) -> [KeybagRecord.Protector] {
     protectors.sorted { $0.id.lexicographicallyPrecedes($1.id) }
   }
 
-  private static func newClassEntries(
-    _ keybagKey: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID
-  ) throws(CryptographyError) -> [KeybagRecord.ClassEntry] {
-    var entries: [KeybagRecord.ClassEntry] = []
-    for fileClass in ProtectionClass.allCases.sorted(by: { $0.rawValue < $1.rawValue }) {
-      // Any 32 bytes are an X25519 private key.
-      let key = try SecretBytes(randomCount: ClassKey.size)
-      let wrapped =
-        fileClass == .none
-        ? try KeyWrap.wrap(key, under: deviceKey.key(for: .classNone, of: storeID))
-        : try KeyWrap.wrap(key, under: keybagKey)
-      let publicKey = fileClass == .completeUnlessOpen ? try OnePassDiffieHellman.publicKey(of: key) : nil
-      entries.append(
-        KeybagRecord.ClassEntry(fileClass: fileClass, generation: 1, wrappedKey: wrapped, publicKey: publicKey))
-    }
-    return entries
+  /// A new key of a class.
+  static func newClassEntry(
+    _ fileClass: ProtectionClass, generation: UInt32, _ keybagKey: borrowing SecretBytes,
+    _ deviceKey: borrowing VolumeDeviceKey, _ effaceable: borrowing EffaceableSecret, _ storeID: StoreID
+  ) throws(CryptographyError) -> KeybagRecord.ClassEntry {
+    // Any 32 bytes are an X25519 private key.
+    let key = try SecretBytes(randomCount: ClassKey.size)
+    let wrapped =
+      fileClass == .none
+      ? try KeyWrap.wrap(key, under: effaceable.wrappingKey(with: deviceKey, of: storeID))
+      : try KeyWrap.wrap(key, under: effaceable.wrappingKey(with: keybagKey, of: storeID))
+    let publicKey = fileClass == .completeUnlessOpen ? try OnePassDiffieHellman.publicKey(of: key) : nil
+    return KeybagRecord.ClassEntry(
+      fileClass: fileClass, generation: generation, key: .wrapped(wrapped, publicKey: publicKey))
   }
+}
 
+// The ways in.
+extension Keybag {
   /// A way in by passcode, with a salt of its own.
   static func protector(
     for passcode: borrowing SecretBytes, _ keybagKey: borrowing SecretBytes,
     _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID, cost: ScryptParameters?,
     id: [UInt8]? = nil, label: String = "passcode"
   ) throws(CryptographyError) -> KeybagRecord.Protector {
-    let chosen = if let cost { cost } else { try PasscodeKey.calibratedCost() }
-    let derivation = KeybagRecord.PasscodeDerivation(
-      logN: chosen.logN, r: chosen.r, p: chosen.p, salt: try randomBytes(32))
+    let derivation = try PasscodeKey.newDerivation(cost: cost)
     let key = try PasscodeKey.derive(passcode, derivation, deviceKey, storeID: storeID)
     let identity = if let id { id } else { try randomBytes(16) }
     return KeybagRecord.Protector(
@@ -80,14 +86,35 @@ extension Keybag {
       method: .passcode(derivation))
   }
 
-  private static func protector(
+  static func protector(
     for recoveryKey: borrowing RecoveryKey, _ keybagKey: borrowing SecretBytes,
-    _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID
+    _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID, label: String = "recovery key"
   ) throws(CryptographyError) -> KeybagRecord.Protector {
     let key = try recoveryKey.wrappingKey(of: storeID)
     return KeybagRecord.Protector(
-      id: try randomBytes(16), label: "recovery key", wrappedKeybagKey: try KeyWrap.wrap(keybagKey, under: key),
+      id: try randomBytes(16), label: label, wrappedKeybagKey: try KeyWrap.wrap(keybagKey, under: key),
       method: .recoveryKey(wrappedVolumeKey: try KeyWrap.wrap(deviceKey.secret, under: key)))
+  }
+
+  static func protector(
+    forKeyFile content: borrowing SecretBytes, _ keybagKey: borrowing SecretBytes,
+    _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID, label: String
+  ) throws(CryptographyError) -> KeybagRecord.Protector {
+    let key = try keyFileKey(content, deviceKey, storeID)
+    return KeybagRecord.Protector(
+      id: try randomBytes(16), label: label, wrappedKeybagKey: try KeyWrap.wrap(keybagKey, under: key),
+      method: .keyFile)
+  }
+
+  static func protector(
+    forBackup passcode: borrowing SecretBytes, _ keybagKey: borrowing SecretBytes,
+    _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID, cost: ScryptParameters?
+  ) throws(CryptographyError) -> KeybagRecord.Protector {
+    let derivation = try PasscodeKey.newDerivation(cost: cost)
+    let key = try PasscodeKey.deriveBackupKey(passcode, derivation, storeID: storeID)
+    return KeybagRecord.Protector(
+      id: try randomBytes(16), label: "backup", wrappedKeybagKey: try KeyWrap.wrap(keybagKey, under: key),
+      method: .backupPasscode(derivation, wrappedVolumeKey: try KeyWrap.wrap(deviceKey.secret, under: key)))
   }
 }
 

@@ -23,15 +23,27 @@ package struct Keybag: Sendable, Equatable {
   /// The bytes of the file.
   package var bytes: [UInt8] { record.bytes }
 
-  /// The current public key of class B, and its generation.
-  package var publicKey: (key: [UInt8], generation: UInt32) {
-    let entry = record.classEntries.last { $0.fileClass == .completeUnlessOpen }
-    return (entry?.publicKey ?? [], entry?.generation ?? 0)
+  /// When the whole store was erased, in seconds since 1970; `nil` while it was not.
+  package var erasureTime: UInt64? { record.erasureTime }
+
+  /// The generations of a class's keys that are there, the current one last.
+  package func generations(of fileClass: ProtectionClass) -> [UInt32] {
+    record.classEntries.filter { $0.fileClass == fileClass && $0.erasureTime == nil }.map(\.generation)
+  }
+
+  /// The highest generation of a class's keys, erased ones included.
+  package func highestGeneration(of fileClass: ProtectionClass) -> UInt32 { record.highestGeneration(of: fileClass) }
+
+  /// The public keys of class B by their generations.
+  package var publicKeys: [UInt32: [UInt8]] {
+    var keys: [UInt32: [UInt8]] = [:]
+    for entry in record.classEntries { keys[entry.generation] = entry.publicKey ?? keys[entry.generation] }
+    return keys
   }
 
   /// Whether it has the key of a class that a record names.
   package func hasKey(of fileClass: ProtectionClass, generation: UInt32) -> Bool {
-    record.classEntries.contains { $0.fileClass == fileClass && $0.generation == generation }
+    generations(of: fileClass).contains(generation)
   }
 
   /// Reads a keybag and verifies it.

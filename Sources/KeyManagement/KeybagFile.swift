@@ -7,7 +7,8 @@ package struct KeybagFile: ~Copyable, Sendable {
   private static let name: PathName = "keybag"
   private static let previousName: PathName = "keybag.previous"
 
-  private let directory: Descriptor
+  /// The store's own directory.
+  let directory: Descriptor
 
   /// The keybag of the store in a backing directory.
   ///
@@ -35,28 +36,140 @@ package struct KeybagFile: ~Copyable, Sendable {
   /// The bytes of the keybag before the last change.
   package func readPrevious() throws(KeyManagementError) -> [UInt8] { try read(Self.previousName) }
 
-  /// Replaces the keybag, and keeps the one before.
+  /// The effaceable secret that belongs to a keybag.
   ///
-  /// - Throws: `keybagNotDurable` when it was replaced, but may not be after a power cut; `keybagUnwritable` when it was
-  ///   not; `keybagChangedMeanwhile` unless the keybag there is the one that the new one was made of: same store, one
-  ///   generation less, or none where the new one is the first.
-  package func replace(with keybag: Keybag) throws(KeyManagementError) {
+  /// - Throws: `effaceableSecretMissing`.
+  package func effaceableSecret(of keybag: Keybag) throws(KeyManagementError) -> EffaceableSecret {
+    guard let identifier = keybag.record.effaceableIdentifier else { return .absent() }
+    return try effaceable().secret(identifier, of: keybag.storeID)
+  }
+
+  /// Whether the effaceable secret of a keybag is there in both of its copies.
+  package func hasBothEffaceableCopies(of keybag: Keybag) throws(KeyManagementError) -> Bool {
+    guard let identifier = keybag.record.effaceableIdentifier else { return true }
+    let storage = try effaceable()
+    do throws(Errno) {
+      return try storage.copies(of: identifier, keybag.storeID) == EffaceableStorage.copies
+    } catch { throw .keybagUnreadable(error) }
+  }
+
+  /// Writes both copies of the effaceable secret of a keybag from the one that is left.
+  package func restoreEffaceableCopies(of keybag: Keybag) throws(Errno) {
+    guard let identifier = keybag.record.effaceableIdentifier else { return }
+    guard let storage = try? effaceable(), let secret = try? effaceableSecret(of: keybag) else { throw .ioError }
+    try storage.restoreCopies(secret, identifier, of: keybag.storeID)
+  }
+
+  /// Puts a changed keybag in the place of the one it was made from, which is kept as the previous one, unless the change
+  /// revokes something. At every moment one of the two is there with the secret that belongs to it:
+  ///
+  /// 1. A new effaceable secret is written into the free slot.
+  /// 2. The keybag is replaced.
+  /// 3. Of a change that revokes: the second copy is made the same, and the old secret overwritten.
+  ///
+  /// What a crash leaves undone of 3 is done by ``settle(_:)``.
+  /// - Throws: `keybagUnwritable` when it was not replaced; `keybagNotDurable` when it was, but may not be after a power
+  ///   cut; `keybagChangedMeanwhile` unless the keybag there is the one that the new one was made of: same store, one
+  ///   generation less, or none where the new one is the first; `previousKeybagKept`, `effaceableSecretKept`.
+  package func commit(_ change: borrowing KeybagChange) throws(KeyManagementError) {
+    try replace(with: change.keybag, effaceable: change.effaceable)
+    if change.revokes { try finish(change.keybag) }
+  }
+
+  /// Writes the first keybag of a store, and its second copy.
+  package func create(_ keybag: Keybag, _ effaceable: borrowing EffaceableSecret) throws(KeyManagementError) {
+    try replace(with: keybag, effaceable: effaceable)
+    try replacePrevious(with: keybag)
+  }
+
+  /// Puts a keybag in place of one that cannot be opened here, or is damaged. One that is whole is kept as the previous.
+  package func replaceUnopened(
+    with keybag: Keybag, _ effaceable: borrowing EffaceableSecret
+  ) throws(KeyManagementError) {
+    try replace(with: keybag, effaceable: effaceable, isSuccessor: false)
+  }
+
+  /// Puts the previous keybag back in place; the one there becomes the previous, if it is whole.
+  package func restore(_ previous: Keybag) throws(KeyManagementError) {
+    try replace(with: previous, effaceable: .absent(), isSuccessor: false)
+  }
+
+  private func replace(
+    with keybag: Keybag, effaceable: borrowing EffaceableSecret, isSuccessor: Bool = true
+  ) throws(KeyManagementError) {
     var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
-    guard try isSuccessor(keybag) else { throw .keybagChangedMeanwhile }
+    let current = isSuccessor ? try currentRecord() : try? currentRecord()
+    if isSuccessor {
+      let isNext = current.map { Self.precedes($0, keybag) } ?? (keybag.generation == 1)
+      guard isNext else { throw .keybagChangedMeanwhile }
+    }
+    if !effaceable.isAbsent {
+      let storage = try self.effaceable()
+      try writing { () throws(Errno) in
+        try storage.write(effaceable, keeping: current?.effaceableIdentifier, of: keybag.storeID)
+      }
+    }
     do throws(Errno) {
       try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in
-        try unsafe file.commit(bytes, keepingPreviousAs: Self.previousName)
+        try unsafe file.commit(bytes, keepingPreviousAs: isSuccessor || current != nil ? Self.previousName : nil)
       }
     } catch {
       throw file.isCommitted ? .keybagNotDurable(error) : .keybagUnwritable(error)
     }
   }
 
-  /// Makes the second copy the same as the keybag: after a change of passcode, so that the old one opens neither. At no
-  /// point is there less than one whole keybag.
+  /// Finishes what a change that was cut short left: an old effaceable secret, and a second copy that it opens. For
+  /// whoever has the store alone, with the keybag that is in place, verified.
+  ///
+  /// - Throws: `previousKeybagKept`, `effaceableSecretKept`.
+  package func settle(_ keybag: Keybag) throws(KeyManagementError) {
+    guard keybag.record.effaceableIdentifier != nil || keybag.erasureTime != nil else { return }
+    var previous: KeybagRecord?
+    if let bytes = try? readPrevious() { previous = try? KeybagRecord(parsing: bytes) }
+    if let previous, previous.effaceableIdentifier == keybag.record.effaceableIdentifier {
+      try efface(keybag)
+    } else {
+      try finish(keybag)
+    }
+  }
+
+  private func finish(_ keybag: Keybag) throws(KeyManagementError) {
+    if keybag.erasureTime != nil { try overwritePrevious() }
+    try replacePrevious(with: keybag)
+    try efface(keybag)
+  }
+
+  /// Overwrites the keybag before an erased one where it lies: one without an effaceable secret would still open.
+  private func overwritePrevious() throws(KeyManagementError) {
+    do throws(Errno) {
+      let file = try directory.open(Self.previousName, [.readWrite, .noFollow, .nonBlocking])
+      let status = try file.status()
+      guard status.type == .regular, status.inode != (try directory.status(of: Self.name)).inode else { return }
+      let zeros = [UInt8](repeating: 0, count: Int(min(status.size, UInt64(KeybagRecord.longest))))
+      try unsafe zeros.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
+      try file.synchronize()
+    } catch {
+      if error != .noSuchFileOrDirectory { throw .previousKeybagKept(error) }
+    }
+  }
+
+  private func efface(_ keybag: Keybag) throws(KeyManagementError) {
+    let storage = try effaceable()
+    do throws(Errno) {
+      try storage.efface(allBut: keybag.record.effaceableIdentifier, of: keybag.storeID)
+    } catch {
+      throw .effaceableSecretKept(error)
+    }
+  }
+
+  private func effaceable() throws(KeyManagementError) -> EffaceableStorage {
+    do throws(Errno) { return try EffaceableStorage(in: directory) } catch { throw .keybagUnreadable(error) }
+  }
+
+  /// Makes the second copy the same as the keybag. At no point is there less than one whole keybag.
   ///
   /// - Throws: `previousKeybagKept`.
-  package func replacePrevious(with keybag: Keybag) throws(KeyManagementError) {
+  private func replacePrevious(with keybag: Keybag) throws(KeyManagementError) {
     do throws(Errno) {
       var file = try AtomicFile(replacing: Self.previousName, in: directory)
       try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
@@ -65,19 +178,19 @@ package struct KeybagFile: ~Copyable, Sendable {
     }
   }
 
-  private func isSuccessor(_ keybag: Keybag) throws(KeyManagementError) -> Bool {
+  private static func precedes(_ current: KeybagRecord, _ keybag: Keybag) -> Bool {
+    current.storeID == keybag.storeID && current.generation + 1 == keybag.generation
+  }
+
+  /// The record in place; `nil` where there is none.
+  private func currentRecord() throws(KeyManagementError) -> KeybagRecord? {
     let bytes: [UInt8]
     do throws(KeyManagementError) {
       bytes = try read()
     } catch .keybagMissing {
-      return keybag.generation == 1
+      return nil
     }
-    do throws(FormatError) {
-      let current = try KeybagRecord(parsing: bytes)
-      return current.storeID == keybag.storeID && current.generation + 1 == keybag.generation
-    } catch {
-      throw KeyManagementError(error)
-    }
+    do throws(FormatError) { return try KeybagRecord(parsing: bytes) } catch { throw KeyManagementError(error) }
   }
 
   private func writing<Result: ~Copyable>(
@@ -86,11 +199,11 @@ package struct KeybagFile: ~Copyable, Sendable {
     do throws(Errno) { return try body() } catch { throw .keybagUnwritable(error) }
   }
 
-  private func read(_ name: PathName) throws(KeyManagementError) -> [UInt8] {
+  func read(_ name: PathName, limit: Int = KeybagRecord.longest + 1) throws(KeyManagementError) -> [UInt8] {
     do throws(Errno) {
       let file = try directory.open(name, [.readOnly, .noFollow, .nonBlocking])
       guard try file.status().type == .regular else { throw Errno.invalidArgument }
-      return try file.readAll(limit: KeybagRecord.longest + 1)
+      return try file.readAll(limit: limit)
     } catch {
       throw error == .noSuchFileOrDirectory ? .keybagMissing : .keybagUnreadable(error)
     }

@@ -14,15 +14,24 @@ package final class LockController: Sendable {
   private let availability = Atomic<UInt64>(0)
   private let slots = ProtectionClass.allCases.map { _ in Slot() }
 
-  /// Holds the key of class D, and the public key of class B: all that is known before the first unlock.
-  package init(noneKey: consuming ClassKey, publicKey: [UInt8], publicKeyGeneration: UInt32) {
-    install([HeldKey(noneKey)], for: .none)
-    slot(of: .completeUnlessOpen).withLock {
-      $0.publicKey = publicKey
-      $0.publicKeyGeneration = publicKeyGeneration
-    }
+  /// Holds the keys of class D, and what a keybag says without an unlock: all that is known before the first one.
+  package init(keybag: Keybag, noneKeys: consuming ClassKeys) {
+    install(noneKeys.take(.none) { HeldKey($0) }, for: .none)
     for fileClass in ProtectionClass.allCases {
       setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .beforeFirstUnlock), of: fileClass)
+    }
+    adopt(keybag)
+  }
+
+  /// Takes over which class keys there are, after the keybag was changed. Keys in memory that are none any more go.
+  package func adopt(_ keybag: Keybag) {
+    for fileClass in ProtectionClass.allCases {
+      let generations = keybag.generations(of: fileClass)
+      slot(of: fileClass).withLock { slot in
+        slot.generations = generations
+        slot.held.removeAll { !generations.contains($0.generation) }
+        if fileClass == .completeUnlessOpen { slot.publicKeys = keybag.publicKeys }
+      }
     }
   }
 
@@ -61,20 +70,32 @@ package final class LockController: Sendable {
 
   // MARK: Keys of files
 
+  /// Finds out that a record's class key still exists, whether it is in memory or not.
+  ///
+  /// - Throws: `EKEYREVOKED` when it was erased, reset, or rotated away.
+  package func requireKey(of record: FileRecord) throws(Errno) {
+    let exists = slot(of: record.fileClass).withLock { $0.generations.contains(record.generation) }
+    guard exists else { throw Errno(rawValue: EKEYREVOKED) }
+  }
+
+  /// Whether a record's class key is the one that new records use.
+  package func isCurrent(_ record: FileRecord) -> Bool {
+    slot(of: record.fileClass).withLock { $0.generations.last == record.generation }
+  }
+
   /// The file key that a record wraps.
   ///
-  /// - Throws: `EACCES` when the class key is not in memory, `EKEYREVOKED` when the record's generation is none of the
-  ///   keybag's, `EIO` when the key does not unwrap.
+  /// - Throws: `EKEYREVOKED` when the record's generation is none of the keybag's, `EACCES` when the class key is not in
+  ///   memory, `EIO` when the key does not unwrap.
   package func fileKey(of record: FileRecord) throws(Errno) -> FileKey {
     try slot(of: record.fileClass).withLock { (slot) throws(Errno) in
-      guard !slot.held.isEmpty else { throw .permissionDenied }
-      guard let key = slot.held.first(where: { $0.generation == record.generation }) else {
-        throw Errno(rawValue: EKEYREVOKED)
-      }
+      guard slot.generations.contains(record.generation) else { throw Errno(rawValue: EKEYREVOKED) }
+      guard let key = slot.held.first(where: { $0.generation == record.generation }) else { throw .permissionDenied }
       do throws(CryptographyError) {
         if record.fileClass == .completeUnlessOpen {
           return try FileKey(
-            OnePassDiffieHellman.unwrap(record.wrappedKey, privateKey: key.secret, publicKey: slot.publicKey))
+            OnePassDiffieHellman.unwrap(
+              record.wrappedKey, privateKey: key.secret, publicKey: slot.publicKeys[record.generation] ?? []))
         }
         return try FileKey(KeyWrap.unwrap(record.wrappedKey, under: key.secret))
       } catch {
@@ -83,19 +104,20 @@ package final class LockController: Sendable {
     }
   }
 
-  /// Wraps a file key for a class. Class B needs only its public key.
+  /// Wraps a file key for a class, under its current key. Class B needs only its public key.
   ///
-  /// - Throws: `EACCES` when the class key is not in memory.
+  /// - Throws: `EACCES` when the class key is not in memory, `EKEYREVOKED` when the class has none any more.
   package func wrap(
     _ key: borrowing FileKey, for fileClass: ProtectionClass
   ) throws(Errno) -> (generation: UInt32, wrappedKey: [UInt8]) {
     try slot(of: fileClass).withLock { (slot) throws(Errno) in
+      guard let generation = slot.generations.last else { throw Errno(rawValue: EKEYREVOKED) }
       do throws(CryptographyError) {
         if fileClass == .completeUnlessOpen {
-          return (slot.publicKeyGeneration, try OnePassDiffieHellman.wrap(key.secret, for: slot.publicKey))
+          return (generation, try OnePassDiffieHellman.wrap(key.secret, for: slot.publicKeys[generation] ?? []))
         }
-        if let current = slot.held.last {
-          return (current.generation, try KeyWrap.wrap(key.secret, under: current.secret))
+        if let current = slot.held.last, current.generation == generation {
+          return (generation, try KeyWrap.wrap(key.secret, under: current.secret))
         }
       } catch {
         throw .ioError
@@ -154,8 +176,10 @@ private final class Slot: Sendable {
   struct Keys {
     /// In the order of generations; new files get the last.
     var held: [HeldKey] = []
-    var publicKey: [UInt8] = []
-    var publicKeyGeneration: UInt32 = 0
+    /// Those that the keybag has, in memory or not, in their order.
+    var generations: [UInt32] = []
+    /// Of class B, by generation.
+    var publicKeys: [UInt32: [UInt8]] = [:]
   }
 
   private let keys = Mutex(Keys())

@@ -29,10 +29,36 @@ enum PasscodeKey {
     _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation,
     _ deviceKey: borrowing VolumeDeviceKey, storeID: StoreID
   ) throws(CryptographyError) -> SecretBytes {
-    let cost = ScryptParameters(logN: derivation.logN, r: derivation.r, p: derivation.p)
-    let stretched = try KeyDerivation.scrypt(passcode: passcode, salt: derivation.salt, parameters: cost)
+    let stretched = try stretch(passcode, derivation)
     return try KeyDerivation.hkdf(
       ikm: SecretBytes(stretched, followedBy: deviceKey.secret), salt: storeID.bytes,
       info: "protectfs passcode key", count: 32)
+  }
+
+  /// The key of an exported keybag: no device key, so that another machine can open it.
+  static func deriveBackupKey(
+    _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation, storeID: StoreID
+  ) throws(CryptographyError) -> SecretBytes {
+    try KeyDerivation.hkdf(
+      ikm: stretch(passcode, derivation), salt: storeID.bytes, info: "protectfs backup passcode key", count: 32)
+  }
+
+  /// 16 bits of a key that a wrong passcode gave.
+  static func fingerprint(of key: borrowing SecretBytes, storeID: StoreID) throws(CryptographyError) -> UInt16 {
+    let bits = try KeyDerivation.hkdf(ikm: key, salt: storeID.bytes, info: "protectfs wrong passcode", count: 2)
+    return unsafe bits.withBytes { unsafe UInt16($0[0]) | UInt16($0[1]) << 8 }
+  }
+
+  /// A cost, and a salt of its own.
+  static func newDerivation(cost: ScryptParameters?) throws(CryptographyError) -> KeybagRecord.PasscodeDerivation {
+    let chosen = if let cost { cost } else { try calibratedCost() }
+    return KeybagRecord.PasscodeDerivation(logN: chosen.logN, r: chosen.r, p: chosen.p, salt: try randomBytes(32))
+  }
+
+  private static func stretch(
+    _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation
+  ) throws(CryptographyError) -> SecretBytes {
+    let cost = ScryptParameters(logN: derivation.logN, r: derivation.r, p: derivation.p)
+    return try KeyDerivation.scrypt(passcode: passcode, salt: derivation.salt, parameters: cost)
   }
 }

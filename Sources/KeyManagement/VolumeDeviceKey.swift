@@ -24,6 +24,13 @@ package struct VolumeDeviceKey: ~Copyable, Sendable {
     self.secret = secret
   }
 
+  /// One more value with the same key.
+  func copy() -> VolumeDeviceKey { VolumeDeviceKey(copying: secret) }
+
+  private init(copying other: borrowing SecretBytes) {
+    secret = other.copy()
+  }
+
   /// What keys are derived for; the raw value is the end of HKDF's info.
   enum Use: String, CaseIterable {
     case names = "names"
@@ -34,13 +41,14 @@ package struct VolumeDeviceKey: ~Copyable, Sendable {
     case records = "records"
     case classNone = "class none"
     case keybag = "keybag"
+    case attempts = "attempts"
     case deviceKeyIdentifier = "device key identifier"
 
     /// The length of the key, in bytes.
     var count: Int {
       switch self {
       case .names, .symbolicLinks, .attributeNames, .directoryAttributes: NameCipher.Strength.aes256.keySize
-      case .attributeNameHash, .records, .classNone, .keybag: 32
+      case .attributeNameHash, .records, .classNone, .keybag, .attempts: 32
       case .deviceKeyIdentifier: 16
       }
     }

@@ -35,9 +35,9 @@ struct ControlConnection: ~Copyable {
     do throws(VarlinkError) {
       reply = try perform(&call)
     } catch {
-      reply = VarlinkReply(error.parameters, error: error.name).encoded()
+      reply = error.reply
     }
-    guard let reply else { return try monitor() }
+    guard let reply else { return try answerWithStream(&call) }
     if !isOneWay { try send(reply) }
   }
 
@@ -53,13 +53,23 @@ struct ControlConnection: ~Copyable {
     case ControlInterface.Method.lock.qualifiedName:
       try lock(call)
     case ControlInterface.Method.unlock.qualifiedName:
-      let secret = try Self.takeUnlockSecret(&call.secrets)
-      try derivation.unlock(control, secret)
+      try derivation.unlock(control, try call.secrets.old.take())
     case ControlInterface.Method.changePasscode.qualifiedName:
-      let secret = try Self.takeUnlockSecret(&call.secrets)
-      let newPasscode = try Self.take(&call.secrets.newPasscode, "newPasscode")
-      try derivation.changePasscode(control, from: secret, to: newPasscode)
-    case ControlInterface.Method.events.qualifiedName:
+      let secret = try call.secrets.old.take()
+      guard case .passcode(let new) = try call.secrets.new.take("newPasscode") else {
+        throw .invalidParameter("newPasscode")
+      }
+      try derivation.changePasscode(control, from: secret, to: new)
+    case ControlInterface.Method.addKey.qualifiedName:
+      try addKey(&call)
+    case ControlInterface.Method.removeKey.qualifiedName:
+      try removeKey(&call)
+    case ControlInterface.Method.eraseClass.qualifiedName:
+      let fileClass = try Self.fileClass(call)
+      try derivation.erase(control, fileClass, try call.secrets.old.take())
+    case ControlInterface.Method.erase.qualifiedName:
+      try derivation.eraseAll(control)
+    case ControlInterface.Method.rotate.qualifiedName, ControlInterface.Method.events.qualifiedName:
       guard call.more, !call.isOneWay else { throw .expectedMore }
       return nil
     default:
@@ -91,17 +101,9 @@ struct ControlConnection: ~Copyable {
     }
   }
 
-  private static func takeUnlockSecret(_ secrets: inout CallSecrets) throws(VarlinkError) -> UnlockSecret {
-    if secrets.recoveryKey != nil {
-      guard secrets.passcode == nil else { throw .invalidParameter("passcode") }
-      return .recoveryKey(try take(&secrets.recoveryKey, "recoveryKey"))
-    }
-    return .passcode(try take(&secrets.passcode, "passcode"))
-  }
-
-  private static func take(_ secret: inout SecretBytes?, _ name: String) throws(VarlinkError) -> SecretBytes {
-    guard let value = secret.take(), value.count > 0 else { throw .invalidParameter(name) }
-    return value
+  /// Answers a call whose replies are a stream.
+  private func answerWithStream(_ call: inout VarlinkCall) throws(MessageError) {
+    if call.method == ControlInterface.Method.events.qualifiedName { try monitor() } else { try rotate(&call) }
   }
 
   // MARK: Events
@@ -134,40 +136,11 @@ struct ControlConnection: ~Copyable {
     }
   }
 
-  private func send(_ message: [UInt8]) throws(MessageError) {
+  func send(_ message: [UInt8]) throws(MessageError) {
     do throws(Errno) {
       try socket.send(message)
     } catch {
       throw error == .wouldBlock ? .timedOut : .ended
-    }
-  }
-}
-
-/// Lets one secret be tried at a time.
-final class DerivationLock: Sendable {
-  private let mutex = Mutex(())
-
-  func unlock(_ control: any DaemonControl, _ secret: consuming UnlockSecret) throws(VarlinkError) {
-    // A closure cannot consume what it captures, so the secret goes in by way of a variable.
-    var waiting: UnlockSecret? = consume secret
-    try attempt { () throws(ControlError) in try control.unlock(waiting.take()!) }
-  }
-
-  func changePasscode(
-    _ control: any DaemonControl, from secret: consuming UnlockSecret, to newPasscode: consuming SecretBytes
-  ) throws(VarlinkError) {
-    var waiting: UnlockSecret? = consume secret
-    var waitingNew: SecretBytes? = consume newPasscode
-    try attempt { () throws(ControlError) in
-      try control.changePasscode(from: waiting.take()!, to: waitingNew.take()!)
-    }
-  }
-
-  private func attempt(_ body: () throws(ControlError) -> Void) throws(VarlinkError) {
-    do throws(ControlError) {
-      try mutex.withLock { (_) throws(ControlError) in try body() }
-    } catch {
-      throw .control(error)
     }
   }
 }

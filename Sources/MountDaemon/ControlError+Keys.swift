@@ -6,9 +6,14 @@ extension ControlError {
   package init(_ error: KeyManagementError) {
     let code: Code =
       switch error {
-      case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped: .wrongPasscode
-      case .invalidPasscode: .invalidRequest
-      case .keybagMissing, .keybagUnreadable, .keybagMalformed, .keybagAltered, .unsupportedStore: .keybagCorrupt
+      case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped, .wrongKeyFile: .wrongPasscode
+      case .passcodeDelayed: .passcodeDelayed
+      case .storeErased: .storeErased
+      case .lastWayIn: .lastWayIn
+      case .invalidPasscode, .invalidLabel, .keyFileMalformed, .noSuchWayIn: .invalidRequest
+      case .keybagMissing, .keybagUnreadable, .keybagMalformed, .keybagAltered, .unsupportedStore,
+        .effaceableSecretMissing:
+        .keybagCorrupt
       case .keybagUnwritable, .keybagChangedMeanwhile: .keybagNotWritten
       default: .failed
       }

@@ -16,6 +16,8 @@ package final class Daemon: DaemonControl {
   let backing: Descriptor
   let deviceKey: VolumeDeviceKey
   let keybag: Mutex<Keybag>
+  /// Wrong passcodes, also where the store cannot be written to.
+  let attempts = Mutex(PasscodeAttempts())
   let controller: LockController
   let machine: LockMachine
   let events: EventHub
@@ -27,9 +29,11 @@ package final class Daemon: DaemonControl {
 
   /// Composes the daemon of a store, in the state before the first unlock.
   init(options: MountOptions, keybag: Keybag, deviceKey: consuming VolumeDeviceKey, log: Logger) throws {
-    let (publicKey, generation) = keybag.publicKey
+    let backing = try Store.open(options.backing)
     let controller = LockController(
-      noneKey: try keybag.noneClassKey(deviceKey: deviceKey), publicKey: publicKey, publicKeyGeneration: generation)
+      keybag: keybag,
+      noneKeys: try keybag.noneClassKeys(
+        deviceKey: deviceKey, effaceable: KeybagFile(backing: backing).effaceableSecret(of: keybag)))
     let events = EventHub(log: log)
     let machine = LockMachine(
       gracePeriod: options.gracePeriod, inactivityPeriod: options.inactivityPeriod, controller: controller
@@ -38,7 +42,7 @@ package final class Daemon: DaemonControl {
       backing: Store.open(options.backing), volume: VolumeKeys(deviceKey, storeID: keybag.storeID),
       controller: controller, observer: RefusalObserver(events: events, machine: machine),
       options: options.fileSystemOptions, log: log)
-    backing = try Store.open(options.backing)
+    self.backing = backing
     owner = Process.identity.user
     self.options = options
     self.log = log
@@ -58,63 +62,6 @@ package final class Daemon: DaemonControl {
     guard wait else { return }
     guard machine.waitUntilLocked(after: completedLocks) else {
       throw ControlError(.lockCancelled, "the lock was cancelled by an unlock during the grace period")
-    }
-  }
-
-  package func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
-    do throws(KeyManagementError) {
-      // Where another mount may write, it may also have changed the passcode.
-      if options.hasOtherWriters { try readKeybag() }
-      let keybag = keybag.withLock { $0 }
-      var keys: ClassKeys
-      switch consume secret {
-      case .passcode(let passcode): keys = try keybag.unlock(passcode: passcode, deviceKey: deviceKey)
-      case .recoveryKey(let text): keys = try keybag.unlock(recoveryKey: RecoveryKey(parsing: text))
-      }
-      var held: [ProtectionClass: [HeldKey]] = [:]
-      for fileClass in ProtectionClass.allCases where fileClass != .none {
-        held[fileClass] = keys.take(fileClass) { HeldKey($0) }
-      }
-      machine.unlock(held)
-      log.notice("unlocked")
-    } catch {
-      log.warning("an unlock was refused", metadata: ["reason": "\(error.code)"])
-      throw ControlError(error)
-    }
-  }
-
-  private func readKeybag() throws(KeyManagementError) {
-    let current = try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
-    keybag.withLock { $0 = current }
-  }
-
-  package func changePasscode(
-    from old: consuming UnlockSecret, to new: consuming SecretBytes
-  ) throws(ControlError) {
-    guard !options.isReadOnly else { throw ControlError(.readOnly, "the store is mounted read-only") }
-    do throws(KeyManagementError) {
-      let file = try KeybagFile(backing: backing)
-      let current = try Keybag(parsing: file.read(), deviceKey: deviceKey)
-      let changed: Keybag
-      switch consume old {
-      case .passcode(let passcode):
-        changed = try current.changingPasscode(from: passcode, to: new, deviceKey: deviceKey)
-      case .recoveryKey(let text):
-        changed = try current.changingPasscode(
-          recoveryKey: RecoveryKey(parsing: text), to: new, deviceKey: deviceKey)
-      }
-      do throws(KeyManagementError) {
-        try file.replace(with: changed)
-      } catch {
-        guard case .keybagNotDurable = error else { throw error }
-        keybag.withLock { $0 = changed }
-        throw error
-      }
-      keybag.withLock { $0 = changed }
-      try file.replacePrevious(with: changed)
-      log.notice("the passcode was changed")
-    } catch {
-      throw ControlError(error)
     }
   }
 

@@ -1,5 +1,6 @@
 import Cryptography
 import DataProtection
+import KeyManagement
 
 /// What the control socket asks of the daemon behind it. Calls come from several threads at once.
 package protocol DaemonControl: AnyObject, Sendable {
@@ -20,6 +21,23 @@ package protocol DaemonControl: AnyObject, Sendable {
   /// Replaces the passcode.
   func changePasscode(from secret: consuming UnlockSecret, to newPasscode: consuming SecretBytes) throws(ControlError)
 
+  /// Adds a way in.
+  func addKey(_ new: consuming UnlockSecret, label: String, with secret: consuming UnlockSecret) throws(ControlError)
+
+  /// Removes the way in with that identity, 16 bytes.
+  func removeKey(_ id: [UInt8], with secret: consuming UnlockSecret) throws(ControlError)
+
+  /// Gives a class a new key, or finds one that a rotation cut short has left. The rotation is then run, once.
+  func beginRotation(
+    of fileClass: ProtectionClass, with secret: consuming UnlockSecret
+  ) throws(ControlError) -> any RotationControl
+
+  /// Erases the key of a class, and gives it a new one.
+  func erase(_ fileClass: ProtectionClass, with secret: consuming UnlockSecret) throws(ControlError)
+
+  /// Erases all keys of the store.
+  func eraseAll() throws(ControlError)
+
   /// Has every event from now on delivered. `deliver` returns at once, and may be called with locks held.
   func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID
 
@@ -27,12 +45,11 @@ package protocol DaemonControl: AnyObject, Sendable {
   func unsubscribe(_ subscription: SubscriptionID)
 }
 
-/// What opens a store.
-package enum UnlockSecret: ~Copyable, Sendable {
-  /// What the user knows, as UTF-8.
-  case passcode(SecretBytes)
-  /// The text of the recovery key, as it was typed.
-  case recoveryKey(SecretBytes)
+/// A rotation that was begun.
+package protocol RotationControl: Sendable {
+  /// Wraps the keys of all files of the class anew, and removes the old class key. Ends early, to be gone on with by the
+  /// next rotation, when `report` returns false, and when the mount is locked.
+  func run(_ report: @escaping (RotationStatus) -> Bool) throws(ControlError)
 }
 
 /// One listener among those of a daemon.

@@ -17,13 +17,27 @@ final class LockMachine: Sendable {
     var completedLocks = 0
     /// The sequence is running: nothing may change the state until it has ended.
     var isRevoking = false
+    /// A rotation runs, which holds the keybag key.
+    var isRotating = false
+    /// Keys that were destroyed, and are still in memory.
+    var destruction: Destruction?
     /// Files whose pages are to be dropped, outside of a lock.
     var staleNodes: [NodeID] = []
     var isStopping = false
   }
 
+  /// The end of the keys of classes, while they may be in use.
+  struct Destruction: Sendable {
+    let classes: [ProtectionClass]
+    /// What takes their place, where the state has keys of these classes in memory.
+    let successors: [ProtectionClass: [HeldKey]]
+    /// Called when the old keys have gone from memory.
+    let completion: @Sendable () -> Void
+  }
+
   private enum Work {
     case revoke([ProtectionClass], LockState)
+    case destroy(Destruction)
     case drop([NodeID])
     case stop
   }
@@ -104,6 +118,55 @@ final class LockMachine: Sendable {
     }
   }
 
+  /// Takes keys out of memory that were destroyed, from everyone who uses them; returns when that is done.
+  func destroy(_ destruction: Destruction) {
+    monitor.wait { (state, _) -> Void? in
+      guard state.destruction == nil else { return nil }
+      state.destruction = destruction
+      return ()
+    }
+    monitor.wait { (state, _) -> Void? in state.destruction == nil ? () : nil }
+  }
+
+  /// Takes other keys of classes in place of those in memory; of classes that have none in memory now, none.
+  func replaceKeys(_ keys: [ProtectionClass: [HeldKey]]) {
+    monitor.wait { (state, _) -> Void? in
+      guard !state.isRevoking else { return nil }
+      install(keys, in: state.lockState)
+      return ()
+    }
+  }
+
+  // MARK: Rotations
+
+  /// Begins to hold the keybag key, while all keys are there anyway. One at a time.
+  func beginRotation() -> Bool {
+    monitor.update { state in
+      guard !state.isRotating, Self.mayRotate(state) else { return false }
+      state.isRotating = true
+      return true
+    }
+  }
+
+  /// Whether the keybag key may still be held.
+  var mayRotate: Bool { monitor.read(Self.mayRotate) }
+
+  /// The keybag key has gone.
+  func endRotation() {
+    monitor.update { $0.isRotating = false }
+  }
+
+  private static func mayRotate(_ state: State) -> Bool {
+    (state.lockState == .unlocked || state.lockState == .gracePeriod) && !state.isRevoking && !state.isStopping
+  }
+
+  private func install(_ keys: [ProtectionClass: [HeldKey]], in lockState: LockState) {
+    for (fileClass, held) in keys
+    where ProtectionPolicy.keyAvailability(of: fileClass, in: lockState) == .available {
+      controller.install(held, for: fileClass)
+    }
+  }
+
   /// Has a file's pages dropped soon.
   func drop(_ node: NodeID) {
     monitor.update { $0.staleNodes.append(node) }
@@ -122,8 +185,21 @@ final class LockMachine: Sendable {
         return
       case .drop(let nodes):
         for node in nodes { sequence.invalidate(node) }
+      case .destroy(let destruction):
+        sequence.run(destruction.classes, isEnding: true)
+        destruction.completion()
+        monitor.update { state in
+          install(destruction.successors, in: state.lockState)
+          for fileClass in destruction.classes {
+            let availability = ProtectionPolicy.keyAvailability(of: fileClass, in: state.lockState)
+            controller.setAvailability(availability, of: fileClass)
+          }
+          state.isRevoking = false
+          state.destruction = nil
+        }
       case .revoke(let classes, let newState):
         sequence.run(classes)
+        monitor.wait { (state, _) -> Void? in state.isRotating ? nil : () }
         monitor.update { state in
           state.lockState = newState
           state.isRevoking = false
@@ -142,6 +218,10 @@ final class LockMachine: Sendable {
       if !state.staleNodes.isEmpty {
         defer { state.staleNodes = [] }
         return .drop(state.staleNodes)
+      }
+      if let destruction = state.destruction {
+        state.isRevoking = true
+        return .destroy(destruction)
       }
       let now = ContinuousClock.now
       if state.lockState == .gracePeriod, let revokesAt = state.revokesAt {

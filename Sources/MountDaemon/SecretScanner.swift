@@ -17,9 +17,41 @@ enum MessageError: Error, Equatable {
 
 /// The secrets that came with a call.
 struct CallSecrets: ~Copyable {
-  var passcode: SecretBytes?
-  var recoveryKey: SecretBytes?
-  var newPasscode: SecretBytes?
+  /// What opens the store.
+  var old = Group()
+  /// What is to open it from now on.
+  var new = Group()
+
+  /// One of each kind.
+  struct Group: ~Copyable {
+    var passcode: SecretBytes?
+    var recoveryKey: SecretBytes?
+    var keyFile: SecretBytes?
+
+    /// How many there are.
+    var count: Int {
+      (passcode == nil ? 0 : 1) + (recoveryKey == nil ? 0 : 1) + (keyFile == nil ? 0 : 1)
+    }
+  }
+
+  /// - Throws: `malformed` when there is one already.
+  fileprivate mutating func take(
+    _ value: consuming SecretBytes, as member: ControlInterface.SecretMember
+  ) throws(MessageError) {
+    switch member {
+    case .passcode: try Self.fill(&old.passcode, value)
+    case .recoveryKey: try Self.fill(&old.recoveryKey, value)
+    case .keyFile: try Self.fill(&old.keyFile, value)
+    case .newPasscode: try Self.fill(&new.passcode, value)
+    case .newRecoveryKey: try Self.fill(&new.recoveryKey, value)
+    case .newKeyFile: try Self.fill(&new.keyFile, value)
+    }
+  }
+
+  private static func fill(_ place: inout SecretBytes?, _ value: consuming SecretBytes) throws(MessageError) {
+    guard place == nil else { throw .malformed }
+    place = consume value
+  }
 }
 
 /// Takes the secrets out of a call before a JSON decoder sees it, so that no copy of one is left on the heap.
@@ -140,18 +172,7 @@ struct CallSecrets: ~Copyable {
     }
     let range = try scanString()
     if isTaken {
-      let value = try decode(range)
-      switch member {
-      case .passcode:
-        guard secrets.passcode == nil else { throw .malformed }
-        secrets.passcode = consume value
-      case .recoveryKey:
-        guard secrets.recoveryKey == nil else { throw .malformed }
-        secrets.recoveryKey = consume value
-      case .newPasscode:
-        guard secrets.newPasscode == nil else { throw .malformed }
-        secrets.newPasscode = consume value
-      }
+      try secrets.take(try decode(range), as: member)
     }
     for index in range { unsafe bytes[index] = UInt8(ascii: "*") }
   }

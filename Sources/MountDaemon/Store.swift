@@ -14,21 +14,20 @@ package enum Store {
   ///
   /// - Throws: `StoreError` where no store can be, `KeyManagementError` for what concerns keys.
   package static func create(
-    in path: String, defaultClass: ProtectionClass, passcode: borrowing SecretBytes, deviceKeyFile: String?
+    in path: String, defaultClass: ProtectionClass, passcode: borrowing SecretBytes, eraseAfter: UInt8?,
+    deviceKeyFile: String?
   ) throws -> (storeID: StoreID, recoveryKey: RecoveryKeyText) {
     let backing = try open(path)
     try requireRoomForStore(backing, path)
     let storeID = try StoreID.random()
     let deviceKey = try DeviceKey.loadOrCreate(for: storeID, file: deviceKeyFile.map { PathName($0) })
     let new = try Keybag.create(
-      defaultClass: defaultClass, passcode: passcode, deviceKey: deviceKey, storeID: storeID)
+      defaultClass: defaultClass, passcode: passcode, deviceKey: deviceKey, storeID: storeID, eraseAfter: eraseAfter)
     try KeybagFile.makeDirectory(in: backing)
     try ProtectedFileSystem.writeRootRecord(
       to: backing, defaultClass: defaultClass, volume: VolumeKeys(deviceKey, storeID: storeID))
     try backing.synchronize()
-    let file = try KeybagFile(backing: backing)
-    try file.replace(with: new.keybag)
-    try file.replacePrevious(with: new.keybag)
+    try KeybagFile(backing: backing).create(new.keybag, new.effaceable)
     return (storeID, RecoveryKeyText(try new.recoveryKey.text()))
   }
 

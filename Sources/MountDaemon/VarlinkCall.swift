@@ -72,6 +72,9 @@ enum VarlinkError: Error {
     }
   }
 
+  /// The message that tells it.
+  var reply: [UInt8] { VarlinkReply(parameters, error: name).encoded() }
+
   var parameters: [String: String] {
     switch self {
     case .interfaceNotFound(let name): ["interface": name]

@@ -115,17 +115,58 @@ enum VarlinkInterface {
     # gracePeriod the mount's own counts. Replies when the lock has taken effect, or at once if wait is false.
     method Lock(gracePeriod: ?float, wait: ?bool) -> ()
 
-    # Unlocks with one of the two, or cancels a lock in its grace period.
-    method Unlock(passcode: ?string, recoveryKey: ?string) -> ()
+    # Unlocks with one of the three, or cancels a lock in its grace period. The bytes of a key file are hexadecimal digits.
+    method Unlock(passcode: ?string, recoveryKey: ?string, keyFile: ?string) -> ()
 
-    # Replaces the passcode, with the old one or the recovery key.
-    method ChangePasscode(passcode: ?string, recoveryKey: ?string, newPasscode: string) -> ()
+    # Replaces the passcode that is given, or all passcodes where something else opens the store.
+    method ChangePasscode(passcode: ?string, recoveryKey: ?string, keyFile: ?string, newPasscode: string) -> ()
+
+    # Adds one of the three new secrets as a way in, called label.
+    method AddKey(
+      passcode: ?string,
+      recoveryKey: ?string,
+      keyFile: ?string,
+      newPasscode: ?string,
+      newRecoveryKey: ?string,
+      newKeyFile: ?string,
+      label: ?string
+    ) -> ()
+
+    # Removes the way in with an identity of 32 hexadecimal digits.
+    method RemoveKey(passcode: ?string, recoveryKey: ?string, keyFile: ?string, id: string) -> ()
+
+    # Only with more: gives a class a new key and wraps the keys of all its files anew, or goes on with that. Replies a few
+    # times a second with how far it has come; the old key is gone when isFinished. A client that goes ends it early.
+    method RotateClassKey(passcode: ?string, recoveryKey: ?string, keyFile: ?string, class: ProtectionClass) -> (
+      files: int,
+      rewrapped: int,
+      damaged: int,
+      isFinished: bool
+    )
+
+    # Erases the keys of a class, which gets a new one for new files: what was encrypted under them is gone.
+    method EraseClassKeys(passcode: ?string, recoveryKey: ?string, keyFile: ?string, class: ProtectionClass) -> ()
+
+    # Erases all keys of the store: what is in it is gone.
+    method EraseStore() -> ()
 
     # Only with more: a reply for each event until the client goes. The first is monitoringBegan.
     method MonitorEvents() -> (event: Event)
 
-    # The passcode or the recovery key does not open the store; nothing has changed.
+    # The passcode, the recovery key or the key file does not open the store; nothing has changed.
     error WrongPasscode (message: string)
+
+    # Too many passcodes were wrong: none is tried for as long as the message says. Recovery keys and key files are.
+    error PasscodeDelayed (message: string)
+
+    # The keys of the store were erased.
+    error StoreErased (message: string)
+
+    # The last way in cannot be removed.
+    error LastWayIn (message: string)
+
+    # The rotation did not come to its end: the mount was locked, or a file could not be read. Run again, it goes on.
+    error RotationInterrupted (message: string)
 
     # An unlock came before the lock that was waited for had taken effect.
     error LockCancelled (message: string)

@@ -11,17 +11,21 @@ struct CheckKeys {
   private let controller: LockController
 
   /// - Throws: `keybagAltered` when class D's key does not unwrap.
-  init(keybag: Keybag, deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {
+  init(
+    keybag: Keybag, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret?
+  ) throws(KeyManagementError) {
     self.keybag = keybag
     do throws(CryptographyError) {
       volume = try VolumeKeys(deviceKey, storeID: keybag.storeID)
     } catch {
       throw .cryptography(error)
     }
-    let publicKey = keybag.publicKey
-    controller = LockController(
-      noneKey: try keybag.noneClassKey(deviceKey: deviceKey), publicKey: publicKey.key,
-      publicKeyGeneration: publicKey.generation)
+    let noneKeys: ClassKeys
+    switch consume effaceable {
+    case .some(let effaceable): noneKeys = try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: effaceable)
+    case .none: noneKeys = ClassKeys()
+    }
+    controller = LockController(keybag: keybag, noneKeys: noneKeys)
   }
 
   /// Adds the keys of an unlock.

@@ -8,6 +8,8 @@ package enum Defect: String, CaseIterable, Sendable {
   case previousKeybagDamaged = "keybag-previous-damaged"
   case previousKeybagUnrelated = "keybag-previous-unrelated"
   case keybagLeftover = "keybag-leftover"
+  case effaceableSecretMissing = "effaceable-secret-missing"
+  case effaceableCopyDamaged = "effaceable-copy-damaged"
 
   // Names.
   case foreignEntry = "foreign-entry"
@@ -27,6 +29,7 @@ package enum Defect: String, CaseIterable, Sendable {
   case emptyFileWithoutRecord = "empty-file-without-record"
   case recordVersionUnknown = "record-version-unknown"
   case keyGenerationUnknown = "key-generation-unknown"
+  case keyRevoked = "key-revoked"
   case fileKeyDamaged = "file-key-damaged"
 
   // What files hold.
@@ -54,7 +57,7 @@ package enum Defect: String, CaseIterable, Sendable {
   package var severity: Severity {
     switch self {
     case .previousKeybagMissing, .keybagLeftover, .orphanSidecar, .orphanTarget, .emptyDirectoryWithoutRecord,
-      .emptyFileWithoutRecord, .foreignAttribute:
+      .emptyFileWithoutRecord, .foreignAttribute, .keyRevoked, .effaceableCopyDamaged:
       .note
     default: .error
     }
@@ -70,6 +73,8 @@ package enum Defect: String, CaseIterable, Sendable {
     case .previousKeybagDamaged: "the second copy of the keybag is damaged, or not this store's"
     case .previousKeybagUnrelated: "the second copy of the keybag is not the one before the last change"
     case .keybagLeftover: "an interrupted change of the keybag left this behind"
+    case .effaceableSecretMissing: "the secret that belongs to the keybag is missing, so that no class key unwraps"
+    case .effaceableCopyDamaged: "one of the two copies of the effaceable secret is damaged"
     case .foreignEntry: "the name is none of the store's"
     case .nameDamaged: "the name does not open in this directory: it was altered, or moved here behind the mount's back"
     case .sidecarMissing: "the sidecar with the long name is missing"
@@ -85,6 +90,7 @@ package enum Defect: String, CaseIterable, Sendable {
     case .emptyFileWithoutRecord: "an empty file without a record: it is given one when it is written"
     case .recordVersionUnknown: "the record needs a newer protectfs"
     case .keyGenerationUnknown: "the file's key is wrapped under a class key that the keybag does not have"
+    case .keyRevoked: "the file's class key was erased, reset or rotated away; 'protectfs orphans' lists such files"
     case .fileKeyDamaged: "the file's key does not unwrap"
     case .impossibleLength: "no contents have this length"
     case .symbolicLinkDamaged: "the symbolic link's target does not open"

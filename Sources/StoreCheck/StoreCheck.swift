@@ -8,37 +8,36 @@ import SystemPackage
 ///
 /// The store must be locked by the caller: alone for a repair, else it may be shared with those who only read.
 package enum StoreCheck {
-  /// How the class keys are had, with which the keys of files are checked too.
-  package enum Unlock: ~Copyable {
-    /// Not at all: of the keys, only those of class D are checked.
-    case none
-    case passcode(SecretBytes)
-    case recoveryKey(RecoveryKey)
-  }
+  /// Opens a keybag in its place.
+  package typealias Unlock = (
+    borrowing KeybagFile, Keybag, borrowing VolumeDeviceKey
+  ) throws(KeyManagementError) -> ClassKeys
 
   /// Checks everything in a store.
   ///
   /// - Parameters:
   ///   - keybag: one of `copies`, which `deviceKey` verified.
+  ///   - unlock: yields the class keys, with which the keys of files are checked too; without it, of the keys only those
+  ///     of class D are.
   ///   - isRepairing: whether to put right what can be put right without losing content.
   /// - Throws: `KeyManagementError` when the keys cannot be had, `Errno` when the root or `lost+found` cannot be used.
   package static func run(
     _ backing: borrowing Descriptor, copies: KeybagCopies, keybag: Keybag, deviceKey: borrowing VolumeDeviceKey,
-    unlock: consuming Unlock = .none, isRepairing: Bool, observer: any CheckObserver
+    unlock: Unlock? = nil, isRepairing: Bool, observer: any CheckObserver
   ) throws -> CheckSummary {
     let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
     let repair = isRepairing ? try Repair(store: store) : nil
     let findings = Findings(observer: observer, repair: repair)
     let targets = try TargetFiles(store: store)
-    let keys = try CheckKeys(keybag: keybag, deviceKey: deviceKey)
+    let file = try KeybagFile(backing: backing)
+    let keys = try CheckKeys(
+      keybag: keybag, deviceKey: deviceKey, effaceable: try effaceableSecret(of: keybag, file, findings))
     do throws(KeyManagementError) {
-      switch consume unlock {
-      case .none: break
-      case .passcode(let passcode): keys.install(try keybag.unlock(passcode: passcode, deviceKey: deviceKey))
-      case .recoveryKey(let key): keys.install(try keybag.unlock(recoveryKey: key))
-      }
+      if let unlock { keys.install(try unlock(file, keybag, deviceKey)) }
     } catch .keybagAltered {
       findings.report(.keybagSealWrong, at: .ofStore("keybag"))
+    } catch .effaceableSecretMissing {
+      // That is told already.
     }
     try KeybagCheck(
       copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag
@@ -47,5 +46,25 @@ package enum StoreCheck {
     targets.checkOrphans(findings)
     try repair?.finish()
     return findings.summary
+  }
+
+  /// The secret, its two copies checked. Without it names are still checked, and keys are not.
+  private static func effaceableSecret(
+    of keybag: Keybag, _ file: borrowing KeybagFile, _ findings: Findings
+  ) throws -> EffaceableSecret? {
+    let place = Place.ofStore("effaceable")
+    do throws(KeyManagementError) {
+      let secret = try file.effaceableSecret(of: keybag)
+      if try !file.hasBothEffaceableCopies(of: keybag) {
+        findings.report(.effaceableCopyDamaged, at: place) { (_) throws(Errno) in
+          try file.restoreEffaceableCopies(of: keybag)
+          return .fixed
+        }
+      }
+      return secret
+    } catch .effaceableSecretMissing {
+      findings.report(.effaceableSecretMissing, at: place)
+    }
+    return nil
   }
 }

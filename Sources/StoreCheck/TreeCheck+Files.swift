@@ -37,9 +37,12 @@ extension TreeCheck {
       return
     }
     guard keys.keybag.hasKey(of: record.fileClass, generation: record.generation) else {
-      findings.report(
-        .keyGenerationUnknown, at: entry.place, "class \(record.fileClass.letter), generation \(record.generation)",
-        mend: entry.move)
+      let key = "class \(record.fileClass.letter), generation \(record.generation)"
+      if record.generation < keys.keybag.highestGeneration(of: record.fileClass) {
+        findings.report(.keyRevoked, at: entry.place, key)
+      } else {
+        findings.report(.keyGenerationUnknown, at: entry.place, key, mend: entry.move)
+      }
       return
     }
     guard ContentLength.plaintext(for: status.size) != nil else {

@@ -22,4 +22,5 @@ package enum RecordKind: String, Sendable {
   case directory = "directory record"
   case keybag = "keybag"
   case attribute = "extended attribute"
+  case attempts = "record of attempts"
 }

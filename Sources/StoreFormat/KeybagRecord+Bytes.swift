@@ -6,12 +6,14 @@ extension KeybagRecord {
   package var bytesBeforeSeal: [UInt8] {
     var bytes = Self.magic
     bytes.append(integer: Self.version)
-    bytes.append(integer: features)
+    bytes.append(integer: features.rawValue)
     bytes += storeID.bytes
     bytes.append(integer: generation)
     bytes.append(defaultClass.rawValue)
     bytes += deviceKeyIdentifier
     bytes.append(integer: creationTime)
+    bytes += effaceableIdentifier ?? []
+    if let eraseAfter { bytes.append(eraseAfter) }
     bytes.append(UInt8(classEntries.count))
     for entry in classEntries { bytes += entry.bytes }
     bytes.append(UInt8(protectors.count))
@@ -34,33 +36,56 @@ extension ProtectionClass {
 }
 
 extension KeybagRecord.ClassEntry {
+  /// The wrapping of a tombstone.
+  static let erasedWrapping: UInt8 = 3
+
   var bytes: [UInt8] {
     var bytes = [fileClass.rawValue, fileClass.keyType]
     bytes.append(integer: generation)
-    bytes.append(fileClass.wrapping)
-    bytes += wrappedKey
-    return bytes + (publicKey ?? [])
+    switch key {
+    case .wrapped(let wrappedKey, let publicKey):
+      bytes.append(fileClass.wrapping)
+      bytes += wrappedKey + (publicKey ?? [])
+    case .erased(let time):
+      bytes.append(Self.erasedWrapping)
+      bytes.append(integer: time)
+    }
+    return bytes
   }
 }
 
 extension KeybagRecord.Protector {
   var bytes: [UInt8] {
     var bytes = id
+    bytes += [method.type, UInt8(label.utf8.count)]
+    bytes += label.utf8
     switch method {
-    case .passcode(let derivation):
-      bytes += header(type: 1)
-      bytes += [derivation.logN, derivation.r, derivation.p]
-      bytes += derivation.salt
-      bytes += wrappedKeybagKey
-    case .recoveryKey(let wrappedVolumeKey):
-      bytes += header(type: 2)
-      bytes += wrappedKeybagKey
-      bytes += wrappedVolumeKey
+    case .passcode(let derivation): bytes += derivation.bytes + wrappedKeybagKey
+    case .recoveryKey(let wrappedVolumeKey): bytes += wrappedKeybagKey + wrappedVolumeKey
+    case .keyFile: bytes += wrappedKeybagKey
+    case .trustedPlatformModule(let derivation, let sealedObject):
+      bytes += derivation.bytes
+      bytes.append(integer: UInt16(sealedObject.count))
+      bytes += sealedObject + wrappedKeybagKey
+    case .backupPasscode(let derivation, let wrappedVolumeKey):
+      bytes += derivation.bytes + wrappedKeybagKey + wrappedVolumeKey
     }
     return bytes
   }
+}
 
-  private func header(type: UInt8) -> [UInt8] {
-    [type, UInt8(label.utf8.count)] + Array(label.utf8)
+extension KeybagRecord.Protector.Method {
+  var type: UInt8 {
+    switch self {
+    case .passcode: 1
+    case .recoveryKey: 2
+    case .keyFile: 3
+    case .trustedPlatformModule: 4
+    case .backupPasscode: 5
+    }
   }
+}
+
+extension KeybagRecord.PasscodeDerivation {
+  var bytes: [UInt8] { [logN, r, p] + salt }
 }

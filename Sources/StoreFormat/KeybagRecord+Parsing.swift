@@ -10,8 +10,9 @@ extension KeybagRecord {
     try reader.require(magic == Self.magic, "magic", "is not 'protkbag'")
     let version: UInt16 = try reader.readInteger("version")
     guard version == Self.version else { throw .unsupportedVersion(record: .keybag, version: version) }
-    let features: UInt64 = try reader.readInteger("features")
-    guard features & ~Self.knownFeatures == 0 else { throw .unknownFeatures(features & ~Self.knownFeatures) }
+    let features = KeybagFeatures(rawValue: try reader.readInteger("features"))
+    let unknown = features.subtracting(.known)
+    guard unknown.isEmpty else { throw .unknownFeatures(unknown.rawValue) }
 
     let id = try reader.read(16, "store ID")
     guard let storeID = StoreID(bytes: id) else { throw reader.malformed("store ID", "is cut off") }
@@ -23,11 +24,19 @@ extension KeybagRecord {
     let creationTime: UInt64 = try reader.readInteger("creation time")
     try reader.require(creationTime <= UInt64(Int64.max), "creation time", "is too late")
 
+    let effaceable = features.contains(.effaceableSecret) ? try reader.read(16, "effaceable secret identifier") : nil
+    let eraseAfter: UInt8? = features.contains(.eraseAfter) ? try reader.readInteger("erase after") : nil
+    if let eraseAfter {
+      try reader.require(Self.eraseAfterRange.contains(eraseAfter), "erase after", "\(eraseAfter) is not in 4...100")
+    }
+
     self.init(
       storeID: storeID, generation: generation, defaultClass: defaultClass, deviceKeyIdentifier: identifier,
-      creationTime: creationTime, classEntries: try reader.readClassEntries(),
-      protectors: try reader.readProtectors())
-    self.features = features
+      creationTime: creationTime, effaceableIdentifier: effaceable, eraseAfter: eraseAfter,
+      classEntries: try reader.readClassEntries(), protectors: try reader.readProtectors())
+    try reader.require(
+      protectors.isEmpty == (erasureTime != nil), "number of protectors", "is not that of its class keys")
+    try reader.require(self.features == features, "features", "are not those of the contents")
     seal = try reader.read(32, "seal")
     tag = try reader.read(32, "tag")
     try reader.finish()
@@ -48,6 +57,8 @@ extension ByteReader {
       if let last = entries.last {
         let isSorted = (last.fileClass.rawValue, last.generation) < (entry.fileClass.rawValue, entry.generation)
         try require(isSorted, "class keys", "are not sorted by class and generation")
+        let isAfterKey = last.fileClass == entry.fileClass && entry.erasureTime != nil
+        try require(!isAfterKey, "class keys", "have a tombstone behind a key of its class")
       }
       entries.append(entry)
     }
@@ -65,10 +76,16 @@ extension ByteReader {
     let generation: UInt32 = try readInteger("generation of a class key")
     try require(generation > 0, "generation of a class key", "is 0")
     let wrapping: UInt8 = try readInteger("wrapping")
+    if wrapping == KeybagRecord.ClassEntry.erasedWrapping {
+      let time: UInt64 = try readInteger("erasure time")
+      try require(time <= UInt64(Int64.max), "erasure time", "is too late")
+      return KeybagRecord.ClassEntry(fileClass: fileClass, generation: generation, key: .erased(at: time))
+    }
     try require(wrapping == fileClass.wrapping, "wrapping", "is not the one of class \(fileClass.letter)")
+    let wrappedKey = try read(40, "wrapped class key")
+    let publicKey = keyType == 1 ? try read(32, "public key") : nil
     return KeybagRecord.ClassEntry(
-      fileClass: fileClass, generation: generation, wrappedKey: try read(40, "wrapped class key"),
-      publicKey: keyType == 1 ? try read(32, "public key") : nil)
+      fileClass: fileClass, generation: generation, key: .wrapped(wrappedKey, publicKey: publicKey))
   }
 
   fileprivate mutating func readProtectors() throws(FormatError) -> [KeybagRecord.Protector] {
@@ -90,18 +107,42 @@ extension ByteReader {
     try require(length <= KeybagRecord.Protector.longestLabel, "length of a label", "is more than 64")
     let bytes = try read(length, "label")
     guard let label = String(validating: bytes, as: UTF8.self) else { throw malformed("label", "is not UTF-8") }
+    let method: KeybagRecord.Protector.Method
+    let wrappedKeybagKey: [UInt8]
     switch type {
     case 1:
-      let derivation = try readPasscodeDerivation()
-      return KeybagRecord.Protector(
-        id: id, label: label, wrappedKeybagKey: try read(40, "wrapped keybag key"), method: .passcode(derivation))
+      method = .passcode(try readPasscodeDerivation())
+      wrappedKeybagKey = try readWrappedKeybagKey()
     case 2:
-      let wrappedKeybagKey = try read(40, "wrapped keybag key")
-      return KeybagRecord.Protector(
-        id: id, label: label, wrappedKeybagKey: wrappedKeybagKey,
-        method: .recoveryKey(wrappedVolumeKey: try read(40, "wrapped volume device key")))
+      wrappedKeybagKey = try readWrappedKeybagKey()
+      method = .recoveryKey(wrappedVolumeKey: try readWrappedVolumeKey())
+    case 3:
+      method = .keyFile
+      wrappedKeybagKey = try readWrappedKeybagKey()
+    case 4:
+      let derivation = try readPasscodeDerivation()
+      method = .trustedPlatformModule(derivation, sealedObject: try readSealedObject())
+      wrappedKeybagKey = try readWrappedKeybagKey()
+    case 5:
+      let derivation = try readPasscodeDerivation()
+      wrappedKeybagKey = try readWrappedKeybagKey()
+      method = .backupPasscode(derivation, wrappedVolumeKey: try readWrappedVolumeKey())
     default: throw malformed("type of a protector", "\(type) is not known")
     }
+    return KeybagRecord.Protector(id: id, label: label, wrappedKeybagKey: wrappedKeybagKey, method: method)
+  }
+
+  private mutating func readWrappedKeybagKey() throws(FormatError) -> [UInt8] { try read(40, "wrapped keybag key") }
+
+  private mutating func readWrappedVolumeKey() throws(FormatError) -> [UInt8] {
+    try read(40, "wrapped volume device key")
+  }
+
+  private mutating func readSealedObject() throws(FormatError) -> [UInt8] {
+    let length = Int(try readInteger("length of a sealed object", as: UInt16.self))
+    let bounds = 1...KeybagRecord.Protector.longestSealedObject
+    try require(bounds.contains(length), "length of a sealed object", "\(length) is not in 1...1024")
+    return try read(length, "sealed object")
   }
 
   private mutating func readPasscodeDerivation() throws(FormatError) -> KeybagRecord.PasscodeDerivation {

@@ -9,17 +9,15 @@ package struct KeybagRecord: Sendable, Equatable {
   package static let magic = Array("protkbag".utf8)
   /// The version this module reads and writes.
   package static let version: UInt16 = 1
-  /// The features this module knows; version 1 has none.
-  package static let knownFeatures: UInt64 = 0
   /// No keybag is longer, in bytes.
   package static let longest = 16_384
   /// How many class keys there may be, all generations counted.
   package static let classEntryCount = 5...64
-  /// How many ways in there may be.
-  package static let protectorCount = 1...16
+  /// How many ways in there may be; none where every class is erased.
+  package static let protectorCount = 0...16
+  /// After how many wrong passcodes a store may be told to erase itself.
+  package static let eraseAfterRange: ClosedRange<UInt8> = 4...100
 
-  /// Properties of the store without which it must not be touched; bits outside ``knownFeatures`` are refused.
-  package var features: UInt64 = 0
   /// The store's identity.
   package var storeID: StoreID
   /// Grows by one with each rewriting.
@@ -30,6 +28,10 @@ package struct KeybagRecord: Sendable, Equatable {
   package var deviceKeyIdentifier: [UInt8]
   /// When the store was made, in seconds since 1970.
   package var creationTime: UInt64
+  /// Which effaceable secret the class keys are wrapped with, 16 bytes; `nil` in stores that have none.
+  package var effaceableIdentifier: [UInt8]?
+  /// After how many wrong passcodes the store erases itself; `nil`: it does not.
+  package var eraseAfter: UInt8?
   /// The class keys, sorted by class and generation; the highest generation of a class wraps new file keys.
   package var classEntries: [ClassEntry]
   /// The ways in, sorted by their identities.
@@ -39,22 +41,35 @@ package struct KeybagRecord: Sendable, Equatable {
   /// HMAC-SHA256 over ``bytesBeforeTag`` under a key that belongs to the device.
   package var tag: [UInt8]
 
-  /// One key of one class.
+  /// One key of one class, or what is left of it.
   package struct ClassEntry: Sendable, Equatable {
     package var fileClass: ProtectionClass
     /// From 1; ``FileRecord/generation`` refers to it.
     package var generation: UInt32
-    /// The key (of class B: the private key), 40 bytes: under the device's "class none" key in class D, else under the
-    /// keybag key.
-    package var wrappedKey: [UInt8]
-    /// The public key of class B, 32 bytes; of other classes `nil`.
-    package var publicKey: [UInt8]?
+    package var key: Key
 
-    package init(fileClass: ProtectionClass, generation: UInt32, wrappedKey: [UInt8], publicKey: [UInt8]?) {
+    /// A class's key as a keybag has it.
+    package enum Key: Sendable, Equatable {
+      /// The key (of class B: the private key), wrapped, 40 bytes; of class B also the public key, 32 bytes.
+      case wrapped([UInt8], publicKey: [UInt8]?)
+      /// A tombstone: this key and all before it were erased then, in seconds since 1970.
+      case erased(at: UInt64)
+    }
+
+    /// The public key of class B.
+    package var publicKey: [UInt8]? {
+      if case .wrapped(_, let publicKey) = key { publicKey } else { nil }
+    }
+
+    /// When the key was erased; `nil` for a key that is there.
+    package var erasureTime: UInt64? {
+      if case .erased(let time) = key { time } else { nil }
+    }
+
+    package init(fileClass: ProtectionClass, generation: UInt32, key: Key) {
       self.fileClass = fileClass
       self.generation = generation
-      self.wrappedKey = wrappedKey
-      self.publicKey = publicKey
+      self.key = key
     }
   }
 
@@ -78,7 +93,17 @@ package struct KeybagRecord: Sendable, Equatable {
       case passcode(PasscodeDerivation)
       /// From a recovery key alone, which also gives the volume's device key back: wrapped under it, 40 bytes.
       case recoveryKey(wrappedVolumeKey: [UInt8])
+      /// From the content of a file and the device key.
+      case keyFile
+      /// From a passcode, the device key, and a secret that a TPM gives out for this passcode only: the object that it
+      /// sealed.
+      case trustedPlatformModule(PasscodeDerivation, sealedObject: [UInt8])
+      /// In exported keybags: from a passcode alone, which also gives the volume's device key back.
+      case backupPasscode(PasscodeDerivation, wrappedVolumeKey: [UInt8])
     }
+
+    /// The longest object that a TPM sealed, in bytes.
+    package static let longestSealedObject = 1024
 
     package init(id: [UInt8], label: String, wrappedKeybagKey: [UInt8], method: Method) {
       self.id = id
@@ -107,13 +132,16 @@ package struct KeybagRecord: Sendable, Equatable {
   /// A record whose seal and tag are still zeros.
   package init(
     storeID: StoreID, generation: UInt64, defaultClass: ProtectionClass, deviceKeyIdentifier: [UInt8],
-    creationTime: UInt64, classEntries: [ClassEntry], protectors: [Protector]
+    creationTime: UInt64, effaceableIdentifier: [UInt8]? = nil, eraseAfter: UInt8? = nil, classEntries: [ClassEntry],
+    protectors: [Protector]
   ) {
     self.storeID = storeID
     self.generation = generation
     self.defaultClass = defaultClass
     self.deviceKeyIdentifier = deviceKeyIdentifier
     self.creationTime = creationTime
+    self.effaceableIdentifier = effaceableIdentifier
+    self.eraseAfter = eraseAfter
     self.classEntries = classEntries
     self.protectors = protectors
     seal = [UInt8](repeating: 0, count: 32)

@@ -58,17 +58,22 @@ struct CommandFailure: Error {
     case .notMounted: .notMounted
     case .noAnswer: .noAnswer
     case .notPermitted: .notPermitted
-    case .keybagNotWritten, .readOnly, .invalidRequest, .failed, .notUnderstood: .failure
+    case .passcodeDelayed: .passcodeDelayed
+    case .storeErased: .storeErased
+    case .rotationInterrupted: .interrupted
+    case .keybagNotWritten, .readOnly, .invalidRequest, .lastWayIn, .failed, .notUnderstood: .failure
     }
   }
 
   private static func status(of error: KeyManagementError) -> ExitStatus {
     switch error {
-    case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped: .wrongSecret
+    case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped, .wrongKeyFile: .wrongSecret
+    case .passcodeDelayed: .passcodeDelayed
+    case .storeErased: .storeErased
     case .deviceKeyMissing, .deviceKeyUnreadable, .deviceKeyExposed, .deviceKeyMalformed: .deviceKeyMissing
     case .foreignDeviceKey: .foreignDeviceKey
     case .keybagMissing: .noStore
-    case .keybagMalformed, .keybagAltered: .keybagCorrupt
+    case .keybagMalformed, .keybagAltered, .effaceableSecretMissing: .keybagCorrupt
     case .unsupportedStore: .unsupportedStore
     case .keybagUnreadable(let error), .keybagUnwritable(let error):
       error == .permissionDenied ? .notPermitted : .failure

@@ -37,6 +37,14 @@ enum ExitStatus: Int32, CaseIterable {
   case noFUSE = 18
   /// Something is using the mount.
   case busy = 19
+  /// Too many passcodes were wrong: the next is not tried yet.
+  case passcodeDelayed = 20
+  /// The store was erased.
+  case storeErased = 21
+  /// A rotation or a restore was interrupted, and can be gone on with.
+  case interrupted = 22
+  /// The class key of a file was erased, reset or rotated away.
+  case keyRevoked = 23
   /// The arguments are wrong: `EX_USAGE` of sysexits(3).
   case usage = 64
 }

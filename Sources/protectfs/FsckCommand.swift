@@ -34,23 +34,17 @@ struct FsckCommand: ParsableCommand {
   @Flag(help: "Report in JSON.")
   var json = false
 
-  @Flag(help: "Ask for the passcode, and check keys of files too; implied by the options that give a passcode.")
+  @Flag(help: "Ask for the passcode, and check keys of files too; implied by the options that give a secret.")
   var unlock = false
 
-  @OptionGroup var passcode: PasscodeOptions
-
-  @OptionGroup var recoveryKey: RecoveryKeyOptions
+  @OptionGroup var opening: OpeningOptions
 
   @Option(
     name: .customLong("device-key"), help: ArgumentHelp("Use this device key file.", valueName: "file"),
     completion: .file())
   var deviceKeyFile: String?
 
-  func validate() throws {
-    if recoveryKey.source != nil && (passcode.isGiven || unlock) {
-      throw ValidationError("Give the passcode or the recovery key, not both.")
-    }
-  }
+  private var wantsKeys: Bool { unlock || opening.isGiven }
 
   func run() throws {
     let report: any FsckReport = json ? FsckObject() : FsckLines()
@@ -78,40 +72,42 @@ struct FsckCommand: ParsableCommand {
     } catch .keybagMissing {
       throw StoreError.noStore(path: path)
     }
-    if recoveryKey.source == nil {
-      return try check(directory, copies, report)
-    }
-    return try checkRecovering(directory, copies, report)
+    return wantsKeys
+      ? try checkUnlocking(directory, copies, report) : try check(directory, copies, report)
   }
 
   private func check(
     _ directory: borrowing Descriptor, _ copies: KeybagCopies, _ report: any FsckReport
   ) throws -> CheckSummary {
-    let (keybag, storeKey) = try usable(copies) { (bytes) throws(KeyManagementError) in
-      try DeviceKey.load(for: StoreSummary.parse(bytes).storeID, file: deviceKeyFile.map { PathName($0) })
-    }
-    guard unlock || passcode.isGiven else {
-      return try StoreCheck.run(
-        directory, copies: copies, keybag: keybag, deviceKey: storeKey.key, unlock: .none, isRepairing: repair,
-        observer: report)
-    }
+    let (keybag, storeKey) = try usable(copies) { (bytes) throws(KeyManagementError) in try deviceKey(bytes) }
     return try StoreCheck.run(
-      directory, copies: copies, keybag: keybag, deviceKey: storeKey.key,
-      unlock: .passcode(passcode.source.read("Passcode")), isRepairing: repair, observer: report)
+      directory, copies: copies, keybag: keybag, deviceKey: storeKey.key, isRepairing: repair, observer: report)
   }
 
-  /// The recovery key opens the store without a device key too.
-  private func checkRecovering(
+  private func checkUnlocking(
     _ directory: borrowing Descriptor, _ copies: KeybagCopies, _ report: any FsckReport
   ) throws -> CheckSummary {
-    let secret = try TypedSecret(recoveryKey, or: passcode)
-    let key = try RecoveryKey(parsing: secret.bytes)
+    let secret = OpeningSecret(try opening.read())
     let (keybag, storeKey) = try usable(copies) { (bytes) throws(KeyManagementError) in
-      try Keybag.recover(bytes, recoveryKey: key)
+      try deviceKey(bytes, or: secret.value)
     }
     return try StoreCheck.run(
       directory, copies: copies, keybag: keybag, deviceKey: storeKey.key,
-      unlock: .recoveryKey(RecoveryKey(parsing: secret.bytes)), isRepairing: repair, observer: report)
+      unlock: { (file, keybag, deviceKey) throws(KeyManagementError) in
+        try file.open(keybag, with: secret.value, deviceKey: deviceKey).classKeys()
+      }, isRepairing: repair, observer: report)
+  }
+
+  /// The device key; a recovery key opens the store without it too.
+  private func deviceKey(
+    _ bytes: [UInt8], or secret: borrowing UnlockSecret
+  ) throws(KeyManagementError) -> VolumeDeviceKey {
+    if let key = try secret.recoveredDeviceKey(bytes) { return key }
+    return try deviceKey(bytes)
+  }
+
+  private func deviceKey(_ bytes: [UInt8]) throws(KeyManagementError) -> VolumeDeviceKey {
+    try DeviceKey.load(for: StoreSummary.parse(bytes).storeID, file: deviceKeyFile.map { PathName($0) })
   }
 
   /// A good keybag, and the store's device key.
@@ -139,6 +135,15 @@ struct FsckCommand: ParsableCommand {
       let mountPoint = mount?.mountPoint ?? "MOUNTPOINT"
       throw CommandFailure(
         .alreadyMounted, "\(path) is in use; unmount it first: protectfs unmount \(mountPoint)")
+    }
+  }
+
+  /// Carries a secret into closures.
+  private final class OpeningSecret {
+    let value: UnlockSecret
+
+    init(_ value: consuming UnlockSecret) {
+      self.value = value
     }
   }
 

@@ -77,12 +77,6 @@ struct StoreInformation: Encodable {
     }
   }
 
-  struct Way: Encodable {
-    var kind: String
-    var label: String
-    var keyDerivation: String?
-  }
-
   var backing: String
   var storeID: String
   var formatVersion = KeybagRecord.version
@@ -92,31 +86,25 @@ struct StoreInformation: Encodable {
   var defaultClass: ProtectionClass
   var authenticity: Authenticity
   var classes: [ClassKey]
-  var waysIn: [Way]
+  var waysIn: [WayIn]
+  var eraseAfter: UInt8?
+  var erased: String?
 
   init(backing: String, _ record: KeybagRecord, authenticity: Authenticity) {
     self.backing = backing
     storeID = record.storeID.description
-    features = record.features
+    features = record.features.rawValue
     created = Date(timeIntervalSince1970: Double(record.creationTime)).formatted(.iso8601)
     keybagGeneration = record.generation
     defaultClass = record.defaultClass
     self.authenticity = authenticity
     classes = ProtectionClass.allCases.map { fileClass in
-      let entries = record.classEntries.filter { $0.fileClass == fileClass }
+      let entries = record.classEntries.filter { $0.fileClass == fileClass && $0.erasureTime == nil }
       return ClassKey(protectionClass: fileClass, generations: entries.map(\.generation))
     }
-    waysIn = record.protectors.map { protector in
-      switch protector.method {
-      case .passcode(let derivation):
-        let memory = (128 * UInt64(derivation.r) << UInt64(derivation.logN)) >> 20
-        return Way(
-          kind: "passcode", label: protector.label,
-          keyDerivation: "scrypt N=2^\(derivation.logN) r=\(derivation.r) p=\(derivation.p), \(memory) MiB")
-      case .recoveryKey:
-        return Way(kind: "recovery key", label: protector.label)
-      }
-    }
+    waysIn = record.protectors.map { WayIn($0) }
+    eraseAfter = record.eraseAfter
+    erased = record.erasureTime.map { Date(timeIntervalSince1970: Double($0)).formatted(.iso8601) }
   }
 
   /// The report for people.
@@ -129,13 +117,16 @@ struct StoreInformation: Encodable {
     line("keybag", "generation \(keybagGeneration), \(verdict)")
     line("contents", "AES-256-XTS, a key for each file")
     line("names", "AES-256-SIV")
+    if let erased { line("ERASED", "on \(erased); what was in it cannot be read any more") }
+    if let eraseAfter { line("erases itself", "after \(eraseAfter) wrong passcodes") }
     for way in waysIn {
       let label = way.label == way.kind ? "" : " '\(way.label.printable)'"
       line("way in", "\(way.kind)\(label)\(way.keyDerivation.map { ", \($0)" } ?? "")")
     }
     for entry in classes {
       let numbers = entry.generations.map { "\($0)" }.joined(separator: ", ")
-      line("class \(entry.protectionClass.letter)", "\(entry.protectionClass.name), key generation \(numbers)")
+      let key = numbers.isEmpty ? "no key" : "key generation \(numbers)"
+      line("class \(entry.protectionClass.letter)", "\(entry.protectionClass.name), \(key)")
     }
     return lines.joined(separator: "\n")
   }

@@ -4,6 +4,7 @@ import DataProtection
 import Glibc
 import LinuxIO
 import MountDaemon
+import StoreFormat
 import SystemPackage
 
 /// `protectfs init`
@@ -43,7 +44,16 @@ struct InitCommand: ParsableCommand {
     help: ArgumentHelp("Write the recovery key to a new file instead of printing it.", valueName: "file"))
   var recoveryKeyFile: String?
 
+  @Option(
+    help: ArgumentHelp(
+      "Have the store erase itself when so many passcodes in a row were wrong, 4 to 100; iOS has 10.",
+      valueName: "count"))
+  var eraseAfter: UInt8?
+
   func validate() throws {
+    if let eraseAfter, !KeybagRecord.eraseAfterRange.contains(eraseAfter) {
+      throw ValidationError("Give --erase-after a number from 4 to 100.")
+    }
     guard defaultClass != .none else {
       throw ValidationError("The default class cannot be 'none': files would be open to anyone with this machine.")
     }
@@ -53,33 +63,18 @@ struct InitCommand: ParsableCommand {
     try makeDirectory()
     let path = try CanonicalPath.of(backing)
     try requireNoStore(path)
-    let output = try recoveryKeyFile.map { try RecoveryKeyFile(path: $0) }
+    let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
     let secret = try passcode.source.readNew("New passcode")
     do {
       let (storeID, recoveryKey) = try Store.create(
-        in: path, defaultClass: defaultClass, passcode: secret, deviceKeyFile: deviceKeyFile)
+        in: path, defaultClass: defaultClass, passcode: secret, eraseAfter: eraseAfter,
+        deviceKeyFile: deviceKeyFile)
       print("Made store \(storeID) in \(path); new files are of class \(defaultClass.name) (\(defaultClass.letter)).")
-      try show(recoveryKey, output)
+      try RecoveryKeyOutput.show(recoveryKey.text, output)
     } catch {
       output?.remove()
       throw error
     }
-  }
-
-  private func show(_ recoveryKey: RecoveryKeyText, _ output: RecoveryKeyFile?) throws {
-    if let output {
-      try output.write(recoveryKey.text)
-      print("The recovery key is in \(output.path).\n")
-    } else {
-      print("\nRecovery key:\n\n    ", terminator: "")
-      StandardStream.writeSecret(recoveryKey.text)
-      print("\n")
-    }
-    print(
-      """
-      The recovery key opens the store without the passcode and without this machine's device key. It is kept \
-      nowhere else and never shown again: write it down, and keep it apart from both.
-      """)
   }
 
   private func makeDirectory() throws {
@@ -104,37 +99,4 @@ extension ProtectionClass: ExpressibleByArgument {
 
   /// The names, for help and completion.
   public static var allValueStrings: [String] { allCases.map(\.name) }
-}
-
-/// A new file that takes the recovery key.
-final class RecoveryKeyFile {
-  let path: String
-  private let file: Descriptor
-
-  /// Makes the file, with mode 0600. It must not exist.
-  init(path: String) throws(CommandFailure) {
-    do throws(Errno) {
-      file = try Descriptor.open(PathName(path), [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
-    } catch {
-      throw CommandFailure(path, error)
-    }
-    self.path = path
-  }
-
-  func write(_ text: borrowing SecretBytes) throws(CommandFailure) {
-    do throws(Errno) {
-      try unsafe text.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
-      try unsafe [UInt8(ascii: "\n")].withBytes { (newline) throws(Errno) in
-        try unsafe file.write(newline, at: UInt64(text.count))
-      }
-      try file.synchronize()
-    } catch {
-      throw CommandFailure(path, error)
-    }
-  }
-
-  /// Takes the file away again, when there is no store after all.
-  func remove() {
-    unsafe unlink(path)
-  }
 }

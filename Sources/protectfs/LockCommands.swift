@@ -50,26 +50,19 @@ struct UnlockCommand: ParsableCommand {
         protectfs unlock ~/private
         protectfs unlock --passcode-command 'pass show private' ~/private
         protectfs unlock --recovery-key ~/private
+        protectfs unlock --key-file /media/stick/private.key ~/private
       """)
 
   @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
   var mountPoint: String
 
-  @OptionGroup var passcode: PasscodeOptions
-
-  @OptionGroup var recoveryKey: RecoveryKeyOptions
-
-  func validate() throws {
-    if recoveryKey.source != nil && passcode.isGiven {
-      throw ValidationError("Give the passcode or the recovery key, not both.")
-    }
-  }
+  @OptionGroup var opening: OpeningOptions
 
   func run() throws {
     // Connects first: nobody should type a passcode to learn that nothing is mounted.
     var daemon = try DaemonConnection(mountPoint: mountPoint)
     _ = try daemon.status()
-    let secret = try TypedSecret(recoveryKey, or: passcode)
+    let secret = try opening.read()
     try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe daemon.unlock(secret) }
   }
 }

@@ -54,9 +54,7 @@ struct MountCommand: ParsableCommand {
   @Flag(help: "Unlock as soon as it is mounted.")
   var unlock = false
 
-  @OptionGroup var passcode: PasscodeOptions
-
-  @OptionGroup var recoveryKey: RecoveryKeyOptions
+  @OptionGroup var opening: OpeningOptions
 
   @Option(help: ArgumentHelp("The same as -o grace=S.", valueName: "seconds"))
   var grace: Double?
@@ -71,9 +69,6 @@ struct MountCommand: ParsableCommand {
 
   func validate() throws {
     if let grace, !(0...86_400).contains(grace) { throw ValidationError("Give --grace in seconds, from 0 to 86400.") }
-    if recoveryKey.source != nil && passcode.isGiven {
-      throw ValidationError("Give the passcode or the recovery key, not both.")
-    }
   }
 
   func run() throws {
@@ -90,8 +85,7 @@ struct MountCommand: ParsableCommand {
       logFile: try (logFile ?? list.logFile).map { try Self.absolute($0) })
 
     var unlocking = MountUnlocking(
-      mountPoint: mountPoint, recoveryKey: recoveryKey, passcode: passcode,
-      isWanted: unlock || passcode.isGiven)
+      mountPoint: mountPoint, opening: opening, isWanted: unlock || opening.isGiven)
     if foreground {
       try unlocking.recoverDeviceKey(of: backing, storeID)
       let waiting = UnlockingBox(unlocking)

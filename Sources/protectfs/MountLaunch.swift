@@ -30,39 +30,38 @@ struct MountLaunch {
   }
 }
 
-/// What `mount` does with a passcode or a recovery key.
+/// What `mount` does with what opens the store.
 struct MountUnlocking: ~Copyable {
   let mountPoint: String
-  let recoveryKey: RecoveryKeyOptions
-  let passcode: PasscodeOptions
+  let opening: OpeningOptions
   let isWanted: Bool
-  private var typed: TypedSecret?
+  private var typed: UnlockSecret?
 
-  init(mountPoint: String, recoveryKey: RecoveryKeyOptions, passcode: PasscodeOptions, isWanted: Bool) {
+  init(mountPoint: String, opening: OpeningOptions, isWanted: Bool) {
     self.mountPoint = mountPoint
-    self.recoveryKey = recoveryKey
-    self.passcode = passcode
+    self.opening = opening
     self.isWanted = isWanted
   }
 
   /// With a recovery key: gets the device key of the store back, and keeps it for this and later mounts.
   mutating func recoverDeviceKey(of backing: String, _ storeID: StoreID) throws {
-    guard recoveryKey.source != nil else { return }
-    let secret = try TypedSecret(recoveryKey, or: passcode)
+    guard opening.recoveryKey.source != nil else { return }
+    let secret = try opening.read()
+    guard case .recoveryKey(let text) = secret else { return }
     let directory = try Store.open(backing)
     let deviceKey = try Keybag.recover(
-      KeybagFile(backing: directory).read(), recoveryKey: RecoveryKey(parsing: secret.bytes))
+      KeybagFile(backing: directory).read(), recoveryKey: RecoveryKey(parsing: text))
     let path = try DeviceKey.keep(deviceKey, for: storeID)
     CommandFailure.report("the device key of this store was recovered, and is kept as \(path)")
-    typed = consume secret
+    typed = .recoveryKey(text)
   }
 
   /// Unlocks, if that was asked for. A terminal is asked three times.
   mutating func run() throws {
     guard isWanted else { return }
-    var triesLeft = passcode.isGiven || recoveryKey.source != nil ? 1 : 3
+    var triesLeft = opening.isTypedPasscode ? 3 : 1
     while true {
-      let secret = if let recovered = typed.take() { recovered } else { try TypedSecret(recoveryKey, or: passcode) }
+      let secret = if let recovered = typed.take() { recovered } else { try opening.read() }
       var daemon = try DaemonConnection(mountPoint: mountPoint)
       triesLeft -= 1
       do throws(ControlError) {

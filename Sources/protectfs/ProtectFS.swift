@@ -31,7 +31,7 @@ struct ProtectFS: ParsableCommand {
     version: "protectfs \(protectfsVersion)",
     subcommands: [
       InitCommand.self, MountCommand.self, UnmountCommand.self, UnlockCommand.self, LockCommand.self,
-      StatusCommand.self, ClassCommand.self, PasscodeCommand.self, EventsCommand.self, InfoCommand.self,
-      FsckCommand.self,
+      StatusCommand.self, ClassCommand.self, PasscodeCommand.self, KeyCommand.self, KeybagCommand.self,
+      RotateCommand.self, EraseCommand.self, EventsCommand.self, InfoCommand.self, FsckCommand.self,
     ])
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Cryptography
 import DataProtection
+import KeyManagement
 
 /// The options that say where a passcode comes from. Without one it is asked for on the terminal.
 struct PasscodeOptions: ParsableArguments {
@@ -50,33 +51,76 @@ struct RecoveryKeyOptions: ParsableArguments {
     completion: .file())
   var file: String?
 
-  /// Where it comes from; `nil` when a passcode is to be used.
+  /// Where it comes from; `nil` when something else is to be used.
   var source: SecretSource? {
     if let file { return .file(file) }
     return isWanted ? .terminal : nil
   }
 }
 
-/// A secret as it goes to the daemon.
-struct TypedSecret: ~Copyable {
-  let bytes: SecretBytes
-  let isRecoveryKey: Bool
+/// The options for a key file in a passcode's place.
+struct KeyFileOptions: ParsableArguments {
+  @Option(
+    name: .customLong("key-file"), help: ArgumentHelp("Open the store with a key file.", valueName: "file"),
+    completion: .file())
+  var file: String?
 
-  /// Reads whichever of the two was asked for.
-  init(_ recoveryKey: RecoveryKeyOptions, or passcode: PasscodeOptions, _ name: String = "Passcode") throws {
-    if let source = recoveryKey.source {
-      bytes = try source.read("Recovery key")
-      isRecoveryKey = true
-    } else {
-      bytes = try passcode.source.read(name)
-      isRecoveryKey = false
-    }
+  @Option(
+    help: ArgumentHelp(
+      "Open the store with a key file that systemd hands to the service: one in $CREDENTIALS_DIRECTORY.",
+      valueName: "name"))
+  var credential: String?
+
+  /// Where it comes from; `nil` when something else is to be used.
+  var source: KeyFileSource? {
+    if let file { return .file(file) }
+    return credential.map { .credential($0) }
   }
 
+  func validate() throws {
+    guard file == nil || credential == nil else { throw ValidationError("A key file comes from one place only.") }
+  }
+}
+
+/// The options that say what opens a store: a passcode, a recovery key or a key file.
+struct OpeningOptions: ParsableArguments {
+  @OptionGroup var passcode: PasscodeOptions
+
+  @OptionGroup var recoveryKey: RecoveryKeyOptions
+
+  @OptionGroup var keyFile: KeyFileOptions
+
+  func validate() throws {
+    let count = [passcode.isGiven, recoveryKey.source != nil, keyFile.source != nil].count { $0 }
+    guard count <= 1 else { throw ValidationError("Give the passcode, the recovery key or a key file, one of them.") }
+  }
+
+  /// Whether any of them was given.
+  var isGiven: Bool { passcode.isGiven || recoveryKey.source != nil || keyFile.source != nil }
+
+  /// Whether a wrong answer may be typed once more.
+  var isTypedPasscode: Bool { !isGiven }
+
+  /// Reads whichever was asked for; by default a passcode from the terminal.
+  ///
+  /// - Parameter name: what a passcode is asked for as.
+  func read(_ name: String = "Passcode") throws -> UnlockSecret {
+    if let source = recoveryKey.source { return .recoveryKey(try source.read("Recovery key")) }
+    if let source = keyFile.source { return .keyFile(try source.read()) }
+    return .passcode(try passcode.source.read(name))
+  }
+}
+
+extension UnlockSecret {
   /// Calls `body` with the secret as the client library takes it.
   func withSecret<Failure: Error>(_ body: (DaemonConnection.Secret) throws(Failure) -> Void) throws(Failure) {
-    try unsafe bytes.withBytes { (bytes) throws(Failure) in
-      try unsafe body(isRecoveryKey ? .recoveryKey(bytes) : .passcode(bytes))
+    switch self {
+    case .passcode(let bytes):
+      try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.passcode(bytes)) }
+    case .recoveryKey(let bytes):
+      try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.recoveryKey(bytes)) }
+    case .keyFile(let bytes):
+      try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.keyFile(bytes)) }
     }
   }
 }

@@ -17,6 +17,19 @@ enum StoreSummary {
     }
   }
 
+  /// What the keybag in a backing directory says; nothing of it is verified.
+  static func read(_ path: String) throws -> KeybagRecord {
+    let backing = try Store.open(path)
+    do throws(KeyManagementError) {
+      return try parse(KeybagFile(backing: backing).read())
+    } catch .keybagMissing {
+      throw missingKeybag(in: backing, path: path)
+    }
+  }
+
+  /// Finds out that there is a store that this version understands, before a secret is asked for.
+  static func requireStore(_ path: String) throws { _ = try read(path) }
+
   /// What to say where there is no keybag: that there is no store, unless the keybag's second copy shows that there is.
   static func missingKeybag(in backing: borrowing Descriptor, path: String) -> any Error {
     do throws(KeyManagementError) {

@@ -34,6 +34,14 @@ struct Terminal: ~Copyable {
     return try readLine()
   }
 
+  /// Asks for a line, which is shown as it is typed; without what is around its words.
+  func ask(_ prompt: String) -> String {
+    show(prompt)
+    var line: [UInt8] = []
+    while let key = readKey(), key != 10, key != 13, line.count < 1024 { line.append(key) }
+    return String(decoding: line, as: UTF8.self).split { $0 == " " || $0 == "\t" }.joined(separator: " ")
+  }
+
   private func readLine() throws(CommandFailure) -> SecretBytes {
     var line = SecretBytes(count: Keybag.longestPasscode + 1)
     var count = 0

@@ -14,10 +14,18 @@ final class BackingFile {
   private let controller: LockController
   private let record: FileRecord
 
+  /// One for all files: to make a keybag takes longer than any of the tests.
+  private static let controller = Result {
+    let deviceKey = try VolumeDeviceKey(SecretBytes(randomCount: VolumeDeviceKey.size))
+    let new = try Keybag.create(
+      passcode: SecretBytes([1]), deviceKey: deviceKey, storeID: .random(),
+      cost: ScryptParameters(logN: 14, r: 8, p: 1))
+    return LockController(
+      keybag: new.keybag, noneKeys: try new.keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.effaceable))
+  }
+
   init() throws {
-    let controller = LockController(
-      noneKey: ClassKey(generation: 1, secret: try SecretBytes(randomCount: ClassKey.size)),
-      publicKey: [UInt8](repeating: 9, count: 32), publicKeyGeneration: 1)
+    let controller = try Self.controller.get()
     let (generation, wrappedKey) = try controller.wrap(FileKey(), for: .none)
     record = FileRecord(fileClass: .none, isExplicit: false, generation: generation, wrappedKey: wrappedKey)
     self.controller = controller

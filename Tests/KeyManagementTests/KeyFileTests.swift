@@ -9,13 +9,17 @@ import Testing
 @testable import KeyManagement
 
 @Suite("The keybag's file") struct KeybagFileTests {
-  private func changed(_ keybag: Keybag, _ store: TestStore, times: Int = 1) throws -> Keybag {
-    var keybag = keybag
-    for _ in 0..<times {
-      keybag = try keybag.changingPasscode(
-        from: store.passcode(), to: store.passcode(), deviceKey: store.volumeKey(), cost: TestStore.cost)
-    }
-    return keybag
+  private func created(_ store: TestStore) throws -> Keybag.New {
+    try Keybag.create(
+      passcode: store.passcode(), deviceKey: store.volumeKey(), storeID: store.id(), cost: TestStore.cost)
+  }
+
+  /// A keybag changed by its passcode, which stays the same.
+  private func changed(
+    _ keybag: Keybag, _ effaceable: borrowing EffaceableSecret, _ store: TestStore
+  ) throws -> KeybagChange {
+    try keybag.open(passcode: store.passcode(), deviceKey: store.volumeKey(), effaceable: effaceable.copy())
+      .changingPasscode(to: store.passcode(), cost: TestStore.cost)
   }
 
   @Test func isReplacedBySuccessorsOnly() throws {
@@ -27,27 +31,109 @@ import Testing
     #expect(throws: KeyManagementError.keybagMissing) { _ = try file.read() }
 
     let store = try TestStore.read()
-    let id = try store.id()
-    let first = try Keybag.create(
-      passcode: store.passcode(), deviceKey: store.volumeKey(), storeID: id, cost: TestStore.cost
-    ).keybag
-    #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.replace(with: changed(first, store)) }
-    try file.replace(with: first)
-    #expect(try file.read() == first.bytes)
-    #expect(throws: KeyManagementError.keybagMissing) { _ = try file.readPrevious() }
-
-    let second = try changed(first, store)
-    try file.replace(with: second)
-    #expect(try file.read() == second.bytes)
-    #expect(try file.readPrevious() == first.bytes)
-    for stale in [first, second, try changed(first, store), try changed(second, store, times: 2)] {
-      #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.replace(with: stale) }
+    let new = try created(store)
+    let first = new.keybag
+    #expect(throws: KeyManagementError.keybagChangedMeanwhile) {
+      try file.commit(changed(first, new.effaceable, store))
     }
-    #expect(try file.read() == second.bytes)
-    #expect(directory.names(in: ".protectfs") == ["keybag", "keybag.previous"])
-    try file.replacePrevious(with: second)
-    #expect(try file.readPrevious() == second.bytes)
-    #expect(directory.names(in: ".protectfs") == ["keybag", "keybag.previous"])
+    try file.create(first, new.effaceable)
+    #expect(try file.read() == first.bytes)
+    #expect(try file.readPrevious() == first.bytes)
+
+    let opened = try file.open(first, with: .passcode(store.passcode()), deviceKey: store.volumeKey())
+    let added = try opened.adding(.keyFile(SecretBytes(randomCount: 32)), label: "a file")
+    try file.commit(added)
+    #expect(try file.read() == added.keybag.bytes)
+    #expect(try file.readPrevious() == first.bytes)
+    #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.commit(added) }
+    #expect(throws: KeyManagementError.keybagChangedMeanwhile) {
+      try file.commit(changed(first, new.effaceable, store))
+    }
+    #expect(try file.read() == added.keybag.bytes)
+    #expect(directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
+  }
+
+  /// A new passcode leaves nothing that the old one opens: no second copy, and no secret for an older one.
+  @Test func whatRevokesLeavesNothing() throws {
+    let directory = try TemporaryDirectory()
+    try KeybagFile.makeDirectory(in: directory.descriptor)
+    let file = try KeybagFile(backing: directory.descriptor)
+    let store = try TestStore.read()
+    let new = try created(store)
+    try file.create(new.keybag, new.effaceable)
+    let old = try Array(directory.read(".protectfs/effaceable"))
+    #expect(try file.hasBothEffaceableCopies(of: new.keybag))
+
+    let change = try changed(new.keybag, new.effaceable, store)
+    try file.commit(change)
+    #expect(try file.read() == change.keybag.bytes)
+    #expect(try file.readPrevious() == change.keybag.bytes)
+    #expect(throws: KeyManagementError.effaceableSecretMissing) { _ = try file.effaceableSecret(of: new.keybag) }
+    #expect(try file.hasBothEffaceableCopies(of: change.keybag))
+    let secret = old[..<32]
+    #expect(try !Array(directory.read(".protectfs/effaceable")).contains(secret))
+    #expect(throws: KeyManagementError.effaceableSecretMissing) {
+      _ = try file.open(new.keybag, with: .passcode(store.passcode()), deviceKey: store.volumeKey())
+    }
+    _ = try file.open(change.keybag, with: .passcode(store.passcode()), deviceKey: store.volumeKey()).classKeys()
+  }
+
+  /// A change cut short after the keybag took its place is finished by whoever has the store next.
+  @Test func settling() throws {
+    let directory = try TemporaryDirectory()
+    try KeybagFile.makeDirectory(in: directory.descriptor)
+    let file = try KeybagFile(backing: directory.descriptor)
+    let store = try TestStore.read()
+    let new = try created(store)
+    try file.create(new.keybag, new.effaceable)
+    let before = try directory.read(".protectfs/effaceable")
+    let change = try changed(new.keybag, new.effaceable, store)
+    try file.commit(change)
+    // As it was after step 2: both secrets, and the old second copy.
+    var both = try directory.read(".protectfs/effaceable")
+    both.replaceSubrange(0..<32, with: before[0..<32])
+    both.replaceSubrange(4096..<4128, with: before[4096..<4128])
+    try directory.write(".protectfs/effaceable", both)
+    try directory.write(".protectfs/keybag.previous", new.keybag.bytes)
+    _ = try file.effaceableSecret(of: new.keybag)
+
+    try file.settle(change.keybag)
+    #expect(try file.readPrevious() == change.keybag.bytes)
+    #expect(throws: KeyManagementError.effaceableSecretMissing) { _ = try file.effaceableSecret(of: new.keybag) }
+    _ = try file.effaceableSecret(of: change.keybag)
+
+    // And after step 1: a secret that no keybag has yet.
+    var early = try directory.read(".protectfs/effaceable")
+    early.replaceSubrange(0..<32, with: [UInt8](repeating: 7, count: 32))
+    try directory.write(".protectfs/effaceable", early)
+    try file.settle(change.keybag)
+    #expect(try Array(directory.read(".protectfs/effaceable")[..<32]) == [UInt8](repeating: 0, count: 32))
+    _ = try file.effaceableSecret(of: change.keybag)
+  }
+
+  /// Either copy of the effaceable secret will do.
+  @Test func effaceableCopies() throws {
+    let directory = try TemporaryDirectory()
+    try KeybagFile.makeDirectory(in: directory.descriptor)
+    let file = try KeybagFile(backing: directory.descriptor)
+    let store = try TestStore.read()
+    let new = try created(store)
+    try file.create(new.keybag, new.effaceable)
+    let whole = try directory.read(".protectfs/effaceable")
+    for place in [0, 4096] {
+      var damaged = whole
+      damaged[place] ^= 1
+      try directory.write(".protectfs/effaceable", damaged)
+      #expect(try !file.hasBothEffaceableCopies(of: new.keybag))
+      _ = try file.open(new.keybag, with: .passcode(store.passcode()), deviceKey: store.volumeKey()).classKeys()
+      try file.restoreEffaceableCopies(of: new.keybag)
+      #expect(try directory.read(".protectfs/effaceable") == whole)
+    }
+    var damaged = whole
+    damaged[0] ^= 1
+    damaged[4096] ^= 1
+    try directory.write(".protectfs/effaceable", damaged)
+    #expect(throws: KeyManagementError.effaceableSecretMissing) { _ = try file.effaceableSecret(of: new.keybag) }
   }
 
   @Test func foreignStoresAreNotReplaced() throws {
@@ -58,14 +144,13 @@ import Testing
     try directory.write(".protectfs/keybag", store.keybag.bytes)
     let other = try Keybag.create(
       passcode: "1".secret, deviceKey: VolumeDeviceKey(SecretBytes(randomCount: 32)), storeID: .random(),
-      cost: TestStore.cost
-    ).keybag
-    #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.replace(with: other) }
-    try file.replace(with: changed(store.parsed(), store))
-    #expect(try file.readPrevious() == store.keybag.bytes)
+      cost: TestStore.cost)
+    #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.create(other.keybag, other.effaceable) }
+    try file.commit(changed(store.parsed(), .absent(), store))
+    #expect(try file.readPrevious() == file.read())
 
     try directory.write(".protectfs/keybag", [1, 2, 3])
-    #expect(throws: KeyManagementError.self) { try file.replace(with: other) }
+    #expect(throws: KeyManagementError.self) { try file.create(other.keybag, other.effaceable) }
     #expect(try file.read() == [1, 2, 3])
   }
 

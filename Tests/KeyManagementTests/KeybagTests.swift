@@ -23,12 +23,64 @@ import Testing
     let keybag = try store.parsed()
     #expect(keybag.bytes == store.keybag.bytes)
     expectVectorKeys(try keybag.unlock(passcode: store.passcode(), deviceKey: store.volumeKey()))
-    expectVectorKeys(try keybag.unlock(recoveryKey: store.recoveryKey()))
-    let none = ExposedKey(try keybag.noneClassKey(deviceKey: store.volumeKey()))
-    #expect([none] == store.expectedKeys(of: .none))
-    #expect(keybag.publicKey.generation == 1)
+    expectVectorKeys(try keybag.open(recoveryKey: store.recoveryKey()).classKeys())
+    let none = try keybag.noneClassKeys(deviceKey: store.volumeKey(), effaceable: .absent()).exposed()
+    #expect(none[.none] == store.expectedKeys(of: .none))
     let privateKey = try #require(store.expectedKeys(of: .completeUnlessOpen).first)
-    #expect(try keybag.publicKey.key == OnePassDiffieHellman.publicKey(of: SecretBytes(privateKey.bytes)))
+    let publicKey = try OnePassDiffieHellman.publicKey(of: SecretBytes(privateKey.bytes))
+    #expect(keybag.publicKeys == [1: publicKey])
+  }
+
+  /// Each way into the keybag that has everything yields the keys of the vector.
+  @Test func vectorWithEverythingIsOpened() throws {
+    let store = try TestStore.read(1)
+    let keybag = try store.parsed()
+    #expect(keybag.bytes == store.keybag.bytes)
+    #expect(keybag.record.features == .known)
+    #expect(keybag.record.eraseAfter == 10)
+    #expect(keybag.erasureTime == nil)
+    let keyFile = try #require(store.protectors.compactMap(\.keyFile).first).bytes
+    let deviceKey = try store.volumeKey()
+    for kind in 0..<3 {
+      let secret: UnlockSecret =
+        switch kind {
+        case 0: .passcode(store.passcode())
+        case 1: .recoveryKey(SecretBytes(Array(store.recoveryText.utf8)))
+        default: .keyFile(SecretBytes(keyFile))
+        }
+      let opened = try keybag.open(secret, deviceKey: deviceKey, effaceable: store.effaceableSecret())
+      for (fileClass, keys) in try opened.classKeys().exposed() {
+        #expect(keys == (fileClass == .none ? [] : store.expectedKeys(of: fileClass)))
+      }
+    }
+    let none = try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: store.effaceableSecret()).exposed()
+    #expect(none[.none] == store.expectedKeys(of: .none))
+    let recovered = try Keybag.recover(keybag.bytes, backupPasscode: store.passcode())
+    #expect(recovered.secret.exposed() == deviceKey.secret.exposed())
+    #expect(keybag.generations(of: .complete) == [2] && keybag.highestGeneration(of: .complete) == 2)
+
+    #expect(throws: KeyManagementError.wrongKeyFile) {
+      _ = try keybag.open(
+        .keyFile(SecretBytes(count: 32)), deviceKey: deviceKey, effaceable: store.effaceableSecret())
+    }
+    // Without the effaceable secret the passcode is right, and no class key unwraps.
+    let other = try keybag.open(.passcode(store.passcode()), deviceKey: deviceKey, effaceable: EffaceableSecret())
+    #expect(throws: KeyManagementError.keybagAltered) { _ = try other.classKeys() }
+  }
+
+  @Test func erasedVectorOpensNothing() throws {
+    let store = try TestStore.read(2)
+    let keybag = try store.parsed()
+    #expect(keybag.erasureTime == 1_770_000_000)
+    #expect(keybag.protectors.isEmpty)
+    for fileClass in ProtectionClass.allCases { #expect(keybag.generations(of: fileClass).isEmpty) }
+    #expect(throws: KeyManagementError.wrongRecoveryKey) {
+      _ = try Keybag.recover(keybag.bytes, recoveryKey: RecoveryKey())
+    }
+    let first = try TestStore.read()
+    let erased = try first.parsed().erased(deviceKey: first.volumeKey()).keybag
+    #expect(erased.erasureTime != nil && erased.protectors.isEmpty)
+    #expect(try Keybag(parsing: erased.bytes, deviceKey: first.volumeKey()) == erased)
   }
 
   @Test func keysAreTakenOnce() throws {
@@ -54,8 +106,11 @@ import Testing
     #expect(keybag.defaultClass == defaultClass)
     #expect(keybag.generation == 1)
     #expect(keybag.storeID == id)
-    let byPasscode = try keybag.unlock(passcode: "1234".secret, deviceKey: deviceKey).exposed()
-    let byRecoveryKey = try keybag.unlock(recoveryKey: new.recoveryKey).exposed()
+    let byPasscode = try keybag.open(
+      passcode: "1234".secret, deviceKey: deviceKey, effaceable: new.effaceable.copy()
+    ).classKeys().exposed()
+    let byRecoveryKey = try keybag.open(recoveryKey: new.recoveryKey, effaceable: new.effaceable.copy())
+      .classKeys().exposed()
     #expect(byPasscode == byRecoveryKey)
     #expect(byPasscode.values.map(\.count).sorted() == [0, 1, 1, 1, 1])
     #expect(Set(byPasscode.values.joined().map(\.bytes)).count == 4)
@@ -106,7 +161,9 @@ import Testing
     #expect(throws: KeyManagementError.wrongPasscode) {
       _ = try keybag.unlock(passcode: store.passcode(), deviceKey: foreign)
     }
-    #expect(throws: KeyManagementError.keybagAltered) { _ = try keybag.noneClassKey(deviceKey: foreign) }
+    #expect(throws: KeyManagementError.keybagAltered) {
+      _ = try keybag.noneClassKeys(deviceKey: foreign, effaceable: .absent())
+    }
   }
 
   @Test func alteredIsTold() throws {
@@ -126,7 +183,9 @@ import Testing
     #expect(throws: KeyManagementError.wrongRecoveryKey) {
       _ = try Keybag.recover(store.keybag.bytes, recoveryKey: other)
     }
-    #expect(throws: KeyManagementError.wrongRecoveryKey) { _ = try keybag.unlock(recoveryKey: other) }
+    #expect(throws: KeyManagementError.wrongRecoveryKey) {
+      _ = try keybag.open(.recoveryKey(other.text()), deviceKey: store.volumeKey(), effaceable: .absent())
+    }
   }
 
   @Test func newerStoresAreRefused() throws {
@@ -147,17 +206,14 @@ import Testing
     let deviceKey = try store.volumeKey()
     var record = try store.parsed().record
     let index = try #require(record.classEntries.firstIndex { $0.fileClass == .completeUnlessOpen })
-    record.classEntries[index].publicKey = try OnePassDiffieHellman.KeyPair().publicKey
+    guard case .wrapped(let key, _) = record.classEntries[index].key else { return }
+    record.classEntries[index].key = .wrapped(key, publicKey: try OnePassDiffieHellman.KeyPair().publicKey)
     record.tag = try Keybag.tag(of: record, deviceKey)
     let forged = try Keybag(parsing: record.bytes, deviceKey: deviceKey)
     #expect(throws: KeyManagementError.keybagAltered) {
       _ = try forged.unlock(passcode: store.passcode(), deviceKey: deviceKey)
     }
-    #expect(throws: KeyManagementError.keybagAltered) { _ = try forged.unlock(recoveryKey: store.recoveryKey()) }
-    #expect(throws: KeyManagementError.keybagAltered) {
-      _ = try forged.changingPasscode(
-        from: store.passcode(), to: "new".secret, deviceKey: deviceKey, cost: TestStore.cost)
-    }
+    #expect(throws: KeyManagementError.keybagAltered) { _ = try forged.open(recoveryKey: store.recoveryKey()) }
   }
 
   @Test func calibration() throws {
@@ -172,46 +228,39 @@ import Testing
   @Test func byPasscode() throws {
     let store = try TestStore.read()
     let before = try store.parsed()
-    let after = try before.changingPasscode(
-      from: store.passcode(), to: "new".secret, deviceKey: store.volumeKey(), cost: TestStore.cost)
+    let opened = try before.open(passcode: store.passcode(), deviceKey: store.volumeKey())
+    let after = try opened.changingPasscode(to: "new".secret, cost: TestStore.cost).keybag
     #expect(after.generation == before.generation + 1)
     #expect(after.record.classEntries == before.record.classEntries)
     #expect(after.protectors.map(\.id) == before.protectors.map(\.id))
     #expect(after.protectors[1] == before.protectors[1])
-    let parsed = try Keybag(parsing: after.bytes, deviceKey: store.volumeKey())
+    try expectOpened(after, by: "new", notBy: store.passcode(), store, before)
     #expect(throws: KeyManagementError.wrongPasscode) {
-      _ = try parsed.unlock(passcode: store.passcode(), deviceKey: store.volumeKey())
+      _ = try before.open(passcode: "x".secret, deviceKey: store.volumeKey())
     }
-    let old = try before.unlock(passcode: store.passcode(), deviceKey: store.volumeKey()).exposed()
-    let new = try parsed.unlock(passcode: "new".secret, deviceKey: store.volumeKey()).exposed()
-    let recovered = try parsed.unlock(recoveryKey: store.recoveryKey()).exposed()
-    #expect(old == new)
-    #expect(old == recovered)
-    #expect(throws: KeyManagementError.wrongPasscode) {
-      _ = try before.changingPasscode(from: "x".secret, to: "y".secret, deviceKey: store.volumeKey())
-    }
-    #expect(throws: KeyManagementError.invalidPasscode) {
-      _ = try before.changingPasscode(from: store.passcode(), to: "".secret, deviceKey: store.volumeKey())
-    }
+    #expect(throws: KeyManagementError.invalidPasscode) { _ = try opened.changingPasscode(to: "".secret) }
   }
 
   @Test func byRecoveryKey() throws {
     let store = try TestStore.read()
     let before = try store.parsed()
-    let after = try before.changingPasscode(
-      recoveryKey: store.recoveryKey(), to: "new".secret, deviceKey: store.volumeKey(), cost: TestStore.cost)
+    let after = try before.open(recoveryKey: store.recoveryKey())
+      .changingPasscode(to: "new".secret, cost: TestStore.cost).keybag
     #expect(after.generation == before.generation + 1)
+    try expectOpened(after, by: "new", notBy: store.passcode(), store, before)
+  }
+
+  private func expectOpened(
+    _ after: Keybag, by new: String, notBy old: consuming SecretBytes, _ store: TestStore, _ before: Keybag
+  ) throws {
     let parsed = try Keybag(parsing: after.bytes, deviceKey: store.volumeKey())
+    let deviceKey = try store.volumeKey()
+    let wrong = UnlockSecret.passcode(old)
     #expect(throws: KeyManagementError.wrongPasscode) {
-      _ = try parsed.unlock(passcode: store.passcode(), deviceKey: store.volumeKey())
+      _ = try parsed.open(wrong, deviceKey: deviceKey, effaceable: .absent())
     }
-    let old = try before.unlock(passcode: store.passcode(), deviceKey: store.volumeKey()).exposed()
-    let new = try parsed.unlock(passcode: "new".secret, deviceKey: store.volumeKey()).exposed()
-    let recovered = try parsed.unlock(recoveryKey: store.recoveryKey()).exposed()
-    #expect(old == new)
-    #expect(old == recovered)
-    #expect(throws: KeyManagementError.wrongRecoveryKey) {
-      _ = try before.changingPasscode(recoveryKey: RecoveryKey(), to: "y".secret, deviceKey: store.volumeKey())
-    }
+    let keys = try before.unlock(passcode: store.passcode(), deviceKey: deviceKey).exposed()
+    #expect(try parsed.unlock(passcode: new.secret, deviceKey: deviceKey).exposed() == keys)
+    #expect(try parsed.open(recoveryKey: store.recoveryKey()).classKeys().exposed() == keys)
   }
 }

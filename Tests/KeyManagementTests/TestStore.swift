@@ -8,6 +8,7 @@ import TestVectors
 /// The store of the vector `keybag.json`, and what opens it.
 struct TestStore: Decodable, Sendable {
   let storeID, deviceKey, keybagKey, keybag: Hex
+  let effaceable: Hex?
   let recoveryText: String
   let classKeys: [ClassKeyVector]
   let protectors: [Protector]
@@ -15,18 +16,20 @@ struct TestStore: Decodable, Sendable {
   struct ClassKeyVector: Decodable, Sendable {
     let `class`: UInt8
     let generation: UInt32
-    let key: Hex
+    /// `nil` for an erased one.
+    let key: Hex?
   }
 
   struct Protector: Decodable, Sendable {
     let type: String
-    let passcode, recoveryKey: Hex?
+    let passcode, recoveryKey, keyFile: Hex?
   }
 
   /// scrypt at the lowest cost that a keybag may have.
   static let cost = ScryptParameters(logN: 14, r: 8, p: 1)
 
-  static func read() throws -> TestStore { try VectorFile.read("StoreFormatTests/keybag")[0] }
+  /// The first one has what version 1 began with; the second everything; the third is erased.
+  static func read(_ index: Int = 0) throws -> TestStore { try VectorFile.read("StoreFormatTests/keybag")[index] }
 
   func id() throws -> StoreID {
     guard let id = StoreID(bytes: storeID.bytes) else { throw KeyManagementError.keybagMissing }
@@ -43,11 +46,36 @@ struct TestStore: Decodable, Sendable {
 
   func parsed() throws -> Keybag { try Keybag(parsing: keybag.bytes, deviceKey: volumeKey()) }
 
+  func effaceableSecret() -> EffaceableSecret { EffaceableSecret(SecretBytes(effaceable?.bytes ?? [])) }
+
   /// The keys of the vector's classes that an unlock yields, as the vector has them.
   func expectedKeys(of fileClass: ProtectionClass) -> [ExposedKey] {
-    classKeys.filter { $0.class == fileClass.rawValue }.map {
-      ExposedKey(generation: $0.generation, bytes: $0.key.bytes)
+    classKeys.filter { $0.class == fileClass.rawValue && $0.key != nil }.map {
+      ExposedKey(generation: $0.generation, bytes: $0.key?.bytes ?? [])
     }
+  }
+}
+
+extension Keybag {
+  /// The class keys of a store without an effaceable secret.
+  func unlock(
+    passcode: consuming SecretBytes, deviceKey: borrowing VolumeDeviceKey
+  ) throws(KeyManagementError) -> ClassKeys {
+    try open(passcode: passcode, deviceKey: deviceKey).classKeys()
+  }
+
+  func open(
+    passcode: consuming SecretBytes, deviceKey: borrowing VolumeDeviceKey,
+    effaceable: consuming EffaceableSecret = .absent()
+  ) throws(KeyManagementError) -> OpenKeybag {
+    try open(.passcode(passcode), deviceKey: deviceKey, effaceable: effaceable)
+  }
+
+  func open(
+    recoveryKey: borrowing RecoveryKey, effaceable: consuming EffaceableSecret = .absent()
+  ) throws -> OpenKeybag {
+    let deviceKey = try Keybag.recover(bytes, recoveryKey: recoveryKey)
+    return try open(.recoveryKey(recoveryKey.text()), deviceKey: deviceKey, effaceable: effaceable)
   }
 }
 

@@ -1,6 +1,7 @@
 import Cryptography
 import DataProtection
 import Glibc
+import KeyManagement
 import Synchronization
 
 @testable import MountDaemon
@@ -11,7 +12,10 @@ final class FakeDaemon: DaemonControl {
     var lockState = LockState.beforeFirstUnlock
     var passcode = "secret"
     var recoveryKey = "RECO-VERY"
+    var keyFile = [UInt8](repeating: 0xA5, count: 32)
     var locks: [(Duration?, Bool)] = []
+    /// What was asked for beside that, a line each.
+    var changes: [String] = []
   }
 
   let owner: UInt32
@@ -51,6 +55,36 @@ final class FakeDaemon: DaemonControl {
     state.withLock { $0.passcode = text }
   }
 
+  func addKey(
+    _ new: consuming UnlockSecret, label: String, with secret: consuming UnlockSecret
+  ) throws(ControlError) {
+    try require(secret)
+    let text = Self.text(new)
+    state.withLock { $0.changes.append("add \(text) as \(label)") }
+  }
+
+  func removeKey(_ id: [UInt8], with secret: consuming UnlockSecret) throws(ControlError) {
+    try require(secret)
+    state.withLock { $0.changes.append("remove \(id.hexadecimal)") }
+  }
+
+  func beginRotation(
+    of fileClass: ProtectionClass, with secret: consuming UnlockSecret
+  ) throws(ControlError) -> any RotationControl {
+    try require(secret)
+    state.withLock { $0.changes.append("rotate \(fileClass.name)") }
+    return FakeRotation()
+  }
+
+  func erase(_ fileClass: ProtectionClass, with secret: consuming UnlockSecret) throws(ControlError) {
+    try require(secret)
+    state.withLock { $0.changes.append("erase \(fileClass.name)") }
+  }
+
+  func eraseAll() throws(ControlError) {
+    state.withLock { $0.changes.append("erase all") }
+  }
+
   func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {
     subscriptions.withLock { $0 += 1 }
     return broadcast.subscribe(deliver)
@@ -61,10 +95,33 @@ final class FakeDaemon: DaemonControl {
     subscriptions.withLock { $0 -= 1 }
   }
 
+  private func require(_ secret: consuming UnlockSecret) throws(ControlError) {
+    guard isRight(secret) else { throw ControlError(.wrongPasscode, "the passcode is wrong") }
+  }
+
   private func isRight(_ secret: consuming UnlockSecret) -> Bool {
     switch consume secret {
     case .passcode(let passcode): passcode.text == state.withLock { $0.passcode }
     case .recoveryKey(let key): key.text == state.withLock { $0.recoveryKey }
+    case .keyFile(let content): content.array == state.withLock { $0.keyFile }
+    }
+  }
+
+  private static func text(_ secret: consuming UnlockSecret) -> String {
+    switch consume secret {
+    case .passcode(let passcode): "passcode \(passcode.text)"
+    case .recoveryKey(let key): "recovery key \(key.text)"
+    case .keyFile(let content): "key file of \(content.count) bytes"
+    }
+  }
+}
+
+/// A rotation of three files.
+private struct FakeRotation: RotationControl {
+  func run(_ report: @escaping (RotationStatus) -> Bool) throws(ControlError) {
+    for files in 1...3 {
+      let status = RotationStatus(files: files, rewrapped: files, damaged: 0, isFinished: files == 3)
+      guard report(status) else { throw ControlError(.rotationInterrupted, "interrupted") }
     }
   }
 }
@@ -72,4 +129,7 @@ final class FakeDaemon: DaemonControl {
 extension SecretBytes {
   /// The bytes as text; for tests only, since it makes a copy.
   var text: String { unsafe withBytes { unsafe String(decoding: $0, as: UTF8.self) } }
+
+  /// The bytes; for tests only.
+  var array: [UInt8] { unsafe withBytes { unsafe Array($0) } }
 }

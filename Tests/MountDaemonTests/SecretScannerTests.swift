@@ -18,8 +18,8 @@ private func scan(_ message: [UInt8]) throws(MessageError) -> Scanned {
   let used = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[..<message.count])
   var secrets = try unsafe SecretScanner.takeSecrets(from: used)
   return unsafe Scanned(
-    passcode: secrets.passcode.take()?.text, recoveryKey: secrets.recoveryKey.take()?.text,
-    newPasscode: secrets.newPasscode.take()?.text, rest: String(decoding: used, as: UTF8.self))
+    passcode: secrets.old.passcode.take()?.text, recoveryKey: secrets.old.recoveryKey.take()?.text,
+    newPasscode: secrets.new.passcode.take()?.text, rest: String(decoding: used, as: UTF8.self))
 }
 
 private func call(_ parameters: String) -> String { #"{"method":"m","parameters":{\#(parameters)}}"# }

@@ -31,6 +31,11 @@ extension MountTests {
           #expect(error.message == "the passcode is wrong")
           #expect(try volume.status().state == .beforeFirstUnlock)
         }
+        // After the fourth none is tried for a minute, not even the right one; a recovery key is.
+        let delayed = try #require(throws: ControlError.self) { try volume.unlock() }
+        #expect(delayed.code == .passcodeDelayed)
+        try volume.unlock(recoveryKey: volume.recoveryKey)
+        try volume.lock()
         try volume.unlock()
         #expect(throws: ControlError.self) { try volume.unlock("wrong") }
         #expect(try volume.status().state == .unlocked)

@@ -116,14 +116,8 @@ extension Volume {
   static let lowestCost = ScryptParameters(logN: 14, r: 8, p: 1)
 
   func makePasscodeCheap() throws {
-    let file = try KeybagFile(backing: Descriptor.open(backing, [.readOnly, .directory]))
-    let bytes = try file.read()
-    let deviceKey = try DeviceKey.load(for: KeybagRecord(parsing: bytes).storeID, file: deviceKey)
     let passcode = SecretBytes(Array(Self.passcode.utf8))
-    let changed = try Keybag(parsing: bytes, deviceKey: deviceKey)
-      .changingPasscode(from: passcode, to: passcode, deviceKey: deviceKey, cost: Self.lowestCost)
-    try file.replace(with: changed)
-    try file.replacePrevious(with: changed)
+    try keybagFile().commit(openKeybag().changingPasscode(to: passcode, cost: Self.lowestCost))
   }
 
   /// Runs the checker, and returns the codes of what it finds, which it must not count as errors.

@@ -104,10 +104,12 @@ extension MountTests {
         try new.write(Self.new)
         let store = volume.backing.appending(".protectfs")
         let keybag = try store.appending("keybag").contents()
+        let effaceable = try store.appending("effaceable").contents()
         try volume.directory.appending("saved").write(keybag)
         try body(volume, faults) { action, number in
           for name in try store.names() { try store.appending(bytes: Array(name.bytes)).unlink() }
           for name in ["keybag", "keybag.previous"] { try store.appending(name).write(keybag, mode: 0o600) }
+          try store.appending("effaceable").write(effaceable, mode: 0o600)
           faults.arm(action, at: number, of: .changes)
           defer { faults.disarm() }
           return try Program.run(
@@ -120,18 +122,14 @@ extension MountTests {
       }
     }
 
-    /// Whether the keybag is the old one, and whether it is a new one that the new passcode opens.
+    /// Whether the old passcode opens the store, with all class keys, and whether the new one does.
     private func state(of volume: Volume) throws -> (old: Bool, new: Bool) {
-      let bytes = try KeybagFile(backing: Descriptor.open(volume.backing, [.readOnly, .directory])).read()
-      if try bytes == volume.directory.appending("saved").contents() { return (true, false) }
-      let deviceKey = try DeviceKey.load(for: KeybagRecord(parsing: bytes).storeID, file: volume.deviceKey)
-      let keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
-      do throws(KeyManagementError) {
-        _ = try keybag.unlock(passcode: SecretBytes(Array(Self.new.utf8)), deviceKey: deviceKey)
-        return (false, true)
-      } catch .wrongPasscode {
-        return (false, false)
-      }
+      let isSaved = try volume.keybagFile().read() == volume.directory.appending("saved").contents()
+      return (isSaved && opens(volume, Volume.passcode), !isSaved && opens(volume, Self.new))
+    }
+
+    private func opens(_ volume: Volume, _ passcode: String) -> Bool {
+      (try? volume.openKeybag(passcode: passcode).classKeys()) != nil
     }
   }
 }

@@ -10,17 +10,18 @@ import SystemPackage
 struct StoreKeys {
   private(set) var classKeys: [ProtectionClass: [UInt8]] = [:]
   let keybagKey: [UInt8]
-  private let publicKey: [UInt8]
+  /// The effaceable secret, and the key that it makes of the keybag key.
+  let effaceable: [UInt8]
+  private let publicKeys: [UInt32: [UInt8]]
 
   init(of volume: Volume) throws {
-    let backing = try Descriptor.open(volume.backing, [.readOnly, .directory])
-    let bytes = try KeybagFile(backing: backing).read()
-    let deviceKey = try DeviceKey.load(for: KeybagRecord(parsing: bytes).storeID, file: volume.deviceKey)
-    let keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
-    let passcode = SecretBytes(Array(Volume.passcode.utf8))
-    publicKey = keybag.publicKey.key
-    keybagKey = try keybag.keybagKey(passcode: passcode, deviceKey: deviceKey).key.bytes
-    var keys = try keybag.unlock(passcode: passcode, deviceKey: deviceKey)
+    let opened = try volume.openKeybag()
+    publicKeys = opened.keybag.publicKeys
+    keybagKey = opened.keybagKey.bytes
+    effaceable =
+      try opened.effaceable.secret.bytes
+      + opened.effaceable.wrappingKey(with: opened.keybagKey, of: opened.keybag.storeID).bytes
+    var keys = try opened.classKeys()
     for fileClass in ProtectionClass.allCases where fileClass != .none {
       classKeys[fileClass] = keys.take(fileClass) { $0.secret.bytes }[0]
     }
@@ -33,7 +34,8 @@ struct StoreKeys {
     let classKey = SecretBytes(classKeys[record.fileClass] ?? [])
     let key =
       record.fileClass == .completeUnlessOpen
-      ? try OnePassDiffieHellman.unwrap(record.wrappedKey, privateKey: classKey, publicKey: publicKey)
+      ? try OnePassDiffieHellman.unwrap(
+        record.wrappedKey, privateKey: classKey, publicKey: publicKeys[record.generation] ?? [])
       : try KeyWrap.unwrap(record.wrappedKey, under: classKey)
     let contents = try KeyDerivation.counterMode(key: key, label: "protectfs xts", count: XTSCipher.keySize)
     let attributes = try KeyDerivation.counterMode(key: key, label: "protectfs attribute", count: 64)
@@ -47,6 +49,25 @@ extension SecretBytes {
 }
 
 extension Volume {
+  /// The store's keybag file.
+  func keybagFile() throws -> KeybagFile {
+    try KeybagFile(backing: Descriptor.open(backing, [.readOnly, .directory]))
+  }
+
+  /// The volume device key of the store.
+  func volumeDeviceKey() throws -> VolumeDeviceKey {
+    try DeviceKey.load(for: KeybagRecord(parsing: keybagFile().read()).storeID, file: deviceKey)
+  }
+
+  /// The store's keybag, opened beside whoever has the store.
+  func openKeybag(passcode: String = Volume.passcode) throws -> OpenKeybag {
+    let deviceKey = try volumeDeviceKey()
+    let file = try keybagFile()
+    return try file.open(
+      Keybag(parsing: file.read(), deviceKey: deviceKey), with: .passcode(SecretBytes(Array(passcode.utf8))),
+      deviceKey: deviceKey)
+  }
+
   /// The backing file of a file on the mount: the one of the same inode number.
   func backingFile(of path: PathName) throws(Errno) -> PathName {
     let inode = try path.status().inode

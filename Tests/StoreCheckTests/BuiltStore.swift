@@ -16,6 +16,7 @@ final class BuiltStore {
   let deviceKey: VolumeDeviceKey
   let volume: VolumeKeys
   private(set) var keybag: Keybag
+  private let file: KeybagFile
   /// Wraps keys of files for any class.
   let controller: LockController
   let root: Folder
@@ -40,20 +41,17 @@ final class BuiltStore {
     let id = try StoreID.random()
     deviceKey = try VolumeDeviceKey(SecretBytes(randomCount: 32))
     volume = try VolumeKeys(deviceKey, storeID: id)
-    keybag = try Keybag.create(
-      passcode: SecretBytes(Self.passcode), deviceKey: deviceKey, storeID: id, cost: Self.cost
-    ).keybag
-    let publicKey = keybag.publicKey
+    let new = try Keybag.create(
+      passcode: SecretBytes(Self.passcode), deviceKey: deviceKey, storeID: id, cost: Self.cost)
+    keybag = new.keybag
     controller = LockController(
-      noneKey: try keybag.noneClassKey(deviceKey: deviceKey), publicKey: publicKey.key,
-      publicKeyGeneration: publicKey.generation)
-    var keys = try keybag.unlock(passcode: SecretBytes(Self.passcode), deviceKey: deviceKey)
-    for fileClass in ProtectionClass.allCases where fileClass != .none {
-      controller.install(keys.take(fileClass) { HeldKey($0) }, for: fileClass)
-    }
+      keybag: keybag, noneKeys: try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.effaceable))
+    let backing = try Descriptor.open(PathName(path), [.readOnly, .directory])
+    file = try KeybagFile(backing: backing)
+    try file.create(keybag, new.effaceable)
+    let opened = try file.open(keybag, with: .passcode(SecretBytes(Self.passcode)), deviceKey: deviceKey)
+    for (fileClass, held) in try opened.heldKeys() { controller.install(held, for: fileClass) }
     root = Folder(backingPath: "", plainPath: "", identifier: try randomBytes(16))
-    try write(keybag.bytes, to: "/.protectfs/keybag")
-    try write(keybag.bytes, to: "/.protectfs/keybag.previous")
     try makePlainDirectory("/" + LongTarget.directoryPath)
     try setRecord(directoryRecord(root.identifier), of: "")
   }
@@ -63,13 +61,44 @@ final class BuiltStore {
     try? Process.run(URL(fileURLWithPath: "/bin/rm"), arguments: ["-rf", path]).waitUntilExit()
   }
 
-  /// Gives the store another passcode, as often as asked.
-  func changePasscode(times: Int) throws {
+  /// Adds ways in to the keybag, as many as asked, and leaves the second copy as it is.
+  func changeKeybag(times: Int) throws {
+    let previous = try read("/.protectfs/keybag.previous")
     for _ in 0..<times {
-      keybag = try keybag.changingPasscode(
-        from: SecretBytes(Self.passcode), to: SecretBytes(Self.passcode), deviceKey: deviceKey, cost: Self.cost)
+      let change = try file.open(keybag, with: .passcode(SecretBytes(Self.passcode)), deviceKey: deviceKey)
+        .adding(.keyFile(SecretBytes(randomCount: 32)), label: "one more")
+      try file.commit(change)
+      keybag = change.keybag
     }
-    try write(keybag.bytes, to: "/.protectfs/keybag")
+    try write(previous, to: "/.protectfs/keybag.previous")
+  }
+
+  /// Gives a class a new key, and removes the old one; of the files of the class, one is left under it.
+  func rotateAway(_ fileClass: ProtectionClass, but place: String) throws {
+    let secret = { UnlockSecret.passcode(SecretBytes(Self.passcode)) }
+    if let change = try file.open(keybag, with: secret(), deviceKey: deviceKey).beginningRotation(of: fileClass) {
+      try file.commit(change)
+      keybag = change.keybag
+    }
+    let opened = try file.open(keybag, with: secret(), deviceKey: deviceKey)
+    controller.adopt(keybag)
+    for (fileClass, held) in try opened.heldKeys(of: ProtectionClass.allCases) {
+      controller.install(held, for: fileClass)
+    }
+    for (other, content) in try contents() where other != place {
+      guard let bytes = content.attributes[FileRecord.attributeName], let record = try? FileRecord(parsing: bytes),
+        record.fileClass == fileClass
+      else { continue }
+      let (generation, wrappedKey) = try controller.wrap(controller.fileKey(of: record), for: fileClass)
+      try setRecord(
+        tagged(
+          FileRecord(
+            fileClass: fileClass, isExplicit: record.isExplicit, generation: generation, wrappedKey: wrappedKey)
+        ).bytes, of: other)
+    }
+    let change = try opened.finishingRotation(of: fileClass)
+    try file.commit(change)
+    keybag = change.keybag
   }
 
   // MARK: Bytes, by paths below the backing directory

@@ -17,10 +17,12 @@ extension StoreCheck {
       try Keybag(parsing: bytes, deviceKey: deviceKey)
     }
     let collector = Collector()
-    let unlock: Unlock = withPasscode ? .passcode(SecretBytes(BuiltStore.passcode)) : .none
+    let unlock: Unlock = { (file, keybag, deviceKey) throws(KeyManagementError) in
+      try file.open(keybag, with: .passcode(SecretBytes(BuiltStore.passcode)), deviceKey: deviceKey).classKeys()
+    }
     let summary = try run(
-      backing, copies: copies, keybag: keybag, deviceKey: deviceKey, unlock: unlock, isRepairing: isRepairing,
-      observer: collector)
+      backing, copies: copies, keybag: keybag, deviceKey: deviceKey, unlock: withPasscode ? unlock : nil,
+      isRepairing: isRepairing, observer: collector)
     return (collector.findings, summary)
   }
 

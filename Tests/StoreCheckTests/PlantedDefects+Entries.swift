@@ -106,6 +106,11 @@ extension PlantedDefect {
             return try store.tagged(record).bytes
           }
         },
+        PlantedDefect(name: "class \(fileClass.letter)", defect: .keyRevoked, repair: .left) { store in
+          let place = try file(store, fileClass) { record in try store.tagged(record).bytes }
+          try store.rotateAway(fileClass, but: place.0)
+          return place
+        },
         PlantedDefect(name: "class \(fileClass.letter)", defect: .keyGenerationUnknown, repair: .moved) { store in
           try file(store, fileClass) { record in
             record.generation = 2

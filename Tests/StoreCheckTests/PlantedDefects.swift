@@ -29,6 +29,7 @@ struct PlantedDefect: Sendable, CustomTestStringConvertible {
 
   private static let current = "/.protectfs/keybag"
   private static let previous = "/.protectfs/keybag.previous"
+  private static let effaceable = "/.protectfs/effaceable"
 
   static let keybags = [
     PlantedDefect(name: "removed", defect: .keybagMissing, repair: .fixed) { store in
@@ -52,8 +53,10 @@ struct PlantedDefect: Sendable, CustomTestStringConvertible {
     PlantedDefect(name: "a public key exchanged", defect: .keybagSealWrong, repair: .left, needsPasscode: true) {
       store in
       var record = store.keybag.record
-      let index = record.classEntries.firstIndex { $0.publicKey != nil }
-      record.classEntries[index ?? 0].publicKey = try OnePassDiffieHellman.KeyPair().publicKey
+      for index in record.classEntries.indices {
+        guard case .wrapped(let key, .some) = record.classEntries[index].key else { continue }
+        record.classEntries[index].key = .wrapped(key, publicKey: try OnePassDiffieHellman.KeyPair().publicKey)
+      }
       record.tag = try Keybag.tag(of: record, store.deviceKey)
       try store.write(record.bytes, to: current)
       try store.write(record.bytes, to: previous)
@@ -73,8 +76,26 @@ struct PlantedDefect: Sendable, CustomTestStringConvertible {
       return (previous, nil)
     },
     PlantedDefect(name: "two generations old", defect: .previousKeybagUnrelated, repair: .moved) { store in
-      try store.changePasscode(times: 2)
+      try store.changeKeybag(times: 2)
       return (previous, nil)
+    },
+    PlantedDefect(name: "overwritten", defect: .effaceableSecretMissing, repair: .left) { store in
+      try store.write([UInt8](repeating: 0, count: 16_384), to: effaceable)
+      return (effaceable, nil)
+    },
+    PlantedDefect(name: "removed", defect: .effaceableSecretMissing, repair: .left) { store in
+      try store.remove(effaceable)
+      return (effaceable, nil)
+    },
+    PlantedDefect(name: "the first", defect: .effaceableCopyDamaged, repair: .fixed) { store in
+      var bytes = try store.read(effaceable)
+      bytes[0] ^= 1
+      try store.write(bytes, to: effaceable)
+      return (effaceable, nil)
+    },
+    PlantedDefect(name: "the second", defect: .effaceableCopyDamaged, repair: .fixed) { store in
+      try store.write(Array(store.read(effaceable)[..<4100]), to: effaceable)
+      return (effaceable, nil)
     },
     PlantedDefect(name: "a change cut short", defect: .keybagLeftover, repair: .fixed) { store in
       try store.write([1, 2, 3], to: current + ".new")

@@ -12,7 +12,9 @@ import Testing
         let (findings, summary) = try store.check(withPasscode: withPasscode, isRepairing: isRepairing)
         #expect(findings.isEmpty, "\(findings)")
         #expect(summary.errors == 0 && summary.notes == 0)
-        #expect(summary.entries == before.count - 5, "all but .protectfs, the keybags and a target file")
+        #expect(
+          summary.entries == before.count - 6,
+          "all but .protectfs, the keybags, the effaceable secret and a target file")
       }
     }
     #expect(try store.contents() == before)
@@ -20,7 +22,7 @@ import Testing
 
   @Test func theKeybagBeforeTheLastChangeIsAsItShouldBe() throws {
     let store = try BuiltStore()
-    try store.changePasscode(times: 1)
+    try store.changeKeybag(times: 1)
     #expect(try store.check().findings.isEmpty)
   }
 

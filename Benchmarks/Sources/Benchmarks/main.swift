@@ -65,9 +65,11 @@ func names() throws -> [Measurement] {
 }
 
 func files() throws -> [Measurement] {
+  let deviceKey = try VolumeDeviceKey(SecretBytes(randomCount: VolumeDeviceKey.size))
+  let new = try Keybag.create(
+    passcode: SecretBytes([1]), deviceKey: deviceKey, storeID: .random(), cost: ScryptParameters(logN: 14, r: 8, p: 1))
   let controller = LockController(
-    noneKey: ClassKey(generation: 1, secret: try SecretBytes(randomCount: ClassKey.size)),
-    publicKey: [UInt8](repeating: 9, count: 32), publicKeyGeneration: 1)
+    keybag: new.keybag, noneKeys: try new.keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.effaceable))
   let (generation, wrappedKey) = try controller.wrap(FileKey(), for: .none)
   let record = FileRecord(fileClass: .none, isExplicit: false, generation: generation, wrappedKey: wrappedKey)
   // A file without a name, in memory (O_TMPFILE).

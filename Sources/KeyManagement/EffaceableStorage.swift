@@ -1,0 +1,131 @@
+import Cryptography
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// Where a store's effaceable secret is: `.protectfs/effaceable`, a small file that is overwritten in place and never
+/// replaced, so that a secret that was overwritten is nowhere else as far as the file system goes.
+///
+/// It has two slots, of which one is in use but during a change of the keybag, and each slot has two copies in blocks of
+/// their own: one unreadable sector must not be the end of the store.
+struct EffaceableStorage: ~Copyable {
+  static let name: PathName = "effaceable"
+  private static let blockSize: UInt64 = 4096
+  static let copies: UInt64 = 2
+  private static let slots: UInt64 = 2
+
+  private let directory: Descriptor
+
+  /// The effaceable storage in a store's own directory.
+  init(in directory: borrowing Descriptor) throws(Errno) {
+    self.directory = try directory.open(".", [.readOnly, .directory])
+  }
+
+  /// The secret that belongs to a keybag with that identifier.
+  ///
+  /// - Throws: `effaceableSecretMissing` when it was overwritten, or the file is lost.
+  func secret(_ identifier: [UInt8], of storeID: StoreID) throws(KeyManagementError) -> EffaceableSecret {
+    let file: Descriptor
+    do throws(Errno) {
+      file = try directory.open(Self.name, [.readOnly, .noFollow, .nonBlocking])
+    } catch {
+      throw error == .noSuchFileOrDirectory ? .effaceableSecretMissing : .keybagUnreadable(error)
+    }
+    var failure = KeyManagementError.effaceableSecretMissing
+    for place in 0..<Self.slots * Self.copies {
+      if let secret = Self.secret(identifier, storeID, at: place, of: file, &failure) { return secret }
+    }
+    throw failure
+  }
+
+  /// The secret at a place, if it is the one. A copy that cannot be read matters only where the others are not it.
+  private static func secret(
+    _ identifier: [UInt8], _ storeID: StoreID, at place: UInt64, of file: borrowing Descriptor,
+    _ failure: inout KeyManagementError
+  ) -> EffaceableSecret? {
+    var secret = EffaceableSecret(SecretBytes(count: EffaceableSecret.size))
+    do throws(Errno) {
+      try secret.read(from: file, at: place * blockSize)
+    } catch {
+      failure = .keybagUnreadable(error)
+    }
+    let found = try? secret.identifier(of: storeID)
+    let isFound = found.map { isEqualInConstantTime($0, identifier) } ?? false
+    return isFound ? .some(consume secret) : nil
+  }
+
+  /// In how many copies the secret with that identifier is there.
+  func copies(of identifier: [UInt8], _ storeID: StoreID) throws(Errno) -> UInt64 {
+    let file = try directory.open(Self.name, [.readOnly, .noFollow, .nonBlocking])
+    var failure = KeyManagementError.effaceableSecretMissing
+    let places = (0..<Self.slots * Self.copies).filter {
+      Self.secret(identifier, storeID, at: $0, of: file, &failure) != nil
+    }
+    return UInt64(places.count)
+  }
+
+  /// Writes a new secret into the slot that is not the one of the keybag in use, and makes it durable.
+  func write(_ secret: borrowing EffaceableSecret, keeping identifier: [UInt8]?, of storeID: StoreID) throws(Errno) {
+    let file = try directory.open(Self.name, [.readWrite, .create, .noFollow, .nonBlocking], mode: 0o600)
+    try directory.synchronize()
+    try write(secret, slot: Self.holds(identifier, storeID, slot: 0, file) ? 1 : 0, file)
+  }
+
+  /// Writes both copies of the secret in use.
+  func restoreCopies(
+    _ secret: borrowing EffaceableSecret, _ identifier: [UInt8], of storeID: StoreID
+  ) throws(Errno) {
+    let file = try directory.open(Self.name, [.readWrite, .noFollow, .nonBlocking])
+    try write(secret, slot: Self.holds(identifier, storeID, slot: 0, file) ? 0 : 1, file)
+  }
+
+  private func write(
+    _ secret: borrowing EffaceableSecret, slot: UInt64, _ file: borrowing Descriptor
+  ) throws(Errno) {
+    for copy in 0..<Self.copies {
+      try unsafe secret.secret.withBytes { (bytes) throws(Errno) in
+        try unsafe file.write(bytes, at: (slot * Self.copies + copy) * Self.blockSize)
+      }
+    }
+    try file.synchronize()
+  }
+
+  /// Overwrites every secret but the one with that identifier, and makes that durable. What is in neither slot's use
+  /// after a change that was cut short goes too.
+  func efface(allBut identifier: [UInt8]?, of storeID: StoreID) throws(Errno) {
+    guard (try? directory.status(of: Self.name)) != nil else { return }
+    let file = try directory.open(Self.name, [.readWrite, .noFollow, .nonBlocking])
+    let zeros = [UInt8](repeating: 0, count: EffaceableSecret.size)
+    var hasChanged = false
+    for slot in 0..<Self.slots where !Self.holds(identifier, storeID, slot: slot, file) {
+      for place in slot * Self.copies..<(slot + 1) * Self.copies where !Self.isBlank(place, of: file) {
+        try unsafe zeros.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: place * Self.blockSize) }
+        hasChanged = true
+      }
+    }
+    if hasChanged { try file.synchronize() }
+  }
+
+  private static func holds(
+    _ identifier: [UInt8]?, _ storeID: StoreID, slot: UInt64, _ file: borrowing Descriptor
+  ) -> Bool {
+    guard let identifier else { return false }
+    var failure = KeyManagementError.effaceableSecretMissing
+    return (slot * copies..<(slot + 1) * copies).contains { place in
+      secret(identifier, storeID, at: place, of: file, &failure) != nil
+    }
+  }
+
+  private static func isBlank(_ place: UInt64, of file: borrowing Descriptor) -> Bool {
+    var secret = EffaceableSecret(SecretBytes(count: EffaceableSecret.size))
+    guard (try? secret.read(from: file, at: place * blockSize)) != nil else { return false }
+    return unsafe secret.secret.withBytes { unsafe $0.allSatisfy { $0 == 0 } }
+  }
+}
+
+extension EffaceableSecret {
+  /// Reads a secret into memory that is wiped; what a file is too short for stays zeros.
+  fileprivate mutating func read(from file: borrowing Descriptor, at offset: UInt64) throws(Errno) {
+    _ = try unsafe secret.withMutableBytes { (bytes) throws(Errno) in try unsafe file.read(into: bytes, at: offset) }
+  }
+}

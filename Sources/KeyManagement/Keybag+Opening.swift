@@ -1,0 +1,119 @@
+import Cryptography
+import DataProtection
+import StoreFormat
+
+// From what a user knows or has to the keybag key, which is in memory only as long as the opened keybag is.
+extension Keybag {
+  /// Opens the keybag.
+  ///
+  /// - Parameter effaceable: the secret that belongs to it.
+  /// - Throws: `wrongPasscode`, `wrongRecoveryKey`, `wrongKeyFile`; `keybagAltered` when the secret is right but the
+  ///   seal is wrong.
+  package func open(
+    _ secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret
+  ) throws(KeyManagementError) -> OpenKeybag {
+    var fingerprint: UInt16 = 0
+    guard let opened = try attempt(secret, deviceKey: deviceKey, effaceable: effaceable, &fingerprint) else {
+      throw .wrongPasscode
+    }
+    return opened
+  }
+
+  /// Opens the keybag; `nil` for a wrong passcode.
+  ///
+  /// - Parameter fingerprint: of a wrong passcode, 16 bits by which the same one is known again. To have them costs a
+  ///   derivation.
+  func attempt(
+    _ secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret,
+    _ fingerprint: inout UInt16
+  ) throws(KeyManagementError) -> OpenKeybag? {
+    let opened: KeybagKey?
+    switch secret {
+    case .passcode(let passcode): opened = try tryPasscode(passcode, deviceKey, &fingerprint)
+    case .recoveryKey(let text): opened = try tryRecoveryKey(RecoveryKey(parsing: text))
+    case .keyFile(let content): opened = try tryKeyFile(content, deviceKey)
+    }
+    switch consume opened {
+    case .none: return nil
+    case .some(let opened):
+      try require(sealUnder: opened.key)
+      let id = opened.protectorID
+      return OpenKeybag(
+        keybag: self, protectorID: id, keybagKey: opened.takeKey(), deviceKey: deviceKey.copy(), effaceable: effaceable)
+    }
+  }
+
+  /// A keybag key and the protector that gave it.
+  struct KeybagKey: ~Copyable {
+    let key: SecretBytes
+    let protectorID: [UInt8]
+
+    consuming func takeKey() -> SecretBytes { key }
+  }
+
+  /// Tries a passcode on each protector that takes one; `nil` if none does.
+  private func tryPasscode(
+    _ passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ fingerprint: inout UInt16
+  ) throws(KeyManagementError) -> KeybagKey? {
+    try Self.require(passcode: passcode)
+    var isFirst = true
+    for protector in protectors {
+      guard case .passcode(let derivation) = protector.method else { continue }
+      do throws(CryptographyError) {
+        let key = try PasscodeKey.derive(passcode, derivation, deviceKey, storeID: storeID)
+        if isFirst { fingerprint = try PasscodeKey.fingerprint(of: key, storeID: storeID) }
+        isFirst = false
+        return KeybagKey(key: try KeyWrap.unwrap(protector.wrappedKeybagKey, under: key), protectorID: protector.id)
+      } catch .wrongKey {
+        continue
+      } catch {
+        throw KeyManagementError(error)
+      }
+    }
+    return nil
+  }
+
+  private func tryRecoveryKey(_ recoveryKey: borrowing RecoveryKey) throws(KeyManagementError) -> KeybagKey {
+    let keys = try Self.keys(of: record, recoveryKey: recoveryKey)
+    let id = keys.protectorID
+    return KeybagKey(key: keys.takeKeybagKey(), protectorID: id)
+  }
+
+  private func tryKeyFile(
+    _ content: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey
+  ) throws(KeyManagementError) -> KeybagKey {
+    guard KeyFile.lengths.contains(content.count) else { throw .keyFileMalformed }
+    for protector in protectors where protector.method == .keyFile {
+      do throws(CryptographyError) {
+        let key = try Self.keyFileKey(content, deviceKey, storeID)
+        return KeybagKey(key: try KeyWrap.unwrap(protector.wrappedKeybagKey, under: key), protectorID: protector.id)
+      } catch .wrongKey {
+        continue
+      } catch {
+        throw KeyManagementError(error)
+      }
+    }
+    throw .wrongKeyFile
+  }
+
+  /// The key that a key file and the device key give.
+  static func keyFileKey(
+    _ content: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID
+  ) throws(CryptographyError) -> SecretBytes {
+    try KeyDerivation.hkdf(
+      ikm: SecretBytes(content, followedBy: deviceKey.secret), salt: storeID.bytes, info: "protectfs key file",
+      count: 32)
+  }
+
+  /// Verifies the seal.
+  func require(sealUnder keybagKey: borrowing SecretBytes) throws(KeyManagementError) {
+    let seal = try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try Self.seal(of: record, keybagKey)
+    }
+    guard isEqualInConstantTime(seal, record.seal) else { throw .keybagAltered }
+  }
+
+  static func require(passcode: borrowing SecretBytes) throws(KeyManagementError) {
+    guard (1...longestPasscode).contains(passcode.count) else { throw .invalidPasscode }
+  }
+}

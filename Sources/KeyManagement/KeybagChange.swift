@@ -1,0 +1,65 @@
+import Cryptography
+import StoreFormat
+
+/// A keybag that is to take the place of the one it was made from: a new value, one generation on.
+///
+/// A change that *revokes* is to make something open nothing any more: a passcode, a class key. Then the class keys are
+/// wrapped with a new effaceable secret, and the old one is overwritten when the new keybag is in place: older keybags
+/// open nothing, wherever a copy of one is left.
+package struct KeybagChange: ~Copyable, Sendable {
+  package let keybag: Keybag
+  /// The new secret; absent where the old one stays.
+  let effaceable: EffaceableSecret
+  let revokes: Bool
+
+  /// The keybag after a change that was not made by an opened one.
+  init(_ keybag: Keybag, revokes: Bool) {
+    self.keybag = keybag
+    self.revokes = revokes
+    effaceable = .absent()
+  }
+
+  init(_ keybag: Keybag, effaceable: consuming EffaceableSecret, revokes: Bool) {
+    self.keybag = keybag
+    self.revokes = revokes
+    self.effaceable = effaceable
+  }
+}
+
+extension OpenKeybag {
+  /// The keybag with a record that `edit` changed.
+  ///
+  /// - Throws: `keybagFull`, `cryptography`, `keybagAltered`.
+  func change(
+    revokes: Bool, _ edit: (inout KeybagRecord) throws(CryptographyError) -> Void
+  ) throws(KeyManagementError) -> KeybagChange {
+    var record = keybag.record
+    record.generation += 1
+    do throws(CryptographyError) {
+      try edit(&record)
+      guard record.hasRoom else { throw CryptographyError.invalidLength("a keybag") }
+      var fresh = EffaceableSecret.absent()
+      if revokes, !effaceable.isAbsent {
+        fresh = try EffaceableSecret()
+        record.classEntries = try rewrapped(record.classEntries, under: keybagKey, fresh)
+        record.effaceableIdentifier = try fresh.identifier(of: keybag.storeID)
+      }
+      return KeybagChange(
+        try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: deviceKey), effaceable: fresh, revokes: revokes)
+    } catch {
+      switch error {
+      case .wrongKey: throw .keybagAltered
+      case .invalidLength("a keybag"): throw .keybagFull
+      default: throw KeyManagementError(error)
+      }
+    }
+  }
+}
+
+extension KeybagRecord {
+  /// Whether it is no longer, and has no more of anything, than a keybag may.
+  var hasRoom: Bool {
+    Self.protectorCount.contains(protectors.count) && Self.classEntryCount.contains(classEntries.count)
+      && bytes.count <= Self.longest
+  }
+}

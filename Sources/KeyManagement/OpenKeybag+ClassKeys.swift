@@ -1,0 +1,91 @@
+import Cryptography
+import DataProtection
+import Glibc
+import StoreFormat
+
+// Class keys, changed: new generations, and the end of old ones.
+extension OpenKeybag {
+  /// The keybag with a new key of a class, which new and changed records use from then on. The old one stays until
+  /// ``finishingRotation(of:)``. Where a rotation was begun and not finished, it is gone on with: `nil`.
+  ///
+  /// - Throws: `keybagFull`.
+  package func beginningRotation(of fileClass: ProtectionClass) throws(KeyManagementError) -> KeybagChange? {
+    guard keybag.generations(of: fileClass).count < 2 else { return nil }
+    return try change(revokes: false) { (record) throws(CryptographyError) in
+      record.insert(try newEntry(of: fileClass, in: record))
+    }
+  }
+
+  /// The keybag with the current key of a class alone. No record may refer to an older one any more.
+  package func finishingRotation(of fileClass: ProtectionClass) throws(KeyManagementError) -> KeybagChange {
+    let current = keybag.generations(of: fileClass).last
+    return try change(revokes: true) { (record) throws(CryptographyError) in
+      record.classEntries.removeAll {
+        $0.fileClass == fileClass && $0.erasureTime == nil && $0.generation != current
+      }
+    }
+  }
+
+  /// The keybag with all keys of a class erased, and a new one for new files. What was encrypted under it is gone.
+  package func erasing(_ fileClass: ProtectionClass) throws(KeyManagementError) -> KeybagChange {
+    let now = UInt64(max(time(nil), 0))
+    return try change(revokes: true) { (record) throws(CryptographyError) in
+      let entry = try newEntry(of: fileClass, in: record)
+      record.classEntries.removeAll { $0.fileClass == fileClass }
+      record.insert(
+        KeybagRecord.ClassEntry(fileClass: fileClass, generation: entry.generation - 1, key: .erased(at: now)))
+      record.insert(entry)
+    }
+  }
+
+  private func newEntry(
+    of fileClass: ProtectionClass, in record: KeybagRecord
+  ) throws(CryptographyError) -> KeybagRecord.ClassEntry {
+    try Keybag.newClassEntry(
+      fileClass, generation: record.highestGeneration(of: fileClass) + 1, keybagKey, deviceKey, effaceable,
+      record.storeID)
+  }
+
+  /// The keybag with the class keys of another one of the same store that it does not have: of an exported one, or of the
+  /// one before a reset. Files that were lost are readable again.
+  ///
+  /// - Throws: `foreignKeybag`; `keybagFull`.
+  package func adding(keysOf other: borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange {
+    guard other.keybag.storeID == keybag.storeID else { throw .foreignKeybag }
+    var added: [KeybagRecord.ClassEntry] = []
+    for entry in other.keybag.record.classEntries {
+      guard !keybag.hasKey(of: entry.fileClass, generation: entry.generation) else { continue }
+      guard let key = try other.unwrapped(entry) else { continue }
+      let wrapped = try KeyManagementError.wrapping { () throws(CryptographyError) in
+        try KeyWrap.wrap(key.secret, under: wrappingKey(of: entry.fileClass, effaceable))
+      }
+      added.append(
+        KeybagRecord.ClassEntry(
+          fileClass: entry.fileClass, generation: entry.generation, key: .wrapped(wrapped, publicKey: entry.publicKey)))
+    }
+    return try change(revokes: false) { (record) throws(CryptographyError) in
+      for entry in added {
+        // A tombstone says that there is nothing any more up to its generation; now there is.
+        record.classEntries.removeAll {
+          $0.fileClass == entry.fileClass && $0.erasureTime != nil && $0.generation >= entry.generation
+        }
+        record.insert(entry)
+      }
+    }
+  }
+}
+
+extension KeybagRecord {
+  /// The highest generation of a class's keys, erased ones included.
+  func highestGeneration(of fileClass: ProtectionClass) -> UInt32 {
+    classEntries.last { $0.fileClass == fileClass }?.generation ?? 0
+  }
+
+  /// Adds a key in its place.
+  mutating func insert(_ entry: ClassEntry) {
+    let place = classEntries.firstIndex {
+      (entry.fileClass.rawValue, entry.generation) < ($0.fileClass.rawValue, $0.generation)
+    }
+    classEntries.insert(entry, at: place ?? classEntries.count)
+  }
+}

@@ -1,0 +1,81 @@
+import Cryptography
+import DataProtection
+import StoreFormat
+
+// The same class keys in another keybag: one to be kept with a copy of the backing directory, and back again.
+extension OpenKeybag {
+  /// A keybag that a passcode alone opens, on any machine, with the volume's device key in it. It shares no key with this
+  /// one but the class keys, and no effaceable secret: what erases this one leaves it as it is.
+  ///
+  /// - Throws: `invalidPasscode`.
+  package func exported(
+    for passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
+  ) throws(KeyManagementError) -> Keybag {
+    try Keybag.require(passcode: passcode)
+    var record = keybag.record
+    record.effaceableIdentifier = nil
+    record.eraseAfter = nil
+    return try reporting { () throws(CryptographyError) in
+      let newKey = try SecretBytes(randomCount: ClassKey.size)
+      record.classEntries = try rewrapped(record.classEntries, under: newKey, .absent())
+      record.protectors = [
+        try Keybag.protector(forBackup: passcode, newKey, deviceKey, record.storeID, cost: cost)
+      ]
+      return try Keybag(sealing: record, keybagKey: newKey, deviceKey: deviceKey)
+    }
+  }
+
+  /// A keybag for a store whose own one cannot be opened here, made of this one, which was exported: with a new passcode
+  /// and a new recovery key.
+  ///
+  /// - Parameter generation: that of the keybag whose place it takes; 0 where there is none.
+  /// - Throws: `invalidPasscode`.
+  package func replacement(
+    over generation: UInt64, passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
+  ) throws(KeyManagementError) -> Keybag.New {
+    try Keybag.require(passcode: passcode)
+    var record = keybag.record
+    record.generation = generation + 1
+    return try reporting { () throws(CryptographyError) in
+      let newKey = try SecretBytes(randomCount: ClassKey.size)
+      let recoveryKey = try RecoveryKey()
+      let effaceable = try EffaceableSecret()
+      record.effaceableIdentifier = try effaceable.identifier(of: record.storeID)
+      record.classEntries = try rewrapped(record.classEntries, under: newKey, effaceable)
+      record.protectors = Keybag.sorted([
+        try Keybag.protector(for: passcode, newKey, deviceKey, record.storeID, cost: cost),
+        try Keybag.protector(for: recoveryKey, newKey, deviceKey, record.storeID),
+      ])
+      return Keybag.New(
+        keybag: try Keybag(sealing: record, keybagKey: newKey, deviceKey: deviceKey), effaceable: effaceable,
+        recoveryKey: recoveryKey)
+    }
+  }
+
+  /// Class keys of this keybag, wrapped for another.
+  func rewrapped(
+    _ entries: [KeybagRecord.ClassEntry], under newKey: borrowing SecretBytes, _ fresh: borrowing EffaceableSecret
+  ) throws(CryptographyError) -> [KeybagRecord.ClassEntry] {
+    var entries = entries
+    for (index, entry) in entries.enumerated() {
+      guard case .wrapped(let wrapped, let publicKey) = entry.key else { continue }
+      let key = try KeyWrap.unwrap(wrapped, under: wrappingKey(of: entry.fileClass, effaceable))
+      let newWrappingKey =
+        entry.fileClass == .none
+        ? try fresh.wrappingKey(with: deviceKey, of: keybag.storeID)
+        : try fresh.wrappingKey(with: newKey, of: keybag.storeID)
+      entries[index].key = .wrapped(try KeyWrap.wrap(key, under: newWrappingKey), publicKey: publicKey)
+    }
+    return entries
+  }
+
+  private func reporting<Result: ~Copyable>(
+    _ body: () throws(CryptographyError) -> Result
+  ) throws(KeyManagementError) -> Result {
+    do throws(CryptographyError) {
+      return try body()
+    } catch {
+      throw error == .wrongKey ? .keybagAltered : KeyManagementError(error)
+    }
+  }
+}

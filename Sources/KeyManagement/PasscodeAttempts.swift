@@ -1,0 +1,57 @@
+import StoreFormat
+
+/// How often a wrong passcode may be tried: the delays of iOS (Apple Platform Security, "Passcodes and passwords").
+package enum PasscodeDelay {
+  /// After so many wrong passcodes, how many seconds none is tried.
+  package static func seconds(after count: UInt32) -> UInt64 {
+    switch count {
+    case ...3: 0
+    case 4: 60
+    case 5: 5 * 60
+    case 6: 15 * 60
+    case 7: 3600
+    case 8: 3 * 3600
+    default: 8 * 3600
+    }
+  }
+}
+
+/// The wrong passcodes since the last right one.
+package struct PasscodeAttempts: Sendable, Equatable {
+  /// How many there were, the same one counted once.
+  package private(set) var count: UInt32 = 0
+  /// When the last was tried, in seconds since 1970.
+  private var lastTime: UInt64 = 0
+  private var fingerprints: [UInt16] = []
+
+  /// None.
+  package init() {}
+
+  init(_ record: AttemptsRecord) {
+    count = record.count
+    lastTime = record.lastTime
+    fingerprints = record.fingerprints
+  }
+
+  /// The record, without its tag; `nil` for none.
+  var record: AttemptsRecord? {
+    count == 0 ? nil : AttemptsRecord(count: count, lastTime: lastTime, fingerprints: fingerprints)
+  }
+
+  /// How many seconds no passcode is tried, at a time in seconds since 1970. A clock that was set back does not shorten
+  /// it, and lengthens it to the whole delay at most.
+  package func delay(at now: UInt64) -> UInt64 {
+    let delay = PasscodeDelay.seconds(after: count)
+    guard now >= lastTime else { return delay }
+    return delay - min(delay, now - lastTime)
+  }
+
+  /// Notes a wrong passcode. One that was tried before does not count again.
+  mutating func note(_ fingerprint: UInt16, at now: UInt64) {
+    guard !fingerprints.contains(fingerprint) else { return }
+    count = min(count, .max - 1) + 1
+    lastTime = now
+    fingerprints.append(fingerprint)
+    if fingerprints.count > AttemptsRecord.mostFingerprints { fingerprints.removeFirst() }
+  }
+}

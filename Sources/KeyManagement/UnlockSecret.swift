@@ -1,0 +1,50 @@
+import Cryptography
+
+/// What opens a store.
+package enum UnlockSecret: ~Copyable, Sendable {
+  /// What the user knows, as UTF-8.
+  case passcode(SecretBytes)
+  /// The text of the recovery key, as it was typed.
+  case recoveryKey(SecretBytes)
+  /// The content of a key file.
+  case keyFile(SecretBytes)
+}
+
+extension UnlockSecret {
+  /// What its kind is called.
+  package var kind: Kind {
+    switch self {
+    case .passcode: .passcode
+    case .recoveryKey: .recoveryKey
+    case .keyFile: .keyFile
+    }
+  }
+
+  /// A volume's device key out of its keybag, for the secret that has it: the recovery key. `nil` for others.
+  package func recoveredDeviceKey(_ bytes: [UInt8]) throws(KeyManagementError) -> VolumeDeviceKey? {
+    switch self {
+    case .recoveryKey(let text): try Keybag.recover(bytes, recoveryKey: RecoveryKey(parsing: text))
+    default: nil
+    }
+  }
+
+  /// The kinds of secrets.
+  package enum Kind: Sendable {
+    case passcode, recoveryKey, keyFile
+
+    /// What a way in is called, unless it was given a name.
+    package var label: String {
+      switch self {
+      case .passcode: "passcode"
+      case .recoveryKey: "recovery key"
+      case .keyFile: "key file"
+      }
+    }
+  }
+}
+
+/// The content of a key file: a secret that no one types, 32 to 1024 bytes.
+package enum KeyFile {
+  /// The lengths that a key file may have, in bytes. Shorter ones could be guessed.
+  package static let lengths = 32...1024
+}

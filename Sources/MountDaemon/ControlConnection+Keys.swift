@@ -1,0 +1,99 @@
+import Cryptography
+import DataProtection
+import KeyManagement
+import StoreFormat
+
+// Calls that change keys.
+extension ControlConnection {
+  func addKey(_ call: inout VarlinkCall) throws(VarlinkError) {
+    struct Parameters: Decodable { var label: String? }
+    let label = try call.parameters(as: Parameters.self)?.label
+    let new = try call.secrets.new.take("newPasscode")
+    let name = label ?? new.kind.label
+    try derivation.addKey(control, new, label: name, with: try call.secrets.old.take())
+  }
+
+  func removeKey(_ call: inout VarlinkCall) throws(VarlinkError) {
+    struct Parameters: Decodable { var id: String }
+    guard let text = try call.parameters(as: Parameters.self)?.id, let id = [UInt8](hexadecimal: text) else {
+      throw .invalidParameter("id")
+    }
+    try derivation.removeKey(control, id, with: try call.secrets.old.take())
+  }
+
+  static func fileClass(_ call: borrowing VarlinkCall) throws(VarlinkError) -> ProtectionClass {
+    guard let parameters = try call.parameters(as: ClassParameters.self) else { throw .invalidParameter("class") }
+    return parameters.protectionClass
+  }
+
+  /// Runs a rotation, and tells how far it has come a few times a second. A client that goes ends it.
+  func rotate(_ call: inout VarlinkCall) throws(MessageError) {
+    let reply: [UInt8]
+    do throws(VarlinkError) {
+      let fileClass = try Self.fileClass(call)
+      let rotation = try derivation.beginRotation(control, fileClass, try call.secrets.old.take())
+      let last = try run(rotation)
+      reply = VarlinkReply(last).encoded()
+    } catch {
+      reply = error.reply
+    }
+    try send(reply)
+  }
+
+  private func run(_ rotation: any RotationControl) throws(VarlinkError) -> RotationStatus {
+    var last = RotationStatus(files: 0, rewrapped: 0, damaged: 0, isFinished: false)
+    var next = ContinuousClock.now
+    // The closure does not outlive this call.
+    let sender = RotationSender(self.socket.rawValue)
+    do throws(ControlError) {
+      try rotation.run { status in
+        last = status
+        guard !status.isFinished, ContinuousClock.now >= next else { return true }
+        next = .now + .milliseconds(250)
+        return sender.send(VarlinkReply(status, continues: true).encoded())
+      }
+    } catch {
+      throw .control(error)
+    }
+    return last
+  }
+}
+
+/// Sends replies from a closure that cannot hold the connection.
+private struct RotationSender {
+  private let descriptor: CInt
+
+  init(_ descriptor: CInt) {
+    self.descriptor = descriptor
+  }
+
+  /// Sends a message; returns whether the client is still there.
+  func send(_ message: [UInt8]) -> Bool {
+    let socket = LocalSocket(owning: descriptor)
+    let result: Void? = try? socket.send(message)
+    _ = socket.release()
+    return result != nil
+  }
+}
+
+extension CallSecrets.Group {
+  /// The one secret of the group.
+  ///
+  /// - Throws: `invalidParameter` where there is none, more than one, or one that cannot be.
+  mutating func take(_ name: String = "passcode") throws(VarlinkError) -> UnlockSecret {
+    guard count == 1 else { throw .invalidParameter(name) }
+    if let secret = passcode.take() { return .passcode(try Self.requireContent(secret, name)) }
+    if let secret = recoveryKey.take() { return .recoveryKey(try Self.requireContent(secret, "recoveryKey")) }
+    guard let text = keyFile.take(), let content = SecretBytes(hexadecimal: text) else {
+      throw .invalidParameter("keyFile")
+    }
+    return .keyFile(content)
+  }
+
+  private static func requireContent(
+    _ secret: consuming SecretBytes, _ name: String
+  ) throws(VarlinkError) -> SecretBytes {
+    guard secret.count > 0 else { throw .invalidParameter(name) }
+    return secret
+  }
+}

@@ -1,0 +1,16 @@
+import Glibc
+
+/// Asks before something is destroyed.
+enum Confirmation {
+  /// Has the user type a word, unless `--yes` was given.
+  ///
+  /// - Throws: when another word was typed, or there is no terminal to ask at.
+  static func require(_ warning: String, isGiven: Bool) throws(CommandFailure) {
+    guard !isGiven else { return }
+    guard let terminal = Terminal() else {
+      throw CommandFailure(.failure, "there is no terminal to ask at; with --yes it is done without asking")
+    }
+    let answer = terminal.ask("\(warning)\nType 'yes' to go on: ")
+    guard answer == "yes" else { throw CommandFailure(.failure, "nothing was changed") }
+  }
+}

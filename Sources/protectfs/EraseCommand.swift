@@ -1,0 +1,87 @@
+import ArgumentParser
+import DataProtection
+import KeyManagement
+
+/// `protectfs erase`
+struct EraseCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "erase",
+    abstract: "Destroy the keys of a store or of a class, and so what is encrypted under them.",
+    discussion: """
+      Overwrites the secret without which no keybag of this store opens, whatever passcode or recovery key is given, and \
+      leaves a note of when that was. It takes no longer for a large store than for a small one. No secret is needed to \
+      erase the whole store; with --class one is, and the class has a new key for new files afterwards.
+
+      Copies of the backing directory that were made before, with their own keybag, still open, and so do exported keybags. \
+      Names stay readable to who has the device key. What a disk keeps of overwritten blocks, this cannot reach.
+
+      Examples:
+        protectfs erase ~/.private
+        protectfs erase --class complete ~/private
+      """)
+
+  @Option(
+    name: .customLong("class"), help: ArgumentHelp("Only what is in this class.", valueName: "class"),
+    completion: .list(ProtectionClass.allCases.map(\.name)))
+  var protectionClass: ProtectionClass?
+
+  @Argument(
+    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
+    completion: .directory)
+  var path: String
+
+  @Flag(help: "Do not ask.")
+  var yes = false
+
+  @OptionGroup var opening: OpeningOptions
+
+  @OptionGroup var deviceKey: DeviceKeyOptions
+
+  func validate() throws {
+    guard protectionClass != nil || !opening.isGiven else {
+      throw ValidationError("To erase the whole store, no passcode or key is needed.")
+    }
+  }
+
+  func run() throws {
+    let owner = try StoreOwner.of(path)
+    try StoreSummary.requireStore(owner.backing)
+    if let protectionClass {
+      try Confirmation.require(
+        "All files of class \(protectionClass.letter) in \(owner.backing.printable) will be lost for good.", isGiven: yes)
+      try erase(protectionClass, owner)
+      print("The keys of class \(protectionClass.letter) were erased; 'protectfs orphans' finds the files they opened.")
+    } else {
+      try Confirmation.require(
+        "Everything in \(owner.backing.printable) will be lost for good.", isGiven: yes)
+      try eraseAll(owner)
+      print("The store was erased.")
+    }
+  }
+
+  private func erase(_ protectionClass: ProtectionClass, _ owner: StoreOwner) throws {
+    let secret = try opening.read()
+    switch owner {
+    case .daemon(let mount):
+      var daemon = try DaemonConnection(to: mount)
+      try unsafe secret.withSecret { (secret) throws(ControlError) in
+        try unsafe daemon.erase(protectionClass, with: secret)
+      }
+    case .nobody(let path):
+      let store = try UnmountedStore(path, deviceKey: deviceKey, secret: secret)
+      try store.change(with: secret) { (opened) throws(KeyManagementError) in try opened.erasing(protectionClass) }
+    }
+  }
+
+  private func eraseAll(_ owner: StoreOwner) throws {
+    switch owner {
+    case .daemon(let mount):
+      var daemon = try DaemonConnection(to: mount)
+      try daemon.eraseStore()
+    case .nobody(let path):
+      let store = try UnmountedStore(path, deviceKey: deviceKey)
+      if let time = store.keybag.erasureTime { throw KeyManagementError.storeErased(at: time) }
+      try store.file.commit(store.keybag.erased(deviceKey: store.deviceKey))
+    }
+  }
+}

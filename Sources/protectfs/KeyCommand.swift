@@ -1,0 +1,215 @@
+import ArgumentParser
+import Cryptography
+import DataProtection
+import KeyManagement
+import LinuxIO
+import MountDaemon
+import StoreFormat
+
+/// `protectfs key`
+struct KeyCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "key",
+    abstract: "List, add, remove and test the ways into a store.",
+    subcommands: [KeyListCommand.self, KeyAddCommand.self, KeyRemoveCommand.self, KeyTestCommand.self])
+}
+
+/// `protectfs key list`
+struct KeyListCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "list",
+    abstract: "List the ways into a store.",
+    discussion: """
+      Each has an identity, of which the first digits are shown, a kind, and a name. No secret is needed.
+
+      Examples:
+        protectfs key list ~/private
+        protectfs key list --json ~/.private
+      """)
+
+  @Argument(
+    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
+    completion: .directory)
+  var path: String
+
+  @Flag(help: "Report in JSON.")
+  var json = false
+
+  func run() throws {
+    let record = try StoreSummary.read(StoreOwner.of(path).backing)
+    let ways = record.protectors.map { WayIn($0) }
+    if json { return try JSONOutput.show(ways) }
+    for way in ways {
+      let detail = way.keyDerivation.map { ", \($0)" } ?? ""
+      print("\(way.id.prefix(8))  \(way.kind.padded(to: 13)) \(way.label.printable)\(detail)")
+    }
+  }
+}
+
+/// `protectfs key add`
+struct KeyAddCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "add",
+    abstract: "Add a way into a store.",
+    discussion: """
+      Any way in opens the store by itself, but needs this machine's device key beside it; a recovery key does not. A key \
+      file is made, with 32 random bytes, if it does not exist; else it must have 32 to 1024.
+
+      Examples:
+        protectfs key add --new-passcode --label spouse ~/private
+        protectfs key add --new-key-file /media/stick/private.key ~/private
+        protectfs key add --new-recovery-key ~/private
+      """)
+
+  @Argument(
+    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
+    completion: .directory)
+  var path: String
+
+  @Flag(help: "Add a passcode; implied by the options that say where it comes from.")
+  var newPasscode = false
+
+  @OptionGroup var passcodeSource: NewPasscodeOptions
+
+  @Flag(help: "Add a recovery key, and print it.")
+  var newRecoveryKey = false
+
+  @Option(
+    help: ArgumentHelp("Add a recovery key, and write it to a new file.", valueName: "file"), completion: .file())
+  var newRecoveryKeyFile: String?
+
+  @Option(help: ArgumentHelp("Add a key file.", valueName: "file"), completion: .file())
+  var newKeyFile: String?
+
+  @Option(help: ArgumentHelp("What to call it, up to 64 bytes.", valueName: "name"))
+  var label: String?
+
+  @OptionGroup var opening: OpeningOptions
+
+  @OptionGroup var deviceKey: DeviceKeyOptions
+
+  private var wantsPasscode: Bool { newPasscode || passcodeSource.isGiven }
+  private var wantsRecoveryKey: Bool { newRecoveryKey || newRecoveryKeyFile != nil }
+
+  func validate() throws {
+    guard [wantsPasscode, wantsRecoveryKey, newKeyFile != nil].count(where: { $0 }) == 1 else {
+      throw ValidationError("Say what to add: --new-passcode, --new-recovery-key or --new-key-file.")
+    }
+    if let label, label.utf8.count > KeybagRecord.Protector.longestLabel {
+      throw ValidationError("A label has at most 64 bytes.")
+    }
+  }
+
+  func run() throws {
+    let owner = try StoreOwner.of(path)
+    try StoreSummary.requireStore(owner.backing)
+    let secret = try opening.read()
+    let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
+    do {
+      let new = try readNew()
+      let name = label ?? new.kind.label
+      switch owner {
+      case .daemon(let mount):
+        var daemon = try DaemonConnection(to: mount)
+        try unsafe secret.withSecret { (secret) throws(ControlError) in
+          try unsafe new.withSecret { (new) throws(ControlError) in
+            try unsafe daemon.addKey(new, label: name, with: secret)
+          }
+        }
+      case .nobody(let path):
+        let store = try UnmountedStore(path, deviceKey: deviceKey, secret: secret)
+        try store.change(with: secret) { (opened) throws(KeyManagementError) in
+          try opened.adding(new, label: name)
+        }
+      }
+      print("The \(new.kind.label) was added.")
+      if case .recoveryKey(let text) = new { try RecoveryKeyOutput.show(text, output) }
+    } catch {
+      output?.remove()
+      throw error
+    }
+  }
+
+  private func readNew() throws -> UnlockSecret {
+    if wantsPasscode { return .passcode(try passcodeSource.read()) }
+    if wantsRecoveryKey { return .recoveryKey(try RecoveryKey().text()) }
+    let path = newKeyFile ?? ""
+    if (try? Descriptor.open(PathName(path), [.path])) == nil { return .keyFile(try KeyFileSource.create(path)) }
+    return .keyFile(try KeyFileSource.file(path).read())
+  }
+}
+
+/// `protectfs key remove`
+struct KeyRemoveCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "remove",
+    abstract: "Remove a way into a store.",
+    discussion: """
+      The last one cannot be removed. What was removed opens no copy of the keybag that this disk still has, but does open \
+      a backup of the store that was made before.
+
+      Examples:
+        protectfs key remove ~/private 1f0a93c2
+        protectfs key remove ~/private spouse
+      """)
+
+  @Argument(
+    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
+    completion: .directory)
+  var path: String
+
+  @Argument(help: ArgumentHelp("Its identity, the first digits of it, or its name.", valueName: "way-in"))
+  var way: String
+
+  @OptionGroup var opening: OpeningOptions
+
+  @OptionGroup var deviceKey: DeviceKeyOptions
+
+  func run() throws {
+    let owner = try StoreOwner.of(path)
+    let id = try WayIn.identity(way, in: StoreSummary.read(owner.backing).protectors)
+    let secret = try opening.read()
+    switch owner {
+    case .daemon(let mount):
+      var daemon = try DaemonConnection(to: mount)
+      try unsafe secret.withSecret { (secret) throws(ControlError) in
+        try unsafe daemon.removeKey(id.hexadecimal, with: secret)
+      }
+    case .nobody(let path):
+      let store = try UnmountedStore(path, deviceKey: deviceKey, secret: secret)
+      try store.change(with: secret) { (opened) throws(KeyManagementError) in try opened.removing(protector: id) }
+    }
+    print("The way in was removed.")
+  }
+}
+
+/// `protectfs key test`
+struct KeyTestCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "test",
+    abstract: "Find out whether a secret opens a store, and as which way in.",
+    discussion: """
+      Nothing is unlocked or changed. A wrong passcode counts as one.
+
+      Examples:
+        protectfs key test ~/private
+        protectfs key test --recovery-key ~/.private
+        protectfs key test --key-file /media/stick/private.key ~/private
+      """)
+
+  @Argument(
+    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
+    completion: .directory)
+  var path: String
+
+  @OptionGroup var opening: OpeningOptions
+
+  @OptionGroup var deviceKey: DeviceKeyOptions
+
+  func run() throws {
+    let store = try StoreReader(try StoreOwner.of(path).backing)
+    let opened = try store.open(with: opening.read(), deviceKey)
+    let way = opened.keybag.protectors.first { $0.id == opened.protectorID }.map { WayIn($0) }
+    print("It opens the store: \(way?.id.prefix(8) ?? "")  \(way?.kind ?? "") '\(way?.label.printable ?? "")'.")
+  }
+}

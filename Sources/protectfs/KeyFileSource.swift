@@ -1,0 +1,58 @@
+import Cryptography
+import Glibc
+import KeyManagement
+import LinuxIO
+import SystemPackage
+
+/// Where a key file comes from.
+enum KeyFileSource {
+  case file(String)
+  /// A credential of the service (systemd.exec(5), `LoadCredential=`).
+  case credential(String)
+
+  /// Reads it. One that others could have read is refused, as ssh(1) refuses it.
+  func read() throws(CommandFailure) -> SecretBytes {
+    switch self {
+    case .file(let path): return try Self.read(path, isOwn: true)
+    case .credential(let name):
+      guard let directory = unsafe getenv("CREDENTIALS_DIRECTORY") else {
+        throw CommandFailure(
+          .failure, "there is no $CREDENTIALS_DIRECTORY; systemd sets it for services with LoadCredential=")
+      }
+      guard !name.contains("/") else { throw CommandFailure(.failure, "'\(name)' is not the name of a credential") }
+      // Who may read it there is for systemd to see to.
+      return try Self.read("\(unsafe String(cString: directory))/\(name)", isOwn: false)
+    }
+  }
+
+  private static func read(_ path: String, isOwn: Bool) throws(CommandFailure) -> SecretBytes {
+    var content = SecretBytes(count: KeyFile.lengths.upperBound + 1)
+    let count: Int
+    do throws(Errno) {
+      let file = try Descriptor.open(PathName(path), [.readOnly, .nonBlocking])
+      let status = try file.status()
+      guard status.type == .regular else { throw Errno.invalidArgument }
+      guard !isOwn || status.permissions & 0o077 == 0 else { throw Errno.notPermitted }
+      count = try unsafe content.withMutableBytes { (buffer) throws(Errno) in
+        try unsafe file.read(into: buffer, at: 0)
+      }
+    } catch {
+      if error == .notPermitted {
+        throw CommandFailure(.notPermitted, "others can read the key file \(path); it must have mode 0600 or less")
+      }
+      throw CommandFailure(path, error)
+    }
+    guard KeyFile.lengths.contains(count) else {
+      throw CommandFailure(KeyManagementError.keyFileMalformed)!
+    }
+    return content.prefix(count)
+  }
+
+  /// Makes a key file with random content. It must not exist.
+  static func create(_ path: String) throws -> SecretBytes {
+    let content = try SecretBytes(randomCount: KeyFile.lengths.lowerBound)
+    let file = try NewSecretFile(path: path)
+    try file.write(content)
+    return content
+  }
+}

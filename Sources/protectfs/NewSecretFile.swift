@@ -1,0 +1,59 @@
+import Cryptography
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// A new file that takes a secret: a recovery key or a key file.
+final class NewSecretFile {
+  let path: String
+  private let file: Descriptor
+
+  /// Makes the file, with mode 0600. It must not exist.
+  init(path: String) throws(CommandFailure) {
+    do throws(Errno) {
+      file = try Descriptor.open(PathName(path), [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
+    } catch {
+      throw CommandFailure(path, error)
+    }
+    self.path = path
+  }
+
+  func write(_ secret: borrowing SecretBytes, newline: Bool = false) throws(CommandFailure) {
+    do throws(Errno) {
+      try unsafe secret.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
+      if newline {
+        try unsafe [UInt8(ascii: "\n")].withBytes { (newline) throws(Errno) in
+          try unsafe file.write(newline, at: UInt64(secret.count))
+        }
+      }
+      try file.synchronize()
+    } catch {
+      throw CommandFailure(path, error)
+    }
+  }
+
+  /// Takes the file away again, when it is of no use after all.
+  func remove() {
+    unsafe unlink(path)
+  }
+}
+
+/// How a recovery key is given out: once.
+enum RecoveryKeyOutput {
+  /// Writes it to a new file, or prints it.
+  static func show(_ text: borrowing SecretBytes, _ output: NewSecretFile?) throws {
+    if let output {
+      try output.write(text, newline: true)
+      print("The recovery key is in \(output.path).\n")
+    } else {
+      print("\nRecovery key:\n\n    ", terminator: "")
+      StandardStream.writeSecret(text)
+      print("\n")
+    }
+    print(
+      """
+      The recovery key opens the store without the passcode and without this machine's device key. It is kept \
+      nowhere else and never shown again: write it down, and keep it apart from both.
+      """)
+  }
+}

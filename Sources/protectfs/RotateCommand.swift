@@ -1,0 +1,100 @@
+import ArgumentParser
+import DataProtection
+import Glibc
+import KeyManagement
+
+/// `protectfs rotate`
+struct RotateCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "rotate",
+    abstract: "Give a class a new key.",
+    discussion: """
+      Wraps the keys of all files of the class anew, and then destroys the old class key, so that old records and old \
+      keybags open nothing. Contents are not rewritten. The mount is used meanwhile as always, and must stay unlocked. What \
+      is interrupted leaves a store that opens as before; run again, it goes on.
+
+      Examples:
+        protectfs rotate --class complete ~/private
+        protectfs rotate --class C --json ~/private
+      """)
+
+  @Option(
+    name: .customLong("class"),
+    help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"),
+    completion: .list(ProtectionClass.allCases.map(\.name)))
+  var protectionClass: ProtectionClass
+
+  @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
+  var mountPoint: String
+
+  @OptionGroup var opening: OpeningOptions
+
+  @Flag(help: "Report in JSON, an object a line.")
+  var json = false
+
+  func run() throws {
+    var daemon = try DaemonConnection(mountPoint: mountPoint)
+    _ = try daemon.status()
+    let secret = try opening.read()
+    let carrier = ConnectionCarrier(daemon)
+    let report = RotationReport(isJSON: json)
+    do {
+      try unsafe secret.withSecret { (secret) throws(ControlError) in
+        try unsafe carrier.take().rotate(protectionClass, with: secret) { report.show($0) }
+      }
+    } catch {
+      report.end()
+      throw error
+    }
+    report.finish(protectionClass)
+  }
+}
+
+/// Carries a connection into a closure that uses it up.
+private final class ConnectionCarrier {
+  private var connection: DaemonConnection?
+
+  init(_ connection: consuming DaemonConnection) {
+    self.connection = consume connection
+  }
+
+  func take() -> DaemonConnection { connection.take()! }
+}
+
+/// Tells how far a rotation has come.
+private final class RotationReport {
+  private let isJSON: Bool
+  private let isTerminal = isatty(STDERR_FILENO) == 1
+  private var last = RotationStatus(files: 0, rewrapped: 0, damaged: 0, isFinished: false)
+  private var hasShown = false
+
+  init(isJSON: Bool) {
+    self.isJSON = isJSON
+  }
+
+  /// Shows a report; an interrupt ends this process, and with it the rotation.
+  func show(_ status: RotationStatus) -> Bool {
+    last = status
+    if isJSON {
+      try? JSONOutput.showLine(status)
+    } else if isTerminal, !status.isFinished {
+      hasShown = true
+      StandardStream.writeError("\r\(status.files) files looked at, \(status.rewrapped) wrapped anew")
+    }
+    return true
+  }
+
+  /// Ends the line of the terminal.
+  func end() {
+    if hasShown { StandardStream.writeError("\n") }
+  }
+
+  func finish(_ protectionClass: ProtectionClass) {
+    end()
+    guard !isJSON else { return }
+    print("Class \(protectionClass.letter) has a new key; \(last.rewrapped) files were wrapped anew.")
+    if last.damaged > 0 {
+      CommandFailure.report("\(last.damaged) files have damaged records and open with no key; 'protectfs fsck' names them")
+    }
+  }
+}

@@ -1,0 +1,133 @@
+import ArgumentParser
+import Cryptography
+import DataProtection
+import KeyManagement
+import LinuxIO
+import MountDaemon
+import StoreFormat
+
+/// The options of commands that change keys.
+struct DeviceKeyOptions: ParsableArguments {
+  @Option(
+    name: .customLong("device-key"), help: ArgumentHelp("Use this device key file.", valueName: "file"),
+    completion: .file())
+  var file: String?
+
+  /// The device key of a store.
+  func load(for storeID: StoreID) throws(KeyManagementError) -> VolumeDeviceKey {
+    try DeviceKey.load(for: storeID, file: file.map { PathName($0) })
+  }
+}
+
+/// Who has a store, and so changes its keys: the daemon that may write it, or this process alone.
+enum StoreOwner {
+  case daemon(MountedFileSystem)
+  /// The path of the backing directory.
+  case nobody(String)
+
+  /// Finds out, from the backing directory or where it is mounted.
+  static func of(_ path: String) throws -> StoreOwner {
+    let path = try CanonicalPath.of(path)
+    // A daemon that has the store must be the one to change it, or it would go on with the old keys.
+    if let mount = try MountedFileSystem.containing(path) ?? MountPoint.writing(path),
+      !MountPoint.isDead(mount.mountPoint)
+    {
+      return .daemon(mount)
+    }
+    return .nobody(path)
+  }
+
+  /// The backing directory.
+  var backing: String {
+    switch self {
+    case .daemon(let mount): mount.backing
+    case .nobody(let path): path
+    }
+  }
+}
+
+/// A store that is not mounted, taken by this process, its keybag verified.
+struct UnmountedStore: ~Copyable {
+  let backing: Descriptor
+  let file: KeybagFile
+  let keybag: Keybag
+  let deviceKey: VolumeDeviceKey
+  private let lock: StoreLock
+
+  /// Takes a store to change its keybag with a secret. A recovery key stands for the device key too.
+  init(_ path: String, deviceKey options: DeviceKeyOptions, secret: borrowing UnlockSecret) throws {
+    try self.init(path) { (bytes, storeID) throws(KeyManagementError) in
+      if let key = try secret.recoveredDeviceKey(bytes) { return key }
+      return try options.load(for: storeID)
+    }
+  }
+
+  /// Takes a store to change its keybag without opening it.
+  init(_ path: String, deviceKey options: DeviceKeyOptions) throws {
+    try self.init(path) { (_, storeID) throws(KeyManagementError) in try options.load(for: storeID) }
+  }
+
+  private init(
+    _ path: String, _ loadKey: ([UInt8], StoreID) throws(KeyManagementError) -> VolumeDeviceKey
+  ) throws {
+    let backing = try Store.open(path)
+    let lock = try Store.lock(backing, path: path, for: .change)
+    let file = try KeybagFile(backing: backing)
+    let bytes = try file.read()
+    let deviceKey = try loadKey(bytes, try StoreSummary.parse(bytes).storeID)
+    keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
+    self.backing = backing
+    self.lock = lock
+    self.file = file
+    self.deviceKey = deviceKey
+  }
+
+  /// The effaceable secret; `nil` where it is lost.
+  func effaceableSecretIfAny() throws(KeyManagementError) -> EffaceableSecret? {
+    do throws(KeyManagementError) {
+      return try file.effaceableSecret(of: keybag)
+    } catch {
+      guard error == .effaceableSecretMissing else { throw error }
+    }
+    return nil
+  }
+
+  /// Changes the keybag.
+  func change(
+    with secret: borrowing UnlockSecret,
+    _ make: (borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange
+  ) throws(KeyManagementError) {
+    try file.commit(make(open(with: secret)))
+  }
+
+  /// Opens the keybag.
+  func open(with secret: borrowing UnlockSecret) throws(KeyManagementError) -> OpenKeybag {
+    try file.open(keybag, with: secret, deviceKey: deviceKey)
+  }
+}
+
+/// The keybag of a store that anyone may have, to be read.
+struct StoreReader: ~Copyable {
+  private let file: KeybagFile
+  private let bytes: [UInt8]
+
+  /// Finds out that there is a store that this version understands.
+  init(_ path: String) throws {
+    try StoreSummary.requireStore(path)
+    let file = try KeybagFile(backing: Store.open(path))
+    bytes = try file.read()
+    self.file = file
+  }
+
+  /// Opens the keybag. A recovery key stands for the device key too.
+  func open(with secret: borrowing UnlockSecret, _ options: DeviceKeyOptions) throws -> OpenKeybag {
+    if let deviceKey = try secret.recoveredDeviceKey(bytes) { return try open(with: secret, deviceKey) }
+    return try open(with: secret, options.load(for: StoreSummary.parse(bytes).storeID))
+  }
+
+  private func open(
+    with secret: borrowing UnlockSecret, _ deviceKey: borrowing VolumeDeviceKey
+  ) throws(KeyManagementError) -> OpenKeybag {
+    try file.open(Keybag(parsing: bytes, deviceKey: deviceKey), with: secret, deviceKey: deviceKey)
+  }
+}
