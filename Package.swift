@@ -77,6 +77,9 @@ let package = Package(
       name: "CryptographyTests", dependencies: ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"],
       swiftSettings: settings),
     .testTarget(
+      name: "TPMTests", dependencies: ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"],
+      swiftSettings: settings),
+    .testTarget(
       name: "StoreFormatTests", dependencies: ["StoreFormat", "DataProtection", "TestVectors"], exclude: ["Vectors"],
       swiftSettings: settings),
     .testTarget(
