@@ -15,6 +15,9 @@ package struct Lockout: Equatable, Sendable {
   package let recovery: UInt32
   /// Whether the TPM takes no authorization now (TPMA_PERMANENT, inLockout).
   package let isInLockout: Bool
+  /// Whether the TPM has a lockout password (TPMA_PERMANENT, lockoutAuthSet). Without one, whoever may use the TPM can
+  /// reset the counter after each guess, so that it stops nobody who has the machine (`tpm2_changeauth -c lockout`).
+  package let hasPassword: Bool
 }
 
 extension TPM {
@@ -28,7 +31,8 @@ extension TPM {
     else { throw .unavailable("it does not say how many wrong authorizations it has counted") }
     return Lockout(
       failures: failures, maximumFailures: maximum, interval: interval, recovery: recovery,
-      isInLockout: attributes & TPMA_PERMANENT_INLOCKOUT != 0)
+      isInLockout: attributes & TPMA_PERMANENT_INLOCKOUT != 0,
+      hasPassword: attributes & TPMA_PERMANENT_LOCKOUTAUTHSET != 0)
   }
 
   /// The properties asked for (TPM_PT, part 2, section 6.13).

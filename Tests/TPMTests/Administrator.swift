@@ -34,12 +34,21 @@ import Testing
 
   /// Gives the owner hierarchy a password.
   func setOwnerPassword(_ password: String) throws {
+    try setPassword(password, of: ESYS_TR(ESYS_TR_RH_OWNER))
+  }
+
+  /// Gives the lockout authority a password.
+  func setLockoutPassword(_ password: String) throws {
+    try setPassword(password, of: ESYS_TR(ESYS_TR_RH_LOCKOUT))
+  }
+
+  private func setPassword(_ password: String, of hierarchy: ESYS_TR) throws {
     var value = TPM2B_AUTH()
     value.size = UInt16(password.utf8.count)
     unsafe withUnsafeMutableBytes(of: &value.buffer) { unsafe $0.copyBytes(from: password.utf8) }
     try require(
       unsafe Esys_HierarchyChangeAuth(
-        context, ESYS_TR_RH_OWNER, ESYS_TR_PASSWORD, ESYS_TR_NONE, ESYS_TR_NONE, &value))
+        context, hierarchy, ESYS_TR_PASSWORD, ESYS_TR_NONE, ESYS_TR_NONE, &value))
   }
 
   /// Makes a primary key of this public area and authorization persistent at 0x81000001.

@@ -44,6 +44,13 @@ extension TPMTests {
       #expect(try tpm.unseal(objects, authorization: SecretBytes(authorization)).exposed() == secret)
     }
 
+    @Test func lockoutPassword() throws {
+      let machine = try SoftwareTPM()
+      #expect(try !TPM(tcti: machine.tcti).lockout().hasPassword)
+      try Administrator(of: machine).setLockoutPassword("lockout")
+      #expect(try TPM(tcti: machine.tcti).lockout().hasPassword)
+    }
+
     /// Leaves the TPM locked out; returns the object that was guessed at.
     private func lockOut(_ machine: borrowing SoftwareTPM) throws -> [UInt8] {
       let tpm = try TPM(tcti: machine.tcti)
