@@ -38,7 +38,7 @@ let package = Package(
     .target(name: "StoreFormat", dependencies: ["DataProtection"], swiftSettings: settings),
     .target(
       name: "KeyManagement",
-      dependencies: ["Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      dependencies: ["TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
       swiftSettings: settings),
     .target(
       name: "FileProtection",

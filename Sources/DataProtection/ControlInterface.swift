@@ -26,7 +26,7 @@ package enum ControlInterface {
 
   /// The members whose values are secrets; they travel in the parameters of a call.
   package enum SecretMember: String, CaseIterable, Sendable {
-    case passcode, recoveryKey, keyFile, newPasscode, newRecoveryKey, newKeyFile
+    case passcode, recoveryKey, keyFile, newPasscode, newTPMPasscode, newRecoveryKey, newKeyFile
   }
 }
 

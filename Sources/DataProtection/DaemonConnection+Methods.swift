@@ -4,6 +4,8 @@ extension DaemonConnection {
   @unsafe public enum Secret {
     /// What the user knows, UTF-8 text.
     case passcode(UnsafeRawBufferPointer)
+    /// The same, for a way in that the machine's TPM has a part in.
+    case tpmPasscode(UnsafeRawBufferPointer)
     /// What `protectfs init` printed, UTF-8 text.
     case recoveryKey(UnsafeRawBufferPointer)
     /// The content of a key file, 32 to 1024 bytes.
@@ -12,7 +14,7 @@ extension DaemonConnection {
     /// The parameter of a call that is opened by it.
     var member: SecretMessage.Member {
       switch unsafe self {
-      case .passcode(let bytes): unsafe .text(.passcode, bytes)
+      case .passcode(let bytes), .tpmPasscode(let bytes): unsafe .text(.passcode, bytes)
       case .recoveryKey(let bytes): unsafe .text(.recoveryKey, bytes)
       case .keyFile(let bytes): unsafe .bytes(.keyFile, bytes)
       }
@@ -22,6 +24,7 @@ extension DaemonConnection {
     var newMember: SecretMessage.Member {
       switch unsafe self {
       case .passcode(let bytes): unsafe .text(.newPasscode, bytes)
+      case .tpmPasscode(let bytes): unsafe .text(.newTPMPasscode, bytes)
       case .recoveryKey(let bytes): unsafe .text(.newRecoveryKey, bytes)
       case .keyFile(let bytes): unsafe .bytes(.newKeyFile, bytes)
       }

@@ -6,10 +6,12 @@ import SystemPackage
 
 /// The files outside the backing directory that bind a store to a device.
 ///
-/// `device.key` holds the device's key, 32 random bytes, from which each store's is derived. `UUID.key` holds the volume
-/// device key of one store as it is, got back with a recovery key, and is looked for first.
+/// `device.key` holds the device's key, 32 random bytes, from which each store's is derived. In its place may be
+/// `device.tpm`, the same key sealed to the machine's TPM, so that a copy of the disk does not have it. `UUID.key` holds
+/// the volume device key of one store as it is, got back with a recovery key, and is looked for first.
 package enum DeviceKey {
   private static let fileName = "device.key"
+  private static let sealedName = "device.tpm"
 
   /// `/etc/protectfs` for root; for others `$XDG_CONFIG_HOME/protectfs`, by default `~/.config/protectfs`.
   package static func defaultDirectory() -> PathName {
@@ -21,20 +23,29 @@ package enum DeviceKey {
 
   /// The volume device key of a store.
   ///
-  /// - Parameter file: a device key file, or one named `UUID.key` for this store. `nil`: those of the default directory.
-  /// - Throws: `deviceKeyMissing`, `deviceKeyUnreadable`, `deviceKeyExposed`, `deviceKeyMalformed`.
+  /// - Parameter file: a device key file, or one named `UUID.key` for this store, or one that ends in `.tpm`. `nil`: those
+  ///   of the default directory.
+  /// - Throws: `deviceKeyMissing`, `deviceKeyUnreadable`, `deviceKeyExposed`, `deviceKeyMalformed`,
+  ///   `trustedPlatformModule`.
   package static func load(for storeID: StoreID, file: PathName? = nil) throws(KeyManagementError) -> VolumeDeviceKey {
     if let file {
-      let isVolumeKey = Array(file.bytes).split(separator: UInt8(ascii: "/")).last.map(Array.init)
-      return try volumeKey(
-        read(file), isDerived: isVolumeKey == Array("\(storeID).key".utf8), storeID)
+      let name = Array(file.bytes).split(separator: UInt8(ascii: "/")).last.map(Array.init) ?? []
+      if name.reversed().starts(with: ".tpm".utf8.reversed()) {
+        return try volumeKey(unseal(file), isDerived: false, storeID)
+      }
+      return try volumeKey(read(file), isDerived: name == Array("\(storeID).key".utf8), storeID)
     }
     let directory = defaultDirectory()
     do throws(KeyManagementError) {
       return try volumeKey(read(path("\(storeID).key", in: directory)), isDerived: true, storeID)
-    } catch .deviceKeyMissing {
-      return try volumeKey(read(path(fileName, in: directory)), isDerived: false, storeID)
+    } catch {
+      guard case .deviceKeyMissing = error else { throw error }
     }
+    let sealed = path(sealedName, in: directory)
+    if (try? Descriptor.open(sealed, [.path])) != nil {
+      return try volumeKey(unseal(sealed), isDerived: false, storeID)
+    }
+    return try volumeKey(read(path(fileName, in: directory)), isDerived: false, storeID)
   }
 
   /// The volume device key of a new store; makes the device key when there is none yet.
@@ -79,7 +90,7 @@ package enum DeviceKey {
     return text.hasPrefix("/") ? text : nil
   }
 
-  private static func path(_ name: String, in directory: PathName) -> PathName {
+  static func path(_ name: String, in directory: PathName) -> PathName {
     PathName(bytes: Array(directory.bytes) + Array("/\(name)".utf8))
   }
 
@@ -96,7 +107,7 @@ package enum DeviceKey {
 
 // The files. A key that others could have read, or could have put there, is refused as ssh(1) refuses it.
 extension DeviceKey {
-  private static func read(_ path: PathName) throws(KeyManagementError) -> SecretBytes {
+  static func read(_ path: PathName) throws(KeyManagementError) -> SecretBytes {
     let file = try reporting(path) { () throws(Errno) in try Descriptor.open(path, [.readOnly, .nonBlocking]) }
     let status = try reporting(path) { () throws(Errno) in try file.status() }
     guard status.type == .regular else { throw .deviceKeyMalformed(path: path.description) }
@@ -112,7 +123,7 @@ extension DeviceKey {
     return secret.prefix(count)
   }
 
-  private static func reporting<Result: ~Copyable>(
+  static func reporting<Result: ~Copyable>(
     _ path: PathName, _ body: () throws(Errno) -> Result
   ) throws(KeyManagementError) -> Result {
     do throws(Errno) {
@@ -125,7 +136,7 @@ extension DeviceKey {
   }
 
   /// Writes a key file that is not there yet, and the directories above it that are missing.
-  private static func write(_ key: borrowing SecretBytes, to path: PathName) throws(KeyManagementError) {
+  static func write(_ key: borrowing SecretBytes, to path: PathName) throws(KeyManagementError) {
     do throws(Errno) {
       let parts = Array(path.bytes).split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true)
       guard let name = parts.last else { throw Errno.invalidArgument }

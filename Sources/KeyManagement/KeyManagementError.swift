@@ -2,6 +2,7 @@ import Cryptography
 import FoundationEssentials
 import StoreFormat
 import SystemPackage
+import TPM
 
 /// Why keys cannot be had: for programs a stable ``code``, for people a sentence that says what to do.
 package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvertible {
@@ -42,6 +43,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case lastWayIn
   case notABackup
   case foreignKeybag
+  case trustedPlatformModule(TPMError)
   case cryptography(CryptographyError)
 
   /// A word for programs, which stays as it is.
@@ -78,6 +80,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .lastWayIn: "last-way-in"
     case .notABackup: "not-a-backup"
     case .foreignKeybag: "foreign-keybag"
+    case .trustedPlatformModule: "tpm"
     case .cryptography: "cryptography"
     }
   }
@@ -131,6 +134,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .lastWayIn: "this is the last way in; without it nothing would open the store"
     case .notABackup: "this keybag was not exported; 'protectfs keybag export' makes one that can be imported"
     case .foreignKeybag: "this keybag is another store's"
+    case .trustedPlatformModule(let error): "\(error)"
     case .cryptography(let error): "\(error)"
     }
   }

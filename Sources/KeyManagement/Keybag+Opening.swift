@@ -29,7 +29,11 @@ extension Keybag {
   ) throws(KeyManagementError) -> OpenKeybag? {
     let opened: KeybagKey?
     switch secret {
-    case .passcode(let passcode): opened = try tryPasscode(passcode, deviceKey, &fingerprint)
+    case .passcode(let passcode):
+      let byItself = try tryPasscode(passcode, deviceKey, &fingerprint)
+      // The TPM counts wrong ones: it is asked last.
+      opened = if let byItself { byItself } else { try tryTPMPasscode(passcode, deviceKey, &fingerprint) }
+    case .tpmPasscode(let passcode): opened = try tryTPMPasscode(passcode, deviceKey, &fingerprint)
     case .recoveryKey(let text): opened = try tryRecoveryKey(RecoveryKey(parsing: text))
     case .keyFile(let content): opened = try tryKeyFile(content, deviceKey)
     }
@@ -69,6 +73,23 @@ extension Keybag {
       } catch {
         throw KeyManagementError(error)
       }
+    }
+    return nil
+  }
+
+  /// Tries a passcode on each protector of which the machine's TPM has a part; `nil` if none is opened.
+  private func tryTPMPasscode(
+    _ passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ fingerprint: inout UInt16
+  ) throws(KeyManagementError) -> KeybagKey? {
+    try Self.require(passcode: passcode)
+    let hasOthers = protectors.contains { if case .passcode = $0.method { true } else { false } }
+    var other: UInt16 = 0
+    for protector in protectors {
+      guard case .trustedPlatformModule(let derivation, let object) = protector.method else { continue }
+      let key = try TPMPasscode.open(
+        protector, derivation, sealedObject: object, with: passcode, deviceKey, storeID, fingerprint: &other)
+      if !hasOthers { fingerprint = other }
+      if let key { return KeybagKey(key: key, protectorID: protector.id) }
     }
     return nil
   }

@@ -22,7 +22,7 @@ extension KeybagFile {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
     let stored = try attempts(keybag, deviceKey)
     if stored.count > known.count { known = stored }
-    if secret.kind == .passcode {
+    if secret.kind == .passcode || secret.kind == .tpmPasscode {
       let delay = known.delay(at: Self.now())
       guard delay == 0 else { throw .passcodeDelayed(seconds: delay) }
     }

@@ -12,9 +12,16 @@ extension OpenKeybag {
   ) throws(KeyManagementError) -> KeybagChange {
     try Keybag.require(passcode: new)
     let opener = keybag.protectors.first { $0.id == protectorID && $0.method.takesPasscode }
-    let protector = try KeyManagementError.wrapping { () throws(CryptographyError) in
-      try Keybag.protector(
-        for: new, keybagKey, deviceKey, keybag.storeID, cost: cost, id: opener?.id, label: opener?.label ?? "passcode")
+    let label = opener?.label ?? "passcode"
+    let protector: KeybagRecord.Protector
+    if let opener, case .trustedPlatformModule = opener.method {
+      protector = try TPMPasscode.protector(
+        for: new, keybagKey, deviceKey, keybag.storeID, cost: cost, id: opener.id, label: label)
+    } else {
+      protector = try KeyManagementError.wrapping { () throws(CryptographyError) in
+        try Keybag.protector(
+          for: new, keybagKey, deviceKey, keybag.storeID, cost: cost, id: opener?.id, label: label)
+      }
     }
     return try change(revokes: true) { (record) throws(CryptographyError) in
       record.protectors.removeAll { opener == nil ? $0.method.takesPasscode : $0.id == protectorID }
@@ -30,6 +37,10 @@ extension OpenKeybag {
   ) throws(KeyManagementError) -> KeybagChange {
     switch secret {
     case .passcode(let passcode): try addingPasscode(passcode, label: label, cost: cost)
+    case .tpmPasscode(let passcode):
+      try adding(
+        try TPMPasscode.protector(
+          for: passcode, keybagKey, deviceKey, keybag.storeID, cost: cost, label: label))
     case .recoveryKey(let text): try addingRecoveryKey(RecoveryKey(parsing: text), label: label)
     case .keyFile(let content): try addingKeyFile(content, label: label)
     }

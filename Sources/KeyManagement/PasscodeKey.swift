@@ -55,7 +55,7 @@ enum PasscodeKey {
     return KeybagRecord.PasscodeDerivation(logN: chosen.logN, r: chosen.r, p: chosen.p, salt: try randomBytes(32))
   }
 
-  private static func stretch(
+  static func stretch(
     _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation
   ) throws(CryptographyError) -> SecretBytes {
     let cost = ScryptParameters(logN: derivation.logN, r: derivation.r, p: derivation.p)

@@ -4,6 +4,8 @@ import Cryptography
 package enum UnlockSecret: ~Copyable, Sendable {
   /// What the user knows, as UTF-8.
   case passcode(SecretBytes)
+  /// The same, for a way in that the machine's TPM has a part in.
+  case tpmPasscode(SecretBytes)
   /// The text of the recovery key, as it was typed.
   case recoveryKey(SecretBytes)
   /// The content of a key file.
@@ -15,6 +17,7 @@ extension UnlockSecret {
   package var kind: Kind {
     switch self {
     case .passcode: .passcode
+    case .tpmPasscode: .tpmPasscode
     case .recoveryKey: .recoveryKey
     case .keyFile: .keyFile
     }
@@ -30,12 +33,13 @@ extension UnlockSecret {
 
   /// The kinds of secrets.
   package enum Kind: Sendable {
-    case passcode, recoveryKey, keyFile
+    case passcode, tpmPasscode, recoveryKey, keyFile
 
     /// What a way in is called, unless it was given a name.
     package var label: String {
       switch self {
       case .passcode: "passcode"
+      case .tpmPasscode: "TPM passcode"
       case .recoveryKey: "recovery key"
       case .keyFile: "key file"
       }

@@ -83,6 +83,7 @@ extension CallSecrets.Group {
   mutating func take(_ name: String = "passcode") throws(VarlinkError) -> UnlockSecret {
     guard count == 1 else { throw .invalidParameter(name) }
     if let secret = passcode.take() { return .passcode(try Self.requireContent(secret, name)) }
+    if let secret = tpmPasscode.take() { return .tpmPasscode(try Self.requireContent(secret, name)) }
     if let secret = recoveryKey.take() { return .recoveryKey(try Self.requireContent(secret, "recoveryKey")) }
     guard let text = keyFile.take(), let content = SecretBytes(hexadecimal: text) else {
       throw .invalidParameter("keyFile")

@@ -32,7 +32,7 @@ package enum MountProcess {
     let backing = try Store.open(options.backing)
     let storeLock = try Store.lock(backing, path: options.backing, for: .mount(isReadOnly: options.isReadOnly))
     try Store.requireAttributes(backing, path: options.backing)
-    let keybag = try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
+    let keybag = try openKeybag(in: backing, deviceKey, isReadOnly: options.isReadOnly, log)
     let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, log: log)
 
     let session = try Session(
@@ -64,6 +64,21 @@ package enum MountProcess {
     lockThread.join()
     log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])
     storeLock.hold()
+  }
+
+  /// The keybag of a store that was not erased; what a change that was cut short has left is put right.
+  private static func openKeybag(
+    in backing: borrowing Descriptor, _ deviceKey: borrowing VolumeDeviceKey, isReadOnly: Bool, _ log: Logger
+  ) throws(KeyManagementError) -> Keybag {
+    let file = try KeybagFile(backing: backing)
+    let keybag = try Keybag(parsing: file.read(), deviceKey: deviceKey)
+    do throws(KeyManagementError) {
+      if !isReadOnly { try file.settle(keybag) }
+    } catch {
+      log.warning("a change of keys is not finished", metadata: ["reason": "\(error.code)"])
+    }
+    if let time = keybag.erasureTime { throw .storeErased(at: time) }
+    return keybag
   }
 
   /// Unmounts when the process is told to end. What is busy is detached, and every class revoked, before the process

@@ -25,12 +25,14 @@ struct CallSecrets: ~Copyable {
   /// One of each kind.
   struct Group: ~Copyable {
     var passcode: SecretBytes?
+    var tpmPasscode: SecretBytes?
     var recoveryKey: SecretBytes?
     var keyFile: SecretBytes?
 
     /// How many there are.
     var count: Int {
-      (passcode == nil ? 0 : 1) + (recoveryKey == nil ? 0 : 1) + (keyFile == nil ? 0 : 1)
+      (passcode == nil ? 0 : 1) + (tpmPasscode == nil ? 0 : 1) + (recoveryKey == nil ? 0 : 1)
+        + (keyFile == nil ? 0 : 1)
     }
   }
 
@@ -43,6 +45,7 @@ struct CallSecrets: ~Copyable {
     case .recoveryKey: try Self.fill(&old.recoveryKey, value)
     case .keyFile: try Self.fill(&old.keyFile, value)
     case .newPasscode: try Self.fill(&new.passcode, value)
+    case .newTPMPasscode: try Self.fill(&new.tpmPasscode, value)
     case .newRecoveryKey: try Self.fill(&new.recoveryKey, value)
     case .newKeyFile: try Self.fill(&new.keyFile, value)
     }

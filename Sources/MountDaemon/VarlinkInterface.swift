@@ -121,12 +121,13 @@ enum VarlinkInterface {
     # Replaces the passcode that is given, or all passcodes where something else opens the store.
     method ChangePasscode(passcode: ?string, recoveryKey: ?string, keyFile: ?string, newPasscode: string) -> ()
 
-    # Adds one of the three new secrets as a way in, called label.
+    # Adds one of the four new secrets as a way in, called label. A TPM passcode is one that the machine's TPM has a part in.
     method AddKey(
       passcode: ?string,
       recoveryKey: ?string,
       keyFile: ?string,
       newPasscode: ?string,
+      newTPMPasscode: ?string,
       newRecoveryKey: ?string,
       newKeyFile: ?string,
       label: ?string

@@ -38,7 +38,7 @@ extension TreeCheck {
     }
     guard keys.keybag.hasKey(of: record.fileClass, generation: record.generation) else {
       let key = "class \(record.fileClass.letter), generation \(record.generation)"
-      if record.generation < keys.keybag.highestGeneration(of: record.fileClass) {
+      if record.generation <= keys.keybag.highestGeneration(of: record.fileClass) {
         findings.report(.keyRevoked, at: entry.place, key)
       } else {
         findings.report(.keyGenerationUnknown, at: entry.place, key, mend: entry.move)

@@ -1,4 +1,5 @@
 import DataProtection
+import Glibc
 import LinuxIO
 import Synchronization
 import SystemPackage
@@ -120,6 +121,9 @@ final class FailureCount: Sendable {
     switch error {
     case .notSupported, .notSupportedOnSocket:
       return CommandFailure(.notMounted, "\(path.printable) is not on a protectfs mount")
+    case Errno(rawValue: EKEYREVOKED):
+      return CommandFailure(
+        .keyRevoked, "\(path.printable): its class key was erased, reset or rotated away; nothing opens it any more")
     case .permissionDenied:
       if let mount = try? MountedFileSystem.containing(path), let status = try? PathStatus(path: path, on: mount),
         status.obstacle == .classLocked

@@ -48,7 +48,8 @@ struct EraseCommand: ParsableCommand {
     try StoreSummary.requireStore(owner.backing)
     if let protectionClass {
       try Confirmation.require(
-        "All files of class \(protectionClass.letter) in \(owner.backing.printable) will be lost for good.", isGiven: yes)
+        "All files of class \(protectionClass.letter) in \(owner.backing.printable) will be lost for good.",
+        isGiven: yes)
       try erase(protectionClass, owner)
       print("The keys of class \(protectionClass.letter) were erased; 'protectfs orphans' finds the files they opened.")
     } else {

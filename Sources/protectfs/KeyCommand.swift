@@ -57,6 +57,7 @@ struct KeyAddCommand: ParsableCommand {
 
       Examples:
         protectfs key add --new-passcode --label spouse ~/private
+        protectfs key add --new-passcode --tpm ~/private
         protectfs key add --new-key-file /media/stick/private.key ~/private
         protectfs key add --new-recovery-key ~/private
       """)
@@ -70,6 +71,11 @@ struct KeyAddCommand: ParsableCommand {
   var newPasscode = false
 
   @OptionGroup var passcodeSource: NewPasscodeOptions
+
+  @Flag(
+    help:
+      "Have the machine's TPM take part in the new passcode: it opens the store here only, and the TPM counts guesses.")
+  var tpm = false
 
   @Flag(help: "Add a recovery key, and print it.")
   var newRecoveryKey = false
@@ -95,6 +101,7 @@ struct KeyAddCommand: ParsableCommand {
     guard [wantsPasscode, wantsRecoveryKey, newKeyFile != nil].count(where: { $0 }) == 1 else {
       throw ValidationError("Say what to add: --new-passcode, --new-recovery-key or --new-key-file.")
     }
+    guard wantsPasscode || !tpm else { throw ValidationError("--tpm goes with --new-passcode.") }
     if let label, label.utf8.count > KeybagRecord.Protector.longestLabel {
       throw ValidationError("A label has at most 64 bytes.")
     }
@@ -131,7 +138,10 @@ struct KeyAddCommand: ParsableCommand {
   }
 
   private func readNew() throws -> UnlockSecret {
-    if wantsPasscode { return .passcode(try passcodeSource.read()) }
+    if wantsPasscode {
+      let passcode = try passcodeSource.read()
+      return tpm ? .tpmPasscode(passcode) : .passcode(passcode)
+    }
     if wantsRecoveryKey { return .recoveryKey(try RecoveryKey().text()) }
     let path = newKeyFile ?? ""
     if (try? Descriptor.open(PathName(path), [.path])) == nil { return .keyFile(try KeyFileSource.create(path)) }

@@ -110,15 +110,16 @@ struct KeybagImportCommand: ParsableCommand {
   @OptionGroup var newPasscode: NewPasscodeOptions
 
   @Option(
-    help: ArgumentHelp("With --replace, write the recovery key to a new file instead of printing it.", valueName: "file"))
-  var recoveryKeyFile: String?
+    help: ArgumentHelp(
+      "With --replace, write the recovery key to a new file instead of printing it.", valueName: "file"))
+  var newRecoveryKeyFile: String?
 
   @OptionGroup var opening: OpeningOptions
 
   @OptionGroup var deviceKey: DeviceKeyOptions
 
   func validate() throws {
-    guard replace || (!newPasscode.isGiven && recoveryKeyFile == nil) else {
+    guard replace || (!newPasscode.isGiven && newRecoveryKeyFile == nil) else {
       throw ValidationError("A new passcode and a new recovery key come with --replace only.")
     }
   }
@@ -151,7 +152,7 @@ struct KeybagImportCommand: ParsableCommand {
     let lock = try Store.lock(directory, path: path, for: .change)
     let file = try KeybagFile(backing: directory)
     let generation = try currentGeneration(file, exported)
-    let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
+    let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
     do {
       let new = try exported.replacement(over: generation, passcode: newPasscode.read())
       let kept = try DeviceKey.keep(

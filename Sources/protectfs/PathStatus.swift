@@ -10,6 +10,8 @@ struct PathStatus: Encodable {
     case classLocked
     /// Its mode bits or its ACL do not let this user.
     case permissions
+    /// The key of its class was erased, reset or rotated away.
+    case keyRevoked
   }
 
   let path: String
@@ -49,9 +51,10 @@ struct PathStatus: Encodable {
         ProtectionPolicy.access(for: isDirectory ? .create : .open, with: key) != .allowed
       } else {
         // Only trying tells this user; a directory is not tried, since that would leave a file behind.
-        isPermitted && !isDirectory && !Self.canOpen(path)
+        isPermitted && !isDirectory && Self.openError(path) == EACCES
       }
-    obstacle = isLocked ? .classLocked : isPermitted ? nil : .permissions
+    let isRevoked = isPermitted && !isDirectory && Self.openError(path) == EKEYREVOKED
+    obstacle = isRevoked ? .keyRevoked : isLocked ? .classLocked : isPermitted ? nil : .permissions
     isUsable = obstacle == nil
   }
 
@@ -60,11 +63,12 @@ struct PathStatus: Encodable {
     return try daemon.status().state
   }
 
-  private static func canOpen(_ path: String) -> Bool {
+  /// What opening it fails with; 0 when it does not. A class that is locked makes it fail at once.
+  static func openError(_ path: String) -> CInt {
     let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
-    guard descriptor >= 0 else { return errno != EACCES }
+    guard descriptor >= 0 else { return errno }
     close(descriptor)
-    return true
+    return 0
   }
 
   /// The report for people.
@@ -77,6 +81,8 @@ struct PathStatus: Encodable {
         isDirectory
           ? "this user may not create files in it: its permissions say so, not its class"
           : "cannot be opened by this user: its permissions say so, not its class"
+      case .keyRevoked:
+        "its class key was erased, reset or rotated away; only a copy of it from elsewhere brings it back"
       case .classLocked:
         (isDirectory ? "no files can be created in it now: " : "cannot be opened now: ") + lockedReason
       }

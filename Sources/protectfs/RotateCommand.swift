@@ -94,7 +94,8 @@ private final class RotationReport {
     guard !isJSON else { return }
     print("Class \(protectionClass.letter) has a new key; \(last.rewrapped) files were wrapped anew.")
     if last.damaged > 0 {
-      CommandFailure.report("\(last.damaged) files have damaged records and open with no key; 'protectfs fsck' names them")
+      CommandFailure.report(
+        "\(last.damaged) files have damaged records and open with no key; 'protectfs fsck' names them")
     }
   }
 }

@@ -117,6 +117,8 @@ extension UnlockSecret {
     switch self {
     case .passcode(let bytes):
       try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.passcode(bytes)) }
+    case .tpmPasscode(let bytes):
+      try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.tpmPasscode(bytes)) }
     case .recoveryKey(let bytes):
       try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.recoveryKey(bytes)) }
     case .keyFile(let bytes):

@@ -70,7 +70,8 @@ import Testing
     #expect(try file.attempts(new.keybag, deviceKey).count == 4)
     let bytes = try directory.read(".protectfs/attempts")
     // Not even the right one is tried now; a recovery key is.
-    #expect { _ = try file.open(new.keybag, with: .passcode(store.passcode()), deviceKey: deviceKey) } throws: { error in
+    #expect { _ = try file.open(new.keybag, with: .passcode(store.passcode()), deviceKey: deviceKey) } throws: {
+      error in
       guard case KeyManagementError.passcodeDelayed(let seconds) = error else { return false }
       return (58...60).contains(seconds)
     }

@@ -101,6 +101,7 @@ final class FakeDaemon: DaemonControl {
 
   private func isRight(_ secret: consuming UnlockSecret) -> Bool {
     switch consume secret {
+    case .tpmPasscode: false
     case .passcode(let passcode): passcode.text == state.withLock { $0.passcode }
     case .recoveryKey(let key): key.text == state.withLock { $0.recoveryKey }
     case .keyFile(let content): content.array == state.withLock { $0.keyFile }
@@ -110,6 +111,7 @@ final class FakeDaemon: DaemonControl {
   private static func text(_ secret: consuming UnlockSecret) -> String {
     switch consume secret {
     case .passcode(let passcode): "passcode \(passcode.text)"
+    case .tpmPasscode(let passcode): "TPM passcode \(passcode.text)"
     case .recoveryKey(let key): "recovery key \(key.text)"
     case .keyFile(let content): "key file of \(content.count) bytes"
     }

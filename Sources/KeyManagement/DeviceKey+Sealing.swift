@@ -1,0 +1,52 @@
+import Cryptography
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import TPM
+
+// The device key, sealed to the machine's TPM: a file that is of no use anywhere else.
+extension DeviceKey {
+  /// Seals the device key of the default directory, and removes it as a plain file, which is overwritten where it lies.
+  /// The sealed one is opened again before that.
+  ///
+  /// - Returns: where it is then.
+  /// - Throws: `deviceKeyMissing`, `trustedPlatformModule`, `deviceKeyUnreadable`.
+  package static func seal() throws(KeyManagementError) -> PathName {
+    let plain = path("device.key", in: defaultDirectory())
+    let sealed = path("device.tpm", in: defaultDirectory())
+    let key = try read(plain)
+    let object: [UInt8]
+    do throws(TPMError) {
+      object = try TPM().seal(key, authorization: nil)
+    } catch {
+      throw .trustedPlatformModule(error)
+    }
+    try write(SecretBytes(object), to: sealed)
+    guard try unseal(sealed) == key else { throw .deviceKeyMalformed(path: sealed.description) }
+    try reporting(plain) { () throws(Errno) in
+      let file = try Descriptor.open(plain, [.readWrite, .noFollow])
+      try unsafe [UInt8](repeating: 0, count: VolumeDeviceKey.size).withBytes { (zeros) throws(Errno) in
+        try unsafe file.write(zeros, at: 0)
+      }
+      try file.synchronize()
+      try Descriptor.open(defaultDirectory(), [.readOnly, .directory]).unlink("device.key")
+    }
+    return sealed
+  }
+
+  /// The device key out of a sealed file.
+  static func unseal(_ path: PathName) throws(KeyManagementError) -> SecretBytes {
+    let object = try reporting(path) { () throws(Errno) in
+      try Descriptor.open(path, [.readOnly, .nonBlocking]).readAll(
+        limit: KeybagRecord.Protector.longestSealedObject + 1)
+    }
+    let key: SecretBytes
+    do throws(TPMError) {
+      key = try TPM().unseal(object, authorization: nil)
+    } catch {
+      throw error == .malformed ? .deviceKeyMalformed(path: path.description) : .trustedPlatformModule(error)
+    }
+    guard key.count == VolumeDeviceKey.size else { throw .deviceKeyMalformed(path: path.description) }
+    return key
+  }
+}

@@ -1,0 +1,106 @@
+import Cryptography
+import StoreFormat
+import TPM
+
+/// A passcode that a TPM has a part in: it keeps a secret, gives it out for this passcode only, and counts wrong ones. On
+/// a copy of the disk no passcode can be tried at all.
+enum TPMPasscode {
+  /// The length of the secret that the TPM keeps, in bytes.
+  private static let secretSize = 32
+
+  /// A way in, sealed to the machine's TPM.
+  static func protector(
+    for passcode: borrowing SecretBytes, _ keybagKey: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey,
+    _ storeID: StoreID, cost: ScryptParameters?, id: [UInt8]? = nil, label: String
+  ) throws(KeyManagementError) -> KeybagRecord.Protector {
+    let keys = try Keys(
+      passcode,
+      try KeyManagementError.wrapping { () throws(CryptographyError) in
+        try PasscodeKey.newDerivation(cost: cost)
+      }, deviceKey, storeID)
+    let secret = try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try SecretBytes(randomCount: secretSize)
+    }
+    let object: [UInt8]
+    do throws(TPMError) {
+      object = try TPM().seal(secret, authorization: keys.authorization.copy())
+    } catch {
+      throw .trustedPlatformModule(error)
+    }
+    do throws(CryptographyError) {
+      let identity = if let id { id } else { try randomBytes(16) }
+      return KeybagRecord.Protector(
+        id: identity, label: label, wrappedKeybagKey: try KeyWrap.wrap(keybagKey, under: keys.key(with: secret)),
+        method: .trustedPlatformModule(keys.derivation, sealedObject: object))
+    } catch {
+      throw KeyManagementError(error)
+    }
+  }
+
+  /// The keybag key; `nil` for a wrong passcode.
+  ///
+  /// - Parameter fingerprint: of a wrong passcode.
+  /// - Throws: `trustedPlatformModule` when the TPM cannot be asked, or refuses to be.
+  static func open(
+    _ protector: KeybagRecord.Protector, _ derivation: KeybagRecord.PasscodeDerivation, sealedObject: [UInt8],
+    with passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID,
+    fingerprint: inout UInt16
+  ) throws(KeyManagementError) -> SecretBytes? {
+    let keys = try Keys(passcode, derivation, deviceKey, storeID)
+    fingerprint = try keys.fingerprint()
+    guard let secret = try unsealed(sealedObject, keys.authorization) else { return nil }
+    return try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try KeyWrap.unwrap(protector.wrappedKeybagKey, under: keys.key(with: secret))
+    }
+  }
+
+  private static func unsealed(
+    _ object: [UInt8], _ authorization: borrowing SecretBytes
+  ) throws(KeyManagementError) -> SecretBytes? {
+    let secret: SecretBytes?
+    do throws(TPMError) {
+      secret = try TPM().unseal(object, authorization: authorization.copy())
+    } catch {
+      guard error == .wrongAuthorization else { throw .trustedPlatformModule(error) }
+      secret = nil
+    }
+    return secret
+  }
+
+  /// What a passcode gives.
+  private struct Keys: ~Copyable {
+    let derivation: KeybagRecord.PasscodeDerivation
+    /// What the TPM asks for.
+    let authorization: SecretBytes
+    private let stretched: SecretBytes
+    private let storeID: StoreID
+
+    init(
+      _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation,
+      _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID
+    ) throws(KeyManagementError) {
+      let both = try KeyManagementError.wrapping { () throws(CryptographyError) in
+        SecretBytes(try PasscodeKey.stretch(passcode, derivation), followedBy: deviceKey.secret)
+      }
+      authorization = try KeyManagementError.wrapping { () throws(CryptographyError) in
+        try KeyDerivation.hkdf(ikm: both, salt: storeID.bytes, info: "protectfs tpm authorization", count: 32)
+      }
+      stretched = both
+      self.derivation = derivation
+      self.storeID = storeID
+    }
+
+    /// The key that wraps the keybag key.
+    func key(with secret: borrowing SecretBytes) throws(CryptographyError) -> SecretBytes {
+      try KeyDerivation.hkdf(
+        ikm: SecretBytes(stretched, followedBy: secret), salt: storeID.bytes, info: "protectfs tpm passcode key",
+        count: 32)
+    }
+
+    func fingerprint() throws(KeyManagementError) -> UInt16 {
+      try KeyManagementError.wrapping { () throws(CryptographyError) in
+        try PasscodeKey.fingerprint(of: authorization, storeID: storeID)
+      }
+    }
+  }
+}

@@ -1,0 +1,35 @@
+import ArgumentParser
+import KeyManagement
+
+/// `protectfs device-key`
+struct DeviceKeyCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "device-key",
+    abstract: "Seal the device key to the machine's TPM.",
+    subcommands: [DeviceKeySealCommand.self])
+}
+
+/// `protectfs device-key seal`
+struct DeviceKeySealCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "seal",
+    abstract: "Seal the device key to the machine's TPM.",
+    discussion: """
+      The device key becomes a file, device.tpm, that only this machine's TPM opens: a copy of the disk has neither names \
+      nor files of class D, and no passcode can be tried on it. Stores are opened as before. The plain file is overwritten \
+      and removed; what the disk keeps of it elsewhere is not. Keep the recovery keys of your stores: they open them when \
+      the TPM is gone or cleared.
+
+      Example:
+        sudo protectfs device-key seal
+      """)
+
+  @Flag(help: "Do not ask.")
+  var yes = false
+
+  func run() throws {
+    try Confirmation.require(
+      "If this machine's TPM is lost or cleared, only recovery keys open the stores that were made here.", isGiven: yes)
+    print("The device key is sealed in \(try DeviceKey.seal()).")
+  }
+}
