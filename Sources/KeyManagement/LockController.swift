@@ -116,7 +116,7 @@ package final class LockController: Sendable {
         if fileClass == .completeUnlessOpen {
           return (generation, try OnePassDiffieHellman.wrap(key.secret, for: slot.publicKeys[generation] ?? []))
         }
-        if let current = slot.held.last, current.generation == generation {
+        if let current = slot.held.last(where: { $0.generation == generation }) {
           return (generation, try KeyWrap.wrap(key.secret, under: current.secret))
         }
       } catch {

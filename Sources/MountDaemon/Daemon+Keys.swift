@@ -72,19 +72,22 @@ extension Daemon {
     return try file.open(keybag, with: secret, deviceKey: deviceKey, known: &known)
   }
 
-  /// Puts a changed keybag in place, and goes on with it, also where something after that failed.
-  func commit(_ change: borrowing KeybagChange) throws(KeyManagementError) {
+  /// Puts a changed keybag in place, and goes on with it, also where something after that failed. `prepare` is called
+  /// in between.
+  func commit(_ change: borrowing KeybagChange, prepare: () -> Void = {}) throws(KeyManagementError) {
     let file = try KeybagFile(backing: backing)
+    var failure: KeyManagementError?
     do throws(KeyManagementError) {
       try file.commit(change)
     } catch {
       switch error {
-      case .keybagNotDurable, .previousKeybagKept, .effaceableSecretKept: adopt(change.keybag)
-      default: break
+      case .keybagNotDurable, .previousKeybagKept, .effaceableSecretKept: failure = error
+      default: throw error
       }
-      throw error
     }
+    prepare()
     adopt(change.keybag)
+    if let failure { throw failure }
   }
 
   func adopt(_ changed: Keybag) {

@@ -17,9 +17,10 @@ extension Daemon {
     do throws(KeyManagementError) {
       let opened = try open(try readKeybag(), with: secret)
       if let change = try opened.beginningRotation(of: fileClass) {
-        try commit(change)
         let new = opened.following(change)
-        machine.replaceKeys(try new.heldKeys(of: [fileClass]))
+        let keys = try new.heldKeys(of: [fileClass])
+        // In memory before anyone looks for it: files are made and changed meanwhile.
+        try commit(change) { [machine] in machine.replaceKeys(keys) }
         log.notice("a class has a new key", metadata: ["class": "\(fileClass.name)"])
         return Rotation(self, fileClass, new)
       }
@@ -57,8 +58,9 @@ final class Rotation: RotationControl {
     } catch {
       throw failure(error)
     }
-    try removeOldKey()
+    let refusal = removeOldKey()
     do throws(Errno) { try rotation.finish() } catch { throw failure(error) }
+    if let refusal { throw refusal }
     daemon.log.notice(
       "a class key was rotated",
       metadata: [
@@ -68,13 +70,14 @@ final class Rotation: RotationControl {
   }
 
   /// The keybag may have been changed meanwhile, a passcode say: the old key is removed from the one that is there.
-  private func removeOldKey() throws(ControlError) {
+  private func removeOldKey() -> ControlError? {
     do throws(KeyManagementError) {
       let current = try opened.refreshed(try daemon.readKeybag(), in: KeybagFile(backing: daemon.backing))
       let change = try current.finishingRotation(of: fileClass)
       try daemon.commit(change)
+      return nil
     } catch {
-      throw daemon.refusal(error)
+      return daemon.refusal(error)
     }
   }
 

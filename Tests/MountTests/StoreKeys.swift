@@ -68,6 +68,16 @@ extension Volume {
       deviceKey: deviceKey)
   }
 
+  /// Makes the keybag one without an effaceable secret, as the first version made them.
+  func removeEffaceableSecret() throws {
+    let opened = try openKeybag()
+    var record = opened.keybag.record
+    record.effaceableIdentifier = nil
+    record.classEntries = try opened.rewrapped(record.classEntries, under: opened.keybagKey, .absent())
+    let keybag = try Keybag(sealing: record, keybagKey: opened.keybagKey, deviceKey: opened.deviceKey)
+    try putBack(["keybag": keybag.bytes, "keybag.previous": keybag.bytes])
+  }
+
   /// The backing file of a file on the mount: the one of the same inode number.
   func backingFile(of path: PathName) throws(Errno) -> PathName {
     let inode = try path.status().inode

@@ -38,28 +38,31 @@ final class Volume: Sendable {
 
   /// Makes a store, calls `body`, and takes away whatever there is then.
   static func store(
-    defaultClass: ProtectionClass = .standard, environment: (PathName) -> [String: String] = { _ in [:] },
+    defaultClass: ProtectionClass = .standard, initOptions: [String] = [],
+    environment: (PathName) -> [String: String] = { _ in [:] },
     prepare: (PathName) throws -> Void = { _ in }, _ body: (Volume) throws -> Void
   ) throws {
     TemporaryDirectory.removeLeftovers
     let directory = try TemporaryDirectory.make()
     defer { TemporaryDirectory.remove(directory) }
     try prepare(directory)
-    let volume = try Volume(in: directory, defaultClass: defaultClass, environment: environment(directory))
+    let volume = try Volume(
+      in: directory, ["--default-class", defaultClass.name] + initOptions, environment: environment(directory))
     defer { volume.tearDown() }
     try body(volume)
   }
 
-  private init(in directory: PathName, defaultClass: ProtectionClass, environment: [String: String]) throws {
+  private init(in directory: PathName, _ options: [String], environment: [String: String]) throws {
     self.directory = directory
     self.environment = environment
     try directory.appending("passcode").write(Self.passcode)
     try directory.appending("passcode").setMode(0o600)
     try directory.appending("mount").makeDirectory()
-    let made = try Command.run([
-      "init", directory.appending("backing").description, "--default-class", defaultClass.name, "--passcode-file",
-      directory.appending("passcode").description, "--device-key", directory.appending("device.key").description,
-    ])
+    let made = try Command.run(
+      [
+        "init", directory.appending("backing").description, "--passcode-file",
+        directory.appending("passcode").description, "--device-key", directory.appending("device.key").description,
+      ] + options)
     try #require(made.succeeded, "init: \(made.output)")
     let words = made.output.split { $0 == " " || $0 == "\n" }
     recoveryKey = String(try #require(words.first { $0.count == 44 && $0.split(separator: "-").count == 9 }))

@@ -1,0 +1,226 @@
+import CSystemCalls
+import DataProtection
+import Glibc
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Erased keys are gone: from the store, from the daemon's memory, and from everyone who uses them.
+  @Suite struct ErasureTests {
+    @Test(arguments: [true, false]) func aStoreIsErased(whileMounted: Bool) throws {
+      try Volume.with { volume in
+        var files = try ProtectionClass.allCases.map { try ErasedFile(of: $0, on: volume) }
+        if !whileMounted {
+          files = []
+          try volume.unmount()
+        }
+        let before = try volume.ownFiles()
+        let erased = try volume.command("erase", ["--yes"])
+        #expect(erased.succeeded, "\(erased.output)")
+        if whileMounted {
+          for file in files { file.expectRevoked() }
+          files = []
+          #expect(try #require(throws: ControlError.self) { try volume.unlock() }.code == .storeErased)
+          try volume.unmount()
+        }
+        // A later mount says when, not that the passcode is wrong.
+        let failure = try #require(throws: MountFailure.self) { try volume.mount() }
+        #expect(failure.ending == .exited(21))
+        #expect(failure.output.contains(try Regex("erased on [0-9]{4}-[0-9]{2}-[0-9]{2}T")), "\(failure.output)")
+        // Nothing that the old keybag needs is left, nor the keybag.
+        let after = try volume.ownFiles()
+        #expect(after["effaceable"]?.allSatisfy { $0 == 0 } == true)
+        #expect(after["keybag"] == after["keybag.previous"])
+        try volume.putBack(before.merging(["effaceable": after["effaceable"] ?? []]) { $1 })
+        for secret in [["--passcode-file", volume.passcodeFile.description]] {
+          #expect(try volume.command("key", ["test"] + secret).ending == .exited(8))
+        }
+      }
+    }
+
+    /// Stores of the first version have no effaceable secret: their keybags are overwritten where they lie.
+    @Test func aStoreWithoutAnEffaceableSecretIsErased() throws {
+      try Volume.store { volume in
+        try volume.removeEffaceableSecret()
+        let previous = try OpenFile(volume.backing.appending(".protectfs/keybag.previous"), O_RDONLY)
+        let current = try OpenFile(volume.backing.appending(".protectfs/keybag"), O_RDONLY)
+        #expect(try current.read(at: 0, count: 8) == Array("protkbag".utf8))
+        #expect(try volume.command("erase", ["--yes"]).succeeded)
+        // What was the keybag has become the one before, and was overwritten; the one before that has no name.
+        #expect(try current.read(at: 0, count: 4096).allSatisfy { $0 == 0 })
+        _ = previous
+        #expect(try volume.command("key", ["test", "--passcode-file", volume.passcodeFile.description]).ending == .exited(21))
+      }
+    }
+
+    @Test(arguments: ProtectionClass.allCases) func aClassIsErased(_ fileClass: ProtectionClass) throws {
+      try Volume.with { volume in
+        var files = try ProtectionClass.allCases.map { try ErasedFile(of: $0, on: volume) }
+        let result = try volume.command(
+          "erase", ["--class", fileClass.name, "--yes", "--passcode-file", volume.passcodeFile.description])
+        #expect(result.succeeded, "\(result.output)")
+        for locked in [false, true] {
+          if locked { try volume.lock() } else { try volume.unlock() }
+          for file in files where file.fileClass == fileClass { file.expectRevoked() }
+        }
+        try volume.unlock()
+        for file in files where file.fileClass != fileClass { try file.expectContents() }
+        files = []
+        // New files of the class have a new key, at once.
+        let new = volume.path(fileClass.letter).appending("new")
+        try new.write("after")
+        #expect(try volume.record(of: new).generation == 2)
+        try volume.remount()
+        try volume.unlock()
+        #expect(try new.contents() == Array("after".utf8))
+        #expect(throws: keyRevoked) { try OpenFile(volume.path(fileClass.letter).appending("file"), O_RDONLY) }
+      }
+    }
+
+    /// Class A's keys and plaintext, and everything that opens the store, are nowhere in the daemon after an erasure.
+    @Test(arguments: [false, true]) func nothingIsLeftInMemory(all: Bool) throws {
+      try Volume.with { volume in
+        let plaintext = try Plaintext(of: .complete, on: volume)
+        let keys = try StoreKeys(of: volume)
+        var needles = plaintext.needles
+        needles.add("the key of class A", keys.classKeys[.complete]!)
+        for file in plaintext.files { needles.add("a file's key", try keys.fileKeys(of: file, on: volume)) }
+        needles.add("the keybag key", keys.keybagKey)
+        needles.add("the effaceable secret", keys.effaceable)
+        needles.add("the passcode", Array(Volume.passcode.utf8))
+        if all {
+          for (fileClass, key) in keys.classKeys { needles.add("the key of class \(fileClass.letter)", key) }
+        }
+        var key = Needles()
+        key.add("the key of class A", keys.classKeys[.complete]!)
+        #expect(try key.find(in: volume.processID).count > 0)
+        let words = all ? [] : ["--class", "A", "--passcode-file", volume.passcodeFile.description]
+        #expect(try volume.command("erase", words + ["--yes"]).succeeded)
+        let found = try needles.find(in: volume.processID)
+        #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
+        for file in plaintext.files { #expect(throws: keyRevoked) { try OpenFile(file, O_RDONLY) } }
+      }
+    }
+
+    /// A wrong passcode leaves nothing of itself, nor of what is derived from it.
+    @Test func wrongPasscodesLeaveNothing() throws {
+      try Volume.with(unlocked: false) { volume in
+        let keys = try StoreKeys(of: volume)
+        var needles = Needles()
+        let wrong = "a wrong passcode of some length"
+        needles.add("the wrong passcode", Array(wrong.utf8))
+        needles.add("the keybag key", keys.keybagKey)
+        needles.add("the effaceable secret", keys.effaceable)
+        for (fileClass, key) in keys.classKeys { needles.add("the key of class \(fileClass.letter)", key) }
+        #expect(throws: ControlError.self) { try volume.unlock(wrong) }
+        let found = try needles.find(in: volume.processID)
+        #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
+        #expect(!volume.log.contains("wrong passcode of"))
+      }
+    }
+
+    /// The command ends after each of its calls: the store opens as before, or is erased; never anything between.
+    @Test(arguments: [nil, ProtectionClass.completeUntilFirstUserAuthentication])
+    func erasedOrNot(_ fileClass: ProtectionClass?) throws {
+      try Volume.store { volume in
+        try volume.makePasscodeCheap()
+        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let before = try volume.ownFiles()
+        let words = fileClass.map { ["--class", $0.name, "--passcode-file", volume.passcodeFile.description] } ?? []
+        var wasErased = false
+        for number in 1... {
+          try volume.putBack(before)
+          faults.arm(.end, at: number, of: .changes)
+          let result = try Program.run(
+            [Command.path, "erase", "--yes", "--device-key", volume.deviceKey.description] + words
+              + [volume.backing.description], environment: faults.environment)
+          faults.disarm()
+          guard let hit = faults.hit else {
+            #expect(result.succeeded, "\(result.output)")
+            break
+          }
+          let place = "after call \(number), \(hit)"
+          let isErased = try volume.ownFiles()["keybag"] != before["keybag"]
+          let ending = try volume.command("key", ["test", "--passcode-file", volume.passcodeFile.description]).ending
+          #expect(ending == (isErased && fileClass == nil ? .exited(21) : .exited(0)), "\(place)")
+          #expect(isErased || !wasErased, "\(place): it was erased before")
+          wasErased = isErased
+          // Whoever has the store next finishes it: then the old keybag is of no use.
+          _ = try? volume.mount()
+          if volume.isMounted { try volume.unmount() }
+          if isErased {
+            let after = try volume.ownFiles()
+            try volume.putBack(before.merging(["effaceable": after["effaceable"] ?? []]) { $1 })
+            let old = try volume.command("key", ["test", "--passcode-file", volume.passcodeFile.description])
+            #expect(old.ending == .exited(8), "\(place): \(old.output)")
+          }
+        }
+        #expect(wasErased)
+      }
+    }
+
+    /// After as many wrong passcodes as were chosen, a mounted store is erased under those who use it.
+    @Test func erasesItself() throws {
+      try Volume.store(initOptions: ["--erase-after", "4"]) { volume in
+        try volume.mount()
+        try volume.unlock()
+        let file = try ErasedFile(of: .completeUntilFirstUserAuthentication, on: volume)
+        for wrong in ["a", "b", "b", "c"] {
+          #expect(try #require(throws: ControlError.self) { try volume.unlock(wrong) }.code == .wrongPasscode)
+        }
+        try file.expectContents()
+        #expect(try #require(throws: ControlError.self) { try volume.unlock("d") }.code == .storeErased)
+        file.expectRevoked()
+        #expect(throws: ControlError.self) { try volume.unlock(recoveryKey: volume.recoveryKey) }
+      }
+    }
+  }
+}
+
+/// A file of a class that is open and mapped while its key is erased.
+private final class ErasedFile {
+  let fileClass: ProtectionClass
+  private let path: PathName
+  private let file: OpenFile
+  private let mapping: Mapping
+  private let contents: [UInt8]
+
+  init(of fileClass: ProtectionClass, on volume: Volume) throws {
+    self.fileClass = fileClass
+    let directory = volume.path(fileClass.letter)
+    try directory.makeDirectory(of: fileClass)
+    path = directory.appending("file")
+    contents = pattern(Int(fileClass.rawValue), count: 20_000)
+    try path.write(contents)
+    try path.setExtendedAttribute("user.note", to: [1, 2, 3])
+    file = try OpenFile(path, O_RDWR)
+    mapping = try Mapping(file, count: 20_000)
+    #expect(try mapping.read(at: 0, count: 100) == Array(contents[..<100]))
+  }
+
+  func expectContents() throws {
+    #expect(try path.contents() == contents)
+  }
+
+  /// Contents answer `EKEYREVOKED` where they are opened, and nothing through what was open; metadata works.
+  func expectRevoked() {
+    #expect(throws: keyRevoked) { try OpenFile(path, O_RDONLY) }
+    #expect(throws: keyRevoked) { try OpenFile(path, O_WRONLY | O_TRUNC) }
+    #expect(throws: keyRevoked) { try path.truncate(to: 1) }
+    #expect(throws: keyRevoked) { try path.extendedAttribute("user.note") }
+    #expect(throws: keyRevoked) { try path.setExtendedAttribute("user.note", to: [4]) }
+    #expect(throws: Errno.self) { try file.read(at: 0, count: 16) }
+    #expect(throws: Errno.self) { try file.write([1], at: 0) }
+    #expect(throws: Errno.self) { try mapping.read(at: 8192, count: 16) }
+    #expect(throws: Never.self) {
+      #expect(try path.status().size == 20_000)
+      #expect(try path.extendedAttribute(PathName(ProtectionClass.attributeName)) == Array(fileClass.name.utf8))
+      try path.setMode(0o600)
+      let other = PathName(bytes: Array(path.bytes) + Array(".moved".utf8))
+      try path.rename(to: other)
+      try other.rename(to: path)
+    }
+  }
+}

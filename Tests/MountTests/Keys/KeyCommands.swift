@@ -1,0 +1,61 @@
+import Cryptography
+import DataProtection
+import Glibc
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import Testing
+
+// Commands that change keys, and what tests of them look at.
+extension Volume {
+  /// Runs a command on the mount if there is one, else on the backing directory.
+  func command(_ words: String..., on path: PathName? = nil) throws -> Program.Result {
+    let target = path ?? (isMounted ? mountPoint : backing)
+    return try Command.run(words + ["--device-key", deviceKey.description, target.description])
+  }
+
+  /// A file with a passcode in it.
+  func passcodeFile(_ name: String, _ passcode: String) throws -> String {
+    let path = directory.appending(name)
+    try path.write(passcode + "\n", mode: 0o600)
+    return path.description
+  }
+
+  /// The ways in, by what they are called.
+  func labels() throws -> Set<String> {
+    Set(try KeybagRecord(parsing: keybagFile().read()).protectors.map(\.label))
+  }
+
+  /// The keys of a class that the keybag has.
+  func generations(of fileClass: ProtectionClass) throws -> [UInt32] {
+    let keybag = try Keybag(parsing: keybagFile().read(), deviceKey: volumeDeviceKey())
+    return keybag.generations(of: fileClass)
+  }
+
+  /// The record of a file on the mount.
+  func record(of path: PathName) throws -> FileRecord {
+    try FileRecord(parsing: backingFile(of: path).extendedAttribute(PathName(FileRecord.attributeName)))
+  }
+
+  /// What is in the store's own directory.
+  func ownFiles() throws -> [String: [UInt8]] {
+    var files: [String: [UInt8]] = [:]
+    let directory = backing.appending(".protectfs")
+    for name in try directory.names() {
+      let path = directory.appending(bytes: Array(name.bytes))
+      if try path.status().mode & 0o170000 == 0o100000 { files[name.description] = try path.contents() }
+    }
+    return files
+  }
+
+  /// Puts files of the store's own directory back, and removes others.
+  func putBack(_ files: [String: [UInt8]]) throws {
+    let directory = backing.appending(".protectfs")
+    for name in try ownFiles().keys { try directory.appending(name).unlink() }
+    for (name, bytes) in files { try directory.appending(name).write(bytes, mode: 0o600) }
+  }
+}
+
+/// `EKEYREVOKED`: the class key is no more, for good.
+let keyRevoked = Errno(rawValue: EKEYREVOKED)

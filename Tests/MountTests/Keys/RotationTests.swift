@@ -1,0 +1,170 @@
+import CSystemCalls
+import DataProtection
+import Glibc
+import LinuxIO
+import StoreFormat
+import Synchronization
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// A new class key, while the store is in use: no file is lost, and the old key opens nothing.
+  @Suite struct RotationTests {
+    @Test(arguments: ProtectionClass.allCases) func everyFileIsWrappedAnew(_ fileClass: ProtectionClass) throws {
+      try Volume.with { volume in
+        let tree = try RotatedTree(of: fileClass, on: volume, count: 40)
+        var held: OpenFile! = try OpenFile(tree.files[0], O_RDWR)
+        var unlinked: OpenFile! = try OpenFile(tree.files[1], O_RDWR)
+        try tree.files[1].unlink()
+        let old = try volume.record(of: tree.files[2])
+        let others = try tree.others.map { try volume.record(of: $0) }
+
+        let result = try volume.rotate(fileClass)
+        #expect(result.succeeded, "\(result.output)")
+        #expect(try volume.generations(of: fileClass) == [2])
+        for file in tree.files where file != tree.files[1] {
+          #expect(try volume.record(of: file).generation == 2, "\(file)")
+        }
+        #expect(try tree.others.map { try volume.record(of: $0) } == others)
+        try held.write(pattern(0, count: 100), at: 0)
+        try tree.expectContents(but: tree.files[1])
+        #expect(try unlinked.read(at: 0, count: 1000) == pattern(1, count: 1000))
+        // Keys are fetched again: also those of files that were open all the time.
+        try volume.lock()
+        try volume.unlock()
+        #expect(try held.read(at: 0, count: 100) == pattern(0, count: 100))
+        #expect(try unlinked.read(at: 0, count: 1000) == pattern(1, count: 1000))
+        try volume.path("new").write("new")
+
+        (held, unlinked) = (nil, nil)
+
+        // The old record, put back, opens nothing.
+        let backing = try volume.backingFile(of: tree.files[2])
+        try volume.unmount()
+        try backing.setExtendedAttribute(PathName(FileRecord.attributeName), to: old.bytes)
+        try volume.mount()
+        try volume.unlock()
+        #expect(throws: keyRevoked) { try OpenFile(tree.files[2], O_RDONLY) }
+        try tree.expectContents(but: tree.files[1], tree.files[2])
+        #expect(try volume.path("new").contents() == Array("new".utf8))
+      }
+    }
+
+    /// Files are made, moved, linked, given other classes and removed while all keys are wrapped anew.
+    @Test func nothingIsMissedWhileTheTreeMoves() throws {
+      try Volume.with { volume in
+        let tree = try RotatedTree(of: .complete, on: volume, count: 400)
+        var files = tree.files
+        for round in 2...4 as ClosedRange<UInt32> {
+          let movers = TreeMovers(in: tree.root, files)
+          let result = try volume.rotate(.complete)
+          try movers.stop()
+          #expect(result.succeeded, "\(result.output)")
+          #expect(try volume.generations(of: .complete) == [round])
+          try volume.remount()
+          try volume.unlock()
+          try movers.expectContents()
+          files = movers.places
+        }
+      }
+    }
+
+    /// The daemon ends after each call of a rotation: every file opens, and the next rotation goes on.
+    @Test func killedAnywhereItLosesNothing() throws {
+      try Volume.withFaults { volume, faults in
+        let tree = try RotatedTree(of: .completeUntilFirstUserAuthentication, on: volume, count: 6)
+        for number in 1... {
+          faults.arm(.end, at: number, of: .changes)
+          let result = try volume.rotate(.completeUntilFirstUserAuthentication)
+          faults.disarm()
+          guard let hit = faults.hit else {
+            #expect(result.succeeded, "\(result.output)")
+            break
+          }
+          try #require(volume.waitForDaemon() == .exited(FAULTS_STATUS))
+          try volume.mountPoint.unmount(isLazy: true)
+          let notes = try volume.notesOfCheck("after call \(number), \(hit)")
+          #expect(notes.isSubset(of: ["keybag-leftover"]), "after call \(number), \(hit): \(notes)")
+          try volume.mount()
+          try volume.unlock()
+          try tree.expectContents()
+        }
+        #expect(try volume.generations(of: .completeUntilFirstUserAuthentication).count == 1)
+        try tree.expectContents()
+      }
+    }
+
+    /// Each call of a rotation fails: both keys are kept until it has come to its end.
+    @Test func whatFailsIsGoneOnWith() throws {
+      try Volume.withFaults { volume, faults in
+        let tree = try RotatedTree(of: .completeUnlessOpen, on: volume, count: 4)
+        for number in 1... {
+          faults.arm(.fail(.ioError), at: number, of: [.changes, .reads])
+          let result = try volume.rotate(.completeUnlessOpen)
+          faults.disarm()
+          guard let hit = faults.hit else { break }
+          try volume.lock()
+          try volume.unlock()
+          try tree.expectContents("call \(number), \(hit): \(result.output)")
+        }
+        #expect(try volume.rotate(.completeUnlessOpen).succeeded)
+        #expect(try volume.generations(of: .completeUnlessOpen).count == 1)
+        try volume.remount()
+        try volume.unlock()
+        try tree.expectContents()
+      }
+    }
+
+    /// A lock ends a rotation, and waits until the keybag key has gone from memory.
+    @Test func aLockEndsIt() throws {
+      try Volume.with { volume in
+        let tree = try RotatedTree(of: .completeUntilFirstUserAuthentication, on: volume, count: 1500)
+        let keys = try StoreKeys(of: volume)
+        var needles = Needles()
+        needles.add("the keybag key", keys.keybagKey)
+        needles.add("the key of class A", keys.classKeys[.complete]!)
+        let program = try Program(
+          volume.rotationWords(.completeUntilFirstUserAuthentication), output: volume.directory.appending("output"))
+        while try volume.generations(of: .completeUntilFirstUserAuthentication).count == 1, program.poll() == nil {
+          usleep(200)
+        }
+        try volume.lock()
+        let found = try needles.find(in: volume.processID)
+        #expect(found.count == 0, "\(found.first ?? "")")
+        let ending = program.wait(seconds: 20)
+        if try volume.generations(of: .completeUntilFirstUserAuthentication).count == 2 {
+          #expect(ending == .exited(22), "\(program.output)")
+        }
+        try volume.unlock()
+        try tree.expectContents()
+        #expect(try volume.rotate(.completeUntilFirstUserAuthentication).succeeded)
+        #expect(try volume.generations(of: .completeUntilFirstUserAuthentication).count == 1)
+        try tree.expectContents()
+      }
+    }
+
+    @Test func lockedAndReadOnlyMountsRefuse() throws {
+      try Volume.with { volume in
+        try volume.lock()
+        let locked = try volume.rotate(.complete)
+        #expect(locked.ending == .exited(1) && locked.output.contains("unlock first"), "\(locked.output)")
+        try volume.remount(["-o", "ro,allow_other"])
+        try volume.unlock()
+        let readOnly = try volume.rotate(.complete)
+        #expect(readOnly.ending == .exited(1) && readOnly.output.contains("read-only"), "\(readOnly.output)")
+        #expect(try volume.generations(of: .complete) == [1])
+      }
+    }
+  }
+}
+
+extension Volume {
+  func rotationWords(_ fileClass: ProtectionClass) -> [String] {
+    [
+      Command.path, "rotate", "--class", fileClass.name, "--passcode-file", passcodeFile.description,
+      mountPoint.description,
+    ]
+  }
+
+  func rotate(_ fileClass: ProtectionClass) throws -> Program.Result { try Program.run(rotationWords(fileClass)) }
+}
