@@ -1,0 +1,202 @@
+import CSystemCalls
+import DataProtection
+import Glibc
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Keybags that are exported, imported, reset and restored.
+  @Suite struct KeybagCommandTests {
+    private static let backupPasscode = "a backup passcode"
+
+    /// Keys are lost: files of classes A, B, C and CX are revoked, also while locked, and come back with the old keybag.
+    @Test func reset() throws {
+      try Volume.store { volume in
+        try volume.mount()
+        try volume.unlock()
+        try Self.makeFiles(on: volume)
+        let refused = try volume.command("keybag", ["reset", "--yes"])
+        #expect(refused.ending == .exited(7), "a mounted store is not reset: \(refused.output)")
+        try volume.unmount()
+        let new = try volume.passcodeFile("new", "another passcode")
+        let result = try volume.command("keybag", ["reset", "--yes", "--new-passcode-file", new])
+        #expect(result.succeeded, "\(result.output)")
+        try volume.mount()
+        for state in ["before first unlock", "unlocked", "locked"] {
+          if state == "unlocked" { try volume.unlock("another passcode") }
+          if state == "locked" { try volume.lock() }
+          for fileClass in ProtectionClass.allCases {
+            let file = volume.path(fileClass.letter).appending("file")
+            if fileClass == .none {
+              #expect(try file.contents() == Array("of class D".utf8), "\(state)")
+            } else {
+              #expect(throws: keyRevoked, "\(state)") { try OpenFile(file, O_RDONLY) }
+              #expect(throws: keyRevoked, "\(state)") { try file.truncate(to: 0) }
+              #expect(throws: keyRevoked, "\(state)") { try file.extendedAttribute("user.note") }
+            }
+            #expect(try file.status().size > 0)
+          }
+        }
+        try volume.unlock("another passcode")
+        let status = try Command.run(["status", "--json", volume.path("A").appending("file").description])
+        #expect(status.output.contains("keyRevoked"), "\(status.output)")
+        try volume.path("A").appending("new").write("new")
+        #expect(throws: ControlError.self) { try volume.unlock() }
+        try volume.unmount()
+        #expect(try Command.run(["fsck", "--device-key", volume.deviceKey.description, volume.backing.description]).succeeded)
+
+        // The passcode was found after all.
+        #expect(try volume.command("keybag", ["restore", "--yes"]).succeeded)
+        try volume.mount()
+        try volume.unlock()
+        try Self.expectFiles(on: volume)
+        #expect(throws: keyRevoked) { try OpenFile(volume.path("A").appending("new"), O_RDONLY) }
+      }
+    }
+
+    /// The ciphertext is copied while the store is locked, and opened on a machine without the device key.
+    @Test func aCopyIsOpenedElsewhere() throws {
+      try Volume.store { volume in
+        try volume.mount()
+        try volume.unlock()
+        try Self.makeFiles(on: volume)
+        let backup = volume.directory.appending("backup.keybag")
+        let secret = try volume.passcodeFile("secret", Self.backupPasscode)
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        let exported = try volume.command(
+          "keybag", ["export", "--backup", backup.description, "--backup-passcode-file", secret] + passcode)
+        #expect(exported.succeeded, "\(exported.output)")
+        #expect(try backup.status().mode & 0o777 == 0o600)
+        #expect(try KeybagRecord(parsing: backup.contents()).protectors.count == 1)
+        try volume.lock()
+        try volume.shell("cp -a backing copy", in: ".")
+        try volume.unmount()
+
+        let (copy, home) = (volume.directory.appending("copy"), volume.directory.appending("home"))
+        let elsewhere = ["XDG_CONFIG_HOME": home.description, "HOME": home.description]
+        func run(_ words: [String]) throws -> Program.Result {
+          // As a user who has no device key at all.
+          try Program.run(["unshare", "--mount", "sh", "-c", Self.withoutSystemKeys, Command.path] + words, environment: elsewhere)
+        }
+        let wrong = try volume.passcodeFile("wrong", "not it")
+        let new = try volume.passcodeFile("new", "a new passcode")
+        let words = ["keybag", "import", "--replace", "--backup", backup.description, "--new-passcode-file", new]
+        let refused = try run(words + ["--backup-passcode-file", wrong, copy.description])
+        #expect(refused.ending == .exited(3), "\(refused.output)")
+        let result = try run(words + ["--backup-passcode-file", secret, copy.description])
+        #expect(result.succeeded, "\(result.output)")
+        let key = try #require(result.output.split(separator: " ").first { $0.hasSuffix(".key.") || $0.contains(".key") })
+        #expect(key.contains("-"), "\(result.output)")
+      }
+    }
+
+    /// `/etc/protectfs` is where root has device keys: an empty one is put over it for one command.
+    private static let withoutSystemKeys = """
+      mkdir -p /etc/protectfs && mount -t tmpfs none /etc/protectfs && "$0" "$@"; status=$?
+      umount /etc/protectfs; exit $status
+      """
+
+    /// Keys that were erased are brought back by an exported keybag.
+    @Test func erasedClassesComeBack() throws {
+      try Volume.store { volume in
+        try volume.mount()
+        try volume.unlock()
+        try Self.makeFiles(on: volume)
+        let backup = volume.directory.appending("backup.keybag").description
+        let secret = try volume.passcodeFile("secret", Self.backupPasscode)
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        let export = ["export", "--backup", backup, "--backup-passcode-file", secret] + passcode
+        #expect(try volume.command("keybag", export).succeeded)
+        for fileClass in ["A", "B", "D"] {
+          #expect(try volume.command("erase", ["--class", fileClass, "--yes"] + passcode).succeeded)
+        }
+        try volume.path("A").appending("after").write("after")
+        try volume.unmount()
+        let words = ["import", "--backup", backup, "--backup-passcode-file", secret]
+        let result = try volume.command("keybag", words + passcode)
+        #expect(result.succeeded, "\(result.output)")
+        try volume.mount()
+        try volume.unlock()
+        try Self.expectFiles(on: volume)
+        #expect(try volume.path("A").appending("after").contents() == Array("after".utf8))
+        #expect(try volume.generations(of: .complete) == [1, 2])
+        #expect(try volume.rotate(.complete).succeeded)
+        #expect(try volume.generations(of: .complete) == [2])
+        try Self.expectFiles(on: volume)
+      }
+    }
+
+    @Test func foreignKeybagsAreRefused() throws {
+      try Volume.store { volume in
+        let secret = try volume.passcodeFile("secret", Self.backupPasscode)
+        let backup = volume.directory.appending("backup.keybag")
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        try Volume.store { other in
+          let words = ["export", "--backup", backup.description, "--backup-passcode-file", secret]
+          let exported = try other.command(
+            "keybag", words + ["--passcode-file", other.passcodeFile.description])
+          #expect(exported.succeeded)
+        }
+        let before = try volume.ownFiles()
+        for words in [passcode, ["--replace", "--new-passcode-file", secret]] {
+          let result = try volume.command(
+            "keybag", ["import", "--backup", backup.description, "--backup-passcode-file", secret] + words)
+          #expect(!result.succeeded && result.output.contains("another store"), "\(result.output)")
+        }
+        // The store's own keybag is no exported one.
+        let own = volume.backing.appending(".protectfs/keybag").description
+        let result = try volume.command(
+          "keybag", ["import", "--backup", own, "--backup-passcode-file", secret] + passcode)
+        #expect(result.output.contains("was not exported"), "\(result.output)")
+        #expect(try volume.ownFiles() == before)
+      }
+    }
+
+    /// A reset that ends after any of its calls: the old passcode opens the store, or the new one does.
+    @Test func aResetCutShort() throws {
+      try Volume.store { volume in
+        try volume.makePasscodeCheap()
+        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let before = try volume.ownFiles()
+        let new = try volume.passcodeFile("new", "another passcode")
+        for number in 1... {
+          try volume.putBack(before)
+          faults.arm(.end, at: number, of: .changes)
+          let result = try Program.run(
+            [
+              Command.path, "keybag", "reset", "--yes", "--new-passcode-file", new, "--device-key",
+              volume.deviceKey.description, volume.backing.description,
+            ], environment: faults.environment)
+          faults.disarm()
+          guard let hit = faults.hit else {
+            #expect(result.succeeded, "\(result.output)")
+            break
+          }
+          let opens = try [volume.passcodeFile.description, new].map {
+            try volume.command("key", ["test", "--passcode-file", $0]).succeeded
+          }
+          #expect(opens[0] != opens[1], "after call \(number), \(hit): \(opens)")
+        }
+      }
+    }
+
+    private static func makeFiles(on volume: Volume) throws {
+      for fileClass in ProtectionClass.allCases {
+        try volume.path(fileClass.letter).makeDirectory(of: fileClass)
+        let file = volume.path(fileClass.letter).appending("file")
+        try file.write("of class \(fileClass.letter)")
+        try file.setExtendedAttribute("user.note", to: [1])
+      }
+    }
+
+    private static func expectFiles(on volume: Volume) throws {
+      for fileClass in ProtectionClass.allCases {
+        let file = volume.path(fileClass.letter).appending("file")
+        #expect(try file.contents() == Array("of class \(fileClass.letter)".utf8))
+        #expect(try file.extendedAttribute("user.note") == [1])
+      }
+    }
+  }
+}

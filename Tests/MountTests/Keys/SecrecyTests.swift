@@ -1,0 +1,200 @@
+import CSystemCalls
+import DataProtection
+import Glibc
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// What the daemon keeps to itself.
+  @Suite struct SecrecyTests {
+    /// Each bit of each record is flipped on a small store: the file is refused, for good reason, and nothing else is.
+    @Test(arguments: ProtectionClass.allCases) func everyFlippedByteOfARecordIsRefused(
+      _ fileClass: ProtectionClass
+    ) throws {
+      // Shared: nothing is kept in memory of what is in the backing directory.
+      try Volume.with(["-o", "shared,allow_other"]) { volume in
+        let directory = volume.path("directory")
+        try directory.makeDirectory(of: fileClass)
+        let (file, neighbour) = (directory.appending("file"), directory.appending("neighbour"))
+        let contents = pattern(1, count: 5000)
+        try file.write(contents)
+        try neighbour.write("fine")
+        let attribute: PathName = "user.cprotect"
+        let backing = try volume.backingFile(of: file)
+        let record = try backing.extendedAttribute(attribute)
+        for index in record.indices {
+          for mask in [0x01, 0x80] as [UInt8] {
+            var flipped = record
+            flipped[index] ^= mask
+            try backing.setExtendedAttribute(attribute, to: flipped)
+            #expect(throws: Errno.ioError, "byte \(index)") { try OpenFile(file, O_RDONLY) }
+            #expect(throws: Errno.ioError, "byte \(index)") { try file.setProtectionClass(.none) }
+          }
+        }
+        try backing.setExtendedAttribute(attribute, to: record)
+        #expect(try file.contents() == contents)
+
+        let folder = try volume.backingFile(of: directory)
+        let directoryRecord = try folder.extendedAttribute(attribute)
+        for index in directoryRecord.indices {
+          for mask in [0x01, 0x80] as [UInt8] {
+            var flipped = directoryRecord
+            flipped[index] ^= mask
+            try folder.setExtendedAttribute(attribute, to: flipped)
+            #expect(throws: Errno.ioError, "byte \(index)") { try OpenFile(directory.appending("new"), O_CREAT | O_RDWR) }
+          }
+        }
+        try folder.setExtendedAttribute(attribute, to: directoryRecord)
+        #expect(try neighbour.contents() == Array("fine".utf8))
+      }
+    }
+
+    /// Each byte of the store's own files is flipped: the store does not open, or the flip is without effect.
+    @Test func everyFlippedByteOfTheStoresOwnFiles() throws {
+      try Volume.store { volume in
+        try volume.makePasscodeCheap()
+        let before = try volume.ownFiles()
+        let classKeys = try StoreKeys(of: volume).classKeys
+        for (name, bytes) in before {
+          let places = name == "effaceable" ? Array(0..<32) + Array(4096..<4128) + [5000, 8192] : Array(bytes.indices)
+          for index in places where index < bytes.count {
+            var flipped = bytes
+            flipped[index] ^= 0x41
+            try volume.putBack(before.merging([name: flipped]) { $1 })
+            let opened = try? StoreKeys(of: volume).classKeys
+            #expect(opened == (name == "keybag" ? nil : classKeys), "\(name), byte \(index)")
+          }
+        }
+      }
+    }
+
+    /// A store copied without its device key, with the right passcode.
+    @Test func aCopyWithoutTheDeviceKeyDoesNotOpen() throws {
+      try Volume.with { volume in
+        try volume.path("file").write("x")
+        try volume.unmount()
+        let other = volume.directory.appending("other.key")
+        try other.write((0..<32).map { _ in UInt8.random(in: 0...255) }, mode: 0o600)
+        for words in [["mount", volume.backing.description, volume.mountPoint.description], ["info"], ["key", "test"]] {
+          let secret = words[0] == "info" ? [] : ["--passcode-file", volume.passcodeFile.description]
+          let target = words[0] == "mount" ? [] : [volume.backing.description]
+          for (key, status) in [(other.description, 10), (volume.directory.appending("no.key").description, 9)] {
+            let result = try Command.run(words + secret + ["--device-key", key] + target)
+            if words[0] == "info" {
+              #expect(result.output.contains("not checked"), "\(result.output)")
+            } else {
+              #expect(result.ending == .exited(CInt(status)), "\(words): \(result.output)")
+            }
+          }
+        }
+        #expect(!volume.isMounted)
+      }
+    }
+
+    /// Another user of the machine: no state, no lock, no unlock, no key, and no mount of another's.
+    @Test func otherUsersGetNothing() throws {
+      try Volume.with { volume in
+        try volume.path("file").write("mine", mode: 0o600)
+        try volume.directory.setMode(0o755)
+        let other = ["setpriv", "--reuid", "4321", "--regid", "4321", "--clear-groups"]
+        func run(_ words: String...) throws -> Program.Result { try Program.run(other + words) }
+        let protectfs = volume.directory.appending("protectfs")
+        try protectfs.write(PathName(Command.path).contents(), mode: 0o755)
+        let passcode = volume.directory.appending("known")
+        try passcode.write(Volume.passcode, mode: 0o644)
+        for words in [
+          ["lock", "--now"], ["unlock", "--passcode-file", passcode.description], ["status"], ["events"],
+          ["erase", "--yes"], ["rotate", "--class", "A", "--passcode-file", passcode.description],
+          ["key", "test", "--passcode-file", passcode.description],
+        ] {
+          let result = try Program.run(other + [protectfs.description] + words + [volume.mountPoint.description])
+          #expect(!result.succeeded, "\(words): \(result.output)")
+          #expect(result.ending != .exited(3), "\(words): \(result.output)")
+        }
+        #expect(try volume.status().state == .unlocked)
+        for path in [volume.deviceKey, volume.path("file"), volume.backing.appending(".protectfs/keybag")] {
+          #expect(try !run("cat", path.description).succeeded)
+        }
+        #expect(try !run("cat", "/proc/\(volume.processID)/mem").succeeded)
+        #expect(try !run("cat", "/proc/\(volume.processID)/environ").succeeded)
+        #expect(try volume.path("file").contents() == Array("mine".utf8))
+      }
+    }
+
+    /// The daemon's core as a debugger of root's writes it: nothing of the secrets that a lock wipes is in it.
+    @Test(.enabled(if: Program.isInstalled("gcore"), "gcore is not installed"))
+    func nothingIsInACore() throws {
+      try Volume.with { volume in
+        let plaintext = try Plaintext(of: .complete, on: volume)
+        let keys = try StoreKeys(of: volume)
+        #expect(throws: ControlError.self) { try volume.unlock("a wrong passcode of some length") }
+        try volume.lock()
+        let core = volume.directory.appending("core")
+        let dumped = try Program.run(["gcore", "-o", core.description, "\(volume.processID)"])
+        try #require(dumped.succeeded, "\(dumped.output)")
+        let bytes = try volume.directory.appending("core.\(volume.processID)").contents()
+        #expect(bytes.count > 1 << 20)
+        let secrets: [(String, [UInt8])] = [
+          ("the key of class A", keys.classKeys[.complete]!), ("the keybag key", keys.keybagKey),
+          ("the effaceable secret", keys.effaceable), ("the passcode", Array(Volume.passcode.utf8)),
+          ("a wrong passcode", Array("a wrong passcode of some length".utf8)),
+          ("a file's key", try keys.fileKeys(of: plaintext.files[0], on: volume)),
+        ]
+        for (name, secret) in secrets {
+          for start in stride(from: 0, to: secret.count - 15, by: 16) {
+            #expect(!bytes.holds(Array(secret[start..<start + 16])), "\(name), bytes from \(start)")
+          }
+        }
+      }
+    }
+
+    /// What is in the log, at its most talkative, of a life with all there is to keep secret.
+    @Test func logsTellNoSecret() throws {
+      try Volume.with(["-o", "allow_other"]) { volume in
+        let keys = try StoreKeys(of: volume)
+        let secretName = "a name that nobody should read"
+        let text = "contents that nobody should read"
+        let directory = volume.path(secretName)
+        try directory.makeDirectory(of: .completeUntilFirstUserAuthentication)
+        let file = directory.appending("file")
+        try file.write(text)
+        try file.setExtendedAttribute("user.attribute name", to: Array("attribute value".utf8))
+        try directory.appending("link").makeSymbolicLink(to: "a target that nobody should read")
+        #expect(throws: ControlError.self) { try volume.unlock("a wrong passcode of some length") }
+        let other = try volume.passcodeFile("other", "another passcode to be kept")
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        #expect(try volume.command("key", ["add", "--new-passcode-file", other] + passcode).succeeded)
+        #expect(try volume.rotate(.complete).succeeded)
+        try volume.lock()
+        // A damaged file is named in the log by its backing name.
+        try volume.backingFile(of: file).setExtendedAttribute("user.cprotect", to: [1])
+        _ = try? OpenFile(file, O_RDONLY)
+        try volume.unlock()
+        try volume.unmount()
+        let log = (1...9).compactMap { try? volume.directory.appending("log.\($0)").contents() }.joined()
+        #expect(log.count > 100)
+        let words = [
+          secretName, text, "attribute name", "attribute value", "a target that", Volume.passcode, "wrong passcode of",
+          "another passcode to", volume.recoveryKey,
+        ]
+        for word in words {
+          #expect(!Array(log).holds(Array(word.utf8)), "\(word)")
+        }
+        for (fileClass, key) in keys.classKeys { #expect(!Array(log).holds(key), "\(fileClass)") }
+      }
+    }
+  }
+}
+
+extension [UInt8] {
+  /// Whether some bytes are in these, one after another (memmem(3)).
+  fileprivate func holds(_ needle: [UInt8]) -> Bool {
+    unsafe withUnsafeBytes { bytes in
+      unsafe needle.withUnsafeBytes { needle in
+        unsafe memmem(bytes.baseAddress!, bytes.count, needle.baseAddress!, needle.count) != nil
+      }
+    }
+  }
+}
