@@ -17,6 +17,18 @@ package struct LocalSocket: ~Copyable, Sendable {
     guard rawValue >= 0 else { throw Errno(rawValue: errno) }
   }
 
+  /// Two stream sockets that are connected to each other (socketpair(2)); the caller owns both.
+  package static func pair() throws(Errno) -> (CInt, CInt) {
+    var ends: (CInt, CInt) = (-1, -1)
+    let result = unsafe withUnsafeMutablePointer(to: &ends) { pointer in
+      unsafe pointer.withMemoryRebound(to: CInt.self, capacity: 2) {
+        unsafe socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, $0)
+      }
+    }
+    guard result == 0 else { throw Errno(rawValue: errno) }
+    return ends
+  }
+
   deinit {
     if rawValue >= 0 { close(rawValue) }
   }
