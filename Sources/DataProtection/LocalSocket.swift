@@ -10,9 +10,10 @@ package struct LocalSocket: ~Copyable, Sendable {
     self.rawValue = rawValue
   }
 
-  /// A new stream socket.
-  package init(isBlocking: Bool = true) throws(Errno) {
-    let flags = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
+  /// A new stream socket, or one for datagrams.
+  package init(isBlocking: Bool = true, isDatagram: Bool = false) throws(Errno) {
+    let type = isDatagram ? SOCK_DGRAM.rawValue : SOCK_STREAM.rawValue
+    let flags = type | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
     rawValue = socket(AF_UNIX, CInt(flags), 0)
     guard rawValue >= 0 else { throw Errno(rawValue: errno) }
   }

@@ -96,12 +96,13 @@ final class UnlockingBox: @unchecked Sendable {
     self.unlocking = unlocking
   }
 
-  /// Unlocks; what goes wrong is reported and leaves the mount locked.
+  /// Unlocks, and tells the service manager; what goes wrong is reported and leaves the mount locked.
   func runAndReport() {
     do {
       try unlocking.run()
     } catch {
       CommandFailure.report(CommandFailure(error)?.message ?? "\(error)")
     }
+    ServiceManager.tellReady()
   }
 }
