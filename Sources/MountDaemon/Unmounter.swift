@@ -33,9 +33,10 @@ package final class Unmounter: Sendable {
     }
   }
 
-  /// Has the process end, and waits until it has.
+  /// Has the process end, and waits until it has. An answer on its way still comes: it was its unmounting that has the
+  /// daemon end.
   func end() {
-    shutdown(socket.rawValue, CInt(SHUT_RDWR))
+    shutdown(socket.rawValue, CInt(SHUT_WR))
     while waitpid(process, nil, 0) < 0 && errno == EINTR {}
   }
 
