@@ -12,7 +12,9 @@ extension MountTests {
 
     @Test func everyThreadIsConfined() throws {
       try Volume.with { volume in
-        let connection = try volume.connection()
+        // Its thread is there when it has answered.
+        var connection = try volume.connection()
+        _ = try connection.status()
         let tasks = PathName("/proc/\(volume.processID)/task")
         let threads = try tasks.names().map { try ProcessStatus(tasks.appending($0.description)) }
         #expect(
