@@ -15,8 +15,7 @@ extension MountTests {
         // Its thread is there when it has answered.
         var connection = try volume.connection()
         _ = try connection.status()
-        let tasks = PathName("/proc/\(volume.processID)/task")
-        let threads = try tasks.names().map { try ProcessStatus(tasks.appending($0.description)) }
+        let threads = try ProcessStatus.threads(of: volume.processID)
         #expect(
           Set(["protectfs", "control", "control client", "lock", "signals", "request-0", "request-7", "writeback"])
             .isSubset(of: threads.map { $0["Name"] }))
@@ -120,6 +119,20 @@ struct ProcessStatus {
   }
 
   subscript(_ name: String) -> String { fields[name[...]].map(String.init) ?? "" }
+
+  /// Those of all threads of a process, but for one that ends between being listed and being looked at.
+  static func threads(of process: CInt) throws(Errno) -> [ProcessStatus] {
+    let tasks = PathName("/proc/\(process)/task")
+    var threads: [ProcessStatus] = []
+    for name in try tasks.names() {
+      do throws(Errno) {
+        threads.append(try ProcessStatus(tasks.appending(name.description)))
+      } catch {
+        guard error == .noSuchFileOrDirectory || error == .noSuchProcess else { throw error }
+      }
+    }
+    return threads
+  }
 
   /// A file of proc(5), whose length nobody knows before it is read.
   static func read(_ path: PathName) throws(Errno) -> [UInt8] {
