@@ -114,6 +114,9 @@ let package = Package(
       name: "FaultInjection", path: "Tests/FaultInjection",
       cSettings: [.headerSearchPath("../SystemCalls/include")]),
     .executableTarget(name: "FoundationProbe", path: "Tests/FoundationProbe", swiftSettings: settings),
+    .executableTarget(
+      name: "SandboxProbe", dependencies: ["CSystemCalls", "DataProtection", "LinuxIO", system],
+      path: "Tests/SandboxProbe", swiftSettings: settings),
     .testTarget(
       name: "CommandTests",
       dependencies: ["protectfs", "LinuxIO", system], swiftSettings: settings),

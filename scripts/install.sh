@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs protectfs: the binary, the helper of mount(8), man pages and shell completions.
+# Installs protectfs: the binary, the helper of mount(8), a service for systemd, man pages and shell completions.
 #
 # usage: scripts/install.sh [PREFIX]        (PREFIX is /usr/local; DESTDIR is honoured, for packages)
 #
@@ -34,6 +34,11 @@ case $prefix in
 esac
 mkdir -p "$destination$helpers"
 ln -sf "$prefix/bin/protectfs" "$destination$helpers/mount.fuse.protectfs"
+
+units=$destination$prefix/lib/systemd/system
+mkdir -p "$units"
+sed "s|/usr/local/bin/|$prefix/bin/|" packaging/systemd/protectfs@.service >"$units/protectfs@.service"
+chmod 644 "$units/protectfs@.service"
 
 for page in Documentation/man/*.[1-8]; do
     install -D -m 644 "$page" "$destination$prefix/share/man/man${page##*.}/${page##*/}"

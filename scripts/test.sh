@@ -33,6 +33,25 @@ step "Unit tests"
 swift test --skip-build --skip MountTests --parallel
 
 protectfs="$(swift build --show-bin-path)/protectfs"
+step "The service"
+check_service() (
+  unit=packaging/systemd/protectfs@.service
+  # With one of these the mount would be seen by the service alone.
+  namespaces='Private[A-Za-z]*|ProtectSystem|ProtectHome|ProtectKernel[A-Za-z]*|ProtectControlGroups|ProtectProc|ProcSubset'
+  namespaces+='|[A-Za-z]*Paths|TemporaryFileSystem|Mount[A-Za-z]*|Root[A-Za-z]*|Extension[A-Za-z]*|DynamicUser'
+  if grep -nE "^($namespaces)=" "$unit"; then return 1; fi
+  if ! command -v systemd-analyze >/dev/null; then
+    echo "Skipped: what systemd says of it. There is no systemd-analyze." >&2
+    return
+  fi
+  work=$(mktemp -d /tmp/protectfs-unit.XXXXXX)
+  trap 'rm -rf "$work"' EXIT
+  sed "s|/usr/local/bin/protectfs|$protectfs|" "$unit" >"$work/protectfs@.service"
+  systemd-analyze verify --man=no "$work/protectfs@.service"
+  systemd-analyze security --offline=true --threshold=50 --no-pager "$work/protectfs@.service" | tail -n 1
+)
+check_service
+
 if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
   # The mount tests say the same of themselves.
   echo "Skipped: the command from outside, the control socket. /dev/fuse is missing or may not be used." >&2

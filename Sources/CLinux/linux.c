@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -160,6 +159,7 @@ int linux_flock(int fd, int operation) { return RESULT(flock(fd, operation)); }
 
 int linux_unshare_file_system_attributes(void) { return RESULT(unshare(CLONE_FS)); }
 int linux_set_not_dumpable(void) { return RESULT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)); }
+int linux_forbid_core_dumps(void) { return RESULT(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0})); }
 int linux_set_io_flusher(void) { return RESULT(prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0)); }
 int linux_keep_out_of_core_dumps(void *address, size_t length) {
   return RESULT(madvise(address, length, MADV_DONTDUMP));
@@ -220,28 +220,6 @@ int linux_semaphore_wait(void *semaphore, int64_t microseconds) {
     if (errno != EINTR) return -1;
   }
   return 0;
-}
-
-static sigset_t ending_signals(void) {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGHUP);
-  return set;
-}
-
-void linux_block_ending_signals(void) {
-  sigset_t set = ending_signals();
-  pthread_sigmask(SIG_BLOCK, &set, NULL);
-  signal(SIGPIPE, SIG_IGN);
-}
-
-int linux_wait_for_ending_signal(void) {
-  sigset_t set = ending_signals();
-  int number = 0;
-  sigwait(&set, &number);
-  return number;
 }
 
 int linux_rwlock_size(void) { return sizeof(pthread_rwlock_t); }

@@ -10,11 +10,24 @@ package struct LocalSocket: ~Copyable, Sendable {
     self.rawValue = rawValue
   }
 
-  /// A new stream socket.
-  package init(isBlocking: Bool = true) throws(Errno) {
-    let flags = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
+  /// A new stream socket, or one for datagrams.
+  package init(isBlocking: Bool = true, isDatagram: Bool = false) throws(Errno) {
+    let type = isDatagram ? SOCK_DGRAM.rawValue : SOCK_STREAM.rawValue
+    let flags = type | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
     rawValue = socket(AF_UNIX, CInt(flags), 0)
     guard rawValue >= 0 else { throw Errno(rawValue: errno) }
+  }
+
+  /// Two stream sockets that are connected to each other (socketpair(2)); the caller owns both.
+  package static func pair() throws(Errno) -> (CInt, CInt) {
+    var ends: (CInt, CInt) = (-1, -1)
+    let result = unsafe withUnsafeMutablePointer(to: &ends) { pointer in
+      unsafe pointer.withMemoryRebound(to: CInt.self, capacity: 2) {
+        unsafe socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, $0)
+      }
+    }
+    guard result == 0 else { throw Errno(rawValue: errno) }
+    return ends
   }
 
   deinit {

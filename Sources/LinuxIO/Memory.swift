@@ -26,9 +26,11 @@ package enum Memory {
   }
 
   /// Makes the process's memory unreadable to other processes of its user, and leaves no core dump (prctl(2),
-  /// `PR_SET_DUMPABLE`).
+  /// `PR_SET_DUMPABLE`; getrlimit(2), `RLIMIT_CORE`).
   package static func protectProcess() {
     let result = linux_set_not_dumpable()
     precondition(result == 0, "PR_SET_DUMPABLE takes 0 always")
+    let limited = linux_forbid_core_dumps()
+    precondition(limited == 0, "a limit may be lowered always")
   }
 }

@@ -14,10 +14,17 @@ package final class LogFile: Sendable {
   }
 
   /// Opens a file for appending, and makes it with mode 0600 if need be. It must be no symbolic link.
+  ///
+  /// - Throws: `EPERM` for a file that others own or may write: what it says would be theirs to choose.
   package init(path: String) throws(Errno) {
     descriptor = unsafe open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { throw Errno(rawValue: errno) }
     isOwned = true
+    var status = stat()
+    guard unsafe fstat(descriptor, &status) == 0 else { throw Errno(rawValue: errno) }
+    let isOurs = status.st_uid == geteuid() || status.st_uid == 0
+    let isFile = status.st_mode & S_IFMT == S_IFREG
+    guard !isFile || isOurs && status.st_mode & 0o022 == 0 else { throw .notPermitted }
   }
 
   deinit {

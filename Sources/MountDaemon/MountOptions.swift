@@ -25,6 +25,8 @@ package struct MountOptions: Sendable {
   package var threads = 8
   /// Processors are kept from deep sleep while requests come fast, where that is permitted.
   package var lowersLatency = true
+  /// The daemon gives up the privileges that it needs no more.
+  package var isConfined = true
 
   package init(backing: String, mountPoint: String) {
     self.backing = backing

@@ -11,13 +11,16 @@ import SystemPackage
 
 /// The life of a daemon: from a keybag and a device key to a mounted file system, until it is unmounted.
 package enum MountProcess {
-  /// Mounts a store, calls `ready`, and serves it; returns when it has been unmounted.
+  /// Mounts a store, calls `ready`, and serves it; returns when it has been unmounted. From `ready` on the process is
+  /// confined (``Sandbox``): it can start no program.
   ///
   /// The calling process must have no thread but this one yet.
   /// - Throws: `StoreError`, `KeyManagementError`, `SessionError`, or what the control socket fails with.
   package static func run(
-    _ options: MountOptions, deviceKey: consuming VolumeDeviceKey, log: Logger, ready: () -> Void
+    _ options: MountOptions, deviceKey: consuming VolumeDeviceKey, unmounter: Unmounter, log: Logger,
+    ready: () -> Void
   ) throws {
+    defer { unmounter.end() }
     Memory.protectProcess()
     Process.blockEndingSignals()
     Process.raiseOpenFileLimit()
@@ -42,16 +45,17 @@ package enum MountProcess {
     defer { server.stop() }
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
-    server.start()
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
+    if options.isConfined { Sandbox.enter(log: log) }
+    server.start()
 
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     Thread(name: "signals") {
-      endOnSignal(daemon: daemon, sequence: sequence, server: server, options: options)
+      endOnSignal(daemon: daemon, sequence: sequence, server: server, unmounter: unmounter)
     }.detach()
     log.notice(
       "mounted",
@@ -84,13 +88,13 @@ package enum MountProcess {
   /// Unmounts when the process is told to end. What is busy is detached, and every class revoked, before the process
   /// goes: what programs had written is on disk, and no key in memory.
   private static func endOnSignal(
-    daemon: Daemon, sequence: LockSequence, server: ControlServer, options: MountOptions
+    daemon: Daemon, sequence: LockSequence, server: ControlServer, unmounter: Unmounter
   ) {
     let number = Process.waitForEndingSignal()
     daemon.log.notice("told to end", metadata: ["signal": "\(number)"])
-    if Unmount.run(options.mountPoint, isLazy: false) { return }
+    if unmounter.unmount(isLazy: false) { return }
     daemon.log.warning("the mount is busy: it is detached, and all classes are revoked")
-    _ = Unmount.run(options.mountPoint, isLazy: true)
+    if !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
     sequence.run(ProtectionClass.allCases, isEnding: true)
     server.stop()
     exit(0)

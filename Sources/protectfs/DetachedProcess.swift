@@ -1,3 +1,4 @@
+import DataProtection
 import Glibc
 import LinuxIO
 import SystemPackage
@@ -14,13 +15,7 @@ enum DetachedProcess {
   ///   - serve: the daemon; it calls its argument when it is ready.
   /// - Throws: what `prepare` throws, or the failure of the child.
   static func launch(prepare: () throws -> Void, serve: (() -> Void) throws -> Void) throws {
-    var ends: (CInt, CInt) = (-1, -1)
-    let result = unsafe withUnsafeMutablePointer(to: &ends) { pointer in
-      unsafe pointer.withMemoryRebound(to: CInt.self, capacity: 2) {
-        unsafe socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, $0)
-      }
-    }
-    guard result == 0 else { throw Errno(rawValue: errno) }
+    let ends = try LocalSocket.pair()
     // Nothing that waits to be printed must be printed by both.
     fflush(nil)
     if try Process.fork() == 0 {
@@ -38,14 +33,15 @@ enum DetachedProcess {
 
   private static func becomeDaemon(keeping channel: CInt, _ serve: (() -> Void) throws -> Void) -> Never {
     setsid()
-    closeInherited(except: channel)
+    Process.closeDescriptors(except: channel)
     var signal: UInt8 = 0
     // The parent has given up if it says nothing.
     guard unsafe recv(channel, &signal, 1, 0) == 1 else { _exit(1) }
     guard unsafe chdir("/") == 0 else { _exit(1) }
     do {
       try serve {
-        redirectStandardStreams()
+        fflush(nil)
+        Process.redirectStandardStreams()
         tell(channel, ExitStatus.success, "")
         close(channel)
       }
@@ -55,23 +51,6 @@ enum DetachedProcess {
       exit(failure.status.rawValue)
     }
     exit(ExitStatus.success.rawValue)
-  }
-
-  /// Closes what the caller's shell had open, which would otherwise stay open as long as the mount.
-  private static func closeInherited(except channel: CInt) {
-    guard let directory = try? Descriptor.open("/proc/self/fd", [.readOnly, .directory]) else { return }
-    let names = (try? DirectoryNames(directory).all(limit: 65_536)) ?? []
-    for name in names {
-      if let number = CInt(name.description), number > STDERR_FILENO, number != channel { close(number) }
-    }
-  }
-
-  private static func redirectStandardStreams() {
-    fflush(nil)
-    let null = unsafe open("/dev/null", O_RDWR)
-    guard null >= 0 else { return }
-    for stream in STDIN_FILENO...STDERR_FILENO { dup2(null, stream) }
-    if null > STDERR_FILENO { close(null) }
   }
 
   private static func tell(_ channel: CInt, _ status: ExitStatus, _ message: String) {

@@ -27,6 +27,8 @@ struct MountCommand: ParsableCommand {
         threads=N           threads that serve requests (8)
         latency=low         while requests come fast, keep processors from deep
                             sleep; only root may (system: never)
+        sandbox=off         the daemon keeps privileges that it does not need, so
+                            that it can be traced
         log_file=F          log to a file
         device_key=F        use this device key file
       Other options go to libfuse and the kernel; those for mount(8) alone are ignored.
@@ -87,16 +89,18 @@ struct MountCommand: ParsableCommand {
     var unlocking = MountUnlocking(
       mountPoint: mountPoint, opening: opening, isWanted: unlock || opening.isGiven)
     if foreground {
+      let unmounter = try Unmounter(mountPoint: mountPoint)
       try unlocking.recoverDeviceKey(of: backing, storeID)
+      try unlocking.runCommand()
       let waiting = UnlockingBox(unlocking)
-      try launch.serve(.standardError) {
+      try launch.serve(.standardError, unmounter) {
         Thread(name: "unlock", waiting.runAndReport).detach()
       }
     } else {
       try DetachedProcess.launch {
         try unlocking.recoverDeviceKey(of: backing, storeID)
       } serve: { ready in
-        try launch.serve(.system, ready)
+        try launch.serve(.system, Unmounter(mountPoint: mountPoint), ready)
       }
       try unlocking.run()
     }
@@ -112,6 +116,7 @@ struct MountCommand: ParsableCommand {
     options.allowsOthers = list.allowsOthers
     if let threads = list.threads { options.threads = threads }
     options.lowersLatency = list.lowersLatency ?? true
+    options.isConfined = list.isConfined ?? true
     options.fuseOptions = list.fuseOptions
     return options
   }

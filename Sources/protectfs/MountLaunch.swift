@@ -15,15 +15,19 @@ struct MountLaunch {
   let logFile: String?
 
   /// Mounts and serves until unmounted. The device key is read here, in the process that keeps it.
-  func serve(_ log: DaemonLog, _ ready: () -> Void) throws {
+  func serve(_ log: DaemonLog, _ unmounter: Unmounter, _ ready: () -> Void) throws {
     let deviceKey = try DeviceKey.load(for: storeID, file: deviceKeyFile.map { PathName($0) })
     let log = try logFile.map { DaemonLog.file(try Self.openLog($0)) } ?? log
-    try MountProcess.run(options, deviceKey: deviceKey, log: log.logger(level: .info), ready: ready)
+    try MountProcess.run(
+      options, deviceKey: deviceKey, unmounter: unmounter, log: log.logger(level: .info), ready: ready)
   }
 
   private static func openLog(_ path: String) throws(CommandFailure) -> LogFile {
     do throws(Errno) {
       return try LogFile(path: path)
+    } catch .notPermitted {
+      throw CommandFailure(
+        .notPermitted, "\(path) belongs to another user or can be written by others; 'chmod go-w' it, or log elsewhere")
     } catch {
       throw CommandFailure(path, error)
     }
@@ -56,6 +60,11 @@ struct MountUnlocking: ~Copyable {
     typed = .recoveryKey(text)
   }
 
+  /// Before a daemon in the foreground: has the command print the passcode, which the daemon may not start.
+  mutating func runCommand() throws {
+    if passcode.command != nil { typed = try TypedSecret(recoveryKey, or: passcode) }
+  }
+
   /// Unlocks, if that was asked for. A terminal is asked three times.
   mutating func run() throws {
     guard isWanted else { return }
@@ -86,12 +95,13 @@ final class UnlockingBox: @unchecked Sendable {
     self.unlocking = unlocking
   }
 
-  /// Unlocks; what goes wrong is reported and leaves the mount locked.
+  /// Unlocks, and tells the service manager; what goes wrong is reported and leaves the mount locked.
   func runAndReport() {
     do {
       try unlocking.run()
     } catch {
       CommandFailure.report(CommandFailure(error)?.message ?? "\(error)")
     }
+    ServiceManager.tellReady()
   }
 }

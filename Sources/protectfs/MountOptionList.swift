@@ -8,6 +8,8 @@ struct MountOptionList: Equatable {
   var threads: Int?
   /// Processors are kept from deep sleep while requests come fast.
   var lowersLatency: Bool?
+  /// The daemon gives up the privileges that it needs no more.
+  var isConfined: Bool?
   var isShared = false
   var isReadOnly = false
   var allowsOthers = false
@@ -52,6 +54,11 @@ struct MountOptionList: Equatable {
         throw CommandFailure(.usage, "'\(option)': latency is low or system")
       }
       lowersLatency = value == "low"
+    case "sandbox":
+      guard value == "on" || value == "off" else {
+        throw CommandFailure(.usage, "'\(option)': sandbox is on or off")
+      }
+      isConfined = value == "on"
     case "log_file": logFile = try Self.path(option, value)
     case "device_key": deviceKeyFile = try Self.path(option, value)
     case "shared" where value == nil: isShared = true

@@ -6,13 +6,14 @@ import Testing
   @Test func ownOptionsAreTaken() throws {
     let list = try MountOptionList([
       "grace=2.5,inactive=30,replace_class=move,shared,ro", "allow_other,nonempty,latency=system,threads=3",
-      "log_file=/l,device_key=/k",
+      "log_file=/l,device_key=/k,sandbox=off",
     ])
     #expect(list.gracePeriod == 2.5)
     #expect(list.inactivityPeriod == 30)
     #expect(list.keepsReplacedClass == false)
     #expect(list.isShared && list.isReadOnly && list.allowsOthers && list.coversContents)
     #expect(list.lowersLatency == false)
+    #expect(list.isConfined == false)
     #expect(list.threads == 3)
     #expect(list.logFile == "/l")
     #expect(list.deviceKeyFile == "/k")
@@ -44,7 +45,8 @@ import Testing
 
   @Test(arguments: [
     "grace", "grace=", "grace=x", "grace=-1", "grace=nan", "grace=1e9", "inactive=1h", "replace_class",
-    "replace_class=both", "latency", "latency=0", "threads=0", "threads=x", "log_file", "device_key=",
+    "replace_class=both", "latency", "latency=0", "sandbox", "sandbox=no", "threads=0", "threads=x", "log_file",
+    "device_key=",
   ])
   func valuesThatCannotBeMeantAreNamed(_ option: String) {
     var failure: CommandFailure?

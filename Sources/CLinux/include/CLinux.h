@@ -69,6 +69,15 @@ int linux_flock(int fd, int operation);
 /// Gives the calling thread a umask and working directory of its own (unshare(2), CLONE_FS).
 int linux_unshare_file_system_attributes(void);
 int linux_set_not_dumpable(void);
+/// Sets RLIMIT_CORE to 0, for good.
+int linux_forbid_core_dumps(void);
+/// No program gives privileges any more (PR_SET_NO_NEW_PRIVS).
+int linux_set_no_new_privileges(void);
+/// Takes all capabilities but those of a set from the calling thread: the bounding set where that is permitted, and the
+/// permitted, effective, inheritable and ambient ones (capset(2)). A bit for each, by its number.
+int linux_keep_capabilities(uint64_t kept);
+/// Refuses what a daemon of a file system never asks for, to the calling thread and those it starts (seccomp(2)).
+int linux_filter_system_calls(void);
 int linux_set_io_flusher(void);
 int linux_keep_out_of_core_dumps(void *address, size_t length);
 /// explicit_bzero(3).
@@ -96,6 +105,8 @@ static inline void linux_pause(void) {
 #endif
   }
 }
+/// Gives every signal its default action and blocks none.
+void linux_reset_signals(void);
 /// Blocks the signals that end a daemon in this thread and those it starts.
 void linux_block_ending_signals(void);
 /// Waits for one of them; returns its number.

@@ -88,4 +88,11 @@ int calls_connect(const char *path);
 ssize_t calls_receive(int fd, void *buffer, size_t count, int milliseconds);
 ssize_t calls_send(int fd, const void *buffer, size_t count);
 
+/// The name of a call that a confined daemon may not make; NULL behind the last.
+const char *calls_forbidden(int index);
+/// Makes that call with arguments that mean nothing: 0 or -errno.
+int calls_attempt(int index);
+/// Makes a call under the number of another architecture, where the machine has one.
+void calls_use_other_numbers(void);
+
 #endif

@@ -1,0 +1,161 @@
+import CSystemCalls
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// The process beside the daemon that unmounts, for root and for an ordinary user: a mount that is told to end goes,
+  /// and the process with it.
+  @Suite struct UnmounterTests {
+    @Test(arguments: Mounter.all) func toldToEnd(_ mounter: Mounter) throws {
+      try mounter.withVolume { volume in
+        let unmounter = try Unmounter(of: volume.processID)
+        #expect(calls_kill(volume.processID, SIGTERM) == 0)
+        #expect(volume.waitForDaemon() == .exited(0))
+        #expect(!volume.isMounted)
+        #expect(try !Self.log(of: volume).contains("busy"))
+        #expect(unmounter.ends())
+      }
+    }
+
+    @Test(arguments: Mounter.all) func toldToEndWhileBusy(_ mounter: Mounter) throws {
+      try mounter.withVolume { volume in
+        let unmounter = try Unmounter(of: volume.processID)
+        let user = try Program(
+          mounter.launcher + ["sh", "-c", "cd '\(volume.mountPoint)' && echo here && exec sleep 60"],
+          output: volume.directory.appending("user"))
+        defer { user.send(SIGKILL) }
+        while user.output.isEmpty && user.poll() == nil { usleep(2000) }
+        #expect(calls_kill(volume.processID, SIGTERM) == 0)
+        #expect(volume.waitForDaemon() == .exited(0))
+        #expect(!volume.isMounted)
+        #expect(try Self.log(of: volume).contains("the mount is busy"))
+        #expect(unmounter.ends())
+      }
+    }
+
+    @Test(arguments: Mounter.all) func unmounted(_ mounter: Mounter) throws {
+      try mounter.withVolume { volume in
+        let unmounter = try Unmounter(of: volume.processID)
+        let script = "echo x > '\(volume.mountPoint)/file' && cat '\(volume.mountPoint)/file'"
+        #expect(try Program.run(mounter.launcher + ["sh", "-c", script]).output == "x\n")
+        let command = try Program(
+          mounter.launcher + [Command.path, "unmount", volume.mountPoint.description],
+          output: volume.directory.appending("output"))
+        #expect(volume.waitForDaemon() == .exited(0))
+        #expect(command.wait() == .exited(0), "\(command.output)")
+        #expect(!volume.isMounted && unmounter.ends())
+      }
+    }
+
+    @Test(arguments: Mounter.all) func goesWithAKilledDaemon(_ mounter: Mounter) throws {
+      try mounter.withVolume { volume in
+        let unmounter = try Unmounter(of: volume.processID)
+        volume.kill()
+        #expect(unmounter.ends())
+        let result = try Program.run(mounter.launcher + [Command.path, "unmount", volume.mountPoint.description])
+        #expect(result.succeeded && !volume.isMounted, "\(result.output)")
+      }
+    }
+
+    /// It holds nothing of the caller's nor of the store's, and the signals of a terminal or service manager pass it by.
+    @Test func holdsNothing() throws {
+      try Mounter.root.withVolume { volume in
+        let unmounter = try Unmounter(of: volume.processID)
+        let directory = unmounter.directory
+        let targets = try directory.appending("fd").names().map {
+          String(decoding: try directory.appending("fd/\($0)").symbolicLinkTarget(), as: UTF8.self)
+        }
+        #expect(targets.filter { $0 == "/dev/null" }.count == 3)
+        #expect(targets.count == 4 && targets.last?.hasPrefix("socket:") == true, "\(targets)")
+        #expect(try directory.appending("cwd").symbolicLinkTarget() == Array("/".utf8))
+        let status = try ProcessStatus(directory)
+        #expect(UInt64(status["CapPrm"], radix: 16) == 1 << 2 | 1 << 21, "CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN")
+
+        for signal in [SIGINT, SIGHUP, SIGTERM] { #expect(calls_kill(unmounter.process, signal) == 0) }
+        let keys = try StoreKeys(of: volume)
+        var needles = Needles()
+        needles.add("the key of class A", keys.classKeys[.complete]!)
+        needles.add("the passcode", Array(Volume.passcode.utf8))
+        let found = try needles.find(in: unmounter.process)
+        #expect(found.count == 0 && found.searched > 1 << 20, "\(found.first ?? "")")
+        #expect(calls_kill(volume.processID, SIGTERM) == 0)
+        #expect(volume.waitForDaemon() == .exited(0) && !volume.isMounted)
+      }
+    }
+
+    private static func log(of volume: Volume) throws -> String {
+      String(decoding: try volume.directory.appending("log.1").contents(), as: UTF8.self)
+    }
+
+    /// The daemon starts no program once it serves, so a command that prints the passcode has run before.
+    @Test func inTheForegroundACommandGivesThePasscode() throws {
+      try Volume.store { volume in
+        try volume.mount(["-o", "grace=1", "--passcode-command", "cat '\(volume.passcodeFile)'"])
+        try volume.wait(for: .unlocked)
+      }
+    }
+  }
+}
+
+/// Who mounts.
+enum Mounter: CaseIterable, CustomTestStringConvertible {
+  case root, ordinaryUser
+
+  private static let user: UInt32 = 65534
+
+  /// The ordinary user only where it may run what was built and fusermount3(1).
+  static let all: [Mounter] = {
+    let mayRun = try? Program.run(Mounter.ordinaryUser.launcher + [Command.path, "--version"]).succeeded
+    if mayRun == true, Program.isInstalled("fusermount3") { return allCases }
+    print("mounts of an ordinary user are not tested: it may not run \(Command.path), or there is no fusermount3")
+    return [.root]
+  }()
+
+  var testDescription: String { self == .root ? "root" : "an ordinary user" }
+
+  /// What starts a program as this user.
+  var launcher: [String] {
+    self == .root ? [] : ["setpriv", "--reuid=\(Self.user)", "--regid=\(Self.user)", "--clear-groups"]
+  }
+
+  /// Makes a store of this user's, has it mounted and unlocked by them, and calls `body`.
+  func withVolume(_ body: (Volume) throws -> Void) throws {
+    try Volume.store { volume in
+      if self != .root {
+        let owner = "\(Self.user):\(Self.user)"
+        try #require(try Program.run(["chown", "-R", owner, volume.directory.description]).succeeded)
+      }
+      // Where no XDG_RUNTIME_DIR is the user's, its sockets have a directory in /tmp.
+      defer { TemporaryDirectory.remove(PathName("/tmp/protectfs-\(Self.user)")) }
+      try volume.mount(["-o", "grace=10"], through: launcher)
+      try volume.unlock()
+      try body(volume)
+    }
+  }
+}
+
+/// The process beside a daemon.
+private struct Unmounter {
+  let process: CInt
+  var directory: PathName { PathName("/proc/\(process)") }
+
+  init(of daemon: CInt) throws {
+    process = try #require(
+      try PathName("/proc").names().lazy.compactMap { CInt($0.description) }.first { process in
+        let status = try? ProcessStatus(PathName("/proc/\(process)"))
+        return status?["Name"] == "unmounter" && status?["PPid"] == "\(daemon)"
+      })
+  }
+
+  /// Waits until it is gone, or waits only for init(1) to notice.
+  func ends() -> Bool {
+    for _ in 0..<500 {
+      guard let status = try? ProcessStatus(directory), !status["State"].hasPrefix("Z") else { return true }
+      usleep(10_000)
+    }
+    return false
+  }
+}

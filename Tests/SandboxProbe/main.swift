@@ -1,0 +1,45 @@
+import CSystemCalls
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+
+// Gives up the system calls that a daemon gives up, then tries what it may not do, and some of what it must do, and
+// prints a line each: what, and the number of the error or 0. It runs as root, so that privileges are not what is missing.
+//
+// usage: SandboxProbe [other-numbers]
+
+func attempt(_ name: String, _ body: () throws(Errno) -> Void) {
+  do throws(Errno) {
+    try body()
+    print("\(name): 0")
+  } catch {
+    print("\(name): \(error.rawValue)")
+  }
+}
+
+try Privileges.refuseNew()
+try Privileges.filterSystemCalls()
+
+if CommandLine.arguments.dropFirst().first == "other-numbers" {
+  calls_use_other_numbers()
+  exit(0)
+}
+
+var index: CInt = 0
+while let name = unsafe calls_forbidden(index) {
+  print("forbidden \(unsafe String(cString: name)): \(-calls_attempt(index))")
+  index += 1
+}
+print("forbidden fork: \(fork() < 0 ? errno : 0)")
+
+attempt("allowed open") { () throws(Errno) in _ = try Descriptor.open("/proc/self/status", [.readOnly]) }
+attempt("allowed socket") { () throws(Errno) in _ = try LocalSocket() }
+attempt("allowed pair") { () throws(Errno) in
+  let ends = try LocalSocket.pair()
+  close(ends.0)
+  close(ends.1)
+}
+attempt("allowed thread") { () throws(Errno) in
+  Thread(name: "thread") { Memory.giveThreadItsOwnUmask() }.join()
+}
