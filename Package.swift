@@ -123,8 +123,8 @@ let package = Package(
     .testTarget(
       name: "MountTests",
       dependencies: [
-        "CSystemCalls", "DataProtection", "KeyManagement", "Cryptography", "StoreFormat", "LinuxIO", "TestVectors",
-        system,
+        "CSystemCalls", "DataProtection", "KeyManagement", "TPM", "Cryptography", "StoreFormat", "LinuxIO",
+        "TestVectors", system,
       ],
       exclude: ["Stores"],
       swiftSettings: settings),

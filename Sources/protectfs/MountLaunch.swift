@@ -62,7 +62,7 @@ struct MountUnlocking: ~Copyable {
 
   /// Before a daemon in the foreground: has the command print the passcode, which the daemon may not start.
   mutating func runCommand() throws {
-    if passcode.command != nil { typed = try TypedSecret(recoveryKey, or: passcode) }
+    if opening.passcode.command != nil { typed = try opening.read() }
   }
 
   /// Unlocks, if that was asked for. A terminal is asked three times.

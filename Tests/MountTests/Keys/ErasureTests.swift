@@ -51,7 +51,8 @@ extension MountTests {
         // What was the keybag has become the one before, and was overwritten; the one before that has no name.
         #expect(try current.read(at: 0, count: 4096).allSatisfy { $0 == 0 })
         _ = previous
-        #expect(try volume.command("key", ["test", "--passcode-file", volume.passcodeFile.description]).ending == .exited(21))
+        #expect(
+          try volume.command("key", ["test", "--passcode-file", volume.passcodeFile.description]).ending == .exited(21))
       }
     }
 

@@ -17,7 +17,7 @@ extension MountTests {
         try volume.mount()
         try volume.unlock()
         try Self.makeFiles(on: volume)
-        let refused = try volume.command("keybag", ["reset", "--yes"])
+        let refused = try volume.command("keybag", "reset", "--yes", on: volume.backing)
         #expect(refused.ending == .exited(7), "a mounted store is not reset: \(refused.output)")
         try volume.unmount()
         let new = try volume.passcodeFile("new", "another passcode")
@@ -45,7 +45,8 @@ extension MountTests {
         try volume.path("A").appending("new").write("new")
         #expect(throws: ControlError.self) { try volume.unlock() }
         try volume.unmount()
-        #expect(try Command.run(["fsck", "--device-key", volume.deviceKey.description, volume.backing.description]).succeeded)
+        #expect(
+          try Command.run(["fsck", "--device-key", volume.deviceKey.description, volume.backing.description]).succeeded)
 
         // The passcode was found after all.
         #expect(try volume.command("keybag", ["restore", "--yes"]).succeeded)
@@ -76,9 +77,10 @@ extension MountTests {
 
         let (copy, home) = (volume.directory.appending("copy"), volume.directory.appending("home"))
         let elsewhere = ["XDG_CONFIG_HOME": home.description, "HOME": home.description]
+        try home.makeDirectory()
         func run(_ words: [String]) throws -> Program.Result {
-          // As a user who has no device key at all.
-          try Program.run(["unshare", "--mount", "sh", "-c", Self.withoutSystemKeys, Command.path] + words, environment: elsewhere)
+          try Program.run(
+            ["unshare", "--mount", "sh", "-c", Self.withoutSystemKeys, Command.path] + words, environment: elsewhere)
         }
         let wrong = try volume.passcodeFile("wrong", "not it")
         let new = try volume.passcodeFile("new", "a new passcode")
@@ -87,15 +89,23 @@ extension MountTests {
         #expect(refused.ending == .exited(3), "\(refused.output)")
         let result = try run(words + ["--backup-passcode-file", secret, copy.description])
         #expect(result.succeeded, "\(result.output)")
-        let key = try #require(result.output.split(separator: " ").first { $0.hasSuffix(".key.") || $0.contains(".key") })
-        #expect(key.contains("-"), "\(result.output)")
+        // The device's part of the keys came out of the exported keybag.
+        let key = try #require(try home.names().first { $0.description.hasSuffix(".key") })
+        let mounted = try Command.run([
+          "mount", copy.description, volume.mountPoint.description, "--passcode-file", new, "--device-key",
+          home.appending(bytes: Array(key.bytes)).description,
+        ])
+        defer { _ = try? Command.run(["unmount", volume.mountPoint.description]) }
+        #expect(mounted.succeeded, "\(mounted.output)")
+        try Self.expectFiles(on: volume)
       }
     }
 
-    /// `/etc/protectfs` is where root has device keys: an empty one is put over it for one command.
+    /// `/etc` is where root has device keys: an empty directory of that name is put over it for one command, and what is
+    /// kept there moved to `$HOME`.
     private static let withoutSystemKeys = """
-      mkdir -p /etc/protectfs && mount -t tmpfs none /etc/protectfs && "$0" "$@"; status=$?
-      umount /etc/protectfs; exit $status
+      mount -t tmpfs none /etc && "$0" "$@"; status=$?
+      if [ -d /etc/protectfs ]; then cp /etc/protectfs/*.key "$HOME"; fi; exit $status
       """
 
     /// Keys that were erased are brought back by an exported keybag.

@@ -43,7 +43,9 @@ extension MountTests {
             var flipped = directoryRecord
             flipped[index] ^= mask
             try folder.setExtendedAttribute(attribute, to: flipped)
-            #expect(throws: Errno.ioError, "byte \(index)") { try OpenFile(directory.appending("new"), O_CREAT | O_RDWR) }
+            #expect(throws: Errno.ioError, "byte \(index)") {
+              try OpenFile(directory.appending("new"), O_CREAT | O_RDWR)
+            }
           }
         }
         try folder.setExtendedAttribute(attribute, to: directoryRecord)
@@ -58,7 +60,13 @@ extension MountTests {
         let before = try volume.ownFiles()
         let classKeys = try StoreKeys(of: volume).classKeys
         for (name, bytes) in before {
-          let places = name == "effaceable" ? Array(0..<32) + Array(4096..<4128) + [5000, 8192] : Array(bytes.indices)
+          // A second copy is not looked at: a few bytes of it will do.
+          let places =
+            switch name {
+            case "keybag": Array(bytes.indices)
+            case "effaceable": Array(0..<32) + Array(4096..<4128) + [5000, 8192]
+            default: Array(stride(from: 0, to: bytes.count, by: 32))
+            }
           for index in places where index < bytes.count {
             var flipped = bytes
             flipped[index] ^= 0x41
@@ -77,7 +85,9 @@ extension MountTests {
         try volume.unmount()
         let other = volume.directory.appending("other.key")
         try other.write((0..<32).map { _ in UInt8.random(in: 0...255) }, mode: 0o600)
-        for words in [["mount", volume.backing.description, volume.mountPoint.description], ["info"], ["key", "test"]] {
+        for words in [
+          ["mount", volume.backing.description, volume.mountPoint.description], ["info"], ["key", "test"],
+        ] {
           let secret = words[0] == "info" ? [] : ["--passcode-file", volume.passcodeFile.description]
           let target = words[0] == "mount" ? [] : [volume.backing.description]
           for (key, status) in [(other.description, 10), (volume.directory.appending("no.key").description, 9)] {
@@ -189,12 +199,17 @@ extension MountTests {
 }
 
 extension [UInt8] {
-  /// Whether some bytes are in these, one after another (memmem(3)).
+  /// Whether some bytes are in these, one after another.
   fileprivate func holds(_ needle: [UInt8]) -> Bool {
     unsafe withUnsafeBytes { bytes in
-      unsafe needle.withUnsafeBytes { needle in
-        unsafe memmem(bytes.baseAddress!, bytes.count, needle.baseAddress!, needle.count) != nil
+      var start = 0
+      while let found = unsafe memchr(bytes.baseAddress! + start, CInt(needle[0]), bytes.count - start) {
+        let offset = unsafe found - UnsafeMutableRawPointer(mutating: bytes.baseAddress!)
+        guard offset + needle.count <= bytes.count else { return false }
+        if unsafe memcmp(found, needle, needle.count) == 0 { return true }
+        start = offset + 1
       }
+      return false
     }
   }
 }

@@ -1,0 +1,1 @@
+../../TPMTests/SoftwareTPM.swift
