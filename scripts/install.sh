@@ -3,7 +3,8 @@
 #
 # usage: scripts/install.sh [PREFIX]        (PREFIX is /usr/local; DESTDIR is honoured, for packages)
 #
-# The binary is built unless .build/release/protectfs is there. It needs libfuse3 and libcrypto at run time, nothing of Swift.
+# The binary is built unless .build/release/protectfs is there. At run time it needs libfuse3, libcrypto and libtss2 (Debian:
+# fuse3 libssl3 libtss2-esys-3.0.2-0 libtss2-tctildr0 libtss2-rc0), nothing of Swift.
 set -eu
 
 prefix=${1:-/usr/local}

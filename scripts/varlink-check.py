@@ -4,7 +4,7 @@
 usage: varlink-check.py SOCKET PASSCODE
 
 SOCKET is that of a mount whose passcode is given; the mount is locked and unlocked, and its passcode changed and
-changed back. Prints one line a check, and "N passed, N failed" at the end.
+changed back, and the keys of class A erased. Prints one line a check, and "N passed, N failed" at the end.
 """
 
 import sys
@@ -60,7 +60,8 @@ def main(socket, passcode):
         check("GetInfo names the product", information["product"] == "protectfs" and information["version"] != "")
         definition = client.get_interface(INTERFACE)
         check("the definition can be parsed", definition.name == INTERFACE)
-        check("it has the methods", {"GetStatus", "Lock", "Unlock", "ChangePasscode", "MonitorEvents"}
+        check("it has the methods", {"GetStatus", "Lock", "Unlock", "ChangePasscode", "MonitorEvents", "AddKey",
+                                     "RemoveKey", "RotateClassKey", "EraseClassKeys", "EraseStore"}
               <= set(definition.members))
 
         with client.open(INTERFACE) as daemon:
@@ -115,6 +116,23 @@ def main(socket, passcode):
             daemon.ChangePasscode(passcode=odd, newPasscode=passcode)
             daemon.Unlock(passcode=passcode)
             check("the passcode was changed and changed back", True)
+
+            key = "5a" * 32
+            daemon.AddKey(passcode=passcode, newKeyFile=key, label="a stick")
+            daemon.Lock(gracePeriod=0.0)
+            daemon.Unlock(keyFile=key)
+            check("a key file was added, and unlocks", daemon.GetStatus()["status"]["state"] == "unlocked")
+            check("two secrets at once", refused("org.varlink.service.InvalidParameter", daemon.Unlock,
+                                                 passcode=passcode, keyFile=key))
+            check("no such way in", refused(f"{INTERFACE}.InvalidRequest", daemon.RemoveKey, passcode=passcode,
+                                            id="00" * 16))
+            replies = list(daemon.RotateClassKey(_more=True, passcode=passcode, **{"class": "complete"}))
+            check("a class key was rotated", replies[-1]["isFinished"] and replies[-1]["damaged"] == 0)
+            check("a rotation answers with more only", refused(
+                "org.varlink.service.ExpectedMore", daemon.RotateClassKey, passcode=passcode, **{"class": "complete"}))
+            daemon.EraseClassKeys(passcode=passcode, **{"class": "complete"})
+            daemon.Unlock(keyFile=key)
+            check("the keys of a class were erased", True)
 
     print(f"{counts['passed']} passed, {counts['failed']} failed")
     return 1 if counts["failed"] else 0

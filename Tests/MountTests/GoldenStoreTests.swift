@@ -6,10 +6,10 @@ import Testing
 
 extension MountTests {
   /// Stores that released versions have made: each must be read for ever. An archive holds `backing`, `device.key` and
-  /// `passcode`; its name is the version of the format. With `PROTECTFS_KEEP_STORES=1` in the environment, one that is
+  /// `passcode`; its name is the version of the format, and what feature it is the first to have. With `PROTECTFS_KEEP_STORES=1` in the environment, one that is
   /// missing is made.
   @Suite struct GoldenStoreTests {
-    static let versions = ["version-1"]
+    static let versions = ["version-1", "version-1-effaceable"]
 
     /// Makes the tree, the same in every directory.
     static let tree = """

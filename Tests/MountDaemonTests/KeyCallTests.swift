@@ -1,0 +1,110 @@
+import Cryptography
+import DataProtection
+import Glibc
+import Logging
+import Testing
+
+@testable import MountDaemon
+
+/// Calls that change keys: what the client sends is what the daemon is asked for.
+@Suite struct KeyCallTests {
+  private func withServer(_ body: (FakeDaemon, ControlServer) throws -> Void) throws {
+    let daemon = FakeDaemon()
+    let server = try ControlServer(
+      mountPoint: "/tests/keys/\(UInt64.random(in: 0...UInt64.max))", control: daemon,
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    server.start()
+    defer { server.stop() }
+    try body(daemon, server)
+  }
+
+  private func with<Result>(_ bytes: [UInt8], _ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+    try unsafe bytes.withUnsafeBytes(body)
+  }
+
+  @Test func eachKindIsAdded() throws {
+    try withServer { daemon, server in
+      try unsafe with(Array("secret".utf8)) { passcode in
+        try unsafe with(Array("ein \"neuer\" Schlüssel".utf8)) { new in
+          try unsafe with([UInt8](repeating: 0, count: 1024)) { keyFile in
+            var connection = try DaemonConnection(socketPath: server.socketPath)
+            try unsafe connection.addKey(.passcode(new), label: "a \"label\"", with: .passcode(passcode))
+            try unsafe connection.addKey(.tpmPasscode(new), label: "", with: .passcode(passcode))
+            try unsafe connection.addKey(.recoveryKey(new), label: "r", with: .passcode(passcode))
+            try unsafe connection.addKey(.keyFile(keyFile), label: "k", with: .passcode(passcode))
+          }
+        }
+      }
+      #expect(
+        daemon.state.withLock { $0.changes } == [
+          #"add passcode ein "neuer" Schlüssel as a "label""#, #"add TPM passcode ein "neuer" Schlüssel as "#,
+          #"add recovery key ein "neuer" Schlüssel as r"#, "add key file of 1024 bytes as k",
+        ])
+    }
+  }
+
+  @Test func aKeyFileOpens() throws {
+    try withServer { daemon, server in
+      var connection = try DaemonConnection(socketPath: server.socketPath)
+      try unsafe with([UInt8](repeating: 0xA5, count: 32)) { try unsafe connection.unlock(.keyFile($0)) }
+      #expect(daemon.status().state == .unlocked)
+      let error = #expect(throws: ControlError.self) {
+        try unsafe with([UInt8](repeating: 0xA4, count: 32)) { try unsafe connection.unlock(.keyFile($0)) }
+      }
+      #expect(error?.code == .wrongPasscode)
+      #expect(throws: ControlError.self) { try unsafe with([]) { try unsafe connection.unlock(.keyFile($0)) } }
+    }
+  }
+
+  @Test func removalRotationErasure() throws {
+    try withServer { daemon, server in
+      try unsafe with(Array("secret".utf8)) { passcode in
+        var connection = try DaemonConnection(socketPath: server.socketPath)
+        try unsafe connection.removeKey(String(repeating: "0f", count: 16), with: .passcode(passcode))
+        #expect(throws: ControlError.self) {
+          try unsafe connection.removeKey("no digits", with: .passcode(passcode))
+        }
+        try unsafe connection.erase(.completeWhenUserInactive, with: .passcode(passcode))
+        try connection.eraseStore()
+        var reports: [RotationStatus] = []
+        let other = try DaemonConnection(socketPath: server.socketPath)
+        try unsafe other.rotate(.none, with: .passcode(passcode)) { status in
+          reports.append(status)
+          return true
+        }
+        #expect(reports.last == RotationStatus(files: 3, rewrapped: 3, damaged: 0, isFinished: true))
+      }
+      #expect(
+        daemon.state.withLock { $0.changes } == [
+          "remove " + String(repeating: "0f", count: 16), "erase completeWhenUserInactive", "erase all", "rotate none",
+        ])
+    }
+  }
+
+  @Test func aWrongSecretChangesNothing() throws {
+    try withServer { daemon, server in
+      try unsafe with(Array("wrong".utf8)) { wrong in
+        var connection = try DaemonConnection(socketPath: server.socketPath)
+        for call in 0..<4 {
+          let error = #expect(throws: ControlError.self) {
+            switch call {
+            case 0: try unsafe connection.addKey(.passcode(wrong), label: "x", with: .passcode(wrong))
+            case 1: try unsafe connection.removeKey("00", with: .recoveryKey(wrong))
+            case 2: try unsafe connection.erase(.complete, with: .passcode(wrong))
+            default:
+              let other = try DaemonConnection(socketPath: server.socketPath)
+              try unsafe other.rotate(.complete, with: .passcode(wrong)) { _ in true }
+            }
+          }
+          #expect(error?.code == .wrongPasscode)
+        }
+      }
+      #expect(daemon.state.withLock { $0.changes } == [])
+    }
+  }
+
+  @Test(arguments: ["", "0", "0g", "é0"]) func otherDigitsAreNone(_ text: String) {
+    #expect([UInt8](hexadecimal: text) == (text.isEmpty ? [] : nil))
+    #expect((SecretBytes(hexadecimal: SecretBytes(Array(text.utf8))) == nil) == !text.isEmpty)
+  }
+}
