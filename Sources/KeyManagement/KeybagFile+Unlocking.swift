@@ -11,8 +11,8 @@ extension KeybagFile {
   /// Opens a keybag that was read here. A right secret ends the count of wrong passcodes; a recovery key and a key file
   /// are never delayed, since they cannot be guessed.
   ///
-  /// - Parameter known: the wrong passcodes that the caller knows of, for a store that cannot be written to; brought up
-  ///   to date.
+  /// - Parameter known: the wrong passcodes that could not be written to the store, and so only the caller knows of;
+  ///   brought up to date.
   /// - Throws: `storeErased`; `passcodeDelayed`, without having tried it; `wrongPasscode`, `wrongRecoveryKey`,
   ///   `wrongKeyFile`; `effaceableSecretMissing`; `keybagAltered`.
   package func open(
@@ -21,18 +21,19 @@ extension KeybagFile {
   ) throws(KeyManagementError) -> OpenKeybag {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
     let stored = try attempts(keybag, deviceKey)
-    if stored.count > known.count { known = stored }
+    var attempts = known.count > stored.count ? known : stored
     if secret.kind == .passcode || secret.kind == .tpmPasscode {
-      let delay = known.delay(at: Self.now())
+      let delay = attempts.delay(at: Self.now())
       guard delay == 0 else { throw .passcodeDelayed(seconds: delay) }
     }
     var fingerprint: UInt16 = 0
     let opened = try keybag.attempt(
       secret, deviceKey: deviceKey, effaceable: effaceableSecret(of: keybag), &fingerprint)
     guard let opened else {
-      known.note(fingerprint, at: Self.now())
-      if known != stored { write(known, keybag, deviceKey) }
-      if let limit = keybag.record.eraseAfter, known.count >= UInt32(limit) {
+      attempts.note(fingerprint, at: Self.now())
+      let isWritten = attempts == stored || write(attempts, keybag, deviceKey)
+      known = isWritten ? PasscodeAttempts() : attempts
+      if let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) {
         try commit(keybag.erased(deviceKey: deviceKey))
         try? directory.unlink(Self.attemptsName)
         throw .storeErased(at: Self.now())
@@ -64,15 +65,20 @@ extension KeybagFile {
     return isEqualInConstantTime(tag, record.tag) ? PasscodeAttempts(record) : PasscodeAttempts()
   }
 
-  /// On a store that cannot be written to, the caller's own count must do.
-  private func write(_ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey) {
-    guard var record = attempts.record, let tag = try? Self.tag(of: record, keybag, deviceKey) else { return }
+  /// Returns whether it could be written; else the caller's own count must do.
+  private func write(
+    _ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey
+  ) -> Bool {
+    guard var record = attempts.record, let tag = try? Self.tag(of: record, keybag, deviceKey) else { return false }
     record.tag = tag
     let bytes = record.bytes
     do throws(Errno) {
       var file = try AtomicFile(replacing: Self.attemptsName, in: directory)
       try unsafe bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
-    } catch {}
+      return true
+    } catch {
+      return false
+    }
   }
 
   private static func tag(

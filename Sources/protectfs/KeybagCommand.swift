@@ -105,6 +105,9 @@ struct KeybagImportCommand: ParsableCommand {
   @Flag(help: "Put it in the place of the store's own keybag.")
   var replace = false
 
+  @Flag(help: "Do not ask.")
+  var yes = false
+
   @OptionGroup var backupPasscode: BackupPasscodeOptions
 
   @OptionGroup var newPasscode: NewPasscodeOptions
@@ -168,6 +171,7 @@ struct KeybagImportCommand: ParsableCommand {
   }
 
   /// The generation of the keybag that is there, whose place is taken; of one that cannot be read, the exported one's.
+  /// Where it has class keys that the exported one lacks, that is asked about first.
   private func currentGeneration(
     _ file: borrowing KeybagFile, _ exported: borrowing OpenKeybag
   ) throws -> UInt64 {
@@ -175,6 +179,15 @@ struct KeybagImportCommand: ParsableCommand {
       return exported.keybag.generation
     }
     guard current.storeID == exported.keybag.storeID else { throw KeyManagementError.foreignKeybag }
+    let lacking = current.classEntries.filter { entry in
+      entry.erasureTime == nil && !exported.keybag.hasKey(of: entry.fileClass, generation: entry.generation)
+    }
+    if !lacking.isEmpty {
+      let letters = Set(lacking.map(\.fileClass.letter)).sorted().joined(separator: ", ")
+      try Confirmation.require(
+        "The exported keybag is older than keys of class \(letters) that the store's own keybag has: files under them will be "
+          + "unreadable, for good.", isGiven: yes)
+    }
     return max(current.generation, exported.keybag.generation)
   }
 }
