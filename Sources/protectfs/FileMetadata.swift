@@ -101,6 +101,7 @@ struct FileMetadata {
     }
     try applyOwner(to: file)
     if status.type != .symbolicLink {
+      try removeInheritedAccessLists(of: path)
       try file.descriptor.setModeThroughPath(ownPermissions(of: file) | permissions)
       for (name, value) in accessLists { try path.setAttribute(name, to: value) }
       // An access list sets the permissions too.
@@ -116,6 +117,15 @@ struct FileMetadata {
     try file.descriptor.setTimes(
       access: .set(seconds: status.access_seconds, nanoseconds: Int64(status.access_nanoseconds)),
       modification: .set(seconds: status.modification_seconds, nanoseconds: Int64(status.modification_nanoseconds)))
+  }
+
+  /// What is made in a directory with a default access list has one, too.
+  private func removeInheritedAccessLists(of path: PathName) throws(Errno) {
+    let wanted = Set(accessLists.map(\.name))
+    for name in try Self.attributeNames(of: path)
+    where name.description.hasPrefix("system.posix_acl_") && !wanted.contains(name) {
+      try path.removeAttribute(name)
+    }
   }
 
   private func applyOwner(to file: SharedDescriptor) throws(Errno) {

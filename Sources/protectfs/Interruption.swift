@@ -9,6 +9,7 @@ final class Interruption: Sendable {
   private struct State {
     var isWorking = false
     var isWanted = false
+    var isEnding = false
     var putAway: (@Sendable () -> Void)?
   }
 
@@ -31,7 +32,16 @@ final class Interruption: Sendable {
   func beginWork() { state.withLock { $0.isWorking = true } }
 
   /// What is to be done before the process ends.
-  func onEnd(_ body: (@Sendable () -> Void)?) { state.withLock { $0.putAway = body } }
+  func onEnd(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.putAway = body } }
+
+  /// From now on there is nothing to be done before the process ends. Does not return if it is being done.
+  func disarm() {
+    let isEnding = state.withLock { state in
+      state.putAway = nil
+      return state.isEnding
+    }
+    while isEnding { pause() }
+  }
 
   private func arrived(_ signal: Int32) {
     let putAway: (@Sendable () -> Void)? = state.withLock { state in
@@ -39,6 +49,7 @@ final class Interruption: Sendable {
         state.isWanted = true
         return nil
       }
+      state.isEnding = true
       return state.putAway ?? {}
     }
     guard let putAway else { return }

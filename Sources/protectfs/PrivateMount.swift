@@ -32,14 +32,14 @@ final class PrivateMount {
   }
 
   private let traces: Traces
+  /// What ends the process puts the mount away first.
+  let interruption: Interruption
   var mountPoint: String { traces.mountPoint }
 
   /// Mounts a store, which stays locked.
   ///
-  /// - Parameter begin: told what puts the mount away, before there is one; from then on this process may have threads.
-  init(
-    _ backing: String, deviceKeyFile: String?, begin: (@escaping @Sendable () -> Void) -> Void
-  ) throws {
+  /// Signals must be blocked, and there must be no other thread yet.
+  init(_ backing: String, deviceKeyFile: String?) throws {
     Self.removeLeftovers()
     let directory = try Self.makeDirectory()
     var arguments = [
@@ -53,7 +53,8 @@ final class PrivateMount {
       Self.removeDirectory(directory)
       throw error
     }
-    begin { [traces] in traces.remove() }
+    interruption = Interruption()
+    interruption.onEnd { [traces] in traces.remove() }
     do {
       try waitUntilMounted(backing)
     } catch {
@@ -63,7 +64,10 @@ final class PrivateMount {
   }
 
   /// Unmounts it, and leaves nothing behind. Whatever was opened in it must be closed.
-  func end() { traces.remove() }
+  func end() {
+    interruption.disarm()
+    traces.remove()
+  }
 
   private func waitUntilMounted(_ backing: String) throws {
     let path = try CanonicalPath.of(traces.directory) + "/store"

@@ -74,21 +74,13 @@ struct RestoreCommand: ParsableCommand {
 
   private func restore(fromStore backing: String, to target: SharedDescriptor, on mount: MountedFileSystem) throws {
     let storeID = try StoreSummary.read(backing).storeID
-    var interruption: Interruption?
     var unlocking = MountUnlocking(mountPoint: "", opening: opening, isWanted: true, staysMounted: false)
     try unlocking.recoverDeviceKey(of: backing, storeID)
-    let store = try PrivateMount(backing, deviceKeyFile: deviceKeyFile) { putAway in
-      let signals = Interruption()
-      signals.onEnd(putAway)
-      interruption = signals
-    }
-    defer {
-      interruption?.onEnd(nil)
-      store.end()
-    }
+    let store = try PrivateMount(backing, deviceKeyFile: deviceKeyFile)
+    defer { store.end() }
     unlocking.mountPoint = store.mountPoint
     try unlocking.run()
-    try restore(from: Self.open(store.mountPoint), to: target, on: mount, interruption!)
+    try restore(from: Self.open(store.mountPoint), to: target, on: mount, store.interruption)
   }
 
   private func restore(

@@ -36,13 +36,15 @@ extension MountTests {
     func otherUsersFilesAreCounted() throws {
       try withOrphans { volume, orphans in
         try volume.mountPoint.setMode(0o755)
+        try volume.path("in").setMode(0o755)
+        // Two names of one file.
         try volume.path("in/first").setMode(0o600)
         let result = try Program.run([
           "setpriv", "--reuid", "1000", "--clear-groups", Command.path, "orphans", "list",
           volume.mountPoint.description,
         ])
-        #expect(result.succeeded && result.output.contains("could not be looked at"), "\(result.output)")
-        #expect(result.output.split(separator: "\n").count == orphans.count, "\(result.output)")
+        #expect(result.succeeded && result.output.contains("2 files could not be looked at"), "\(result.output)")
+        #expect(result.output.split(separator: "\n").count == orphans.count - 2 + 1, "\(result.output)")
       }
     }
 
@@ -67,8 +69,7 @@ extension MountTests {
     /// The rest is removed all the same.
     @Test func purgeTellsWhatItCannotRemove() throws {
       try withOrphans { volume, orphans in
-        try volume.shell("chattr +i ../backing/$(ls ../backing | head -1) || true")
-        try volume.path("in/below").setMode(0o755)
+        for name in [".", "in", "in/below"] { try volume.path(name).setMode(0o755) }
         let result = try Program.run([
           "setpriv", "--reuid", "1000", "--clear-groups", Command.path, "orphans", "purge", "--yes",
           volume.mountPoint.description,
@@ -76,7 +77,6 @@ extension MountTests {
         // It may look at them, and not remove them.
         #expect(result.ending == .exited(15), "\(result.ending): \(result.output)")
         #expect(try list(volume).split(separator: "\n").count == orphans.count)
-        try volume.shell("chattr -i ../backing/* || true")
       }
     }
 
