@@ -23,7 +23,7 @@ enum CopyOutcome {
       self = .stop(CommandFailure(.failure, "\(target.mountPoint.printable) is read-only"))
     case .target(.socketNotConnected), .target(Errno(rawValue: ECONNABORTED)):
       self = .stop(CommandFailure(.noAnswer, "\(target.mountPoint.printable): its daemon is gone"))
-    case .target(.permissionDenied) where !Self.isUnlocked(target):
+    case .target where !Self.isUnlocked(target):
       self = .stop(
         CommandFailure(.locked, "\(target.mountPoint.printable) was locked; unlock it and run this again, it goes on"))
     case .target(let error): self = .failed(CommandFailure(path.printable, error))
@@ -38,6 +38,10 @@ enum CopyOutcome {
     case .severalNames:
       self = .failed(
         CommandFailure(.failure, "\(path.printable) has several names (hard links), and only one would get a new key"))
+    case .attributesTooLarge:
+      self = .failed(
+        CommandFailure(.failure, "\(path.printable): there is no room for its extended attributes on the backing store")
+      )
     case .noLeases:
       self = .stop(
         CommandFailure(.failure, "the kernel grants no leases here, so nobody could be kept from writing meanwhile"))

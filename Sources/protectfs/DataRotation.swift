@@ -32,6 +32,7 @@ final class DataRotation {
     guard let mount = try MountedFileSystem.containing(path) else {
       throw CommandFailure(.notMounted, "\(path.printable) is not on a protectfs mount")
     }
+    let path = try CanonicalPath.ofLink(path)
     let (parent, name) = PathName(path).parted
     try attempt(PathName(path), mount) { (stop) throws(CopyError) in
       let directory = try fromSource { () throws(Errno) in

@@ -40,11 +40,13 @@ struct FileMetadata {
   let status: Status
   private let attributes: [(name: PathName, value: [UInt8])]
   private let accessLists: [(name: PathName, value: [UInt8])]
+  private let systemAttributes: [(name: PathName, value: [UInt8])]
 
   /// Takes the metadata of something that was opened, with or without access.
   init(of file: SharedDescriptor, _ extent: Extent) throws(Errno) {
     status = try file.descriptor.status()
-    var (attributes, accessLists): ([(name: PathName, value: [UInt8])], [(name: PathName, value: [UInt8])]) = ([], [])
+    typealias List = [(name: PathName, value: [UInt8])]
+    var (attributes, accessLists, systemAttributes): (List, List, List) = ([], [], [])
     let path = PathName(descriptor: file.descriptor)
     let names = status.type == .symbolicLink ? [] : try Self.attributeNames(of: path)
     for name in names {
@@ -52,7 +54,13 @@ struct FileMetadata {
       guard text.hasPrefix("user.") || text.hasPrefix("system.posix_acl_") || extent == .all else { continue }
       do throws(Errno) {
         let value = try path.attribute(name)
-        if text.hasPrefix("system.") { accessLists.append((name, value)) } else { attributes.append((name, value)) }
+        if text.hasPrefix("user.") {
+          attributes.append((name, value))
+        } else if text.hasPrefix("system.") {
+          accessLists.append((name, value))
+        } else {
+          systemAttributes.append((name, value))
+        }
       } catch {
         // Gone since it was listed, or only listed for this user.
         guard error == .noData || !text.hasPrefix("user.") else { throw error }
@@ -60,6 +68,7 @@ struct FileMetadata {
     }
     self.attributes = attributes
     self.accessLists = accessLists
+    self.systemAttributes = systemAttributes
   }
 
   private static func attributeNames(of path: PathName) throws(Errno) -> [PathName] {
@@ -91,25 +100,41 @@ struct FileMetadata {
   /// there are contents.
   ///
   /// - Parameter permissions: given in addition, for the time being.
-  func apply(to file: SharedDescriptor, adding permissions: UInt32 = 0) throws(Errno) {
+  func apply(to file: SharedDescriptor, adding permissions: UInt32 = 0) throws(CopyError) {
     let path = PathName(descriptor: file.descriptor)
-    for (name, value) in attributes where name != FileClass.attribute {
-      do throws(Errno) { try path.setAttribute(name, to: value) } catch {
-        // Labels of the system are its own to give.
-        guard !name.description.hasPrefix("user.") else { throw error }
-      }
+    do throws(Errno) {
+      for (name, value) in attributes where name != FileClass.attribute { try path.setAttribute(name, to: value) }
+    } catch {
+      // Of one file's attributes, there is only so much room, however empty the disk is.
+      throw error == .noSpace || error.rawValue == E2BIG ? .attributesTooLarge : .target(error)
     }
-    try applyOwner(to: file)
-    if status.type != .symbolicLink {
-      try removeInheritedAccessLists(of: path)
-      try file.descriptor.setModeThroughPath(ownPermissions(of: file) | permissions)
-      for (name, value) in accessLists { try path.setAttribute(name, to: value) }
-      // An access list sets the permissions too.
-      if !accessLists.isEmpty, permissions != 0 {
-        try file.descriptor.setModeThroughPath(ownPermissions(of: file) | permissions)
-      }
+    do throws(Errno) {
+      try applyOwner(to: file)
+      if status.type != .symbolicLink { try applyPermissions(to: file, path, adding: permissions) }
+      // A change of owner takes capabilities away.
+      for (name, value) in systemAttributes { try setSystemAttribute(name, to: value, of: path) }
+      try applyTimes(to: file)
+    } catch {
+      throw .target(error)
     }
-    try applyTimes(to: file)
+  }
+
+  private func applyPermissions(
+    to file: SharedDescriptor, _ path: PathName, adding permissions: UInt32
+  ) throws(Errno) {
+    try removeInheritedAccessLists(of: path)
+    let own = try ownPermissions(of: file)
+    try file.descriptor.setModeThroughPath(own | permissions)
+    for (name, value) in accessLists { try path.setAttribute(name, to: value) }
+    // An access list sets the permissions too.
+    if !accessLists.isEmpty, permissions != 0 { try file.descriptor.setModeThroughPath(own | permissions) }
+  }
+
+  /// What the system has given the copy by itself need not be set, and often cannot be.
+  private func setSystemAttribute(_ name: PathName, to value: [UInt8], of path: PathName) throws(Errno) {
+    do throws(Errno) { try path.setAttribute(name, to: value) } catch {
+      guard (try? path.attribute(name)) == value else { throw error }
+    }
   }
 
   /// Gives the times alone.

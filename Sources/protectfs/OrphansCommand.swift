@@ -70,7 +70,7 @@ struct OrphansListCommand: ParsableCommand {
       size += orphan.identity.size
       show(orphan)
     }
-    search.look(at: path)
+    search.look(at: try CanonicalPath.ofLink(path))
     StandardStream.flush()
     search.tellRefused()
     if isatty(STDERR_FILENO) == 1 {
@@ -119,7 +119,7 @@ struct OrphansPurgeCommand: ParsableCommand {
     let failures = FailureCount()
     var orphans: [PathName: Orphan.Identity] = [:]
     let search = OrphanSearch(failures) { orphan in orphans[orphan.path] = orphan.identity }
-    search.look(at: path)
+    search.look(at: try CanonicalPath.ofLink(path))
     search.tellRefused()
     guard !orphans.isEmpty else {
       try failures.finish(of: "looked at")
@@ -148,7 +148,7 @@ struct OrphansPurgeCommand: ParsableCommand {
         progress.show("\(removed) of \(orphans.count.files) removed")
       }
     }
-    search.look(at: path)
+    search.look(at: (try? CanonicalPath.ofLink(path)) ?? path)
     progress.clear()
     return removed
   }

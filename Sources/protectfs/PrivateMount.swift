@@ -70,12 +70,14 @@ final class PrivateMount {
   }
 
   private func waitUntilMounted(_ backing: String) throws {
-    let path = try CanonicalPath.of(traces.directory) + "/store"
+    let path = traces.mountPoint
     for _ in 0..<6000 {
       var status: Int32 = 0
       if unsafe waitpid(traces.process, &status, WNOHANG) != 0 {
         let exitStatus = status & 0x7f == 0 ? ExitStatus(rawValue: (status >> 8) & 0xff) : nil
-        throw CommandFailure(exitStatus ?? .failure, "the store in \(backing.printable) cannot be mounted")
+        // One that was told to end has ended well, and is of no use all the same.
+        let failure = exitStatus == .success ? nil : exitStatus
+        throw CommandFailure(failure ?? .failure, "the store in \(backing.printable) cannot be mounted")
       }
       if MountedFileSystem.all().contains(where: { $0.mountPoint == path }),
         var daemon = try? DaemonConnection(mountPoint: path), (try? daemon.status()) != nil
@@ -96,6 +98,8 @@ final class PrivateMount {
   }
 
   private static func makeDirectory() throws -> String {
+    // As the kernel will list it.
+    let parent = try CanonicalPath.of(parent)
     var template = Array("\(parent)/\(prefix)\(getpid()).XXXXXX".utf8CString)
     let isMade = unsafe template.withUnsafeMutableBufferPointer { unsafe mkdtemp($0.baseAddress!) != nil }
     guard isMade else { throw CommandFailure(parent, Errno(rawValue: errno)) }

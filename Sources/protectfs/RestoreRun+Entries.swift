@@ -146,11 +146,11 @@ extension RestoreRun {
           try directory.makeNode(name, mode: status.mode & 0o170000 | 0o600, device: status.raw_device)
         }
       }
-      let inode = try onTarget { () throws(Errno) in
-        let made = SharedDescriptor(try target.descriptor.open(temporary.name, [.path, .noFollow]))
-        try metadata.apply(to: made)
-        return try made.descriptor.status().inode
+      let made = try onTarget { () throws(Errno) in
+        SharedDescriptor(try target.descriptor.open(temporary.name, [.path, .noFollow]))
       }
+      try metadata.apply(to: made)
+      let inode = try onTarget { () throws(Errno) in try made.descriptor.status().inode }
       try temporary.takeName(replacing: there?.inode)
       note(status, restoredAs: inode, path)
     }

@@ -139,12 +139,13 @@ final class RestoreRun {
     guard let parent = place.target else { return }
     let temporary = try TemporaryEntry(for: name, in: parent)
     try temporary.make { (directory, name) throws(Errno) in try directory.makeDirectory(name, mode: 0o700) }
-    try onTarget { () throws(Errno) in
+    let made = try onTarget { () throws(Errno) in
       let made = SharedDescriptor(try parent.descriptor.open(temporary.name, [.path, .directory, .noFollow]))
       // What is made in it takes its class.
       try metadata.fileClass?.assign(to: PathName(descriptor: made.descriptor))
-      try metadata.apply(to: made, adding: 0o700)
+      return made
     }
+    try metadata.apply(to: made, adding: 0o700)
     try temporary.takeName(replacing: nil)
   }
 

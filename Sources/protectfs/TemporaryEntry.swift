@@ -102,7 +102,7 @@ final class TemporaryEntry {
     guard found == inode, isRightful() else {
       try rename(.exchange)
       isGone = false
-      throw .replacedMeanwhile
+      throw found == inode ? .inUse : .replacedMeanwhile
     }
     do throws(Errno) { try directory.descriptor.unlink(name) } catch { throw .target(error) }
   }

@@ -20,6 +20,8 @@ enum CopyError: Error {
   case severalNames
   /// The kernel grants no leases on the source.
   case noLeases
+  /// The target has no room for the source's extended attributes.
+  case attributesTooLarge
   /// Another copy of the same file is at work.
   case busy
   /// The process was told to end.
@@ -62,12 +64,8 @@ final class VerifiedCopy {
     }
     try copyContents(of: source, size, to: target)
     try compare(with: source, size, temporary.name, in: directory)
-    do throws(Errno) {
-      try metadata.apply(to: target)
-      try target.descriptor.synchronize()
-    } catch {
-      throw .target(error)
-    }
+    try metadata.apply(to: target)
+    do throws(Errno) { try target.descriptor.synchronize() } catch { throw .target(error) }
     guard try metadata.isCurrent(source) else { throw .changedMeanwhile }
     try temporary.takeName(replacing: inode, if: isRightful)
     return number

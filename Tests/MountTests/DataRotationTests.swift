@@ -24,6 +24,9 @@ extension MountTests {
         }
         try volume.shell(
           "setfacl -m u:1000:r C/chosen; chown 5:6 C/chosen; chmod 4755 C/inherited; truncate -s 9M A/chosen")
+        let capability = "0x0100000200040000" + String(repeating: "0", count: 24)
+        try volume.shell(
+          "setfattr -n trusted.a -v b D/chosen; setfattr -n security.capability -v \(capability) D/inherited")
         try volume.shell("touch -d '2001-02-03 04:05:06.123456789' A/chosen B/inherited")
         let before = try (Snapshot(of: volume.mountPoint), volume.shellOutput("stat -c '%n %y %u %g %a' */*"))
         let blocks = try volume.path("A/chosen").status().blocks

@@ -122,6 +122,35 @@ extension MountTests {
       }
     }
 
+    /// A lock in the middle stops it, and what it wrote until then is whole.
+    @Test func aLockStopsIt() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        let source = volume.directory.appending("source")
+        try source.makeDirectory()
+        for number in 0..<8 { try source.appending("\(number)").write(pattern(number, count: 3_000_000)) }
+        var endings: [Program.Ending] = []
+        for turn in 0..<5 {
+          let program = try Program(
+            [Command.path, "restore", "--from", source.description, volume.mountPoint.description],
+            output: volume.directory.appending("output"))
+          usleep(UInt32(100_000 * turn + 50_000))
+          try volume.lock()
+          endings.append(program.wait())
+          #expect([.exited(12), .exited(0)].contains(endings.last), "\(program.output)")
+          try volume.unlock()
+          for name in try volume.mountPoint.names() where !name.description.hasSuffix(".protectfs-new") {
+            let isWhole =
+              try volume.mountPoint.appending(bytes: Array(name.bytes)).contents()
+              == source.appending(bytes: Array(name.bytes)).contents()
+            #expect(isWhole, "\(name)")
+          }
+        }
+        #expect(endings.contains(.exited(12)), "\(endings)")
+        #expect(try volume.restore(from: source).succeeded)
+        #expect(try volume.mountPoint.names() == source.names())
+      }
+    }
+
     /// A link in the target must not lead the restore out of it.
     @Test func linksInTheTargetAreNotFollowed() throws {
       try Volume.with { volume in
