@@ -22,7 +22,7 @@ import time
 counts = {"passed": 0, "failed": 0}
 program = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else sys.exit(__doc__)
 root = tempfile.mkdtemp(prefix="protectfs-command-check.")
-environment = {**os.environ, "HOME": root, "XDG_CONFIG_HOME": f"{root}/config"}
+environment = {**os.environ, "HOME": root, "XDG_CONFIG_HOME": f"{root}/config", "TMPDIR": root}
 
 
 def check(name, condition, detail=""):
@@ -302,8 +302,7 @@ def check_orphans():
     expect("restore from another store", 0, "restore", "--passcode-file", "pw", "--from", "b2", "m/o")
     expect("which nothing opens", 3, "restore", "--passcode-file", "wrong", "--from", "b2", "m/o")
     expect("or no device key", 10, "restore", "--device-key", "foreign", "--passcode-file", "pw", "--from", "b2", "m/o")
-    check("sources are put away", not [name for name in os.listdir(os.environ.get("TMPDIR", "/tmp"))
-                                       if name.startswith("protectfs-restore.")])
+    check("sources are put away", not [name for name in os.listdir(root) if name.startswith("protectfs-restore.")])
 
     expect("new file keys", 0, "rotate", "--data", "m/o", says="2 files got a new key")
     expect("new file keys, for programs", 0, "rotate", "--data", "--json", "m/o/second", says='"rotated":1')

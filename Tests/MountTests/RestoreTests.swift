@@ -56,7 +56,7 @@ extension MountTests {
           try volume.unmount()
           #expect(try volume.notesOfCheck("after a restore").isEmpty)
         }
-        try expectNoPrivateMount(of: copy)
+        try expectNoPrivateMount(of: copy, volume)
       }
     }
 
@@ -198,14 +198,15 @@ extension MountTests {
           from: copy,
           ["--passcode-file", "\(volume.directory)/wrong", "--device-key", volume.deviceKey.description])
         #expect(wrong.ending == .exited(3), "\(wrong.output)")
-        try expectNoPrivateMount(of: copy)
+        try expectNoPrivateMount(of: copy, volume)
         let foreign = try volume.restore(from: copy, ["--passcode-file", volume.passcodeFile.description])
         #expect(foreign.ending == .exited(10) || foreign.ending == .exited(9), "\(foreign.ending): \(foreign.output)")
-        try expectNoPrivateMount(of: copy)
+        try expectNoPrivateMount(of: copy, volume)
         for signal in [SIGTERM, SIGINT, SIGKILL] {
           let program = try Program(
             [Command.path, "restore", "--from", copy.description, volume.mountPoint.description]
-              + volume.openingOptions, output: volume.directory.appending("output"))
+              + volume.openingOptions, environment: volume.temporaryDirectory,
+            output: volume.directory.appending("output"))
           let deadline = ContinuousClock.now + .seconds(20)
           while !MountedFileSystem.all().contains(where: { $0.backing == copy.description }) {
             try #require(ContinuousClock.now < deadline, "\(program.output)")
@@ -214,11 +215,11 @@ extension MountTests {
           usleep(UInt32.random(in: 0...300_000))
           program.send(signal)
           #expect(program.wait() == (signal == SIGKILL ? .killed(SIGKILL) : .exited(22)), "\(program.output)")
-          try expectNoPrivateMount(of: copy, leaves: signal == SIGKILL ? 1 : 0)
+          try expectNoPrivateMount(of: copy, volume, leaves: signal == SIGKILL ? 1 : 0)
         }
         let result = try volume.restore(from: copy, volume.openingOptions)
         #expect(result.succeeded, "\(result.output)")
-        try expectNoPrivateMount(of: copy)
+        try expectNoPrivateMount(of: copy, volume)
       }
     }
 
@@ -238,13 +239,13 @@ extension MountTests {
     }
 
     /// The daemon of a killed command needs a moment.
-    private func expectNoPrivateMount(of backing: PathName, leaves count: Int = 0) throws {
+    private func expectNoPrivateMount(of backing: PathName, _ volume: Volume, leaves count: Int = 0) throws {
       let deadline = ContinuousClock.now + .seconds(10)
       while MountedFileSystem.all().contains(where: { $0.backing == backing.description }) {
         try #require(ContinuousClock.now < deadline, "the source is mounted still")
         usleep(10_000)
       }
-      let left = try PathName("/tmp").names().filter { $0.description.hasPrefix("protectfs-restore.") }
+      let left = try volume.directory.names().filter { $0.description.hasPrefix("protectfs-restore.") }
       #expect(left.count <= count, "\(left)")
     }
   }

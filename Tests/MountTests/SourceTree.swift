@@ -58,13 +58,16 @@ struct SourceTree {
 }
 
 extension Volume {
+  /// Has the command make its temporary directories beside the volume.
+  var temporaryDirectory: [String: String] { ["TMPDIR": directory.description] }
+
   /// Runs `protectfs restore` into the mount.
   func restore(
     from source: PathName, _ options: [String] = [], environment: [String: String] = [:]
   ) throws -> Program.Result {
     try Program.run(
       [Command.path, "restore", "--from", source.description, mountPoint.description] + options,
-      environment: environment)
+      environment: environment.merging(temporaryDirectory) { own, _ in own })
   }
 
   /// What opens a copy of the store.
