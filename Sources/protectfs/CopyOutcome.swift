@@ -23,7 +23,9 @@ enum CopyOutcome {
       self = .stop(CommandFailure(.failure, "\(target.mountPoint.printable) is read-only"))
     case .target(.socketNotConnected), .target(Errno(rawValue: ECONNABORTED)):
       self = .stop(CommandFailure(.noAnswer, "\(target.mountPoint.printable): its daemon is gone"))
-    case .target where !Self.isUnlocked(target):
+    case .target where !Self.isUnlocked(target, throughout: true),
+      .different where !Self.isUnlocked(target, throughout: true):
+      // What was written and not yet encrypted is lost with the keys, so that the copy may be different, too.
       self = .stop(
         CommandFailure(.locked, "\(target.mountPoint.printable) was locked; unlock it and run this again, it goes on"))
     case .target(let error): self = .failed(CommandFailure(path.printable, error))
@@ -50,9 +52,9 @@ enum CopyOutcome {
     }
   }
 
-  /// Whether a mount is unlocked, as far as its daemon tells this user.
-  static func isUnlocked(_ mount: MountedFileSystem) -> Bool {
+  /// Whether a mount is unlocked, as far as its daemon tells this user; `throughout`: and no lock is on its way.
+  static func isUnlocked(_ mount: MountedFileSystem, throughout: Bool = false) -> Bool {
     guard var daemon = try? DaemonConnection(to: mount), let state = try? daemon.status().state else { return true }
-    return state == .unlocked || state == .gracePeriod
+    return state == .unlocked || (state == .gracePeriod && !throughout)
   }
 }
