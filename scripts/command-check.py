@@ -22,7 +22,7 @@ import time
 counts = {"passed": 0, "failed": 0}
 program = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else sys.exit(__doc__)
 root = tempfile.mkdtemp(prefix="protectfs-command-check.")
-environment = {**os.environ, "HOME": root, "XDG_CONFIG_HOME": f"{root}/config"}
+environment = {**os.environ, "HOME": root, "XDG_CONFIG_HOME": f"{root}/config", "TMPDIR": root}
 
 
 def check(name, condition, detail=""):
@@ -111,9 +111,15 @@ def check_usage():
     expect("argument missing", 64, "lock")
     expect("contradicting options", 64, "lock", "--now", "--grace", "1", "m")
     expect("two places for a passcode", 64, "unlock", "--passcode-file", "x", "--passcode-fd", "3", "m")
+    expect("no new key for what", 64, "rotate", "m", says="--class or --data")
+    expect("two kinds of new key", 64, "rotate", "--class", "A", "--data", "m")
+    expect("a class on two mounts", 64, "rotate", "--class", "A", "m", "m2")
+    expect("new file keys need no passcode", 64, "rotate", "--data", "--passcode-file", "x", "m")
+    expect("restore from nowhere", 64, "restore", "m")
+    expect("orphans in two formats", 64, "orphans", "list", "--json", "-0", "m")
     expect("default class none", 64, "init", "--default-class", "none", "x")
     for command in ["", "init", "mount", "unmount", "unlock", "lock", "status", "class get", "class set",
-                    "passcode change", "events", "info"]:
+                    "passcode change", "events", "info", "orphans list", "orphans purge", "restore", "rotate"]:
         result = expect(f"help of '{command}'", 0, *command.split(), "--help", says="OVERVIEW")
         check(f"help of '{command}' has an example", "protectfs" in result.stdout.split("OPTIONS")[0], result.stdout)
         wide = [line for line in result.stdout.splitlines() if len(line) > 80 and not line.startswith("USAGE")]
@@ -245,6 +251,71 @@ def check_classes():
     expect("unlock again", 0, "unlock", "--passcode-file", "pw", "m")
 
 
+def check_orphans():
+    """Files that lose their class key, and are brought back."""
+    os.makedirs(f"{root}/copy/sub")
+    write("copy/sub/old", "contents")
+    write("copy/second", "more")
+    os.mkdir(f"{root}/m/o")
+    expect("dry run", 0, "restore", "--dry-run", "--from", "copy", "m/o", says=r"copy\tsub/old\n")
+    check("which does nothing", not os.listdir(f"{root}/m/o"))
+    expect("restore", 0, "restore", "--from", "copy", "m/o", says=r"\A2 files copied, 0 replaced, 0 there already")
+    expect("restore again", 0, "restore", "--from", "copy", "m/o", says="2 there already")
+    expect("no orphans", 0, "orphans", "list", "m", says=r"\A\Z")
+    expect("give them a class", 0, "class", "set", "-R", "CX", "m/o")
+    expect("erase it", 0, "erase", "--yes", "--class", "CX", "--passcode-file", "pw", "m")
+    expect("status of an orphan", 0, "status", "m/o/second", says="erased, reset or rotated away")
+    result = expect("list orphans", 0, "orphans", "list", "m/o")
+    check("one path a line", sorted(result.stdout.splitlines()) == ["m/o/second", "m/o/sub/old"], result.stdout)
+    result = expect("list orphans for programs", 0, "orphans", "list", "--json", "m/o/second")
+    check("an object a line", json.loads(result.stdout) == {
+        "path": "m/o/second", "class": "completeWhenUserInactive", "size": 4}, result.stdout)
+    expect("orphans ended by NUL", 0, "orphans", "list", "-0", "m/o/second", says=r"\Am/o/second\0\Z")
+    status, output = at_terminal(["orphans", "list", "m/o"], [])
+    check("counted at a terminal", status == 0 and "2 of 2 files cannot be opened" in output, (status, output))
+    expect("purge with nobody to ask", 1, "orphans", "purge", "m/o/second", says="--yes", start_new_session=True)
+    status, output = at_terminal(["orphans", "purge", "m/o/second"], ["no\r"])
+    check("purge that is not wanted", status == 1 and "4 bytes" in output and "nothing was changed" in output,
+          (status, output))
+    status, output = at_terminal(["orphans", "purge", "m/o/second"], ["yes\r"])
+    check("purge", status == 0 and "1 file removed" in output and not os.path.exists(f"{root}/m/o/second"),
+          (status, output))
+    expect("orphans elsewhere", 6, "orphans", "list", "pw", says="not on a protectfs mount")
+    expect("orphans of nothing", 6, "orphans", "purge", "--yes", "nothing")
+    result = expect("restore both", 0, "restore", "--json", "--from", "copy", "m/o")
+    summary = json.loads(result.stdout)
+    check("one missing, one an orphan", summary["copied"] == 1 and summary["replaced"] == 1 and summary["isComplete"]
+          and summary["bytes"] == 12, summary)
+    check("with its contents", open(f"{root}/m/o/sub/old").read() == "contents")
+    write("m/o/second", "mine")
+    expect("something else is there", 15, "restore", "--from", "copy", "m/o", says="there and different")
+    check("and stays", open(f"{root}/m/o/second").read() == "mine")
+    expect("unless told", 0, "restore", "--overwrite", "--from", "copy", "m/o")
+
+    expect("restore to elsewhere", 6, "restore", "--from", "copy", "copy")
+    expect("restore from nothing", 1, "restore", "--from", "nothing", "m/o", says="No such file")
+    expect("restore from itself", 64, "restore", "--from", "m/o", "m/o")
+    expect("restore from inside", 64, "restore", "--from", "m/o", "m")
+    expect("restore from around", 64, "restore", "--from", ".", "m/o")
+    expect("restore from its own store", 64, "restore", "--from", "b", "m", says="give a copy")
+    expect("restore from plaintext with a passcode", 4, "restore", "--passcode-file", "pw", "--from", "copy", "m/o")
+    expect("restore from another store", 0, "restore", "--passcode-file", "pw", "--from", "b2", "m/o")
+    expect("which nothing opens", 3, "restore", "--passcode-file", "wrong", "--from", "b2", "m/o")
+    expect("or no device key", 10, "restore", "--device-key", "foreign", "--passcode-file", "pw", "--from", "b2", "m/o")
+    check("sources are put away", not [name for name in os.listdir(root) if name.startswith("protectfs-restore.")])
+
+    expect("new file keys", 0, "rotate", "--data", "m/o", says="2 files got a new key")
+    expect("new file keys, for programs", 0, "rotate", "--data", "--json", "m/o/second", says='"rotated":1')
+    with open(f"{root}/m/o/second"):
+        expect("not of what is open", 15, "rotate", "--data", "m/o", says="second is open")
+    expect("new file keys elsewhere", 6, "rotate", "--data", "pw")
+    expect("lock it", 0, "lock", "--now", "m")
+    expect("restore to a locked mount", 12, "restore", "--from", "copy", "m/o", says="unlock it first")
+    expect("orphans of a locked mount", 0, "orphans", "list", "m/o")
+    expect("unlock it again", 0, "unlock", "--passcode-file", "pw", "m")
+    shutil.rmtree(f"{root}/m/o")
+
+
 def check_events():
     listener = subprocess.Popen([program, "events", "--json", f"{root}/m"], env=environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -341,7 +412,7 @@ def check_helper():
 
 def main():
     write("pw", "secret\n")
-    for part in [check_usage, check_init, check_info, check_mount, check_locking, check_classes, check_events,
+    for part in [check_usage, check_init, check_info, check_mount, check_locking, check_classes, check_orphans, check_events,
                  check_passcode, check_unmount, check_foreground, check_recovery, check_helper]:
         part()
 

@@ -156,6 +156,9 @@ int linux_setxattr(const char *path, const char *name, const void *value, size_t
 ssize_t linux_listxattr(const char *path, char *list, size_t count) { return RESULT(listxattr(path, list, count)); }
 int linux_removexattr(const char *path, const char *name) { return RESULT(removexattr(path, name)); }
 int linux_flock(int fd, int operation) { return RESULT(flock(fd, operation)); }
+int linux_set_lease(int fd, int type) { return RESULT(fcntl(fd, F_SETLEASE, type)); }
+int linux_get_lease(int fd) { return RESULT(fcntl(fd, F_GETLEASE)); }
+int linux_end_with_parent(void) { return RESULT(prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0)); }
 
 int linux_unshare_file_system_attributes(void) { return RESULT(unshare(CLONE_FS)); }
 int linux_set_not_dumpable(void) { return RESULT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)); }

@@ -62,6 +62,12 @@ package struct OpenFlags: OptionSet, Sendable {
   package static let nonBlocking = OpenFlags(rawValue: O_NONBLOCK)
   /// `O_NOATIME`, which Glibc's module leaves out (asm-generic/fcntl.h).
   package static let keepAccessTime = OpenFlags(rawValue: 0o1000000)
+  /// `O_DIRECT`, which Glibc's module leaves out too: transfers go past the page cache (asm/fcntl.h).
+  #if arch(arm64)
+    package static let direct = OpenFlags(rawValue: 0o200000)
+  #else
+    package static let direct = OpenFlags(rawValue: 0o40000)
+  #endif
   /// `O_PATH`, which Glibc's module leaves out (asm-generic/fcntl.h).
   package static let path = OpenFlags(rawValue: 0o10000000)
 }

@@ -71,6 +71,24 @@ package enum Process {
     try check(linux_fork())
   }
 
+  /// Starts a program in a session of its own, with nothing to read, that is sent SIGTERM when the calling thread is no
+  /// more (prctl(2), `PR_SET_PDEATHSIG`). Only while there is one thread.
+  package static func startChild(_ path: String, _ arguments: [String]) throws(Errno) -> Int32 {
+    var list: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup($0) }
+    unsafe list.append(nil)
+    defer { unsafe list.forEach { unsafe free($0) } }
+    let parent = getpid()
+    let child = try fork()
+    guard child == 0 else { return child }
+    setsid()
+    let null = unsafe open("/dev/null", O_RDONLY)
+    if null >= 0 { dup2(null, STDIN_FILENO) }
+    // The parent may have ended before the kernel knew of the wish.
+    guard linux_end_with_parent() == 0, getppid() == parent else { _exit(1) }
+    unsafe execv(path, list)
+    _exit(127)
+  }
+
   /// Unmounts as root (umount2(2)); returns whether it is gone.
   package static func unmount(_ path: String, isLazy: Bool) -> Bool {
     unsafe linux_unmount(path, isLazy ? 2 : 0) == 0

@@ -16,6 +16,12 @@ enum CanonicalPath {
     }
   }
 
+  /// The path itself, unless it is that of a symbolic link: then the canonical path of what the link leads to.
+  static func ofLink(_ path: String) throws(CommandFailure) -> String {
+    guard (try? Descriptor.open(PathName(path), [.path, .noFollow]).status().type) == .symbolicLink else { return path }
+    return try of(path)
+  }
+
   /// The canonical path of a backing directory.
   static func ofBacking(_ path: String) throws(CommandFailure) -> String {
     guard unsafe access(path, F_OK) == 0 || errno != ENOENT else {

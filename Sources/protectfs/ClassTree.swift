@@ -98,7 +98,12 @@ final class FailureCount: Sendable {
     } catch {
       failure = Self.failure(path, error)
     }
-    counts.withLock { [failure] counts in
+    count(failure)
+  }
+
+  /// Counts one that was tried, and reports why it failed if it did.
+  func count(_ failure: CommandFailure?) {
+    counts.withLock { counts in
       counts.total += 1
       guard let failure else { return }
       counts.failed += 1

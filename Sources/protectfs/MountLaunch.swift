@@ -36,15 +36,18 @@ struct MountLaunch {
 
 /// What `mount` does with what opens the store.
 struct MountUnlocking: ~Copyable {
-  let mountPoint: String
+  var mountPoint: String
   let opening: OpeningOptions
   let isWanted: Bool
+  /// Whether the mount is there for use while it is locked.
+  private let staysMounted: Bool
   private var typed: UnlockSecret?
 
-  init(mountPoint: String, opening: OpeningOptions, isWanted: Bool) {
+  init(mountPoint: String, opening: OpeningOptions, isWanted: Bool, staysMounted: Bool = true) {
     self.mountPoint = mountPoint
     self.opening = opening
     self.isWanted = isWanted
+    self.staysMounted = staysMounted
   }
 
   /// With a recovery key: gets the device key of the store back, and keeps it for this and later mounts.
@@ -77,7 +80,7 @@ struct MountUnlocking: ~Copyable {
         return try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe daemon.unlock(secret) }
       } catch {
         guard error.code == .wrongPasscode, triesLeft > 0 else {
-          CommandFailure.report("\(mountPoint) is mounted, but locked")
+          if staysMounted { CommandFailure.report("\(mountPoint) is mounted, but locked") }
           throw error
         }
         CommandFailure.report("\(error.message); try again")

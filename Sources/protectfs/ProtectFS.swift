@@ -32,7 +32,7 @@ struct ProtectFS: ParsableCommand {
     subcommands: [
       InitCommand.self, MountCommand.self, UnmountCommand.self, UnlockCommand.self, LockCommand.self,
       StatusCommand.self, ClassCommand.self, PasscodeCommand.self, KeyCommand.self, KeybagCommand.self,
-      RotateCommand.self, EraseCommand.self, DeviceKeyCommand.self, EventsCommand.self, InfoCommand.self,
-      FsckCommand.self,
+      RotateCommand.self, EraseCommand.self, OrphansCommand.self, RestoreCommand.self, DeviceKeyCommand.self,
+      EventsCommand.self, InfoCommand.self, FsckCommand.self,
     ])
 }

@@ -2,37 +2,62 @@ import ArgumentParser
 import DataProtection
 import Glibc
 import KeyManagement
+import LinuxIO
 
 /// `protectfs rotate`
 struct RotateCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "rotate",
-    abstract: "Give a class a new key.",
+    abstract: "Give a class or files a new key.",
     discussion: """
-      Wraps the keys of all files of the class anew, and then destroys the old class key, so that old records and old \
-      keybags open nothing. Contents are not rewritten. The mount is used meanwhile as always, and must stay unlocked. What \
-      is interrupted leaves a store that opens as before; run again, it goes on.
+      With --class, wraps the keys of all files of the class anew, and then destroys the old class key, so that old \
+      records and old keybags open nothing. Contents are not rewritten. The mount is used meanwhile as always, and must \
+      stay unlocked. What is interrupted leaves a store that opens as before; run again, it goes on.
+
+      With --data, gives files new keys of their own and encrypts their contents anew, so that a key somebody has learnt \
+      opens nothing written later: each file is copied, read back, and replaced by the copy. Those that anybody has open, \
+      or that have several names, are told and left alone. What a disk keeps of the old contents, this cannot reach.
 
       Examples:
         protectfs rotate --class complete ~/private
         protectfs rotate --class C --json ~/private
+        protectfs rotate --data ~/private/letters
       """)
 
   @Option(
     name: .customLong("class"),
     help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"),
     completion: .list(ProtectionClass.allCases.map(\.name)))
-  var protectionClass: ProtectionClass
+  var protectionClass: ProtectionClass?
 
-  @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
-  var mountPoint: String
+  @Flag(help: "Give the files of these paths, and all below them, new keys of their own.")
+  var data = false
+
+  @Argument(
+    help: ArgumentHelp("Where the store is mounted; with --data files or directories there.", valueName: "path"),
+    completion: .file())
+  var paths: [String]
 
   @OptionGroup var opening: OpeningOptions
 
   @Flag(help: "Report in JSON, an object a line.")
   var json = false
 
+  func validate() throws {
+    guard data != (protectionClass != nil) else { throw ValidationError("Give --class or --data, one of them.") }
+    guard data || paths.count == 1 else { throw ValidationError("A class is rotated on one mount.") }
+    guard !data || !opening.isGiven else { throw ValidationError("With --data, no passcode or key is needed.") }
+  }
+
   func run() throws {
+    if let protectionClass {
+      try rotate(protectionClass, on: paths[0])
+    } else {
+      try rotateData()
+    }
+  }
+
+  private func rotate(_ protectionClass: ProtectionClass, on mountPoint: String) throws {
     var daemon = try DaemonConnection(mountPoint: mountPoint)
     _ = try daemon.status()
     let secret = try opening.read()
@@ -47,6 +72,29 @@ struct RotateCommand: ParsableCommand {
       throw error
     }
     report.finish(protectionClass)
+  }
+
+  private func rotateData() throws {
+    Interruption.block()
+    LinuxIO.Process.raiseOpenFileLimit()
+    let interruption = Interruption()
+    interruption.beginWork()
+    let rotation = DataRotation(interruption)
+    var ending: CommandFailure?
+    do {
+      for path in paths { try rotation.rotate(path) }
+    } catch {
+      ending = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
+    }
+    rotation.finish()
+    let summary = rotation.summary
+    if json {
+      try JSONOutput.showLine(summary)
+    } else {
+      print("\(summary.rotated.files) got a new key (\(summary.bytes.bytes)).")
+    }
+    if let ending { throw ending }
+    guard summary.failed == 0 else { throw CommandFailure(.partial, "\(summary.failed.files) kept the old key") }
   }
 }
 

@@ -9,6 +9,12 @@ enum StandardStream {
     text.withUTF8 { unsafe writeAll(STDERR_FILENO, UnsafeRawBufferPointer($0)) }
   }
 
+  /// Writes bytes to standard output, behind what was printed.
+  static func writeOutput(_ bytes: [UInt8]) {
+    flush()
+    unsafe bytes.withUnsafeBytes { unsafe writeAll(STDOUT_FILENO, $0) }
+  }
+
   /// Writes a secret to standard output, behind what was printed. No buffer keeps a copy of it.
   static func writeSecret(_ secret: borrowing SecretBytes) {
     flush()

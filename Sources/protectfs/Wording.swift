@@ -52,3 +52,22 @@ extension String {
     return result
   }
 }
+
+extension UInt64 {
+  /// An amount of data for people, in tenths below ten.
+  var bytes: String {
+    guard self >= 1000 else { return self == 1 ? "1 byte" : "\(self) bytes" }
+    var (value, units) = (Double(self) / 1000, ["kB", "MB", "GB", "TB", "PB", "EB"][...])
+    while value >= 999.5, units.count > 1 {
+      value /= 1000
+      units.removeFirst()
+    }
+    let tenths = (value * 10).rounded() / 10
+    return tenths < 10 ? "\(tenths) \(units.first!)" : "\(Int(value.rounded())) \(units.first!)"
+  }
+}
+
+extension Int {
+  /// A number of files for people.
+  var files: String { self == 1 ? "1 file" : "\(self) files" }
+}

@@ -120,7 +120,7 @@ extension MountTests {
       }
     }
 
-    private func withStore(_ options: [String] = [], _ body: (Volume, LoopDisk) throws -> Void) throws {
+    func withStore(_ options: [String] = [], _ body: (Volume, LoopDisk) throws -> Void) throws {
       try LoopDisk.with(options) { disk in
         var attached: PathName?
         defer { try? attached?.unmount(isLazy: true) }

@@ -66,6 +66,11 @@ ssize_t linux_lgetxattr(const char *path, const char *name, void *value, size_t 
 ssize_t linux_listxattr(const char *path, char *list, size_t count);
 int linux_removexattr(const char *path, const char *name);
 int linux_flock(int fd, int operation);
+/// F_SETLEASE and F_GETLEASE of fcntl(2).
+int linux_set_lease(int fd, int type);
+int linux_get_lease(int fd);
+/// SIGTERM comes when the thread that made this process has ended (prctl(2), PR_SET_PDEATHSIG).
+int linux_end_with_parent(void);
 /// Gives the calling thread a umask and working directory of its own (unshare(2), CLONE_FS).
 int linux_unshare_file_system_attributes(void);
 int linux_set_not_dumpable(void);

@@ -1,0 +1,60 @@
+import DataProtection
+import Glibc
+import SystemPackage
+
+/// What a failed copy means for the rest of the run.
+enum CopyOutcome {
+  /// This one failed.
+  case failed(CommandFailure)
+  /// Nothing that follows would fare better.
+  case stop(CommandFailure)
+
+  /// - Parameters:
+  ///   - path: what was to be copied.
+  ///   - target: a path on the mount that is written.
+  init(_ error: CopyError, _ path: String, on target: MountedFileSystem) {
+    switch error {
+    case .source(Errno(rawValue: EKEYREVOKED)):
+      self = .failed(CommandFailure(.keyRevoked, "\(path.printable): its class key is no more in the source either"))
+    case .source(let error): self = .failed(CommandFailure("\(path.printable) cannot be read", error))
+    case .target(.noSpace), .target(Errno(rawValue: EDQUOT)):
+      self = .stop(CommandFailure(.failure, "there is no room left; run it again when there is, and it goes on"))
+    case .target(.readOnlyFileSystem):
+      self = .stop(CommandFailure(.failure, "\(target.mountPoint.printable) is read-only"))
+    case .target(.socketNotConnected), .target(Errno(rawValue: ECONNABORTED)):
+      self = .stop(CommandFailure(.noAnswer, "\(target.mountPoint.printable): its daemon is gone"))
+    case .target where !Self.isUnlocked(target, throughout: true),
+      .different where !Self.isUnlocked(target, throughout: true):
+      // What was written and not yet encrypted is lost with the keys, so that the copy may be different, too.
+      self = .stop(
+        CommandFailure(.locked, "\(target.mountPoint.printable) was locked; unlock it and run this again, it goes on"))
+    case .target(let error): self = .failed(CommandFailure(path.printable, error))
+    case .changedMeanwhile:
+      self = .failed(CommandFailure(.failure, "\(path.printable) was changed while it was copied; run this again"))
+    case .replacedMeanwhile:
+      self = .failed(
+        CommandFailure(.failure, "\(path.printable): something else was put there meanwhile, and was left alone"))
+    case .different:
+      self = .failed(CommandFailure(.failure, "\(path.printable): what was read back is not what was written"))
+    case .inUse: self = .failed(CommandFailure(.busy, "\(path.printable) is open; close what uses it"))
+    case .severalNames:
+      self = .failed(
+        CommandFailure(.failure, "\(path.printable) has several names (hard links), and only one would get a new key"))
+    case .attributesTooLarge:
+      self = .failed(
+        CommandFailure(.failure, "\(path.printable): there is no room for its extended attributes on the backing store")
+      )
+    case .noLeases:
+      self = .stop(
+        CommandFailure(.failure, "the kernel grants no leases here, so nobody could be kept from writing meanwhile"))
+    case .busy: self = .failed(CommandFailure(.busy, "\(path.printable): another run is copying it"))
+    case .interrupted: self = .stop(CommandFailure(.interrupted, "interrupted; run again, it goes on"))
+    }
+  }
+
+  /// Whether a mount is unlocked, as far as its daemon tells this user; `throughout`: and no lock is on its way.
+  static func isUnlocked(_ mount: MountedFileSystem, throughout: Bool = false) -> Bool {
+    guard var daemon = try? DaemonConnection(to: mount), let state = try? daemon.status().state else { return true }
+    return state == .unlocked || (state == .gracePeriod && !throughout)
+  }
+}

@@ -1,0 +1,155 @@
+import ArgumentParser
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// `protectfs orphans`
+struct OrphansCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "orphans",
+    abstract: "List or remove files whose class key is no more.",
+    discussion: """
+      After a class key was erased, reset or rotated away, the files under it stay in their places and answer EKEYREVOKED. \
+      'protectfs restore' brings them back from a copy.
+      """,
+    subcommands: [OrphansListCommand.self, OrphansPurgeCommand.self])
+
+  /// Refuses a path that is on no mount of protectfs, where nothing is an orphan.
+  static func requireMount(_ path: String) throws {
+    guard try MountedFileSystem.containing(path) != nil else {
+      throw CommandFailure(.notMounted, "\(path.printable) is not on a protectfs mount")
+    }
+  }
+}
+
+/// `protectfs orphans list`
+struct OrphansListCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "list",
+    abstract: "List files whose class key is no more.",
+    discussion: """
+      Looks at every file in and below the path, and prints a path a line. Files are opened for a moment and not read. \
+      Those that this user may not open, or that are locked, are counted on standard error.
+
+      Examples:
+        protectfs orphans list ~/private
+        protectfs orphans list -0 ~/private | xargs -0 ls -l
+      """)
+
+  @Argument(help: ArgumentHelp("A file or directory on a mount.", valueName: "path"), completion: .file())
+  var path: String
+
+  @Flag(help: "Report in JSON, one object a line.")
+  var json = false
+
+  @Flag(name: [.customShort("0"), .customLong("null")], help: "End each path with a NUL, and print it as it is.")
+  var endsWithNull = false
+
+  private struct Entry: Encodable {
+    var path: String
+    var protectionClass: String
+    var size: UInt64
+
+    enum CodingKeys: String, CodingKey {
+      case path, size
+      case protectionClass = "class"
+    }
+  }
+
+  func validate() throws {
+    guard !json || !endsWithNull else { throw ValidationError("Give --json or -0, not both.") }
+  }
+
+  func run() throws {
+    try OrphansCommand.requireMount(path)
+    let failures = FailureCount()
+    var (count, size): (Int, UInt64) = (0, 0)
+    let search = OrphanSearch(failures) { orphan in
+      count += 1
+      size += orphan.identity.size
+      show(orphan)
+    }
+    search.look(at: try CanonicalPath.ofLink(path))
+    StandardStream.flush()
+    search.tellRefused()
+    if isatty(STDERR_FILENO) == 1 {
+      StandardStream.writeError("\(count) of \(search.looked.files) cannot be opened any more (\(size.bytes))\n")
+    }
+    try failures.finish(of: "looked at")
+  }
+
+  private func show(_ orphan: Orphan) {
+    if endsWithNull {
+      StandardStream.writeOutput(orphan.path.terminated)
+    } else if json {
+      let path = PathName(descriptor: orphan.directory.descriptor).appending(orphan.name)
+      let fileClass = (try? path.attribute(FileClass.attribute)).map { String(decoding: $0, as: UTF8.self) }
+      try? JSONOutput.showLine(
+        Entry(path: orphan.path.description, protectionClass: fileClass ?? "", size: orphan.identity.size))
+    } else {
+      print(orphan.path.description.printable)
+    }
+  }
+}
+
+/// `protectfs orphans purge`
+struct OrphansPurgeCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "purge",
+    abstract: "Remove files whose class key is no more.",
+    discussion: """
+      Looks for them as 'protectfs orphans list' does, says how many they are, and asks. Each is looked at again right \
+      before it is removed, so that what was restored meanwhile stays. Nothing brings them back: an old keybag does not \
+      either, once they are removed.
+
+      Examples:
+        protectfs orphans purge ~/private
+        protectfs orphans purge --yes ~/private/cache
+      """)
+
+  @Argument(help: ArgumentHelp("A file or directory on a mount.", valueName: "path"), completion: .file())
+  var path: String
+
+  @Flag(help: "Do not ask.")
+  var yes = false
+
+  func run() throws {
+    try OrphansCommand.requireMount(path)
+    let failures = FailureCount()
+    var orphans: [PathName: Orphan.Identity] = [:]
+    let search = OrphanSearch(failures) { orphan in orphans[orphan.path] = orphan.identity }
+    search.look(at: try CanonicalPath.ofLink(path))
+    search.tellRefused()
+    guard !orphans.isEmpty else {
+      try failures.finish(of: "looked at")
+      return print("There are none.")
+    }
+    // Several names may be one file.
+    let size = Set(orphans.values).reduce(0) { $0 + $1.size }
+    try Confirmation.require(
+      "\(orphans.count.files) in \(path.printable) (\(size.bytes)) will be removed for good.", isGiven: yes)
+    let removed = remove(orphans, failures)
+    print("\(removed.files) removed.")
+    try failures.finish(of: "removed")
+  }
+
+  /// Searches again, and removes what is found and was found before.
+  private func remove(_ orphans: [PathName: Orphan.Identity], _ failures: FailureCount) -> Int {
+    let progress = ProgressLine()
+    var removed = 0
+    let search = OrphanSearch(nil) { orphan in
+      guard orphans[orphan.path] == orphan.identity else { return }
+      failures.attempt(orphan.path.description) { () throws(Errno) in
+        // Somebody may have put another file there in the moment since it was tried.
+        guard try orphan.directory.descriptor.status(of: orphan.name).inode == orphan.identity.inode else { return }
+        try orphan.directory.descriptor.unlink(orphan.name)
+        removed += 1
+        progress.show("\(removed) of \(orphans.count.files) removed")
+      }
+    }
+    search.look(at: (try? CanonicalPath.ofLink(path)) ?? path)
+    progress.clear()
+    return removed
+  }
+}

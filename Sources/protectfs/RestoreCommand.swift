@@ -1,0 +1,106 @@
+import ArgumentParser
+import DataProtection
+import Glibc
+import KeyManagement
+import LinuxIO
+import SystemPackage
+
+/// `protectfs restore`
+struct RestoreCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "restore",
+    abstract: "Bring files back from a copy.",
+    discussion: """
+      Copies what is missing, or can no longer be opened because its class key is no more, from a directory of plaintext \
+      or from another store, of which the backing directory is given. The mount must be unlocked. A file gets its name \
+      when the copy was read back and found to be the same. What is there with the same size and time counts as restored, \
+      so that an interrupted run can be gone on with; what is there and different is left alone. The options that open a \
+      store are for the source.
+
+      Examples:
+        protectfs restore --from /media/backup/plain ~/private
+        protectfs restore --from /media/backup/store ~/private
+        protectfs restore --dry-run --from ~/old ~/private
+      """)
+
+  @Option(
+    help: ArgumentHelp("A directory of plaintext, or the backing directory of another store.", valueName: "source"),
+    completion: .directory)
+  var from: String
+
+  @Argument(help: ArgumentHelp("A directory on a mount.", valueName: "target"), completion: .directory)
+  var target: String
+
+  @Flag(help: "Replace files that are there and different.")
+  var overwrite = false
+
+  @Flag(help: "Say what would be done, and do nothing.")
+  var dryRun = false
+
+  @Flag(help: "Report in JSON, an object at the end.")
+  var json = false
+
+  @OptionGroup var opening: OpeningOptions
+
+  @Option(
+    name: .customLong("device-key"), help: ArgumentHelp("Use this device key file for the source.", valueName: "file"),
+    completion: .file())
+  var deviceKeyFile: String?
+
+  func run() throws {
+    let targetPath = try CanonicalPath.of(target)
+    guard let mount = try MountedFileSystem.containing(targetPath) else {
+      throw CommandFailure(.notMounted, "\(target.printable) is not on a protectfs mount")
+    }
+    let target = try Self.open(targetPath)
+    let sourcePath = try CanonicalPath.of(from)
+    let source = try Self.open(sourcePath)
+    try SeparateTrees.require(source: source, sourcePath, target: target, targetPath, on: mount)
+    guard CopyOutcome.isUnlocked(mount) else {
+      throw CommandFailure(.locked, "\(mount.mountPoint.printable) is locked; unlock it first")
+    }
+    Interruption.block()
+    LinuxIO.Process.raiseOpenFileLimit()
+    if (try? source.descriptor.status(of: ".protectfs/keybag")) != nil {
+      try restore(fromStore: sourcePath, to: target, on: mount)
+    } else {
+      guard !opening.isGiven, deviceKeyFile == nil else {
+        throw CommandFailure(.noStore, "\(from.printable) is no store, and nothing opens it")
+      }
+      let interruption = Interruption()
+      try restore(from: source, to: target, on: mount, interruption)
+    }
+  }
+
+  private func restore(fromStore backing: String, to target: SharedDescriptor, on mount: MountedFileSystem) throws {
+    let storeID = try StoreSummary.read(backing).storeID
+    var unlocking = MountUnlocking(mountPoint: "", opening: opening, isWanted: true, staysMounted: false)
+    try unlocking.recoverDeviceKey(of: backing, storeID)
+    let store = try PrivateMount(backing, deviceKeyFile: deviceKeyFile)
+    defer { store.end() }
+    unlocking.mountPoint = store.mountPoint
+    try unlocking.run()
+    try restore(from: Self.open(store.mountPoint), to: target, on: mount, store.interruption)
+  }
+
+  private func restore(
+    from source: SharedDescriptor, to target: SharedDescriptor, on mount: MountedFileSystem,
+    _ interruption: Interruption
+  ) throws {
+    interruption.beginWork()
+    let report = RestoreReport(isJSON: json, isDryRun: dryRun)
+    let options = RestoreRun.Options(overwrites: overwrite, isDryRun: dryRun)
+    let run = try RestoreRun(to: target, on: mount, from: source, options, report, interruption)
+    var ending: CommandFailure?
+    do throws(RestoreRun.Stop) { try run.restore(from: source) } catch { ending = error.failure }
+    try report.finish(ending)
+  }
+
+  private static func open(_ path: String) throws -> SharedDescriptor {
+    do throws(Errno) {
+      return SharedDescriptor(try Descriptor.open(PathName(path), [.path, .directory]))
+    } catch {
+      throw CommandFailure(path.printable, error)
+    }
+  }
+}

@@ -1,0 +1,176 @@
+import Glibc
+import LinuxIO
+import SystemPackage
+
+// What is done with one name.
+extension RestoreRun {
+  /// Restores what has a name in a directory of the source.
+  func restore(_ name: PathName, in place: Place) throws(CopyError) {
+    let item = try fromSource { () throws(Errno) in
+      SharedDescriptor(try place.source.descriptor.open(name, [.path, .noFollow]))
+    }
+    let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: item, .user) }
+    try requireSourceDevice(metadata.status)
+    let there = try existing(name, in: place.target)
+    switch metadata.status.type {
+    case .directory: try directory(name, in: place, metadata, there)
+    case .regular: try file(name, in: place, metadata, there)
+    default: try other(name, in: place, item, metadata, there)
+    }
+  }
+
+  private func existing(_ name: PathName, in target: SharedDescriptor?) throws(CopyError) -> Status? {
+    guard let target else { return nil }
+    do throws(Errno) {
+      let status = try target.descriptor.status(of: name)
+      guard status.device == targetDevice, status.is_mount_root == 0 else { throw .improperLink }
+      return status
+    } catch {
+      guard error == .noSuchFileOrDirectory else { throw .target(error) }
+      return nil
+    }
+  }
+
+  // MARK: Files
+
+  /// What to do about a file that is there already.
+  private enum Verdict {
+    case isThere, replace, leave
+  }
+
+  private func file(
+    _ name: PathName, in place: Place, _ metadata: FileMetadata, _ there: Status?
+  ) throws(CopyError) {
+    let path = place.path + [name]
+    if let there, let target = place.target {
+      switch try verdict(name, in: target, metadata, there) {
+      case .isThere:
+        note(metadata.status, restoredAs: there.inode, path)
+        return report.found()
+      case .leave: return report.differs(Self.text(path))
+      case .replace: break
+      }
+    }
+    if let first = firstName(of: metadata.status) {
+      if !options.isDryRun { try link(name, in: place, to: first, replacing: there) }
+      return report.did(.link, Self.text(path))
+    }
+    var inode: UInt64 = 0
+    if !options.isDryRun, let target = place.target {
+      inode = try copy(name, from: place.source, to: target, there)
+    }
+    note(metadata.status, restoredAs: inode, path)
+    report.did(there == nil ? .copied : .replaced, Self.text(path))
+  }
+
+  private func verdict(
+    _ name: PathName, in target: SharedDescriptor, _ metadata: FileMetadata, _ there: Status
+  ) throws(CopyError) -> Verdict {
+    guard there.type == .regular else { return there.type == .directory || !options.overwrites ? .leave : .replace }
+    switch OrphanSearch.openError(name, in: target) {
+    case nil: break
+    case Errno(rawValue: EKEYREVOKED): return .replace
+    case .some(let error): throw .target(error)
+    }
+    let (wanted, now) = (metadata.status, there)
+    if wanted.size == now.size, wanted.modificationTime == now.modificationTime { return .isThere }
+    return options.overwrites ? .replace : .leave
+  }
+
+  /// Copies a file, once more if somebody wrote to it meanwhile.
+  private func copy(
+    _ name: PathName, from source: SharedDescriptor, to target: SharedDescriptor, _ there: Status?
+  ) throws(CopyError) -> UInt64 {
+    do throws(CopyError) {
+      return try copyOnce(name, from: source, to: target, there)
+    } catch {
+      guard case .changedMeanwhile = error else { throw error }
+      return try copyOnce(name, from: source, to: target, there)
+    }
+  }
+
+  private func copyOnce(
+    _ name: PathName, from source: SharedDescriptor, to target: SharedDescriptor, _ there: Status?
+  ) throws(CopyError) -> UInt64 {
+    let file = try fromSource { () throws(Errno) in
+      SharedDescriptor(try source.descriptor.openQuietly(name, [.nonBlocking]))
+    }
+    let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: file, .user) }
+    guard metadata.status.type == .regular else { throw .changedMeanwhile }
+    var fileClass = metadata.fileClass
+    if fileClass == nil, let there, there.type == .regular {
+      // What comes into the place of a file comes into its class.
+      fileClass = try onTarget { () throws(Errno) in
+        let old = try target.descriptor.open(name, [.path, .noFollow])
+        return try FileClass(of: PathName(descriptor: old))
+      }
+    }
+    return try copier.copy(file, metadata, as: name, in: target, fileClass, replacing: there?.inode)
+  }
+
+  private func link(
+    _ name: PathName, in place: Place, to first: (inode: UInt64, path: [PathName]), replacing there: Status?
+  ) throws(CopyError) {
+    guard let target = place.target else { return }
+    let file = try onTarget { () throws(Errno) in try restored(first.path) }
+    let inode = try onTarget { () throws(Errno) in try file.descriptor.status().inode }
+    guard inode == first.inode else { throw .replacedMeanwhile }
+    let temporary = try TemporaryEntry(for: name, in: target)
+    try temporary.make { (directory, name) throws(Errno) in try file.descriptor.link(to: name, in: directory) }
+    try temporary.takeName(replacing: there?.inode)
+  }
+
+  // MARK: What is neither file nor directory
+
+  /// Restores a symbolic link, a fifo, a socket or a device.
+  private func other(
+    _ name: PathName, in place: Place, _ item: SharedDescriptor, _ metadata: FileMetadata, _ there: Status?
+  ) throws(CopyError) {
+    let path = place.path + [name]
+    let status = metadata.status
+    let link = status.type == .symbolicLink ? try fromSource { () throws(Errno) in try item.linkTarget() } : nil
+    if let there {
+      if try isSame(name, in: place, link, status, there) { return report.found() }
+      guard options.overwrites, there.type != .directory else { return report.differs(Self.text(path)) }
+    }
+    if let first = firstName(of: status) {
+      if !options.isDryRun { try self.link(name, in: place, to: first, replacing: there) }
+      return report.did(.link, Self.text(path))
+    }
+    if !options.isDryRun, let target = place.target {
+      let temporary = try TemporaryEntry(for: name, in: target)
+      try temporary.make { (directory, name) throws(Errno) in
+        if let link {
+          try directory.makeSymbolicLink(name, target: link)
+        } else {
+          try directory.makeNode(name, mode: status.mode & 0o170000 | 0o600, device: status.raw_device)
+        }
+      }
+      let made = try onTarget { () throws(Errno) in
+        SharedDescriptor(try target.descriptor.open(temporary.name, [.path, .noFollow]))
+      }
+      try metadata.apply(to: made)
+      let inode = try onTarget { () throws(Errno) in try made.descriptor.status().inode }
+      try temporary.takeName(replacing: there?.inode)
+      note(status, restoredAs: inode, path)
+    }
+    report.did(.other, Self.text(path))
+  }
+
+  private func isSame(
+    _ name: PathName, in place: Place, _ link: PathName?, _ status: Status, _ there: Status
+  ) throws(CopyError) -> Bool {
+    guard there.type == status.type, let target = place.target else { return false }
+    guard let link else { return there.raw_device == status.raw_device }
+    return try onTarget { () throws(Errno) in
+      PathName(bytes: try target.descriptor.target(ofSymbolicLink: name)) == link
+    }
+  }
+}
+
+extension SharedDescriptor {
+  /// Where the symbolic link leads that this is open on.
+  fileprivate func linkTarget() throws(Errno) -> PathName {
+    PathName(bytes: try descriptor.target(ofSymbolicLink: ""))
+  }
+}

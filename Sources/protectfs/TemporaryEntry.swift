@@ -1,0 +1,137 @@
+import Glibc
+import LinuxIO
+import SystemPackage
+
+/// The names under which new files are written, beside the names that they get when they are whole.
+enum TemporaryName {
+  private static let suffix = Array(".protectfs-new".utf8)
+  private static let longest = 255
+
+  /// The temporary name for a name: always the same, so that what a killed run has left is found again.
+  static func of(_ name: PathName) -> PathName {
+    let whole = [UInt8(ascii: ".")] + name.bytes + suffix
+    guard whole.count > longest else { return PathName(bytes: whole) }
+    let mark = [UInt8(ascii: "~")] + hexadecimal(hash(name.bytes)) + suffix
+    return PathName(bytes: whole.prefix(longest - mark.count) + mark)
+  }
+
+  /// Whether a name is of that kind.
+  static func isOne(_ name: PathName) -> Bool {
+    name.bytes.first == UInt8(ascii: ".") && name.bytes.count > suffix.count + 1
+      && name.bytes.suffix(suffix.count).elementsEqual(suffix)
+  }
+
+  /// FNV-1a: enough to tell the names of a directory apart.
+  private static func hash(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+    bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
+  }
+
+  private static func hexadecimal(_ value: UInt64) -> [UInt8] {
+    let digits = String(value, radix: 16)
+    return Array((String(repeating: "0", count: 16 - digits.count) + digits).utf8)
+  }
+}
+
+/// Something under a temporary name, until it gets its own. Gone with this value if it does not.
+final class TemporaryEntry {
+  let directory: SharedDescriptor
+  let name: PathName
+  private let finalName: PathName
+  /// Whether what has the temporary name is no longer, or not yet, this one's to remove.
+  private var isGone = true
+
+  /// Takes the temporary name for a name; what a killed run has left there is removed.
+  init(for name: PathName, in directory: SharedDescriptor) throws(CopyError) {
+    self.directory = directory
+    self.name = TemporaryName.of(name)
+    finalName = name
+    try Self.removeLeftover(self.name, in: directory)
+  }
+
+  deinit {
+    guard !isGone else { return }
+    if (try? directory.descriptor.unlink(name)) == nil { try? directory.descriptor.removeDirectory(name) }
+  }
+
+  /// Makes what has the temporary name.
+  func make(_ body: (borrowing Descriptor, PathName) throws(Errno) -> Void) throws(CopyError) {
+    do throws(Errno) {
+      try body(directory.descriptor, name)
+    } catch {
+      throw .target(error)
+    }
+    isGone = false
+  }
+
+  /// Makes an empty file, for this user alone. It is locked, so that another run does not take it for a leftover.
+  func makeFile() throws(CopyError) -> SharedDescriptor {
+    let file: SharedDescriptor
+    let isOurs: Bool
+    do throws(Errno) {
+      file = SharedDescriptor(
+        try directory.descriptor.open(name, [.readWrite, .create, .exclusive, .noFollow], mode: 0o600))
+      try file.descriptor.lock(isShared: false)
+      isOurs = try file.descriptor.status().inode == directory.descriptor.status(of: name).inode
+    } catch {
+      throw error == .fileExists || error == .wouldBlock ? .busy : .target(error)
+    }
+    guard isOurs else { throw .busy }
+    isGone = false
+    return file
+  }
+
+  /// Gives it its name, in one step. Where something has the name, that must be the file of an inode number; it is removed.
+  ///
+  /// The two change places first: so nothing is lost that came to have the name at the last moment.
+  /// - Parameter isRightful: asked when they have changed places; if it says no, they change back.
+  func takeName(replacing inode: UInt64?, if isRightful: () -> Bool = { true }) throws(CopyError) {
+    guard let inode else {
+      try rename(.noReplace)
+      isGone = true
+      return
+    }
+    isGone = true
+    do throws(CopyError) {
+      try rename(.exchange)
+    } catch {
+      isGone = false
+      throw error
+    }
+    let found: UInt64
+    do throws(Errno) { found = try directory.descriptor.status(of: name).inode } catch { throw .target(error) }
+    guard found == inode, isRightful() else {
+      try rename(.exchange)
+      isGone = false
+      throw found == inode ? .inUse : .replacedMeanwhile
+    }
+    do throws(Errno) { try directory.descriptor.unlink(name) } catch { throw .target(error) }
+  }
+
+  private func rename(_ flags: RenameFlags) throws(CopyError) {
+    do throws(Errno) {
+      try directory.descriptor.rename(name, to: finalName, in: directory.descriptor, flags: flags)
+    } catch {
+      throw error == .fileExists || error == .noSuchFileOrDirectory ? .replacedMeanwhile : .target(error)
+    }
+  }
+
+  /// Removes what a killed run has left under a temporary name.
+  ///
+  /// - Throws: `busy` when the run is not killed, but at work.
+  static func removeLeftover(_ name: PathName, in directory: SharedDescriptor) throws(CopyError) {
+    do throws(Errno) {
+      switch try directory.descriptor.status(of: name).type {
+      case .directory: return try directory.descriptor.removeDirectory(name)
+      case .regular:
+        if let file = try? directory.descriptor.open(name, [.readOnly, .nonBlocking, .noFollow]) {
+          try file.lock(isShared: false)
+        }
+      default: break
+      }
+      try directory.descriptor.unlink(name)
+    } catch {
+      guard error != .noSuchFileOrDirectory else { return }
+      throw error == .wouldBlock ? .busy : .target(error)
+    }
+  }
+}

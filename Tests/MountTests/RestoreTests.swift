@@ -1,0 +1,177 @@
+import DataProtection
+import Glibc
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Files brought back from copies.
+  @Suite(.enabled(if: Program.isInstalled("rsync"), "rsync is not installed")) struct RestoreTests {
+    @Test func everythingFromPlaintext() throws {
+      try Volume.with { volume in
+        let source = try SourceTree(beside: volume)
+        let dry = try volume.restore(from: source.path, ["--dry-run"])
+        #expect(dry.succeeded && dry.output.contains("copy\td/e/1\n"), "\(dry.output)")
+        #expect(try volume.mountPoint.names().isEmpty)
+        let result = try volume.restore(from: source.path)
+        #expect(result.succeeded, "\(result.output)")
+        try source.expectRestored()
+        #expect(try volume.path("holes").status().blocks * 512 < 1 << 20, "holes are kept")
+        let again = try volume.restore(from: source.path, ["--json"])
+        #expect(again.succeeded && again.output.contains(#""copied":0,"#), "\(again.output)")
+        #expect(again.output.contains(#""isComplete":true"#) && again.output.contains(#""replaced":0"#))
+        try volume.remount()
+        try volume.unlock()
+        try source.expectRestored("after mounting again")
+        try volume.unmount()
+        #expect(try volume.notesOfCheck("after a restore").isEmpty)
+      }
+    }
+
+    @Test func orphansFromPlaintextAndFromAStore() throws {
+      try Volume.store { volume in
+        try volume.makePasscodeCheap()
+        try volume.mount()
+        try volume.unlock()
+        let source = try SourceTree(beside: volume)
+        #expect(try volume.restore(from: source.path).succeeded)
+        try volume.path("file").setProtectionClass(.complete)
+        try volume.path("random").setProtectionClass(.completeUnlessOpen)
+        try volume.path("d/e/3").setProtectionClass(.none)
+        try volume.path("d").setProtectionClass(.completeWhenUserInactive)
+        let before = try Snapshot(of: volume.mountPoint)
+        try volume.unmount()
+        let copy = volume.directory.appending("copy")
+        try #require(try Program.run(["cp", "-a", volume.backing.description, copy.description]).succeeded)
+        for (from, options) in [(source.path, []), (copy, volume.openingOptions)] {
+          try volume.reset()
+          #expect(try volume.path("d/e/3").contents() == Array("3\n".utf8), "class D stays")
+          #expect(throws: Errno(rawValue: EKEYREVOKED)) { try volume.path("file").contents() }
+          let result = try volume.restore(from: from, options)
+          #expect(result.succeeded, "\(from): \(result.output)")
+          let after = try Snapshot(of: volume.mountPoint)
+          #expect(after == before, "\(from): \(after.difference(to: before))")
+          #expect(try Command.run(["orphans", "list", volume.mountPoint.description]).output.isEmpty)
+          try volume.unmount()
+          #expect(try volume.notesOfCheck("after a restore").isEmpty)
+        }
+        try expectNoPrivateMount(of: copy, volume)
+      }
+    }
+
+    @Test func whatIsDifferentIsLeftAlone() throws {
+      try Volume.with { volume in
+        let source = try SourceTree(beside: volume)
+        #expect(try volume.restore(from: source.path).succeeded)
+        try volume.path("file").write("mine")
+        try volume.path("link").unlink()
+        try volume.path("link").makeSymbolicLink(to: "elsewhere")
+        let result = try volume.restore(from: source.path)
+        #expect(result.ending == .exited(15) && result.output.contains("file is there and different"))
+        #expect(try volume.path("file").contents() == Array("mine".utf8))
+        #expect(try volume.path("link").symbolicLinkTarget() == Array("elsewhere".utf8))
+        let replacing = try volume.restore(from: source.path, ["--overwrite"])
+        #expect(replacing.succeeded, "\(replacing.output)")
+        try source.expectRestored()
+      }
+    }
+
+    /// A link in the target must not lead the restore out of it.
+    @Test func linksInTheTargetAreNotFollowed() throws {
+      try Volume.with { volume in
+        let (source, outside) = (volume.directory.appending("s"), volume.directory.appending("outside"))
+        for directory in [source, source.appending("d"), outside] { try directory.makeDirectory() }
+        try source.appending("d/file").write("x")
+        try volume.path("d").makeSymbolicLink(to: outside)
+        for options in [[], ["--overwrite"]] {
+          #expect(try volume.restore(from: source, options).ending == .exited(15))
+          #expect(try outside.names().isEmpty)
+        }
+      }
+    }
+
+    @Test(.enabled(if: Program.isInstalled("setpriv"), "setpriv is not installed"))
+    func anUnreadableFileIsTold() throws {
+      try Volume.with { volume in
+        let source = try SourceTree(beside: volume)
+        for path in [volume.mountPoint, source.path] { try path.setMode(0o777) }
+        try source.path.appending("random").setMode(0o600)
+        let result = try Program.run([
+          "setpriv", "--reuid", "1000", "--regid", "1000", "--clear-groups", Command.path, "restore", "--from",
+          source.path.description, volume.mountPoint.description,
+        ])
+        #expect(result.ending == .exited(15) && result.output.contains("random cannot be read"), "\(result.output)")
+        #expect(try volume.path("file").contents() == Array("hello".utf8))
+        #expect(try volume.path("d/e/3").contents() == Array("3\n".utf8))
+        #expect(!volume.path("random").exists && !volume.path(".random.protectfs-new").exists)
+      }
+    }
+
+    /// A locked store, and the end of this process, leave nothing behind.
+    @Test func theSourceIsPutAway() throws {
+      try Volume.store { volume in
+        try volume.makePasscodeCheap()
+        try volume.mount()
+        try volume.unlock()
+        try volume.shell("for i in $(seq 40); do head -c 4000000 /dev/urandom > $i; done")
+        try volume.unmount()
+        let copy = volume.directory.appending("copy")
+        try #require(try Program.run(["cp", "-a", volume.backing.description, copy.description]).succeeded)
+        try volume.reset()
+        try volume.directory.appending("wrong").write("wrong")
+        let wrong = try volume.restore(
+          from: copy,
+          ["--passcode-file", "\(volume.directory)/wrong", "--device-key", volume.deviceKey.description])
+        #expect(wrong.ending == .exited(3), "\(wrong.output)")
+        try expectNoPrivateMount(of: copy, volume)
+        let foreign = try volume.restore(from: copy, ["--passcode-file", volume.passcodeFile.description])
+        #expect(foreign.ending == .exited(10) || foreign.ending == .exited(9), "\(foreign.ending): \(foreign.output)")
+        try expectNoPrivateMount(of: copy, volume)
+        for signal in [SIGTERM, SIGINT, SIGKILL] {
+          let program = try Program(
+            [Command.path, "restore", "--from", copy.description, volume.mountPoint.description]
+              + volume.openingOptions, environment: volume.temporaryDirectory,
+            output: volume.directory.appending("output"))
+          let deadline = ContinuousClock.now + .seconds(20)
+          while !MountedFileSystem.all().contains(where: { $0.backing == copy.description }) {
+            try #require(ContinuousClock.now < deadline, "\(program.output)")
+            usleep(5000)
+          }
+          usleep(UInt32.random(in: 0...300_000))
+          program.send(signal)
+          #expect(program.wait() == (signal == SIGKILL ? .killed(SIGKILL) : .exited(22)), "\(program.output)")
+          try expectNoPrivateMount(of: copy, volume, leaves: signal == SIGKILL ? 1 : 0)
+        }
+        let result = try volume.restore(from: copy, volume.openingOptions)
+        #expect(result.succeeded, "\(result.output)")
+        try expectNoPrivateMount(of: copy, volume)
+      }
+    }
+
+    // MARK: What there is to work with
+
+    /// The daemon of a killed command needs a moment.
+    private func expectNoPrivateMount(of backing: PathName, _ volume: Volume, leaves count: Int = 0) throws {
+      let deadline = ContinuousClock.now + .seconds(10)
+      while MountedFileSystem.all().contains(where: { $0.backing == backing.description }) {
+        try #require(ContinuousClock.now < deadline, "the source is mounted still")
+        usleep(10_000)
+      }
+      let left = try volume.directory.names().filter { $0.description.hasPrefix("protectfs-restore.") }
+      #expect(left.count <= count, "\(left)")
+    }
+  }
+}
+
+extension Volume {
+  /// Gives the store, which is not mounted, new keys and the old passcode, and mounts and unlocks it.
+  fileprivate func reset() throws {
+    let result = try Command.run([
+      "keybag", "reset", "--yes", "--new-passcode-file", passcodeFile.description, "--device-key",
+      deviceKey.description, backing.description,
+    ])
+    try #require(result.succeeded, "\(result.output)")
+    try mount()
+    try unlock()
+  }
+}
