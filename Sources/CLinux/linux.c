@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
