@@ -100,6 +100,8 @@ int linux_ftruncate(int fd, off_t length) { return RESULT(ftruncate(fd, length))
 int linux_fallocate(int fd, int mode, off_t offset, off_t length) { return RESULT(fallocate(fd, mode, offset, length)); }
 int linux_keep_access_time(int fd, int keeps) { return RESULT(fcntl(fd, F_SETFL, keeps ? O_NOATIME : 0)); }
 int linux_fsync(int fd) { return RESULT(fsync(fd)); }
+
+int linux_syncfs(int fd) { return RESULT(syncfs(fd)); }
 int linux_fdatasync(int fd) { return RESULT(fdatasync(fd)); }
 int linux_mkdirat(int directory, const char *path, mode_t mode) { return RESULT(mkdirat(directory, path, mode)); }
 int linux_mknodat(int directory, const char *path, mode_t mode, uint64_t device) {

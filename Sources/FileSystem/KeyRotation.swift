@@ -129,10 +129,13 @@ package final class KeyRotation {
 
   /// What a check took out of the tree has records too.
   private func visitLostAndFound() throws(Errno) {
-    guard let store = try? fileSystem.root.descriptor.open(PathName(NameEncoding.storeDirectory), [.path, .directory]),
-      let lost = try? store.open("lost+found", [.path, .directory, .noFollow])
-    else { return }
-    try visitPlain(SharedDescriptor(lost))
+    let store = try fileSystem.root.descriptor.open(PathName(NameEncoding.storeDirectory), [.path, .directory])
+    do throws(Errno) {
+      _ = try store.status(of: "lost+found")
+    } catch {
+      if error == .noSuchFileOrDirectory { return } else { throw error }
+    }
+    try visitPlain(SharedDescriptor(try store.open("lost+found", [.path, .directory, .noFollow])))
   }
 
   private func visitPlain(_ directory: SharedDescriptor) throws(Errno) {

@@ -57,7 +57,7 @@ final class Node: Sendable {
     var writers = 0
     /// The file has a record in memory only: it was empty, had none, and was opened for reading.
     var awaitsRecord = false
-    /// How often the class was set: who read the record meanwhile reads it again.
+    /// How often the class was set or the file closed: who read record and length meanwhile reads them again.
     var classChanges: UInt32 = 0
     /// The directory's set-group-ID bit: new entries take its group.
     var setsGroup = false

@@ -94,6 +94,8 @@ extension ProtectedFileSystem {
       if wasWriter { state.writers -= 1 }
       guard state.handles == 0 else { return false }
       state.file = nil
+      // Who is just reading what an open file is made of has read what was there before the changes of this one.
+      state.classChanges &+= 1
       openFiles.remove(file)
       return true
     }

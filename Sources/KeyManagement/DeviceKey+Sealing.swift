@@ -21,7 +21,12 @@ extension DeviceKey {
     } catch {
       throw .trustedPlatformModule(error)
     }
-    try write(SecretBytes(object), to: sealed)
+    do throws(KeyManagementError) {
+      try write(SecretBytes(object), to: sealed)
+    } catch {
+      // One that was sealed before, and not gone on with: it is found below whether it is the same.
+      guard case .deviceKeyUnreadable(_, .fileExists) = error else { throw error }
+    }
     guard try unseal(sealed) == key else { throw .deviceKeyMalformed(path: sealed.description) }
     try reporting(plain) { () throws(Errno) in
       let file = try Descriptor.open(plain, [.readWrite, .noFollow])

@@ -68,7 +68,7 @@ struct EffaceableStorage: ~Copyable {
   func write(_ secret: borrowing EffaceableSecret, keeping identifier: [UInt8]?, of storeID: StoreID) throws(Errno) {
     let file = try directory.open(Self.name, [.readWrite, .create, .noFollow, .nonBlocking], mode: 0o600)
     try directory.synchronize()
-    try write(secret, slot: Self.holds(identifier, storeID, slot: 0, file) ? 1 : 0, file)
+    try write(secret, slot: Self.freeSlot(keeping: identifier, storeID, file), file)
   }
 
   /// Writes both copies of the secret in use.
@@ -76,7 +76,7 @@ struct EffaceableStorage: ~Copyable {
     _ secret: borrowing EffaceableSecret, _ identifier: [UInt8], of storeID: StoreID
   ) throws(Errno) {
     let file = try directory.open(Self.name, [.readWrite, .noFollow, .nonBlocking])
-    try write(secret, slot: Self.holds(identifier, storeID, slot: 0, file) ? 0 : 1, file)
+    try write(secret, slot: try 1 - Self.freeSlot(keeping: identifier, storeID, file), file)
   }
 
   private func write(
@@ -92,12 +92,19 @@ struct EffaceableStorage: ~Copyable {
 
   /// Overwrites every secret but the one with that identifier, and makes that durable. What is in neither slot's use
   /// after a change that was cut short goes too.
+  ///
+  /// - Throws: `ENOENT` when that secret is not there, and what reading fails with: then nothing is overwritten.
   func efface(allBut identifier: [UInt8]?, of storeID: StoreID) throws(Errno) {
     guard (try? directory.status(of: Self.name)) != nil else { return }
     let file = try directory.open(Self.name, [.readWrite, .noFollow, .nonBlocking])
+    var slots = Array(0..<Self.slots)
+    if let identifier {
+      guard let kept = try Self.slot(of: identifier, storeID, file) else { throw .noSuchFileOrDirectory }
+      slots.removeAll { $0 == kept }
+    }
     let zeros = [UInt8](repeating: 0, count: EffaceableSecret.size)
     var hasChanged = false
-    for slot in 0..<Self.slots where !Self.holds(identifier, storeID, slot: slot, file) {
+    for slot in slots {
       for place in slot * Self.copies..<(slot + 1) * Self.copies where !Self.isBlank(place, of: file) {
         try unsafe zeros.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: place * Self.blockSize) }
         hasChanged = true
@@ -106,14 +113,25 @@ struct EffaceableStorage: ~Copyable {
     if hasChanged { try file.synchronize() }
   }
 
-  private static func holds(
-    _ identifier: [UInt8]?, _ storeID: StoreID, slot: UInt64, _ file: borrowing Descriptor
-  ) -> Bool {
-    guard let identifier else { return false }
+  /// The slot that has the secret with that identifier; `nil` when none has.
+  ///
+  /// - Throws: when a place that may have it cannot be read, and no other has it.
+  private static func slot(
+    of identifier: [UInt8], _ storeID: StoreID, _ file: borrowing Descriptor
+  ) throws(Errno) -> UInt64? {
     var failure = KeyManagementError.effaceableSecretMissing
-    return (slot * copies..<(slot + 1) * copies).contains { place in
-      secret(identifier, storeID, at: place, of: file, &failure) != nil
-    }
+    let place = (0..<slots * copies).first { secret(identifier, storeID, at: $0, of: file, &failure) != nil }
+    if let place { return place / copies }
+    if case .keybagUnreadable(let error) = failure { throw error }
+    return nil
+  }
+
+  /// The slot that a keybag with that identifier does not use.
+  private static func freeSlot(
+    keeping identifier: [UInt8]?, _ storeID: StoreID, _ file: borrowing Descriptor
+  ) throws(Errno) -> UInt64 {
+    guard let identifier, let used = try slot(of: identifier, storeID, file) else { return 0 }
+    return 1 - used
   }
 
   private static func isBlank(_ place: UInt64, of file: borrowing Descriptor) -> Bool {

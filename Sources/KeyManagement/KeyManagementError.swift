@@ -46,6 +46,19 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case trustedPlatformModule(TPMError)
   case cryptography(CryptographyError)
 
+  /// Whether a change of the keybag failed when the new one was in its place already.
+  package var isAfterChange: Bool {
+    switch self {
+    case .keybagNotDurable, .previousKeybagKept, .effaceableSecretKept: true
+    default: false
+    }
+  }
+
+  /// Whether the new keybag may not outlive a power cut.
+  package var isNotDurable: Bool {
+    if case .keybagNotDurable = self { true } else { false }
+  }
+
   /// A word for programs, which stays as it is.
   package var code: String {
     switch self {

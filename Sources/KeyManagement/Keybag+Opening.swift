@@ -12,7 +12,7 @@ extension Keybag {
   package func open(
     _ secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret
   ) throws(KeyManagementError) -> OpenKeybag {
-    var fingerprint: UInt16 = 0
+    var fingerprint: UInt16?
     guard let opened = try attempt(secret, deviceKey: deviceKey, effaceable: effaceable, &fingerprint) else {
       throw .wrongPasscode
     }
@@ -25,7 +25,7 @@ extension Keybag {
   ///   derivation.
   func attempt(
     _ secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret,
-    _ fingerprint: inout UInt16
+    _ fingerprint: inout UInt16?
   ) throws(KeyManagementError) -> OpenKeybag? {
     let opened: KeybagKey?
     switch secret {
@@ -57,7 +57,7 @@ extension Keybag {
 
   /// Tries a passcode on each protector that takes one; `nil` if none does.
   private func tryPasscode(
-    _ passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ fingerprint: inout UInt16
+    _ passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ fingerprint: inout UInt16?
   ) throws(KeyManagementError) -> KeybagKey? {
     try Self.require(passcode: passcode)
     var isFirst = true
@@ -79,7 +79,7 @@ extension Keybag {
 
   /// Tries a passcode on each protector of which the machine's TPM has a part; `nil` if none is opened.
   private func tryTPMPasscode(
-    _ passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ fingerprint: inout UInt16
+    _ passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ fingerprint: inout UInt16?
   ) throws(KeyManagementError) -> KeybagKey? {
     try Self.require(passcode: passcode)
     let hasOthers = protectors.contains { if case .passcode = $0.method { true } else { false } }

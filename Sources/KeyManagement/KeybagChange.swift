@@ -11,17 +11,21 @@ package struct KeybagChange: ~Copyable, Sendable {
   /// The new secret; absent where the old one stays.
   let effaceable: EffaceableSecret
   let revokes: Bool
+  /// Whether it has class keys that the keybag before does not have.
+  package let addsKeys: Bool
 
   /// The keybag after a change that was not made by an opened one.
   init(_ keybag: Keybag, revokes: Bool) {
     self.keybag = keybag
     self.revokes = revokes
+    addsKeys = false
     effaceable = .absent()
   }
 
-  init(_ keybag: Keybag, effaceable: consuming EffaceableSecret, revokes: Bool) {
+  init(_ keybag: Keybag, effaceable: consuming EffaceableSecret, revokes: Bool, addsKeys: Bool = false) {
     self.keybag = keybag
     self.revokes = revokes
+    self.addsKeys = addsKeys
     self.effaceable = effaceable
   }
 }
@@ -31,7 +35,7 @@ extension OpenKeybag {
   ///
   /// - Throws: `keybagFull`, `cryptography`, `keybagAltered`.
   func change(
-    revokes: Bool, _ edit: (inout KeybagRecord) throws(CryptographyError) -> Void
+    revokes: Bool, addsKeys: Bool = false, _ edit: (inout KeybagRecord) throws(CryptographyError) -> Void
   ) throws(KeyManagementError) -> KeybagChange {
     var record = keybag.record
     record.generation += 1
@@ -45,7 +49,8 @@ extension OpenKeybag {
         record.effaceableIdentifier = try fresh.identifier(of: keybag.storeID)
       }
       return KeybagChange(
-        try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: deviceKey), effaceable: fresh, revokes: revokes)
+        try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: deviceKey), effaceable: fresh, revokes: revokes,
+        addsKeys: addsKeys)
     } catch {
       switch error {
       case .wrongKey: throw .keybagAltered

@@ -22,27 +22,50 @@ extension KeybagFile {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
     let stored = try attempts(keybag, deviceKey)
     var attempts = known.count > stored.count ? known : stored
+    let now = Self.now()
+    if attempts.beginAgain(at: now) { known = keep(attempts, keybag, deviceKey) }
     if secret.kind == .passcode || secret.kind == .tpmPasscode {
-      let delay = attempts.delay(at: Self.now())
+      let delay = attempts.delay(at: now)
       guard delay == 0 else { throw .passcodeDelayed(seconds: delay) }
     }
-    var fingerprint: UInt16 = 0
-    let opened = try keybag.attempt(
-      secret, deviceKey: deviceKey, effaceable: effaceableSecret(of: keybag), &fingerprint)
+    var fingerprint: UInt16?
+    let opened: OpenKeybag?
+    do throws(KeyManagementError) {
+      opened = try keybag.attempt(
+        secret, deviceKey: deviceKey, effaceable: effaceableSecret(of: keybag), &fingerprint)
+    } catch {
+      // A passcode that is wrong so far counts, although the TPM could not be asked about it.
+      if let fingerprint { attempts.note(fingerprint, at: now) }
+      if attempts != stored { known = keep(attempts, keybag, deviceKey) }
+      throw error
+    }
     guard let opened else {
-      attempts.note(fingerprint, at: Self.now())
-      let isWritten = attempts == stored || write(attempts, keybag, deviceKey)
-      known = isWritten ? PasscodeAttempts() : attempts
+      attempts.note(fingerprint ?? 0, at: now)
+      if attempts != stored { known = keep(attempts, keybag, deviceKey) }
       if let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) {
-        try commit(keybag.erased(deviceKey: deviceKey))
-        try? directory.unlink(Self.attemptsName)
-        throw .storeErased(at: Self.now())
+        do throws(KeyManagementError) {
+          try commit(keybag.erased(deviceKey: deviceKey))
+        } catch {
+          guard error.isAfterChange else { throw error }
+        }
+        forgetAttempts()
+        throw .storeErased(at: now)
       }
       throw .wrongPasscode
     }
     known = PasscodeAttempts()
-    if stored.count > 0 { try? directory.unlink(Self.attemptsName) }
+    if stored.count > 0 { forgetAttempts() }
     return opened
+  }
+
+  /// Ends the count of wrong passcodes: those of a keybag that is no more say nothing.
+  package func forgetAttempts() { try? directory.unlink(Self.attemptsName) }
+
+  /// Writes the count into the store; returns what the caller must keep of it because it could not be written.
+  private func keep(
+    _ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey
+  ) -> PasscodeAttempts {
+    write(attempts, keybag, deviceKey) ? PasscodeAttempts() : attempts
   }
 
   /// Opens a keybag in a process that tries one secret.

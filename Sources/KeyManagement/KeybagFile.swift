@@ -65,7 +65,8 @@ package struct KeybagFile: ~Copyable, Sendable {
   ///
   /// 1. A new effaceable secret is written into the free slot.
   /// 2. The keybag is replaced.
-  /// 3. Of a change that revokes: the second copy is made the same, and the old secret overwritten.
+  /// 3. Of a change that revokes: the second copy is made the same, and the old secret overwritten. Of one that adds class
+  ///    keys the second copy is made the same too: files are soon under keys that the one before does not have.
   ///
   /// What a crash leaves undone of 3 is done by ``settle(_:)``.
   /// - Throws: `keybagUnwritable` when it was not replaced; `keybagNotDurable` when it was, but may not be after a power
@@ -73,7 +74,7 @@ package struct KeybagFile: ~Copyable, Sendable {
   ///   generation less, or none where the new one is the first; `previousKeybagKept`, `effaceableSecretKept`.
   package func commit(_ change: borrowing KeybagChange) throws(KeyManagementError) {
     try replace(with: change.keybag, effaceable: change.effaceable)
-    if change.revokes { try finish(change.keybag) }
+    if change.revokes { try finish(change.keybag) } else if change.addsKeys { try replacePrevious(with: change.keybag) }
   }
 
   /// Writes the first keybag of a store, and its second copy.
@@ -98,7 +99,7 @@ package struct KeybagFile: ~Copyable, Sendable {
     with keybag: Keybag, effaceable: borrowing EffaceableSecret, isSuccessor: Bool = true
   ) throws(KeyManagementError) {
     var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
-    let current = isSuccessor ? try currentRecord() : try? currentRecord()
+    let current = try currentRecord(toleratingDamage: !isSuccessor)
     if isSuccessor {
       let isNext = current.map { Self.precedes($0, keybag) } ?? (keybag.generation == 1)
       guard isNext else { throw .keybagChangedMeanwhile }
@@ -106,7 +107,9 @@ package struct KeybagFile: ~Copyable, Sendable {
     if !effaceable.isAbsent {
       let storage = try self.effaceable()
       try writing { () throws(Errno) in
-        try storage.write(effaceable, keeping: current?.effaceableIdentifier, of: keybag.storeID)
+        try storage.write(
+          effaceable, keeping: current?.effaceableIdentifier ?? previousRecord()?.effaceableIdentifier,
+          of: keybag.storeID)
       }
     }
     do throws(Errno) {
@@ -123,17 +126,24 @@ package struct KeybagFile: ~Copyable, Sendable {
   ///
   /// - Throws: `previousKeybagKept`, `effaceableSecretKept`.
   package func settle(_ keybag: Keybag) throws(KeyManagementError) {
-    guard keybag.record.effaceableIdentifier != nil || keybag.erasureTime != nil else { return }
-    var previous: KeybagRecord?
-    if let bytes = try? readPrevious() { previous = try? KeybagRecord(parsing: bytes) }
-    if let previous, previous.effaceableIdentifier == keybag.record.effaceableIdentifier {
-      try efface(keybag)
-    } else {
-      try finish(keybag)
+    if keybag.erasureTime != nil {
+      if (try? readPrevious()) == keybag.bytes { try efface(keybag) } else { try finish(keybag) }
+      return
     }
+    guard let identifier = keybag.record.effaceableIdentifier else { return }
+    // One that does not belong to the secret that is there, an old copy say, must destroy nothing.
+    _ = try effaceableSecret(of: keybag)
+    if previousRecord()?.effaceableIdentifier == identifier { try efface(keybag) } else { try finish(keybag) }
   }
 
+  private func previousRecord() -> KeybagRecord? {
+    guard let bytes = try? readPrevious() else { return nil }
+    return try? KeybagRecord(parsing: bytes)
+  }
+
+  /// Unless another change has come first: then the secret that is in use is its.
   private func finish(_ keybag: Keybag) throws(KeyManagementError) {
+    guard try currentRecord(toleratingDamage: false)?.generation == keybag.generation else { return }
     if keybag.erasureTime != nil { try overwritePrevious() }
     try replacePrevious(with: keybag)
     try efface(keybag)
@@ -154,9 +164,8 @@ package struct KeybagFile: ~Copyable, Sendable {
   }
 
   private func efface(_ keybag: Keybag) throws(KeyManagementError) {
-    let storage = try effaceable()
     do throws(Errno) {
-      try storage.efface(allBut: keybag.record.effaceableIdentifier, of: keybag.storeID)
+      try EffaceableStorage(in: directory).efface(allBut: keybag.record.effaceableIdentifier, of: keybag.storeID)
     } catch {
       throw .effaceableSecretKept(error)
     }
@@ -183,14 +192,19 @@ package struct KeybagFile: ~Copyable, Sendable {
   }
 
   /// The record in place; `nil` where there is none.
-  private func currentRecord() throws(KeyManagementError) -> KeybagRecord? {
+  private func currentRecord(toleratingDamage: Bool) throws(KeyManagementError) -> KeybagRecord? {
     let bytes: [UInt8]
     do throws(KeyManagementError) {
       bytes = try read()
     } catch .keybagMissing {
       return nil
     }
-    do throws(FormatError) { return try KeybagRecord(parsing: bytes) } catch { throw KeyManagementError(error) }
+    do throws(FormatError) {
+      return try KeybagRecord(parsing: bytes)
+    } catch {
+      if toleratingDamage { return nil }
+      throw KeyManagementError(error)
+    }
   }
 
   private func writing<Result: ~Copyable>(

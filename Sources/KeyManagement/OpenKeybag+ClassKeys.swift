@@ -6,12 +6,12 @@ import StoreFormat
 // Class keys, changed: new generations, and the end of old ones.
 extension OpenKeybag {
   /// The keybag with a new key of a class, which new and changed records use from then on. The old one stays until
-  /// ``finishingRotation(of:)``. Where a rotation was begun and not finished, it is gone on with: `nil`.
-  ///
-  /// - Throws: `keybagFull`.
+  /// ``finishingRotation(of:)``. `nil` where so many rotations were begun and not finished that there is room for no more
+  /// keys: then the last is gone on with.
   package func beginningRotation(of fileClass: ProtectionClass) throws(KeyManagementError) -> KeybagChange? {
-    guard keybag.generations(of: fileClass).count < 2 else { return nil }
-    return try change(revokes: false) { (record) throws(CryptographyError) in
+    let most = KeybagRecord.classEntryCount.upperBound / ProtectionClass.allCases.count
+    guard keybag.generations(of: fileClass).count < most else { return nil }
+    return try change(revokes: false, addsKeys: true) { (record) throws(CryptographyError) in
       record.insert(try newEntry(of: fileClass, in: record))
     }
   }
@@ -63,7 +63,7 @@ extension OpenKeybag {
         KeybagRecord.ClassEntry(
           fileClass: entry.fileClass, generation: entry.generation, key: .wrapped(wrapped, publicKey: entry.publicKey)))
     }
-    return try change(revokes: false) { (record) throws(CryptographyError) in
+    return try change(revokes: false, addsKeys: true) { (record) throws(CryptographyError) in
       for entry in added {
         // A tombstone says that there is nothing any more up to its generation; now there is.
         record.classEntries.removeAll {

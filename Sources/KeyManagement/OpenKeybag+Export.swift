@@ -28,20 +28,28 @@ extension OpenKeybag {
   /// A keybag for a store whose own one cannot be opened here, made of this one, which was exported: with a new passcode
   /// and a new recovery key.
   ///
-  /// - Parameter generation: that of the keybag whose place it takes; 0 where there is none.
+  /// - Parameter current: the keybag whose place it takes. Of classes that had newer keys there, it has one that is newer
+  ///   still: no two keys of a class must have one generation.
   /// - Throws: `invalidPasscode`.
   package func replacement(
-    over generation: UInt64, passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
+    over current: KeybagRecord?, passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> Keybag.New {
     try Keybag.require(passcode: passcode)
     var record = keybag.record
-    record.generation = generation + 1
+    record.generation = max(current?.generation ?? 0, record.generation) + 1
+    record.eraseAfter = current?.eraseAfter
     return try reporting { () throws(CryptographyError) in
       let newKey = try SecretBytes(randomCount: ClassKey.size)
       let recoveryKey = try RecoveryKey()
       let effaceable = try EffaceableSecret()
       record.effaceableIdentifier = try effaceable.identifier(of: record.storeID)
       record.classEntries = try rewrapped(record.classEntries, under: newKey, effaceable)
+      for fileClass in Keybag.classesInOrder {
+        let highest = current?.highestGeneration(of: fileClass) ?? 0
+        guard highest > record.highestGeneration(of: fileClass) else { continue }
+        record.insert(
+          try Keybag.newClassEntry(fileClass, generation: highest + 1, newKey, deviceKey, effaceable, record.storeID))
+      }
       record.protectors = Keybag.sorted([
         try Keybag.protector(for: passcode, newKey, deviceKey, record.storeID, cost: cost),
         try Keybag.protector(for: recoveryKey, newKey, deviceKey, record.storeID),

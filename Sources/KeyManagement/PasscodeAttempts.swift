@@ -38,8 +38,15 @@ package struct PasscodeAttempts: Sendable, Equatable {
     count == 0 ? nil : AttemptsRecord(count: count, lastTime: lastTime, fingerprints: fingerprints)
   }
 
-  /// How many seconds no passcode is tried, at a time in seconds since 1970. A clock that was set back does not shorten
-  /// it, and lengthens it to the whole delay at most.
+  /// Begins the delay again after a clock was set back, which must neither shorten it nor draw it out; returns whether it
+  /// was.
+  mutating func beginAgain(at now: UInt64) -> Bool {
+    guard count > 0, now < lastTime else { return false }
+    lastTime = now
+    return true
+  }
+
+  /// How many seconds no passcode is tried, at a time in seconds since 1970.
   package func delay(at now: UInt64) -> UInt64 {
     let delay = PasscodeDelay.seconds(after: count)
     guard now >= lastTime else { return delay }

@@ -18,6 +18,11 @@ extension Descriptor {
     return done
   }
 
+  /// Makes everything durable that was written to the file system that this is on (syncfs(2)).
+  package func synchronizeFileSystem() throws(Errno) {
+    _ = try check(linux_syncfs(rawValue))
+  }
+
   /// Writes the whole buffer, or throws and leaves in `written` how much reached the file (pwrite(2)).
   package func write(
     _ buffer: UnsafeRawBufferPointer, at offset: UInt64, written: inout Int

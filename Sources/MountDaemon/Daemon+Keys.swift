@@ -10,14 +10,25 @@ import SystemPackage
 extension Daemon {
   package func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
     do throws(KeyManagementError) {
+      takeTurn()
+      defer { giveTurn() }
       // Where another mount may write, it may also have changed the passcode.
-      if options.hasOtherWriters { adopt(try readKeybag()) }
+      if options.hasOtherWriters { try adoptOthersKeybag() }
       let opened = try open(keybag.withLock { $0 }, with: secret)
       machine.unlock(try opened.heldKeys())
       log.notice("unlocked")
     } catch {
       throw refusal(error)
     }
+  }
+
+  private func adoptOthersKeybag() throws(KeyManagementError) {
+    let current = try readKeybag()
+    var noneKeys = try current.noneClassKeys(
+      deviceKey: deviceKey, effaceable: KeybagFile(backing: backing).effaceableSecret(of: current))
+    keybag.withLock { $0 = current }
+    controller.install(noneKeys.take(.none) { HeldKey($0) }, for: .none)
+    controller.adopt(current)
   }
 
   package func changePasscode(
@@ -48,6 +59,8 @@ extension Daemon {
   ) throws(ControlError) {
     try requireWritable()
     do throws(KeyManagementError) {
+      takeTurn()
+      defer { giveTurn() }
       let opened = try open(try readKeybag(), with: secret)
       try commit(try make(opened))
     } catch {
@@ -58,6 +71,17 @@ extension Daemon {
   func requireWritable() throws(ControlError) {
     guard !options.isReadOnly else { throw ControlError(.readOnly, "the store is mounted read-only") }
   }
+
+  /// Waits until nobody else changes the keybag. Given back before anything is waited for that a lock may hold up.
+  func takeTurn() {
+    turn.wait { (isTaken, _) -> Void? in
+      guard !isTaken else { return nil }
+      isTaken = true
+      return ()
+    }
+  }
+
+  func giveTurn() { turn.update { $0 = false } }
 
   func readKeybag() throws(KeyManagementError) -> Keybag {
     try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
@@ -80,25 +104,31 @@ extension Daemon {
     do throws(KeyManagementError) {
       try file.commit(change)
     } catch {
-      switch error {
-      case .keybagNotDurable, .previousKeybagKept, .effaceableSecretKept: failure = error
-      default: throw error
-      }
+      // A class key that a power cut may take back again is not used yet.
+      guard error.isAfterChange, !(change.addsKeys && error.isNotDurable) else { throw error }
+      failure = error
     }
     prepare()
     adopt(change.keybag)
     if let failure { throw failure }
   }
 
+  /// Goes on with a changed keybag, unless a later change came first.
   func adopt(_ changed: Keybag) {
-    keybag.withLock { $0 = changed }
-    controller.adopt(changed)
+    let isNewer = keybag.withLock { keybag in
+      guard changed.generation >= keybag.generation else { return false }
+      keybag = changed
+      return true
+    }
+    if isNewer { controller.adopt(changed) }
   }
 
-  /// What a client is told, after the log. A store that erased itself is one whose keys go from memory too.
+  /// What a client is told, after the log. A store that was erased, here or by a command beside this daemon, is one whose
+  /// keys go from memory too. Not with the turn taken.
   func refusal(_ error: KeyManagementError) -> ControlError {
     log.warning("a secret or a change of keys was refused", metadata: ["reason": "\(error.code)"])
-    if case .storeErased = error, let erased = try? readKeybag(), erased.erasureTime != nil { revokeErased(erased) }
-    return ControlError(error)
+    guard let erased = try? readKeybag(), let time = erased.erasureTime else { return ControlError(error) }
+    revokeErased(erased)
+    return ControlError(KeyManagementError.storeErased(at: time))
   }
 }

@@ -18,6 +18,8 @@ package final class Daemon: DaemonControl {
   let keybag: Mutex<Keybag>
   /// Wrong passcodes, also where the store cannot be written to.
   let attempts = Mutex(PasscodeAttempts())
+  /// Taken while the keybag is read, changed and put in place.
+  let turn = Monitor(false)
   let controller: LockController
   let machine: LockMachine
   let events: EventHub

@@ -17,6 +17,8 @@ final class LockMachine: Sendable {
     var completedLocks = 0
     /// The sequence is running: nothing may change the state until it has ended.
     var isRevoking = false
+    /// The state in which a lock that is running ends.
+    var revokesTo: LockState?
     /// A rotation runs, which holds the keybag key.
     var isRotating = false
     /// Keys that were destroyed, and are still in memory.
@@ -128,13 +130,10 @@ final class LockMachine: Sendable {
     monitor.wait { (state, _) -> Void? in state.destruction == nil ? () : nil }
   }
 
-  /// Takes other keys of classes in place of those in memory; of classes that have none in memory now, none.
+  /// Takes other keys of classes in place of those in memory; of classes that have none in memory now, or are just losing
+  /// them, none. Does not wait: a lock may be waiting for the caller.
   func replaceKeys(_ keys: [ProtectionClass: [HeldKey]]) {
-    monitor.wait { (state, _) -> Void? in
-      guard !state.isRevoking else { return nil }
-      install(keys, in: state.lockState)
-      return ()
-    }
+    monitor.update { state in install(keys, in: state.revokesTo ?? state.lockState) }
   }
 
   // MARK: Rotations
@@ -202,6 +201,7 @@ final class LockMachine: Sendable {
         monitor.wait { (state, _) -> Void? in state.isRotating ? nil : () }
         monitor.update { state in
           state.lockState = newState
+          state.revokesTo = nil
           state.isRevoking = false
           if newState == .locked { state.completedLocks += 1 }
           state.revokesAt = nil
@@ -227,6 +227,7 @@ final class LockMachine: Sendable {
       if state.lockState == .gracePeriod, let revokesAt = state.revokesAt {
         if revokesAt <= now {
           state.isRevoking = true
+          state.revokesTo = .locked
           return .revoke(Self.lockedClasses, .locked)
         }
         deadline = revokesAt
@@ -234,6 +235,7 @@ final class LockMachine: Sendable {
       if state.lockState == .locked, let expiresAt = state.expiresAt {
         if expiresAt <= now {
           state.isRevoking = true
+          state.revokesTo = .inactive
           return .revoke(Self.inactiveClasses, .inactive)
         }
         deadline = expiresAt

@@ -10,25 +10,37 @@ extension Daemon {
     of fileClass: ProtectionClass, with secret: consuming UnlockSecret
   ) throws(ControlError) -> any RotationControl {
     try requireWritable()
+    try requireOnlyWriter()
     guard machine.beginRotation() else {
       throw ControlError(
         .failed, "the mount is locked, or another rotation is running; a rotation needs all keys: unlock first")
     }
     do throws(KeyManagementError) {
-      let opened = try open(try readKeybag(), with: secret)
-      if let change = try opened.beginningRotation(of: fileClass) {
-        let new = opened.following(change)
-        let keys = try new.heldKeys(of: [fileClass])
-        // In memory before anyone looks for it: files are made and changed meanwhile.
-        try commit(change) { [machine] in machine.replaceKeys(keys) }
-        log.notice("a class has a new key", metadata: ["class": "\(fileClass.name)"])
-        return Rotation(self, fileClass, new)
-      }
-      return Rotation(self, fileClass, opened)
+      return Rotation(self, fileClass, try newKey(of: fileClass, with: secret))
     } catch {
       machine.endRotation()
       throw refusal(error)
     }
+  }
+
+  private func newKey(
+    of fileClass: ProtectionClass, with secret: borrowing UnlockSecret
+  ) throws(KeyManagementError) -> OpenKeybag {
+    takeTurn()
+    defer { giveTurn() }
+    let opened = try open(try readKeybag(), with: secret)
+    guard let change = try opened.beginningRotation(of: fileClass) else {
+      let keys = try opened.heldKeys(of: [fileClass])
+      machine.replaceKeys(keys)
+      adopt(opened.keybag)
+      return opened
+    }
+    let new = opened.following(change)
+    let keys = try new.heldKeys(of: [fileClass])
+    // In memory before anyone looks for it: files are made and changed meanwhile.
+    try commit(change) { [machine] in machine.replaceKeys(keys) }
+    log.notice("a class has a new key", metadata: ["class": "\(fileClass.name)"])
+    return new
   }
 }
 
@@ -58,6 +70,8 @@ final class Rotation: RotationControl {
     } catch {
       throw failure(error)
     }
+    // The new records must be on the disk before the old key is gone.
+    do throws(Errno) { try daemon.backing.synchronizeFileSystem() } catch { throw failure(error) }
     let refusal = removeOldKey()
     do throws(Errno) { try rotation.finish() } catch { throw failure(error) }
     if let refusal { throw refusal }
@@ -71,13 +85,15 @@ final class Rotation: RotationControl {
 
   /// The keybag may have been changed meanwhile, a passcode say: the old key is removed from the one that is there.
   private func removeOldKey() -> ControlError? {
+    daemon.takeTurn()
+    defer { daemon.giveTurn() }
     do throws(KeyManagementError) {
       let current = try opened.refreshed(try daemon.readKeybag(), in: KeybagFile(backing: daemon.backing))
       let change = try current.finishingRotation(of: fileClass)
       try daemon.commit(change)
       return nil
     } catch {
-      return daemon.refusal(error)
+      return ControlError(error)
     }
   }
 

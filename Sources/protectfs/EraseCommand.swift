@@ -81,6 +81,8 @@ struct EraseCommand: ParsableCommand {
       try daemon.eraseStore()
     case .nobody(let path):
       let store = try UnmountedStore(path, deviceKey: deviceKey)
+      // One that was cut short is finished.
+      if store.keybag.erasureTime != nil { try store.file.settle(store.keybag) }
       if let time = store.keybag.erasureTime { throw KeyManagementError.storeErased(at: time) }
       try store.file.commit(store.keybag.erased(deviceKey: store.deviceKey))
     }

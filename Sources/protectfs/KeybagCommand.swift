@@ -154,13 +154,14 @@ struct KeybagImportCommand: ParsableCommand {
     let directory = try Store.open(path)
     let lock = try Store.lock(directory, path: path, for: .change)
     let file = try KeybagFile(backing: directory)
-    let generation = try currentGeneration(file, exported)
+    let current = try currentRecord(file, exported)
     let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
     do {
-      let new = try exported.replacement(over: generation, passcode: newPasscode.read())
+      let new = try exported.replacement(over: current, passcode: newPasscode.read())
       let kept = try DeviceKey.keep(
         Keybag.recover(bytes, backupPasscode: passcode), for: new.keybag.storeID)
       try file.replaceUnopened(with: new.keybag, new.effaceable)
+      file.forgetAttempts()
       print("The keybag was imported. The device's part of the keys is kept as \(kept).")
       try RecoveryKeyOutput.show(new.recoveryKey.text(), output)
     } catch {
@@ -170,14 +171,12 @@ struct KeybagImportCommand: ParsableCommand {
     lock.hold()
   }
 
-  /// The generation of the keybag that is there, whose place is taken; of one that cannot be read, the exported one's.
-  /// Where it has class keys that the exported one lacks, that is asked about first.
-  private func currentGeneration(
+  /// The keybag that is there, whose place is taken; `nil` for one that is damaged. Where it has class keys that the
+  /// exported one lacks, that is asked about first.
+  private func currentRecord(
     _ file: borrowing KeybagFile, _ exported: borrowing OpenKeybag
-  ) throws -> UInt64 {
-    guard let bytes = try? file.read(), let current = try? KeybagRecord(parsing: bytes) else {
-      return exported.keybag.generation
-    }
+  ) throws -> KeybagRecord? {
+    guard let bytes = try? file.read(), let current = try? KeybagRecord(parsing: bytes) else { return nil }
     guard current.storeID == exported.keybag.storeID else { throw KeyManagementError.foreignKeybag }
     let lacking = current.classEntries.filter { entry in
       entry.erasureTime == nil && !exported.keybag.hasKey(of: entry.fileClass, generation: entry.generation)
@@ -188,7 +187,7 @@ struct KeybagImportCommand: ParsableCommand {
         "The exported keybag is older than keys of class \(letters) that the store's own keybag has: files under them will be "
           + "unreadable, for good.", isGiven: yes)
     }
-    return max(current.generation, exported.keybag.generation)
+    return current
   }
 }
 
@@ -225,10 +224,11 @@ struct KeybagRestoreCommand: ParsableCommand {
       throw CommandFailure(.failure, "the keybag before the last change is the same; there is nothing to restore")
     }
     // One whose class keys nobody can unwrap any more is of no use.
+    if let time = previous.erasureTime { throw KeyManagementError.storeErased(at: time) }
     _ = try file.effaceableSecret(of: previous)
     try Confirmation.require(
-      "Ways in and class keys of \(path.printable) will be those of keybag generation \(previous.generation).",
-      isGiven: yes)
+      "Ways in and class keys of \(path.printable) will be those of keybag generation \(previous.generation). What was "
+        + "written under newer class keys will be unreadable.", isGiven: yes)
     try file.restore(previous)
     print("The keybag was restored.")
     lock.hold()
@@ -275,6 +275,7 @@ struct KeybagResetCommand: ParsableCommand {
       let reset = try store.keybag.resetting(
         passcode: newPasscode.read(), deviceKey: store.deviceKey, effaceable: store.effaceableSecretIfAny())
       try store.file.commit(reset.change)
+      store.file.forgetAttempts()
       print("The store has new keys.")
       try RecoveryKeyOutput.show(reset.recoveryKey.text(), output)
     } catch {

@@ -37,7 +37,7 @@ struct WayIn: Encodable {
     let named = protectors.filter { $0.label == text }
     let digits = text.lowercased()
     let numbered = protectors.filter { digits.count >= 4 && $0.id.hexadecimal.hasPrefix(digits) }
-    let found = numbered.isEmpty ? named : numbered
+    let found = numbered + named.filter { named in !numbered.contains { $0.id == named.id } }
     guard let first = found.first else {
       throw CommandFailure(.failure, "there is no way in '\(text)'; 'protectfs key list' shows those there are")
     }

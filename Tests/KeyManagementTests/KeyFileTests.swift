@@ -229,6 +229,7 @@ import Testing
 
   private final class Done: Sendable {
     let flag = Atomic(false)
+    let begun = Atomic(false)
   }
 
   /// Whoever looks at a file that is being replaced finds it, and the one before.
@@ -242,6 +243,7 @@ import Testing
       group.addTask {
         let own = try Descriptor.open(PathName(path), [.readOnly, .directory])
         defer { done.flag.store(true, ordering: .relaxed) }
+        while !done.begun.load(ordering: .relaxed) { await Task.yield() }
         for value: UInt8 in 1...200 {
           var file = try AtomicFile(replacing: "a", in: own)
           try unsafe [value].withUnsafeBytes { try unsafe file.commit($0, keepingPreviousAs: "b") }
@@ -251,9 +253,11 @@ import Testing
       group.addTask {
         let own = try Descriptor.open(PathName(path), [.readOnly, .directory])
         var looks = 0
+        defer { done.begun.store(true, ordering: .relaxed) }
         while !done.flag.load(ordering: .relaxed) {
           _ = try own.status(of: "a")
           _ = try own.status(of: "b")
+          done.begun.store(true, ordering: .relaxed)
           looks += 1
         }
         return looks

@@ -42,6 +42,7 @@ int linux_fallocate(int fd, int mode, off_t offset, off_t length);
 /// Sets O_NOATIME, or clears it, and with it the other status flags that can change (fcntl(2), F_SETFL).
 int linux_keep_access_time(int fd, int keeps);
 int linux_fsync(int fd);
+int linux_syncfs(int fd);
 int linux_fdatasync(int fd);
 int linux_mkdirat(int directory, const char *path, mode_t mode);
 int linux_mknodat(int directory, const char *path, mode_t mode, uint64_t device);
