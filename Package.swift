@@ -29,10 +29,12 @@ let package = Package(
   targets: [
     .systemLibrary(name: "CFUSE", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+    .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),
     .target(name: "CLinux"),
     .target(name: "DataProtection", dependencies: [system], swiftSettings: settings),
     .target(name: "LinuxIO", dependencies: ["CLinux", system], swiftSettings: settings),
     .target(name: "Cryptography", dependencies: ["CLibcrypto"], swiftSettings: settings),
+    .target(name: "TPM", dependencies: ["CTSS2", "Cryptography"], swiftSettings: settings),
     .target(name: "StoreFormat", dependencies: ["DataProtection"], swiftSettings: settings),
     .target(
       name: "KeyManagement",
@@ -73,6 +75,9 @@ let package = Package(
     .testTarget(name: "DataProtectionTests", dependencies: ["DataProtection"], swiftSettings: settings),
     .testTarget(
       name: "CryptographyTests", dependencies: ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"],
+      swiftSettings: settings),
+    .testTarget(
+      name: "TPMTests", dependencies: ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"],
       swiftSettings: settings),
     .testTarget(
       name: "StoreFormatTests", dependencies: ["StoreFormat", "DataProtection", "TestVectors"], exclude: ["Vectors"],

@@ -20,7 +20,7 @@ install_packages() {
 }
 
 # What protectfs is built with and runs on.
-build_packages=(libfuse3-dev fuse3 libssl-dev pkg-config)
+build_packages=(libfuse3-dev fuse3 libssl-dev libtss2-dev pkg-config)
 
 require_swift() {
   command -v swift >/dev/null || {

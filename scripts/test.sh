@@ -7,7 +7,7 @@ source scripts/packages.sh
 
 require_swift
 install_packages "${build_packages[@]}" attr acl git rsync sqlite3 vim-tiny xxd util-linux e2fsprogs man-db python3 \
-  python3-cryptography python3-venv
+  python3-cryptography python3-venv swtpm
 
 # udev makes /dev/fuse usable for everyone; a machine without udev may not have.
 if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi

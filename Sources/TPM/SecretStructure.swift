@@ -1,0 +1,62 @@
+import CTSS2
+import Cryptography
+
+/// A structure of libtss2 that holds a secret, zero at first; it lies where secrets lie, and is wiped like them.
+struct SecretStructure<Value: BitwiseCopyable>: ~Copyable {
+  private var bytes = SecretBytes(count: MemoryLayout<Value>.size)
+
+  /// Calls `body` with the structure, to be filled in or given to libtss2. It must not be copied as a value, which would
+  /// leave its bytes on the stack.
+  mutating func withPointer<Result, Failure: Error>(
+    _ body: (UnsafeMutablePointer<Value>) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    try unsafe bytes.withMutableBytes { (buffer) throws(Failure) in
+      guard let base = buffer.baseAddress else { preconditionFailure("secret bytes have an address") }
+      return try unsafe body(base.bindMemory(to: Value.self, capacity: 1))
+    }
+  }
+}
+
+extension SecretStructure<TPM2B_AUTH> {
+  /// An authorization value; none is the empty one (TPM2B_AUTH, TPM 2.0 Library, part 2, section 10.4.5).
+  init(_ authorization: borrowing SecretBytes) throws(TPMError) {
+    guard TPM.authorizationLengths.contains(authorization.count) else { throw .invalidLength("an authorization") }
+    self.init()
+    unsafe withPointer { unsafe $0.pointee.fill(with: authorization) }
+  }
+}
+
+extension SecretStructure<TPM2B_SENSITIVE_CREATE> {
+  /// What an object is made of: its authorization value and the data sealed (part 2, section 11.1.16).
+  init(_ secret: borrowing SecretBytes) throws(TPMError) {
+    guard TPM.secretLengths.contains(secret.count) else { throw .invalidLength("a secret to be sealed") }
+    self.init()
+    unsafe withPointer { unsafe $0.pointee.sensitive.data.fill(with: secret) }
+  }
+
+  /// Gives the object an authorization value.
+  mutating func authorize(with authorization: borrowing SecretBytes) throws(TPMError) {
+    guard TPM.authorizationLengths.contains(authorization.count) else { throw .invalidLength("an authorization") }
+    unsafe withPointer { unsafe $0.pointee.sensitive.userAuth.fill(with: authorization) }
+  }
+}
+
+extension TPM2B_AUTH {
+  /// Takes the bytes of a secret, where it lies.
+  fileprivate mutating func fill(with secret: borrowing SecretBytes) {
+    size = UInt16(secret.count)
+    unsafe withUnsafeMutableBytes(of: &buffer) { buffer in
+      unsafe secret.withBytes { unsafe buffer.copyMemory(from: $0) }
+    }
+  }
+}
+
+extension TPM2B_SENSITIVE_DATA {
+  /// Takes the bytes of a secret, where it lies.
+  fileprivate mutating func fill(with secret: borrowing SecretBytes) {
+    size = UInt16(secret.count)
+    unsafe withUnsafeMutableBytes(of: &buffer) { buffer in
+      unsafe secret.withBytes { unsafe buffer.copyMemory(from: $0) }
+    }
+  }
+}
