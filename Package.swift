@@ -116,7 +116,7 @@ let package = Package(
     .executableTarget(name: "FoundationProbe", path: "Tests/FoundationProbe", swiftSettings: settings),
     .testTarget(
       name: "CommandTests",
-      dependencies: ["protectfs", "LinuxIO", system], swiftSettings: settings),
+      dependencies: ["protectfs", "MountDaemon", "LinuxIO", system], swiftSettings: settings),
     .testTarget(
       name: "MountTests",
       dependencies: [
