@@ -25,6 +25,12 @@ extension OpenKeybag {
     }
   }
 
+  /// The keybag of these bytes; `nil` unless it authenticates as one of the same store.
+  package func sibling(_ bytes: [UInt8]) -> Keybag? {
+    guard let other = try? Keybag(parsing: bytes, deviceKey: deviceKey) else { return nil }
+    return other.storeID == keybag.storeID ? other : nil
+  }
+
   /// A keybag for a store whose own one cannot be opened here, made of this one, which was exported: with a new passcode
   /// and a new recovery key.
   ///
@@ -35,7 +41,8 @@ extension OpenKeybag {
   ) throws(KeyManagementError) -> Keybag.New {
     try Keybag.require(passcode: passcode)
     var record = keybag.record
-    record.generation = generation + 1
+    record.generation = generation
+    try record.advance()
     return try reporting { () throws(CryptographyError) in
       let newKey = try SecretBytes(randomCount: ClassKey.size)
       let recoveryKey = try RecoveryKey()

@@ -174,7 +174,8 @@ struct KeybagImportCommand: ParsableCommand {
       return exported.keybag.generation
     }
     guard current.storeID == exported.keybag.storeID else { throw KeyManagementError.foreignKeybag }
-    return max(current.generation, exported.keybag.generation)
+    // One that does not authenticate may name any generation, also the last there is.
+    return max(exported.sibling(bytes)?.generation ?? 0, exported.keybag.generation)
   }
 }
 
