@@ -13,14 +13,20 @@ if CommandLine.arguments.dropFirst().first == "--list" {
 /// Set once, before libFuzzer starts.
 nonisolated(unsafe) private var target = FuzzTarget.keybag
 
-guard let name = CommandLine.arguments.dropFirst().first, let chosen = FuzzTarget(rawValue: name) else {
+// libFuzzer starts this program again to merge, with the options that it was given: the target is in the environment.
+let variable = "FUZZ_TARGET"
+if unsafe getenv(variable) == nil, CommandLine.argc > 1 { unsafe setenv(variable, CommandLine.arguments[1], 1) }
+let isNamed = CommandLine.arguments.dropFirst().first.flatMap(FuzzTarget.init) != nil
+guard let name = unsafe getenv(variable).map({ unsafe String(cString: $0) }), let chosen = FuzzTarget(rawValue: name)
+else {
   print("Give a target: \(FuzzTarget.allCases.map(\.rawValue).joined(separator: ", ")).")
   exit(64)
 }
 unsafe target = chosen
 
 // Options behind count more than those before, so these are only what is meant where nothing is said.
-let options = [CommandLine.arguments[0], "-max_len=\(chosen.longestInput)"] + CommandLine.arguments.dropFirst(2)
+let given = CommandLine.arguments.dropFirst(isNamed ? 2 : 1)
+let options = [CommandLine.arguments[0], "-max_len=\(chosen.longestInput)"] + given
 var argumentCount = CInt(options.count)
 var arguments = UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>.allocate(capacity: options.count + 1)
 for (index, option) in options.enumerated() { unsafe arguments[index] = unsafe strdup(option) }
