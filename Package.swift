@@ -113,7 +113,8 @@ let package = Package(
     .testTarget(
       name: "FuzzTests",
       dependencies: [
-        "MountDaemon", "KeyManagement", "TPM", "Cryptography", "DataProtection", "LinuxIO", "StoreFormat", "TestVectors",
+        "MountDaemon", "KeyManagement", "TPM", "Cryptography", "DataProtection", "LinuxIO", "StoreFormat",
+        "TestVectors",
       ],
       swiftSettings: settings),
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
