@@ -109,6 +109,14 @@ let package = Package(
         "MountDaemon", "KeyManagement", "Cryptography", "DataProtection", "LinuxIO", "TestVectors", system,
       ],
       swiftSettings: settings),
+    // Its directory Targets is Fuzz/Sources/FuzzTargets: no module of its own, as it needs what only tests can import.
+    .testTarget(
+      name: "FuzzTests",
+      dependencies: [
+        "MountDaemon", "KeyManagement", "TPM", "Cryptography", "DataProtection", "LinuxIO", "StoreFormat",
+        "TestVectors",
+      ],
+      swiftSettings: settings),
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
     .target(
       name: "FaultInjection", path: "Tests/FaultInjection",
@@ -119,7 +127,7 @@ let package = Package(
       path: "Tests/SandboxProbe", swiftSettings: settings),
     .testTarget(
       name: "CommandTests",
-      dependencies: ["protectfs", "LinuxIO", system], swiftSettings: settings),
+      dependencies: ["protectfs", "MountDaemon", "LinuxIO", system], swiftSettings: settings),
     .testTarget(
       name: "MountTests",
       dependencies: [

@@ -15,7 +15,8 @@ if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi
 step() { printf '\n== %s\n' "$*"; }
 
 step "Format"
-swift format lint --strict --recursive Package.swift Sources Tests Benchmarks/Package.swift Benchmarks/Sources/Benchmarks
+swift format lint --strict --recursive Package.swift Sources Tests Benchmarks/Package.swift \
+  Benchmarks/Sources/Benchmarks Fuzz/Package.swift Fuzz/Sources/Fuzz Fuzz/Sources/FuzzTargets
 
 step "Manual pages"
 for page in Documentation/man/*; do
@@ -31,6 +32,9 @@ swift build --build-tests
 
 step "Unit tests"
 swift test --skip-build --skip MountTests --parallel
+
+step "The fuzzers, for a few seconds each"
+scripts/fuzz.sh all 5
 
 protectfs="$(swift build --show-bin-path)/protectfs"
 step "The service"

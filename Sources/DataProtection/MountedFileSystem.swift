@@ -75,7 +75,8 @@ public struct MountedFileSystem: Sendable, Hashable {
     var rest = field
     while let byte = rest.popFirst() {
       let digits = rest.prefix(3)
-      if byte == UInt8(ascii: "\\"), digits.count == 3, let value = UInt8(text(digits), radix: 8) {
+      let isOctal = digits.count == 3 && digits.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "7")).contains($0) }
+      if byte == UInt8(ascii: "\\"), isOctal, let value = UInt8(text(digits), radix: 8) {
         bytes.append(value)
         rest = rest.dropFirst(3)
       } else {

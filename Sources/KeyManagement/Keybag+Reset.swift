@@ -16,16 +16,16 @@ extension Keybag {
   ) throws(KeyManagementError) -> Reset {
     try Self.require(passcode: passcode)
     if let time = record.erasureTime { throw .storeErased(at: time) }
+    var changed = record
+    try changed.advance()
     do throws(CryptographyError) {
       let keybagKey = try SecretBytes(randomCount: ClassKey.size)
       let recoveryKey = try RecoveryKey()
-      var changed = record
-      changed.generation += 1
       let isLost = effaceable == nil
       let secret = if let effaceable { effaceable } else { try EffaceableSecret() }
       changed.effaceableIdentifier = try secret.identifier(of: storeID)
       for fileClass in Self.classesInOrder where fileClass != .none || isLost {
-        let generation = record.highestGeneration(of: fileClass) + 1
+        let generation = try record.nextGeneration(of: fileClass)
         changed.classEntries.removeAll { $0.fileClass == fileClass && $0.erasureTime == nil }
         changed.insert(
           try Self.newClassEntry(fileClass, generation: generation, keybagKey, deviceKey, secret, storeID))
@@ -53,7 +53,7 @@ extension Keybag {
   package func erased(deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) -> KeybagChange {
     let now = UInt64(max(time(nil), 0))
     var changed = record
-    changed.generation += 1
+    try changed.advance()
     changed.effaceableIdentifier = nil
     changed.eraseAfter = nil
     changed.protectors = []

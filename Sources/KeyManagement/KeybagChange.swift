@@ -38,7 +38,7 @@ extension OpenKeybag {
     revokes: Bool, addsKeys: Bool = false, _ edit: (inout KeybagRecord) throws(CryptographyError) -> Void
   ) throws(KeyManagementError) -> KeybagChange {
     var record = keybag.record
-    record.generation += 1
+    try record.advance()
     do throws(CryptographyError) {
       try edit(&record)
       guard record.hasRoom else { throw CryptographyError.invalidLength("a keybag") }
@@ -62,6 +62,14 @@ extension OpenKeybag {
 }
 
 extension KeybagRecord {
+  /// Makes it one of the next generation.
+  ///
+  /// - Throws: `keybagFull` where there is none: changes alone do not get there.
+  mutating func advance() throws(KeyManagementError) {
+    guard generation < .max else { throw .keybagFull }
+    generation += 1
+  }
+
   /// Whether it is no longer, and has no more of anything, than a keybag may.
   var hasRoom: Bool {
     Self.protectorCount.contains(protectors.count) && Self.classEntryCount.contains(classEntries.count)

@@ -101,7 +101,7 @@ package struct KeybagFile: ~Copyable, Sendable {
     var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
     let current = try currentRecord(toleratingDamage: !isSuccessor)
     if isSuccessor {
-      let isNext = current.map { Self.precedes($0, keybag) } ?? (keybag.generation == 1)
+      let isNext = current.map(keybag.record.follows) ?? (keybag.generation == 1)
       guard isNext else { throw .keybagChangedMeanwhile }
     }
     if !effaceable.isAbsent {
@@ -185,10 +185,6 @@ package struct KeybagFile: ~Copyable, Sendable {
     } catch {
       throw .previousKeybagKept(error)
     }
-  }
-
-  private static func precedes(_ current: KeybagRecord, _ keybag: Keybag) -> Bool {
-    current.storeID == keybag.storeID && current.generation + 1 == keybag.generation
   }
 
   /// The record in place; `nil` where there is none.

@@ -42,8 +42,7 @@ extension OpenKeybag {
     of fileClass: ProtectionClass, in record: KeybagRecord
   ) throws(CryptographyError) -> KeybagRecord.ClassEntry {
     try Keybag.newClassEntry(
-      fileClass, generation: record.highestGeneration(of: fileClass) + 1, keybagKey, deviceKey, effaceable,
-      record.storeID)
+      fileClass, generation: try record.nextGeneration(of: fileClass), keybagKey, deviceKey, effaceable, record.storeID)
   }
 
   /// The keybag with the class keys of another one of the same store that it does not have: of an exported one, or of the
@@ -79,6 +78,15 @@ extension KeybagRecord {
   /// The highest generation of a class's keys, erased ones included.
   func highestGeneration(of fileClass: ProtectionClass) -> UInt32 {
     classEntries.last { $0.fileClass == fileClass }?.generation ?? 0
+  }
+
+  /// The generation of the next key of a class.
+  ///
+  /// - Throws: `invalidLength` where there is none.
+  func nextGeneration(of fileClass: ProtectionClass) throws(CryptographyError) -> UInt32 {
+    let highest = highestGeneration(of: fileClass)
+    guard highest < .max else { throw .invalidLength("a keybag") }
+    return highest + 1
   }
 
   /// Adds a key in its place.

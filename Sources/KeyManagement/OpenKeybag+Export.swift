@@ -25,6 +25,12 @@ extension OpenKeybag {
     }
   }
 
+  /// The keybag of these bytes; `nil` unless it authenticates as one of the same store.
+  package func sibling(_ bytes: [UInt8]) -> Keybag? {
+    guard let other = try? Keybag(parsing: bytes, deviceKey: deviceKey) else { return nil }
+    return other.storeID == keybag.storeID ? other : nil
+  }
+
   /// A keybag for a store whose own one cannot be opened here, made of this one, which was exported: with a new passcode
   /// and a new recovery key.
   ///
@@ -36,7 +42,8 @@ extension OpenKeybag {
   ) throws(KeyManagementError) -> Keybag.New {
     try Keybag.require(passcode: passcode)
     var record = keybag.record
-    record.generation = max(current?.generation ?? 0, record.generation) + 1
+    record.generation = max(current?.generation ?? 0, record.generation)
+    try record.advance()
     record.eraseAfter = current?.eraseAfter
     return try reporting { () throws(CryptographyError) in
       let newKey = try SecretBytes(randomCount: ClassKey.size)
@@ -46,7 +53,7 @@ extension OpenKeybag {
       record.classEntries = try rewrapped(record.classEntries, under: newKey, effaceable)
       for fileClass in Keybag.classesInOrder {
         let highest = current?.highestGeneration(of: fileClass) ?? 0
-        guard highest > record.highestGeneration(of: fileClass) else { continue }
+        guard highest > record.highestGeneration(of: fileClass), highest < .max else { continue }
         record.insert(
           try Keybag.newClassEntry(fileClass, generation: highest + 1, newKey, deviceKey, effaceable, record.storeID))
       }

@@ -48,9 +48,13 @@ package struct MountOptions: Sendable {
 
   /// The options as libfuse takes them. Modes and ACLs are the kernel's to check (`default_permissions`).
   var sessionOptions: [String] {
-    // libfuse takes a comma for the end of an option unless it is escaped.
-    let name = backing.replacing("\\", with: "\\\\").replacing(",", with: "\\,")
-    var options = ["fsname=\(name)", "subtype=protectfs", "default_permissions"]
+    // libfuse takes a comma for the end of an option unless it is escaped, whatever combines with it.
+    var name = String.UnicodeScalarView()
+    for scalar in backing.unicodeScalars {
+      if scalar == "," || scalar == "\\" { name.append("\\") }
+      name.append(scalar)
+    }
+    var options = ["fsname=\(String(name))", "subtype=protectfs", "default_permissions"]
     if allowsOthers { options.append("allow_other") }
     if isReadOnly { options.append("ro") }
     return options + fuseOptions

@@ -41,7 +41,7 @@ struct KeybagCheck {
     do throws(KeyManagementError) {
       let previous = try parse(try copies.previous.get())
       let isCopy = previous == keybag
-      let isBefore = previous.storeID == keybag.storeID && previous.generation + 1 == keybag.generation
+      let isBefore = keybag.record.follows(previous.record)
       guard !isCopy && !isBefore else { return }
       findings.report(
         .previousKeybagUnrelated, at: place, "generation \(previous.generation); the keybag's is \(keybag.generation)",

@@ -42,6 +42,11 @@ extension KeybagRecord {
     let times = classEntries.compactMap(\.erasureTime)
     return times.count == classEntries.count ? times.max() : nil
   }
+
+  /// Whether it is what one change made of another. That one may not be authenticated, and of any generation.
+  package func follows(_ other: KeybagRecord) -> Bool {
+    storeID == other.storeID && generation > other.generation && generation - other.generation == 1
+  }
 }
 
 extension KeybagRecord.Protector.Method {

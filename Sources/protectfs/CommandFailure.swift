@@ -24,6 +24,7 @@ struct CommandFailure: Error {
     case let error as CommandFailure: self = error
     case let error as ControlError: self.init(Self.status(of: error), error.message)
     case let error as KeyManagementError: self.init(Self.status(of: error), error.description)
+    case let error as MountOptionError: self.init(.usage, error.message)
     case let error as StoreError: self.init(Self.status(of: error), error.description)
     case let error as SessionError: self.init(.failure, Self.sentence(for: error))
     case let error as CryptographyError: self.init(.failure, "\(error)")

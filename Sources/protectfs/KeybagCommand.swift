@@ -176,8 +176,10 @@ struct KeybagImportCommand: ParsableCommand {
   private func currentRecord(
     _ file: borrowing KeybagFile, _ exported: borrowing OpenKeybag
   ) throws -> KeybagRecord? {
-    guard let bytes = try? file.read(), let current = try? KeybagRecord(parsing: bytes) else { return nil }
-    guard current.storeID == exported.keybag.storeID else { throw KeyManagementError.foreignKeybag }
+    guard let bytes = try? file.read(), let found = try? KeybagRecord(parsing: bytes) else { return nil }
+    guard found.storeID == exported.keybag.storeID else { throw KeyManagementError.foreignKeybag }
+    // One that does not authenticate may say anything.
+    guard let current = exported.sibling(bytes)?.record else { return nil }
     let lacking = current.classEntries.filter { entry in
       entry.erasureTime == nil && !exported.keybag.hasKey(of: entry.fileClass, generation: entry.generation)
     }

@@ -1,4 +1,5 @@
 import LinuxIO
+import MountDaemon
 import Testing
 
 @testable import protectfs
@@ -13,6 +14,13 @@ import Testing
       line.hasPrefix(".It ") ? Int32(line.dropFirst(4)) : nil
     }
     #expect(listed == ExitStatus.allCases.map(\.rawValue))
+  }
+
+  @Test func optionsThatCannotBeMeantAreUsage() {
+    var failure: CommandFailure?
+    do throws(MountOptionError) { _ = try MountOptionList(["threads=0"]) } catch { failure = CommandFailure(error) }
+    #expect(failure?.status == .usage)
+    #expect(failure?.message.contains("'threads=0'") == true)
   }
 
   @Test(arguments: [

@@ -19,6 +19,12 @@ import Testing
     #expect(try #require(MountedFileSystem(line: Array(line.utf8)[...])).owner == 0)
   }
 
+  @Test(arguments: [#"/\+12"#, #"/\08"#, #"/\400"#, #"/\1"#, #"/\"#])
+  func whatIsNoEscapeIsLeft(_ path: String) throws {
+    let line = "412 29 0:51 / \(path) rw - fuse.protectfs /b rw"
+    #expect(try #require(MountedFileSystem(line: Array(line.utf8)[...])).mountPoint == path)
+  }
+
   @Test(arguments: [
     "", "412 29 0:51 / /mnt rw - ext4 /dev/sda rw", "412 29 0:51 / /mnt rw shared:1", "- - - - - - - - -",
     "412 29 0:51 / /mnt rw - fuse.protectfs /b",

@@ -1,0 +1,46 @@
+import DataProtection
+import StoreFormat
+
+@testable import KeyManagement
+
+func fuzzRecords(_ bytes: [UInt8]) {
+  if let record = try? FileRecord(parsing: bytes) {
+    precondition(record.bytes == bytes, "a record has one form")
+    precondition(record.generation > 0)
+    precondition(record.wrappedKey.count == FileRecord.wrappedKeySize(in: record.fileClass))
+    precondition(bytes.count <= FileRecord.longest)
+    precondition((bytes.count == FileRecord.longest) == (record.fileClass == .completeUnlessOpen))
+  }
+  if let record = try? DirectoryRecord(parsing: bytes) {
+    precondition(record.bytes == bytes, "a record has one form")
+    precondition(bytes.count == DirectoryRecord.size)
+    precondition(record.directoryID.count == DirectoryRecord.identifierSize)
+    precondition((try? FileRecord(parsing: bytes)) == nil, "no bytes are both records")
+  }
+}
+
+func fuzzAttempts(_ bytes: [UInt8]) {
+  guard let record = try? AttemptsRecord(parsing: bytes) else { return }
+  precondition(record.bytes == bytes, "a record has one form")
+  precondition(bytes.count <= AttemptsRecord.longest)
+  precondition(record.fingerprints.count <= AttemptsRecord.mostFingerprints)
+
+  var attempts = PasscodeAttempts(record)
+  let longest = PasscodeDelay.seconds(after: .max)
+  for now in [0, record.lastTime, record.lastTime &+ 1, .max] {
+    precondition(attempts.delay(at: now) <= PasscodeDelay.seconds(after: record.count))
+    precondition(attempts.delay(at: now) <= longest)
+  }
+  precondition(attempts.delay(at: record.lastTime) == PasscodeDelay.seconds(after: record.count))
+
+  // Another wrong passcode: counted once, and what is written then is read back.
+  let fingerprint = UInt16(record.tag[0]) | UInt16(record.tag[1]) << 8
+  let isKnown = record.fingerprints.contains(fingerprint)
+  attempts.note(fingerprint, at: record.lastTime)
+  precondition(attempts.count >= record.count && (attempts.count == record.count) == (isKnown || record.count == .max))
+  let noted = attempts
+  attempts.note(fingerprint, at: record.lastTime)
+  precondition(attempts == noted, "the same passcode does not count again")
+  guard let written = attempts.record else { preconditionFailure("there was a wrong passcode") }
+  precondition(written == must("parsing a record just made") { try AttemptsRecord(parsing: written.bytes) })
+}

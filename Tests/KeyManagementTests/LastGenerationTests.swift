@@ -1,0 +1,81 @@
+import Cryptography
+import DataProtection
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import Testing
+
+@testable import KeyManagement
+
+/// Generations count up, but a keybag may name any: one that is not authenticated because somebody wrote it there, one
+/// that is because its maker had the device key.
+@Suite("The last generation") struct LastGenerationTests {
+  let store: TestStore
+  let keybag: Keybag
+
+  init() throws {
+    store = try TestStore.read()
+    keybag = try store.parsed()
+  }
+
+  /// The vector's keybag after an edit, sealed and authentic.
+  private func keybag(_ edit: (inout KeybagRecord) -> Void) throws -> Keybag {
+    var record = keybag.record
+    edit(&record)
+    return try Keybag(
+      sealing: record, keybagKey: SecretBytes(store.keybagKey.bytes), deviceKey: store.volumeKey())
+  }
+
+  private func opened(_ keybag: Keybag) throws -> OpenKeybag {
+    try keybag.open(recoveryKey: store.recoveryKey())
+  }
+
+  /// A keybag put in place behind a daemon's back must not end it at the next change.
+  @Test(arguments: [UInt64.max, UInt64.max - 1, 1, 7]) func isNotFollowed(_ generation: UInt64) throws {
+    let directory = try TemporaryDirectory()
+    try KeybagFile.makeDirectory(in: directory.descriptor)
+    let file = try KeybagFile(backing: directory.descriptor)
+    var record = keybag.record
+    record.generation = generation
+    let planted = try directory.descriptor.open(".protectfs/keybag", [.writeOnly, .create], mode: 0o600)
+    try planted.write(record.bytes)
+    let change = try opened(keybag).removing(protector: keybag.protectors[0].id)
+    #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.commit(change) }
+    #expect(try file.read() == record.bytes)
+  }
+
+  @Test func hasNoNext() throws {
+    let last = try keybag { $0.generation = .max }
+    let opened = try opened(last)
+    #expect(throws: KeyManagementError.keybagFull) { _ = try opened.removing(protector: last.protectors[0].id) }
+    #expect(throws: KeyManagementError.keybagFull) { _ = try last.erased(deviceKey: store.volumeKey()) }
+    #expect(throws: KeyManagementError.keybagFull) {
+      _ = try last.resetting(passcode: store.passcode(), deviceKey: store.volumeKey(), effaceable: nil)
+    }
+    #expect(throws: KeyManagementError.keybagFull) {
+      _ = try opened.replacement(over: .max, passcode: store.passcode(), cost: TestStore.cost)
+    }
+  }
+
+  @Test func ofAClassHasNoNext() throws {
+    let last = try keybag { $0.classEntries[0].generation = .max }
+    #expect(last.highestGeneration(of: .complete) == .max)
+    let opened = try opened(last)
+    #expect(throws: KeyManagementError.keybagFull) { _ = try opened.beginningRotation(of: .complete) }
+    #expect(throws: KeyManagementError.keybagFull) { _ = try opened.erasing(.complete) }
+    #expect(throws: KeyManagementError.self) {
+      _ = try last.resetting(passcode: store.passcode(), deviceKey: store.volumeKey(), effaceable: nil)
+    }
+  }
+
+  /// What an import takes the place of counts only where it is authentic.
+  @Test func siblingsAreAuthentic() throws {
+    let opened = try opened(keybag)
+    let other = try keybag { $0.generation = 77 }
+    #expect(opened.sibling(other.bytes) == other)
+    var record = other.record
+    record.generation = .max
+    #expect(opened.sibling(record.bytes) == nil)
+    #expect(opened.sibling([]) == nil)
+  }
+}

@@ -1,0 +1,69 @@
+import Testing
+
+@testable import MountDaemon
+
+@Suite struct MountOptionListTests {
+  @Test func ownOptionsAreTaken() throws {
+    let list = try MountOptionList([
+      "grace=2.5,inactive=30,replace_class=move,shared,ro", "allow_other,nonempty,latency=system,threads=3",
+      "log_file=/l,device_key=/k,sandbox=off",
+    ])
+    #expect(list.gracePeriod == 2.5)
+    #expect(list.inactivityPeriod == 30)
+    #expect(list.keepsReplacedClass == false)
+    #expect(list.isShared && list.isReadOnly && list.allowsOthers && list.coversContents)
+    #expect(list.lowersLatency == false)
+    #expect(list.isConfined == false)
+    #expect(list.threads == 3)
+    #expect(list.logFile == "/l")
+    #expect(list.deviceKeyFile == "/k")
+    #expect(list.fuseOptions.isEmpty)
+  }
+
+  @Test func laterOptionsCount() throws {
+    #expect(try MountOptionList(["grace=1", "grace=2"]).gracePeriod == 2)
+  }
+
+  @Test func optionsForOthersAreIgnored() throws {
+    let list = try MountOptionList([
+      "defaults,noauto,auto,nofail,_netdev,user,user=me,users,owner,group,rw,noatime,relatime,comment=x,x-gvfs-show,x-a=b"
+    ])
+    #expect(try list == MountOptionList([]))
+  }
+
+  @Test(arguments: [
+    ("dev,nosuid", ["dev", "nosuid"]), ("max_read=4096", ["max_read=4096"]), (",,exec,", ["exec"]),
+    ("shared=1", ["shared=1"]), (#"context=a\,b,exec"#, [#"context=a\,b"#, "exec"]), (#"a\\,b"#, [#"a\\"#, "b"]),
+  ])
+  func othersGoToTheKernel(_ options: String, _ left: [String]) throws {
+    #expect(try MountOptionList([options]).fuseOptions == left)
+  }
+
+  @Test(arguments: [
+    (#"/a\,b"#, "/a,b"), (#"/a\\"#, #"/a\"#), (#"/a\\\,b"#, #"/a\,b"#), (#"/a\b"#, #"/a\b"#),
+    ("/a\u{301}\\,\u{301}b", "/a\u{301},\u{301}b"), ("\u{301}", "\u{301}"),
+  ])
+  func commasInPathsAreEscaped(_ escaped: String, _ path: String) throws {
+    let list = try MountOptionList(["log_file=\(escaped),ro"])
+    #expect(list.logFile.map { Array($0.utf8) } == Array(path.utf8))
+    #expect(list.isReadOnly)
+  }
+
+  /// libfuse knows bytes only: what combines with a comma must not hide an option from us.
+  @Test func combiningMarksHideNothing() throws {
+    let list = try MountOptionList(["exec,\u{301}a,ro,\u{20E3}"])
+    #expect(list.fuseOptions == ["exec", "\u{301}a", "\u{20E3}"])
+    #expect(list.isReadOnly)
+  }
+
+  @Test(arguments: [
+    "grace", "grace=", "grace=x", "grace=-1", "grace=nan", "grace=1e9", "inactive=1h", "replace_class",
+    "replace_class=both", "latency", "latency=0", "sandbox", "sandbox=no", "threads=0", "threads=x", "log_file",
+    "device_key=",
+  ])
+  func valuesThatCannotBeMeantAreNamed(_ option: String) {
+    var failure: MountOptionError?
+    do throws(MountOptionError) { _ = try MountOptionList(["ro,\(option)"]) } catch { failure = error }
+    #expect(failure?.message.contains("'\(option)'") == true)
+  }
+}

@@ -1,0 +1,64 @@
+#!/bin/bash
+# Fuzzes what reads bytes from outside: parsers of the store, of calls, of options. What must hold is in
+# Fuzz/Sources/FuzzTargets.
+#
+#   scripts/fuzz.sh all [SECONDS]       each target for so long; 60 if not said
+#   scripts/fuzz.sh TARGET [SECONDS]    one of them
+#   scripts/fuzz.sh list                their names
+#   scripts/fuzz.sh minimise            fewer and smaller files in Fuzz/Corpus, with the same coverage
+#
+# Each run begins with Fuzz/Corpus and what earlier ones have added to it in Fuzz/.build/corpus. An input that fails is
+# left in Fuzz/Findings; once what it found is mended it is kept in Fuzz/Cases/TARGET, which `swift test` replays.
+# FUZZ_OPTIONS holds more options for libFuzzer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/packages.sh
+
+usage() {
+  sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'
+  exit 64
+}
+[[ $# -ge 1 && $# -le 2 && $1 != -* && ${2:-1} =~ ^[0-9]+$ ]] || usage
+seconds=${2:-60}
+
+require_swift
+install_packages "${build_packages[@]}"
+
+# What is under test is internal, so testing must be enabled. gold, the default linker, fails on what ASan needs.
+flags=(-c release --package-path Fuzz -Xswiftc -enable-testing -Xswiftc -sanitize=fuzzer,address -Xswiftc -use-ld=lld)
+swift build "${flags[@]}"
+fuzz="$(swift build "${flags[@]}" --show-bin-path)/Fuzz"
+
+# libFuzzer reports what failed itself; Swift's own report would make it wait.
+export SWIFT_BACKTRACE=enable=no
+
+run() {
+  local target=$1 grown=Fuzz/.build/corpus/$1 options=()
+  mkdir -p "$grown" Fuzz/Findings Fuzz/Corpus/"$target"
+  if [[ -f Fuzz/Dictionaries/$target.dict ]]; then options+=("-dict=Fuzz/Dictionaries/$target.dict"); fi
+  printf '\n== %s\n' "$target"
+  # shellcheck disable=SC2086
+  "$fuzz" "$target" "${options[@]}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
+    -artifact_prefix="Fuzz/Findings/$target-" ${FUZZ_OPTIONS:-} "$grown" Fuzz/Corpus/"$target" 2>&1 |
+    grep -v -E '^#[0-9]+.*(NEW|REDUCE|RELOAD)'
+}
+
+minimise() {
+  local target=$1 made
+  made=$(mktemp -d)
+  "$fuzz" "$target" -merge=1 "$made" Fuzz/Corpus/"$target" Fuzz/.build/corpus/"$target" 2>/dev/null
+  rm -rf Fuzz/Corpus/"$target"
+  mv "$made" Fuzz/Corpus/"$target"
+  chmod 755 Fuzz/Corpus/"$target"
+}
+
+targets=$("$fuzz" --list)
+case $1 in
+  list) echo "$targets" ;;
+  minimise) for target in $targets; do minimise "$target"; done ;;
+  all) for target in $targets; do run "$target"; done ;;
+  *)
+    grep -qx -- "$1" <<<"$targets" || usage
+    run "$1"
+    ;;
+esac
