@@ -11,13 +11,16 @@ let package = Package(
   dependencies: [.package(url: "https://github.com/apple/swift-system", from: "1.8.1")],
   targets: [
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+    .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),
     .target(name: "CLinux"),
     .target(name: "DataProtection", dependencies: [system], swiftSettings: settings),
     .target(name: "LinuxIO", dependencies: ["CLinux", system], swiftSettings: settings),
     .target(name: "Cryptography", dependencies: ["CLibcrypto"], swiftSettings: settings),
+    .target(name: "TPM", dependencies: ["CTSS2", "Cryptography"], swiftSettings: settings),
     .target(name: "StoreFormat", dependencies: ["DataProtection"], swiftSettings: settings),
     .target(
-      name: "KeyManagement", dependencies: ["Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      name: "KeyManagement",
+      dependencies: ["TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
       swiftSettings: settings),
     .target(
       name: "FileProtection",

@@ -26,7 +26,8 @@ let package = Package(
     .target(name: "TPM", dependencies: ["CTSS2", "Cryptography"], swiftSettings: settings),
     .target(name: "StoreFormat", dependencies: ["DataProtection"], swiftSettings: settings),
     .target(
-      name: "KeyManagement", dependencies: ["Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      name: "KeyManagement",
+      dependencies: ["TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
       swiftSettings: settings),
     .target(
       name: "FileProtection",

@@ -35,8 +35,10 @@ extension KeybagFile {
         secret, deviceKey: deviceKey, effaceable: effaceableSecret(of: keybag), &fingerprint)
     } catch {
       // A passcode that is wrong so far counts, although the TPM could not be asked about it.
-      if let fingerprint { attempts.note(fingerprint, at: now) }
-      if attempts != stored { known = keep(attempts, keybag, deviceKey) }
+      if case .trustedPlatformModule = error, let fingerprint {
+        attempts.note(fingerprint, at: now)
+        if attempts != stored { known = keep(attempts, keybag, deviceKey) }
+      }
       throw error
     }
     guard let opened else {

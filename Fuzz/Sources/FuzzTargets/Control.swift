@@ -79,6 +79,7 @@ extension CallSecrets {
     case .recoveryKey: exposed(old.recoveryKey)
     case .keyFile: exposed(old.keyFile)
     case .newPasscode: exposed(new.passcode)
+    case .newTPMPasscode: exposed(new.tpmPasscode)
     case .newRecoveryKey: exposed(new.recoveryKey)
     case .newKeyFile: exposed(new.keyFile)
     }
