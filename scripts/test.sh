@@ -33,9 +33,6 @@ swift build --build-tests
 step "Unit tests"
 swift test --skip-build --skip MountTests --parallel
 
-step "The fuzzers, for a few seconds each"
-scripts/fuzz.sh all 5
-
 protectfs="$(swift build --show-bin-path)/protectfs"
 step "The service"
 check_service() (

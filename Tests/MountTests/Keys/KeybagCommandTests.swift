@@ -133,7 +133,7 @@ extension MountTests {
         #expect(try volume.path("A").appending("after").contents() == Array("after".utf8))
         #expect(try volume.generations(of: .complete) == [1, 2])
         #expect(try volume.rotate(.complete).succeeded)
-        #expect(try volume.generations(of: .complete) == [2])
+        #expect(try volume.generations(of: .complete) == [3])
         try Self.expectFiles(on: volume)
       }
     }
