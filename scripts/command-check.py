@@ -384,21 +384,20 @@ def check_foreground():
 
 
 def check_recovery():
-    # Root's device key stays: the recovered one is looked for first.
-    if os.path.exists(f"{root}/config"):
-        os.rename(f"{root}/config", f"{root}/config.aside")
     directory = "/etc/protectfs" if os.geteuid() == 0 else f"{root}/config/protectfs"
-    expect("recover the device key", 0, "mount", "--recovery-key-file", "rk", "--unlock", "b", "m", says="recovered")
     kept = json.loads(run("info", "--json", "b").stdout)["storeID"] + ".key"
+    expect("mount with the recovery key", 0, "mount", "--recovery-key-file", "rk", "--unlock", "b", "m")
+    check("where the device key is, no other is kept", not os.path.exists(f"{directory}/{kept}"))
+    expect("unmount from it", 0, "unmount", "m")
+    os.rename(f"{directory}/device.key", f"{directory}/device.key.aside")
+    expect("recover the device key", 0, "mount", "--recovery-key-file", "rk", "--unlock", "b", "m", says="recovered")
     check("it is kept", os.path.exists(f"{directory}/{kept}"))
     check("and it is unlocked", '"unlocked"' in run("status", "--json", "m").stdout)
     expect("unmount after recovery", 0, "unmount", "m")
     expect("the device key serves later mounts", 0, "mount", "--passcode-file", "pw", "b", "m")
     expect("and unmounts", 0, "unmount", "m")
     os.unlink(f"{directory}/{kept}")
-    if os.path.exists(f"{root}/config.aside"):
-        shutil.rmtree(f"{root}/config")
-        os.rename(f"{root}/config.aside", f"{root}/config")
+    os.rename(f"{directory}/device.key.aside", f"{directory}/device.key")
 
 
 def check_helper():
