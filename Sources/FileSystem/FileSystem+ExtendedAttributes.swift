@@ -94,7 +94,7 @@ extension ProtectedFileSystem {
         let text = stored.description
         if AttributeEncoding.isBackingName(stored.bytes) {
           let value = try lendingPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }
-          list += plainAttributeName(value, node)?.terminated ?? []
+          list += plainAttributeName(value, storedAs: stored, node)?.terminated ?? []
         } else if text.hasPrefix("trusted.") {
           // The kernel checks who reads one, but not who lists them (xattr(7)).
           if caller.user == 0 { list += stored.terminated }
@@ -129,10 +129,12 @@ extension ProtectedFileSystem {
   }
 
   /// The plain name that a stored attribute has; `nil` for a damaged one, which must not hide the others.
-  private func plainAttributeName(_ stored: [UInt8], _ node: Node) -> PathName? {
+  private func plainAttributeName(_ value: [UInt8], storedAs stored: PathName, _ node: Node) -> PathName? {
     do {
-      let sealed = try AttributeEncoding.parse(stored).sealedName
-      return PathName(bytes: try volume.attributeNames.open(sealed, associatedData: nil))
+      let sealed = try AttributeEncoding.parse(value).sealedName
+      let name = try volume.attributeNames.open(sealed, associatedData: nil)
+      guard try volume.backingAttributeName(name) == Array(stored.bytes) else { throw CryptographyError.notAuthentic }
+      return PathName(bytes: name)
     } catch {
       damaged(node, "an extended attribute cannot be read: \(error)")
       return nil

@@ -241,18 +241,3 @@ extension ProtectedFileSystem {
     }
   }
 }
-
-/// Names that came to be by rename or link while someone goes through the tree.
-final class MovedNames: Sendable {
-  private let state = Mutex<[Node.Location]?>(nil)
-
-  func begin() { state.withLock { $0 = [] } }
-
-  func end() { state.withLock { $0 = nil } }
-
-  /// Notes a name, while somebody wants to know.
-  func note(_ location: Node.Location) { state.withLock { $0?.append(location) } }
-
-  /// A name that nobody has looked at.
-  func next() -> Node.Location? { state.withLock { $0?.popLast() } }
-}

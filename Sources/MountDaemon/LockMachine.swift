@@ -244,10 +244,3 @@ final class LockMachine: Sendable {
     }
   }
 }
-
-extension Duration {
-  /// The same as a number of seconds.
-  package var inSeconds: Double {
-    Double(components.seconds) + Double(components.attoseconds) * 1e-18
-  }
-}
