@@ -54,6 +54,11 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     }
   }
 
+  /// Whether a TPM could not be asked, or refused.
+  var isOfTPM: Bool {
+    if case .trustedPlatformModule = self { true } else { false }
+  }
+
   /// Whether the new keybag may not outlive a power cut.
   package var isNotDurable: Bool {
     if case .keybagNotDurable = self { true } else { false }

@@ -24,40 +24,62 @@ extension KeybagFile {
     var attempts = known.count > stored.count ? known : stored
     let now = Self.now()
     if attempts.beginAgain(at: now) { known = keep(attempts, keybag, deviceKey) }
-    if secret.kind == .passcode || secret.kind == .tpmPasscode {
+    if secret.kind.takesPasscode {
       let delay = attempts.delay(at: now)
       guard delay == 0 else { throw .passcodeDelayed(seconds: delay) }
     }
-    var fingerprint: UInt16?
-    let opened: OpenKeybag?
-    do throws(KeyManagementError) {
-      opened = try keybag.attempt(
-        secret, deviceKey: deviceKey, effaceable: effaceableSecret(of: keybag), &fingerprint)
-    } catch {
-      // A passcode that is wrong so far counts, although the TPM could not be asked about it.
-      if case .trustedPlatformModule = error, let fingerprint {
-        attempts.note(fingerprint, at: now)
-        if attempts != stored { known = keep(attempts, keybag, deviceKey) }
-      }
-      throw error
-    }
-    guard let opened else {
-      attempts.note(fingerprint ?? 0, at: now)
-      if attempts != stored { known = keep(attempts, keybag, deviceKey) }
-      if let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) {
-        do throws(KeyManagementError) {
-          try commit(keybag.erased(deviceKey: deviceKey))
-        } catch {
-          guard error.isAfterChange else { throw error }
-        }
-        forgetAttempts()
-        throw .storeErased(at: now)
-      }
-      throw .wrongPasscode
+    var trial = Trial(stored: stored, attempts: attempts, time: now)
+    guard let opened = attempt(secret, on: keybag, deviceKey, try effaceableSecret(of: keybag), &trial) else {
+      throw refusal(of: trial, on: keybag, deviceKey, known: &known)
     }
     known = PasscodeAttempts()
     if stored.count > 0 { forgetAttempts() }
     return opened
+  }
+
+  /// A secret that is tried.
+  private struct Trial {
+    let stored: PasscodeAttempts
+    var attempts: PasscodeAttempts
+    let time: UInt64
+    /// Of a passcode that no way in has taken.
+    var fingerprint: UInt16?
+    var failure: KeyManagementError?
+  }
+
+  /// Counts a wrong passcode; returns what is to be told. One that is wrong so far counts, although a TPM could not be asked
+  /// about it.
+  @inline(never)
+  private func refusal(
+    of trial: Trial, on keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, known: inout PasscodeAttempts
+  ) -> KeyManagementError {
+    if let failure = trial.failure, !failure.isOfTPM { return failure }
+    var attempts = trial.attempts
+    if let fingerprint = trial.fingerprint { attempts.note(fingerprint, at: trial.time) }
+    if attempts != trial.stored { known = keep(attempts, keybag, deviceKey) }
+    if let failure = trial.failure { return failure }
+    guard let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) else { return .wrongPasscode }
+    do throws(KeyManagementError) {
+      try commit(keybag.erased(deviceKey: deviceKey))
+    } catch {
+      guard error.isAfterChange else { return error }
+    }
+    forgetAttempts()
+    return .storeErased(at: trial.time)
+  }
+
+  /// The opened keybag; `nil` for a wrong passcode, and for what is told as a failure.
+  @inline(never)
+  private func attempt(
+    _ secret: borrowing UnlockSecret, on keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey,
+    _ effaceable: consuming EffaceableSecret, _ trial: inout Trial
+  ) -> OpenKeybag? {
+    do throws(KeyManagementError) {
+      return try keybag.attempt(secret, deviceKey: deviceKey, effaceable: effaceable, &trial.fingerprint)
+    } catch {
+      trial.failure = error
+      return nil
+    }
   }
 
   /// Ends the count of wrong passcodes: those of a keybag that is no more say nothing.

@@ -13,8 +13,13 @@ package enum UnlockSecret: ~Copyable, Sendable {
 }
 
 extension UnlockSecret {
-  /// What its kind is called.
+  /// Its kind.
   package var kind: Kind {
+    // Inlined, it makes the optimizer of Swift 6.3 crash.
+    @inline(never) get { describeKind() }
+  }
+
+  private func describeKind() -> Kind {
     switch self {
     case .passcode: .passcode
     case .tpmPasscode: .tpmPasscode
@@ -34,6 +39,9 @@ extension UnlockSecret {
   /// The kinds of secrets.
   package enum Kind: Sendable {
     case passcode, tpmPasscode, recoveryKey, keyFile
+
+    /// Whether it can be guessed.
+    var takesPasscode: Bool { self == .passcode || self == .tpmPasscode }
 
     /// What a way in is called, unless it was given a name.
     package var label: String {
