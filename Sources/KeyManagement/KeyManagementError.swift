@@ -175,6 +175,11 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     self = .cryptography(error)
   }
 
+  /// The error for a failure where keys of a keybag are unwrapped that was opened: one that does not was altered.
+  init(unwrapping error: CryptographyError) {
+    self = error == .wrongKey ? .keybagAltered : .cryptography(error)
+  }
+
   /// The error for a keybag that does not parse.
   init(_ error: FormatError) {
     switch error {

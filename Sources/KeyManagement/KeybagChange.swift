@@ -52,11 +52,7 @@ extension OpenKeybag {
         try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: deviceKey), effaceable: fresh, revokes: revokes,
         addsKeys: addsKeys)
     } catch {
-      switch error {
-      case .wrongKey: throw .keybagAltered
-      case .invalidLength("a keybag"): throw .keybagFull
-      default: throw KeyManagementError(error)
-      }
+      throw error == .invalidLength("a keybag") ? .keybagFull : KeyManagementError(unwrapping: error)
     }
   }
 }

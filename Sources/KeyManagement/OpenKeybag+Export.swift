@@ -90,7 +90,7 @@ extension OpenKeybag {
     do throws(CryptographyError) {
       return try body()
     } catch {
-      throw error == .wrongKey ? .keybagAltered : KeyManagementError(error)
+      throw KeyManagementError(unwrapping: error)
     }
   }
 }

@@ -67,7 +67,7 @@ package struct OpenKeybag: ~Copyable, Sendable {
       }
       return ClassKey(generation: entry.generation, secret: secret)
     } catch {
-      throw error == .wrongKey ? .keybagAltered : KeyManagementError(error)
+      throw KeyManagementError(unwrapping: error)
     }
   }
 
@@ -95,7 +95,7 @@ extension Keybag {
         let secret = try KeyWrap.unwrap(wrapped, under: effaceable.wrappingKey(with: deviceKey, of: storeID))
         keys.add(ClassKey(generation: entry.generation, secret: secret), of: .none)
       } catch {
-        throw error == .wrongKey ? .keybagAltered : KeyManagementError(error)
+        throw KeyManagementError(unwrapping: error)
       }
     }
     return keys

@@ -25,10 +25,7 @@ struct EraseCommand: ParsableCommand {
     completion: .list(ProtectionClass.allCases.map(\.name)))
   var protectionClass: ProtectionClass?
 
-  @Argument(
-    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
-    completion: .directory)
-  var path: String
+  @OptionGroup var location: StoreArgument
 
   @Flag(help: "Do not ask.")
   var yes = false
@@ -44,7 +41,7 @@ struct EraseCommand: ParsableCommand {
   }
 
   func run() throws {
-    let owner = try StoreOwner.of(path)
+    let owner = try StoreOwner.of(location.path)
     try StoreSummary.requireStore(owner.backing)
     if let protectionClass {
       try Confirmation.require(

@@ -27,16 +27,13 @@ struct KeyListCommand: ParsableCommand {
         protectfs key list --json ~/.private
       """)
 
-  @Argument(
-    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
-    completion: .directory)
-  var path: String
+  @OptionGroup var location: StoreArgument
 
   @Flag(help: "Report in JSON.")
   var json = false
 
   func run() throws {
-    let record = try StoreSummary.read(StoreOwner.of(path).backing)
+    let record = try StoreSummary.read(StoreOwner.of(location.path).backing)
     let ways = record.protectors.map { WayIn($0) }
     if json { return try JSONOutput.show(ways) }
     for way in ways {
@@ -62,10 +59,7 @@ struct KeyAddCommand: ParsableCommand {
         protectfs key add --new-recovery-key ~/private
       """)
 
-  @Argument(
-    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
-    completion: .directory)
-  var path: String
+  @OptionGroup var location: StoreArgument
 
   @Flag(help: "Add a passcode; implied by the options that say where it comes from.")
   var newPasscode = false
@@ -108,7 +102,7 @@ struct KeyAddCommand: ParsableCommand {
   }
 
   func run() throws {
-    let owner = try StoreOwner.of(path)
+    let owner = try StoreOwner.of(location.path)
     try StoreSummary.requireStore(owner.backing)
     let secret = try opening.read()
     let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
@@ -163,10 +157,7 @@ struct KeyRemoveCommand: ParsableCommand {
         protectfs key remove ~/private spouse
       """)
 
-  @Argument(
-    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
-    completion: .directory)
-  var path: String
+  @OptionGroup var location: StoreArgument
 
   @Argument(help: ArgumentHelp("Its identity, the first digits of it, or its name.", valueName: "way-in"))
   var way: String
@@ -176,7 +167,7 @@ struct KeyRemoveCommand: ParsableCommand {
   @OptionGroup var deviceKey: DeviceKeyOptions
 
   func run() throws {
-    let owner = try StoreOwner.of(path)
+    let owner = try StoreOwner.of(location.path)
     let id = try WayIn.identity(way, in: StoreSummary.read(owner.backing).protectors)
     let secret = try opening.read()
     switch owner {
@@ -207,17 +198,14 @@ struct KeyTestCommand: ParsableCommand {
         protectfs key test --key-file /media/stick/private.key ~/private
       """)
 
-  @Argument(
-    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
-    completion: .directory)
-  var path: String
+  @OptionGroup var location: StoreArgument
 
   @OptionGroup var opening: OpeningOptions
 
   @OptionGroup var deviceKey: DeviceKeyOptions
 
   func run() throws {
-    let store = try StoreReader(try StoreOwner.of(path).backing)
+    let store = try StoreReader(try StoreOwner.of(location.path).backing)
     let opened = try store.open(with: opening.read(), deviceKey)
     let way = opened.keybag.protectors.first { $0.id == opened.protectorID }.map { WayIn($0) }
     print("It opens the store: \(way?.id.prefix(8) ?? "")  \(way?.kind ?? "") '\(way?.label.printable ?? "")'.")

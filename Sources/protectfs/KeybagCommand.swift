@@ -30,10 +30,7 @@ struct BackupPasscodeOptions: ParsableArguments {
     help: ArgumentHelp("Read the backup passcode from an open file descriptor.", valueName: "number"))
   var descriptor: Int32?
 
-  var source: SecretSource {
-    if let file { return .file(file) }
-    return descriptor.map { .descriptor($0) } ?? .terminal
-  }
+  var source: SecretSource { SecretSource(file: file, descriptor: descriptor) }
 }
 
 /// `protectfs keybag export`
@@ -50,10 +47,7 @@ struct KeybagExportCommand: ParsableCommand {
         protectfs keybag export --backup private.keybag ~/private
       """)
 
-  @Argument(
-    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
-    completion: .directory)
-  var path: String
+  @OptionGroup var location: StoreArgument
 
   @Option(help: ArgumentHelp("The new file.", valueName: "file"), completion: .file())
   var backup: String
@@ -65,7 +59,7 @@ struct KeybagExportCommand: ParsableCommand {
   @OptionGroup var deviceKey: DeviceKeyOptions
 
   func run() throws {
-    let store = try StoreReader(try StoreOwner.of(path).backing)
+    let store = try StoreReader(try StoreOwner.of(location.path).backing)
     let secret = try opening.read()
     let opened = try store.open(with: secret, deviceKey)
     let output = try NewSecretFile(path: backup)

@@ -39,10 +39,7 @@ struct NewPasscodeOptions: ParsableArguments {
 
   /// Reads it, from a terminal twice.
   func read(_ name: String = "New passcode") throws -> SecretBytes {
-    if let file { return try SecretSource.file(file).readNew(name) }
-    if let descriptor { return try SecretSource.descriptor(descriptor).readNew(name) }
-    if let command { return try SecretSource.command(command).readNew(name) }
-    return try SecretSource.terminal.readNew(name)
+    try SecretSource(file: file, descriptor: descriptor, command: command).readNew(name)
   }
 }
 
@@ -61,10 +58,7 @@ struct PasscodeChangeCommand: ParsableCommand {
         protectfs passcode change --passcode-file old --new-passcode-file new ~/private
       """)
 
-  @Argument(
-    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
-    completion: .directory)
-  var path: String
+  @OptionGroup var location: StoreArgument
 
   @OptionGroup var opening: OpeningOptions
 
@@ -73,7 +67,7 @@ struct PasscodeChangeCommand: ParsableCommand {
   @OptionGroup var deviceKey: DeviceKeyOptions
 
   func run() throws {
-    switch try StoreOwner.of(path) {
+    switch try StoreOwner.of(location.path) {
     case .daemon(let mount):
       var daemon = try DaemonConnection(to: mount)
       let old = try opening.read("Old passcode")

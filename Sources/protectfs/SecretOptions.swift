@@ -22,12 +22,7 @@ struct PasscodeOptions: ParsableArguments {
     help: ArgumentHelp("Take what a shell command prints as the passcode.", valueName: "command"))
   var command: String?
 
-  var source: SecretSource {
-    if let file { return .file(file) }
-    if let descriptor { return .descriptor(descriptor) }
-    if let command { return .command(command) }
-    return .terminal
-  }
+  var source: SecretSource { SecretSource(file: file, descriptor: descriptor, command: command) }
 
   /// Whether one of the options was given.
   var isGiven: Bool { file != nil || descriptor != nil || command != nil }

@@ -14,6 +14,19 @@ enum SecretSource {
   /// What a command prints.
   case command(String)
 
+  /// Where options say that it comes from; a terminal, where none does.
+  init(file: String?, descriptor: Int32?, command: String? = nil) {
+    if let file {
+      self = .file(file)
+    } else if let descriptor {
+      self = .descriptor(descriptor)
+    } else if let command {
+      self = .command(command)
+    } else {
+      self = .terminal
+    }
+  }
+
   /// Reads the secret: UTF-8, not empty, without the newline at its end.
   ///
   /// - Parameter name: what is asked for, as in "Passcode".

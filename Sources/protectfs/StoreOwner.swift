@@ -6,6 +6,14 @@ import LinuxIO
 import MountDaemon
 import StoreFormat
 
+/// The argument of commands that find a store by either of its directories.
+struct StoreArgument: ParsableArguments {
+  @Argument(
+    help: ArgumentHelp("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
+    completion: .directory)
+  var path: String
+}
+
 /// The options of commands that change keys.
 struct DeviceKeyOptions: ParsableArguments {
   @Option(
