@@ -16,7 +16,7 @@ let arguments: Target.Dependency = .product(name: "ArgumentParser", package: "sw
 let package = Package(
   name: "protectfs",
   products: [
-    .library(name: "DataProtection", targets: ["DataProtection"]),
+    .library(name: "DataProtection", targets: ["DataProtectionCore"]),
     .executable(name: "protectfs", targets: ["protectfs"]),
     // Loaded into the daemon by tests, and installed nowhere: only a dynamic library can stand before libc.
     .library(name: "FaultInjection", type: .dynamic, targets: ["FaultInjection"]),
@@ -31,28 +31,28 @@ let package = Package(
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),
     .target(name: "CLinux"),
-    .target(name: "DataProtection", dependencies: [system], swiftSettings: settings),
+    .target(name: "DataProtectionCore", dependencies: [system], swiftSettings: settings),
     .target(name: "LinuxIO", dependencies: ["CLinux", system], swiftSettings: settings),
     .target(name: "Cryptography", dependencies: ["CLibcrypto"], swiftSettings: settings),
     .target(name: "TPM", dependencies: ["CTSS2", "Cryptography"], swiftSettings: settings),
-    .target(name: "StoreFormat", dependencies: ["DataProtection"], swiftSettings: settings),
+    .target(name: "StoreFormat", dependencies: ["DataProtectionCore"], swiftSettings: settings),
     .target(
       name: "KeyManagement",
-      dependencies: ["TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      dependencies: ["TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
       swiftSettings: settings),
     .target(
       name: "FileProtection",
-      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
       swiftSettings: settings),
     .target(
       name: "StoreCheck",
-      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
       swiftSettings: settings),
     .target(name: "FUSE", dependencies: ["CFUSE", "LinuxIO", system], swiftSettings: settings),
     .target(
       name: "FileSystem",
       dependencies: [
-        "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection",
+        "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore",
         system, logging,
       ],
       swiftSettings: settings),
@@ -60,19 +60,19 @@ let package = Package(
       name: "MountDaemon",
       dependencies: [
         "FileSystem", "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
-        "DataProtection", system, logging,
+        "DataProtectionCore", system, logging,
       ],
       swiftSettings: settings),
     .executableTarget(
       name: "protectfs",
       dependencies: [
         "MountDaemon", "FileSystem", "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
-        "DataProtection", system, logging, arguments,
+        "DataProtectionCore", system, logging, arguments,
       ],
       swiftSettings: settings),
 
     .target(name: "TestVectors", dependencies: ["Cryptography"], path: "Tests/TestVectors", swiftSettings: settings),
-    .testTarget(name: "DataProtectionTests", dependencies: ["DataProtection"], swiftSettings: settings),
+    .testTarget(name: "DataProtectionCoreTests", dependencies: ["DataProtectionCore"], swiftSettings: settings),
     .testTarget(
       name: "CryptographyTests", dependencies: ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"],
       swiftSettings: settings),
@@ -80,18 +80,19 @@ let package = Package(
       name: "TPMTests", dependencies: ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"],
       swiftSettings: settings),
     .testTarget(
-      name: "StoreFormatTests", dependencies: ["StoreFormat", "DataProtection", "TestVectors"], exclude: ["Vectors"],
+      name: "StoreFormatTests", dependencies: ["StoreFormat", "DataProtectionCore", "TestVectors"],
+      exclude: ["Vectors"],
       swiftSettings: settings),
     .testTarget(
       name: "KeyManagementTests",
       dependencies: [
-        "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", "TestVectors", system,
+        "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", "TestVectors", system,
       ],
       swiftSettings: settings),
     .testTarget(
       name: "StoreCheckTests",
       dependencies: [
-        "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", "TestVectors",
+        "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", "TestVectors",
         system,
       ],
       exclude: ["Stores"],
@@ -99,21 +100,22 @@ let package = Package(
     .testTarget(
       name: "FileProtectionTests",
       dependencies: [
-        "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", "TestVectors",
+        "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore",
+        "TestVectors",
         system,
       ],
       swiftSettings: settings),
     .testTarget(
       name: "MountDaemonTests",
       dependencies: [
-        "MountDaemon", "KeyManagement", "Cryptography", "DataProtection", "LinuxIO", "TestVectors", system,
+        "MountDaemon", "KeyManagement", "Cryptography", "DataProtectionCore", "LinuxIO", "TestVectors", system,
       ],
       swiftSettings: settings),
     // Its directory Targets is Fuzz/Sources/FuzzTargets: no module of its own, as it needs what only tests can import.
     .testTarget(
       name: "FuzzTests",
       dependencies: [
-        "MountDaemon", "KeyManagement", "TPM", "Cryptography", "DataProtection", "LinuxIO", "StoreFormat",
+        "MountDaemon", "KeyManagement", "TPM", "Cryptography", "DataProtectionCore", "LinuxIO", "StoreFormat",
         "TestVectors",
       ],
       swiftSettings: settings),
@@ -123,7 +125,7 @@ let package = Package(
       cSettings: [.headerSearchPath("../SystemCalls/include")]),
     .executableTarget(name: "FoundationProbe", path: "Tests/FoundationProbe", swiftSettings: settings),
     .executableTarget(
-      name: "SandboxProbe", dependencies: ["CSystemCalls", "DataProtection", "LinuxIO", system],
+      name: "SandboxProbe", dependencies: ["CSystemCalls", "DataProtectionCore", "LinuxIO", system],
       path: "Tests/SandboxProbe", swiftSettings: settings),
     .testTarget(
       name: "CommandTests",
@@ -131,7 +133,7 @@ let package = Package(
     .testTarget(
       name: "MountTests",
       dependencies: [
-        "CSystemCalls", "DataProtection", "KeyManagement", "TPM", "Cryptography", "StoreFormat", "LinuxIO",
+        "CSystemCalls", "DataProtectionCore", "KeyManagement", "TPM", "Cryptography", "StoreFormat", "LinuxIO",
         "TestVectors", system,
       ],
       exclude: ["Stores"],

@@ -20,24 +20,24 @@ let package = Package(
     .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),
     .target(name: "CLinux"),
     .target(name: "CLibFuzzer"),
-    .target(name: "DataProtection", dependencies: [system], swiftSettings: settings),
+    .target(name: "DataProtectionCore", dependencies: [system], swiftSettings: settings),
     .target(name: "LinuxIO", dependencies: ["CLinux", system], swiftSettings: settings),
     .target(name: "Cryptography", dependencies: ["CLibcrypto"], swiftSettings: settings),
     .target(name: "TPM", dependencies: ["CTSS2", "Cryptography"], swiftSettings: settings),
-    .target(name: "StoreFormat", dependencies: ["DataProtection"], swiftSettings: settings),
+    .target(name: "StoreFormat", dependencies: ["DataProtectionCore"], swiftSettings: settings),
     .target(
       name: "KeyManagement",
-      dependencies: ["TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      dependencies: ["TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
       swiftSettings: settings),
     .target(
       name: "FileProtection",
-      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection", system],
+      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
       swiftSettings: settings),
     .target(name: "FUSE", dependencies: ["CFUSE", "LinuxIO", system], swiftSettings: settings),
     .target(
       name: "FileSystem",
       dependencies: [
-        "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection",
+        "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore",
         system, logging,
       ],
       swiftSettings: settings),
@@ -45,13 +45,13 @@ let package = Package(
       name: "MountDaemon",
       dependencies: [
         "FileSystem", "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
-        "DataProtection", system, logging,
+        "DataProtectionCore", system, logging,
       ],
       swiftSettings: settings),
     .target(
       name: "FuzzTargets",
       dependencies: [
-        "MountDaemon", "KeyManagement", "TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtection",
+        "MountDaemon", "KeyManagement", "TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore",
       ],
       swiftSettings: settings),
     .executableTarget(name: "Fuzz", dependencies: ["FuzzTargets", "CLibFuzzer"], swiftSettings: settings),

@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtection
+import DataProtectionCore
 
 /// One key of a protection class; of class B, its private key.
 package struct ClassKey: ~Copyable, Sendable {

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import KeyManagement
 
 // Keys destroyed while the store is mounted: first on disk, then in memory, with everything that was read by them. What

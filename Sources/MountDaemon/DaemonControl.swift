@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtection
+import DataProtectionCore
 import KeyManagement
 
 /// What the control socket asks of the daemon behind it. Calls come from several threads at once.

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import Synchronization
 
 /// The listeners of a daemon: what it tells goes to each of them.

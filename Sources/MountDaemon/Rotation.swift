@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import FileSystem
 import KeyManagement
 import SystemPackage

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import FoundationEssentials
 
 /// A call as it came, its secrets taken out of it.

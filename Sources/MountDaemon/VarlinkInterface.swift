@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 
 /// What the service says of itself: the interface `org.varlink.service`.
 enum VarlinkInterface {

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 
 /// What a directory's extended attribute `user.cprotect` holds: the class of what is created in it, and its identity.
 ///

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 
 /// What a regular file's extended attribute ``attributeName`` holds: its class, and its key wrapped under that class's.
 ///

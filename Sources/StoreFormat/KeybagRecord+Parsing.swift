@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 
 // Bytes taken apart. Nothing here is authenticated yet: every count is bounded before it is used.
 extension KeybagRecord {

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Cryptography
-import DataProtection
+import DataProtectionCore
 import KeyManagement
 import LinuxIO
 import MountDaemon

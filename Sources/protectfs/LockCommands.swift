@@ -1,5 +1,5 @@
 import ArgumentParser
-import DataProtection
+import DataProtectionCore
 
 /// `protectfs lock`
 struct LockCommand: ParsableCommand {

@@ -1,5 +1,5 @@
 import ArgumentParser
-import DataProtection
+import DataProtectionCore
 import Glibc
 import LinuxIO
 import SystemPackage

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Cryptography
-import DataProtection
+import DataProtectionCore
 import KeyManagement
 
 /// The options that say where a passcode comes from. Without one it is asked for on the terminal.

@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtection
+import DataProtectionCore
 import Glibc
 import KeyManagement
 import LinuxIO

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 
 // How reports for people call things.
 

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import Glibc
 import LinuxIO
 import SystemPackage

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import SystemPackage
 
 /// What a program sees, written out by hand: operations × states × classes.

@@ -1,6 +1,6 @@
 import CSystemCalls
 import Cryptography
-import DataProtection
+import DataProtectionCore
 import Glibc
 import KeyManagement
 import LinuxIO

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import StoreFormat
 import TestVectors
 import Testing

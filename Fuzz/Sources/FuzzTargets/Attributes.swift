@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import StoreFormat
 
 func fuzzAttributes(_ bytes: [UInt8]) {

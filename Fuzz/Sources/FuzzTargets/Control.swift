@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtection
+import DataProtectionCore
 import FoundationEssentials
 
 @testable import MountDaemon

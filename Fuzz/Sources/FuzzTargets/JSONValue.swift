@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 
 /// Any JSON, as a decoder understands it.
 enum JSONValue: Decodable, Equatable {

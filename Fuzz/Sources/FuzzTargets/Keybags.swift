@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import StoreFormat
 
 func fuzzKeybag(_ bytes: [UInt8]) {

@@ -1,4 +1,4 @@
-@testable import DataProtection
+@testable import DataProtectionCore
 
 /// A line of the kernel's; and one made of the bytes, as the kernel would write a mount at such a path.
 func fuzzMountLines(_ bytes: [UInt8]) {

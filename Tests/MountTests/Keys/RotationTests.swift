@@ -1,5 +1,5 @@
 import CSystemCalls
-import DataProtection
+import DataProtectionCore
 import Glibc
 import LinuxIO
 import StoreFormat

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 
 /// A name as the kernel takes it.
 typealias ModelName = [UInt8]

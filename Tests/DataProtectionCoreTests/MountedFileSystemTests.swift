@@ -1,6 +1,6 @@
 import Testing
 
-@testable import DataProtection
+@testable import DataProtectionCore
 
 @Suite struct MountedFileSystemTests {
   @Test func lineIsParsed() throws {

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import Testing
 
-@testable import DataProtection
+@testable import DataProtectionCore
 
 @Suite struct DaemonEventTests {
   private static let events: [(DaemonEvent, String)] = [

@@ -1,4 +1,4 @@
-import DataProtection
+import DataProtectionCore
 import Testing
 
 /// The contract, written by hand: 5 classes × 5 states × 8 operations.
