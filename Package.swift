@@ -16,7 +16,7 @@ let arguments: Target.Dependency = .product(name: "ArgumentParser", package: "sw
 let package = Package(
   name: "protectfs",
   products: [
-    .library(name: "DataProtection", targets: ["DataProtectionCore"]),
+    .library(name: "DataProtection", targets: ["DataProtection"]),
     .executable(name: "protectfs", targets: ["protectfs"]),
     // Loaded into the daemon by tests, and installed nowhere: only a dynamic library can stand before libc.
     .library(name: "FaultInjection", type: .dynamic, targets: ["FaultInjection"]),
@@ -32,6 +32,8 @@ let package = Package(
     .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),
     .target(name: "CLinux"),
     .target(name: "DataProtectionCore", dependencies: [system], swiftSettings: settings),
+    .target(
+      name: "DataProtection", dependencies: ["DataProtectionCore", "LinuxIO", system], swiftSettings: settings),
     .target(name: "LinuxIO", dependencies: ["CLinux", system], swiftSettings: settings),
     .target(name: "Cryptography", dependencies: ["CLibcrypto"], swiftSettings: settings),
     .target(name: "TPM", dependencies: ["CTSS2", "Cryptography"], swiftSettings: settings),

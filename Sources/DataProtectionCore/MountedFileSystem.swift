@@ -35,7 +35,7 @@ public struct MountedFileSystem: Sendable, Hashable {
   }
 
   /// The same, with the error of opening the path.
-  static func find(containing path: String) throws(Errno) -> MountedFileSystem? {
+  package static func find(containing path: String) throws(Errno) -> MountedFileSystem? {
     // O_PATH stops at the mount point: the file system that is mounted there is asked for nothing.
     let pathOnly: CInt = 0o10000000
     let descriptor = unsafe open(path, pathOnly | O_CLOEXEC)

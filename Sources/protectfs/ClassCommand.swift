@@ -53,7 +53,7 @@ struct ClassGetCommand: ParsableCommand {
         show(path, fileClass)
       }
       guard recursive else { continue }
-      ClassTree.visit(path, failures) { (item, path) throws(Errno) in
+      DirectoryTree.visit(path, report: failures.count) { (item, path) throws(Errno) in
         let value = try item.attribute(PathName(ProtectionClass.attributeName))
         guard let fileClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else { throw .ioError }
         show(path, fileClass)
@@ -108,7 +108,7 @@ struct ClassSetCommand: ParsableCommand {
     for path in paths {
       failures.attempt(path) { () throws(Errno) in try protectionClass.assign(toItemAt: path) }
       guard recursive else { continue }
-      ClassTree.visit(path, failures, threads: 2) { (item, _) throws(Errno) in
+      DirectoryTree.visit(path, threads: 2, report: failures.count) { (item, _) throws(Errno) in
         defer { progress.count() }
         try item.setAttribute(PathName(ProtectionClass.attributeName), to: value)
       }

@@ -33,7 +33,7 @@ struct StatusCommand: ParsableCommand {
       let status = try daemon.status()
       if json { try JSONOutput.show(status) } else { show(status) }
     } else {
-      let status = try PathStatus(path: path, on: mount)
+      let status = try PathStatus(path: path)
       if json { try JSONOutput.show(status) } else { print(status.report) }
     }
   }

@@ -1,0 +1,2 @@
+// Classes, states and the client of the daemon, as the command uses them too.
+@_exported import DataProtectionCore

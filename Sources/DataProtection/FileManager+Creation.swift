@@ -1,0 +1,79 @@
+import DataProtectionCore
+import Foundation
+
+// Foundation's calls that create, with `.protectionKey`; properties for the reason that FileManager+Attributes.swift tells.
+extension FileManager {
+  /// `createFile(atPath:contents:attributes:)`, which creates the file in its class.
+  public var createFile: FileCreation { FileCreation(fileManager: self) }
+  /// `createDirectory(at:withIntermediateDirectories:attributes:)`, which creates the directory in its class.
+  public var createDirectory: DirectoryCreation { DirectoryCreation(fileManager: self) }
+
+  /// The call `createFile(atPath:contents:attributes:)`.
+  public struct FileCreation {
+    fileprivate let fileManager: FileManager
+
+    /// Creates a file or replaces one, and tells whether that was done. With a class among the attributes its content is
+    /// never under another.
+    @discardableResult
+    public func callAsFunction(
+      atPath path: String, contents: Data?, attributes: [FileAttributeKey: Any]? = nil
+    ) -> Bool {
+      typealias Foundation = (String, Data?, [FileAttributeKey: Any]?) -> Bool
+      let foundation: Foundation = fileManager.createFile
+      guard let attributes, attributes[.protectionKey] != nil else { return foundation(path, contents, attributes) }
+      do {
+        guard let protection = try attributes.protection, let protectionClass = ProtectionClass(protection) else {
+          return false
+        }
+        try ProtectedWrite(contents ?? Data(), to: path, in: protectionClass, [.atomic]).run()
+        let others = attributes.withoutProtection
+        if !others.isEmpty { try fileManager.setAttributes(others, ofItemAtPath: path) }
+        return true
+      } catch {
+        // The call has no other way to tell.
+        return false
+      }
+    }
+  }
+
+  /// The calls `createDirectory(at:…)` and `createDirectory(atPath:…)`.
+  public struct DirectoryCreation {
+    fileprivate let fileManager: FileManager
+
+    /// Creates a directory; those above it that are missing get its attributes too.
+    ///
+    /// - Throws: as ``FileManager/setProtection(_:ofItemAt:)``, and as Foundation's. A directory that could not be given
+    ///   its class is taken away again.
+    public func callAsFunction(
+      at url: URL, withIntermediateDirectories createsIntermediates: Bool, attributes: [FileAttributeKey: Any]? = nil
+    ) throws {
+      try self(
+        atPath: FileManager.path(of: url), withIntermediateDirectories: createsIntermediates, attributes: attributes)
+    }
+
+    /// Creates a directory, by its path.
+    public func callAsFunction(
+      atPath path: String, withIntermediateDirectories createsIntermediates: Bool,
+      attributes: [FileAttributeKey: Any]? = nil
+    ) throws {
+      typealias Foundation = (String, Bool, [FileAttributeKey: Any]?) throws -> Void
+      let foundation: Foundation = fileManager.createDirectory
+      guard let attributes, let protection = try attributes.protection else {
+        return try foundation(path, createsIntermediates, attributes)
+      }
+      let parent = URL(fileURLWithPath: path).deletingLastPathComponent().path(percentEncoded: false)
+      var isDirectory = false
+      if fileManager.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory, createsIntermediates { return }
+      if createsIntermediates, !fileManager.fileExists(atPath: parent) {
+        try self(atPath: parent, withIntermediateDirectories: true, attributes: attributes)
+      }
+      try foundation(path, false, attributes.withoutProtection)
+      do {
+        try fileManager.setProtection(protection, ofItemAt: URL(fileURLWithPath: path))
+      } catch {
+        try? fileManager.removeItem(atPath: path)
+        throw error
+      }
+    }
+  }
+}

@@ -1,0 +1,27 @@
+import DataProtectionCore
+import Foundation
+
+extension FileManager {
+  /// Makes a folder ready for a database of a class: what `NSPersistentStoreFileProtectionKey` does for Core Data.
+  ///
+  /// The files that a database makes later (`-wal`, `-shm`, `-journal`) take the class of their folder, so it is the folder
+  /// that gets the class, and the database's files where there are some. It should be a folder of the database's own.
+  /// Open the database after this call, at the same path.
+  ///
+  /// A database of class ``ProtectionClass/complete`` in WAL mode should be opened with `PRAGMA locking_mode=EXCLUSIVE`:
+  /// SQLite then maps no `-shm` file, whose pages a lock takes away.
+  /// - Parameters:
+  ///   - url: the database's main file, which need not exist.
+  ///   - protection: its class.
+  /// - Throws: as ``setProtection(_:ofItemAt:)``.
+  public func prepareDatabase(at url: URL, protection: FileProtectionType) throws {
+    let folder = url.deletingLastPathComponent()
+    try createDirectory(at: folder, withIntermediateDirectories: true, attributes: [.protectionKey: protection])
+    try setProtection(protection, ofItemAt: folder)
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+      let file = folder.appendingPathComponent(url.lastPathComponent + suffix)
+      guard fileExists(atPath: try Self.path(of: file)) else { continue }
+      if try self.protection(ofItemAt: file) != protection { try setProtection(protection, ofItemAt: file) }
+    }
+  }
+}

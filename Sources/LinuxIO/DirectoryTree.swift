@@ -1,0 +1,97 @@
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// Everything below a directory, without following symbolic links or leaving the file system.
+package final class DirectoryTree: Sendable {
+  /// What is done with each file and directory: one path by which it is reached as it was found, one to show.
+  package typealias Body = @Sendable (PathName, String) throws(Errno) -> Void
+  /// Told of each item what came of it; `nil` where nothing failed. Called from several threads.
+  package typealias Report = @Sendable (String, Errno?) -> Void
+
+  private let report: Report
+  private let body: Body
+  private let isCancelled: @Sendable () -> Bool
+  /// How many threads may still come to help with a directory of many entries.
+  private let helpers: Atomic<Int>
+
+  private init(
+    threads: Int, _ isCancelled: @escaping @Sendable () -> Bool, _ report: @escaping Report, _ body: @escaping Body
+  ) {
+    self.report = report
+    self.isCancelled = isCancelled
+    self.body = body
+    helpers = Atomic(threads - 1)
+  }
+
+  /// Calls `body` with each file and directory below a path, in some order if on several threads. What fails is reported,
+  /// and the rest still visited. The path itself is reported where it cannot be looked into; one that is no directory has
+  /// nothing below. Once `isCancelled` says so, nothing more is visited.
+  package static func visit(
+    _ path: String, threads: Int = 1, isCancelled: @escaping @Sendable () -> Bool = { false },
+    report: @escaping Report, _ body: @escaping Body
+  ) {
+    do throws(Errno) {
+      guard try Descriptor.open(PathName(path), [.path]).status().type == .directory else { return }
+      let root = try Descriptor.open(PathName(path), [.readOnly, .directory, .noFollow])
+      let device = try root.status().device
+      DirectoryTree(threads: threads, isCancelled, report, body).visit(SharedDescriptor(root), path, device)
+    } catch {
+      report(path, error)
+    }
+  }
+
+  private func visit(_ directory: SharedDescriptor, _ path: String, _ device: UInt64) {
+    do throws(Errno) {
+      let names = try DirectoryNames(try directory.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
+      visit(names[...], in: directory, path, device)
+    } catch {
+      report(path, error)
+    }
+  }
+
+  /// From so many entries on it pays to start a thread for half of them.
+  private static let many = 64
+
+  private func visit(_ names: ArraySlice<PathName>, in directory: SharedDescriptor, _ path: String, _ device: UInt64) {
+    guard names.count >= Self.many, helpers.wrappingSubtract(1, ordering: .relaxed).newValue >= 0 else {
+      if names.count >= Self.many { helpers.wrappingAdd(1, ordering: .relaxed) }
+      for name in names { visit(name, in: directory, path, device) }
+      return
+    }
+    let middle = names.startIndex + names.count / 2
+    let rest = names[middle...]
+    let helper = Thread(name: "tree") { [self] in
+      visit(rest, in: directory, path, device)
+    }
+    visit(names[..<middle], in: directory, path, device)
+    helper.join()
+    helpers.wrappingAdd(1, ordering: .relaxed)
+  }
+
+  private func visit(_ name: PathName, in directory: SharedDescriptor, _ path: String, _ device: UInt64) {
+    if isCancelled() { return }
+    let itemPath = "\(path)/\(name)"
+    do throws(Errno) {
+      // Opened without access: this needs no key, and what is changed is what was looked at.
+      let item = try directory.descriptor.open(name, [.path, .noFollow])
+      let status = try item.status()
+      guard status.device == device, status.type == .regular || status.type == .directory else { return }
+      report(itemPath, failure { () throws(Errno) in try body(PathName(descriptor: item), itemPath) })
+      guard status.type == .directory else { return }
+      visit(
+        SharedDescriptor(try directory.descriptor.open(name, [.readOnly, .directory, .noFollow])), itemPath, device)
+    } catch {
+      report(itemPath, error)
+    }
+  }
+
+  private func failure(_ body: () throws(Errno) -> Void) -> Errno? {
+    do throws(Errno) {
+      try body()
+      return nil
+    } catch {
+      return error
+    }
+  }
+}
