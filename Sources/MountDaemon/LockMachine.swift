@@ -84,7 +84,7 @@ final class LockMachine: Sendable {
       if let earlier = state.revokesAt, earlier <= now + period, !endsDelays { return false }
       if endsDelays { state.delays.end() }
       let isFirst = state.lockState == .unlocked
-      state.lockState = .gracePeriod
+      enter(.gracePeriod, &state)
       state.revokesAt = now + period
       if isFirst { state.delays.announce(at: now, gracePeriod: period) }
       announce(.willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds))
@@ -124,7 +124,7 @@ final class LockMachine: Sendable {
       for fileClass in ProtectionClass.allCases {
         controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)
       }
-      state.lockState = .unlocked
+      enter(.unlocked, &state)
       state.revokesAt = nil
       state.delays.end()
       state.expiresAt = nil
@@ -132,6 +132,12 @@ final class LockMachine: Sendable {
       if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
       return ()
     }
+  }
+
+  /// Changes the state, also for those who ask for it without a lock.
+  private func enter(_ lockState: LockState, _ state: inout State) {
+    state.lockState = lockState
+    controller.lockState = lockState
   }
 
   /// The classes that an unlock brings back; in the grace period, those whose loss was announced.
@@ -176,7 +182,7 @@ final class LockMachine: Sendable {
         sequence.run(classes, isEnding: false)
         monitor.wait { (state, _) -> Void? in state.isRotating ? nil : () }
         monitor.update { state in
-          state.lockState = newState
+          enter(newState, &state)
           state.revokesTo = nil
           state.isRevoking = false
           if newState == .locked { state.completedLocks += 1 }
