@@ -110,7 +110,8 @@ let package = Package(
     .testTarget(
       name: "MountDaemonTests",
       dependencies: [
-        "MountDaemon", "KeyManagement", "Cryptography", "DataProtectionCore", "LinuxIO", "TestVectors", system,
+        "MountDaemon", "FUSE", "KeyManagement", "Cryptography", "DataProtectionCore", "LinuxIO", "StoreFormat",
+        "TestVectors", system,
       ],
       swiftSettings: settings),
     // Its directory Targets is Fuzz/Sources/FuzzTargets: no module of its own, as it needs what only tests can import.

@@ -9,6 +9,7 @@ changed back, and the keys of class A erased. Prints one line a check, and "N pa
 
 import sys
 import threading
+import time
 
 import varlink
 
@@ -61,7 +62,7 @@ def main(socket, passcode):
         definition = client.get_interface(INTERFACE)
         check("the definition can be parsed", definition.name == INTERFACE)
         check("it has the methods", {"GetStatus", "Lock", "Unlock", "ChangePasscode", "MonitorEvents", "AddKey",
-                                     "RemoveKey", "RotateClassKey", "EraseClassKeys", "EraseStore"}
+                                     "RemoveKey", "RotateClassKey", "EraseClassKeys", "EraseStore", "DelayLock"}
               <= set(definition.members))
 
         with client.open(INTERFACE) as daemon:
@@ -95,6 +96,20 @@ def main(socket, passcode):
                   == ["monitoringBegan", "willBecomeUnavailable", "didBecomeUnavailable", "didBecomeAvailable"])
             check("the announcement says when and what", listener.events[1]["seconds"] == 0.2
                   and listener.events[1]["classes"] == ["complete", "completeUnlessOpen"])
+
+            with client.open(INTERFACE) as holder:
+                replies = holder.DelayLock(_more=True)
+                check("a delay is registered", next(replies) == {})
+                daemon.Lock(gracePeriod=0.1, wait=False)
+                check("and told how long the lock waits", next(replies)["seconds"] >= 0.1)
+                time.sleep(0.5)
+                status = daemon.GetStatus()["status"]
+                check("which waits beyond the grace period", status["state"] == "gracePeriod"
+                      and status["delayingClients"] == 1 and status["secondsUntilRevoked"] > 0)
+            daemon.Lock()
+            check("until the client goes", daemon.GetStatus()["status"]["state"] == "locked")
+            check("a delay answers with more only", refused("org.varlink.service.ExpectedMore", daemon.DelayLock))
+            daemon.Unlock(passcode=passcode)
 
             cancelled = []
             with client.open(INTERFACE) as other:

@@ -19,6 +19,7 @@ package enum ControlInterface {
     case eraseClass = "EraseClassKeys"
     case erase = "EraseStore"
     case events = "MonitorEvents"
+    case delayLock = "DelayLock"
 
     /// The name in a call.
     package var qualifiedName: String { "\(ControlInterface.name).\(rawValue)" }
@@ -106,6 +107,16 @@ package struct EventReply: Codable, Sendable {
   package init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
     event = try? container.decode(DaemonEvent.self, forKey: .event)
+  }
+}
+
+/// The parameters of each reply to `DelayLock`.
+package struct DelayReply: Codable, Sendable {
+  /// How long the lock that was announced waits at most, in seconds; absent before there is one.
+  package var seconds: Double?
+
+  package init(seconds: Double?) {
+    self.seconds = seconds
   }
 }
 

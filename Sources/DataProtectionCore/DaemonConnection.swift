@@ -12,7 +12,7 @@ import SystemPackage
 ///
 /// It speaks Varlink (varlink.org): JSON, each message ended by a NUL byte, over a Unix socket.
 public struct DaemonConnection: ~Copyable, Sendable {
-  private let socket: LocalSocket
+  let socket: LocalSocket
   private var received: [UInt8] = []
 
   /// Connects to the daemon of the mount that a file or directory is in; the mount point itself will do.
@@ -68,6 +68,11 @@ public struct DaemonConnection: ~Copyable, Sendable {
     let peer = try socket.peerUser()
     guard peer == owner || peer == 0 else { throw .notPermitted }
     self.socket = socket
+  }
+
+  deinit {
+    // The daemon sees at once that the client has gone, also where a canceller or a child process has the socket too.
+    shutdown(socket.rawValue, CInt(SHUT_RDWR))
   }
 
   // MARK: Messages
@@ -151,7 +156,7 @@ public struct DaemonConnection: ~Copyable, Sendable {
     }
   }
 
-  private static var notUnderstood: ControlError {
+  static var notUnderstood: ControlError {
     ControlError(.notUnderstood, "the daemon's answer is not understood; is it of another version?")
   }
 

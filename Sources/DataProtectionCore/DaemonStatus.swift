@@ -2,7 +2,8 @@
 public struct DaemonStatus: Codable, Sendable, Hashable {
   /// The state of the device.
   public var state: LockState
-  /// In the grace period: the seconds until classes A and B become unavailable. Else `nil`.
+  /// While a lock is announced: the seconds until classes A and B become unavailable, at the latest where clients hold
+  /// it back. Else `nil`.
   public var secondsUntilRevoked: Double?
   /// Locked, and class CX still available: the seconds until it no longer is. Else `nil`.
   public var secondsUntilInactive: Double?
@@ -38,6 +39,8 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   public var refusals: Int
   /// Requests of the kernel since the mount, by the name of the operation in libfuse.
   public var requests: [String: Int]
+  /// The clients that hold back the lock that is announced.
+  public var delayingClients: Int
 
   /// A status of these values.
   public init(
@@ -45,7 +48,7 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
     inactivityPeriod: Double, classes: [ClassStatus], defaultClass: ProtectionClass, backing: String,
     mountPoint: String, storeID: String, owner: UInt32, processID: Int32, version: String, isReadOnly: Bool = false,
     isShared: Bool = false, knownInodes: Int = 0, undecodableNames: Int = 0, refusals: Int = 0,
-    requests: [String: Int] = [:]
+    requests: [String: Int] = [:], delayingClients: Int = 0
   ) {
     self.state = state
     self.secondsUntilRevoked = secondsUntilRevoked
@@ -66,6 +69,35 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
     self.undecodableNames = undecodableNames
     self.refusals = refusals
     self.requests = requests
+    self.delayingClients = delayingClients
+  }
+}
+
+extension DaemonStatus {
+  /// Decodes a status; what a daemon of an earlier version does not say has its default.
+  public init(from decoder: any Decoder) throws {
+    let container = try decoder.container(keyedBy: CodingKeys.self)
+    self.init(
+      state: try container.decode(LockState.self, forKey: .state),
+      secondsUntilRevoked: try container.decodeIfPresent(Double.self, forKey: .secondsUntilRevoked),
+      secondsUntilInactive: try container.decodeIfPresent(Double.self, forKey: .secondsUntilInactive),
+      gracePeriod: try container.decode(Double.self, forKey: .gracePeriod),
+      inactivityPeriod: try container.decode(Double.self, forKey: .inactivityPeriod),
+      classes: try container.decode([ClassStatus].self, forKey: .classes),
+      defaultClass: try container.decode(ProtectionClass.self, forKey: .defaultClass),
+      backing: try container.decode(String.self, forKey: .backing),
+      mountPoint: try container.decode(String.self, forKey: .mountPoint),
+      storeID: try container.decode(String.self, forKey: .storeID),
+      owner: try container.decode(UInt32.self, forKey: .owner),
+      processID: try container.decode(Int32.self, forKey: .processID),
+      version: try container.decode(String.self, forKey: .version),
+      isReadOnly: try container.decode(Bool.self, forKey: .isReadOnly),
+      isShared: try container.decode(Bool.self, forKey: .isShared),
+      knownInodes: try container.decode(Int.self, forKey: .knownInodes),
+      undecodableNames: try container.decode(Int.self, forKey: .undecodableNames),
+      refusals: try container.decode(Int.self, forKey: .refusals),
+      requests: try container.decode([String: Int].self, forKey: .requests),
+      delayingClients: try container.decodeIfPresent(Int.self, forKey: .delayingClients) ?? 0)
   }
 }
 

@@ -6,11 +6,12 @@ import LinuxIO
 import StoreFormat
 import SystemPackage
 
-// Extended attributes. `user.protectfs.class` is the class; other `user.` ones are encrypted, name and value; the rest
-// (`security.`, `trusted.`, ACLs) is the backing file's own. The store's records are not shown.
+// Extended attributes. `user.protectfs.class` is the class, and `user.protectfs.state` of the root the state of the device;
+// other `user.` ones are encrypted, name and value; the rest (`security.`, `trusted.`, ACLs) is the backing file's own. The
+// store's records are not shown.
 extension ProtectedFileSystem {
   private enum Space {
-    case fileClass, own, user, other
+    case fileClass, lockState, own, user, other
 
     /// - Throws: `EINVAL` for `user.` alone, which is no name.
     init(_ name: PathName) throws(Errno) {
@@ -18,6 +19,8 @@ extension ProtectedFileSystem {
       if text == "user." { throw .invalidArgument }
       if text == ProtectionClass.attributeName {
         self = .fileClass
+      } else if text == LockState.attributeName {
+        self = .lockState
       } else if text == FileRecord.attributeName || text.hasPrefix("user.protectfs.") {
         self = .own
       } else {
@@ -30,6 +33,10 @@ extension ProtectedFileSystem {
     let node = nodes.node(id)
     switch try Space(name) {
     case .fileClass: return Array(try protectionClass(of: node).0.name.utf8)
+    case .lockState:
+      // Takes no lock: whoever asks is answered also while keys are being taken away.
+      guard node === nodes.root else { throw .noData }
+      return Array(controller.lockState.rawValue.utf8)
     case .own: throw .noData
     case .other: return try withPath(of: node) { (path) throws(Errno) in try path.attribute(name) }
     case .user:
@@ -54,7 +61,7 @@ extension ProtectedFileSystem {
       try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in
         try setClass(newClass, of: node)
       }
-    case .own: throw .notSupportedOnSocket
+    case .lockState, .own: throw .notSupportedOnSocket
     case .other: try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(name, to: value, mode: mode) }
     case .user:
       guard name.bytes.count <= 255 else { throw .outOfRange }
@@ -74,6 +81,7 @@ extension ProtectedFileSystem {
       let (fileClass, isExplicit) = try protectionClass(of: node)
       guard isExplicit else { throw .noData }
       try setClass(fileClass, of: node, isExplicit: false)
+    case .lockState: throw .notSupportedOnSocket
     case .own: throw .noData
     case .other: try withPath(of: node) { (path) throws(Errno) in try path.removeAttribute(name) }
     case .user:

@@ -13,6 +13,8 @@ package final class LockController: Sendable {
   /// The key availability of each class, a byte a class, in the order of `ProtectionClass.allCases`.
   private let availability = Atomic<UInt64>(0)
   private let slots = ProtectionClass.allCases.map { _ in Slot() }
+  /// The place of the state in `LockState.allCases`.
+  private let stateNumber = Atomic(0)
 
   /// Holds the keys of class D, and what a keybag says without an unlock: all that is known before the first one.
   package init(keybag: Keybag, noneKeys: consuming ClassKeys) {
@@ -66,6 +68,13 @@ package final class LockController: Sendable {
       if done { return }
       word = current
     }
+  }
+
+  /// The state of the device, for those who show it: `beforeFirstUnlock` until it is set. It follows the availability of
+  /// keys, which decides: it is `locked` when the keys have gone, and `unlocked` when they are there.
+  package var lockState: LockState {
+    get { LockState.allCases[stateNumber.load(ordering: .acquiring)] }
+    set { stateNumber.store(LockState.allCases.firstIndex(of: newValue)!, ordering: .releasing) }
   }
 
   // MARK: Keys of files

@@ -69,7 +69,8 @@ struct ControlConnection: ~Copyable {
       try derivation.erase(control, fileClass, try call.secrets.old.take())
     case ControlInterface.Method.erase.qualifiedName:
       try derivation.eraseAll(control)
-    case ControlInterface.Method.rotate.qualifiedName, ControlInterface.Method.events.qualifiedName:
+    case ControlInterface.Method.rotate.qualifiedName, ControlInterface.Method.events.qualifiedName,
+      ControlInterface.Method.delayLock.qualifiedName:
       guard call.more, !call.isOneWay else { throw .expectedMore }
       return nil
     default:
@@ -103,7 +104,11 @@ struct ControlConnection: ~Copyable {
 
   /// Answers a call whose replies are a stream.
   private func answerWithStream(_ call: inout VarlinkCall) throws(MessageError) {
-    if call.method == ControlInterface.Method.events.qualifiedName { try monitor() } else { try rotate(&call) }
+    switch call.method {
+    case ControlInterface.Method.events.qualifiedName: try monitor()
+    case ControlInterface.Method.delayLock.qualifiedName: try delayLock()
+    default: try rotate(&call)
+    }
   }
 
   // MARK: Events

@@ -38,7 +38,8 @@ package final class Daemon: DaemonControl {
         deviceKey: deviceKey, effaceable: KeybagFile(backing: backing).effaceableSecret(of: keybag)))
     let events = EventHub(log: log)
     let machine = LockMachine(
-      gracePeriod: options.gracePeriod, inactivityPeriod: options.inactivityPeriod, controller: controller
+      gracePeriod: options.gracePeriod, lockDelay: options.lockDelay, inactivityPeriod: options.inactivityPeriod,
+      controller: controller
     ) { events.send($0) }
     fileSystem = try ProtectedFileSystem(
       backing: Store.open(options.backing), volume: VolumeKeys(deviceKey, storeID: keybag.storeID),
@@ -74,7 +75,7 @@ package final class Daemon: DaemonControl {
     let keybag = keybag.withLock { $0 }
     return DaemonStatus(
       state: state.lockState,
-      secondsUntilRevoked: state.revokesAt.map { max(0, (now.duration(to: $0)).inSeconds) },
+      secondsUntilRevoked: state.takesEffectAt.map { max(0, (now.duration(to: $0)).inSeconds) },
       secondsUntilInactive: state.expiresAt.map { max(0, (now.duration(to: $0)).inSeconds) },
       gracePeriod: options.gracePeriod.inSeconds, inactivityPeriod: options.inactivityPeriod.inSeconds,
       classes: ProtectionClass.allCases.map {
@@ -84,7 +85,7 @@ package final class Daemon: DaemonControl {
       storeID: keybag.storeID.description, owner: owner, processID: getpid(), version: protectfsVersion,
       isReadOnly: options.isReadOnly, isShared: options.isShared,
       knownInodes: fileSystem.knownInodeCount, undecodableNames: fileSystem.undecodableNameCount,
-      refusals: events.refusals, requests: requests.byName)
+      refusals: events.refusals, requests: requests.byName, delayingClients: state.delays.count)
   }
 
   package func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {
@@ -93,5 +94,13 @@ package final class Daemon: DaemonControl {
 
   package func unsubscribe(_ id: SubscriptionID) {
     events.unsubscribe(id)
+  }
+
+  package func delayLock(_ announced: @escaping @Sendable (Duration) -> Void) -> LockDelayID {
+    machine.delayLock(announced)
+  }
+
+  package func releaseDelay(_ delay: LockDelayID) {
+    machine.releaseDelay(delay)
   }
 }

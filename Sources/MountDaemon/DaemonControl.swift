@@ -43,6 +43,18 @@ package protocol DaemonControl: AnyObject, Sendable {
 
   /// Ends a subscription; nothing is delivered once this has returned.
   func unsubscribe(_ subscription: SubscriptionID)
+
+  /// Has a client hold back the next lock that is announced with a grace period. `announced` is then told how long the
+  /// lock waits at most; it returns at once, and may be called with locks held.
+  func delayLock(_ announced: @escaping @Sendable (Duration) -> Void) -> LockDelayID
+
+  /// Ends a delay, before the announcement or after it.
+  func releaseDelay(_ delay: LockDelayID)
+}
+
+/// One client that may hold a lock back.
+package struct LockDelayID: Sendable, Hashable {
+  let number: UInt64
 }
 
 /// A rotation that was begun.

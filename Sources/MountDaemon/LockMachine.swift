@@ -11,6 +11,8 @@ final class LockMachine: Sendable {
     var lockState = LockState.beforeFirstUnlock
     /// When the grace period ends.
     var revokesAt: ContinuousClock.Instant?
+    /// Who holds the lock back beyond that.
+    var delays: LockDelays
     /// When class CX goes.
     var expiresAt: ContinuousClock.Instant?
     /// How often a lock has taken effect.
@@ -26,6 +28,9 @@ final class LockMachine: Sendable {
     /// Files whose pages are to be dropped, outside of a lock.
     var staleNodes: [NodeID] = []
     var isStopping = false
+
+    /// When an announced lock takes effect at the latest.
+    var takesEffectAt: ContinuousClock.Instant? { revokesAt.map { delays.effect(after: $0) } }
   }
 
   /// The end of the keys of classes, while they may be in use.
@@ -44,17 +49,18 @@ final class LockMachine: Sendable {
     case stop
   }
 
-  private let monitor = Monitor(State())
+  let monitor: Monitor<State>
+  let controller: LockController
   private let gracePeriod: Duration
   private let inactivityPeriod: Duration
-  private let controller: LockController
   /// Called with the state locked, so that events are told in the order in which things happen. Never waits.
   private let announce: @Sendable (DaemonEvent) -> Void
 
   init(
-    gracePeriod: Duration, inactivityPeriod: Duration, controller: LockController,
+    gracePeriod: Duration, lockDelay: Duration, inactivityPeriod: Duration, controller: LockController,
     announce: @escaping @Sendable (DaemonEvent) -> Void
   ) {
+    monitor = Monitor(State(delays: LockDelays(limit: lockDelay)))
     self.gracePeriod = gracePeriod
     self.inactivityPeriod = inactivityPeriod
     self.controller = controller
@@ -67,19 +73,34 @@ final class LockMachine: Sendable {
 
   var state: State { monitor.read { $0 } }
 
-  /// Asks for the lock after a grace period, the mount's own if `nil`; a shorter one replaces one that is running.
-  /// Returns `false` when nothing was unlocked.
+  /// Asks for the lock after a grace period, the mount's own if `nil`; a shorter one replaces one that is running, and
+  /// one of zero ends its delays too. Returns `false` when nothing was unlocked.
   func lock(after period: Duration?) -> Bool {
     let period = period ?? gracePeriod
     return monitor.update { state in
-      guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return false }
-      let revokesAt = ContinuousClock.now + period
-      if let earlier = state.revokesAt, earlier <= revokesAt { return false }
-      state.lockState = .gracePeriod
-      state.revokesAt = revokesAt
+      guard state.lockState == .unlocked || state.lockState == .gracePeriod, !state.isRevoking else { return false }
+      let now = ContinuousClock.now
+      let endsDelays = period == .zero && state.delays.count > 0
+      if let earlier = state.revokesAt, earlier <= now + period, !endsDelays { return false }
+      if endsDelays { state.delays.end() }
+      let isFirst = state.lockState == .unlocked
+      enter(.gracePeriod, &state)
+      state.revokesAt = now + period
+      if isFirst { state.delays.announce(at: now, gracePeriod: period) }
       announce(.willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds))
       return true
     }
+  }
+
+  /// Has a client hold back the next lock that is announced; `announced` is told how long at most, returns at once, and
+  /// is called with the state locked.
+  func delayLock(_ announced: @escaping LockDelays.Announced) -> LockDelayID {
+    monitor.update { $0.delays.register(announced) }
+  }
+
+  /// Ends a client's delay, wherever it is.
+  func releaseDelay(_ delay: LockDelayID) {
+    monitor.update { $0.delays.release(delay) }
   }
 
   /// Waits until a lock has taken effect since there were `count` of them. Returns `false` when an unlock cancelled it.
@@ -103,8 +124,9 @@ final class LockMachine: Sendable {
       for fileClass in ProtectionClass.allCases {
         controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)
       }
-      state.lockState = .unlocked
+      enter(.unlocked, &state)
       state.revokesAt = nil
+      state.delays.end()
       state.expiresAt = nil
       let gained = Self.classesGained(from: previous)
       if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
@@ -112,57 +134,17 @@ final class LockMachine: Sendable {
     }
   }
 
+  /// Changes the state, also for those who ask for it without a lock.
+  private func enter(_ lockState: LockState, _ state: inout State) {
+    state.lockState = lockState
+    controller.lockState = lockState
+  }
+
   /// The classes that an unlock brings back; in the grace period, those whose loss was announced.
   private static func classesGained(from state: LockState) -> [ProtectionClass] {
     if state == .gracePeriod { return lockedClasses }
     return ProtectionClass.allCases.filter {
       ProtectionPolicy.keyAvailability(of: $0, in: state) != .available
-    }
-  }
-
-  /// Takes keys out of memory that were destroyed, from everyone who uses them; returns when that is done.
-  func destroy(_ destruction: Destruction) {
-    monitor.wait { (state, _) -> Void? in
-      guard state.destruction == nil else { return nil }
-      state.destruction = destruction
-      return ()
-    }
-    monitor.wait { (state, _) -> Void? in state.destruction == nil ? () : nil }
-  }
-
-  /// Takes other keys of classes in place of those in memory; of classes that have none in memory now, or are just losing
-  /// them, none. Does not wait: a lock may be waiting for the caller.
-  func replaceKeys(_ keys: [ProtectionClass: [HeldKey]]) {
-    monitor.update { state in install(keys, in: state.revokesTo ?? state.lockState) }
-  }
-
-  // MARK: Rotations
-
-  /// Begins to hold the keybag key, while all keys are there anyway. One at a time.
-  func beginRotation() -> Bool {
-    monitor.update { state in
-      guard !state.isRotating, Self.mayRotate(state) else { return false }
-      state.isRotating = true
-      return true
-    }
-  }
-
-  /// Whether the keybag key may still be held.
-  var mayRotate: Bool { monitor.read(Self.mayRotate) }
-
-  /// The keybag key has gone.
-  func endRotation() {
-    monitor.update { $0.isRotating = false }
-  }
-
-  private static func mayRotate(_ state: State) -> Bool {
-    (state.lockState == .unlocked || state.lockState == .gracePeriod) && !state.isRevoking && !state.isStopping
-  }
-
-  private func install(_ keys: [ProtectionClass: [HeldKey]], in lockState: LockState) {
-    for (fileClass, held) in keys
-    where ProtectionPolicy.keyAvailability(of: fileClass, in: lockState) == .available {
-      controller.install(held, for: fileClass)
     }
   }
 
@@ -177,7 +159,7 @@ final class LockMachine: Sendable {
   }
 
   /// Carries out what is due until ``stop()``: the body of the lock thread.
-  func run(_ sequence: LockSequence) {
+  func run(_ sequence: some Revocation) {
     while true {
       switch nextWork() {
       case .stop:
@@ -197,14 +179,15 @@ final class LockMachine: Sendable {
           state.destruction = nil
         }
       case .revoke(let classes, let newState):
-        sequence.run(classes)
+        sequence.run(classes, isEnding: false)
         monitor.wait { (state, _) -> Void? in state.isRotating ? nil : () }
         monitor.update { state in
-          state.lockState = newState
+          enter(newState, &state)
           state.revokesTo = nil
           state.isRevoking = false
           if newState == .locked { state.completedLocks += 1 }
           state.revokesAt = nil
+          state.delays.end()
           state.expiresAt = newState == .locked ? .now + inactivityPeriod : nil
           announce(.didBecomeUnavailable(classes: classes))
         }
@@ -224,13 +207,13 @@ final class LockMachine: Sendable {
         return .destroy(destruction)
       }
       let now = ContinuousClock.now
-      if state.lockState == .gracePeriod, let revokesAt = state.revokesAt {
-        if revokesAt <= now {
+      if state.lockState == .gracePeriod, let takesEffectAt = state.takesEffectAt {
+        if takesEffectAt <= now {
           state.isRevoking = true
           state.revokesTo = .locked
           return .revoke(Self.lockedClasses, .locked)
         }
-        deadline = revokesAt
+        deadline = takesEffectAt
       }
       if state.lockState == .locked, let expiresAt = state.expiresAt {
         if expiresAt <= now {

@@ -6,11 +6,19 @@ import KeyManagement
 import Logging
 import SystemPackage
 
+/// What a lock does to the classes that it takes away.
+protocol Revocation {
+  /// Takes classes away from everyone; see ``LockSequence/run(_:isEnding:)``.
+  func run(_ classes: [ProtectionClass], isEnding: Bool)
+  /// Drops the kernel's pages of one file.
+  func invalidate(_ node: NodeID)
+}
+
 /// Takes classes away from everyone: open files, mappings, the kernel's page cache, and the daemon's own memory.
 ///
 /// Runs on a thread of its own, and holds no lock that a request handler takes: the kernel answers an invalidation only
 /// when the handlers have taken the dirty pages (libfuse, `fuse_lowlevel_notify_inval_inode`).
-struct LockSequence {
+struct LockSequence: Revocation {
   let fileSystem: ProtectedFileSystem
   let session: Session
   let controller: LockController
@@ -20,7 +28,7 @@ struct LockSequence {
   /// in memory, and every request on its contents is refused.
   ///
   /// Class B keeps its public key, and its open files their own keys, unless the daemon is ending.
-  func run(_ classes: [ProtectionClass], isEnding: Bool = false) {
+  func run(_ classes: [ProtectionClass], isEnding: Bool) {
     let whole = isEnding ? classes : classes.filter { $0 != .completeUnlessOpen }
 
     // 1. Refuse open, read, resize and attributes. WRITE is still taken: it carries what programs wrote before.

@@ -10,6 +10,7 @@ package struct MountOptionError: Error, Equatable {
 /// The options of `-o`, sorted by whom they are for.
 package struct MountOptionList: Equatable {
   package private(set) var gracePeriod: Double?
+  package private(set) var lockDelay: Double?
   package private(set) var inactivityPeriod: Double?
   package private(set) var keepsReplacedClass: Bool?
   package private(set) var threads: Int?
@@ -46,6 +47,7 @@ package struct MountOptionList: Equatable {
     let value = parts.count > 1 ? parts[1] : nil
     switch parts[0] {
     case "grace": gracePeriod = try Self.seconds(option, value)
+    case "lock_delay": lockDelay = try Self.seconds(option, value, upTo: 60)
     case "inactive": inactivityPeriod = try Self.seconds(option, value)
     case "replace_class":
       guard value == "keep" || value == "move" else {
@@ -94,9 +96,11 @@ package struct MountOptionList: Equatable {
     return options.filter { !$0.isEmpty }
   }
 
-  private static func seconds(_ option: String, _ value: String?) throws(MountOptionError) -> Double {
-    guard let value, let seconds = Double(value), (0...86_400).contains(seconds) else {
-      throw MountOptionError("'\(option)': give seconds, from 0 to 86400")
+  private static func seconds(
+    _ option: String, _ value: String?, upTo longest: Int = 86_400
+  ) throws(MountOptionError) -> Double {
+    guard let value, let seconds = Double(value), (0...Double(longest)).contains(seconds) else {
+      throw MountOptionError("'\(option)': give seconds, from 0 to \(longest)")
     }
     return seconds
   }

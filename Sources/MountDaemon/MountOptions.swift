@@ -12,6 +12,8 @@ package struct MountOptions: Sendable {
   package var fuseOptions: [String] = []
   /// From the announcement of a lock until it takes effect.
   package var gracePeriod = Duration.seconds(10)
+  /// How long clients may hold a lock back from its announcement on, where its grace period is not longer.
+  package var lockDelay = Duration.seconds(10)
   /// From a lock until class CX goes.
   package var inactivityPeriod = Duration.seconds(600)
   /// A file that replaces one with an explicit class takes that class.

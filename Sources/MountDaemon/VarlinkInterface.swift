@@ -61,8 +61,8 @@ enum VarlinkInterface {
 
     type ClassStatus (class: ProtectionClass, key: KeyAvailability, openHandles: int)
 
-    # Periods are seconds. secondsUntilRevoked is there in the grace period, secondsUntilInactive while class CX
-    # outlives a lock.
+    # Periods are seconds. secondsUntilRevoked is there while a lock is announced, and is the longest time where clients
+    # hold it back, which delayingClients counts; secondsUntilInactive is there while class CX outlives a lock.
     type Status (
       state: LockState,
       secondsUntilRevoked: ?float,
@@ -82,7 +82,8 @@ enum VarlinkInterface {
       knownInodes: int,
       undecodableNames: int,
       refusals: int,
-      requests: [string]int
+      requests: [string]int,
+      delayingClients: int
     )
 
     type EventKind (
@@ -153,6 +154,11 @@ enum VarlinkInterface {
 
     # Only with more: a reply for each event until the client goes. The first is monitoringBegan.
     method MonitorEvents() -> (event: Event)
+
+    # Only with more: holds the next announced lock back until the client goes, or calls anything else. The first reply, without
+    # seconds, says that the client is registered; the second and last one comes with the announcement of a lock that has a
+    # grace period, and says for how many seconds from then it waits for this client at most.
+    method DelayLock() -> (seconds: ?float)
 
     # The passcode, the recovery key or the key file does not open the store; nothing has changed.
     error WrongPasscode (message: string)

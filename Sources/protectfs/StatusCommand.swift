@@ -59,7 +59,10 @@ struct StatusCommand: ParsableCommand {
   private func show(_ status: DaemonStatus) {
     print("\(status.mountPoint.printable): \(status.state.words)")
     func line(_ name: String, _ value: String) { print("  \(name.padded(to: 13)) \(value)") }
-    if let seconds = status.secondsUntilRevoked { line("locks in", "\(seconds.seconds), unless it is unlocked") }
+    if let seconds = status.secondsUntilRevoked {
+      line("locks in", "\(status.delayingClients > 0 ? "at most " : "")\(seconds.seconds), unless it is unlocked")
+    }
+    if status.delayingClients > 0 { line("waits for", status.delayingClients.clients) }
     if let seconds = status.secondsUntilInactive { line("CX goes in", seconds.seconds) }
     line("backing", status.backing.printable)
     line("store", status.storeID)

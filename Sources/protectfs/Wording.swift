@@ -70,4 +70,7 @@ extension UInt64 {
 extension Int {
   /// A number of files for people.
   var files: String { self == 1 ? "1 file" : "\(self) files" }
+
+  /// A number of programs that hold a lock back, for people.
+  var clients: String { self == 1 ? "1 client that holds the lock back" : "\(self) clients that hold the lock back" }
 }

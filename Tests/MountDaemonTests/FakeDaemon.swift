@@ -22,6 +22,7 @@ final class FakeDaemon: DaemonControl {
   let state = Mutex(State())
   let broadcast = EventBroadcast()
   let subscriptions = Mutex(0)
+  let delays = Mutex(LockDelays(limit: .seconds(7)))
 
   init(owner: UInt32 = geteuid()) {
     self.owner = owner
@@ -32,7 +33,7 @@ final class FakeDaemon: DaemonControl {
       state: state.withLock { $0.lockState }, gracePeriod: 10, inactivityPeriod: 600,
       classes: ProtectionClass.allCases.map { ClassStatus(protectionClass: $0, key: .available, openHandles: 2) },
       defaultClass: .standard, backing: "/backing", mountPoint: "/mount", storeID: "id", owner: owner,
-      processID: getpid(), version: "1")
+      processID: getpid(), version: "1", delayingClients: delays.withLock { $0.count })
   }
 
   func lock(gracePeriod: Duration?, wait: Bool) throws(ControlError) {
@@ -93,6 +94,19 @@ final class FakeDaemon: DaemonControl {
   func unsubscribe(_ subscription: SubscriptionID) {
     broadcast.unsubscribe(subscription)
     subscriptions.withLock { $0 -= 1 }
+  }
+
+  func delayLock(_ announced: @escaping @Sendable (Duration) -> Void) -> LockDelayID {
+    delays.withLock { $0.register(announced) }
+  }
+
+  func releaseDelay(_ delay: LockDelayID) {
+    delays.withLock { $0.release(delay) }
+  }
+
+  /// As the announcement of a lock does.
+  func announceLock(gracePeriod: Duration) {
+    delays.withLock { $0.announce(at: .now, gracePeriod: gracePeriod) }
   }
 
   private func require(_ secret: consuming UnlockSecret) throws(ControlError) {

@@ -12,6 +12,7 @@ private func checkOptions(_ list: MountOptionList) {
   for seconds in [list.gracePeriod, list.inactivityPeriod].compactMap(\.self) {
     precondition((0...86_400).contains(seconds), "a lock is not put off for ever")
   }
+  if let seconds = list.lockDelay { precondition((0...60).contains(seconds), "nor held back") }
   if let threads = list.threads { precondition((1...256).contains(threads)) }
   precondition(list.logFile?.isEmpty != true && list.deviceKeyFile?.isEmpty != true)
   for option in list.fuseOptions {
@@ -19,7 +20,7 @@ private func checkOptions(_ list: MountOptionList) {
     let again = try? MountOptionList([option])
     precondition(again?.fuseOptions == [option], "what is left for others is none of ours")
     for name in ["ro", "shared", "allow_other", "nonempty"] { precondition(!option.utf8.elementsEqual(name.utf8)) }
-    for name in ["grace", "inactive", "threads", "latency", "replace_class", "log_file", "device_key"] {
+    for name in ["grace", "lock_delay", "inactive", "threads", "latency", "replace_class", "log_file", "device_key"] {
       precondition(!option.utf8.starts(with: "\(name)=".utf8))
     }
   }

@@ -1,0 +1,61 @@
+import DataProtectionCore
+
+/// The clients that hold an announced lock back, and those that will hold the next one.
+///
+/// They have a time that is counted from the announcement, whatever locks are asked for after it.
+struct LockDelays {
+  /// Told how long the lock waits at most, from its announcement.
+  typealias Announced = @Sendable (Duration) -> Void
+
+  /// How long a lock may be held back, unless its grace period is longer.
+  private let limit: Duration
+  private var next: UInt64 = 0
+  private var registered: [LockDelayID: Announced] = [:]
+  private var holding: Set<LockDelayID> = []
+  /// When the announced lock waits no longer.
+  private var bound: ContinuousClock.Instant?
+
+  init(limit: Duration) {
+    self.limit = limit
+  }
+
+  /// The clients that hold the announced lock back.
+  var count: Int { holding.count }
+
+  /// Has a client hold back the next lock that is announced.
+  mutating func register(_ announced: @escaping Announced) -> LockDelayID {
+    next += 1
+    let delay = LockDelayID(number: next)
+    registered[delay] = announced
+    return delay
+  }
+
+  /// The client holds nothing back any more.
+  mutating func release(_ delay: LockDelayID) {
+    registered[delay] = nil
+    holding.remove(delay)
+  }
+
+  /// A lock is announced: the clients that have registered are told, and hold it back. Where there is no grace period
+  /// they are not, and go on waiting.
+  mutating func announce(at now: ContinuousClock.Instant, gracePeriod: Duration) {
+    guard gracePeriod > .zero else { return }
+    let longest = max(limit, gracePeriod)
+    bound = now + longest
+    holding = Set(registered.keys)
+    for announced in registered.values { announced(longest) }
+    registered = [:]
+  }
+
+  /// The announced lock is held back no more: it takes effect, was cancelled, or may not wait.
+  mutating func end() {
+    holding = []
+    bound = nil
+  }
+
+  /// When the announced lock takes effect at the latest, given the end of its grace period.
+  func effect(after gracePeriodEnd: ContinuousClock.Instant) -> ContinuousClock.Instant {
+    guard !holding.isEmpty, let bound else { return gracePeriodEnd }
+    return max(bound, gracePeriodEnd)
+  }
+}

@@ -1,0 +1,52 @@
+import DataProtectionCore
+import KeyManagement
+import LinuxIO
+
+// Changes of keys while the machine runs: keys that were destroyed, others in their place, rotations.
+extension LockMachine {
+  /// Takes keys out of memory that were destroyed, from everyone who uses them; returns when that is done.
+  func destroy(_ destruction: Destruction) {
+    monitor.wait { (state, _) -> Void? in
+      guard state.destruction == nil else { return nil }
+      state.destruction = destruction
+      return ()
+    }
+    monitor.wait { (state, _) -> Void? in state.destruction == nil ? () : nil }
+  }
+
+  /// Takes other keys of classes in place of those in memory; of classes that have none in memory now, or are just losing
+  /// them, none. Does not wait: a lock may be waiting for the caller.
+  func replaceKeys(_ keys: [ProtectionClass: [HeldKey]]) {
+    monitor.update { state in install(keys, in: state.revokesTo ?? state.lockState) }
+  }
+
+  // MARK: Rotations
+
+  /// Begins to hold the keybag key, while all keys are there anyway. One at a time.
+  func beginRotation() -> Bool {
+    monitor.update { state in
+      guard !state.isRotating, Self.mayRotate(state) else { return false }
+      state.isRotating = true
+      return true
+    }
+  }
+
+  /// Whether the keybag key may still be held.
+  var mayRotate: Bool { monitor.read(Self.mayRotate) }
+
+  /// The keybag key has gone.
+  func endRotation() {
+    monitor.update { $0.isRotating = false }
+  }
+
+  private static func mayRotate(_ state: State) -> Bool {
+    (state.lockState == .unlocked || state.lockState == .gracePeriod) && !state.isRevoking && !state.isStopping
+  }
+
+  func install(_ keys: [ProtectionClass: [HeldKey]], in lockState: LockState) {
+    for (fileClass, held) in keys
+    where ProtectionPolicy.keyAvailability(of: fileClass, in: lockState) == .available {
+      controller.install(held, for: fileClass)
+    }
+  }
+}

@@ -1,0 +1,102 @@
+import Synchronization
+import Testing
+
+@testable import MountDaemon
+
+/// Who holds a lock back and how long, with times that are made up.
+@Suite struct LockDelaysTests {
+  private let now = ContinuousClock.now
+  private var delays = LockDelays(limit: .seconds(10))
+
+  private func after(_ seconds: Int) -> ContinuousClock.Instant { now + .seconds(seconds) }
+
+  @Test mutating func nobodyHoldsBackWithoutAnAnnouncement() {
+    _ = delays.register { _ in }
+    #expect(delays.count == 0)
+    #expect(delays.effect(after: after(1)) == after(1))
+  }
+
+  @Test(arguments: [(1, 10), (10, 10), (30, 30)])
+  mutating func heldBackForTheLongerOfLimitAndGracePeriod(_ gracePeriod: Int, _ longest: Int) {
+    let told = Told()
+    let delay = delays.register { told.add($0) }
+    delays.announce(at: now, gracePeriod: .seconds(gracePeriod))
+    #expect(told.all == [.seconds(longest)] && delays.count == 1)
+    #expect(delays.effect(after: after(gracePeriod)) == after(longest))
+    delays.release(delay)
+    #expect(delays.count == 0 && delays.effect(after: after(gracePeriod)) == after(gracePeriod))
+  }
+
+  @Test mutating func everyClientMustRelease() {
+    let first = delays.register { _ in }
+    let second = delays.register { _ in }
+    delays.announce(at: now, gracePeriod: .seconds(1))
+    delays.release(first)
+    delays.release(first)
+    #expect(delays.count == 1 && delays.effect(after: after(1)) == after(10))
+    delays.release(second)
+    #expect(delays.effect(after: after(1)) == after(1))
+  }
+
+  @Test mutating func aShorterGracePeriodDoesNotBeginAnew() {
+    _ = delays.register { _ in }
+    delays.announce(at: now, gracePeriod: .seconds(60))
+    #expect(delays.effect(after: after(9)) == after(60))
+    #expect(delays.effect(after: after(61)) == after(61), "never before the grace period has ended")
+  }
+
+  @Test mutating func whoComesLateWaitsForTheNext() {
+    let told = Told()
+    delays.announce(at: now, gracePeriod: .seconds(1))
+    _ = delays.register { told.add($0) }
+    #expect(delays.count == 0 && delays.effect(after: after(1)) == after(1) && told.all.isEmpty)
+    delays.end()
+    delays.announce(at: after(5), gracePeriod: .seconds(2))
+    #expect(delays.count == 1 && delays.effect(after: after(7)) == after(15) && told.all == [.seconds(10)])
+  }
+
+  @Test mutating func aDelayIsForOneLock() {
+    let told = Told()
+    _ = delays.register { told.add($0) }
+    delays.announce(at: now, gracePeriod: .seconds(1))
+    delays.end()
+    #expect(delays.count == 0)
+    delays.announce(at: after(5), gracePeriod: .seconds(1))
+    #expect(delays.count == 0 && told.all.count == 1)
+  }
+
+  @Test mutating func withoutAGracePeriodNobodyIsTold() {
+    let told = Told()
+    _ = delays.register { told.add($0) }
+    delays.announce(at: now, gracePeriod: .zero)
+    #expect(delays.count == 0 && told.all.isEmpty && delays.effect(after: now) == now)
+    delays.announce(at: after(1), gracePeriod: .seconds(1))
+    #expect(told.all.count == 1, "it is registered as before")
+  }
+
+  @Test func withoutALimitTheGracePeriodCounts() {
+    var delays = LockDelays(limit: .zero)
+    let told = Told()
+    _ = delays.register { told.add($0) }
+    delays.announce(at: now, gracePeriod: .seconds(3))
+    #expect(told.all == [.seconds(3)] && delays.effect(after: after(3)) == after(3))
+  }
+
+  @Test mutating func whoWithdrawsIsNotTold() {
+    let told = Told()
+    delays.release(delays.register { told.add($0) })
+    delays.announce(at: now, gracePeriod: .seconds(1))
+    #expect(delays.count == 0 && told.all.isEmpty)
+  }
+}
+
+/// What clients were told.
+final class Told: Sendable {
+  private let durations = Mutex<[Duration]>([])
+
+  var all: [Duration] { durations.withLock { $0 } }
+
+  func add(_ duration: Duration) {
+    durations.withLock { $0.append(duration) }
+  }
+}
