@@ -126,7 +126,8 @@ let package = Package(
     .target(
       name: "FaultInjection", path: "Tests/FaultInjection",
       cSettings: [.headerSearchPath("../SystemCalls/include")]),
-    .executableTarget(name: "FoundationProbe", path: "Tests/FoundationProbe", swiftSettings: settings),
+    .executableTarget(
+      name: "FoundationProbe", dependencies: ["DataProtection"], path: "Tests/FoundationProbe", swiftSettings: settings),
     .executableTarget(
       name: "SandboxProbe", dependencies: ["CSystemCalls", "DataProtectionCore", "LinuxIO", system],
       path: "Tests/SandboxProbe", swiftSettings: settings),
@@ -136,7 +137,8 @@ let package = Package(
     .testTarget(
       name: "MountTests",
       dependencies: [
-        "CSystemCalls", "DataProtectionCore", "KeyManagement", "TPM", "Cryptography", "StoreFormat", "LinuxIO",
+        "CSystemCalls", "DataProtection", "DataProtectionCore", "KeyManagement", "TPM", "Cryptography", "StoreFormat",
+        "LinuxIO",
         "TestVectors", system,
       ],
       exclude: ["Stores"],

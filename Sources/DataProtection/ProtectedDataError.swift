@@ -58,27 +58,37 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
   }
 
   private static func reason(for error: CocoaError, _ path: String) -> Reason? {
-    let underlying = unsafe error.userInfo[NSUnderlyingErrorKey] as? NSError
-    let number = underlying?.domain == NSPOSIXErrorDomain ? underlying.map { Errno(rawValue: CInt($0.code)) } : nil
+    let number = number(beneath: error)
     if number == Errno(rawValue: EKEYREVOKED) { return .keyRevoked }
     if number == .notSupported, error.code == .featureUnsupported { return .notProtected }
     guard error.code == .fileReadNoPermission || error.code == .fileWriteNoPermission else { return nil }
-    guard let status = status(of: path) else { return .permissions }
+    // Who may not read a file is not told its class either.
+    guard let status = try? status(of: path) else { return .permissions }
     return switch status.obstacle {
     case .classLocked: .locked(status.protectionClass, until: status.returns ?? .unlock)
     case .keyRevoked: .keyRevoked
     case .permissions: .permissions
-    // What can be read may still not be writable.
     case nil:
+      // What can be read may still not be writable.
       error.code == .fileWriteNoPermission && !FileManager.default.isWritableFile(atPath: path) ? .permissions : nil
     }
   }
 
+  /// The error number that Foundation has put beneath: a `POSIXError`, or an `NSError` of its domain.
+  private static func number(beneath error: CocoaError) -> Errno? {
+    guard let underlying = unsafe error.userInfo[NSUnderlyingErrorKey] as? any Error else { return nil }
+    let bridged = underlying as NSError
+    return bridged.domain == NSPOSIXErrorDomain ? Errno(rawValue: CInt(bridged.code)) : nil
+  }
+
   /// The status of the file, or of the directory in which it could not be created.
-  private static func status(of path: String) -> ProtectionStatus? {
-    if let status = try? ProtectionStatus(ofItemAt: path) { return status }
-    return try? ProtectionStatus(
-      ofItemAt: URL(fileURLWithPath: path).deletingLastPathComponent().path(percentEncoded: false))
+  private static func status(of path: String) throws(Errno) -> ProtectionStatus {
+    do throws(Errno) {
+      return try ProtectionStatus(ofItemAt: path)
+    } catch .noSuchFileOrDirectory {
+      let parent = URL(fileURLWithPath: path).deletingLastPathComponent()
+      return try ProtectionStatus(ofItemAt: parent.path(percentEncoded: false))
+    }
   }
 
   // MARK: For people

@@ -25,13 +25,14 @@ public struct LockDelay: ~Copyable, Sendable {
   /// Waits until a lock with a grace period is announced. Returns how long it waits for this client at most, counted
   /// from the announcement.
   ///
+  /// - Parameter patience: the seconds after which to give up; 0 for no limit.
   /// - Throws: ``ControlError/Code-swift.enum/noAnswer`` when the daemon has ended, or the wait was cancelled;
   ///   ``ControlError/Code-swift.enum/invalidRequest`` when the lock of this delay was announced before.
-  public mutating func waitForAnnouncement() throws(ControlError) -> Duration {
+  public mutating func waitForAnnouncement(patience: Int = 0) throws(ControlError) -> Duration {
     guard !isAnnounced else {
       throw ControlError(.invalidRequest, "the lock was announced before; register a new delay for the next one")
     }
-    let reply = try connection.receive(DelayReply.self, patience: 0)
+    let reply = try connection.receive(DelayReply.self, patience: patience)
     guard let seconds = reply.parameters.seconds else { throw DaemonConnection.notUnderstood }
     isAnnounced = true
     return .seconds(seconds)

@@ -27,7 +27,7 @@ public struct ProtectionStatus: Sendable, Hashable {
   public let protectionClass: ProtectionClass
   /// Whether it is a directory.
   public let isDirectory: Bool
-  /// The state of the mount; `nil` where its daemon does not tell this user.
+  /// The state of the mount; `nil` where its root does not let this user read it.
   public let state: LockState?
   /// Why a file cannot be opened, or no file be created in a directory; `nil` where that can be done.
   public let obstacle: Obstacle?
@@ -56,7 +56,7 @@ public struct ProtectionStatus: Sendable, Hashable {
     guard unsafe stat(path, &status) == 0 else { throw Errno(rawValue: errno) }
     isDirectory = status.st_mode & S_IFMT == S_IFDIR
     protectionClass = try ProtectionClass(ofItemAt: path)
-    state = Self.state(of: mount)
+    state = try? LockState(ofMountAt: path)
     obstacle = Self.obstacle(path, protectionClass, isDirectory: isDirectory, state)
   }
 
@@ -74,15 +74,6 @@ public struct ProtectionStatus: Sendable, Hashable {
         failure == EACCES
       }
     return isLocked ? .classLocked : isPermitted ? nil : .permissions
-  }
-
-  private static func state(of mount: MountedFileSystem) -> LockState? {
-    do throws(ControlError) {
-      var daemon = try DaemonConnection(to: mount)
-      return try daemon.status().state
-    } catch {
-      return nil
-    }
   }
 
   /// What opening it fails with; 0 when it does not. A class that is locked makes it fail at once.

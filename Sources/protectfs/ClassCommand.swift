@@ -85,23 +85,68 @@ struct ClassSetCommand: ParsableCommand {
       Classes: complete (A), completeUnlessOpen (B), completeUntilFirstUserAuthentication (C), none (D), \
       completeWhenUserInactive (CX).
 
+      With --from, every file of a manifest gets the class that it has there, chosen or inherited as there; what has it \
+      already is left alone.
+
       Examples:
         protectfs class set complete ~/private/diary
         protectfs class set -R A ~/private/letters
+        protectfs class set --from manifest.json
       """)
 
   @Argument(
     help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"),
     completion: .list(ProtectionClass.allCases.map(\.name)))
-  var protectionClass: ProtectionClass
+  var protectionClass: ProtectionClass?
 
   @Argument(help: ArgumentHelp("Files or directories on a mount.", valueName: "path"), completion: .file())
-  var paths: [String]
+  var paths: [String] = []
 
   @Flag(name: [.customShort("R"), .long], help: "Also of everything below; symbolic links are not followed.")
   var recursive = false
 
+  @Option(
+    help: ArgumentHelp("Set the classes that 'protectfs manifest --json' has printed.", valueName: "manifest"),
+    completion: .file())
+  var from: String?
+
+  @Option(
+    help: ArgumentHelp(
+      "With --from: the directory to set them in, if it is not the one that the manifest was made of.",
+      valueName: "directory"),
+    completion: .directory)
+  var directory: String?
+
+  func validate() throws {
+    if from != nil {
+      guard protectionClass == nil, !recursive else {
+        throw ValidationError(
+          "With --from the manifest says which classes and files; give --directory for another tree.")
+      }
+    } else {
+      guard protectionClass != nil, !paths.isEmpty else {
+        throw ValidationError("Give a class and at least one path, or --from a manifest.")
+      }
+      guard directory == nil else { throw ValidationError("--directory goes with --from.") }
+    }
+  }
+
   func run() throws {
+    if let from { return try apply(Manifest(file: from)) }
+    if let protectionClass { try set(protectionClass) }
+  }
+
+  private func apply(_ manifest: Manifest) throws {
+    let failures = FailureCount()
+    let progress = Progress(isShown: isatty(STDERR_FILENO) == 1)
+    let classes = try ManifestClasses(directory ?? manifest.directory, failures)
+    let changed = classes.apply(manifest, progress.count)
+    progress.finish()
+    print("\(changed) of \(failures.total) files and directories had another class.")
+    try failures.finish(of: "changed")
+  }
+
+  private func set(_ protectionClass: ProtectionClass) throws {
     let failures = FailureCount()
     let progress = Progress(isShown: recursive && isatty(STDERR_FILENO) == 1)
     let value = Array(protectionClass.name.utf8)

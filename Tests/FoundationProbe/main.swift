@@ -1,9 +1,12 @@
+import DataProtection
 import Foundation
 
 // Does one Foundation call on a file as an unprivileged user, and prints what came of it: `ok`, or the domain and code
-// of the error. It is started as root, since others may not be allowed to read the Swift runtime.
+// of the error, and with `diagnose-` before the call what ProtectedDataError finds. It is started as root, since others
+// may not be allowed to read the Swift runtime.
 //
-// usage: FoundationProbe UID read-data|read-string|read-handle|write|write-atomic FILE
+// usage: FoundationProbe UID [diagnose-]read-data|read-string|read-handle|write|write-atomic FILE
+//        FoundationProbe UID notifications SECONDS    prints each notification, for so long
 
 /// What each call is told to write, and what reading must give.
 let text = "Foundation was here\n"
@@ -23,14 +26,58 @@ func run(_ call: String, on path: String) throws -> Bool {
   return true
 }
 
+/// What an error comes from.
+func diagnosis(_ error: any Error) -> String {
+  guard let found = ProtectedDataError(diagnosing: error) else { return "undiagnosed" }
+  let reason =
+    switch found.reason {
+    case .locked(let protectionClass, let end): "locked \(protectionClass.letter) \(end)"
+    case .permissions: "permissions"
+    case .keyRevoked: "keyRevoked"
+    case .notProtected: "notProtected"
+    }
+  return "\(reason) \((found as NSError).code)"
+}
+
+/// Prints at once, also to a file.
+func say(_ line: String) {
+  print(line)
+  fflush(nil)
+}
+
+/// Prints the notifications that UIKit would post, as code for it observes them.
+func observe(seconds: Double) {
+  let center = NotificationCenter.default
+  let will = center.addObserver(
+    forName: UIApplication.protectedDataWillBecomeUnavailableNotification, object: nil, queue: nil
+  ) { _ in
+    // The lock waits for this.
+    usleep(500_000)
+    say("will become unavailable, \(UIApplication.shared.isProtectedDataAvailable)")
+  }
+  let did = center.addObserver(
+    forName: UIApplication.protectedDataDidBecomeAvailableNotification, object: nil, queue: nil
+  ) { _ in say("did become available, \(UIApplication.shared.isProtectedDataAvailable)") }
+  say("at first, \(UIApplication.shared.isProtectedDataAvailable)")
+  usleep(UInt32(seconds * 1_000_000))
+  center.removeObserver(will)
+  center.removeObserver(did)
+}
+
 let arguments = CommandLine.arguments
 guard arguments.count == 4, let user = UInt32(arguments[1]) else { exit(64) }
 guard setgroups(0, nil) == 0, setgid(user) == 0, setuid(user) == 0 else { exit(77) }
+if arguments[2] == "notifications" {
+  observe(seconds: Double(arguments[3]) ?? 0)
+  exit(0)
+}
+let diagnoses = arguments[2].hasPrefix("diagnose-")
 do {
-  print(try run(arguments[2], on: arguments[3]) ? "ok" : "wrong contents")
+  let call = diagnoses ? String(arguments[2].dropFirst("diagnose-".count)) : arguments[2]
+  print(try run(call, on: arguments[3]) ? "ok" : "wrong contents")
 } catch let error as CocoaError {
-  print("cocoa \(error.code.rawValue)")
+  print(diagnoses ? diagnosis(error) : "cocoa \(error.code.rawValue)")
 } catch {
   let error = error as NSError
-  print("\(error.domain) \(error.code)")
+  print(diagnoses ? diagnosis(error) : "\(error.domain) \(error.code)")
 }

@@ -1,0 +1,59 @@
+import DataProtectionCore
+import LinuxIO
+import SystemPackage
+
+/// Gives files the classes that a manifest says.
+struct ManifestClasses {
+  private let root: SharedDescriptor
+  private let rootPath: String
+  private let failures: FailureCount
+
+  /// - Parameter directory: where the manifest's paths start.
+  init(_ directory: String, _ failures: FailureCount) throws {
+    rootPath = directory
+    self.failures = failures
+    do throws(Errno) {
+      root = SharedDescriptor(try Descriptor.open(PathName(directory), [.readOnly, .directory]))
+    } catch {
+      throw CommandFailure(directory.printable, error)
+    }
+  }
+
+  /// Applies a manifest; what fails is reported, and the rest is still done. Returns how many items were changed.
+  func apply(_ manifest: Manifest, _ progress: () -> Void) -> Int {
+    var changed = 0
+    for item in manifest.items {
+      failures.attempt("\(rootPath)/\(item.path)") { () throws(Errno) in
+        if try apply(item) { changed += 1 }
+      }
+      progress()
+    }
+    return changed
+  }
+
+  /// Returns whether something had to be changed: a class that is right is left alone, also where it is locked.
+  private func apply(_ item: Manifest.Item) throws(Errno) -> Bool {
+    let name = PathName(ProtectionClass.attributeName)
+    let file = try open(item.path)
+    let path = PathName(descriptor: file)
+    let value = Array(item.protectionClass.name.utf8)
+    let isExplicit = try path.attributeNames().contains(name)
+    let isRight = try path.attribute(name) == value
+    if isRight && isExplicit == item.isExplicit { return false }
+    if !isRight || item.isExplicit { try path.setAttribute(name, to: value) }
+    if !item.isExplicit { try path.removeAttribute(name) }
+    return true
+  }
+
+  /// Opens an item below the directory without following links: a manifest may come from somebody else.
+  private func open(_ path: String) throws(Errno) -> Descriptor {
+    var current = try root.descriptor.open(".", [.path, .directory])
+    if path == "." { return current }
+    for component in path.split(separator: "/", omittingEmptySubsequences: false) {
+      let name = PathName(String(component))
+      guard name.isEntryName else { throw .invalidArgument }
+      current = try current.open(name, [.path, .noFollow])
+    }
+    return current
+  }
+}

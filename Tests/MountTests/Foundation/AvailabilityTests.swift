@@ -1,0 +1,182 @@
+import DataProtection
+import Foundation
+import LinuxIO
+import Synchronization
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Whether protected data is available, and what is told when that changes.
+  @Suite struct AvailabilityTests {
+    /// What a listener was told, in order.
+    private final class Listener: Sendable {
+      private let told = Mutex<[String]>([])
+      private let holds = Mutex<[LockHold]>([])
+      private let task = Mutex<Task<Void, Never>?>(nil)
+
+      /// - Parameter keepsHolds: holds are kept until ``release()``.
+      init(_ events: ProtectedDataEvents, keepsHolds: Bool = false) {
+        task.withLock {
+          $0 = Task { [self] in
+            for await event in events {
+              switch event {
+              case .didBecomeAvailable: append("available")
+              case .didBecomeUnavailable: append("unavailable")
+              case .willBecomeUnavailable(let hold):
+                if keepsHolds { holds.withLock { $0.append(hold) } }
+                append("will \(hold.timeLimit)")
+              }
+            }
+            append("end")
+          }
+        }
+      }
+
+      private func append(_ event: String) { told.withLock { $0.append(event) } }
+
+      func release() { holds.withLock { $0 = [] } }
+
+      func cancel() { task.withLock { $0?.cancel() } }
+
+      /// Waits until all of that was told, and expects nothing else.
+      func expect(_ events: String...) throws {
+        let deadline = ContinuousClock.now + .seconds(10)
+        while told.withLock({ $0.count < events.count }), ContinuousClock.now < deadline { usleep(2000) }
+        #expect(told.withLock { $0 } == events)
+        told.withLock { $0 = [] }
+      }
+    }
+
+    /// Something that has happened.
+    private final class Flag: Sendable {
+      private let value = Atomic(false)
+
+      func raise() { value.store(true, ordering: .releasing) }
+
+      var isRaised: Bool { value.load(ordering: .acquiring) }
+    }
+
+    @Test func isToldOfTheMount() throws {
+      try Volume.with(unlocked: false) { volume in
+        try volume.path("directory").makeDirectory()
+        let url = volume.url("directory")
+        func expect(_ state: LockState, _ classes: Set<ProtectionClass>) throws {
+          #expect(try ProtectedData.state(at: url) == state)
+          #expect(ProtectedData.isAvailable(at: url) == classes.contains(.complete))
+          for protectionClass in ProtectionClass.allCases {
+            #expect(ProtectedData.isAvailable(protectionClass, at: url) == classes.contains(protectionClass))
+          }
+        }
+        try expect(.beforeFirstUnlock, [.none])
+        try volume.unlock()
+        try expect(.unlocked, Set(ProtectionClass.allCases))
+        try volume.lock()
+        try expect(.locked, [.none, .completeUntilFirstUserAuthentication, .completeWhenUserInactive])
+        try volume.unmount()
+        #expect(!ProtectedData.isAvailable(at: URL(fileURLWithPath: volume.mountPoint.description)))
+        #expect(
+          cocoaCode { _ = try ProtectedData.state(at: URL(fileURLWithPath: volume.mountPoint.description)) }
+            == .featureUnsupported)
+      }
+    }
+
+    @Test func changesAreToldAcrossDaemons() throws {
+      try Volume.with { volume in
+        let url = URL(fileURLWithPath: volume.mountPoint.description)
+        let listener = Listener(ProtectedData.events(at: url))
+        let ofClassC = Listener(ProtectedData.events(at: url, of: .completeUntilFirstUserAuthentication))
+        defer { for listener in [listener, ofClassC] { listener.cancel() } }
+        try listener.expect("available")
+        try ofClassC.expect("available")
+        try volume.lock()
+        try listener.expect("will 0.0 seconds", "unavailable")
+        try volume.unlock()
+        try listener.expect("available")
+        // Cancelled.
+        try volume.announceLock(gracePeriod: .seconds(60))
+        try listener.expect("will 60.0 seconds")
+        try volume.unlock()
+        try listener.expect("available")
+        volume.kill()
+        try listener.expect("unavailable")
+        try ofClassC.expect("unavailable")
+        try volume.mountPoint.unmount(isLazy: true)
+        try volume.mount()
+        try volume.unlock()
+        try listener.expect("available")
+        try ofClassC.expect("available")
+        try volume.unmount()
+        try listener.expect("unavailable")
+        listener.cancel()
+        try listener.expect("end")
+      }
+    }
+
+    @Test func holdsDelayTheLock() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
+        let url = URL(fileURLWithPath: volume.mountPoint.description)
+        let listener = Listener(ProtectedData.events(at: url, delayingLocks: true), keepsHolds: true)
+        defer { listener.cancel() }
+        try listener.expect("available")
+        for _ in 0..<3 {
+          try volume.announceLock(gracePeriod: .milliseconds(10))
+          try listener.expect("will 30.0 seconds")
+          usleep(200_000)
+          #expect(ProtectedData.isAvailable(at: url), "the lock did not wait")
+          listener.release()
+          try listener.expect("unavailable")
+          try volume.unlock()
+          try listener.expect("available")
+        }
+        // Without a grace period it waits for nobody.
+        try volume.lock()
+        try listener.expect("will 0.0 seconds", "unavailable")
+      }
+    }
+
+    @Test func isWaitedFor() throws {
+      let finished = Flag()
+      try Volume.with(unlocked: false) { volume in
+        let url = URL(fileURLWithPath: volume.mountPoint.description)
+        let waiting = Task {
+          try await ProtectedData.waitUntilAvailable(at: url)
+          finished.raise()
+        }
+        let cancelled = Task { try await ProtectedData.waitUntilAvailable(at: url) }
+        cancelled.cancel()
+        usleep(200_000)
+        #expect(!finished.isRaised)
+        try volume.unlock()
+        let deadline = ContinuousClock.now + .seconds(10)
+        while !finished.isRaised, ContinuousClock.now < deadline { usleep(2000) }
+        #expect(finished.isRaised)
+        waiting.cancel()
+      }
+    }
+
+    @Test func notificationsArePosted() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
+        let output = volume.directory.appending("notifications")
+        let probe = try Program(
+          [Command.beside("FoundationProbe"), "0", "notifications", "60"],
+          environment: ["PROTECTFS_MOUNT_POINT": volume.mountPoint.description], output: output)
+        defer {
+          probe.send(SIGKILL)
+          _ = probe.wait(seconds: 5)
+        }
+        func expect(_ lines: String...) throws {
+          let deadline = ContinuousClock.now + .seconds(10)
+          while probe.output.split(separator: "\n").count < lines.count, ContinuousClock.now < deadline { usleep(5000) }
+          #expect(probe.output.split(separator: "\n").map(String.init) == lines)
+        }
+        try expect("at first, true")
+        // Its listener is there when the lock waits for it.
+        try volume.announceLock(gracePeriod: .milliseconds(10))
+        try volume.wait(for: .locked)
+        try expect("at first, true", "will become unavailable, true")
+        try volume.unlock()
+        try expect("at first, true", "will become unavailable, true", "did become available, true")
+      }
+    }
+  }
+}

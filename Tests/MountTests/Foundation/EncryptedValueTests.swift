@@ -1,0 +1,87 @@
+import DataProtection
+import Foundation
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Typed fields of files, encrypted under their keys.
+  @Suite struct EncryptedValueTests {
+    @Test func keepTheirTypes() throws {
+      try Volume.with { volume in
+        let url = volume.url("letter")
+        try Data("text".utf8).write(to: url, options: .completeFileProtection)
+        let fields = url.encryptedValues
+        let date = Date(timeIntervalSinceReferenceDate: 812_345_678.125)
+        try fields.set("Grüße", forKey: "author")
+        try fields.set(Data([0, 1, 255]), forKey: "bytes")
+        try fields.set(date, forKey: "date")
+        try fields.set(-7, forKey: "number")
+        try fields.set(2.5, forKey: "double")
+        try fields.set(true, forKey: "flag")
+        try fields.set(["a", "b"], forKey: "names")
+        try fields.set([[1, 2], [3]], forKey: "numbers")
+        let author: String? = try fields["author"]
+        #expect(author == "Grüße")
+        #expect(try fields.value(forKey: "bytes") == Data([0, 1, 255]))
+        #expect(try fields.value(forKey: "date") == date)
+        #expect(try fields.value(forKey: "number") == -7)
+        #expect(try fields.value(forKey: "double") == 2.5)
+        #expect(try fields.value(forKey: "flag") == true)
+        #expect(try fields.value(forKey: "names") == ["a", "b"])
+        #expect(try fields.value(forKey: "numbers") == [[1, 2], [3]])
+        #expect(try fields.value(forKey: "nothing", as: String.self) == nil)
+        #expect(cocoaCode { _ = try fields.value(forKey: "author", as: Date.self) } == .fileReadCorruptFile)
+        #expect(cocoaCode { _ = try fields.value(forKey: "number", as: [Int].self) } == .fileReadCorruptFile)
+
+        let keys = ["author", "bytes", "date", "double", "flag", "names", "number", "numbers"]
+        #expect(try fields.allKeys() == keys)
+        try volume.lock()
+        #expect(try fields.allKeys() == keys)
+        #expect(cocoaCode { _ = try fields.value(forKey: "author", as: String.self) } == .fileReadNoPermission)
+        #expect(cocoaCode { try fields.set("x", forKey: "author") } == .fileWriteNoPermission)
+        try fields.removeValue(forKey: "bytes")
+        try fields.removeValue(forKey: "bytes")
+        try volume.unlock()
+        #expect(try fields.value(forKey: "author") == "Grüße")
+        #expect(try fields.allKeys() == keys.filter { $0 != "bytes" })
+      }
+    }
+
+    /// What other programs have set is text or data, and what this sets they read as a property list.
+    @Test func othersAttributesAreFields() throws {
+      try Volume.with { volume in
+        let url = volume.url("file")
+        try Data().write(to: url)
+        try PathName(url.path).setExtendedAttribute("user.xdg.comment", to: Array("by hand".utf8))
+        try PathName(url.path).setExtendedAttribute("user.raw", to: [0xFF, 0xFE])
+        #expect(try url.encryptedValues.value(forKey: "xdg.comment") == "by hand")
+        #expect(try url.encryptedValues.value(forKey: "raw") == Data([0xFF, 0xFE]))
+        try url.encryptedValues.set("ours", forKey: "ours")
+        #expect(try PathName(url.path).extendedAttribute("user.ours").starts(with: "bplist00".utf8))
+        // The class is no field.
+        try ProtectionClass.complete.assign(toItemAt: url.path)
+        #expect(try url.encryptedValues.allKeys() == ["ours", "raw", "xdg.comment"])
+        for key in ["", "protectfs.class", "protectfs.state", "a\0b"] {
+          #expect(cocoaCode { try url.encryptedValues.set("x", forKey: key) } != nil, "\(key)")
+        }
+        #expect(cocoaCode { try url.encryptedValues.set("x", forKey: String(repeating: "k", count: 251)) } != nil)
+        #expect(cocoaCode { try url.encryptedValues.set(Data(count: 100_000), forKey: "large") } != nil)
+        // A directory's are under the volume's key.
+        try volume.mountPoint.appending("d").makeDirectory(of: .complete)
+        try volume.url("d").encryptedValues.set(1, forKey: "n")
+        try volume.lock()
+        #expect(try volume.url("d").encryptedValues.value(forKey: "n") == 1)
+      }
+    }
+
+    @Test func elsewhereTheyAreRefused() throws {
+      let directory = try TemporaryDirectory.make()
+      defer { TemporaryDirectory.remove(directory) }
+      let url = URL(fileURLWithPath: directory.description)
+      #expect(cocoaCode { try url.encryptedValues.set("x", forKey: "k") } == .featureUnsupported)
+      #expect(cocoaCode { _ = try url.encryptedValues.allKeys() } == .featureUnsupported)
+      #expect(try directory.extendedAttributeNames().isEmpty)
+    }
+  }
+}

@@ -1,0 +1,125 @@
+import DataProtection
+import Foundation
+import LinuxIO
+import Testing
+
+extension Volume {
+  /// The URL of a path in the mounted tree.
+  func url(_ name: String) -> URL { URL(fileURLWithPath: path(name).description) }
+
+  /// The names in a directory of the mounted tree.
+  func names(_ name: String = ".") throws -> Set<String> { Set(try path(name).names().map(\.description)) }
+}
+
+/// The code of the `CocoaError` that a call ends with; `nil` where it does not fail, or otherwise.
+func cocoaCode(of body: () throws -> Void) -> CocoaError.Code? {
+  do {
+    try body()
+    return nil
+  } catch {
+    return (error as? CocoaError)?.code
+  }
+}
+
+extension MountTests {
+  /// `Data.write(to:options:)` with a protection option.
+  @Suite struct WritingTests {
+    private static let options: [(Data.WritingOptions, ProtectionClass)] = [
+      (.completeFileProtection, .complete), (.completeFileProtectionUnlessOpen, .completeUnlessOpen),
+      (.completeFileProtectionUntilFirstUserAuthentication, .completeUntilFirstUserAuthentication),
+      (.noFileProtection, .none), (.completeFileProtectionWhenUserInactive, .completeWhenUserInactive),
+    ]
+    private static let data = Data("It has its class from the first byte on.\n".utf8)
+
+    @Test func newFilesAreInTheirClass() throws {
+      try Volume.with { volume in
+        for (option, protectionClass) in Self.options {
+          for extra in [[], .atomic, .withoutOverwriting] as [Data.WritingOptions] {
+            let url = volume.url("new-\(protectionClass.letter)-\(extra.rawValue)")
+            try Self.data.write(to: url, options: extra.union(option))
+            #expect(try Data(contentsOf: url) == Self.data)
+            #expect(try ProtectionClass(ofItemAt: url.path) == protectionClass)
+            // Copies carry it.
+            #expect(try PathName(url.path).extendedAttributeNames().contains(ProtectionClass.attributeName))
+            #expect(
+              cocoaCode { try Self.data.write(to: url, options: [.withoutOverwriting, option]) } == .fileWriteFileExists
+            )
+          }
+        }
+        #expect(try volume.names().count == Self.options.count * 3, "something was left behind")
+      }
+    }
+
+    @Test func filesThatAreThereChangeTheirClass() throws {
+      try Volume.with { volume in
+        for (option, protectionClass) in Self.options {
+          for extra in [[], .atomic] as [Data.WritingOptions] {
+            let url = volume.url("there")
+            try Data("something longer than what comes, and of another class: \(option)\n".utf8).write(to: url)
+            try PathName(url.path).setMode(0o640)
+            let link = volume.url("link")
+            try? FileManager.default.removeItem(at: link)
+            try FileManager.default.createSymbolicLink(at: link, withDestinationURL: url)
+            try Self.data.write(to: link, options: extra.union(option))
+            #expect(try Data(contentsOf: url) == Self.data)
+            #expect(try ProtectionClass(ofItemAt: url.path) == protectionClass)
+            #expect(try PathName(url.path).status().mode & 0o7777 == 0o640)
+            #expect(try volume.path("link").symbolicLinkTarget() == Array(url.path.utf8))
+          }
+        }
+        #expect(try volume.names() == ["there", "link"])
+      }
+    }
+
+    /// Where the class cannot be used nothing is written, not even under the class of the directory, which can.
+    @Test func lockedClassesAreRefused() throws {
+      try Volume.with { volume in
+        let old = Data("old\n".utf8)
+        try old.write(to: volume.url("old"), options: .completeFileProtection)
+        try old.write(to: volume.url("open"))
+        try volume.lock()
+        let before = try volume.names()
+        for option in [.completeFileProtection, [.completeFileProtection, .atomic]] as [Data.WritingOptions] {
+          for name in ["new", "old", "open"] {
+            let code = cocoaCode { try Self.data.write(to: volume.url(name), options: option) }
+            #expect(code == .fileWriteNoPermission, "\(name) \(option)")
+          }
+        }
+        #expect(try volume.names() == before, "something was left behind")
+        #expect(try Data(contentsOf: volume.url("open")) == old)
+        #expect(try ProtectionClass(ofItemAt: volume.url("open").path) == .standard)
+        try volume.unlock()
+        #expect(try Data(contentsOf: volume.url("old")) == old)
+      }
+    }
+
+    /// Class B can be written while locked, also in a directory whose class cannot.
+    @Test func classBIsWrittenWhileLocked() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        try volume.lock()
+        #expect(cocoaCode { try Self.data.write(to: volume.url("plain")) } == .fileWriteNoPermission)
+        for extra in [[], .atomic] as [Data.WritingOptions] {
+          let url = volume.url("b-\(extra.rawValue)")
+          try Self.data.write(to: url, options: extra.union(.completeFileProtectionUnlessOpen))
+          #expect(try ProtectionClass(ofItemAt: url.path) == .completeUnlessOpen)
+          #expect(cocoaCode { _ = try Data(contentsOf: url) } == .fileReadNoPermission)
+        }
+        try volume.unlock()
+        #expect(try volume.names() == ["b-0", "b-1"])
+        for name in try volume.names() { #expect(try Data(contentsOf: volume.url(name)) == Self.data) }
+      }
+    }
+
+    @Test func elsewhereItIsRefused() throws {
+      let directory = try TemporaryDirectory.make()
+      defer { TemporaryDirectory.remove(directory) }
+      let url = URL(fileURLWithPath: directory.appending("file").description)
+      for (option, _) in Self.options {
+        #expect(cocoaCode { try Self.data.write(to: url, options: option) } == .featureUnsupported)
+      }
+      #expect(try directory.names().isEmpty)
+      try Self.data.write(to: url, options: .atomic)
+      #expect(try Data(contentsOf: url) == Self.data)
+    }
+  }
+}
