@@ -33,6 +33,8 @@ swift build --build-tests
 step "Unit tests"
 swift test --skip-build --skip MountTests --parallel
 
+scripts/documentation.sh
+
 protectfs="$(swift build --show-bin-path)/protectfs"
 step "The service"
 check_service() (

@@ -18,7 +18,10 @@ extension FileManager {
   /// Puts a directory and everything below it into a class. Symbolic links are not followed, and other mounts not entered.
   ///
   /// What fails is told and does not keep the rest from being changed; doing it again changes what is left.
-  /// - Parameter progress: counts the files and directories found and changed, and ends the change when it is cancelled.
+  /// - Parameters:
+  ///   - protection: the class.
+  ///   - url: the directory, or a file.
+  ///   - progress: counts the files and directories, and ends the change when it is cancelled.
   /// - Throws: as ``setProtection(_:ofItemAt:)`` for the directory itself.
   @discardableResult
   public func setProtection(

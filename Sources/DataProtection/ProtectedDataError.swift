@@ -24,7 +24,7 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
     /// Mode bits or an ACL do not let this user; no unlock changes that.
     case permissions
     /// The key of the class was erased, reset or rotated away: the file has to be imported anew,
-    /// see ``Foundation/FileManager/recreateRevokedItem(at:importing:)``.
+    /// see ``FoundationEssentials/FileManager/recreateRevokedItem(at:importing:)``.
     case keyRevoked
     /// The path is on no protectfs mount.
     case notProtected

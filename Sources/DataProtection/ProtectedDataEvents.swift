@@ -32,6 +32,7 @@ public final class LockHold: Sendable {
 
 /// The changes of a mount; see ``ProtectedData/events(at:of:delayingLocks:)``.
 public struct ProtectedDataEvents: AsyncSequence, Sendable {
+  /// A change.
   public typealias Element = ProtectedDataEvent
 
   let mount: FollowedMount

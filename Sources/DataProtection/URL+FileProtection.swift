@@ -46,7 +46,7 @@ public struct URLFileProtectionKey: Hashable, Sendable {
   public static let fileProtectionKey = URLFileProtectionKey()
 }
 
-/// What ``Foundation/URL/resourceValues(forKeys:)`` has found.
+/// What ``FoundationEssentials/URL/resourceValues(forKeys:)`` has found.
 public struct URLFileProtectionValues: Hashable, Sendable {
   /// The class; `nil` where the file is on no protectfs mount.
   public let fileProtection: URLFileProtection?
@@ -70,7 +70,7 @@ extension URL {
 extension NSURL {
   /// Puts the file into a class, in the shape of Foundation's call.
   ///
-  /// - Throws: as ``Foundation/FileManager/setProtection(_:ofItemAt:)``.
+  /// - Throws: as ``FoundationEssentials/FileManager/setProtection(_:ofItemAt:)``.
   public func setResourceValue(_ value: URLFileProtection, forKey key: URLFileProtectionKey) throws {
     try FileManager.default.setProtection(value.fileProtectionType, ofItemAt: self as URL)
   }

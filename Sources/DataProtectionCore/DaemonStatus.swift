@@ -11,7 +11,7 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   public var gracePeriod: Double
   /// The seconds for which class CX outlives a lock.
   public var inactivityPeriod: Double
-  /// One entry a class, in the order of ``ProtectionClass/allCases``.
+  /// One entry a class, in the order of `ProtectionClass.allCases`.
   public var classes: [ClassStatus]
   /// The class of a new file in the root directory, chosen when the store was made.
   public var defaultClass: ProtectionClass

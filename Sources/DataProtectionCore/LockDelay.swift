@@ -43,7 +43,7 @@ public struct LockDelay: ~Copyable, Sendable {
     // The connection ends with the value.
   }
 
-  /// A way to end ``waitForAnnouncement()`` from another thread. The delay is released by that.
+  /// A way to end ``waitForAnnouncement(patience:)`` from another thread. The delay is released by that.
   public func canceller() throws(ControlError) -> ConnectionCanceller {
     try connection.canceller()
   }

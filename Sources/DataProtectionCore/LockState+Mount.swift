@@ -2,7 +2,7 @@ import SystemPackage
 
 // The state is also an extended attribute of a mount's root, which everyone may read who may list that directory.
 extension LockState {
-  /// The extended attribute of a mount's root whose value is the state's ``rawValue``. It cannot be set, and is not listed.
+  /// The extended attribute of a mount's root whose value is the state's raw value. It cannot be set, and is not listed.
   public static let attributeName = "user.protectfs.state"
 
   /// The state of the mount that a file or directory is in, read from the mount itself: also for who is not its owner, and
