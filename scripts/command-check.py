@@ -117,9 +117,12 @@ def check_usage():
     expect("new file keys need no passcode", 64, "rotate", "--data", "--passcode-file", "x", "m")
     expect("restore from nowhere", 64, "restore", "m")
     expect("orphans in two formats", 64, "orphans", "list", "--json", "-0", "m")
+    expect("a class from two places", 64, "class", "set", "--from", "x", "A", "m")
+    expect("no class at all", 64, "class", "set", says="Give a class")
+    expect("another directory for nothing", 64, "class", "set", "--directory", "m", "A", "m/a")
     expect("default class none", 64, "init", "--default-class", "none", "x")
     for command in ["", "init", "mount", "unmount", "unlock", "lock", "status", "class get", "class set",
-                    "passcode change", "events", "info", "orphans list", "orphans purge", "restore", "rotate"]:
+                    "passcode change", "events", "manifest", "info", "orphans list", "orphans purge", "restore", "rotate"]:
         result = expect(f"help of '{command}'", 0, *command.split(), "--help", says="OVERVIEW")
         check(f"help of '{command}' has an example", "protectfs" in result.stdout.split("OPTIONS")[0], result.stdout)
         wide = [line for line in result.stdout.splitlines() if len(line) > 80 and not line.startswith("USAGE")]
@@ -316,6 +319,49 @@ def check_orphans():
     shutil.rmtree(f"{root}/m/o")
 
 
+def check_manifest():
+    """What is protected in a tree, and the same given to a copy of it."""
+    os.makedirs(f"{root}/m/t/sub")
+    write("m/t/chosen", "a")
+    write("m/t/sub/inherited", "b")
+    expect("a class that is chosen", 0, "class", "set", "A", "m/t/chosen", "m/t/sub")
+    os.setxattr(f"{root}/m/t/chosen", "user.author", b"me")
+    expect("lock for a manifest", 0, "lock", "--now", "m")
+    expect("manifest for people", 0, "manifest", "m/t", says=r"A\*  chosen  user\.author\n")
+    document = expect("manifest while locked", 0, "manifest", "--json", "m/t").stdout
+    items = {item["path"]: item for item in json.loads(document)["items"]}
+    check("every file and directory", set(items) == {".", "chosen", "sub", "sub/inherited"}, items)
+    check("a file that was given a class", items["chosen"] == {
+        "path": "chosen", "kind": "file", "class": "complete", "isExplicit": True, "isEncrypted": True,
+        "fields": [{"name": "user.author", "isEncrypted": True}]}, items["chosen"])
+    check("one that was not", not items["sub/inherited"]["isExplicit"] and not items["."]["isEncrypted"], items)
+    write("manifest.json", document)
+    expect("what is right is left alone", 0, "class", "set", "--from", "manifest.json", says=r"\A0 of 4 ")
+    expect("unlock after a manifest", 0, "unlock", "--passcode-file", "pw", "m")
+    expect("all in another class", 0, "class", "set", "-R", "D", "m/t")
+    expect("classes of a manifest", 0, "class", "set", "--from", "manifest.json", says=r"\A4 of 4 ")
+    again = expect("manifest again", 0, "manifest", "--json", "m/t").stdout
+    check("the same as before", json.loads(again) == json.loads(document), again)
+    shutil.copytree(f"{root}/m/t", f"{root}/m/u", copy_function=shutil.copyfile)
+    expect("classes for a copy", 0, "class", "set", "--from", "manifest.json", "--directory", "m/u", says=r"\A\d of 4 ")
+    again = expect("manifest of the copy", 0, "manifest", "--json", "m/u").stdout
+
+    def classes(text):
+        return {(item["path"], item["class"], item["isExplicit"]) for item in json.loads(text)["items"]}
+
+    check("a copy has them", classes(again) == classes(document), again)
+    os.remove(f"{root}/m/u/chosen")
+    expect("what is missing is told", 15, "class", "set", "--from", "manifest.json", "--directory", "m/u", says="chosen")
+    write("hostile.json", document.replace('"path":"chosen"', '"path":"../a"'))
+    expect("paths stay below", 15, "class", "set", "--from", "hostile.json", says=r"\.\./a")
+    expect("no manifest", 1, "class", "set", "--from", "pw", says="is no manifest")
+    write("later.json", document.replace('"version":1', '"version":2'))
+    expect("a later manifest", 1, "class", "set", "--from", "later.json", says="version 2")
+    expect("manifest elsewhere", 6, "manifest", "b")
+    shutil.rmtree(f"{root}/m/t")
+    shutil.rmtree(f"{root}/m/u")
+
+
 def check_events():
     listener = subprocess.Popen([program, "events", "--json", f"{root}/m"], env=environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -411,8 +457,9 @@ def check_helper():
 
 def main():
     write("pw", "secret\n")
-    for part in [check_usage, check_init, check_info, check_mount, check_locking, check_classes, check_orphans, check_events,
-                 check_passcode, check_unmount, check_foreground, check_recovery, check_helper]:
+    for part in [check_usage, check_init, check_info, check_mount, check_locking, check_classes, check_manifest,
+                 check_orphans, check_events, check_passcode, check_unmount, check_foreground, check_recovery,
+                 check_helper]:
         part()
 
 
