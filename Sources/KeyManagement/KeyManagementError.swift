@@ -1,4 +1,5 @@
 import Cryptography
+import DataProtection
 import FoundationEssentials
 import StoreFormat
 import SystemPackage
@@ -43,6 +44,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case lastWayIn
   case notABackup
   case foreignKeybag
+  /// Two keybags of a store have different keys of this class with the same generation.
+  case conflictingKeys(ProtectionClass)
   case trustedPlatformModule(TPMError)
   case cryptography(CryptographyError)
 
@@ -98,6 +101,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .lastWayIn: "last-way-in"
     case .notABackup: "not-a-backup"
     case .foreignKeybag: "foreign-keybag"
+    case .conflictingKeys: "conflicting-keys"
     case .trustedPlatformModule: "tpm"
     case .cryptography: "cryptography"
     }
@@ -152,6 +156,9 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .lastWayIn: "this is the last way in; without it nothing would open the store"
     case .notABackup: "this keybag was not exported; 'protectfs keybag export' makes one that can be imported"
     case .foreignKeybag: "this keybag is another store's"
+    case .conflictingKeys(let fileClass):
+      "this keybag has another key of class \(fileClass.letter) under the number of one that the store has, and a store can "
+        + "have only one of them; nothing was imported: on a copy of the backing directory, 'keybag import --replace' takes it"
     case .trustedPlatformModule(let error): "\(error)"
     case .cryptography(let error): "\(error)"
     }
