@@ -47,6 +47,12 @@ import Testing
     #expect(throws: KeyManagementError.deviceKeyExposed(path: path.description)) {
       _ = try DeviceKey.load(for: id(), file: path)
     }
+    // A sealed one could else be exchanged for one whose contents somebody knows.
+    try directory.write("device.tpm", [1], mode: mode)
+    let sealed = PathName("\(directory.path)/device.tpm")
+    #expect(throws: KeyManagementError.deviceKeyExposed(path: sealed.description)) {
+      _ = try DeviceKey.load(for: id(), file: sealed)
+    }
   }
 
   @Test(arguments: [0, 31, 33, 64]) func otherLengthsAreRefused(_ count: Int) throws {
