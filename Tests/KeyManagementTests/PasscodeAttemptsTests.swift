@@ -1,4 +1,5 @@
 import Cryptography
+import LinuxIO
 import StoreFormat
 import TestVectors
 import Testing
@@ -97,5 +98,39 @@ import Testing
     #expect(throws: KeyManagementError.effaceableSecretMissing) {
       _ = try stored.open(.passcode(stored.store.passcode()))
     }
+  }
+
+  /// Passcodes that are tried at the same time count each.
+  @Test func triedAtOnceTheyCountEach() async throws {
+    let stored = try StoredKeybag()
+    let (path, keybag, key) = (stored.directory.path, stored.keybag, stored.deviceKey.secret.exposed())
+    await withTaskGroup(of: Void.self) { group in
+      for passcode in ["a", "b", "c"] {
+        group.addTask {
+          #expect(throws: KeyManagementError.wrongPasscode) {
+            let backing = try Descriptor.open(PathName(path), [.readOnly, .directory])
+            let deviceKey = try VolumeDeviceKey(SecretBytes(key))
+            _ = try KeybagFile(backing: backing).open(keybag, with: .passcode(passcode.secret), deviceKey: deviceKey)
+          }
+        }
+      }
+    }
+    #expect(try stored.attempts().count == 3)
+  }
+
+  /// A process that does not end its turn holds up passcodes, and no key.
+  @Test func turns() throws {
+    let stored = try StoredKeybag()
+    let passcode = UnlockSecret.passcode(stored.store.passcode())
+    do {
+      let turn = try stored.file.turn(toTry: passcode)
+      #expect(throws: KeyManagementError.passcodeAttemptRunning) {
+        _ = try stored.file.turn(toTry: passcode, patience: .milliseconds(20))
+      }
+      _ = try stored.open(.recoveryKey(stored.new.recoveryKey.text()))
+      _ = consume turn
+    }
+    _ = try stored.open(passcode)
+    #expect(stored.directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
   }
 }
