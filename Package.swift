@@ -131,8 +131,8 @@ let package = Package(
     .testTarget(
       name: "MountTests",
       dependencies: [
-        "CSystemCalls", "DataProtection", "KeyManagement", "TPM", "Cryptography", "StoreFormat", "LinuxIO",
-        "TestVectors", system,
+        "CSystemCalls", "DataProtection", "MountDaemon", "KeyManagement", "TPM", "Cryptography", "StoreFormat",
+        "LinuxIO", "TestVectors", system,
       ],
       exclude: ["Stores"],
       swiftSettings: settings),

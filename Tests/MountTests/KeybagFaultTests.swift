@@ -98,7 +98,6 @@ extension MountTests {
     /// A store whose passcode is changed by a command with faults, each time from the same keybag.
     private func withStore(_ body: (Volume, Faults, Change) throws -> Void) throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         let faults = try Faults(in: volume.directory, backing: volume.backing)
         let new = volume.directory.appending("new")
         try new.write(Self.new)

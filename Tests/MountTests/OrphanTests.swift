@@ -89,7 +89,6 @@ extension MountTests {
     /// A tree in which the key of class A was erased.
     private func withOrphans(_ body: (Volume, [String]) throws -> Void) throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         try volume.mount()
         try volume.unlock()
         try volume.path("in").makeDirectory(of: .complete)

@@ -84,7 +84,6 @@ extension MountTests.RestoreTests {
   /// A volume whose class C is erased again and again, and a small tree it is restored from.
   private func withErasures(_ body: (Volume, SourceTree, Faults) throws -> Void) throws {
     try Volume.store { volume in
-      try volume.makePasscodeCheap()
       try volume.mount()
       try volume.unlock()
       let source = try SourceTree(beside: volume)

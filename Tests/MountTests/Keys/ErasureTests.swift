@@ -126,7 +126,6 @@ extension MountTests {
     @Test(arguments: [nil, ProtectionClass.completeUntilFirstUserAuthentication])
     func erasedOrNot(_ fileClass: ProtectionClass?) throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         let faults = try Faults(in: volume.directory, backing: volume.backing)
         let before = try volume.ownFiles()
         let words = fileClass.map { ["--class", $0.name, "--passcode-file", volume.passcodeFile.description] } ?? []

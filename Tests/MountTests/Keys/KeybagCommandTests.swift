@@ -167,7 +167,6 @@ extension MountTests {
     /// A reset that ends after any of its calls: the old passcode opens the store, or the new one does.
     @Test func aResetCutShort() throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         let faults = try Faults(in: volume.directory, backing: volume.backing)
         let before = try volume.ownFiles()
         let new = try volume.passcodeFile("new", "another passcode")

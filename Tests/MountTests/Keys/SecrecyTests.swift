@@ -56,7 +56,6 @@ extension MountTests {
     /// Each byte of the store's own files is flipped: the store does not open, or the flip is without effect.
     @Test func everyFlippedByteOfTheStoresOwnFiles() throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         let before = try volume.ownFiles()
         let classKeys = try StoreKeys(of: volume).classKeys
         for (name, bytes) in before {
