@@ -124,11 +124,7 @@ extension MountTests {
     /// Whether the old passcode opens the store, with all class keys, and whether the new one does.
     private func state(of volume: Volume) throws -> (old: Bool, new: Bool) {
       let isSaved = try volume.keybagFile().read() == volume.directory.appending("saved").contents()
-      return (isSaved && opens(volume, Volume.passcode), !isSaved && opens(volume, Self.new))
-    }
-
-    private func opens(_ volume: Volume, _ passcode: String) -> Bool {
-      (try? volume.openKeybag(passcode: passcode).classKeys()) != nil
+      return (isSaved && volume.refusal() == nil, !isSaved && volume.refusal(of: Self.new) == nil)
     }
   }
 }
