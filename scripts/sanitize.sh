@@ -12,15 +12,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
 
-usage() {
-  sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'
-  exit 64
-}
-[[ $# -le 2 && ${1:-all} =~ ^(address|thread|all)$ && ${2:-all} =~ ^(unit|mount|all)$ ]] || usage
+[[ $# -le 2 && ${1:-all} =~ ^(address|thread|all)$ && ${2:-all} =~ ^(unit|mount|all)$ ]] || show_head
 tests=${2:-all}
 
-require_swift
-install_packages "${build_packages[@]}"
+prepare_build
 
 mount_tests='MountTests\.MountTests/(LockUnderFire|Daemon|Directory|Content|PasscodeChange|SeveralMounts|Namespace|DamagedFile|BadStore|Fsck|SlowRequest)Tests'
 reports=$(mktemp -d /tmp/protectfs-sanitize.XXXXXX)

@@ -5,8 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
 
-require_swift
-install_packages "${build_packages[@]}" attr acl git rsync sqlite3 vim-tiny xxd util-linux e2fsprogs man-db python3 \
+prepare_build attr acl git rsync sqlite3 vim-tiny xxd util-linux e2fsprogs man-db python3 \
   python3-cryptography python3-venv swtpm
 
 # udev makes /dev/fuse usable for everyone; a machine without udev may not have.
