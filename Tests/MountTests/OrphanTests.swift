@@ -115,7 +115,7 @@ extension Volume {
   /// Erases the key of a class, which leaves its files without one.
   func erase(_ fileClass: ProtectionClass) throws {
     let result = try Command.run([
-      "erase", "--yes", "--class", fileClass.name, "--passcode-file", passcodeFile.description, mountPoint.description,
+      "erase", "--yes", "--class", fileClass.name, "--recovery-key-file", recoveryKeyFile(), mountPoint.description,
     ])
     try #require(result.succeeded, "\(result.output)")
   }

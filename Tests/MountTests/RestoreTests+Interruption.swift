@@ -86,7 +86,8 @@ extension MountTests.RestoreTests {
     try Volume.store { volume in
       try volume.mount()
       try volume.unlock()
-      let source = try SourceTree(beside: volume)
+      // Read in full, and compared, hundreds of times.
+      let source = try SourceTree(beside: volume, stride: 100_000)
       try volume.shell("rm -r n* d/null d/fifo d/sticky d/e/1 d/m* empty d/dangling", in: "source")
       #expect(try volume.restore(from: source.path).succeeded)
       try body(volume, source, try Faults(in: volume.directory, backing: volume.mountPoint))

@@ -170,8 +170,7 @@ extension Volume {
 
   /// The same without a passcode, which takes its time to be tried: for tests that rotate a hundred times.
   func rotateByRecoveryKey(_ fileClass: ProtectionClass) throws -> Program.Result {
-    let file = try passcodeFile("recovery key", recoveryKey)
-    return try Command.run(
-      ["rotate", "--class", fileClass.name, "--recovery-key-file", file, mountPoint.description])
+    try Command.run(
+      ["rotate", "--class", fileClass.name, "--recovery-key-file", recoveryKeyFile(), mountPoint.description])
   }
 }
