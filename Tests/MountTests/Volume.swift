@@ -72,7 +72,7 @@ final class Volume: Sendable {
   /// Makes a store as `init` does, but for the cost of its passcode, which is the lowest that the format allows.
   private static func create(_ directory: PathName, _ defaultClass: ProtectionClass) throws -> String {
     let backing = directory.appending("backing")
-    try backing.makeDirectory(mode: 0o700)
+    if !backing.exists { try backing.makeDirectory(mode: 0o700) }
     let made = try Store.create(
       in: backing.description, defaultClass: defaultClass, passcode: SecretBytes(Array(passcode.utf8)),
       eraseAfter: nil, deviceKeyFile: directory.appending("device.key").description, cost: lowestCost)
