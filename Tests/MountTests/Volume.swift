@@ -126,9 +126,15 @@ final class Volume: Sendable {
       launcher + [
         Command.path, "mount", backing.description, mountPoint.description, "--foreground", "--device-key",
         deviceKey.description,
-      ] + (options.contains("-o") ? options : options + ["-o", "allow_other"]),
+      ] + (options.contains("-o") ? options : options + ["-o", "allow_other"]) + Self.optionsOfAll,
       environment: environment, output: directory.appending("log.\(number)"))
   }
+
+  /// What `PROTECTFS_TEST_MOUNT_OPTIONS` adds to the options of all mounts.
+  private static let optionsOfAll =
+    unsafe getenv("PROTECTFS_TEST_MOUNT_OPTIONS").map {
+      ["-o", unsafe String(cString: $0)]
+    } ?? []
 
   var isMounted: Bool { MountedFileSystem.all().contains { $0.mountPoint == mountPoint.description } }
 
