@@ -137,9 +137,8 @@ let package = Package(
     .testTarget(
       name: "MountTests",
       dependencies: [
-        "CSystemCalls", "DataProtection", "DataProtectionCore", "KeyManagement", "TPM", "Cryptography", "StoreFormat",
-        "LinuxIO",
-        "TestVectors", system,
+        "CSystemCalls", "DataProtection", "DataProtectionCore", "MountDaemon", "KeyManagement", "TPM", "Cryptography",
+        "StoreFormat", "LinuxIO", "TestVectors", system,
       ],
       exclude: ["Stores"],
       swiftSettings: settings),

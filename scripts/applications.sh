@@ -14,8 +14,7 @@ if ((EUID != 0)); then
   echo "applications: must be root, for overlayfs and PostgreSQL's user" >&2
   exit 1
 fi
-require_swift
-install_packages "${build_packages[@]}" git sqlite3 rsync make gcc libc6-dev attr postgresql stress-ng
+prepare_build git sqlite3 rsync make gcc libc6-dev attr postgresql stress-ng
 swift build -c release --product protectfs --static-swift-stdlib 2>&1 | tail -n 1
 protectfs=$(swift build -c release --static-swift-stdlib --show-bin-path)/protectfs
 

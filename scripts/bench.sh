@@ -20,8 +20,7 @@ if ((EUID != 0)); then
   echo "bench: must be root, to drop caches between measurements" >&2
   exit 1
 fi
-require_swift
-install_packages "${build_packages[@]}" gocryptfs securefs encfs e2fsprogs gcc git sqlite3 python3
+prepare_build gocryptfs securefs encfs e2fsprogs gcc git sqlite3 python3
 swift build -c release --product protectfs --static-swift-stdlib 2>&1 | tail -n 1
 mkdir -p .build/bench
 # libfuse's example, with the write-back cache: what FUSE itself costs.

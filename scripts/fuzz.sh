@@ -14,15 +14,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
 
-usage() {
-  sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'
-  exit 64
-}
-[[ $# -ge 1 && $# -le 2 && $1 != -* && ${2:-1} =~ ^[0-9]+$ ]] || usage
+[[ $# -ge 1 && $# -le 2 && $1 != -* && ${2:-1} =~ ^[0-9]+$ ]] || show_head
 seconds=${2:-60}
 
-require_swift
-install_packages "${build_packages[@]}"
+prepare_build
 
 # What is under test is internal, so testing must be enabled. gold, the default linker, fails on what ASan needs.
 flags=(-c release --package-path Fuzz -Xswiftc -enable-testing -Xswiftc -sanitize=fuzzer,address -Xswiftc -use-ld=lld)
@@ -58,7 +53,7 @@ case $1 in
   minimise) for target in $targets; do minimise "$target"; done ;;
   all) for target in $targets; do run "$target"; done ;;
   *)
-    grep -qx -- "$1" <<<"$targets" || usage
+    grep -qx -- "$1" <<<"$targets" || show_head
     run "$1"
     ;;
 esac

@@ -6,8 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
 
-require_swift
-install_packages "${build_packages[@]}" python3 util-linux
+prepare_build python3 util-linux
 export PROTECTFS_STRICT=1
 swift build --product protectfs 2>&1 | tail -n 1
 exec python3 scripts/kill-test.py --protectfs "$(swift build --show-bin-path)/protectfs" "$@"

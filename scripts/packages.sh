@@ -1,5 +1,12 @@
-# Sourced by the other scripts: installs Debian packages that are missing, as root or with sudo.
+# Sourced by the other scripts: how they begin.
 
+# Shows the comment at the head of the script as its usage, and ends.
+show_head() {
+  sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+  exit 64
+}
+
+# Installs Debian packages that are missing, as root or with sudo.
 install_packages() {
   local missing=()
   for package in "$@"; do
@@ -19,12 +26,11 @@ install_packages() {
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# What protectfs is built with and runs on.
-build_packages=(libfuse3-dev fuse3 libssl-dev libtss2-dev pkg-config)
-
-require_swift() {
+# Finds Swift, and installs what protectfs is built with and runs on, and the packages named.
+prepare_build() {
   command -v swift >/dev/null || {
     echo "A Swift 6.2 or later toolchain is needed: https://www.swift.org/install/linux/" >&2
     return 1
   }
+  install_packages libfuse3-dev fuse3 libssl-dev libtss2-dev pkg-config "$@"
 }

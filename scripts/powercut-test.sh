@@ -11,8 +11,7 @@ if ((EUID != 0)); then
   echo "powercut-test: must be root, for loop devices" >&2
   exit 1
 fi
-require_swift
-install_packages "${build_packages[@]}" python3 util-linux e2fsprogs
+prepare_build python3 util-linux e2fsprogs
 if [[ $* == *xfs* ]]; then install_packages xfsprogs; fi
 export PROTECTFS_STRICT=1
 swift build --product protectfs 2>&1 | tail -n 1

@@ -30,8 +30,7 @@ if ((!${#passcode[@]})) && ! [[ -t 0 ]]; then
   exit 64
 fi
 
-require_swift
-install_packages "${build_packages[@]}" attr xxd
+prepare_build attr xxd
 
 echo "Building protectfs (the first time takes a few minutes)"
 (cd "$here" && swift build -c release --product protectfs --static-swift-stdlib 2>&1 | tail -n 1)

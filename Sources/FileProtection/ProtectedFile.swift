@@ -129,7 +129,7 @@ package final class ProtectedFile: Sendable {
 
   /// The cipher for the contents of a file with that key.
   package static func contentsCipher(of key: borrowing FileKey) throws(Errno) -> XTSCipher {
-    do throws(CryptographyError) { return try key.contentsCipher() } catch { throw .ioError }
+    do throws(CryptographyError) { return try key.contentsCipher() } catch { throw Errno(error) }
   }
 
   /// Wipes the key, once the operations that use it have ended.

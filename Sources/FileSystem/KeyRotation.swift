@@ -189,11 +189,19 @@ package final class KeyRotation {
     } catch {
       if error == .noData { return nil } else { throw error }
     }
-    guard let record = try? fileSystem.verifiedFileRecord(bytes, of: node) else {
+    return try countingDamage { () throws(Errno) in try fileSystem.verifiedFileRecord(bytes, of: node) }
+  }
+
+  /// What `body` makes of a record; `nil` for one that is damaged. All else that fails ends the rotation: the file may be
+  /// whole, and would be lost with the old key.
+  private func countingDamage<Result: ~Copyable>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result? {
+    do throws(Errno) {
+      return try body()
+    } catch {
+      guard error == .ioError else { throw error }
       progress.damaged += 1
       return nil
     }
-    return record
   }
 
   /// The record under the current key; `nil` when it is already, when its key is none any more, and when it is damaged.
@@ -204,14 +212,8 @@ package final class KeyRotation {
     } catch {
       return nil
     }
-    let key: FileKey
-    do throws(Errno) {
-      key = try fileSystem.controller.fileKey(of: record)
-    } catch {
-      guard error == .ioError else { throw error }
-      progress.damaged += 1
-      return nil
-    }
+    let unwrapped = try countingDamage { () throws(Errno) in try fileSystem.controller.fileKey(of: record) }
+    guard let key = unwrapped else { return nil }
     let (generation, wrappedKey) = try fileSystem.controller.wrap(key, for: record.fileClass)
     return try fileSystem.fileRecord(
       record.fileClass, isExplicit: record.isExplicit, generation: generation, wrappedKey: wrappedKey)

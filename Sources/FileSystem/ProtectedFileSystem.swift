@@ -108,10 +108,10 @@ extension ProtectedFileSystem {
 }
 
 extension ProtectedFileSystem {
-  /// The one place that turns failures of cryptography into what a caller sees: damaged data.
+  /// Logs a failure of cryptography, and turns it into what a caller sees.
   func errno(_ error: CryptographyError) -> Errno {
     log.error("cryptography failed", metadata: ["error": "\(error)"])
-    return .ioError
+    return Errno(error)
   }
 
   /// Runs a request on contents, and tells the observer when its class was what refused it.

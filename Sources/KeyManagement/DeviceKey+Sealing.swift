@@ -41,9 +41,9 @@ extension DeviceKey {
 
   /// The device key out of a sealed file.
   static func unseal(_ path: PathName) throws(KeyManagementError) -> SecretBytes {
+    let file = try open(path)
     let object = try reporting(path) { () throws(Errno) in
-      try Descriptor.open(path, [.readOnly, .nonBlocking]).readAll(
-        limit: KeybagRecord.Protector.longestSealedObject + 1)
+      try file.readAll(limit: KeybagRecord.Protector.longestSealedObject + 1)
     }
     let key: SecretBytes
     do throws(TPMError) {

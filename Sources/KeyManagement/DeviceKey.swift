@@ -108,12 +108,7 @@ package enum DeviceKey {
 // The files. A key that others could have read, or could have put there, is refused as ssh(1) refuses it.
 extension DeviceKey {
   static func read(_ path: PathName) throws(KeyManagementError) -> SecretBytes {
-    let file = try reporting(path) { () throws(Errno) in try Descriptor.open(path, [.readOnly, .nonBlocking]) }
-    let status = try reporting(path) { () throws(Errno) in try file.status() }
-    guard status.type == .regular else { throw .deviceKeyMalformed(path: path.description) }
-    guard status.permissions & 0o077 == 0, status.user == geteuid() || status.user == 0 else {
-      throw .deviceKeyExposed(path: path.description)
-    }
+    let file = try open(path)
     // One byte more than there may be, to find out whether there is more.
     var secret = SecretBytes(count: VolumeDeviceKey.size + 1)
     let count = try reporting(path) { () throws(Errno) in
@@ -121,6 +116,18 @@ extension DeviceKey {
     }
     guard count == VolumeDeviceKey.size else { throw .deviceKeyMalformed(path: path.description) }
     return secret.prefix(count)
+  }
+
+  /// Opens a device key's file, plain or sealed. A sealed one tells nobody anything, but who can put one there could choose
+  /// the key of a store that is made with it: any user may seal to the TPM.
+  static func open(_ path: PathName) throws(KeyManagementError) -> Descriptor {
+    let file = try reporting(path) { () throws(Errno) in try Descriptor.open(path, [.readOnly, .nonBlocking]) }
+    let status = try reporting(path) { () throws(Errno) in try file.status() }
+    guard status.type == .regular else { throw .deviceKeyMalformed(path: path.description) }
+    guard status.permissions & 0o077 == 0, status.user == geteuid() || status.user == 0 else {
+      throw .deviceKeyExposed(path: path.description)
+    }
+    return file
   }
 
   static func reporting<Result: ~Copyable>(

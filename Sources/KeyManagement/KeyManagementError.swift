@@ -1,4 +1,5 @@
 import Cryptography
+import DataProtectionCore
 import FoundationEssentials
 import StoreFormat
 import SystemPackage
@@ -31,6 +32,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case keyFileMalformed
   /// Too many passcodes were wrong: none is tried for that many seconds.
   case passcodeDelayed(seconds: UInt64)
+  /// Another process has its turn to try a passcode, and does not end it.
+  case passcodeAttemptRunning
   /// The store was erased then, in seconds since 1970.
   case storeErased(at: UInt64)
   /// The secret without which the class keys do not unwrap is not there.
@@ -43,6 +46,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case lastWayIn
   case notABackup
   case foreignKeybag
+  /// Two keybags of a store have different keys of this class with the same generation.
+  case conflictingKeys(ProtectionClass)
   case trustedPlatformModule(TPMError)
   case cryptography(CryptographyError)
 
@@ -89,6 +94,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .wrongKeyFile: "wrong-key-file"
     case .keyFileMalformed: "key-file-malformed"
     case .passcodeDelayed: "passcode-delayed"
+    case .passcodeAttemptRunning: "passcode-attempt-running"
     case .storeErased: "store-erased"
     case .effaceableSecretMissing: "effaceable-secret-missing"
     case .effaceableSecretKept: "effaceable-secret-kept"
@@ -98,6 +104,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .lastWayIn: "last-way-in"
     case .notABackup: "not-a-backup"
     case .foreignKeybag: "foreign-keybag"
+    case .conflictingKeys: "conflicting-keys"
     case .trustedPlatformModule: "tpm"
     case .cryptography: "cryptography"
     }
@@ -139,6 +146,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
       "a key file has \(KeyFile.lengths.lowerBound) to \(KeyFile.lengths.upperBound) bytes; make one with 'protectfs key add'"
     case .passcodeDelayed(let seconds):
       "too many passcodes were wrong; the next is tried in \(Self.words(seconds)), a recovery key or key file at once"
+    case .passcodeAttemptRunning: "another process is trying a passcode; try again when it has ended"
     case .storeErased(let time): "the store was erased on \(Self.date(time)); what was in it cannot be read any more"
     case .effaceableSecretMissing:
       "the secret that belongs to the keybag is not in .protectfs/effaceable; bring that file back from the copy that the "
@@ -152,6 +160,9 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .lastWayIn: "this is the last way in; without it nothing would open the store"
     case .notABackup: "this keybag was not exported; 'protectfs keybag export' makes one that can be imported"
     case .foreignKeybag: "this keybag is another store's"
+    case .conflictingKeys(let fileClass):
+      "this keybag has another key of class \(fileClass.letter) under the number of one that the store has, and a store can "
+        + "have only one of them; nothing was imported: on a copy of the backing directory, 'keybag import --replace' takes it"
     case .trustedPlatformModule(let error): "\(error)"
     case .cryptography(let error): "\(error)"
     }

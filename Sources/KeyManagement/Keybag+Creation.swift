@@ -78,12 +78,12 @@ extension Keybag {
     _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID, cost: ScryptParameters?,
     id: [UInt8]? = nil, label: String = "passcode"
   ) throws(CryptographyError) -> KeybagRecord.Protector {
-    let derivation = try PasscodeKey.newDerivation(cost: cost)
-    let key = try PasscodeKey.derive(passcode, derivation, deviceKey, storeID: storeID)
+    let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
+    let key = try PasscodeKey.key(of: stretched.secret, deviceKey, storeID: storeID)
     let identity = if let id { id } else { try randomBytes(16) }
     return KeybagRecord.Protector(
       id: identity, label: label, wrappedKeybagKey: try KeyWrap.wrap(keybagKey, under: key),
-      method: .passcode(derivation))
+      method: .passcode(stretched.derivation))
   }
 
   static func protector(
@@ -110,11 +110,11 @@ extension Keybag {
     forBackup passcode: borrowing SecretBytes, _ keybagKey: borrowing SecretBytes,
     _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID, cost: ScryptParameters?
   ) throws(CryptographyError) -> KeybagRecord.Protector {
-    let derivation = try PasscodeKey.newDerivation(cost: cost)
-    let key = try PasscodeKey.deriveBackupKey(passcode, derivation, storeID: storeID)
+    let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
+    let key = try PasscodeKey.backupKey(of: stretched.secret, storeID: storeID)
     return KeybagRecord.Protector(
       id: try randomBytes(16), label: "backup", wrappedKeybagKey: try KeyWrap.wrap(keybagKey, under: key),
-      method: .backupPasscode(derivation, wrappedVolumeKey: try KeyWrap.wrap(deviceKey.secret, under: key)))
+      method: .backupPasscode(stretched.derivation, wrappedVolumeKey: try KeyWrap.wrap(deviceKey.secret, under: key)))
   }
 }
 

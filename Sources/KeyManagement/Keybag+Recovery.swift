@@ -100,7 +100,8 @@ extension Keybag {
       guard case .backupPasscode(let derivation, let wrappedVolumeKey) = protector.method else { continue }
       isBackup = true
       do throws(CryptographyError) {
-        let key = try PasscodeKey.deriveBackupKey(backupPasscode, derivation, storeID: record.storeID)
+        let key = try PasscodeKey.backupKey(
+          of: PasscodeKey.stretch(backupPasscode, derivation), storeID: record.storeID)
         return try Recovered(protector, wrappedVolumeKey: wrappedVolumeKey, under: key)
       } catch .wrongKey {
         continue

@@ -6,31 +6,34 @@ import SystemPackage
 
 // Secrets tried on the keybag in its place: wrong passcodes are counted, across processes, and delay the next.
 extension KeybagFile {
-  private static let attemptsName: PathName = "attempts"
-
   /// Opens a keybag that was read here. A right secret ends the count of wrong passcodes; a recovery key and a key file
   /// are never delayed, since they cannot be guessed.
   ///
-  /// - Parameter known: the wrong passcodes that could not be written to the store, and so only the caller knows of;
-  ///   brought up to date.
+  /// - Parameters:
+  ///   - known: the wrong passcodes that could not be written to the store, and so only the caller knows of; brought up to
+  ///     date.
+  ///   - turn: to try this secret; it ends with a wrong passcode.
   /// - Throws: `storeErased`; `passcodeDelayed`, without having tried it; `wrongPasscode`, `wrongRecoveryKey`,
   ///   `wrongKeyFile`; `effaceableSecretMissing`; `keybagAltered`.
   package func open(
     _ keybag: Keybag, with secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey,
-    known: inout PasscodeAttempts
+    known: inout PasscodeAttempts, _ turn: inout PasscodeTurn
   ) throws(KeyManagementError) -> OpenKeybag {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
     let stored = try attempts(keybag, deviceKey)
     var attempts = known.count > stored.count ? known : stored
     let now = Self.now()
-    if attempts.beginAgain(at: now) { known = keep(attempts, keybag, deviceKey) }
+    let beginsAgain = attempts.beginAgain(at: now)
     if secret.kind.takesPasscode {
       let delay = attempts.delay(at: now)
-      guard delay == 0 else { throw .passcodeDelayed(seconds: delay) }
+      guard delay == 0 else {
+        if beginsAgain { known = keep(attempts, keybag, deviceKey, &turn) }
+        throw .passcodeDelayed(seconds: delay)
+      }
     }
     var trial = Trial(stored: stored, attempts: attempts, time: now)
     guard let opened = attempt(secret, on: keybag, deviceKey, try effaceableSecret(of: keybag), &trial) else {
-      throw refusal(of: trial, on: keybag, deviceKey, known: &known)
+      throw refusal(of: trial, on: keybag, deviceKey, known: &known, &turn)
     }
     known = PasscodeAttempts()
     if stored.count > 0 { forgetAttempts() }
@@ -51,12 +54,13 @@ extension KeybagFile {
   /// about it.
   @inline(never)
   private func refusal(
-    of trial: Trial, on keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, known: inout PasscodeAttempts
+    of trial: Trial, on keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, known: inout PasscodeAttempts,
+    _ turn: inout PasscodeTurn
   ) -> KeyManagementError {
     if let failure = trial.failure, !failure.isOfTPM { return failure }
     var attempts = trial.attempts
     if let fingerprint = trial.fingerprint { attempts.note(fingerprint, at: trial.time) }
-    if attempts != trial.stored { known = keep(attempts, keybag, deviceKey) }
+    if attempts != trial.stored { known = keep(attempts, keybag, deviceKey, &turn) }
     if let failure = trial.failure { return failure }
     guard let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) else { return .wrongPasscode }
     do throws(KeyManagementError) {
@@ -87,9 +91,11 @@ extension KeybagFile {
 
   /// Writes the count into the store; returns what the caller must keep of it because it could not be written.
   private func keep(
-    _ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey
+    _ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, _ turn: inout PasscodeTurn
   ) -> PasscodeAttempts {
-    write(attempts, keybag, deviceKey) ? PasscodeAttempts() : attempts
+    guard var record = attempts.record, let tag = try? Self.tag(of: record, keybag, deviceKey) else { return attempts }
+    record.tag = tag
+    return turn.write(record) ? PasscodeAttempts() : attempts
   }
 
   /// Opens a keybag in a process that tries one secret.
@@ -97,7 +103,8 @@ extension KeybagFile {
     _ keybag: Keybag, with secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> OpenKeybag {
     var known = PasscodeAttempts()
-    return try open(keybag, with: secret, deviceKey: deviceKey, known: &known)
+    var turn = try turn(toTry: secret)
+    return try open(keybag, with: secret, deviceKey: deviceKey, known: &known, &turn)
   }
 
   /// The wrong passcodes of this and other processes. A file that is damaged counts as none: who could damage it could
@@ -110,22 +117,6 @@ extension KeybagFile {
     else { return PasscodeAttempts() }
     let tag = try Self.tag(of: record, keybag, deviceKey)
     return isEqualInConstantTime(tag, record.tag) ? PasscodeAttempts(record) : PasscodeAttempts()
-  }
-
-  /// Returns whether it could be written; else the caller's own count must do.
-  private func write(
-    _ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey
-  ) -> Bool {
-    guard var record = attempts.record, let tag = try? Self.tag(of: record, keybag, deviceKey) else { return false }
-    record.tag = tag
-    let bytes = record.bytes
-    do throws(Errno) {
-      var file = try AtomicFile(replacing: Self.attemptsName, in: directory)
-      try unsafe bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
-      return true
-    } catch {
-      return false
-    }
   }
 
   private static func tag(

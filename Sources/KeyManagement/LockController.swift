@@ -95,7 +95,7 @@ package final class LockController: Sendable {
   /// The file key that a record wraps.
   ///
   /// - Throws: `EKEYREVOKED` when the record's generation is none of the keybag's, `EACCES` when the class key is not in
-  ///   memory, `EIO` when the key does not unwrap.
+  ///   memory, `EIO` when the key does not unwrap, `ENOMEM` when libcrypto fails.
   package func fileKey(of record: FileRecord) throws(Errno) -> FileKey {
     try slot(of: record.fileClass).withLock { (slot) throws(Errno) in
       guard slot.generations.contains(record.generation) else { throw Errno(rawValue: EKEYREVOKED) }
@@ -108,14 +108,15 @@ package final class LockController: Sendable {
         }
         return try FileKey(KeyWrap.unwrap(record.wrappedKey, under: key.secret))
       } catch {
-        throw .ioError
+        throw Errno(error)
       }
     }
   }
 
   /// Wraps a file key for a class, under its current key. Class B needs only its public key.
   ///
-  /// - Throws: `EACCES` when the class key is not in memory, `EKEYREVOKED` when the class has none any more.
+  /// - Throws: `EACCES` when the class key is not in memory, `EKEYREVOKED` when the class has none any more, `ENOMEM`
+  ///   when libcrypto fails.
   package func wrap(
     _ key: borrowing FileKey, for fileClass: ProtectionClass
   ) throws(Errno) -> (generation: UInt32, wrappedKey: [UInt8]) {
@@ -129,7 +130,7 @@ package final class LockController: Sendable {
           return (generation, try KeyWrap.wrap(key.secret, under: current.secret))
         }
       } catch {
-        throw .ioError
+        throw Errno(error)
       }
       throw .permissionDenied
     }

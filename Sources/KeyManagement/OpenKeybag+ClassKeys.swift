@@ -45,16 +45,27 @@ extension OpenKeybag {
       fileClass, generation: try record.nextGeneration(of: fileClass), keybagKey, deviceKey, effaceable, record.storeID)
   }
 
+  /// The key of a class under a number; `nil` where there is none, or not any more.
+  private func heldKey(of fileClass: ProtectionClass, generation: UInt32) throws(KeyManagementError) -> ClassKey? {
+    let entry = keybag.record.classEntries.first { $0.fileClass == fileClass && $0.generation == generation }
+    guard let entry else { return nil }
+    return try unwrapped(entry)
+  }
+
   /// The keybag with the class keys of another one of the same store that it does not have: of an exported one, or of the
   /// one before a reset. Files that were lost are readable again.
   ///
-  /// - Throws: `foreignKeybag`; `keybagFull`.
+  /// - Throws: `foreignKeybag`; `keybagFull`; `conflictingKeys` when both have a key of a class under one number, and it is
+  ///   not the same: one of the two would be lost.
   package func adding(keysOf other: borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange {
     guard other.keybag.storeID == keybag.storeID else { throw .foreignKeybag }
     var added: [KeybagRecord.ClassEntry] = []
     for entry in other.keybag.record.classEntries {
-      guard !keybag.hasKey(of: entry.fileClass, generation: entry.generation) else { continue }
       guard let key = try other.unwrapped(entry) else { continue }
+      if let own = try heldKey(of: entry.fileClass, generation: entry.generation) {
+        guard own.secret == key.secret else { throw .conflictingKeys(entry.fileClass) }
+        continue
+      }
       let wrapped = try KeyManagementError.wrapping { () throws(CryptographyError) in
         try KeyWrap.wrap(key.secret, under: wrappingKey(of: entry.fileClass, effaceable))
       }

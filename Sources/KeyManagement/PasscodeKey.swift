@@ -11,16 +11,34 @@ enum PasscodeKey {
   static let highestLogN: UInt8 = 18
   static let highestP: UInt8 = 4
 
-  /// The lowest cost from ``leastCost`` up that takes ``leastTime`` on this machine; memory is raised before time.
-  static func calibratedCost() throws(CryptographyError) -> ScryptParameters {
-    var cost = leastCost
+  /// What scrypt made of a new passcode, and how.
+  struct Stretched: ~Copyable {
+    let derivation: KeybagRecord.PasscodeDerivation
+    let secret: SecretBytes
+  }
+
+  /// Stretches a new passcode, with a salt of its own.
+  ///
+  /// - Parameter cost: `nil` for the lowest from ``leastCost`` up that takes ``leastTime`` on this machine; memory is raised
+  ///   before time.
+  static func stretch(
+    new passcode: borrowing SecretBytes, cost: ScryptParameters?
+  ) throws(CryptographyError) -> Stretched {
+    let salt = try randomBytes(32)
+    var chosen = cost ?? leastCost
     let clock = ContinuousClock()
-    let passcode = SecretBytes(Array("calibration".utf8))
     while true {
+      let derivation = KeybagRecord.PasscodeDerivation(logN: chosen.logN, r: chosen.r, p: chosen.p, salt: salt)
       let start = clock.now
-      _ = try KeyDerivation.scrypt(passcode: passcode, salt: [UInt8](repeating: 0, count: 32), parameters: cost)
-      if clock.now - start >= leastTime { return cost }
-      if cost.logN < highestLogN { cost.logN += 1 } else if cost.p < highestP { cost.p += 1 } else { return cost }
+      let stretched = Stretched(derivation: derivation, secret: try stretch(passcode, derivation))
+      if cost != nil || clock.now - start >= leastTime { return stretched }
+      if chosen.logN < highestLogN {
+        chosen.logN += 1
+      } else if chosen.p < highestP {
+        chosen.p += 1
+      } else {
+        return stretched
+      }
     }
   }
 
@@ -29,30 +47,29 @@ enum PasscodeKey {
     _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation,
     _ deviceKey: borrowing VolumeDeviceKey, storeID: StoreID
   ) throws(CryptographyError) -> SecretBytes {
-    let stretched = try stretch(passcode, derivation)
-    return try KeyDerivation.hkdf(
+    try key(of: stretch(passcode, derivation), deviceKey, storeID: storeID)
+  }
+
+  /// The key of a passcode that was stretched.
+  static func key(
+    of stretched: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, storeID: StoreID
+  ) throws(CryptographyError) -> SecretBytes {
+    try KeyDerivation.hkdf(
       ikm: SecretBytes(stretched, followedBy: deviceKey.secret), salt: storeID.bytes,
       info: "protectfs passcode key", count: 32)
   }
 
-  /// The key of an exported keybag: no device key, so that another machine can open it.
-  static func deriveBackupKey(
-    _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation, storeID: StoreID
+  /// The key of an exported keybag, of its passcode that was stretched: no device key, so that another machine can open it.
+  static func backupKey(
+    of stretched: borrowing SecretBytes, storeID: StoreID
   ) throws(CryptographyError) -> SecretBytes {
-    try KeyDerivation.hkdf(
-      ikm: stretch(passcode, derivation), salt: storeID.bytes, info: "protectfs backup passcode key", count: 32)
+    try KeyDerivation.hkdf(ikm: stretched, salt: storeID.bytes, info: "protectfs backup passcode key", count: 32)
   }
 
   /// 16 bits of a key that a wrong passcode gave.
   static func fingerprint(of key: borrowing SecretBytes, storeID: StoreID) throws(CryptographyError) -> UInt16 {
     let bits = try KeyDerivation.hkdf(ikm: key, salt: storeID.bytes, info: "protectfs wrong passcode", count: 2)
     return unsafe bits.withBytes { unsafe UInt16($0[0]) | UInt16($0[1]) << 8 }
-  }
-
-  /// A cost, and a salt of its own.
-  static func newDerivation(cost: ScryptParameters?) throws(CryptographyError) -> KeybagRecord.PasscodeDerivation {
-    let chosen = if let cost { cost } else { try calibratedCost() }
-    return KeybagRecord.PasscodeDerivation(logN: chosen.logN, r: chosen.r, p: chosen.p, salt: try randomBytes(32))
   }
 
   static func stretch(

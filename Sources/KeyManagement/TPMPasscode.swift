@@ -13,11 +13,10 @@ enum TPMPasscode {
     for passcode: borrowing SecretBytes, _ keybagKey: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey,
     _ storeID: StoreID, cost: ScryptParameters?, id: [UInt8]? = nil, label: String
   ) throws(KeyManagementError) -> KeybagRecord.Protector {
-    let keys = try Keys(
-      passcode,
-      try KeyManagementError.wrapping { () throws(CryptographyError) in
-        try PasscodeKey.newDerivation(cost: cost)
-      }, deviceKey, storeID)
+    let stretched = try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try PasscodeKey.stretch(new: passcode, cost: cost)
+    }
+    let keys = try Keys(stretched.secret, deviceKey, storeID)
     let secret = try KeyManagementError.wrapping { () throws(CryptographyError) in
       try SecretBytes(randomCount: secretSize)
     }
@@ -31,7 +30,7 @@ enum TPMPasscode {
       let identity = if let id { id } else { try randomBytes(16) }
       return KeybagRecord.Protector(
         id: identity, label: label, wrappedKeybagKey: try KeyWrap.wrap(keybagKey, under: keys.key(with: secret)),
-        method: .trustedPlatformModule(keys.derivation, sealedObject: object))
+        method: .trustedPlatformModule(stretched.derivation, sealedObject: object))
     } catch {
       throw KeyManagementError(error)
     }
@@ -46,7 +45,10 @@ enum TPMPasscode {
     with passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID,
     fingerprint: inout UInt16
   ) throws(KeyManagementError) -> SecretBytes? {
-    let keys = try Keys(passcode, derivation, deviceKey, storeID)
+    let stretched = try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try PasscodeKey.stretch(passcode, derivation)
+    }
+    let keys = try Keys(stretched, deviceKey, storeID)
     fingerprint = try keys.fingerprint()
     guard let secret = try unsealed(sealedObject, keys.authorization) else { return nil }
     return try KeyManagementError.wrapping { () throws(CryptographyError) in
@@ -67,33 +69,29 @@ enum TPMPasscode {
     return secret
   }
 
-  /// What a passcode gives.
+  /// What a stretched passcode gives.
   private struct Keys: ~Copyable {
-    let derivation: KeybagRecord.PasscodeDerivation
     /// What the TPM asks for.
     let authorization: SecretBytes
-    private let stretched: SecretBytes
+    /// What the passcode and the device key give.
+    private let both: SecretBytes
     private let storeID: StoreID
 
     init(
-      _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation,
-      _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID
+      _ stretched: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey, _ storeID: StoreID
     ) throws(KeyManagementError) {
-      let both = try KeyManagementError.wrapping { () throws(CryptographyError) in
-        SecretBytes(try PasscodeKey.stretch(passcode, derivation), followedBy: deviceKey.secret)
-      }
+      let both = SecretBytes(stretched, followedBy: deviceKey.secret)
       authorization = try KeyManagementError.wrapping { () throws(CryptographyError) in
         try KeyDerivation.hkdf(ikm: both, salt: storeID.bytes, info: "protectfs tpm authorization", count: 32)
       }
-      stretched = both
-      self.derivation = derivation
+      self.both = both
       self.storeID = storeID
     }
 
     /// The key that wraps the keybag key.
     func key(with secret: borrowing SecretBytes) throws(CryptographyError) -> SecretBytes {
       try KeyDerivation.hkdf(
-        ikm: SecretBytes(stretched, followedBy: secret), salt: storeID.bytes, info: "protectfs tpm passcode key",
+        ikm: SecretBytes(both, followedBy: secret), salt: storeID.bytes, info: "protectfs tpm passcode key",
         count: 32)
     }
 

@@ -6,7 +6,7 @@ import SystemPackage
 ///
 /// The new content is written aside, under the name with `.new` added, and made durable before it takes the name
 /// (fsync(2), rename(2), fsync of the directory). The file aside is locked, so that of several writers one at a time
-/// gets from ``init(replacing:in:mode:)`` to ``commit(_:keepingPreviousAs:mayReplace:)`` and can rely on what it read
+/// gets from ``init(replacing:in:mode:patience:)`` to ``commit(_:keepingPreviousAs:mayReplace:)`` and can rely on what it read
 /// in between. A file aside that a crash left behind is used again.
 package struct AtomicFile: ~Copyable {
   private let directory: Descriptor
@@ -19,10 +19,15 @@ package struct AtomicFile: ~Copyable {
   package private(set) var isCommitted = false
 
   /// Begins to replace a file in a directory; waits for another writer to end.
-  package init(replacing name: PathName, in directory: borrowing Descriptor, mode: UInt32 = 0o600) throws(Errno) {
+  ///
+  /// - Parameter patience: for how long it waits; `nil` for as long as it takes.
+  /// - Throws: `EWOULDBLOCK` when the other writer has not ended by then.
+  package init(
+    replacing name: PathName, in directory: borrowing Descriptor, mode: UInt32 = 0o600, patience: Duration? = nil
+  ) throws(Errno) {
     let aside = Self.asideName(of: name)
     let own = try directory.open(".", [.readOnly, .directory])
-    let file = try Self.openAndLock(aside, in: own, mode: mode)
+    let file = try Self.openAndLock(aside, in: own, mode: mode, deadline: patience.map { .now + $0 })
     self.name = name
     self.mode = mode
     self.aside = aside
@@ -95,11 +100,11 @@ package struct AtomicFile: ~Copyable {
 
   /// The file aside, locked. The one opened may have been given its final name while this waited: then again.
   private static func openAndLock(
-    _ aside: PathName, in directory: borrowing Descriptor, mode: UInt32
+    _ aside: PathName, in directory: borrowing Descriptor, mode: UInt32, deadline: ContinuousClock.Instant?
   ) throws(Errno) -> Descriptor {
     while true {
       let file = try directory.open(aside, [.writeOnly, .create, .noFollow], mode: mode)
-      try file.lock()
+      if let deadline { try file.lock(until: deadline) } else { try file.lock() }
       let own = try file.status()
       do throws(Errno) {
         let named = try directory.status(of: aside)
@@ -119,6 +124,18 @@ extension Descriptor {
       if result == -EINTR { continue }
       _ = try check(result)
       return
+    }
+  }
+
+  /// The same, until a point in time: then `EWOULDBLOCK`.
+  package func lock(until deadline: ContinuousClock.Instant) throws(Errno) {
+    while true {
+      do throws(Errno) {
+        return try lock(isShared: false)
+      } catch {
+        guard error == .wouldBlock, ContinuousClock.now < deadline else { throw error }
+        usleep(10_000)
+      }
     }
   }
 }

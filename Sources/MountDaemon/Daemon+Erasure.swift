@@ -20,9 +20,10 @@ extension Daemon {
   private func eraseOnDisk(
     _ fileClass: ProtectionClass, with secret: borrowing UnlockSecret
   ) throws(KeyManagementError) -> (LockMachine.Destruction, KeyManagementError?) {
+    var trial = try turn(toTry: secret)
     takeTurn()
     defer { giveTurn() }
-    let opened = try open(try readKeybag(), with: secret)
+    let opened = try open(try readKeybag(), with: secret, &trial)
     let change = try opened.erasing(fileClass)
     let failure = try commitOnDisk(change)
     let keybag = change.keybag

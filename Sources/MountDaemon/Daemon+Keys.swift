@@ -10,11 +10,12 @@ import SystemPackage
 extension Daemon {
   package func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
     do throws(KeyManagementError) {
+      var trial = try turn(toTry: secret)
       takeTurn()
       defer { giveTurn() }
       // Where another mount may write, it may also have changed the passcode.
       if options.hasOtherWriters { try adoptOthersKeybag() }
-      let opened = try open(keybag.withLock { $0 }, with: secret)
+      let opened = try open(keybag.withLock { $0 }, with: secret, &trial)
       machine.unlock(try opened.heldKeys())
       log.notice("unlocked")
     } catch {
@@ -59,9 +60,10 @@ extension Daemon {
   ) throws(ControlError) {
     try requireWritable()
     do throws(KeyManagementError) {
+      var trial = try turn(toTry: secret)
       takeTurn()
       defer { giveTurn() }
-      let opened = try open(try readKeybag(), with: secret)
+      let opened = try open(try readKeybag(), with: secret, &trial)
       try commit(try make(opened))
     } catch {
       throw refusal(error)
@@ -87,13 +89,18 @@ extension Daemon {
     try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
   }
 
+  /// Waits until no other process tries a passcode. Before ``takeTurn()``, since a lock of the mount may wait for that.
+  func turn(toTry secret: borrowing UnlockSecret) throws(KeyManagementError) -> PasscodeTurn {
+    try KeybagFile(backing: backing).turn(toTry: secret)
+  }
+
   func open(
-    _ keybag: Keybag, with secret: borrowing UnlockSecret
+    _ keybag: Keybag, with secret: borrowing UnlockSecret, _ trial: inout PasscodeTurn
   ) throws(KeyManagementError) -> OpenKeybag {
     let file = try KeybagFile(backing: backing)
     var known = attempts.withLock { $0 }
     defer { attempts.withLock { [known] in $0 = known } }
-    return try file.open(keybag, with: secret, deviceKey: deviceKey, known: &known)
+    return try file.open(keybag, with: secret, deviceKey: deviceKey, known: &known, &trial)
   }
 
   /// Puts a changed keybag in place, and goes on with it, also where something after that failed. `prepare` is called

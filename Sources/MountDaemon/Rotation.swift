@@ -1,6 +1,7 @@
 import DataProtectionCore
 import FileSystem
 import KeyManagement
+import Synchronization
 import SystemPackage
 
 // A new class key, and the end of the old one: begun in the keybag, carried out file by file, finished in the keybag. A
@@ -11,12 +12,15 @@ extension Daemon {
   ) throws(ControlError) -> any RotationControl {
     try requireWritable()
     try requireOnlyWriter()
+    // A lock waits for a rotation that has begun.
+    var trial: PasscodeTurn
+    do throws(KeyManagementError) { trial = try turn(toTry: secret) } catch { throw refusal(error) }
     guard machine.beginRotation() else {
       throw ControlError(
         .failed, "the mount is locked, or another rotation is running; a rotation needs all keys: unlock first")
     }
     do throws(KeyManagementError) {
-      return Rotation(self, fileClass, try newKey(of: fileClass, with: secret))
+      return Rotation(self, fileClass, try newKey(of: fileClass, with: secret, &trial))
     } catch {
       machine.endRotation()
       throw refusal(error)
@@ -24,11 +28,11 @@ extension Daemon {
   }
 
   private func newKey(
-    of fileClass: ProtectionClass, with secret: borrowing UnlockSecret
+    of fileClass: ProtectionClass, with secret: borrowing UnlockSecret, _ trial: inout PasscodeTurn
   ) throws(KeyManagementError) -> OpenKeybag {
     takeTurn()
     defer { giveTurn() }
-    let opened = try open(try readKeybag(), with: secret)
+    let opened = try open(try readKeybag(), with: secret, &trial)
     guard let change = try opened.beginningRotation(of: fileClass) else {
       let keys = try opened.heldKeys(of: [fileClass])
       machine.replaceKeys(keys)
@@ -48,15 +52,18 @@ extension Daemon {
 final class Rotation: RotationControl {
   private let daemon: Daemon
   private let fileClass: ProtectionClass
-  private let opened: OpenKeybag
+  /// `nil` when it has been wiped.
+  private let opened: Mutex<OpenKeybag?>
 
   init(_ daemon: Daemon, _ fileClass: ProtectionClass, _ opened: consuming OpenKeybag) {
     self.daemon = daemon
     self.fileClass = fileClass
-    self.opened = opened
+    self.opened = Mutex(opened)
   }
 
   deinit {
+    // A property goes only after this; the lock that waits goes on before.
+    opened.withLock { $0 = nil }
     daemon.machine.endRotation()
   }
 
@@ -88,8 +95,11 @@ final class Rotation: RotationControl {
     daemon.takeTurn()
     defer { daemon.giveTurn() }
     do throws(KeyManagementError) {
-      let current = try opened.refreshed(try daemon.readKeybag(), in: KeybagFile(backing: daemon.backing))
-      let change = try current.finishingRotation(of: fileClass)
+      let keybag = try daemon.readKeybag()
+      let file = try KeybagFile(backing: daemon.backing)
+      let change = try opened.withLock { (opened) throws(KeyManagementError) in
+        try opened!.refreshed(keybag, in: file).finishingRotation(of: fileClass)
+      }
       try daemon.commit(change)
       return nil
     } catch {

@@ -12,17 +12,19 @@ package enum Store {
   /// Makes a store in an empty directory, and returns its recovery key. A crash on the way leaves a directory in which it
   /// can be made again: the keybag comes last.
   ///
+  /// - Parameter cost: of trying a passcode; `nil` for one that takes long enough on this machine.
   /// - Throws: `StoreError` where no store can be, `KeyManagementError` for what concerns keys.
   package static func create(
     in path: String, defaultClass: ProtectionClass, passcode: borrowing SecretBytes, eraseAfter: UInt8?,
-    deviceKeyFile: String?
+    deviceKeyFile: String?, cost: ScryptParameters? = nil
   ) throws -> (storeID: StoreID, recoveryKey: RecoveryKeyText) {
     let backing = try open(path)
     try requireRoomForStore(backing, path)
     let storeID = try StoreID.random()
     let deviceKey = try DeviceKey.loadOrCreate(for: storeID, file: deviceKeyFile.map { PathName($0) })
     let new = try Keybag.create(
-      defaultClass: defaultClass, passcode: passcode, deviceKey: deviceKey, storeID: storeID, eraseAfter: eraseAfter)
+      defaultClass: defaultClass, passcode: passcode, deviceKey: deviceKey, storeID: storeID, eraseAfter: eraseAfter,
+      cost: cost)
     try KeybagFile.makeDirectory(in: backing)
     try ProtectedFileSystem.writeRootRecord(
       to: backing, defaultClass: defaultClass, volume: VolumeKeys(deviceKey, storeID: storeID))

@@ -12,7 +12,9 @@ struct RotateCommand: ParsableCommand {
     discussion: """
       With --class, wraps the keys of all files of the class anew, and then destroys the old class key, so that old \
       records and old keybags open nothing. Contents are not rewritten. The mount is used meanwhile as always, and must \
-      stay unlocked. What is interrupted leaves a store that opens as before; run again, it goes on.
+      stay unlocked. What is interrupted leaves a store that opens as before; run again, it goes on. A backup of the \
+      backing directory that is made meanwhile has files under either key, but maybe a keybag with one of the two only: \
+      make it again afterwards.
 
       With --data, gives files new keys of their own and encrypts their contents anew, so that a key somebody has learnt \
       opens nothing written later: each file is copied, read back, and replaced by the copy. Those that anybody has open, \

@@ -1,5 +1,6 @@
 import Cryptography
 import StoreFormat
+import SystemPackage
 import TestVectors
 import Testing
 
@@ -108,5 +109,12 @@ import Testing
       #expect(sealed == vector.sealed.bytes)
       #expect(try NameEncoding.backingName(sealed: sealed, digest: sha256).bytes == Array(vector.backing.utf8))
     }
+  }
+
+  /// What is damaged for good is told from what libcrypto could not do this time.
+  @Test func failures() {
+    let damage: [CryptographyError] = [.wrongKey, .notAuthentic, .invalidPublicKey, .invalidLength("a key")]
+    for error in damage { #expect(Errno(error) == .ioError) }
+    #expect(Errno(CryptographyError.library(operation: "make a cipher", reason: "no memory")) == .noMemory)
   }
 }

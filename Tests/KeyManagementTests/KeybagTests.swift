@@ -217,10 +217,13 @@ import Testing
   }
 
   @Test func calibration() throws {
-    let cost = try PasscodeKey.calibratedCost()
+    let stretched = try PasscodeKey.stretch(new: "a passcode".secret, cost: nil)
+    let derivation = stretched.derivation
+    let cost = ScryptParameters(logN: derivation.logN, r: derivation.r, p: derivation.p)
     #expect(cost.logN >= 16 && cost.logN <= PasscodeKey.highestLogN)
     #expect(cost.memory >= 64 << 20)
     #expect((1...PasscodeKey.highestP).contains(cost.p))
+    #expect(try PasscodeKey.stretch("a passcode".secret, derivation) == stretched.secret)
   }
 }
 

@@ -1,4 +1,5 @@
 import Cryptography
+import LinuxIO
 import StoreFormat
 import TestVectors
 import Testing
@@ -53,66 +54,83 @@ import Testing
 
   /// Counted across processes: each opens the store anew.
   @Test func countedInTheStore() throws {
-    let directory = try TemporaryDirectory()
-    try KeybagFile.makeDirectory(in: directory.descriptor)
-    let file = try KeybagFile(backing: directory.descriptor)
-    let store = try TestStore.read()
-    let deviceKey = try store.volumeKey()
-    let new = try Keybag.create(
-      passcode: store.passcode(), deviceKey: deviceKey, storeID: store.id(), cost: TestStore.cost)
-    try file.create(new.keybag, new.effaceable)
-    func attempt(_ passcode: String) throws {
-      _ = try file.open(new.keybag, with: .passcode(passcode.secret), deviceKey: deviceKey)
-    }
+    let stored = try StoredKeybag()
     for passcode in ["a", "b", "a", "c", "c", "d"] {
-      #expect(throws: KeyManagementError.wrongPasscode) { try attempt(passcode) }
+      #expect(throws: KeyManagementError.wrongPasscode) { _ = try stored.open(.passcode(passcode.secret)) }
     }
-    #expect(try file.attempts(new.keybag, deviceKey).count == 4)
-    let bytes = try directory.read(".protectfs/attempts")
+    #expect(try stored.attempts().count == 4)
+    let bytes = try stored.directory.read(".protectfs/attempts")
     // Not even the right one is tried now; a recovery key is.
-    #expect { _ = try file.open(new.keybag, with: .passcode(store.passcode()), deviceKey: deviceKey) } throws: {
+    #expect { _ = try stored.open(.passcode(stored.store.passcode())) } throws: {
       error in
       guard case KeyManagementError.passcodeDelayed(let seconds) = error else { return false }
       return (58...60).contains(seconds)
     }
-    #expect(try directory.read(".protectfs/attempts") == bytes)
+    #expect(try stored.directory.read(".protectfs/attempts") == bytes)
     // One that someone altered counts as none, as if it had been removed.
     var altered = bytes
     altered[10] = 1
-    try directory.write(".protectfs/attempts", altered)
-    #expect(try file.attempts(new.keybag, deviceKey) == PasscodeAttempts())
-    try directory.write(".protectfs/attempts", bytes)
-    _ = try file.open(new.keybag, with: .recoveryKey(new.recoveryKey.text()), deviceKey: deviceKey)
-    #expect(directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
-    _ = try file.open(new.keybag, with: .passcode(store.passcode()), deviceKey: deviceKey)
+    try stored.directory.write(".protectfs/attempts", altered)
+    #expect(try stored.attempts() == PasscodeAttempts())
+    try stored.directory.write(".protectfs/attempts", bytes)
+    _ = try stored.open(.recoveryKey(stored.new.recoveryKey.text()))
+    #expect(stored.directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
+    _ = try stored.open(.passcode(stored.store.passcode()))
   }
 
   /// After as many wrong passcodes as were chosen, the store is erased.
   @Test func erasesItself() throws {
-    let directory = try TemporaryDirectory()
-    try KeybagFile.makeDirectory(in: directory.descriptor)
-    let file = try KeybagFile(backing: directory.descriptor)
-    let store = try TestStore.read()
-    let deviceKey = try store.volumeKey()
-    let new = try Keybag.create(
-      passcode: store.passcode(), deviceKey: deviceKey, storeID: store.id(), eraseAfter: 4, cost: TestStore.cost)
-    try file.create(new.keybag, new.effaceable)
+    let stored = try StoredKeybag(eraseAfter: 4)
     for passcode in ["a", "b", "c", "c"] {
       #expect(throws: KeyManagementError.wrongPasscode) {
-        _ = try file.open(new.keybag, with: .passcode(passcode.secret), deviceKey: deviceKey)
+        _ = try stored.open(.passcode(passcode.secret))
       }
     }
     #expect {
-      _ = try file.open(new.keybag, with: .passcode("d".secret), deviceKey: deviceKey)
+      _ = try stored.open(.passcode("d".secret))
     } throws: { error in
       if case KeyManagementError.storeErased = error { true } else { false }
     }
-    let erased = try Keybag(parsing: file.read(), deviceKey: deviceKey)
+    let erased = try Keybag(parsing: stored.file.read(), deviceKey: stored.deviceKey)
     #expect(erased.erasureTime != nil)
-    #expect(try file.readPrevious() == erased.bytes)
-    #expect(try directory.read(".protectfs/effaceable").allSatisfy { $0 == 0 })
+    #expect(try stored.file.readPrevious() == erased.bytes)
+    #expect(try stored.directory.read(".protectfs/effaceable").allSatisfy { $0 == 0 })
     #expect(throws: KeyManagementError.effaceableSecretMissing) {
-      _ = try file.open(new.keybag, with: .passcode(store.passcode()), deviceKey: deviceKey)
+      _ = try stored.open(.passcode(stored.store.passcode()))
     }
+  }
+
+  /// Passcodes that are tried at the same time count each.
+  @Test func triedAtOnceTheyCountEach() async throws {
+    let stored = try StoredKeybag()
+    let (path, keybag, key) = (stored.directory.path, stored.keybag, stored.deviceKey.secret.exposed())
+    await withTaskGroup(of: Void.self) { group in
+      for passcode in ["a", "b", "c"] {
+        group.addTask {
+          #expect(throws: KeyManagementError.wrongPasscode) {
+            let backing = try Descriptor.open(PathName(path), [.readOnly, .directory])
+            let deviceKey = try VolumeDeviceKey(SecretBytes(key))
+            _ = try KeybagFile(backing: backing).open(keybag, with: .passcode(passcode.secret), deviceKey: deviceKey)
+          }
+        }
+      }
+    }
+    #expect(try stored.attempts().count == 3)
+  }
+
+  /// A process that does not end its turn holds up passcodes, and no key.
+  @Test func turns() throws {
+    let stored = try StoredKeybag()
+    let passcode = UnlockSecret.passcode(stored.store.passcode())
+    do {
+      let turn = try stored.file.turn(toTry: passcode)
+      #expect(throws: KeyManagementError.passcodeAttemptRunning) {
+        _ = try stored.file.turn(toTry: passcode, patience: .milliseconds(20))
+      }
+      _ = try stored.open(.recoveryKey(stored.new.recoveryKey.text()))
+      _ = consume turn
+    }
+    _ = try stored.open(passcode)
+    #expect(stored.directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
   }
 }

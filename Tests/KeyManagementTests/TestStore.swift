@@ -46,6 +46,12 @@ struct TestStore: Decodable, Sendable {
 
   func parsed() throws -> Keybag { try Keybag(parsing: keybag.bytes, deviceKey: volumeKey()) }
 
+  /// A new keybag of the store, at the lowest cost.
+  func created(eraseAfter: UInt8? = nil) throws -> Keybag.New {
+    try Keybag.create(
+      passcode: passcode(), deviceKey: volumeKey(), storeID: id(), eraseAfter: eraseAfter, cost: Self.cost)
+  }
+
   func effaceableSecret() -> EffaceableSecret { EffaceableSecret(SecretBytes(effaceable?.bytes ?? [])) }
 
   /// The keys of the vector's classes that an unlock yields, as the vector has them.

@@ -100,24 +100,14 @@ import Testing
 }
 
 extension Volume {
-  /// Makes a store whose passcode is cheap to try and whose daemon can be given faults, mounts and unlocks it, and calls
-  /// `body`.
+  /// Makes a store whose daemon can be given faults, mounts and unlocks it, and calls `body`.
   static func withFaults(_ options: [String] = [], _ body: (Volume, Faults) throws -> Void) throws {
     try store(environment: { Faults.environment($0.appending("faults")) }) { volume in
       let faults = try Faults(in: volume.directory, backing: volume.backing)
-      try volume.makePasscodeCheap()
       try volume.mount(options)
       try volume.unlock()
       try body(volume, faults)
     }
-  }
-
-  /// The lowest cost that the format allows, for tests that unlock a hundred times.
-  static let lowestCost = ScryptParameters(logN: 14, r: 8, p: 1)
-
-  func makePasscodeCheap() throws {
-    let passcode = SecretBytes(Array(Self.passcode.utf8))
-    try keybagFile().commit(openKeybag().changingPasscode(to: passcode, cost: Self.lowestCost))
   }
 
   /// Runs the checker, and returns the codes of what it finds, which it must not count as errors.

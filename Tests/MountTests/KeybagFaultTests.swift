@@ -98,7 +98,6 @@ extension MountTests {
     /// A store whose passcode is changed by a command with faults, each time from the same keybag.
     private func withStore(_ body: (Volume, Faults, Change) throws -> Void) throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         let faults = try Faults(in: volume.directory, backing: volume.backing)
         let new = volume.directory.appending("new")
         try new.write(Self.new)
@@ -125,11 +124,7 @@ extension MountTests {
     /// Whether the old passcode opens the store, with all class keys, and whether the new one does.
     private func state(of volume: Volume) throws -> (old: Bool, new: Bool) {
       let isSaved = try volume.keybagFile().read() == volume.directory.appending("saved").contents()
-      return (isSaved && opens(volume, Volume.passcode), !isSaved && opens(volume, Self.new))
-    }
-
-    private func opens(_ volume: Volume, _ passcode: String) -> Bool {
-      (try? volume.openKeybag(passcode: passcode).classKeys()) != nil
+      return (isSaved && volume.refusal() == nil, !isSaved && volume.refusal(of: Self.new) == nil)
     }
   }
 }

@@ -89,7 +89,6 @@ extension MountTests {
     /// A tree in which the key of class A was erased.
     private func withOrphans(_ body: (Volume, [String]) throws -> Void) throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         try volume.mount()
         try volume.unlock()
         try volume.path("in").makeDirectory(of: .complete)
@@ -116,7 +115,7 @@ extension Volume {
   /// Erases the key of a class, which leaves its files without one.
   func erase(_ fileClass: ProtectionClass) throws {
     let result = try Command.run([
-      "erase", "--yes", "--class", fileClass.name, "--passcode-file", passcodeFile.description, mountPoint.description,
+      "erase", "--yes", "--class", fileClass.name, "--recovery-key-file", recoveryKeyFile(), mountPoint.description,
     ])
     try #require(result.succeeded, "\(result.output)")
   }

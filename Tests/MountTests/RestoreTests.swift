@@ -30,7 +30,6 @@ extension MountTests {
 
     @Test func orphansFromPlaintextAndFromAStore() throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         try volume.mount()
         try volume.unlock()
         let source = try SourceTree(beside: volume)
@@ -110,7 +109,6 @@ extension MountTests {
     /// A locked store, and the end of this process, leave nothing behind.
     @Test func theSourceIsPutAway() throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         try volume.mount()
         try volume.unlock()
         try volume.shell("for i in $(seq 40); do head -c 4000000 /dev/urandom > $i; done")

@@ -8,7 +8,9 @@ struct SourceTree {
   private let volume: Volume
 
   /// Makes it beside a volume.
-  init(beside volume: Volume, count: Int = 3) throws {
+  ///
+  /// - Parameter stride: how far apart the ten pieces of data in the file with holes are, in bytes.
+  init(beside volume: Volume, count: Int = 3, stride: Int = 3_000_000) throws {
     self.volume = volume
     path = volume.directory.appending("source")
     try path.makeDirectory()
@@ -17,8 +19,8 @@ struct SourceTree {
     try volume.shell(
       """
       printf hello > file; : > empty
-      for i in $(seq 10); do printf "data $i" | dd of=holes bs=1 seek=$((i * 3000000)) conv=notrunc status=none; done
-      truncate -s 35000001 holes
+      for i in $(seq 10); do printf "data $i" | dd of=holes bs=1 seek=$((i * \(stride))) conv=notrunc status=none; done
+      truncate -s \(stride * 35 / 3 + 1) holes
       head -c 2100007 /dev/urandom > random
       mkdir -p d/e d/closed d/sticky
       for i in $(seq \(count)); do echo "$i" > "d/e/$i"; done

@@ -68,6 +68,22 @@ extension Volume {
       deviceKey: deviceKey)
   }
 
+  /// Why a passcode does not give the keys of all classes; `nil` where it does.
+  func refusal(of passcode: String = Volume.passcode) -> KeyManagementError? {
+    do {
+      _ = try openKeybag(passcode: passcode).classKeys()
+      return nil
+    } catch {
+      return error as? KeyManagementError ?? .keybagMissing
+    }
+  }
+
+  /// Finishes what a crash has left of a change of keys, as the next mount does.
+  func settle() throws {
+    let file = try keybagFile()
+    try file.settle(Keybag(parsing: file.read(), deviceKey: volumeDeviceKey()))
+  }
+
   /// Makes the keybag one without an effaceable secret, as the first version made them.
   func removeEffaceableSecret() throws {
     let opened = try openKeybag()

@@ -1,6 +1,8 @@
+import Cryptography
 import DataProtectionCore
 import Glibc
 import LinuxIO
+import MountDaemon
 import Synchronization
 import SystemPackage
 import Testing
@@ -36,9 +38,10 @@ final class Volume: Sendable {
     }
   }
 
-  /// Makes a store, calls `body`, and takes away whatever there is then.
+  /// Makes a store, calls `body`, and takes away whatever there is then. Its passcode is cheap to try, unless `init` is to
+  /// make it.
   static func store(
-    defaultClass: ProtectionClass = .standard, initOptions: [String] = [],
+    defaultClass: ProtectionClass = .standard, initOptions: [String]? = nil,
     environment: (PathName) -> [String: String] = { _ in [:] },
     prepare: (PathName) throws -> Void = { _ in }, _ body: (Volume) throws -> Void
   ) throws {
@@ -46,18 +49,37 @@ final class Volume: Sendable {
     let directory = try TemporaryDirectory.make()
     defer { TemporaryDirectory.remove(directory) }
     try prepare(directory)
-    let volume = try Volume(
-      in: directory, ["--default-class", defaultClass.name] + initOptions, environment: environment(directory))
+    let volume = try Volume(in: directory, defaultClass, initOptions, environment: environment(directory))
     defer { volume.tearDown() }
     try body(volume)
   }
 
-  private init(in directory: PathName, _ options: [String], environment: [String: String]) throws {
+  private init(
+    in directory: PathName, _ defaultClass: ProtectionClass, _ options: [String]?, environment: [String: String]
+  ) throws {
     self.directory = directory
     self.environment = environment
     try directory.appending("passcode").write(Self.passcode)
     try directory.appending("passcode").setMode(0o600)
     try directory.appending("mount").makeDirectory()
+    if let options {
+      recoveryKey = try Self.initialise(directory, ["--default-class", defaultClass.name] + options)
+    } else {
+      recoveryKey = try Self.create(directory, defaultClass)
+    }
+  }
+
+  /// Makes a store as `init` does, but for the cost of its passcode, which is the lowest that the format allows.
+  private static func create(_ directory: PathName, _ defaultClass: ProtectionClass) throws -> String {
+    let backing = directory.appending("backing")
+    if !backing.exists { try backing.makeDirectory(mode: 0o700) }
+    let made = try Store.create(
+      in: backing.description, defaultClass: defaultClass, passcode: SecretBytes(Array(passcode.utf8)),
+      eraseAfter: nil, deviceKeyFile: directory.appending("device.key").description, cost: lowestCost)
+    return String(decoding: made.recoveryKey.text.bytes, as: UTF8.self)
+  }
+
+  private static func initialise(_ directory: PathName, _ options: [String]) throws -> String {
     let made = try Command.run(
       [
         "init", directory.appending("backing").description, "--passcode-file",
@@ -65,8 +87,11 @@ final class Volume: Sendable {
       ] + options)
     try #require(made.succeeded, "init: \(made.output)")
     let words = made.output.split { $0 == " " || $0 == "\n" }
-    recoveryKey = String(try #require(words.first { $0.count == 44 && $0.split(separator: "-").count == 9 }))
+    return String(try #require(words.first { $0.count == 44 && $0.split(separator: "-").count == 9 }))
   }
+
+  /// The lowest cost that the format allows.
+  static let lowestCost = ScryptParameters(logN: 14, r: 8, p: 1)
 
   // MARK: The mount
 
@@ -101,9 +126,15 @@ final class Volume: Sendable {
       launcher + [
         Command.path, "mount", backing.description, mountPoint.description, "--foreground", "--device-key",
         deviceKey.description,
-      ] + (options.contains("-o") ? options : options + ["-o", "allow_other"]),
+      ] + (options.contains("-o") ? options : options + ["-o", "allow_other"]) + Self.optionsOfAll,
       environment: environment, output: directory.appending("log.\(number)"))
   }
+
+  /// What `PROTECTFS_TEST_MOUNT_OPTIONS` adds to the options of all mounts.
+  private static let optionsOfAll =
+    unsafe getenv("PROTECTFS_TEST_MOUNT_OPTIONS").map {
+      ["-o", unsafe String(cString: $0)]
+    } ?? []
 
   var isMounted: Bool { MountedFileSystem.all().contains { $0.mountPoint == mountPoint.description } }
 

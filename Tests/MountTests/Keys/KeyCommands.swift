@@ -22,6 +22,9 @@ extension Volume {
     return path.description
   }
 
+  /// A file with the recovery key in it, which is tried at no cost.
+  func recoveryKeyFile() throws -> String { try passcodeFile("recovery key", recoveryKey) }
+
   /// The ways in, by what they are called.
   func labels() throws -> Set<String> {
     Set(try KeybagRecord(parsing: keybagFile().read()).protectors.map(\.label))

@@ -21,42 +21,37 @@ extension MountTests {
         let contents = pattern(1, count: 5000)
         try file.write(contents)
         try neighbour.write("fine")
-        let attribute: PathName = "user.cprotect"
-        let backing = try volume.backingFile(of: file)
-        let record = try backing.extendedAttribute(attribute)
-        for index in record.indices {
-          for mask in [0x01, 0x80] as [UInt8] {
-            var flipped = record
-            flipped[index] ^= mask
-            try backing.setExtendedAttribute(attribute, to: flipped)
-            #expect(throws: Errno.ioError, "byte \(index)") { try OpenFile(file, O_RDONLY) }
-            #expect(throws: Errno.ioError, "byte \(index)") { try file.setProtectionClass(.none) }
-          }
+        try withFlips(ofRecordOf: file, on: volume) { place in
+          #expect(throws: Errno.ioError, place) { try OpenFile(file, O_RDONLY) }
+          #expect(throws: Errno.ioError, place) { try file.setProtectionClass(.none) }
         }
-        try backing.setExtendedAttribute(attribute, to: record)
         #expect(try file.contents() == contents)
-
-        let folder = try volume.backingFile(of: directory)
-        let directoryRecord = try folder.extendedAttribute(attribute)
-        for index in directoryRecord.indices {
-          for mask in [0x01, 0x80] as [UInt8] {
-            var flipped = directoryRecord
-            flipped[index] ^= mask
-            try folder.setExtendedAttribute(attribute, to: flipped)
-            #expect(throws: Errno.ioError, "byte \(index)") {
-              try OpenFile(directory.appending("new"), O_CREAT | O_RDWR)
-            }
-          }
+        try withFlips(ofRecordOf: directory, on: volume) { place in
+          #expect(throws: Errno.ioError, place) { try OpenFile(directory.appending("new"), O_CREAT | O_RDWR) }
         }
-        try folder.setExtendedAttribute(attribute, to: directoryRecord)
         #expect(try neighbour.contents() == Array("fine".utf8))
       }
+    }
+
+    /// Calls `body` with two bits of each byte of a record flipped, one after another, and puts the record back.
+    private func withFlips(ofRecordOf path: PathName, on volume: Volume, _ body: (Comment) -> Void) throws {
+      let attribute = PathName(FileRecord.attributeName)
+      let backing = try volume.backingFile(of: path)
+      let record = try backing.extendedAttribute(attribute)
+      for index in record.indices {
+        for mask in [0x01, 0x80] as [UInt8] {
+          var flipped = record
+          flipped[index] ^= mask
+          try backing.setExtendedAttribute(attribute, to: flipped)
+          body("byte \(index)")
+        }
+      }
+      try backing.setExtendedAttribute(attribute, to: record)
     }
 
     /// Each byte of the store's own files is flipped: the store does not open, or the flip is without effect.
     @Test func everyFlippedByteOfTheStoresOwnFiles() throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         let before = try volume.ownFiles()
         let classKeys = try StoreKeys(of: volume).classKeys
         for (name, bytes) in before {

@@ -136,7 +136,6 @@ extension MountTests {
     /// Wrong passcodes are counted across daemons; a recovery key ends the delay.
     @Test func guessingIsDelayedAcrossDaemons() throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         for wrong in ["a", "b", "a", "c"] {
           try volume.mount()
           let error = try #require(throws: ControlError.self) { try volume.unlock(wrong) }
@@ -163,7 +162,6 @@ extension MountTests {
     /// A store that cannot be written to is not tried passcodes on without end either.
     @Test func guessingIsDelayedOnReadOnlyMounts() throws {
       try Volume.store { volume in
-        try volume.makePasscodeCheap()
         try volume.mount(["-o", "ro,allow_other"])
         for wrong in ["a", "b", "c", "d"] {
           #expect(try #require(throws: ControlError.self) { try volume.unlock(wrong) }.code == .wrongPasscode)
