@@ -122,7 +122,8 @@ def check_usage():
     expect("another directory for nothing", 64, "class", "set", "--directory", "m", "A", "m/a")
     expect("default class none", 64, "init", "--default-class", "none", "x")
     for command in ["", "init", "mount", "unmount", "unlock", "lock", "status", "class get", "class set",
-                    "passcode change", "events", "manifest", "info", "orphans list", "orphans purge", "restore", "rotate"]:
+                    "passcode change", "events", "hooks", "manifest", "info", "orphans list", "orphans purge", "restore",
+                    "rotate"]:
         result = expect(f"help of '{command}'", 0, *command.split(), "--help", says="OVERVIEW")
         check(f"help of '{command}' has an example", "protectfs" in result.stdout.split("OPTIONS")[0], result.stdout)
         wide = [line for line in result.stdout.splitlines() if len(line) > 80 and not line.startswith("USAGE")]
@@ -379,6 +380,34 @@ def check_events():
     listener.wait(10)
 
 
+def check_hooks():
+    os.mkdir(f"{root}/hooks", 0o755)
+    for event in ["pre-lock", "post-lock", "post-unlock"]:
+        os.mkdir(f"{root}/hooks/{event}.d", 0o755)
+        script = f"#!/bin/sh\necho $PROTECTFS_EVENT $PROTECTFS_CLASSES >>'{root}/noted'\n"
+        os.chmod(write(f"hooks/{event}.d/note", script), 0o755)
+    expect("hooks of what is not mounted", 6, "hooks", "--directory", "hooks", "hooks")
+    expect("hooks from nowhere", 1, "hooks", "--directory", "nothing", "m", says="nothing")
+    runner = subprocess.Popen([program, "hooks", "--directory", f"{root}/hooks", f"{root}/m"], env=environment,
+                              stderr=subprocess.PIPE, text=True)
+
+    def noted():
+        return open(f"{root}/noted").read().splitlines() if os.path.exists(f"{root}/noted") else []
+
+    def hears_of_a_lock():
+        run("lock", "--now", "m")
+        run("unlock", "--passcode-file", "pw", "m")
+        return wait_until(lambda: noted()[-1:] == ["post-unlock A B"], 1)
+
+    check("hooks begin", wait_until(hears_of_a_lock), noted())
+    expect("lock with hooks", 0, "lock", "--grace", "0.5", "m")
+    check("they are run", wait_until(lambda: noted()[-2:] == ["pre-lock A B", "post-lock A B"]), noted())
+    expect("unlock with hooks", 0, "unlock", "--passcode-file", "pw", "m")
+    check("after an unlock too", wait_until(lambda: noted()[-1] == "post-unlock A B"), noted())
+    runner.terminate()
+    check("hooks end when they are told to", runner.wait(10) == 0, runner.stderr.read())
+
+
 def check_passcode():
     write("new", "new passcode 😀\n")
     expect("change with a wrong passcode", 3, "passcode", "change", "--passcode-file", "wrong", "--new-passcode-file",
@@ -458,7 +487,7 @@ def check_helper():
 def main():
     write("pw", "secret\n")
     for part in [check_usage, check_init, check_info, check_mount, check_locking, check_classes, check_manifest,
-                 check_orphans, check_events, check_passcode, check_unmount, check_foreground, check_recovery,
+                 check_orphans, check_events, check_hooks, check_passcode, check_unmount, check_foreground, check_recovery,
                  check_helper]:
         part()
 

@@ -25,6 +25,8 @@ package struct MountOptionList: Equatable {
   package private(set) var coversContents = false
   package private(set) var logFile: String?
   package private(set) var deviceKeyFile: String?
+  /// The directory of hooks, or `off`.
+  package private(set) var hooks: String?
   /// What is left for libfuse and the kernel.
   package private(set) var fuseOptions: [String] = []
 
@@ -70,6 +72,7 @@ package struct MountOptionList: Equatable {
       }
       isConfined = value == "on"
     case "log_file": logFile = try Self.path(option, value)
+    case "hooks": hooks = try Self.path(option, value)
     case "device_key": deviceKeyFile = try Self.path(option, value)
     case "shared" where value == nil: isShared = true
     case "ro" where value == nil: isReadOnly = true

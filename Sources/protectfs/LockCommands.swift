@@ -8,7 +8,8 @@ struct LockCommand: ParsableCommand {
     abstract: "Lock a mount.",
     discussion: """
       Announces the lock, waits for the grace period, and then makes files of classes A and B unusable and wipes their \
-      keys; class CX follows later. Returns when that is done. An unlock in the grace period cancels it.
+      keys; class CX follows later. Returns when that is done. An unlock in the grace period cancels it. Programs and \
+      hooks may hold the lock back for the time of the mount option lock_delay, but not with --now.
 
       Examples:
         protectfs lock ~/private

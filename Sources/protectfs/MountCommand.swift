@@ -31,6 +31,7 @@ struct MountCommand: ParsableCommand {
                             sleep; only root may (system: never)
         sandbox=off         the daemon keeps privileges that it does not need, so
                             that it can be traced
+        hooks=DIR           run the scripts in DIR (off: none)
         log_file=F          log to a file
         device_key=F        use this device key file
       Other options go to libfuse and the kernel; those for mount(8) alone are ignored.
@@ -90,19 +91,26 @@ struct MountCommand: ParsableCommand {
 
     var unlocking = MountUnlocking(
       mountPoint: mountPoint, opening: opening, isWanted: unlock || opening.isGiven)
+    let hooks = try Self.hookDirectory(list.hooks)
     if foreground {
+      let runner = try hooks.map { try launch.startHooks($0, keepsError: true) }
       let unmounter = try Unmounter(mountPoint: mountPoint)
       try unlocking.recoverDeviceKey(of: backing, storeID)
       try unlocking.runCommand()
       let waiting = UnlockingBox(unlocking)
       try launch.serve(.standardError, unmounter) {
+        runner?.tellMounted()
         Thread(name: "unlock", waiting.runAndReport).detach()
       }
     } else {
       try DetachedProcess.launch {
         try unlocking.recoverDeviceKey(of: backing, storeID)
       } serve: { ready in
-        try launch.serve(.system, Unmounter(mountPoint: mountPoint), ready)
+        let runner = try hooks.map { try launch.startHooks($0, keepsError: false) }
+        try launch.serve(.system, Unmounter(mountPoint: mountPoint)) {
+          runner?.tellMounted()
+          ready()
+        }
       }
       try unlocking.run()
     }
@@ -122,6 +130,15 @@ struct MountCommand: ParsableCommand {
     options.isConfined = list.isConfined ?? true
     options.fuseOptions = list.fuseOptions
     return options
+  }
+
+  /// The hook directory; `nil` where there is none, or none is wanted.
+  private static func hookDirectory(_ option: String?) throws(CommandFailure) -> HookDirectory? {
+    switch option {
+    case "off": nil
+    case .some(let path): try HookDirectory(path)
+    case .none: HookDirectory.standard()
+    }
   }
 
   /// The store's identity; finds out that there is a store, and that this version understands it.

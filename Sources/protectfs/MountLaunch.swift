@@ -22,7 +22,12 @@ struct MountLaunch {
       options, deviceKey: deviceKey, unmounter: unmounter, log: log.logger(level: .info), ready: ready)
   }
 
-  private static func openLog(_ path: String) throws(CommandFailure) -> LogFile {
+  /// Starts the process that runs the hooks of this mount.
+  func startHooks(_ directory: HookDirectory, keepsError: Bool) throws(Errno) -> MountHooks {
+    try MountHooks(directory, mountPoint: options.mountPoint, logFile: logFile, keepsError: keepsError)
+  }
+
+  static func openLog(_ path: String) throws(CommandFailure) -> LogFile {
     do throws(Errno) {
       return try LogFile(path: path)
     } catch .notPermitted {

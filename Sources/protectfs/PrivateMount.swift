@@ -43,7 +43,7 @@ final class PrivateMount {
     Self.removeLeftovers()
     let directory = try Self.makeDirectory()
     var arguments = [
-      "protectfs", "mount", "--foreground", "-o", "ro", "--log-file", directory + "/log",
+      "protectfs", "mount", "--foreground", "-o", "ro,hooks=off", "--log-file", directory + "/log",
     ]
     if let deviceKeyFile { arguments += ["--device-key", deviceKeyFile] }
     do throws(Errno) {

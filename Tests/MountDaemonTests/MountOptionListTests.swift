@@ -7,7 +7,7 @@ import Testing
     let list = try MountOptionList([
       "grace=2.5,lock_delay=20,inactive=30,replace_class=move,shared,ro",
       "allow_other,nonempty,latency=system,threads=3",
-      "log_file=/l,device_key=/k,sandbox=off",
+      "log_file=/l,device_key=/k,sandbox=off,hooks=/h",
     ])
     #expect(list.gracePeriod == 2.5)
     #expect(list.lockDelay == 20)
@@ -19,6 +19,7 @@ import Testing
     #expect(list.threads == 3)
     #expect(list.logFile == "/l")
     #expect(list.deviceKeyFile == "/k")
+    #expect(list.hooks == "/h")
     #expect(list.fuseOptions.isEmpty)
   }
 
@@ -61,7 +62,7 @@ import Testing
   @Test(arguments: [
     "grace", "grace=", "grace=x", "grace=-1", "grace=nan", "grace=1e9", "inactive=1h", "lock_delay=61", "lock_delay=-1",
     "replace_class", "replace_class=both", "latency", "latency=0", "sandbox", "sandbox=no", "threads=0", "threads=x",
-    "log_file", "device_key=",
+    "log_file", "device_key=", "hooks", "hooks=",
   ])
   func valuesThatCannotBeMeantAreNamed(_ option: String) {
     var failure: MountOptionError?

@@ -14,13 +14,15 @@ private func checkOptions(_ list: MountOptionList) {
   }
   if let seconds = list.lockDelay { precondition((0...60).contains(seconds), "nor held back") }
   if let threads = list.threads { precondition((1...256).contains(threads)) }
-  precondition(list.logFile?.isEmpty != true && list.deviceKeyFile?.isEmpty != true)
+  precondition(list.logFile?.isEmpty != true && list.deviceKeyFile?.isEmpty != true && list.hooks?.isEmpty != true)
   for option in list.fuseOptions {
     precondition(!option.isEmpty && splitsNowhere(option), "libfuse would see two options")
     let again = try? MountOptionList([option])
     precondition(again?.fuseOptions == [option], "what is left for others is none of ours")
     for name in ["ro", "shared", "allow_other", "nonempty"] { precondition(!option.utf8.elementsEqual(name.utf8)) }
-    for name in ["grace", "lock_delay", "inactive", "threads", "latency", "replace_class", "log_file", "device_key"] {
+    for name in [
+      "grace", "lock_delay", "inactive", "threads", "latency", "replace_class", "log_file", "device_key", "hooks",
+    ] {
       precondition(!option.utf8.starts(with: "\(name)=".utf8))
     }
   }

@@ -111,6 +111,7 @@ extension MountTests {
         try passcode.write(Volume.passcode, mode: 0o644)
         for words in [
           ["lock", "--now"], ["unlock", "--passcode-file", passcode.description], ["status"], ["events"],
+          ["hooks", "--directory", "/"],
           ["erase", "--yes"], ["rotate", "--class", "A", "--passcode-file", passcode.description],
           ["key", "test", "--passcode-file", passcode.description],
         ] {

@@ -1,0 +1,87 @@
+import DataProtectionCore
+import Glibc
+import KeyManagement
+import LinuxIO
+import SystemPackage
+
+/// What happens on a mount and has scripts that are run for it.
+enum HookEvent: String, CaseIterable, Sendable {
+  /// A lock was announced, and waits for the scripts.
+  case preLock = "pre-lock"
+  /// Keys have been wiped.
+  case postLock = "post-lock"
+  /// An unlock has brought keys back, or has cancelled a lock.
+  case postUnlock = "post-unlock"
+}
+
+/// A directory that has the scripts for each event in a directory of its own: `pre-lock.d`, `post-lock.d`,
+/// `post-unlock.d`.
+///
+/// What is run is what run-parts(8) would run, and that only where nobody but root and this user can have written it.
+struct HookDirectory: Sendable {
+  /// Absolute, and without symbolic links.
+  let path: String
+
+  /// `/etc/protectfs/hooks` for root; for others `$XDG_CONFIG_HOME/protectfs/hooks`, by default below `~/.config`.
+  static var defaultPath: String { "\(DeviceKey.defaultDirectory())/hooks" }
+
+  /// The directory of a path.
+  ///
+  /// - Throws: where there is none.
+  init(_ path: String) throws(CommandFailure) {
+    self.path = try CanonicalPath.of(path)
+    guard Self.status(of: self.path).map({ $0.st_mode & S_IFMT == S_IFDIR }) == true else {
+      throw CommandFailure(.failure, "\(path) is not a directory, so there are no hooks in it")
+    }
+  }
+
+  /// The default one; `nil` where there is none.
+  static func standard() -> HookDirectory? { try? HookDirectory(defaultPath) }
+
+  /// The paths of the scripts for an event, in the order of the bytes of their names. `warn` is told of what is passed
+  /// over because others could have written it.
+  func scripts(for event: HookEvent, warn: (_ path: String) -> Void) -> [String] {
+    let directory = "\(path)/\(event.rawValue).d"
+    guard let status = Self.status(of: directory), status.st_mode & S_IFMT == S_IFDIR else { return [] }
+    for checked in [path, directory] where !Self.isOurs(checked) {
+      warn(checked)
+      return []
+    }
+    let names =
+      (try? DirectoryNames(Descriptor.open(PathName(directory), [.readOnly, .directory])).all(limit: 10_000)) ?? []
+    return names.filter(Self.isScriptName).sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }.compactMap { name in
+      let script = "\(directory)/\(name)"
+      guard let status = Self.status(of: script), status.st_mode & S_IFMT == S_IFREG, status.st_mode & 0o111 != 0 else {
+        return nil
+      }
+      guard Self.isOurs(script) else {
+        warn(script)
+        return nil
+      }
+      return script
+    }
+  }
+
+  /// Editors' copies and packages' leftovers have other characters.
+  private static func isScriptName(_ name: PathName) -> Bool {
+    name.bytes.allSatisfy { byte in
+      switch byte {
+      case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "-"), UInt8(ascii: "."):
+        true
+      default: false
+      }
+    }
+  }
+
+  /// Whether root or this user has it, and nobody else may write it.
+  private static func isOurs(_ path: String) -> Bool {
+    guard let status = status(of: path) else { return false }
+    return (status.st_uid == 0 || status.st_uid == geteuid()) && status.st_mode & 0o022 == 0
+  }
+
+  private static func status(of path: String) -> stat? {
+    var status = stat()
+    return unsafe lstat(path, &status) == 0 ? status : nil
+  }
+}
