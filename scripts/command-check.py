@@ -328,7 +328,7 @@ def check_manifest():
     expect("a class that is chosen", 0, "class", "set", "A", "m/t/chosen", "m/t/sub")
     os.setxattr(f"{root}/m/t/chosen", "user.author", b"me")
     expect("lock for a manifest", 0, "lock", "--now", "m")
-    expect("manifest for people", 0, "manifest", "m/t", says=r"A\*  chosen  user\.author\n")
+    expect("manifest for people", 0, "manifest", "m/t", says=r"A\*   chosen  user\.author\nA\*   sub/\nC    sub/inherited\n")
     document = expect("manifest while locked", 0, "manifest", "--json", "m/t").stdout
     items = {item["path"]: item for item in json.loads(document)["items"]}
     check("every file and directory", set(items) == {".", "chosen", "sub", "sub/inherited"}, items)

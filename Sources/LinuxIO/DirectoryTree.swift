@@ -12,14 +12,17 @@ package final class DirectoryTree: Sendable {
   private let report: Report
   private let body: Body
   private let isCancelled: @Sendable () -> Bool
+  private let isSorted: Bool
   /// How many threads may still come to help with a directory of many entries.
   private let helpers: Atomic<Int>
 
   private init(
-    threads: Int, _ isCancelled: @escaping @Sendable () -> Bool, _ report: @escaping Report, _ body: @escaping Body
+    threads: Int, isSorted: Bool, _ isCancelled: @escaping @Sendable () -> Bool, _ report: @escaping Report,
+    _ body: @escaping Body
   ) {
     self.report = report
     self.isCancelled = isCancelled
+    self.isSorted = isSorted
     self.body = body
     helpers = Atomic(threads - 1)
   }
@@ -27,15 +30,18 @@ package final class DirectoryTree: Sendable {
   /// Calls `body` with each file and directory below a path, in some order if on several threads. What fails is reported,
   /// and the rest still visited. The path itself is reported where it cannot be looked into; one that is no directory has
   /// nothing below. Once `isCancelled` says so, nothing more is visited.
+  ///
+  /// - Parameter isSorted: whether the names of a directory come in order.
   package static func visit(
-    _ path: String, threads: Int = 1, isCancelled: @escaping @Sendable () -> Bool = { false },
+    _ path: String, threads: Int = 1, isSorted: Bool = false, isCancelled: @escaping @Sendable () -> Bool = { false },
     report: @escaping Report, _ body: @escaping Body
   ) {
     do throws(Errno) {
       guard try Descriptor.open(PathName(path), [.path]).status().type == .directory else { return }
       let root = try Descriptor.open(PathName(path), [.readOnly, .directory, .noFollow])
       let device = try root.status().device
-      DirectoryTree(threads: threads, isCancelled, report, body).visit(SharedDescriptor(root), path, device)
+      DirectoryTree(threads: threads, isSorted: isSorted, isCancelled, report, body).visit(
+        SharedDescriptor(root), path, device)
     } catch {
       report(path, error)
     }
@@ -43,7 +49,8 @@ package final class DirectoryTree: Sendable {
 
   private func visit(_ directory: SharedDescriptor, _ path: String, _ device: UInt64) {
     do throws(Errno) {
-      let names = try DirectoryNames(try directory.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
+      var names = try DirectoryNames(try directory.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
+      if isSorted { names.sort { $0.bytes.lexicographicallyPrecedes($1.bytes) } }
       visit(names[...], in: directory, path, device)
     } catch {
       report(path, error)

@@ -13,7 +13,7 @@ package final class ControlServer: Sendable {
   /// The bounds within which a client is served.
   package struct Limits: Sendable {
     /// Connections at a time; more are closed as they come.
-    package var connections = 64
+    package var connections = 256
     /// How long a connection may be silent between calls.
     package var idle = Duration.seconds(60)
     /// How long the bytes of one message may take.

@@ -39,7 +39,7 @@ struct ManifestCommand: ParsableCommand {
     failures.attempt(root) { () throws(Errno) in
       try output.show(PathName(root), ".")
     }
-    DirectoryTree.visit(root, report: failures.count) { (item, path) throws(Errno) in
+    DirectoryTree.visit(root, isSorted: true, report: failures.count) { (item, path) throws(Errno) in
       try output.show(item, String(path.dropFirst(root.count + 1)))
     }
     output.end()
