@@ -34,12 +34,12 @@ struct ProtectedWrite {
     }
   }
 
-  /// - Throws: where there is something else in the way.
+  /// - Throws: where there is something else in the way: pipes and devices have no class, and are not to be replaced.
   private func isRegularFile() throws(CocoaError) -> Bool {
     do throws(Errno) {
       let type = try Descriptor.open(PathName(path), [.path]).status().type
-      if type == .directory { throw .isDirectory }
-      return type == .regular
+      guard type == .regular else { throw type == .directory ? .isDirectory : .invalidArgument }
+      return true
     } catch {
       if error == .noSuchFileOrDirectory { return false }
       throw CocoaError(error, .writing, path: path)

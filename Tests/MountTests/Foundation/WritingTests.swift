@@ -71,6 +71,24 @@ extension MountTests {
       }
     }
 
+    /// What has no class is neither written to nor replaced.
+    @Test func otherThanFilesStay() throws {
+      try Volume.with { volume in
+        try volume.path("pipe").makeNode(mode: 0o010600)
+        try volume.path("directory").makeDirectory()
+        for name in ["pipe", "directory"] {
+          let before = try volume.path(name).status()
+          for option in [.completeFileProtection, [.completeFileProtection, .atomic]] as [Data.WritingOptions] {
+            #expect(cocoaCode { try Self.data.write(to: volume.url(name), options: option) } != nil)
+          }
+          let attributes: [FileAttributeKey: Any] = [.protectionKey: FileProtectionType.complete]
+          #expect(!FileManager.default.createFile(atPath: volume.url(name).path, contents: nil, attributes: attributes))
+          #expect(try volume.path(name).status().inode == before.inode)
+        }
+        #expect(try volume.names() == ["pipe", "directory"])
+      }
+    }
+
     /// Where the class cannot be used nothing is written, not even under the class of the directory, which can.
     @Test func lockedClassesAreRefused() throws {
       try Volume.with { volume in
