@@ -8,10 +8,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
-[[ $# -eq 0 || ($# -eq 1 && $1 == --new-baseline) ]] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'; exit 64; }
+[[ $# -eq 0 || ($# -eq 1 && $1 == --new-baseline) ]] || show_head
 
-require_swift
-install_packages "${build_packages[@]}"
+prepare_build
 swift build --target DataProtection
 built=$(swift build --show-bin-path)
 options=(
