@@ -23,7 +23,7 @@ let package = Package(
     .target(name: "ProtectedDatabase", dependencies: [protection, grdb], swiftSettings: settings),
     .target(name: "BackgroundLogger", dependencies: [protection], swiftSettings: settings),
     .executableTarget(name: "LoggerTool", dependencies: ["BackgroundLogger"], swiftSettings: settings),
-    .target(name: "PortedApp", dependencies: [protection], swiftSettings: plain),
+    .executableTarget(name: "PortedApp", dependencies: [protection], swiftSettings: plain),
 
     // What tests run beside themselves.
     .target(name: "CPausingStorage", path: "Tests/CPausingStorage", linkerSettings: [.linkedLibrary("sqlite3")]),

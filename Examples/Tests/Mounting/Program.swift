@@ -23,12 +23,16 @@ public final class Program {
   private var received = Data()
 
   /// Starts a program. What it says to its standard error goes where the test's goes, unless it is given another place.
-  public init(_ path: String, _ arguments: [String], errors: FileHandle? = nil) throws {
+  /// - Parameter environment: added to the test's own.
+  public init(
+    _ path: String, _ arguments: [String], environment: [String: String] = [:], errors: FileHandle? = nil
+  ) throws {
     Self.ignoreBrokenPipes
     process.executableURL = URL(fileURLWithPath: path)
     process.arguments = arguments
     // A program that a lock kills is an outcome, and no reason for a report of some seconds.
     process.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { $1 }
+      .merging(environment) { $1 }
     process.standardInput = input
     process.standardOutput = output
     if let errors { process.standardError = errors }
