@@ -16,6 +16,7 @@ let package = Package(
   name: "Examples",
   products: [.library(name: "ProtectedDatabase", targets: ["ProtectedDatabase"])],
   dependencies: [
+    // Its directory may have any name but "examples", which SwiftPM would take for this package.
     .package(name: "protectfs", path: ".."),
     .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
   ],

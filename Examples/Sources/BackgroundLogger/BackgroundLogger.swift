@@ -4,8 +4,9 @@ import Synchronization
 
 /// A log that is written in the background, also while locked, and kept where it can be read while unlocked only.
 ///
-/// Records go to files of class `completeUnlessOpen`. After an unlock they are merged into a file of class `complete`, and
-/// are removed where they were when that is on disk. A crash between the two duplicates nothing, as records have names.
+/// Records go to files of class `completeUnlessOpen`. After an unlock they are merged into a file of class `complete`,
+/// and are removed where they were when that is on disk. A crash between the two duplicates nothing, as records have
+/// names.
 public final class BackgroundLogger: Sendable {
   private let inbox: LogInbox
   private let store: LogStore
@@ -33,8 +34,8 @@ public final class BackgroundLogger: Sendable {
 
   /// Has the records so far outlive a crash of the machine or of the daemon.
   ///
-  /// A daemon that is gone is noticed here: the kernel takes what is written to its files for a while. After a failure the
-  /// next record begins another session.
+  /// A daemon that is gone is noticed here: the kernel takes what is written to its files for a while. After a failure
+  /// the next record begins another session.
   public func synchronize() throws {
     try session.withLock { session in
       let open = session
@@ -65,7 +66,8 @@ public final class BackgroundLogger: Sendable {
 
   /// Merges after each unlock, and at once where nothing is locked, until its task is cancelled.
   ///
-  /// - Parameter report: told what came of each merge. One that the next lock has overtaken has failed, and is made up for.
+  /// - Parameter report: told what came of each merge. One that the next lock has overtaken has failed, and is made up
+  ///   for.
   public func mergeAfterUnlocks(_ report: (Result<Void, any Error>) -> Void = { _ in }) async {
     for await event in ProtectedData.events(at: directory) {
       switch event {

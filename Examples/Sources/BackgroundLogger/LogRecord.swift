@@ -4,13 +4,17 @@ import Foundation
 public struct LogRecord: Codable, Hashable, Sendable, Identifiable {
   /// What tells a record from all others: the session of writing, and its number in it.
   public struct ID: Codable, Hashable, Sendable {
+    /// The session of writing.
     public let session: UUID
+    /// Counted from 0.
     public let number: Int
   }
 
+  /// The record's own name.
   public let id: ID
   /// When the record was made.
   public let date: Date
+  /// What there was to say.
   public let message: String
 }
 

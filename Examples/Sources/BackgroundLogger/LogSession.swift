@@ -4,8 +4,8 @@ import Glibc
 
 /// A file of records that is being written, of class B.
 ///
-/// While locked a file of class `completeUnlessOpen` can be made and written, but not opened again. So there is a new file for
-/// each session of writing, and it stays open for as long as the session lasts.
+/// While locked a file of class `completeUnlessOpen` can be made and written, but not opened again. So there is a new
+/// file for each session of writing, and it stays open for as long as the session lasts.
 final class LogSession {
   /// How a session's file is called: in the order in which sessions began.
   static let fileExtension = "session"
@@ -27,8 +27,8 @@ final class LogSession {
         errno == EACCES ? .fileWriteNoPermission : .fileWriteUnknown, userInfo: [NSFilePathErrorKey: path])
     }
     file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-    // Whoever merges leaves a session alone that is held so. The hold goes with its process, and is there before the name
-    // by which sessions are found.
+    // Whoever merges leaves a session alone that is held so. The hold goes with its process, and is there before the
+    // name by which sessions are found.
     guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else { throw CocoaError(.fileLocking) }
     try FileManager.default.moveItem(at: newURL, to: url)
   }

@@ -7,8 +7,8 @@ import Synchronization
 extension DatabasePool {
   /// Opens a database in a protection class, and makes it where there is none.
   ///
-  /// As `DatabaseQueue(protectedAt:protection:configuration:)`, but not for classes that a lock takes from open files: a
-  /// pool's connections share a mapped `-shm` file, and who touches its pages after the lock is ended by SIGBUS.
+  /// As `DatabaseQueue(protectedAt:protection:configuration:)`, but not for classes that a lock takes from open files:
+  /// a pool's connections share a mapped `-shm` file, and who touches its pages after the lock is ended by SIGBUS.
   ///
   /// A pool opens its reading connections when they are first needed, which one of class `completeUnlessOpen` cannot do
   /// while locked. ``openReaders()`` opens them before.

@@ -14,8 +14,8 @@ extension DatabaseQueue {
   ///   - protection: its class.
   ///   - configuration: as for `init(path:configuration:)`. What its `prepareDatabase` functions do must not read the
   ///     database, or SQLite maps its `-shm` file before it is told not to.
-  /// - Throws: `CocoaError.fileReadNoPermission` (257) where the database is locked now, `CocoaError.featureUnsupported`
-  ///   where the path is on no protectfs mount, and GRDB's `DatabaseError`.
+  /// - Throws: `CocoaError.fileReadNoPermission` (257) where the database is locked now,
+  ///   `CocoaError.featureUnsupported` where the path is on no protectfs mount, and GRDB's `DatabaseError`.
   public convenience init(
     protectedAt url: URL, protection: FileProtectionType, configuration: Configuration = Configuration()
   ) throws {

@@ -5,7 +5,7 @@ import Testing
 /// What keeps tests on real mounts from running.
 public enum Obstacle {
   /// The command under test, which `PROTECTFS` names: this package does not build it.
-  static let protectfs = ProcessInfo.processInfo.environment["PROTECTFS"] ?? "/usr/local/bin/protectfs"
+  static let protectfs = ProcessInfo.processInfo.environment["PROTECTFS"] ?? ""
 
   /// Why nothing can be mounted here; `nil` where it can.
   public static let found: Comment? = {
@@ -15,8 +15,9 @@ public enum Obstacle {
   }()
 
   private static func findObstacle() -> String? {
+    if geteuid() != 0 { return "they need root" }
     if !FileManager.default.isExecutableFile(atPath: protectfs) {
-      return "there is no \(protectfs); PROTECTFS names one"
+      return "PROTECTFS does not name the command to mount with, as in scripts/examples.sh"
     }
     if !FileManager.default.fileExists(atPath: "/dev/fuse") {
       return "there is no /dev/fuse; 'modprobe fuse' loads it"

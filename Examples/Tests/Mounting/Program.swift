@@ -8,6 +8,7 @@ public final class Program {
     case exited(Int32)
     case killed(Int32)
 
+    /// In words.
     public var description: String {
       switch self {
       case .exited(let status): "exit \(status)"

@@ -55,7 +55,7 @@ struct LockTests {
         program.beginStream(1_000_000)
         try volume.lock(gracePeriod: .milliseconds(100 + 37 * round))
         let ending = try program.endOfStream()
-        print("ENDING \(journal) \(ending)"); #expect(StreamEnding.allowed(journal).contains(ending), "\(journal): \(ending)")
+        #expect(StreamEnding.allowed(journal).contains(ending), "\(journal): \(ending)")
         #expect(!program.acknowledged.isEmpty)
         try volume.unlock()
         try program.checkAfterwards("\(journal), round \(round)")
@@ -86,9 +86,10 @@ struct LockTests {
 enum StreamEnding {
   static func allowed(_ journal: Journal) -> Set<String> {
     switch journal {
-    case .wal: ["SIGBUS", "778", "266"]
+    case .wal: ["SIGBUS", "778"]
     case .exclusive: ["778", "266"]
-    case .delete: ["778", "266", "14", "1034", "2570"]
+    // Of a journal that cannot be made SQLite says that the directory is read-only: 1544.
+    case .delete: ["778", "266", "1544"]
     }
   }
 }

@@ -44,7 +44,9 @@ struct OpeningTests {
   @Test func existingDatabases() async throws {
     try await Volume.with { volume in
       let url = volume.url("folder/database.sqlite")
-      try DatabaseQueue(protectedAt: url, protection: .complete).write { db in try db.execute(sql: "CREATE TABLE t (a)") }
+      let first = try DatabaseQueue(protectedAt: url, protection: .complete)
+      try first.write { db in try db.execute(sql: "CREATE TABLE t (a)") }
+      try first.close()
       #expect(try Self.text("PRAGMA locking_mode", DatabaseQueue(protectedAt: url, protection: .complete)) == "normal")
       try DatabaseQueue(protectedAt: url, protection: .completeUnlessOpen, configuration: Self.wal).close()
       #expect(try FileManager.default.protection(ofItemAt: url) == .completeUnlessOpen)
@@ -87,6 +89,36 @@ struct OpeningTests {
       try queue.close()
       try volume.unlock()
       #expect(try Self.text("SELECT a FROM t", DatabaseQueue(path: open.path)) == "7")
+    }
+  }
+
+  /// Class C before the first unlock.
+  @Test func beforeTheFirstUnlock() async throws {
+    try await Volume.with { volume in
+      let url = volume.url("folder/database.sqlite")
+      let protection = FileProtectionType.completeUntilFirstUserAuthentication
+      try DatabaseQueue(protectedAt: url, protection: protection, configuration: Self.wal).close()
+      try volume.crash()
+      try volume.mount()
+      let error = #expect(throws: CocoaError.self) { try DatabaseQueue(protectedAt: url, protection: protection) }
+      #expect(error?.code == .fileReadNoPermission)
+      let plain = #expect(throws: DatabaseError.self) { try DatabaseQueue(path: url.path) }
+      #expect(plain?.resultCode == .SQLITE_CANTOPEN)
+      try volume.unlock()
+      #expect(throws: Never.self) { try DatabaseQueue(protectedAt: url, protection: protection) }
+    }
+  }
+
+  /// Why a configuration of one's own must not read the database.
+  @Test func readTooEarly() async throws {
+    try await Volume.with { volume in
+      let url = volume.url("folder/database.sqlite")
+      try DatabaseQueue(protectedAt: url, protection: .complete, configuration: Self.wal).close()
+      var configuration = Self.wal
+      configuration.prepareDatabase { db in try db.execute(sql: "SELECT * FROM sqlite_master") }
+      let queue = try DatabaseQueue(protectedAt: url, protection: .complete, configuration: configuration)
+      #expect(FileManager.default.fileExists(atPath: url.path + "-shm"))
+      try queue.close()
     }
   }
 
@@ -149,6 +181,17 @@ struct OpeningTests {
       try volume.unlock()
       try pool.close()
       #expect(try Self.text("SELECT sum(a) FROM t", DatabaseQueue(path: url.path)) == "8")
+    }
+  }
+
+  /// A pool of class C opens connections in every state after the first unlock.
+  @Test func readersOfClassC() async throws {
+    try await Volume.with { volume in
+      let pool = try DatabasePool(
+        protectedAt: volume.url("folder/database.sqlite"), protection: .completeUntilFirstUserAuthentication)
+      try volume.lock()
+      try pool.openReaders()
+      #expect(try await pool.read { db in try Int.fetchOne(db, sql: "SELECT 7") } == 7)
     }
   }
 
