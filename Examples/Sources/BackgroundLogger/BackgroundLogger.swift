@@ -59,6 +59,7 @@ public final class BackgroundLogger: Sendable {
     // One at a time, whichever program does it.
     let hold = try DirectoryHold(directory)
     defer { hold.release() }
+    try store.removeLeftovers()
     let contents = try inbox.contents()
     try store.add(contents.records)
     try inbox.remove(contents)

@@ -16,6 +16,16 @@ struct LogStore {
   /// - Throws: `CocoaError.fileReadNoPermission` while locked.
   func records() throws -> [LogRecord] { LogLines.records(try data()) }
 
+  /// Removes what writes have left that were killed: `write(to:options:)` makes a file in a directory beside it. To be
+  /// called by one program at a time, which is the one that writes.
+  func removeLeftovers() throws {
+    let directory = file.deletingLastPathComponent()
+    for name in try FileManager.default.contentsOfDirectory(atPath: directory.path(percentEncoded: false))
+    where name.hasPrefix(".") && name.hasSuffix(".staging") {
+      try FileManager.default.removeItem(at: directory.appendingPathComponent(name))
+    }
+  }
+
   /// Adds records that are not there yet. On return they are on disk.
   func add(_ records: [LogRecord]) throws {
     let data = try data()

@@ -44,6 +44,9 @@ struct CrashTests {
     try await Volume.with { volume in
       let directory = volume.url("log")
       let expected = try Self.fill(directory, sessions: 20, records: 100)
+      let left = directory.appendingPathComponent("store/.of a killed write.staging/log.jsonl")
+      try FileManager.default.createDirectory(at: left.deletingLastPathComponent(), withIntermediateDirectories: true)
+      try Data("half".utf8).write(to: left)
       var merges = 0
       for round in 0..<12 {
         let program = try LoggerProgram(directory)
@@ -55,7 +58,10 @@ struct CrashTests {
       let logger = try BackgroundLogger(directory: directory)
       try logger.merge()
       #expect(try logger.records().map(\.id) == expected)
-      #expect(try FileManager.default.contentsOfDirectory(atPath: directory.appendingPathComponent("inbox").path) == [])
+      for (folder, files) in [("inbox", []), ("store", ["log.jsonl"])] {
+        let found = try FileManager.default.contentsOfDirectory(atPath: directory.appendingPathComponent(folder).path)
+        #expect(found == files, "\(folder)")
+      }
       #expect(merges < 12, "it was always killed too late")
     }
   }
