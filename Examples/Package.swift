@@ -1,0 +1,45 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+/// As in protectfs itself: continuous integration turns every warning into an error.
+let strict = Context.environment["PROTECTFS_STRICT"] == "1"
+
+/// What is written for iOS is compiled as iOS's projects compile it.
+let plain: [SwiftSetting] = strict ? [.treatAllWarnings(as: .error)] : []
+let settings: [SwiftSetting] = [.strictMemorySafety(), .enableUpcomingFeature("ExistentialAny")] + plain
+
+let protection: Target.Dependency = .product(name: "DataProtection", package: "protectfs")
+let grdb: Target.Dependency = .product(name: "GRDB", package: "GRDB.swift")
+
+let package = Package(
+  name: "Examples",
+  products: [.library(name: "ProtectedDatabase", targets: ["ProtectedDatabase"])],
+  dependencies: [
+    // Its directory may have any name but "examples", which SwiftPM would take for this package.
+    .package(name: "protectfs", path: ".."),
+    .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+  ],
+  targets: [
+    .target(name: "ProtectedDatabase", dependencies: [protection, grdb], swiftSettings: settings),
+    .target(name: "BackgroundLogger", dependencies: [protection], swiftSettings: settings),
+    .executableTarget(name: "LoggerTool", dependencies: ["BackgroundLogger"], swiftSettings: settings),
+    .executableTarget(name: "PortedApp", dependencies: [protection], swiftSettings: plain),
+
+    // What tests run beside themselves.
+    .target(name: "CPausingStorage", path: "Tests/CPausingStorage", linkerSettings: [.linkedLibrary("sqlite3")]),
+    .executableTarget(
+      name: "DatabaseWriter", dependencies: ["ProtectedDatabase", "CPausingStorage", grdb],
+      path: "Tests/DatabaseWriter", swiftSettings: settings),
+    .target(name: "Mounting", dependencies: [protection], path: "Tests/Mounting", swiftSettings: settings),
+    .testTarget(
+      name: "ProtectedDatabaseTests",
+      dependencies: ["ProtectedDatabase", "DatabaseWriter", "Mounting", protection, grdb],
+      swiftSettings: settings),
+    .testTarget(
+      name: "BackgroundLoggerTests", dependencies: ["BackgroundLogger", "LoggerTool", "Mounting", protection],
+      swiftSettings: settings),
+    .testTarget(
+      name: "PortedAppTests", dependencies: ["PortedApp", "Mounting", protection], swiftSettings: settings),
+  ]
+)
