@@ -53,11 +53,11 @@ extension [FileAttributeKey: Any] {
   var protection: FileProtectionType? {
     get throws {
       guard let value = self[.protectionKey] else { return nil }
-      let type = value as? FileProtectionType ?? (value as? String).map { FileProtectionType(rawValue: $0) }
-      guard let type, ProtectionClass(type) != nil else {
-        throw CocoaError(
-          .featureUnsupported, userInfo: [NSDebugDescriptionErrorKey: "\(value) is no protection class"])
+      guard let name = (value as? FileProtectionType)?.rawValue ?? value as? String else {
+        throw CocoaError(.featureUnsupported, userInfo: [NSDebugDescriptionErrorKey: "\(value) is no protection class"])
       }
+      let type = FileProtectionType(rawValue: name)
+      _ = try type.protectionClass
       return type
     }
   }

@@ -22,10 +22,8 @@ extension FileManager {
       let foundation: Foundation = fileManager.createFile
       guard let attributes, attributes[.protectionKey] != nil else { return foundation(path, contents, attributes) }
       do {
-        guard let protection = try attributes.protection, let protectionClass = ProtectionClass(protection) else {
-          return false
-        }
-        try ProtectedWrite(contents ?? Data(), to: path, in: protectionClass, [.atomic]).run()
+        guard let protection = try attributes.protection else { return false }
+        try ProtectedWrite(contents ?? Data(), to: path, in: protection.protectionClass, [.atomic]).run()
         let others = attributes.withoutProtection
         if !others.isEmpty { try fileManager.setAttributes(others, ofItemAtPath: path) }
         return true

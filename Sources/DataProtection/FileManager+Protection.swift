@@ -12,13 +12,7 @@ extension FileManager {
   ///   `CocoaError.featureUnsupported` where the path is on no protectfs mount. ``ProtectedDataError`` tells why.
   public func setProtection(_ protection: FileProtectionType, ofItemAt url: URL) throws {
     let path = try Self.path(of: url)
-    guard let protectionClass = ProtectionClass(protection) else {
-      throw CocoaError(
-        .featureUnsupported,
-        userInfo: [
-          NSFilePathErrorKey: path, NSDebugDescriptionErrorKey: "\(protection.rawValue) is no protection class",
-        ])
-    }
+    let protectionClass = try protection.protectionClass
     try translating(.writing, path) { () throws(Errno) in try protectionClass.assign(toItemAt: path) }
   }
 

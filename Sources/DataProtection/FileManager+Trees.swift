@@ -28,7 +28,7 @@ extension FileManager {
     _ protection: FileProtectionType, ofTreeAt url: URL, progress: Progress? = nil
   ) throws -> ProtectionTreeResult {
     try setProtection(protection, ofItemAt: url)
-    guard let protectionClass = ProtectionClass(protection) else { return ProtectionTreeResult() }
+    let protectionClass = try protection.protectionClass
     let change = TreeChange(progress)
     change.count(try Self.path(of: url), nil)
     DirectoryTree.visit(

@@ -1,6 +1,9 @@
 import DataProtectionCore
 import Foundation
 
+// `attributes[.protectionKey] as? FileProtectionType == .complete` needs it, and Foundation on Linux leaves it out.
+extension FileProtectionType: @retroactive Hashable {}
+
 extension FileProtectionType {
   /// ``ProtectionClass/completeWhenUserInactive``, as Darwin spells it; Foundation on Linux says `inactive`.
   public static let completeWhenUserInactive = FileProtectionType.inactive
@@ -8,6 +11,17 @@ extension FileProtectionType {
   /// Foundation's constant for a class.
   public init(_ protectionClass: ProtectionClass) {
     self.init(rawValue: protectionClass.foundationName)
+  }
+
+  /// The class that it stands for.
+  ///
+  /// - Throws: `CocoaError.featureUnsupported` for a raw value that is none of Foundation's constants.
+  var protectionClass: ProtectionClass {
+    get throws {
+      if let match = ProtectionClass(self) { return match }
+      throw CocoaError(
+        .featureUnsupported, userInfo: [NSDebugDescriptionErrorKey: "\(rawValue) is no protection class"])
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 import DataProtectionCore
 import Foundation
+import Glibc
 import LinuxIO
 import SystemPackage
 
@@ -28,6 +29,13 @@ struct StagedFile: ~Copyable {
     length += UInt64(data.count)
   }
 
+  /// A descriptor on the file, which the caller closes.
+  func duplicateDescriptor() throws(Errno) -> CInt {
+    let duplicate = fcntl(file.rawValue, F_DUPFD_CLOEXEC, 0)
+    guard duplicate >= 0 else { throw Errno(rawValue: errno) }
+    return duplicate
+  }
+
   /// Gives the file its name, once it is on disk.
   ///
   /// - Throws: `EEXIST` where another has the name and `mayReplace` is false.
@@ -40,36 +48,40 @@ struct StagedFile: ~Copyable {
 /// A directory beside the place of a file, which has the file's class: so the file can be made while the class of the
 /// directory that it is for is locked.
 ///
-/// It goes with its value. A crash leaves it behind, under a name that says what it was.
+/// It goes with its value. A crash leaves it behind, under a name that says what it was, and unlocked; see
+/// ``FoundationEssentials/FileManager/removeUnfinishedWrites(in:)``.
 private struct StagingDirectory: ~Copyable {
   private let parent: Descriptor
-  /// The directory's own name in its parent.
+  /// The directory itself, locked (flock(2)) while it is in use.
+  private let directory: Descriptor
   private let directoryName: PathName
   /// The name that the file is to have.
   private let name: PathName
-
   private let path: String
 
   init(for path: String) throws(Errno) {
     let url = URL(fileURLWithPath: path)
     let parentPath = url.deletingLastPathComponent().path(percentEncoded: false)
-    let directoryName = ".\(UUID().uuidString).staging"
+    let directoryName = StagingName.make()
     let parent = try Descriptor.open(PathName(parentPath), [.readOnly, .directory])
-    try parent.makeDirectory(PathName(directoryName), mode: 0o700)
+    directory = try Self.makeDirectory(PathName(directoryName), in: parent)
     self.parent = parent
     self.directoryName = PathName(directoryName)
     self.path = "\(parentPath)/\(directoryName)"
     name = PathName(url.lastPathComponent)
   }
 
-  deinit {
-    // What was named is gone from here, and what cannot be removed is told by its name.
-    if let directory = try? open() { try? directory.unlink(name) }
-    try? parent.removeDirectory(directoryName)
+  private static func makeDirectory(_ name: PathName, in parent: borrowing Descriptor) throws(Errno) -> Descriptor {
+    try parent.makeDirectory(name, mode: 0o700)
+    let directory = try parent.open(name, [.readOnly, .directory, .noFollow])
+    try directory.lock(isShared: false)
+    return directory
   }
 
-  private func open() throws(Errno) -> Descriptor {
-    try parent.open(directoryName, [.path, .directory, .noFollow])
+  deinit {
+    // What was named is gone from here, and what cannot be removed is told by its name.
+    try? directory.unlink(name)
+    try? parent.removeDirectory(directoryName)
   }
 
   var filePath: String { "\(path)/\(name)" }
@@ -81,7 +93,7 @@ private struct StagingDirectory: ~Copyable {
 
   /// Makes the file, empty.
   func makeFile(in protectionClass: ProtectionClass) throws(Errno) -> Descriptor {
-    let file = try open().open(name, [.readWrite, .create, .exclusive], mode: 0o666)
+    let file = try directory.open(name, [.readWrite, .create, .exclusive], mode: 0o666)
     if let replaced = try? parent.status(of: name), replaced.type == .regular {
       try file.setMode(replaced.permissions & 0o777)
     }
@@ -101,7 +113,7 @@ private struct StagingDirectory: ~Copyable {
 
   /// Gives the file its name in the directory above.
   func moveFile(mayReplace: Bool) throws(Errno) {
-    try open().rename(name, to: name, in: parent, flags: mayReplace ? [] : .noReplace)
+    try directory.rename(name, to: name, in: parent, flags: mayReplace ? [] : .noReplace)
     try parent.synchronize()
   }
 }

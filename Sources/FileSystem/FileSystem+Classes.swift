@@ -63,6 +63,21 @@ extension ProtectedFileSystem {
     }
   }
 
+  /// Has the class that a file has count as chosen. No key is wrapped, so that of class B can be chosen while locked.
+  func chooseClass(of node: Node) throws(Errno) {
+    try withOpenFile(node, for: .rewrapTo, writing: false) { (file) throws(Errno) in
+      try keyChanges.read { () throws(Errno) in
+        try file.changeRecord { (record) throws(Errno) in
+          let changed = try fileRecord(
+            record.fileClass, isExplicit: true, generation: record.generation, wrappedKey: record.wrappedKey)
+          try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
+          return changed
+        }
+      }
+      node.state.withLock { $0.classChanges &+= 1 }
+    }
+  }
+
   /// The record with its key wrapped for a class: the same one when class and class key stay, so that only the flag
   /// changes.
   func rewrapped(

@@ -69,7 +69,8 @@ extension ProtectedFileSystem {
     guard let old = try recordIfAny(of: replaced, in: target), old.isExplicit else { return }
     let handle = try directoryHandle(source)
     let status = try handle.descriptor.status(of: name)
-    if let new = try recordIfAny(of: name, in: source) {
+    let new = try recordIfAny(of: name, in: source)
+    if let new {
       guard !new.isExplicit else { return }
     } else {
       // One whose creation was cut short has no record yet, and so an inherited class.
@@ -77,7 +78,7 @@ extension ProtectedFileSystem {
     }
     let node = nodes.find(status) ?? Node(status, location: .init(parent: source, name: name))
     node.moved(to: .init(parent: source, name: name), hasOtherNames: status.links > 1)
-    try setClass(old.fileClass, of: node)
+    if new?.fileClass == old.fileClass { try chooseClass(of: node) } else { try setClass(old.fileClass, of: node) }
   }
 
   /// The record of a name, if it is a regular file's and well-formed; damage is left to those who open the file.

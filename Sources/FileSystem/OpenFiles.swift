@@ -27,6 +27,7 @@ extension ProtectedFileSystem {
           if options.isShared { try renewRecord(of: file, node) }
           try requireKey(of: file, node)
           guard controller.allows(operation, on: file.fileClass) else { throw .permissionDenied }
+          try fetchKey(of: file, for: operation)
           if forWriting { try prepareForWriting(file, node) }
           return file
         } catch {
@@ -144,9 +145,15 @@ extension ProtectedFileSystem {
     guard controller.allows(operation, on: record.fileClass) else { throw .permissionDenied }
     let file = try ProtectedFile(
       descriptor: descriptor, isWritable: isWritable, record: record, status: status, controller: controller)
-    // An open handle of class B goes on working after the lock, so its key is fetched while it can be.
-    if record.fileClass == .completeUnlessOpen { _ = try file.cipher(for: operation) }
+    try fetchKey(of: file, for: operation)
     return (file, awaitsRecord)
+  }
+
+  /// An open handle of class B goes on working after the lock, so its key is fetched while it can be. Who is to put a key
+  /// into the class, or only to change its record, needs none.
+  private func fetchKey(of file: ProtectedFile, for operation: ProtectionPolicy.Operation) throws(Errno) {
+    guard file.fileClass == .completeUnlessOpen, operation != .rewrapTo else { return }
+    _ = try file.cipher(for: operation)
   }
 
   /// Opens for reading and writing whatever the caller asked for: the kernel reads through write-only handles to fill

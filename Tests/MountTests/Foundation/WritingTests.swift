@@ -71,6 +71,59 @@ extension MountTests {
       }
     }
 
+    /// Also over a file of class B whose class was chosen: it is replaced, and not opened.
+    @Test func classBIsReplacedWhileLocked() throws {
+      try Volume.with { volume in
+        let url = volume.url("draft")
+        try Data("old".utf8).write(to: url, options: .completeFileProtectionUnlessOpen)
+        try volume.lock()
+        for text in ["second", "third"] {
+          try Data(text.utf8).write(to: url, options: [.atomic, .completeFileProtectionUnlessOpen])
+          #expect(try volume.path("draft").extendedAttributeNames().contains(ProtectionClass.attributeName))
+        }
+        try volume.unlock()
+        #expect(try Data(contentsOf: url) == Data("third".utf8))
+        #expect(try ProtectionClass(ofItemAt: url.path) == .completeUnlessOpen)
+        #expect(try volume.names() == ["draft"])
+      }
+    }
+
+    /// A file that is created while locked is written until it is closed.
+    @Test func handlesOfNewFilesAreKept() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        try volume.lock()
+        let url = volume.url("log")
+        let handle = try FileHandle(creatingFileAt: url, protection: .completeUnlessOpen)
+        for line in ["a\n", "b\n"] { try handle.write(contentsOf: Data(line.utf8)) }
+        #expect(cocoaCode { _ = try FileHandle(forReadingFrom: url) } == .fileReadNoPermission)
+        #expect(
+          cocoaCode { _ = try FileHandle(creatingFileAt: url, protection: .completeUnlessOpen) } == .fileWriteFileExists
+        )
+        #expect(
+          cocoaCode { _ = try FileHandle(creatingFileAt: volume.url("a"), protection: .complete) }
+            == .fileWriteNoPermission)
+        try handle.close()
+        try volume.unlock()
+        #expect(try Data(contentsOf: url) == Data("a\nb\n".utf8))
+        #expect(try volume.names() == ["log"])
+      }
+    }
+
+    /// What a killed program has left is removed, and what another is just writing is not.
+    @Test func leftoversAreRemoved() throws {
+      try Volume.with { volume in
+        let names = (0..<3).map { _ in ".\(UUID().uuidString).staging" }
+        for name in names + [".other.staging", "kept"] { try volume.path(name).makeDirectory() }
+        for name in names { try volume.path("\(name)/file").write("half") }
+        let used = try Descriptor.open(volume.path(names[1]), [.readOnly, .directory])
+        try used.lock(isShared: false)
+        for name in names[..<2] { try volume.path(name).setTimes(seconds: 1_000_000_000) }
+        let root = URL(fileURLWithPath: volume.mountPoint.description)
+        #expect(try FileManager.default.removeUnfinishedWrites(in: root) == 1)
+        #expect(try volume.names() == [names[1], names[2], ".other.staging", "kept"])
+      }
+    }
+
     /// What has no class is neither written to nor replaced.
     @Test func otherThanFilesStay() throws {
       try Volume.with { volume in

@@ -1,0 +1,59 @@
+import DataProtectionCore
+import Foundation
+import LinuxIO
+import SystemPackage
+
+/// The names of the directories in which files are made before they take their places.
+enum StagingName {
+  private static let suffix = ".staging"
+
+  /// A name that nobody else has.
+  static func make() -> String { ".\(UUID().uuidString)\(suffix)" }
+
+  /// Whether it was made here.
+  static func isOne(_ name: PathName) -> Bool {
+    let text = name.description
+    return text.hasPrefix(".") && text.hasSuffix(suffix)
+      && UUID(uuidString: String(text.dropFirst().dropLast(suffix.count))) != nil
+  }
+}
+
+extension FileManager {
+  /// Removes what writes with a class have left in a directory when their programs were killed: the new content, of which
+  /// nobody was told that it was written. Writes that are under way are left alone.
+  ///
+  /// - Returns: how many there were.
+  /// - Throws: what reading the directory fails with.
+  @discardableResult
+  public func removeUnfinishedWrites(in url: URL) throws -> Int {
+    let path = try Self.path(of: url)
+    return try translating(.writing, path) { () throws(Errno) in
+      let directory = try Descriptor.open(PathName(path), [.readOnly, .directory])
+      let names = try DirectoryNames(try directory.open(".", [.readOnly, .directory])).all(limit: .max)
+      var removed = 0
+      for name in names where StagingName.isOne(name) {
+        if try removeUnfinishedWrite(name, in: directory) { removed += 1 }
+      }
+      return removed
+    }
+  }
+
+  /// Returns whether it was one that nobody works on.
+  private func removeUnfinishedWrite(_ name: PathName, in parent: borrowing Descriptor) throws(Errno) -> Bool {
+    let directory = try parent.open(name, [.readOnly, .directory, .noFollow])
+    do throws(Errno) {
+      try directory.lock(isShared: false)
+    } catch {
+      if error == .wouldBlock { return false }
+      throw error
+    }
+    // One that was just made is not locked yet.
+    let age = Date.now.timeIntervalSince1970 - Double(try directory.status().modification_seconds)
+    guard age > 10 else { return false }
+    for file in try DirectoryNames(try directory.open(".", [.readOnly, .directory])).all(limit: .max) {
+      try directory.unlink(file)
+    }
+    try parent.removeDirectory(name)
+    return true
+  }
+}
