@@ -9,7 +9,7 @@ import LinuxIO
 struct ModificationTime {
   private var seconds: Int64
   private var nanoseconds: Int64
-  private var isMoved = false
+  private(set) var isMoved = false
 
   init(_ status: Status) {
     seconds = status.modification_seconds

@@ -23,6 +23,8 @@ package final class ProtectedFile: Sendable {
   let controller: LockController
   private let protection: Mutex<Protection>
   private let modificationTime: Mutex<ModificationTime>
+  /// Held while the backing file is given a modification time, so that of two the later one stays.
+  private let timeChange = Mutex(())
   /// The next reader may move the access time: there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
   /// The length of the plaintext in bytes. Changed with the contents lock held alone.
@@ -52,21 +54,29 @@ package final class ProtectedFile: Sendable {
     modificationTime.withLock { $0.move() }
   }
 
-  /// Notes that the kernel tells the modification time: before the backing file is given it, and afterwards, so that a
-  /// write at the same time is not taken for part of it.
-  package func willSetModificationTime() {
-    modificationTime.withLock { $0.willBeTold() }
-  }
-
-  package func didSetModificationTime(_ time: TimeChange, _ status: Status) {
-    modificationTime.withLock { $0.wasTold(time, status) }
+  /// Gives the backing file the modification time that the kernel tells, by `body`, which returns the status afterwards.
+  /// A write at the same time is not taken for part of it.
+  package func setModificationTime(
+    _ time: TimeChange, _ body: () throws(Errno) -> Status
+  ) throws(Errno) -> Status {
+    try timeChange.withLock { (_) throws(Errno) in
+      modificationTime.withLock { $0.willBeTold() }
+      let status = try body()
+      modificationTime.withLock { $0.wasTold(time, status) }
+      return status
+    }
   }
 
   /// Gives the backing file the modification time that the kernel has, before it is synchronised or the last handle goes.
   package func settleModificationTime() throws(Errno) {
-    guard let change = modificationTime.withLock({ $0.takeChange() }) else { return }
-    try descriptor.setTimes(access: .leave, modification: change)
+    try timeChange.withLock { (_) throws(Errno) in
+      guard let change = modificationTime.withLock({ $0.takeChange() }) else { return }
+      try descriptor.setTimes(access: .leave, modification: change)
+    }
   }
+
+  /// Whether the backing file has another modification time than the kernel.
+  package var isModificationTimeMoved: Bool { modificationTime.withLock { $0.isMoved } }
 
   /// The file's class.
   package var fileClass: ProtectionClass { protection.withLock { $0.record.fileClass } }

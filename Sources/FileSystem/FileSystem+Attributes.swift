@@ -36,29 +36,42 @@ extension ProtectedFileSystem {
       resized?.size = ContentLength.backing(for: size)
     }
     node.file?.noteChange()
-    if changes.modification != nil { node.file?.willSetModificationTime() }
-    let status = try reference.withDescriptor { (descriptor) throws(Errno) in
-      if changes.user != nil || changes.group != nil || changes.isEmpty {
-        try setOwner(of: descriptor, to: changes, caller: caller)
-      } else if changes.clearsSetID {
-        try clearSetID(of: descriptor, for: caller)
-      }
-      if let mode = changes.mode { try setPermissions(mode, of: descriptor) }
-      do throws(Errno) {
-        if changes.access != nil || changes.modification != nil {
-          try descriptor.setTimes(access: TimeChange(changes.access), modification: TimeChange(changes.modification))
-        }
-        return try descriptor.status()
-      } catch {
-        // The kernel must know of the new length.
-        guard let resized else { throw error }
-        log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
-        return resized
+    func apply() throws(Errno) -> Status {
+      try reference.withDescriptor { (descriptor) throws(Errno) in
+        try set(changes, of: descriptor, resized: resized, caller: caller)
       }
     }
-    if let time = changes.modification { node.file?.didSetModificationTime(TimeChange(time), status) }
+    let status: Status
+    if let time = changes.modification, let file = node.file {
+      status = try file.setModificationTime(TimeChange(time), apply)
+    } else {
+      status = try apply()
+    }
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
     return (attributes(of: node, status), attributeTimeout(of: node))
+  }
+
+  /// Sets owner, mode and times; returns the status afterwards.
+  private func set(
+    _ changes: AttributeChanges, of descriptor: borrowing Descriptor, resized: Status?, caller: Caller
+  ) throws(Errno) -> Status {
+    if changes.user != nil || changes.group != nil || changes.isEmpty {
+      try setOwner(of: descriptor, to: changes, caller: caller)
+    } else if changes.clearsSetID {
+      try clearSetID(of: descriptor, for: caller)
+    }
+    if let mode = changes.mode { try setPermissions(mode, of: descriptor) }
+    do throws(Errno) {
+      if changes.access != nil || changes.modification != nil {
+        try descriptor.setTimes(access: TimeChange(changes.access), modification: TimeChange(changes.modification))
+      }
+      return try descriptor.status()
+    } catch {
+      // The kernel must know of the new length.
+      guard let resized else { throw error }
+      log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
+      return resized
+    }
   }
 
   private func truncate(_ node: Node, to size: UInt64, throughHandle: Bool) throws(Errno) {

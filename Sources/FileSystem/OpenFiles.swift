@@ -90,23 +90,31 @@ extension ProtectedFileSystem {
 
   /// Gives a handle back; with the last one the file and its key go.
   func close(_ file: ProtectedFile, of node: Node, wasWriter: Bool) {
-    let isLast = node.state.withLock { state in
-      state.handles -= 1
-      if wasWriter { state.writers -= 1 }
-      guard state.handles == 0 else { return false }
-      state.file = nil
-      // Who is just reading what an open file is made of has read what was there before the changes of this one.
-      state.classChanges &+= 1
-      openFiles.remove(file)
-      return true
+    var isLast: Bool?
+    while isLast == nil {
+      isLast = node.state.withLock { state in
+        // While the file is the node's, whoever sets the time waits for this; and who opens it anew finds the right one.
+        if state.handles == 1, file.isModificationTimeMoved { return nil }
+        state.handles -= 1
+        if wasWriter { state.writers -= 1 }
+        guard state.handles == 0 else { return false }
+        state.file = nil
+        // Who is just reading what an open file is made of has read what was there before the changes of this one.
+        state.classChanges &+= 1
+        openFiles.remove(file)
+        return true
+      }
+      if isLast == nil { settleModificationTime(of: file) }
     }
-    guard isLast else { return }
+    if isLast == true, !controller.allows(.open, on: file.fileClass) { observer.pagesAreStale(of: node.id) }
+  }
+
+  private func settleModificationTime(of file: ProtectedFile) {
     do throws(Errno) {
       try file.settleModificationTime()
     } catch {
       log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
     }
-    if !controller.allows(.open, on: file.fileClass) { observer.pagesAreStale(of: node.id) }
   }
 
   /// Opens a file for as long as `body` runs.

@@ -36,6 +36,19 @@ extension MountTests {
       }
     }
 
+    /// The kernel releases a file some time after close(2) has returned: what is set meanwhile is the later time.
+    @Test func stayWhenSetAfterClosing() throws {
+      try Volume.with { volume in
+        let paths = (0..<2000).map { volume.path("file\($0)") }
+        for path in paths {
+          try path.write([UInt8](repeating: 1, count: 5000))
+          try path.setTimes(seconds: 1_000_000_000, nanoseconds: 123_456_789)
+        }
+        try volume.remount()
+        for path in paths { #expect(try Time(path).seconds == 1_000_000_000, "\(path)") }
+      }
+    }
+
     /// The daemon changes the backing file a little later than the kernel took the time, which the kernel tells only when
     /// it is another one: not when something is done twice within one tick of its clock.
     @Test func stayAfterChangesPastTheCache() throws {
