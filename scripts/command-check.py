@@ -355,6 +355,21 @@ def check_manifest():
     expect("what is missing is told", 15, "class", "set", "--from", "manifest.json", "--directory", "m/u", says="chosen")
     write("hostile.json", document.replace('"path":"chosen"', '"path":"../a"'))
     expect("paths stay below", 15, "class", "set", "--from", "hostile.json", says=r"\.\./a")
+    # To some these two names are the same text, or one the end of the other.
+    os.makedirs(f"{root}/m/t/odd")
+    for name in ["abc", "\u0301abc", "\u00e9", "e\u0301"]:
+        write(f"m/t/odd/{name}", name)
+    expect("two of four", 0, "class", "set", "A", "m/t/odd/\u0301abc", "m/t/odd/e\u0301")
+    odd = expect("manifest of odd names", 0, "manifest", "--json", "m/t/odd").stdout
+    check("each with its own class", {item["path"]: item["class"] == "complete" for item in json.loads(odd)["items"]} == {
+        ".": False, "abc": False, "\u0301abc": True, "\u00e9": False, "e\u0301": True}, odd)
+    write("odd.json", odd)
+    expect("of odd names nothing changes", 0, "class", "set", "--from", "odd.json", says=r"\A0 of 5 ")
+    write("twice.json", odd.replace('"path":"abc"', '"path":"\u0301abc"'))
+    expect("a path twice", 1, "class", "set", "--from", "twice.json", says="twice")
+    with open(os.fsencode(f"{root}/m/t/odd/") + b"\xff", "w"):
+        pass
+    expect("a name that is no text", 15, "manifest", "--json", "m/t/odd")
     expect("no manifest", 1, "class", "set", "--from", "pw", says="is no manifest")
     write("later.json", document.replace('"version":1', '"version":2'))
     expect("a later manifest", 1, "class", "set", "--from", "later.json", says="version 2")

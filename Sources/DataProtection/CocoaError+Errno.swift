@@ -1,3 +1,4 @@
+import DataProtectionCore
 import Foundation
 import SystemPackage
 
@@ -10,7 +11,8 @@ extension CocoaError {
   /// The error that Foundation makes of an error number, with the path and the number beneath.
   ///
   /// Source: the table in swift-foundation's `CocoaError(fileErrno:reading:)`: EACCES and EPERM are 257 and 513.
-  init(_ error: Errno, _ access: Access, path: String) {
+  /// - Parameter protectionClass: the class that was asked for.
+  init(_ error: Errno, _ access: Access, path: String, asking protectionClass: ProtectionClass? = nil) {
     let code: Code =
       switch (error, access) {
       case (.permissionDenied, .reading), (.notPermitted, .reading): .fileReadNoPermission
@@ -27,13 +29,16 @@ extension CocoaError {
       case (_, .reading): .fileReadUnknown
       case (_, .writing): .fileWriteUnknown
       }
-    self.init(
-      code,
-      userInfo: [
-        NSFilePathErrorKey: path, NSURLErrorKey: URL(fileURLWithPath: path),
-        NSUnderlyingErrorKey: Self.underlying(error),
-      ])
+    var information: [String: Any] = [
+      NSFilePathErrorKey: path, NSURLErrorKey: URL(fileURLWithPath: path),
+      NSUnderlyingErrorKey: Self.underlying(error),
+    ]
+    if let protectionClass { information[Self.protectionClassKey] = protectionClass.name }
+    self.init(code, userInfo: information)
   }
+
+  /// The name of the class that a call of this module was asked for.
+  static let protectionClassKey = "ProtectionClass"
 
   private static func underlying(_ error: Errno) -> NSError {
     NSError(domain: NSPOSIXErrorDomain, code: Int(error.rawValue))
@@ -54,11 +59,12 @@ extension CocoaError {
 
 /// Calls `body`, and turns its error number into Foundation's error.
 func translating<Result>(
-  _ access: CocoaError.Access, _ path: String, _ body: () throws(Errno) -> Result
+  _ access: CocoaError.Access, _ path: String, asking protectionClass: ProtectionClass? = nil,
+  _ body: () throws(Errno) -> Result
 ) throws(CocoaError) -> Result {
   do throws(Errno) {
     return try body()
   } catch {
-    throw error == .notSupported ? .notProtected(path) : CocoaError(error, access, path: path)
+    throw error == .notSupported ? .notProtected(path) : CocoaError(error, access, path: path, asking: protectionClass)
   }
 }

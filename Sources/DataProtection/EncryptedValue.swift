@@ -3,7 +3,7 @@ import Foundation
 /// A value that a file can have in an encrypted field: the types of CloudKit's `encryptedValues` that a file can hold.
 ///
 /// Fields are stored as property lists, as Apple's own extended attributes are, so that they keep their types and other
-/// programs can read them.
+/// programs can read them. A type of one's own conforms by way of one of these.
 public protocol EncryptedValue: Sendable {
   /// The value as property lists have it.
   var propertyList: Any { get }
@@ -11,23 +11,71 @@ public protocol EncryptedValue: Sendable {
   init?(propertyList: Any)
 }
 
-extension EncryptedValue {
-  /// The value itself: property lists have its type.
+extension String: EncryptedValue {
+  /// The text itself.
   public var propertyList: Any { self }
 
-  /// A value of its own type.
+  /// A text.
   public init?(propertyList: Any) {
-    guard let value = propertyList as? Self else { return nil }
+    guard let value = propertyList as? String else { return nil }
     self = value
   }
 }
 
-extension String: EncryptedValue {}
-extension Data: EncryptedValue {}
-extension Date: EncryptedValue {}
-extension Bool: EncryptedValue {}
-extension Int: EncryptedValue {}
-extension Double: EncryptedValue {}
+extension Data: EncryptedValue {
+  /// The data itself.
+  public var propertyList: Any { self }
+
+  /// Data.
+  public init?(propertyList: Any) {
+    guard let value = propertyList as? Data else { return nil }
+    self = value
+  }
+}
+
+extension Date: EncryptedValue {
+  /// The date itself.
+  public var propertyList: Any { self }
+
+  /// A date.
+  public init?(propertyList: Any) {
+    guard let value = propertyList as? Date else { return nil }
+    self = value
+  }
+}
+
+extension Bool: EncryptedValue {
+  /// The value itself.
+  public var propertyList: Any { self }
+
+  /// A truth value, and no number.
+  public init?(propertyList: Any) {
+    guard type(of: propertyList) == Bool.self, let value = propertyList as? Bool else { return nil }
+    self = value
+  }
+}
+
+extension Int: EncryptedValue {
+  /// The number itself.
+  public var propertyList: Any { self }
+
+  /// A whole number, and no other.
+  public init?(propertyList: Any) {
+    guard let number = PropertyListNumber(propertyList), !number.isFloatingPoint else { return nil }
+    self = number.value.intValue
+  }
+}
+
+extension Double: EncryptedValue {
+  /// The number itself.
+  public var propertyList: Any { self }
+
+  /// A number, whole or not.
+  public init?(propertyList: Any) {
+    guard let number = PropertyListNumber(propertyList) else { return nil }
+    self = number.value.doubleValue
+  }
+}
 
 extension Array: EncryptedValue where Element: EncryptedValue {
   /// An array of the elements' property lists.
@@ -42,4 +90,17 @@ extension Array: EncryptedValue where Element: EncryptedValue {
       append(element)
     }
   }
+}
+
+/// A number of a property list, which is none of its truth values.
+private struct PropertyListNumber {
+  let value: NSNumber
+
+  init?(_ propertyList: Any) {
+    guard type(of: propertyList) != Bool.self, let number = propertyList as? NSNumber else { return nil }
+    value = number
+  }
+
+  /// Told by the type that it was stored with (`NSNumber.objCType`).
+  var isFloatingPoint: Bool { unsafe ["d", "f"].contains(String(cString: value.objCType)) }
 }

@@ -54,7 +54,7 @@ public struct EncryptedValues: Sendable {
   /// - Throws: `CocoaError.fileWriteNoPermission` (513) while the class is locked, `CocoaError.fileWriteOutOfSpace` where
   ///   the fields of the file outgrow what the backing file system gives them: 4 KiB in all, on ext4.
   public func set<Value: EncryptedValue>(_ value: Value, forKey key: String) throws {
-    let path = try Self.protectedPath(of: url)
+    let path = try Self.protectedPath(of: url, .writing)
     let list = try PropertyListSerialization.data(fromPropertyList: value.propertyList, format: .binary, options: 0)
     try translating(.writing, path) { () throws(Errno) in
       try PathName(path).setAttribute(Self.name(of: key), to: Array(list))
@@ -63,7 +63,7 @@ public struct EncryptedValues: Sendable {
 
   /// Removes a field; one that is not there is passed over. Needs no key.
   public func removeValue(forKey key: String) throws {
-    let path = try Self.protectedPath(of: url)
+    let path = try Self.protectedPath(of: url, .writing)
     do throws(Errno) {
       try PathName(path).removeAttribute(Self.name(of: key))
     } catch {
@@ -75,7 +75,9 @@ public struct EncryptedValues: Sendable {
   public func allKeys() throws -> [String] {
     let path = try Self.protectedPath(of: url)
     let names = try translating(.reading, path) { () throws(Errno) in try PathName(path).attributeNames() }
-    return names.map(\.description).filter(Self.isField).map { String($0.dropFirst(Self.prefix.count)) }.sorted()
+    return names.filter(Self.isField).map {
+      String(decoding: $0.bytes.dropFirst(Self.prefix.utf8.count), as: UTF8.self)
+    }.sorted()
   }
 
   // MARK: Names and bytes
@@ -84,12 +86,16 @@ public struct EncryptedValues: Sendable {
   /// What the mount answers itself.
   private static let ownPrefix = "user.protectfs."
 
-  private static func isField(_ name: String) -> Bool { name.hasPrefix(prefix) && !name.hasPrefix(ownPrefix) }
+  /// Whether an attribute of that name is a field: all but the kernel's and the mount's own.
+  static func isField(_ name: PathName) -> Bool {
+    name.bytes.starts(with: prefix.utf8) && !name.bytes.starts(with: ownPrefix.utf8)
+  }
 
   /// - Throws: `EINVAL` for a key that cannot be part of a name, or is the mount's own.
   private static func name(of key: String) throws(Errno) -> PathName {
-    guard !key.isEmpty, !key.utf8.contains(0), isField(prefix + key) else { throw .invalidArgument }
-    return PathName(prefix + key)
+    let name = PathName(prefix + key)
+    guard !key.isEmpty, !key.utf8.contains(0), isField(name) else { throw .invalidArgument }
+    return name
   }
 
   /// What other programs have set is text, or else data.
@@ -103,9 +109,9 @@ public struct EncryptedValues: Sendable {
   }
 
   /// Elsewhere the fields would not be encrypted.
-  private static func protectedPath(of url: URL) throws -> String {
+  private static func protectedPath(of url: URL, _ access: CocoaError.Access = .reading) throws -> String {
     let path = try FileManager.path(of: url)
-    return try translating(.reading, path) { () throws(Errno) in
+    return try translating(access, path) { () throws(Errno) in
       guard try MountedFileSystem.find(containing: path) != nil else { throw .notSupported }
       return path
     }

@@ -14,7 +14,7 @@ extension FileHandle {
   public convenience init(creatingFileAt url: URL, protection: FileProtectionType) throws {
     let path = try FileManager.path(of: url)
     let protectionClass = try protection.protectionClass
-    let descriptor = try translating(.writing, path) { () throws(Errno) in
+    let descriptor = try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
       let file = try StagedFile(for: path, in: protectionClass)
       let descriptor = try file.duplicateDescriptor()
       do throws(Errno) {

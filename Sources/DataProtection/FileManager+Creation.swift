@@ -59,19 +59,40 @@ extension FileManager {
       guard let attributes, let protection = try attributes.protection else {
         return try foundation(path, createsIntermediates, attributes)
       }
-      let parent = URL(fileURLWithPath: path).deletingLastPathComponent().path(percentEncoded: false)
-      var isDirectory = false
-      if fileManager.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory, createsIntermediates { return }
-      if createsIntermediates, !fileManager.fileExists(atPath: parent) {
-        try self(atPath: parent, withIntermediateDirectories: true, attributes: attributes)
+      let prefixes = Self.prefixes(of: path)
+      guard let existing = prefixes.last(where: fileManager.fileExists(atPath:)),
+        try MountedFileSystem.containing(existing) != nil
+      else { throw CocoaError.notProtected(path) }
+      for prefix in createsIntermediates ? prefixes : [path] {
+        var isDirectory = false
+        if createsIntermediates, fileManager.fileExists(atPath: prefix, isDirectory: &isDirectory), isDirectory {
+          continue
+        }
+        do {
+          try foundation(prefix, false, attributes.withoutProtection)
+        } catch CocoaError.fileWriteFileExists where createsIntermediates {
+          // Somebody else was first.
+          continue
+        }
+        do {
+          try fileManager.setProtection(protection, ofItemAt: URL(fileURLWithPath: prefix))
+        } catch {
+          // Empty, or not to be taken away.
+          _ = unsafe rmdir(prefix)
+          throw error
+        }
       }
-      try foundation(path, false, attributes.withoutProtection)
-      do {
-        try fileManager.setProtection(protection, ofItemAt: URL(fileURLWithPath: path))
-      } catch {
-        try? fileManager.removeItem(atPath: path)
-        throw error
+    }
+
+    /// The path and those above it, from the root on.
+    private static func prefixes(of path: String) -> [String] {
+      var prefixes = path.hasPrefix("/") ? ["/"] : ["."]
+      for component in path.split(separator: "/") {
+        prefixes.append(
+          prefixes.count == 1
+            ? (path.hasPrefix("/") ? "/\(component)" : "\(component)") : "\(prefixes.last!)/\(component)")
       }
+      return prefixes
     }
   }
 }

@@ -13,7 +13,9 @@ extension FileManager {
   public func setProtection(_ protection: FileProtectionType, ofItemAt url: URL) throws {
     let path = try Self.path(of: url)
     let protectionClass = try protection.protectionClass
-    try translating(.writing, path) { () throws(Errno) in try protectionClass.assign(toItemAt: path) }
+    try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
+      try protectionClass.assign(toItemAt: path)
+    }
   }
 
   /// The class of a file or directory. A symbolic link is followed. Told in every state, also while locked.

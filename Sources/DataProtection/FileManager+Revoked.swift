@@ -21,18 +21,17 @@ extension FileManager {
         .fileWriteFileExists,
         userInfo: [NSFilePathErrorKey: path, NSDebugDescriptionErrorKey: "the key of this file is not revoked"])
     }
-    let resolved = url.resolvingSymlinksInPath().path(percentEncoded: false)
     let file: StagedFile
     do throws(Errno) {
-      file = try StagedFile(for: resolved, in: status.protectionClass)
+      file = try StagedFile(for: FinalTarget.of(path), in: status.protectionClass)
     } catch {
-      throw CocoaError(error, .writing, path: path)
+      throw CocoaError(error, .writing, path: path, asking: status.protectionClass)
     }
     try importing(URL(fileURLWithPath: file.path))
     do throws(Errno) {
       try file.commit()
     } catch {
-      throw CocoaError(error, .writing, path: path)
+      throw CocoaError(error, .writing, path: path, asking: status.protectionClass)
     }
   }
 }

@@ -26,11 +26,14 @@ struct FollowedMount: Sendable {
   var current: MountedFileSystem? {
     let mounts = MountedFileSystem.all()
     guard let path else { return Self.ofDevice(mounts) }
-    return mounts.filter { Self.contains($0.mountPoint, path) }.max { $0.mountPoint.count < $1.mountPoint.count }
+    return mounts.filter { Self.contains($0.mountPoint, path) }.max {
+      $0.mountPoint.utf8.count < $1.mountPoint.utf8.count
+    }
   }
 
   private static func contains(_ directory: String, _ path: String) -> Bool {
-    directory == "/" || path == directory || path.hasPrefix(directory + "/")
+    // By bytes: to Swift, texts that differ in theirs may be equal.
+    directory == "/" || path.utf8.elementsEqual(directory.utf8) || path.utf8.starts(with: (directory + "/").utf8)
   }
 
   private static func ofDevice(_ mounts: [MountedFileSystem]) -> MountedFileSystem? {

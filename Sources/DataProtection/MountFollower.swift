@@ -3,30 +3,44 @@ import LinuxIO
 import Synchronization
 
 /// Listens to the daemon of a mount, and to that which comes after it, on a thread of its own.
+///
+/// A user whom the daemon does not answer is told what the mount's root says, within a second, and of no lock beforehand.
 final class MountFollower: Sendable {
   private struct State {
     var isCancelled = false
-    /// Ends the connection that is listened to.
-    var connection: ConnectionCanceller?
+    /// Ends what the thread waits for, by connection.
+    var cancellers: [Purpose: ConnectionCanceller] = [:]
+  }
+
+  private enum Purpose {
+    case events, delay
   }
 
   private let mount: FollowedMount
   private let protectionClass: ProtectionClass
   private let delaysLocks: Bool
+  private let wasAvailable: Bool?
   private let deliver: @Sendable (ProtectedDataEvent) -> Void
   private let state = Mutex(State())
   private let mounts = MountTable()
 
-  /// - Parameter deliver: told each event on the follower's thread; the hold of a lock that was announced is its to
-  ///   release.
+  /// - Parameters:
+  ///   - wasAvailable: what the listener knows already, and is not told.
+  ///   - deliver: told each event on the follower's thread; the hold of a lock that was announced is its to release.
   init(
-    _ mount: FollowedMount, _ protectionClass: ProtectionClass, delaysLocks: Bool,
+    _ mount: FollowedMount, _ protectionClass: ProtectionClass, delaysLocks: Bool, wasAvailable: Bool? = nil,
     _ deliver: @escaping @Sendable (ProtectedDataEvent) -> Void
   ) {
     self.mount = mount
     self.protectionClass = protectionClass
-    self.delaysLocks = delaysLocks
+    self.wasAvailable = wasAvailable
     self.deliver = deliver
+    // Other classes do not go with a lock, so there is nothing to put away.
+    self.delaysLocks = delaysLocks && Self.isTakenByLocks(protectionClass)
+  }
+
+  private static func isTakenByLocks(_ protectionClass: ProtectionClass) -> Bool {
+    protectionClass == .complete || protectionClass == .completeUnlessOpen
   }
 
   /// Begins to listen. The stack is for what `deliver` calls: a program's own code.
@@ -36,11 +50,11 @@ final class MountFollower: Sendable {
 
   /// Ends it; nothing is delivered once the thread has noticed.
   func cancel() {
-    let connection = state.withLock { state in
+    let cancellers = state.withLock { state in
       state.isCancelled = true
-      return state.connection
+      return state.cancellers.values
     }
-    connection?.cancel()
+    cancellers.forEach { $0.cancel() }
     mounts.wakeUp()
   }
 
@@ -49,41 +63,44 @@ final class MountFollower: Sendable {
   // MARK: The thread
 
   private func run() {
-    var availability = Availability(deliver)
+    var availability = Availability(wasAvailable, deliver)
     while !isCancelled {
       if let mount = mount.current {
         do throws(ControlError) {
           try listen(to: mount, &availability)
           continue
         } catch {
-          // Its daemon has ended, or is about to: what it had in memory is gone.
+          if isCancelled { return }
+          // A daemon that has ended, or is about to, has nothing in memory any more.
+          let state = error.code == .notPermitted ? try? LockState(ofMountAt: mount.mountPoint) : nil
+          availability.become(state.map(isAvailable) ?? false)
         }
+      } else {
+        availability.become(false)
       }
-      if isCancelled { return }
-      availability.become(false)
       mounts.waitForChange()
     }
+  }
+
+  private func isAvailable(_ state: LockState) -> Bool {
+    ProtectionPolicy.access(for: .open, on: protectionClass, in: state) == .allowed
   }
 
   /// Tells what happens until the connection ends; returns where it should be made anew at once.
   private func listen(to mount: MountedFileSystem, _ availability: inout Availability) throws(ControlError) {
     // Registered before anything is announced to this listener, so that each lock it hears of waits for it.
-    var delay = delaysLocks ? try DaemonConnection(to: mount).registerLockDelay() : nil
-    let connection = try DaemonConnection(to: mount)
-    let canceller = try connection.canceller()
-    let isCancelled = state.withLock { state in
-      state.connection = canceller
-      return state.isCancelled
-    }
-    if isCancelled { return }
+    var delay = try registerDelay(mount)
+    let connection = try connect(mount, for: .events)
     try connection.events { event in
       switch event {
       case .monitoringBegan(let state):
-        availability.become(ProtectionPolicy.access(for: .open, on: protectionClass, in: state) == .allowed)
+        availability.become(isAvailable(state))
         // Announced before this listened: the lock may be waiting for the delay all the same.
-        if state == .gracePeriod { availability.announceLoss(hold(&delay, gracePeriod: nil, mount)) }
+        if state == .gracePeriod, Self.isTakenByLocks(protectionClass) {
+          availability.announceLoss(hold(&delay, gracePeriod: nil))
+        }
       case .willBecomeUnavailable(let classes, let seconds) where classes.contains(protectionClass):
-        availability.announceLoss(hold(&delay, gracePeriod: .seconds(seconds), mount))
+        availability.announceLoss(hold(&delay, gracePeriod: .seconds(seconds)))
       case .didBecomeUnavailable(let classes) where classes.contains(protectionClass):
         availability.become(false)
       case .didBecomeAvailable(let classes) where classes.contains(protectionClass):
@@ -93,28 +110,43 @@ final class MountFollower: Sendable {
         return false
       default: break
       }
-      return true
+      // For the next lock. What fails is tried again at the next event.
+      if delay == nil { delay = (try? registerDelay(mount)) ?? nil }
+      return !isCancelled
     }
   }
 
-  /// The hold on a lock that was announced; for the next one there is a new delay before this one can be released.
+  /// The hold on a lock that was announced.
   ///
   /// - Parameter gracePeriod: what is known of it.
-  private func hold(
-    _ delay: inout LockDelay?, gracePeriod: Duration?, _ mount: MountedFileSystem
-  ) -> LockHold {
+  private func hold(_ delay: inout LockDelay?, gracePeriod: Duration?) -> LockHold {
     guard gracePeriod != .zero, var announced = delay.take() else {
       return LockHold(nil, timeLimit: gracePeriod ?? .zero)
     }
+    state.withLock { $0.cancellers[.delay] = nil }
     do throws(ControlError) {
       let limit = try announced.waitForAnnouncement(patience: 1)
-      delay = try DaemonConnection(to: mount).registerLockDelay()
       return LockHold(.some(announced), timeLimit: max(limit, gracePeriod ?? .zero))
     } catch {
-      // Announced before the delay was registered, which so is one for the next lock; or the daemon is going.
-      delay = .some(announced)
+      // Announced before the delay was registered, or the daemon is going: it holds nothing back.
       return LockHold(nil, timeLimit: gracePeriod ?? .zero)
     }
+  }
+
+  private func registerDelay(_ mount: MountedFileSystem) throws(ControlError) -> LockDelay? {
+    delaysLocks ? try connect(mount, for: .delay).registerLockDelay() : nil
+  }
+
+  /// A connection that ``cancel()`` ends.
+  private func connect(_ mount: MountedFileSystem, for purpose: Purpose) throws(ControlError) -> DaemonConnection {
+    let connection = try DaemonConnection(to: mount)
+    let canceller = try connection.canceller()
+    let isCancelled = state.withLock { state in
+      state.cancellers[purpose] = canceller
+      return state.isCancelled
+    }
+    if isCancelled { canceller.cancel() }
+    return connection
   }
 }
 
@@ -124,7 +156,8 @@ private struct Availability {
   private var isLossAnnounced = false
   private let deliver: @Sendable (ProtectedDataEvent) -> Void
 
-  init(_ deliver: @escaping @Sendable (ProtectedDataEvent) -> Void) {
+  init(_ isAvailable: Bool?, _ deliver: @escaping @Sendable (ProtectedDataEvent) -> Void) {
+    self.isAvailable = isAvailable
     self.deliver = deliver
   }
 

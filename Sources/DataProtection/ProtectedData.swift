@@ -29,11 +29,13 @@ public enum ProtectedData {
   /// The changes of a mount, as they come. The first event tells how things stand.
   ///
   /// The sequence goes on when the daemon is started anew, or the store mounted later: what was available is told to be
-  /// unavailable meanwhile. It ends with the task that listens.
+  /// unavailable meanwhile. It ends with the task that listens. Who may not ask the daemon, being neither the mount's owner
+  /// nor root, hears of changes within a second, and of no lock beforehand.
   /// - Parameters:
   ///   - url: a path on the mount; the mount point itself does where nothing may be mounted yet.
   ///   - protectionClass: the class whose availability is told.
-  ///   - delayingLocks: whether a lock waits, for a bounded time, for the ``LockHold`` of its announcement.
+  ///   - delayingLocks: whether a lock waits, for a bounded time, for the ``LockHold`` of its announcement. Of no effect for
+  ///     classes that a lock does not take.
   public static func events(
     at url: URL, of protectionClass: ProtectionClass = .complete, delayingLocks: Bool = false
   ) -> ProtectedDataEvents {

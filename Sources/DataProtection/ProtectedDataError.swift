@@ -62,6 +62,7 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
     if number == Errno(rawValue: EKEYREVOKED) { return .keyRevoked }
     if number == .notSupported, error.code == .featureUnsupported { return .notProtected }
     guard error.code == .fileReadNoPermission || error.code == .fileWriteNoPermission else { return nil }
+    if let asked = classAsked(of: error, path) { return asked }
     // Who may not read a file is not told its class either.
     guard let status = try? status(of: path) else { return .permissions }
     return switch status.obstacle {
@@ -72,6 +73,17 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
       // What can be read may still not be writable.
       error.code == .fileWriteNoPermission && !FileManager.default.isWritableFile(atPath: path) ? .permissions : nil
     }
+  }
+
+  /// A call of this module that asked for a class which is locked; the file itself may be of another.
+  private static func classAsked(of error: CocoaError, _ path: String) -> Reason? {
+    guard let name = unsafe error.userInfo[CocoaError.protectionClassKey] as? String,
+      let asked = ProtectionClass(name: name),
+      let state = try? LockState(
+        ofMountAt: URL(fileURLWithPath: path).deletingLastPathComponent().path(percentEncoded: false)),
+      ProtectionPolicy.keyAvailability(of: asked, in: state) != .available
+    else { return nil }
+    return .locked(asked, until: state == .beforeFirstUnlock ? .firstUnlock : .unlock)
   }
 
   /// The error number that Foundation has put beneath: a `POSIXError`, or an `NSError` of its domain.

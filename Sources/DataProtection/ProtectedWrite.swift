@@ -18,31 +18,55 @@ struct ProtectedWrite {
     self.options = options
   }
 
-  func run() throws {
-    let exists = try isRegularFile()
-    if exists && !options.contains(.atomic) && !options.contains(.withoutOverwriting) {
-      try FileManager.default.setProtection(FileProtectionType(protectionClass), ofItemAt: URL(fileURLWithPath: path))
-      let foundation: (URL, Data.WritingOptions) throws -> Void = data.write
-      return try foundation(URL(fileURLWithPath: path), options)
-    }
-    // A link goes on pointing to the file.
-    let path = exists ? URL(fileURLWithPath: path).resolvingSymlinksInPath().path(percentEncoded: false) : path
-    try translating(.writing, path) { () throws(Errno) in
+  func run() throws(CocoaError) {
+    try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
+      // A link goes on pointing to the file, also where that is not there yet.
+      let path = try FinalTarget.of(path)
+      let exists = options.contains(.withoutOverwriting) ? false : try isRegularFile(path)
+      if exists, !options.contains(.atomic) { return try overwrite(path) }
       var file = try StagedFile(for: path, in: protectionClass)
       try file.write(data)
       try file.commit(mayReplace: !options.contains(.withoutOverwriting))
     }
   }
 
+  /// Writes over a file that is there. It is opened first: where that is refused, nothing has changed.
+  private func overwrite(_ path: String) throws(Errno) {
+    guard try MountedFileSystem.find(containing: path) != nil else { throw .notSupported }
+    let file = try Descriptor.open(PathName(path), [.writeOnly, .noFollow])
+    try file.setAttribute(ProtectionClass.attribute, to: Array(protectionClass.name.utf8))
+    try file.truncate(to: 0)
+    try unsafe data.bytes.withUnsafeBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
+  }
+
   /// - Throws: where there is something else in the way: pipes and devices have no class, and are not to be replaced.
-  private func isRegularFile() throws(CocoaError) -> Bool {
+  private func isRegularFile(_ path: String) throws(Errno) -> Bool {
+    let type: InodeType?
     do throws(Errno) {
-      let type = try Descriptor.open(PathName(path), [.path]).status().type
-      guard type == .regular else { throw type == .directory ? .isDirectory : .invalidArgument }
-      return true
+      type = try Descriptor.open(PathName(path), [.path, .noFollow]).status().type
     } catch {
       if error == .noSuchFileOrDirectory { return false }
-      throw CocoaError(error, .writing, path: path)
+      throw error
     }
+    guard type == .regular else { throw type == .directory ? .isDirectory : .invalidArgument }
+    return true
+  }
+}
+
+/// Where a path leads, when its last component is a symbolic link.
+enum FinalTarget {
+  /// As open(2) follows links: the target need not exist.
+  static func of(_ path: String) throws(Errno) -> String {
+    var url = URL(fileURLWithPath: path)
+    for _ in 0..<40 {
+      let parent = url.deletingLastPathComponent().path(percentEncoded: false)
+      guard let directory = try? Descriptor.open(PathName(parent), [.path, .directory]),
+        let target = try? directory.target(ofSymbolicLink: PathName(url.lastPathComponent))
+      else { return url.path(percentEncoded: false) }
+      let text = String(decoding: target, as: UTF8.self)
+      url =
+        text.utf8.first == UInt8(ascii: "/") ? URL(fileURLWithPath: text) : URL(fileURLWithPath: "\(parent)/\(text)")
+    }
+    throw .tooManySymbolicLinkLevels
   }
 }

@@ -1,6 +1,5 @@
 import DataProtectionCore
 import Foundation
-import Synchronization
 
 /// The part of UIKit's class that is about protected data, so that code written for it finds what it uses.
 ///
@@ -39,10 +38,9 @@ private enum ProtectedDataNotifications {
   static let didBecomeAvailable = Notification.Name("UIApplicationProtectedDataDidBecomeAvailable")
 
   private static let follower: MountFollower = {
-    // The first event tells how things stand, which is no change.
-    let hasBegun = Atomic(false)
-    let follower = MountFollower(FollowedMount(), .complete, delaysLocks: true) { event in
-      guard hasBegun.exchange(true, ordering: .relaxed) else { return }
+    // What is known now is no change, and what comes after it is.
+    let wasAvailable = UIApplication.shared.isProtectedDataAvailable
+    let follower = MountFollower(FollowedMount(), .complete, delaysLocks: true, wasAvailable: wasAvailable) { event in
       switch event {
       case .willBecomeUnavailable(let hold):
         NotificationCenter.default.post(name: willBecomeUnavailable, object: UIApplication.shared)

@@ -82,6 +82,15 @@ extension Manifest {
     guard version == Self.version else {
       throw CommandFailure(.failure, "\(path.printable) is a manifest of version \(version); this reads version 1")
     }
+    try requireUniquePaths(path)
+  }
+
+  /// - Throws: where two items have the same path, of which only one can be right.
+  private func requireUniquePaths(_ file: String) throws(CommandFailure) {
+    var paths: Set<[UInt8]> = []
+    for item in items where !paths.insert(Array(item.path.utf8)).inserted {
+      throw CommandFailure(.failure, "\(file.printable) has \(item.path.printable) twice; nothing was changed")
+    }
   }
 
   private static func reason(_ error: any Error) -> String {

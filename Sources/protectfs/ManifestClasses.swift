@@ -49,8 +49,9 @@ struct ManifestClasses {
   private func open(_ path: String) throws(Errno) -> Descriptor {
     var current = try root.descriptor.open(".", [.path, .directory])
     if path == "." { return current }
-    for component in path.split(separator: "/", omittingEmptySubsequences: false) {
-      let name = PathName(String(component))
+    // By bytes, as the kernel takes names.
+    for component in path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false) {
+      let name = PathName(bytes: component)
       guard name.isEntryName else { throw .invalidArgument }
       current = try current.open(name, [.path, .noFollow])
     }

@@ -40,7 +40,7 @@ struct ManifestCommand: ParsableCommand {
       try output.show(PathName(root), ".")
     }
     DirectoryTree.visit(root, isSorted: true, report: failures.count) { (item, path) throws(Errno) in
-      try output.show(item, String(path.dropFirst(root.count + 1)))
+      try output.show(item, String(decoding: path.utf8.dropFirst(root.utf8.count + 1), as: UTF8.self))
     }
     output.end()
     try failures.finish(of: "looked at")
@@ -64,7 +64,9 @@ private final class ManifestOutput: Sendable {
     print("{\"version\":\(Manifest.version),\"directory\":\(name),\"items\":[", terminator: "")
   }
 
+  /// - Throws: `EILSEQ` for a name that is no UTF-8: as text it would be another's.
   func show(_ item: PathName, _ path: String) throws(Errno) {
+    if isJSON, path.unicodeScalars.contains("\u{FFFD}") { throw Errno(rawValue: EILSEQ) }
     let isDirectory = try Descriptor.open(item, [.path]).status().type == .directory
     let entry = try Manifest.Item(path, at: item, isDirectory: isDirectory)
     if isJSON {

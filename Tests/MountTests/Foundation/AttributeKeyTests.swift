@@ -104,6 +104,29 @@ extension MountTests {
       }
     }
 
+    @Test func directoriesOnOddPathsAreMade() throws {
+      let manager = FileManager.default
+      let attributes: [FileAttributeKey: Any] = [.protectionKey: FileProtectionType.complete]
+      try Volume.with { volume in
+        let root = volume.mountPoint.description
+        for path in ["\(root)/a/..", "\(root)//b///c/", "\(root)/d/./e"] {
+          try manager.createDirectory(atPath: path, withIntermediateDirectories: true, attributes: attributes)
+          try manager.createDirectory(atPath: path, withIntermediateDirectories: true, attributes: attributes)
+        }
+        for name in ["a", "b", "b/c", "d", "d/e"] {
+          #expect(try ProtectionClass(ofItemAt: "\(root)/\(name)") == .complete, "\(name)")
+        }
+        let code = cocoaCode {
+          try manager.createDirectory(atPath: "\(root)/b", withIntermediateDirectories: false, attributes: attributes)
+        }
+        #expect(code == .fileWriteFileExists)
+      }
+      let elsewhere = cocoaCode {
+        try manager.createDirectory(atPath: "/tmp", withIntermediateDirectories: true, attributes: attributes)
+      }
+      #expect(elsewhere == .featureUnsupported)
+    }
+
     @Test func treesChangeTheirClass() throws {
       let manager = FileManager.default
       try Volume.with { volume in

@@ -134,6 +134,45 @@ extension MountTests {
       }
     }
 
+    /// A class that a lock does not take delays none.
+    @Test func otherClassesDelayNoLock() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
+        let url = URL(fileURLWithPath: volume.mountPoint.description)
+        let listener = Listener(
+          ProtectedData.events(at: url, of: .completeWhenUserInactive, delayingLocks: true), keepsHolds: true)
+        defer { listener.cancel() }
+        try listener.expect("available")
+        try volume.announceLock(gracePeriod: .milliseconds(10))
+        try volume.wait(for: .locked)
+        try listener.expect()
+      }
+    }
+
+    /// Who may use the mount, and not ask its daemon, hears of changes all the same.
+    @Test func othersHearOfChanges() throws {
+      try Volume.with(unlocked: false) { volume in
+        try volume.mountPoint.setMode(0o755)
+        try volume.unlock()
+        try volume.lock()
+        let output = volume.directory.appending("notifications")
+        let probe = try Program(
+          [Command.beside("FoundationProbe"), "65534", "notifications", "60"],
+          environment: ["PROTECTFS_MOUNT_POINT": volume.mountPoint.description], output: output)
+        defer {
+          probe.send(SIGKILL)
+          _ = probe.wait(seconds: 5)
+        }
+        func expect(_ lines: String...) throws {
+          let deadline = ContinuousClock.now + .seconds(10)
+          while probe.output.split(separator: "\n").count < lines.count, ContinuousClock.now < deadline { usleep(5000) }
+          #expect(probe.output.split(separator: "\n").map(String.init) == lines)
+        }
+        try expect("at first, false")
+        try volume.unlock()
+        try expect("at first, false", "did become available, true")
+      }
+    }
+
     @Test func isWaitedFor() throws {
       let finished = Flag()
       try Volume.with(unlocked: false) { volume in

@@ -49,6 +49,35 @@ extension MountTests {
       }
     }
 
+    /// A class that is asked for may be locked where the file's own is not.
+    @Test func theClassAskedForIsNamed() throws {
+      try Volume.with { volume in
+        let open = volume.url("open")
+        try Data("text".utf8).write(to: open)
+        try FileManager.default.setProtection(.completeUntilFirstUserAuthentication, ofItemAt: open)
+        try volume.lock()
+        func reason(_ body: () throws -> Void) -> ProtectedDataError.Reason? {
+          do {
+            try body()
+            return nil
+          } catch {
+            return ProtectedDataError(diagnosing: error)?.reason
+          }
+        }
+        let data = Data("new".utf8)
+        let calls: [(ProtectionClass, () throws -> Void)] = [
+          (.complete, { try data.write(to: volume.url("new"), options: .completeFileProtection) }),
+          (.complete, { try data.write(to: open, options: [.atomic, .completeFileProtection]) }),
+          (.complete, { try FileManager.default.setProtection(.complete, ofItemAt: open) }),
+          (.complete, { _ = try FileHandle(creatingFileAt: volume.url("new"), protection: .complete) }),
+          (.completeUnlessOpen, { try data.write(to: open, options: [.atomic, .completeFileProtectionUnlessOpen]) }),
+        ]
+        for (protectionClass, call) in calls { #expect(reason(call) == .locked(protectionClass, until: .unlock)) }
+        #expect(try Data(contentsOf: open) == Data("text".utf8))
+        #expect(try volume.names() == ["open"])
+      }
+    }
+
     /// A file whose key was revoked is deleted, created anew and imported, as one.
     @Test func revokedItemsAreRecreated() throws {
       let manager = FileManager.default
@@ -69,7 +98,7 @@ extension MountTests {
         #expect(try volume.names() == ["diary"])
         #expect(try volume.path("diary").status().size == 5)
         let copy = Data("from a copy\n".utf8)
-        try manager.recreateRevokedItem(at: url) { try copy.write(to: $0) }
+        try manager.recreateRevokedItem(at: url) { try copy.write(to: $0, options: .atomic) }
         #expect(try Data(contentsOf: url) == copy)
         #expect(try manager.protection(ofItemAt: url) == .complete)
         #expect(try volume.names() == ["diary"])

@@ -34,6 +34,21 @@ extension MountTests {
         #expect(cocoaCode { _ = try fields.value(forKey: "author", as: Date.self) } == .fileReadCorruptFile)
         #expect(cocoaCode { _ = try fields.value(forKey: "number", as: [Int].self) } == .fileReadCorruptFile)
 
+        // A number is no truth value, and a fraction no whole number.
+        try fields.set(1, forKey: "one")
+        try fields.set(2.0, forKey: "two")
+        for wrong in [
+          { _ = try fields.value(forKey: "one", as: Bool.self) }, { _ = try fields.value(forKey: "two", as: Int.self) },
+          { _ = try fields.value(forKey: "flag", as: Int.self) },
+          { _ = try fields.value(forKey: "flag", as: Double.self) },
+        ] {
+          #expect(cocoaCode(of: wrong) == .fileReadCorruptFile)
+        }
+        #expect(try fields.value(forKey: "one") == 1.0)
+        #expect(try fields.value(forKey: "two") == 2.0)
+        for key in ["one", "two"] { try fields.removeValue(forKey: key) }
+        #expect(cocoaCode { try volume.url("missing").encryptedValues.set(1, forKey: "n") } == .fileNoSuchFile)
+
         let keys = ["author", "bytes", "date", "double", "flag", "names", "number", "numbers"]
         #expect(try fields.allKeys() == keys)
         try volume.lock()

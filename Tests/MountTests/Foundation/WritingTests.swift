@@ -109,6 +109,71 @@ extension MountTests {
       }
     }
 
+    /// What is written over keeps its fields, its mode and its owner, whichever way it is written.
+    @Test func fieldsAreKept() throws {
+      try Volume.with { volume in
+        for extra in [[], .atomic] as [Data.WritingOptions] {
+          let url = volume.url("file-\(extra.rawValue)")
+          try Data("old".utf8).write(to: url)
+          try url.encryptedValues.set("me", forKey: "author")
+          try PathName(url.path).setOwner(user: 65534, group: 65534)
+          try PathName(url.path).setMode(0o640)
+          try Self.data.write(to: url, options: extra.union(.completeFileProtection))
+          #expect(try url.encryptedValues.value(forKey: "author") == "me")
+          let status = try PathName(url.path).status()
+          #expect(status.mode & 0o7777 == 0o640 && status.user == 65534 && status.group == 65534)
+          #expect(try Data(contentsOf: url) == Self.data)
+          // Where they cannot be taken along, nothing is written.
+          try volume.lock()
+          let code = cocoaCode { try Self.data.write(to: url, options: [.atomic, .completeFileProtectionUnlessOpen]) }
+          #expect(code == .fileWriteNoPermission)
+          try volume.unlock()
+          #expect(try url.encryptedValues.value(forKey: "author") == "me")
+        }
+        #expect(try volume.names() == ["file-0", "file-1"])
+      }
+    }
+
+    /// A file that can be used while locked can be put into class B and written over; one that cannot stays as it is.
+    @Test func overwritingIntoClassBWhileLocked() throws {
+      try Volume.with { volume in
+        let (open, locked) = (volume.url("open"), volume.url("locked"))
+        try Data("old".utf8).write(to: open)
+        try Data("old".utf8).write(to: locked, options: .completeFileProtection)
+        try volume.lock()
+        try Self.data.write(to: open, options: .completeFileProtectionUnlessOpen)
+        #expect(
+          cocoaCode { try Self.data.write(to: locked, options: .completeFileProtectionUnlessOpen) }
+            == .fileWriteNoPermission)
+        #expect(try ProtectionClass(ofItemAt: locked.path) == .complete)
+        // It is of class B now, which cannot be opened again.
+        #expect(
+          cocoaCode { try Self.data.write(to: open, options: .completeFileProtectionUnlessOpen) }
+            == .fileWriteNoPermission)
+        try volume.unlock()
+        #expect(try Data(contentsOf: open) == Self.data && Data(contentsOf: locked) == Data("old".utf8))
+        #expect(try ProtectionClass(ofItemAt: open.path) == .completeUnlessOpen)
+      }
+    }
+
+    /// Links are followed, also to what is not there yet, and in circles they are an error.
+    @Test func linksStay() throws {
+      try Volume.with { volume in
+        try volume.path("link").makeSymbolicLink(to: "target")
+        try volume.path("circle").makeSymbolicLink(to: "circle")
+        for extra in [[], .atomic] as [Data.WritingOptions] {
+          try Self.data.write(to: volume.url("link"), options: extra.union(.completeFileProtection))
+          #expect(try volume.path("link").symbolicLinkTarget() == Array("target".utf8))
+          #expect(try Data(contentsOf: volume.url("target")) == Self.data)
+          try volume.path("target").unlink()
+          #expect(
+            cocoaCode { try Self.data.write(to: volume.url("circle"), options: extra.union(.completeFileProtection)) }
+              != nil)
+        }
+        #expect(try volume.names() == ["link", "circle"])
+      }
+    }
+
     /// What a killed program has left is removed, and what another is just writing is not.
     @Test func leftoversAreRemoved() throws {
       try Volume.with { volume in
