@@ -4,7 +4,8 @@
 #
 #   scripts/fuzz.sh all [SECONDS]       each target for so long; 60 if not said
 #   scripts/fuzz.sh TARGET [SECONDS]    one of them
-#   scripts/fuzz.sh list                their names
+#   scripts/fuzz.sh total SECONDS       each until it has had so long in all, in turns of five minutes; can be cut short
+#   scripts/fuzz.sh list                their names, and for how many seconds each has run here
 #   scripts/fuzz.sh minimise            fewer and smaller files in Fuzz/Corpus, with the same coverage
 #
 # Each run begins with Fuzz/Corpus and what earlier ones have added to it in Fuzz/.build/corpus. An input that fails is
@@ -27,15 +28,34 @@ fuzz="$(swift build "${flags[@]}" --show-bin-path)/Fuzz"
 # libFuzzer reports what failed itself; Swift's own report would make it wait.
 export SWIFT_BACKTRACE=enable=no
 
+# How long a target has run on this machine, in seconds.
+spent() { cat Fuzz/.build/spent/"$1" 2>/dev/null || echo 0; }
+
 run() {
-  local target=$1 grown=Fuzz/.build/corpus/$1 options=()
-  mkdir -p "$grown" Fuzz/Findings Fuzz/Corpus/"$target"
+  local target=$1 seconds=$2 grown=Fuzz/.build/corpus/$1 options=()
+  mkdir -p "$grown" Fuzz/.build/spent Fuzz/Findings Fuzz/Corpus/"$target"
   if [[ -f Fuzz/Dictionaries/$target.dict ]]; then options+=("-dict=Fuzz/Dictionaries/$target.dict"); fi
   printf '\n== %s\n' "$target"
   # shellcheck disable=SC2086
   "$fuzz" "$target" "${options[@]}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
     -artifact_prefix="Fuzz/Findings/$target-" ${FUZZ_OPTIONS:-} "$grown" Fuzz/Corpus/"$target" 2>&1 |
     grep -v -E '^#[0-9]+.*(NEW|REDUCE|RELOAD)'
+  echo $(($(spent "$target") + seconds)) >Fuzz/.build/spent/"$target"
+}
+
+# Turns go round, so that what is cut short has served all alike.
+run_total() {
+  local wanted=$1 target left=1
+  while ((left)); do
+    left=0
+    for target in $targets; do
+      local rest=$((wanted - $(spent "$target")))
+      if ((rest > 0)); then
+        run "$target" $((rest < 300 ? rest : 300))
+        left=1
+      fi
+    done
+  done
 }
 
 minimise() {
@@ -49,11 +69,12 @@ minimise() {
 
 targets=$("$fuzz" --list)
 case $1 in
-  list) echo "$targets" ;;
+  list) for target in $targets; do printf '%-16s %6d\n' "$target" "$(spent "$target")"; done ;;
+  total) run_total "$seconds" ;;
   minimise) for target in $targets; do minimise "$target"; done ;;
-  all) for target in $targets; do run "$target"; done ;;
+  all) for target in $targets; do run "$target" "$seconds"; done ;;
   *)
     grep -qx -- "$1" <<<"$targets" || show_head
-    run "$1"
+    run "$1" "$seconds"
     ;;
 esac
