@@ -115,10 +115,16 @@ final class LockMachine: Sendable {
     }
   }
 
-  /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke.
-  func unlock(_ keys: [ProtectionClass: [HeldKey]]) {
-    monitor.wait { (state, _) -> Void? in
-      guard !state.isRevoking else { return nil }
+  /// Waits until nothing is being revoked.
+  func waitUntilUnlockable() {
+    monitor.wait { (state, _) -> Void? in state.isRevoking ? nil : () }
+  }
+
+  /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke. Returns `false`, and does nothing, where
+  /// something is being revoked: its end may wait for the caller.
+  func unlock(_ keys: [ProtectionClass: [HeldKey]]) -> Bool {
+    monitor.update { state in
+      guard !state.isRevoking else { return false }
       let previous = state.lockState
       for (fileClass, held) in keys { controller.install(held, for: fileClass) }
       for fileClass in ProtectionClass.allCases {
@@ -130,7 +136,7 @@ final class LockMachine: Sendable {
       state.expiresAt = nil
       let gained = Self.classesGained(from: previous)
       if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
-      return ()
+      return true
     }
   }
 

@@ -147,7 +147,9 @@ private final class Machine: Sendable, Revocation {
     self.told = told
   }
 
-  func unlock() { lock.unlock([:]) }
+  func unlock() {
+    repeat { lock.waitUntilUnlockable() } while !lock.unlock([:])
+  }
 
   func run(_ classes: [ProtectionClass], isEnding: Bool) {
     self.classes.withLock { $0 += classes }
