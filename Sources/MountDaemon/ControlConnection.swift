@@ -12,6 +12,7 @@ struct ControlConnection: ~Copyable {
   let limits: ControlServer.Limits
   /// Held while a secret is tried, so that many clients cannot make the daemon derive many keys at once.
   let derivation: DerivationLock
+  let streams: StreamCount
 
   /// Serves the client; returns why it ended.
   func serve() -> MessageError {
@@ -102,8 +103,12 @@ struct ControlConnection: ~Copyable {
     }
   }
 
-  /// Answers a call whose replies are a stream.
+  /// Answers a call whose replies are a stream, unless there are too many of these.
   private func answerWithStream(_ call: inout VarlinkCall) throws(MessageError) {
+    guard streams.begin() else {
+      return try send(VarlinkError.control(.tooManyStreams(limits.streams)).reply)
+    }
+    defer { streams.end() }
     switch call.method {
     case ControlInterface.Method.events.qualifiedName: try monitor()
     case ControlInterface.Method.delayLock.qualifiedName: try delayLock()

@@ -14,6 +14,8 @@ package final class ControlServer: Sendable {
   package struct Limits: Sendable {
     /// Connections at a time; more are closed as they come.
     package var connections = 256
+    /// Connections at a time whose replies are a stream, which lasts: the rest is for calls, a lock above all.
+    package var streams = 192
     /// How long a connection may be silent between calls.
     package var idle = Duration.seconds(60)
     /// How long the bytes of one message may take.
@@ -42,6 +44,7 @@ package final class ControlServer: Sendable {
   private let limits: Limits
   private let logger: Logger
   private let derivation = DerivationLock()
+  private let streams: StreamCount
   private let state = Mutex(State())
 
   /// Makes the socket for the mount of a canonical mount point. Starts no thread: clients wait until ``start()``.
@@ -54,6 +57,7 @@ package final class ControlServer: Sendable {
     self.control = control
     self.logger = logger
     self.limits = limits
+    streams = StreamCount(limit: limits.streams)
   }
 
   /// The path of the socket, for logs and for other Varlink clients.
@@ -114,7 +118,8 @@ package final class ControlServer: Sendable {
   }
 
   private func serve(_ socket: consuming LocalSocket, number: UInt64) {
-    let connection = ControlConnection(socket: socket, control: control, limits: limits, derivation: derivation)
+    let connection = ControlConnection(
+      socket: socket, control: control, limits: limits, derivation: derivation, streams: streams)
     let reason = connection.serve()
     switch reason {
     case .ended, .timedOut: logger.debug("a control connection ended: \(reason)")

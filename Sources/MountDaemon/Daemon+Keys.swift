@@ -10,17 +10,23 @@ import SystemPackage
 extension Daemon {
   package func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
     do throws(KeyManagementError) {
-      var trial = try turn(toTry: secret)
-      takeTurn()
-      defer { giveTurn() }
-      // Where another mount may write, it may also have changed the passcode.
-      if options.hasOtherWriters { try adoptOthersKeybag() }
-      let opened = try open(keybag.withLock { $0 }, with: secret, &trial)
-      machine.unlock(try opened.heldKeys())
+      // Not with the turn taken: a lock may be waiting for a rotation, and that one for the turn.
+      repeat { machine.waitUntilUnlockable() } while try !unlockNow(secret)
       log.notice("unlocked")
     } catch {
       throw refusal(error)
     }
+  }
+
+  /// Returns `false` where a lock began to revoke meanwhile.
+  private func unlockNow(_ secret: borrowing UnlockSecret) throws(KeyManagementError) -> Bool {
+    var trial = try turn(toTry: secret)
+    takeTurn()
+    defer { giveTurn() }
+    // Where another mount may write, it may also have changed the passcode.
+    if options.hasOtherWriters { try adoptOthersKeybag() }
+    let opened = try open(keybag.withLock { $0 }, with: secret, &trial)
+    return machine.unlock(try opened.heldKeys())
   }
 
   private func adoptOthersKeybag() throws(KeyManagementError) {

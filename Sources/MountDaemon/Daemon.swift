@@ -59,8 +59,7 @@ package final class Daemon: DaemonControl {
   // MARK: What the control socket asks for
 
   package func lock(gracePeriod: Duration?, wait: Bool) throws(ControlError) {
-    let completedLocks = machine.state.completedLocks
-    guard machine.lock(after: gracePeriod) || machine.state.lockState == .gracePeriod else { return }
+    guard let completedLocks = machine.requestLock(after: gracePeriod).count else { return }
     log.notice("locking", metadata: ["grace": "\((gracePeriod ?? options.gracePeriod).inSeconds) s"])
     guard wait else { return }
     guard machine.waitUntilLocked(after: completedLocks) else {

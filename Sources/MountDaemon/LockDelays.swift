@@ -2,7 +2,8 @@ import DataProtectionCore
 
 /// The clients that hold an announced lock back, and those that will hold the next one.
 ///
-/// They have a time that is counted from the announcement, whatever locks are asked for after it.
+/// They have a time that is counted from the announcement. A shorter lock that comes after it leaves them no more than it
+/// would have given them itself.
 struct LockDelays {
   /// Told how long the lock waits at most, from its announcement.
   typealias Announced = @Sendable (Duration) -> Void
@@ -45,6 +46,11 @@ struct LockDelays {
     holding = Set(registered.keys)
     for announced in registered.values { announced(longest) }
     registered = [:]
+  }
+
+  /// A shorter lock takes the place of the announced one.
+  mutating func shorten(at now: ContinuousClock.Instant, gracePeriod: Duration) {
+    bound = bound.map { min($0, now + max(limit, gracePeriod)) }
   }
 
   /// The announced lock is held back no more: it takes effect, was cancelled, or may not wait.

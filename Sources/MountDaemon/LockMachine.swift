@@ -51,10 +51,10 @@ final class LockMachine: Sendable {
 
   let monitor: Monitor<State>
   let controller: LockController
-  private let gracePeriod: Duration
+  let gracePeriod: Duration
   private let inactivityPeriod: Duration
   /// Called with the state locked, so that events are told in the order in which things happen. Never waits.
-  private let announce: @Sendable (DaemonEvent) -> Void
+  let announce: @Sendable (DaemonEvent) -> Void
 
   init(
     gracePeriod: Duration, lockDelay: Duration, inactivityPeriod: Duration, controller: LockController,
@@ -68,84 +68,15 @@ final class LockMachine: Sendable {
   }
 
   /// The classes that go with the lock, and the one that goes later.
-  private static let lockedClasses: [ProtectionClass] = [.complete, .completeUnlessOpen]
+  static let lockedClasses: [ProtectionClass] = [.complete, .completeUnlessOpen]
   private static let inactiveClasses: [ProtectionClass] = [.completeWhenUserInactive]
 
   var state: State { monitor.read { $0 } }
 
-  /// Asks for the lock after a grace period, the mount's own if `nil`; a shorter one replaces one that is running, and
-  /// one of zero ends its delays too. Returns `false` when nothing was unlocked.
-  func lock(after period: Duration?) -> Bool {
-    let period = period ?? gracePeriod
-    return monitor.update { state in
-      guard state.lockState == .unlocked || state.lockState == .gracePeriod, !state.isRevoking else { return false }
-      let now = ContinuousClock.now
-      let endsDelays = period == .zero && state.delays.count > 0
-      if let earlier = state.revokesAt, earlier <= now + period, !endsDelays { return false }
-      if endsDelays { state.delays.end() }
-      let isFirst = state.lockState == .unlocked
-      enter(.gracePeriod, &state)
-      state.revokesAt = now + period
-      if isFirst { state.delays.announce(at: now, gracePeriod: period) }
-      announce(.willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds))
-      return true
-    }
-  }
-
-  /// Has a client hold back the next lock that is announced; `announced` is told how long at most, returns at once, and
-  /// is called with the state locked.
-  func delayLock(_ announced: @escaping LockDelays.Announced) -> LockDelayID {
-    monitor.update { $0.delays.register(announced) }
-  }
-
-  /// Ends a client's delay, wherever it is.
-  func releaseDelay(_ delay: LockDelayID) {
-    monitor.update { $0.delays.release(delay) }
-  }
-
-  /// Waits until a lock has taken effect since there were `count` of them. Returns `false` when an unlock cancelled it.
-  func waitUntilLocked(after count: Int) -> Bool {
-    monitor.wait { state, _ in
-      if state.completedLocks > count { return true }
-      return switch state.lockState {
-      case .gracePeriod: nil
-      case .unlocked: false
-      case .beforeFirstUnlock, .locked, .inactive: true
-      }
-    }
-  }
-
-  /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke.
-  func unlock(_ keys: [ProtectionClass: [HeldKey]]) {
-    monitor.wait { (state, _) -> Void? in
-      guard !state.isRevoking else { return nil }
-      let previous = state.lockState
-      for (fileClass, held) in keys { controller.install(held, for: fileClass) }
-      for fileClass in ProtectionClass.allCases {
-        controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)
-      }
-      enter(.unlocked, &state)
-      state.revokesAt = nil
-      state.delays.end()
-      state.expiresAt = nil
-      let gained = Self.classesGained(from: previous)
-      if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
-      return ()
-    }
-  }
-
   /// Changes the state, also for those who ask for it without a lock.
-  private func enter(_ lockState: LockState, _ state: inout State) {
+  func enter(_ lockState: LockState, _ state: inout State) {
     state.lockState = lockState
     controller.lockState = lockState
-  }
-
-  /// The classes that an unlock brings back; in the grace period, those whose loss was announced.
-  private static func classesGained(from state: LockState) -> [ProtectionClass] {
-    if state == .gracePeriod { return lockedClasses }
-    return ProtectionClass.allCases.filter {
-      ProtectionPolicy.keyAvailability(of: $0, in: state) != .available
-    }
   }
 
   /// Has a file's pages dropped soon.

@@ -90,10 +90,13 @@ final class Rotation: RotationControl {
     _ = report(RotationStatus(progress, isFinished: true))
   }
 
-  /// The keybag may have been changed meanwhile, a passcode say: the old key is removed from the one that is there.
+  /// The keybag may have been changed meanwhile, a passcode say: the old key is removed from the one that is there. A lock
+  /// that has come does not wait for that.
   private func removeOldKey() -> ControlError? {
+    guard daemon.machine.mayRotate else { return failure(.interrupted) }
     daemon.takeTurn()
     defer { daemon.giveTurn() }
+    guard daemon.machine.mayRotate else { return failure(.interrupted) }
     do throws(KeyManagementError) {
       let keybag = try daemon.readKeybag()
       let file = try KeybagFile(backing: daemon.backing)

@@ -8,25 +8,23 @@ import SystemPackage
 extension HookRunner {
   /// How long a script may take after a lock or an unlock.
   private static let patience = Duration.seconds(60)
-  /// From SIGTERM to SIGKILL.
+  /// From SIGTERM to SIGKILL, and from the end of a script to that of what it has left running to print.
   private static let respite = Duration.seconds(2)
+  /// How many lines that a script prints are logged.
+  private static let mostLines = 200
 
   /// Runs all scripts for an event.
   func run(_ job: Job) {
-    defer {
-      if job.event == .preLock {
-        monitor.update { state in
-          state.finishedPreLocks += 1
-          state.heldUntil = nil
-        }
-      }
-    }
     let bound = job.gracePeriodEnd.map { boundOfLock(job, $0) }
     for script in scripts(for: job.event) {
       let state = monitor.read { $0 }
       if state.isEnding { return }
-      // A lock that was cancelled needs no preparation any more.
-      if job.event == .preLock, state.endedLocks > job.endedLocks { return }
+      if job.event == .preLock, state.hasEnded(job.lock) {
+        // One that was cancelled needs no preparation any more.
+        guard state.completedLock == job.lock else { return }
+        log.warning("a hook was not run: the lock has taken effect", metadata: ["hook": "\(script)"])
+        continue
+      }
       if let bound, ContinuousClock.now >= bound {
         log.warning("a hook was not run: the time before the lock is up", metadata: ["hook": "\(script)"])
         continue
@@ -37,8 +35,10 @@ extension HookRunner {
 
   /// The end of the time before a lock. The daemon tells it to who holds the lock back; that comes beside the event.
   private func boundOfLock(_ job: Job, _ gracePeriodEnd: ContinuousClock.Instant) -> ContinuousClock.Instant {
-    _ = waits(.seconds(1)) { $0.heldUntil != nil || $0.isEnding || $0.endedLocks > job.endedLocks }
-    return monitor.read(\.heldUntil) ?? gracePeriodEnd
+    func isHeld(_ state: State) -> Bool { state.held?.lock == job.lock }
+    _ = waits(.seconds(1)) { isHeld($0) || $0.isEnding || $0.hasEnded(job.lock) }
+    let state = monitor.read { $0 }
+    return isHeld(state) ? state.held?.until ?? gracePeriodEnd : gracePeriodEnd
   }
 
   private func scripts(for event: HookEvent) -> [String] {
@@ -58,35 +58,60 @@ extension HookRunner {
       log.warning("a hook could not be started", metadata: ["hook": "\(path)", "error": "\(error)"])
       return
     }
-    monitor.update { state in
-      state.hasScriptEnded = false
-      state.hasOutputEnded = false
+    let number = monitor.update { state in
+      state.nextScript += 1
+      state.scripts[state.nextScript] = Progress()
+      return state.nextScript
     }
     let watch = Thread(name: "hook") { [self] in
       script.waitForEnd()
-      monitor.update { $0.hasScriptEnded = true }
+      monitor.update { $0.scripts[number]?.hasEnded = true }
     }
-    let isRead = OutputFlag()
     Thread(name: "hook output") { [self] in
-      script.readLines { log.info("hook", metadata: ["hook": "\(path)", "output": "\($0)"]) }
-      // What an earlier script has left running may print for long.
-      monitor.update { state in if isRead.isCurrent { state.hasOutputEnded = true } }
+      logOutput(of: script, number, path)
+      monitor.update { $0.scripts[number]?.hasOutputEnded = true }
     }.detach()
-    waitForEnd(of: script, path, job, until: bound)
+    waitForEnd(of: script, number, path, job, until: bound)
     watch.join()
-    _ = waits(.milliseconds(200), until: \.hasOutputEnded)
-    monitor.update { _ in isRead.isCurrent = false }
+    // What the script has left running may print for longer.
+    _ = waits(.milliseconds(200)) { $0.scripts[number]?.hasOutputEnded ?? true }
+    monitor.update { $0.scripts[number] = nil }
     report(script.reap(), of: path)
   }
 
-  private func waitForEnd(of script: HookScript, _ path: String, _ job: Job, until bound: ContinuousClock.Instant) {
-    _ = waits(max(.zero, bound - .now)) { state in
-      state.hasScriptEnded || state.isEnding || job.event == .preLock && state.completedLocks > job.completedLocks
+  /// Logs what a script prints, and shortly after its end what it has left running prints.
+  private func logOutput(of script: HookScript, _ number: Int, _ path: String) {
+    var count = 0
+    var end: ContinuousClock.Instant?
+    script.readLines { line in
+      count += 1
+      switch count - Self.mostLines {
+      case ...0: log.info("hook", metadata: ["hook": "\(path)", "output": "\(line)"])
+      case 1: log.warning("a hook prints more than is logged", metadata: ["hook": "\(path)"])
+      default: break
+      }
+    } isOver: {
+      if end == nil, monitor.read({ $0.scripts[number]?.hasEnded ?? true }) { end = .now + Self.respite }
+      return end.map { .now >= $0 } ?? false
     }
-    if monitor.read(\.hasScriptEnded) { return }
-    if !monitor.read(\.isEnding) { log.warning("a hook takes too long, and is ended", metadata: ["hook": "\(path)"]) }
+  }
+
+  private func waitForEnd(
+    of script: HookScript, _ number: Int, _ path: String, _ job: Job, until bound: ContinuousClock.Instant
+  ) {
+    func hasEnded(_ state: State) -> Bool { state.scripts[number]?.hasEnded ?? true }
+    _ = waits(max(.zero, bound - .now)) { state in
+      hasEnded(state) || state.isEnding || job.event == .preLock && state.hasEnded(job.lock)
+    }
+    let state = monitor.read { $0 }
+    if hasEnded(state) { return }
+    if job.event == .preLock, state.hasEnded(job.lock), state.completedLock != job.lock {
+      log.info("a hook is ended: the lock was cancelled", metadata: ["hook": "\(path)"])
+    } else if !state.isEnding {
+      log.warning("a hook takes too long, and is ended", metadata: ["hook": "\(path)"])
+    }
     script.send(SIGTERM)
-    _ = waits(Self.respite, until: \.hasScriptEnded)
+    _ = waits(Self.respite, until: hasEnded)
     // Also for what has outlived the script.
     script.send(SIGKILL)
   }
@@ -118,9 +143,4 @@ extension HookRunner {
     guard let entry = unsafe getpwuid(geteuid()), let directory = unsafe entry.pointee.pw_dir else { return "/" }
     return unsafe String(cString: directory)
   }()
-}
-
-/// Whether a script is the last that was started. Used with the state of the runner locked only.
-private final class OutputFlag: @unchecked Sendable {
-  var isCurrent = true
 }

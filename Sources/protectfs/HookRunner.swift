@@ -4,38 +4,54 @@ import LinuxIO
 import Logging
 import SystemPackage
 
-/// Runs the scripts for what happens on a mount, one after the other, until the mount goes.
+/// Runs the scripts for what happens on a mount, until the mount goes: those before a lock at once, the others one after
+/// the other.
 ///
-/// One thread takes the events in, one holds locks back for the scripts, and one runs them.
+/// One thread takes the events in, one holds locks back for the scripts before them, one runs these, and one the others.
+/// Announced locks have numbers, from 1.
 final class HookRunner: Sendable {
   struct State {
+    /// What is to be run after locks and unlocks.
     var jobs: [Job] = []
+    /// What is to be run before the announced lock, until that has begun.
+    var preLock: Job?
+    /// The lock whose scripts are running now.
+    var runningPreLock: Int?
+    /// The last lock whose scripts were run or passed over.
+    var finishedPreLock = 0
+    /// How many locks were announced that have a grace period.
+    var announcedLocks = 0
     /// A lock is announced; what comes now shortens it.
     var isAnnounced = false
-    /// How many locks have taken effect or were cancelled: a job for one that has is over.
-    var endedLocks = 0
-    /// Of these, those that have taken effect.
-    var completedLocks = 0
-    /// The lock that is announced waits for the scripts until then.
-    var heldUntil: ContinuousClock.Instant?
-    /// How often the scripts before a lock were run or passed over.
-    var finishedPreLocks = 0
-    /// The script that runs has ended.
-    var hasScriptEnded = false
-    /// All that it has printed is logged.
-    var hasOutputEnded = false
+    /// The last of the announced locks that has taken effect.
+    var completedLock = 0
+    /// The announced lock that waits for scripts, and until when.
+    var held: (lock: Int, until: ContinuousClock.Instant)?
+    /// The scripts that run, by a number of their own.
+    var scripts: [Int: Progress] = [:]
+    var nextScript = 0
     var holding: ConnectionCanceller?
     var isEnding = false
+
+    /// Whether a lock was cancelled, or has taken effect.
+    func hasEnded(_ lock: Int) -> Bool { lock < announcedLocks || lock == announcedLocks && !isAnnounced }
+  }
+
+  /// How far a script has come.
+  struct Progress {
+    var hasEnded = false
+    /// All that it has printed is logged.
+    var hasOutputEnded = false
   }
 
   /// Scripts to be run.
   struct Job: Sendable {
     let event: HookEvent
     let classes: [ProtectionClass]
+    /// The last lock that was announced by then.
+    let lock: Int
     /// Before a lock: when its grace period ends.
     var gracePeriodEnd: ContinuousClock.Instant?
-    let endedLocks: Int
-    let completedLocks: Int
   }
 
   let monitor = Monitor(State())
@@ -49,7 +65,7 @@ final class HookRunner: Sendable {
     self.log = log
   }
 
-  /// Runs scripts until the mount goes, or a signal tells this process to end; then ends the one that runs.
+  /// Runs scripts until the mount goes, or a signal tells this process to end; then ends those that run.
   ///
   /// - Parameter sawMount: nothing had happened on the mount when this process was started.
   /// - Throws: where the daemon does not let itself be listened to.
@@ -61,8 +77,11 @@ final class HookRunner: Sendable {
       monitor.update { $0.isEnding = true }
       listening.cancel()
     }.detach()
-    let holder = Thread(name: "hold") { [self] in holdLocksBack() }
-    let worker = Thread(name: "hooks") { [self] in while let job = nextJob() { run(job) } }
+    let threads = [
+      Thread(name: "hold") { [self] in holdLocksBack() },
+      Thread(name: "pre-lock hooks") { [self] in while let job = nextPreLock() { runPreLock(job) } },
+      Thread(name: "hooks") { [self] in while let job = nextJob() { run(job) } },
+    ]
     var hasBegun = false
     var failure: ControlError?
     do throws(ControlError) {
@@ -79,8 +98,7 @@ final class HookRunner: Sendable {
       return state.holding
     }
     holding?.cancel()
-    worker.join()
-    holder.join()
+    threads.forEach { $0.join() }
     if let failure, !hasBegun { throw failure }
   }
 
@@ -90,24 +108,20 @@ final class HookRunner: Sendable {
     switch event {
     case .monitoringBegan(let state):
       // The unlock came before this process could listen.
-      if sawMount, state == .unlocked || state == .gracePeriod { add(.postUnlock, Self.unlockedClasses) }
+      if sawMount, state == .unlocked || state == .gracePeriod {
+        monitor.update { $0.add(.postUnlock, Self.unlockedClasses) }
+      }
     case .willBecomeUnavailable(let classes, let seconds):
-      monitor.update { state in
-        defer { state.isAnnounced = true }
-        guard !state.isAnnounced, seconds > 0 else { return }
-        state.add(.preLock, classes, gracePeriodEnd: .now + .seconds(seconds))
-      }
+      monitor.update { $0.announce(classes, seconds: seconds) }
     case .didBecomeUnavailable(let classes):
-      monitor.update { state in
-        state.isAnnounced = false
-        state.endedLocks += 1
-        state.completedLocks += 1
-        state.add(.postLock, classes)
+      let isPassedOver = monitor.update { state in
+        defer { state.add(.postLock, classes) }
+        return state.endAnnounced(isCompleted: true)
       }
+      if isPassedOver { log.warning("hooks were not run before a lock: it has taken effect") }
     case .didBecomeAvailable(let classes):
       monitor.update { state in
-        state.isAnnounced = false
-        state.endedLocks += 1
+        _ = state.endAnnounced(isCompleted: false)
         state.add(.postUnlock, classes)
       }
     case .eventsDropped(let count):
@@ -116,58 +130,36 @@ final class HookRunner: Sendable {
     }
   }
 
-  private func add(_ event: HookEvent, _ classes: [ProtectionClass]) {
-    monitor.update { $0.add(event, classes) }
-  }
-
   private static let unlockedClasses = ProtectionClass.allCases.filter { $0 != .none }
 
-  /// Waits for something to be run; `nil` when there will be nothing any more.
+  // MARK: Jobs
+
+  /// Waits for something to be run after a lock or an unlock; `nil` when there will be nothing any more. The scripts before
+  /// that lock, or before the one that was cancelled, end first.
   private func nextJob() -> Job? {
-    monitor.wait { (state, _) -> Void? in state.isEnding || !state.jobs.isEmpty ? () : nil }
-    return monitor.update { state in state.isEnding ? nil : state.jobs.removeFirst() }
-  }
-
-  // MARK: Holding locks back
-
-  /// Registers for each lock, and releases it when the scripts before it are done. A daemon that takes no registration
-  /// is asked again.
-  private func holdLocksBack() {
-    while !monitor.read(\.isEnding) {
-      do throws(ControlError) {
-        try holdEachLock()
-      } catch {
-        guard !waits(.seconds(1), until: \.isEnding) else { return }
-        log.warning("locks do not wait for hooks", metadata: ["error": "\(error)"])
-      }
+    monitor.wait { (state, _) -> Job?? in
+      if state.isEnding { return .some(nil) }
+      guard let job = state.jobs.first else { return nil }
+      if let running = state.runningPreLock, running <= job.lock { return nil }
+      return state.jobs.removeFirst()
     }
   }
 
-  private func holdEachLock() throws(ControlError) {
-    defer { monitor.update { $0.heldUntil = nil } }
-    var finished = monitor.read(\.finishedPreLocks)
-    var delay = try register()
-    while !monitor.read(\.isEnding) {
-      let longest = try delay.waitForAnnouncement()
-      let end = ContinuousClock.now + longest
-      monitor.update { $0.heldUntil = end }
-      _ = waits(max(.zero, end - .now)) { $0.isEnding || $0.finishedPreLocks > finished }
-      monitor.update { $0.heldUntil = nil }
-      finished = monitor.read(\.finishedPreLocks)
-      // The one before is released by that, so that no lock comes in between.
-      delay = try register()
+  private func nextPreLock() -> Job? {
+    monitor.wait { (state, _) -> Job?? in
+      if state.isEnding { return .some(nil) }
+      guard let job = state.preLock.take() else { return nil }
+      state.runningPreLock = job.lock
+      return job
     }
   }
 
-  private func register() throws(ControlError) -> LockDelay {
-    let delay = try DaemonConnection(to: mount).registerLockDelay()
-    let canceller = try delay.canceller()
-    let isEnding = monitor.update { state in
-      state.holding = canceller
-      return state.isEnding
+  private func runPreLock(_ job: Job) {
+    run(job)
+    monitor.update { state in
+      state.runningPreLock = nil
+      state.finishedPreLock = job.lock
     }
-    if isEnding { canceller.cancel() }
-    return delay
   }
 
   /// Waits until a condition holds; returns whether it did in that time.
@@ -186,11 +178,26 @@ extension HookRunner.State {
   /// Jobs beyond this many are dropped: the scripts are slower than what happens.
   private static let mostJobs = 64
 
-  mutating func add(_ event: HookEvent, _ classes: [ProtectionClass], gracePeriodEnd: ContinuousClock.Instant? = nil) {
+  mutating func add(_ event: HookEvent, _ classes: [ProtectionClass]) {
     guard jobs.count < Self.mostJobs else { return }
-    jobs.append(
-      HookRunner.Job(
-        event: event, classes: classes, gracePeriodEnd: gracePeriodEnd, endedLocks: endedLocks,
-        completedLocks: completedLocks))
+    jobs.append(HookRunner.Job(event: event, classes: classes, lock: announcedLocks))
+  }
+
+  /// A lock is announced, or one that was is brought forward. Without a grace period nothing is run before it.
+  mutating func announce(_ classes: [ProtectionClass], seconds: Double) {
+    guard !isAnnounced, seconds > 0 else { return }
+    isAnnounced = true
+    announcedLocks += 1
+    preLock = HookRunner.Job(
+      event: .preLock, classes: classes, lock: announcedLocks, gracePeriodEnd: .now + .seconds(seconds))
+  }
+
+  /// The announced lock, if there is one, was cancelled, or has taken effect. Returns whether it did that before any of its
+  /// scripts was run.
+  mutating func endAnnounced(isCompleted: Bool) -> Bool {
+    guard isAnnounced else { return false }
+    isAnnounced = false
+    if isCompleted { completedLock = announcedLocks }
+    return preLock.take() != nil && isCompleted
   }
 }

@@ -7,7 +7,8 @@ struct HookScript: Sendable {
   /// What it prints comes out here.
   private let output: CInt
 
-  /// Starts a script with just this environment, nothing to read, and what it prints to be had by ``readLines(_:)``.
+  /// Starts a script with just this environment, nothing to read, and what it prints to be had by
+  /// ``readLines(_:isOver:)``.
   init(_ path: String, environment: [String]) throws(Errno) {
     var ends: (CInt, CInt) = (-1, -1)
     let result = unsafe withUnsafeMutablePointer(to: &ends) { pointer in
@@ -81,8 +82,9 @@ struct HookScript: Sendable {
     return status & 0x7f == 0 ? .exited((status >> 8) & 0xff) : .killed(status & 0x7f)
   }
 
-  /// Calls `take` with each line that is printed, until nobody can print any more: once.
-  func readLines(_ take: (String) -> Void) {
+  /// Calls `take` with each line that is printed, until nobody can print any more, or `isOver`, which is asked now and
+  /// then, says so: once.
+  func readLines(_ take: (String) -> Void, isOver: () -> Bool) {
     defer { close(output) }
     var line: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: 4096)
@@ -90,15 +92,18 @@ struct HookScript: Sendable {
       if !line.isEmpty { take(String(decoding: line, as: UTF8.self)) }
       line = []
     }
-    while true {
+    while !isOver() {
+      var entry = pollfd(fd: output, events: Int16(POLLIN), revents: 0)
+      guard unsafe poll(&entry, 1, 250) > 0 else { continue }
       let count = unsafe chunk.withUnsafeMutableBytes { unsafe read(output, $0.baseAddress, $0.count) }
       if count < 0 && errno == EINTR { continue }
-      guard count > 0 else { return end() }
+      guard count > 0 else { break }
       for byte in chunk[..<count] {
         if byte == UInt8(ascii: "\n") { end() } else { line.append(byte) }
         if line.count >= Self.longestLine { end() }
       }
     }
+    end()
   }
 
   private static let longestLine = 1024

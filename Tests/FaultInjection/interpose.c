@@ -138,6 +138,7 @@ CALL(int, fallocate64, KINDS_OF(mode), is_ours(fd), (int fd, int mode, off64_t o
      length)
 CHANGE(fsync, is_ours(fd), (int fd), fd)
 CHANGE(fdatasync, is_ours(fd), (int fd), fd)
+CALL(int, syncfs, FAULTS_SYNC, is_ours(fd), (int fd), fd)
 
 // MARK: Names
 

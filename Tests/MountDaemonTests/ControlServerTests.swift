@@ -238,6 +238,39 @@ private func withText<Result>(_ text: String, _ body: (UnsafeRawBufferPointer) t
     _ = try again.status()
   }
 
+  /// Clients that listen or hold locks back leave room for calls.
+  @Test func streamsAreBounded() throws {
+    var limits = ControlServer.Limits()
+    limits.connections = 3
+    limits.streams = 2
+    let running = try RunningServer(limits: limits)
+    let delay = try running.connect().registerLockDelay()
+    let listener = try running.connectRaw()
+    let listen = Array(#"{"method":"org.protectfs.Daemon.MonitorEvents","more":true}"#.utf8) + [0]
+    try listener.send(listen)
+    #expect(receive(listener, untilNUL: true).text.contains("monitoringBegan"))
+    do {
+      let third = try running.connectRaw()
+      for method in ["MonitorEvents", "DelayLock"] {
+        try third.send(Array(#"{"method":"org.protectfs.Daemon.\#(method)","more":true}"#.utf8) + [0])
+        let reply = receive(third, untilNUL: true)
+        #expect(reply.text.contains("org.protectfs.Daemon.Failed") && reply.text.contains("too many clients"))
+        #expect(!reply.isClosed)
+      }
+      // The connection goes on: a call that ends is answered.
+      try third.send(Array(#"{"method":"org.protectfs.Daemon.Lock"}"#.utf8) + [0])
+      #expect(receive(third, untilNUL: true).text == #"{"parameters":{}}"#)
+      delay.release()
+      var reply = ""
+      for _ in 0..<1000 where !reply.contains("monitoringBegan") {
+        usleep(10_000)
+        try third.send(listen)
+        reply = receive(third, untilNUL: true).text
+      }
+      #expect(reply.contains("monitoringBegan"))
+    }
+  }
+
   @Test func severalCallsMayBeSentAtOnce() throws {
     let running = try RunningServer()
     let socket = try running.connectRaw()

@@ -45,6 +45,17 @@ import Testing
     #expect(delays.effect(after: after(61)) == after(61), "never before the grace period has ended")
   }
 
+  @Test(arguments: [(5, 1, 15), (5, 12, 17), (15, 1, 20)])
+  mutating func aShorterLockLeavesWhatItWouldHaveGiven(_ time: Int, _ gracePeriod: Int, _ bound: Int) {
+    _ = delays.register { _ in }
+    delays.announce(at: now, gracePeriod: .seconds(20))
+    delays.shorten(at: after(time), gracePeriod: .seconds(gracePeriod))
+    #expect(delays.effect(after: after(time + gracePeriod)) == after(max(bound, time + gracePeriod)))
+    delays.end()
+    delays.shorten(at: after(time), gracePeriod: .seconds(1))
+    #expect(delays.effect(after: after(30)) == after(30))
+  }
+
   @Test mutating func whoComesLateWaitsForTheNext() {
     let told = Told()
     delays.announce(at: now, gracePeriod: .seconds(1))

@@ -108,6 +108,62 @@ import Testing
       #expect(machine.lock.waitUntilLocked(after: 1))
     }
   }
+
+  @Test func aShorterLockShortensTheBound() throws {
+    try Machine.with(lockDelay: .milliseconds(200)) { machine in
+      let told = Told()
+      _ = machine.lock.delayLock { told.add($0) }
+      #expect(machine.lock.lock(after: .seconds(60)))
+      #expect(machine.lock.lock(after: .milliseconds(20)) && told.all == [.seconds(60)])
+      let latest = try #require(machine.lock.state.takesEffectAt)
+      #expect(latest <= .now + .milliseconds(200))
+      #expect(machine.lock.waitUntilLocked(after: 0))
+    }
+  }
+
+  // MARK: While something is being revoked
+
+  /// It comes when the destruction has ended, and no unlock that waited for the same is in its way.
+  @Test func aLockDuringADestructionIsNotLost() throws {
+    try Machine.with(lockDelay: .zero) { machine in
+      machine.stall()
+      let destroying = Thread(name: "destroy") {
+        machine.lock.destroy(.init(classes: [.completeWhenUserInactive], successors: [:]) {})
+      }
+      while !machine.lock.state.isRevoking { Thread.sleep(.milliseconds(1)) }
+      #expect(machine.lock.requestLock(after: .zero) == .announced(after: 0))
+      #expect(machine.lock.requestLock(after: .zero) == .underWay(after: 0))
+      #expect(machine.state == .gracePeriod && machine.revoked == [])
+      let unlocking = Thread(name: "unlock") { machine.unlock() }
+      machine.goOn()
+      #expect(machine.lock.waitUntilLocked(after: 0))
+      destroying.join()
+      unlocking.join()
+      #expect(machine.revoked == [.completeWhenUserInactive, .complete, .completeUnlessOpen])
+      #expect(machine.state == .unlocked && machine.lock.state.completedLocks == 1)
+    }
+  }
+
+  /// Whoever asks for a lock that is being carried out waits for it; whoever wants to unlock does not, and asks again.
+  @Test func whatIsAskedForDuringALock() throws {
+    try Machine.with(lockDelay: .zero) { machine in
+      machine.stall()
+      #expect(machine.lock.requestLock(after: .zero) == .announced(after: 0))
+      while !machine.lock.state.isRevoking { Thread.sleep(.milliseconds(1)) }
+      #expect(machine.lock.requestLock(after: .seconds(1)) == .underWay(after: 0))
+      #expect(!machine.lock.unlock([:]) && machine.state == .gracePeriod)
+      machine.goOn()
+      #expect(machine.lock.waitUntilLocked(after: 0) && machine.state == .locked)
+      #expect(machine.lock.requestLock(after: .zero) == .unnecessary)
+    }
+  }
+}
+
+extension LockMachine {
+  /// Whether it has announced a lock.
+  fileprivate func lock(after period: Duration?) -> Bool {
+    if case .announced = requestLock(after: period) { true } else { false }
+  }
 }
 
 /// A machine that runs, unlocked.
@@ -115,6 +171,7 @@ private final class Machine: Sendable, Revocation {
   let lock: LockMachine
   private let classes = Mutex<[ProtectionClass]>([])
   private let told: Kinds
+  private let isStalled = Monitor(false)
 
   var state: LockState { lock.state.lockState }
   var revoked: [ProtectionClass] { classes.withLock { $0 } }
@@ -125,6 +182,7 @@ private final class Machine: Sendable, Revocation {
     let machine = try Machine(lockDelay: lockDelay)
     let thread = Thread(name: "lock") { machine.lock.run(machine) }
     defer {
+      machine.goOn()
       machine.lock.stop()
       thread.join()
     }
@@ -147,9 +205,17 @@ private final class Machine: Sendable, Revocation {
     self.told = told
   }
 
-  func unlock() { lock.unlock([:]) }
+  func unlock() {
+    repeat { lock.waitUntilUnlockable() } while !lock.unlock([:])
+  }
+
+  /// Has what revokes wait from now on.
+  func stall() { isStalled.update { $0 = true } }
+
+  func goOn() { isStalled.update { $0 = false } }
 
   func run(_ classes: [ProtectionClass], isEnding: Bool) {
+    isStalled.wait { (isStalled, _) -> Void? in isStalled ? nil : () }
     self.classes.withLock { $0 += classes }
   }
 

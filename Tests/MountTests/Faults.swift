@@ -21,6 +21,7 @@ import Testing
     static let reads = Kinds(rawValue: UInt32(FAULTS_READS))
     static let room = Kinds(rawValue: UInt32(FAULTS_ROOM))
     static let writes = Kinds(rawValue: UInt32(FAULTS_WRITES))
+    static let synchronization = Kinds(rawValue: UInt32(FAULTS_SYNC))
   }
 
   /// What happens at the call that is meant.

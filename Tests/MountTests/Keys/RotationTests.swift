@@ -143,6 +143,32 @@ extension MountTests {
       }
     }
 
+    /// While the end of a rotation is slow, a lock waits for it, and an unlock for the lock; it gives up for the lock.
+    @Test func aLockAndAnUnlockAtItsEnd() throws {
+      try Volume.withFaults { volume, faults in
+        let tree = try RotatedTree(of: .completeUntilFirstUserAuthentication, on: volume, count: 4)
+        let key = try volume.recoveryKeyFile()
+        func start(_ name: String, _ arguments: [String]) throws -> Program {
+          try Program(
+            [Command.path] + arguments + [volume.mountPoint.description], output: volume.directory.appending(name))
+        }
+        faults.arm(.stall, at: 1, of: .synchronization)
+        let rotation = try start("rotate", ["rotate", "--class", "C", "--recovery-key-file", key])
+        while faults.hit == nil && rotation.poll() == nil { usleep(1000) }
+        let lock = try start("lock", ["lock", "--now"])
+        usleep(200_000)
+        let unlock = try start("unlock", ["unlock", "--recovery-key-file", key])
+        defer { for program in [rotation, lock, unlock] { program.send(SIGKILL) } }
+        #expect(lock.wait(seconds: 20) == .exited(0), "\(lock.output)")
+        #expect(unlock.wait(seconds: 20) == .exited(0), "\(unlock.output)")
+        #expect(rotation.wait(seconds: 20) == .exited(22), "\(rotation.output)")
+        faults.disarm()
+        try tree.expectContents()
+        #expect(try volume.generations(of: .completeUntilFirstUserAuthentication).count == 2)
+        #expect(try volume.rotateByRecoveryKey(.completeUntilFirstUserAuthentication).succeeded)
+      }
+    }
+
     @Test func lockedAndReadOnlyMountsRefuse() throws {
       try Volume.with { volume in
         try volume.lock()

@@ -13,6 +13,7 @@ enum {
   FAULTS_READS = 2,   // those that read it
   FAULTS_WRITES = 4,  // pwrite(2) alone
   FAULTS_ROOM = 8,    // those that need room on the device
+  FAULTS_SYNC = 16,   // syncfs(2) alone
 };
 
 // What happens at the call that is meant.

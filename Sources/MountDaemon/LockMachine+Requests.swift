@@ -1,0 +1,113 @@
+import DataProtectionCore
+import KeyManagement
+import LinuxIO
+
+// What clients ask for: locks, delays of locks, unlocks.
+extension LockMachine {
+  /// What has become of a lock that was asked for.
+  enum LockRequest: Equatable {
+    /// It was announced, or brought forward.
+    case announced(after: Int)
+    /// One that comes no later is announced, or being carried out.
+    case underWay(after: Int)
+    /// Nothing was unlocked.
+    case unnecessary
+
+    /// How many locks had taken effect when one is to come; for ``LockMachine/waitUntilLocked(after:)``.
+    var count: Int? {
+      switch self {
+      case .announced(let count), .underWay(let count): count
+      case .unnecessary: nil
+      }
+    }
+  }
+
+  /// Asks for the lock after a grace period, the mount's own if `nil`; a shorter one replaces one that is running, and
+  /// one of zero ends its delays too. While destroyed keys are taken out of memory, it waits for that as well.
+  func requestLock(after period: Duration?) -> LockRequest {
+    let period = period ?? gracePeriod
+    return monitor.update { state in
+      guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return .unnecessary }
+      let now = ContinuousClock.now
+      let endsDelays = period == .zero && state.delays.count > 0
+      if state.revokesTo == .locked { return .underWay(after: state.completedLocks) }
+      if let earlier = state.revokesAt, earlier <= now + period, !endsDelays {
+        return .underWay(after: state.completedLocks)
+      }
+      if endsDelays { state.delays.end() }
+      let isFirst = state.lockState == .unlocked
+      enter(.gracePeriod, &state)
+      state.revokesAt = now + period
+      if isFirst {
+        state.delays.announce(at: now, gracePeriod: period)
+      } else {
+        state.delays.shorten(at: now, gracePeriod: period)
+      }
+      announce(.willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds))
+      return .announced(after: state.completedLocks)
+    }
+  }
+
+  /// Has a client hold back the next lock that is announced; `announced` is told how long at most, returns at once, and
+  /// is called with the state locked.
+  func delayLock(_ announced: @escaping LockDelays.Announced) -> LockDelayID {
+    monitor.update { $0.delays.register(announced) }
+  }
+
+  /// Ends a client's delay, wherever it is.
+  func releaseDelay(_ delay: LockDelayID) {
+    monitor.update { $0.delays.release(delay) }
+  }
+
+  /// Waits until a lock has taken effect since there were `count` of them. Returns `false` when an unlock cancelled it.
+  func waitUntilLocked(after count: Int) -> Bool {
+    monitor.wait { state, _ in
+      if state.completedLocks > count { return true }
+      return switch state.lockState {
+      case .gracePeriod: nil
+      case .unlocked: false
+      case .beforeFirstUnlock, .locked, .inactive: true
+      }
+    }
+  }
+
+  /// Waits until nothing is being revoked, or about to be.
+  func waitUntilUnlockable() {
+    monitor.wait { (state, _) -> Void? in Self.mayUnlock(state) ? () : nil }
+  }
+
+  /// A lock that is due has only been kept waiting by a destruction: it is not for an unlock to cancel.
+  private static func mayUnlock(_ state: State) -> Bool {
+    guard !state.isRevoking else { return false }
+    guard state.lockState == .gracePeriod, let takesEffectAt = state.takesEffectAt else { return true }
+    return takesEffectAt > .now || state.isStopping
+  }
+
+  /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke. Returns `false`, and does nothing, where
+  /// something is being revoked: its end may wait for the caller.
+  func unlock(_ keys: [ProtectionClass: [HeldKey]]) -> Bool {
+    monitor.update { state in
+      guard Self.mayUnlock(state) else { return false }
+      let previous = state.lockState
+      for (fileClass, held) in keys { controller.install(held, for: fileClass) }
+      for fileClass in ProtectionClass.allCases {
+        controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)
+      }
+      enter(.unlocked, &state)
+      state.revokesAt = nil
+      state.delays.end()
+      state.expiresAt = nil
+      let gained = Self.classesGained(from: previous)
+      if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
+      return true
+    }
+  }
+
+  /// The classes that an unlock brings back; in the grace period, those whose loss was announced.
+  private static func classesGained(from state: LockState) -> [ProtectionClass] {
+    if state == .gracePeriod { return lockedClasses }
+    return ProtectionClass.allCases.filter {
+      ProtectionPolicy.keyAvailability(of: $0, in: state) != .available
+    }
+  }
+}
