@@ -56,6 +56,30 @@ extension MountTests {
       var isRaised: Bool { value.load(ordering: .acquiring) }
     }
 
+    /// A program that observes UIKit's notifications.
+    private struct Probe {
+      private let program: Program
+
+      init(_ volume: Volume, user: UInt32) throws {
+        program = try Program(
+          [Command.beside("FoundationProbe"), "\(user)", "notifications", "60"],
+          environment: ["PROTECTFS_MOUNT_POINT": volume.mountPoint.description],
+          output: volume.directory.appending("notifications"))
+      }
+
+      /// Waits until it has printed so much, and expects that and nothing else.
+      func expect(_ lines: String...) throws {
+        let deadline = ContinuousClock.now + .seconds(10)
+        while program.output.split(separator: "\n").count < lines.count, ContinuousClock.now < deadline { usleep(5000) }
+        #expect(program.output.split(separator: "\n").map(String.init) == lines)
+      }
+
+      func end() {
+        program.send(SIGKILL)
+        _ = program.wait(seconds: 5)
+      }
+    }
+
     @Test func isToldOfTheMount() throws {
       try Volume.with(unlocked: false) { volume in
         try volume.path("directory").makeDirectory()
@@ -154,22 +178,11 @@ extension MountTests {
         try volume.mountPoint.setMode(0o755)
         try volume.unlock()
         try volume.lock()
-        let output = volume.directory.appending("notifications")
-        let probe = try Program(
-          [Command.beside("FoundationProbe"), "65534", "notifications", "60"],
-          environment: ["PROTECTFS_MOUNT_POINT": volume.mountPoint.description], output: output)
-        defer {
-          probe.send(SIGKILL)
-          _ = probe.wait(seconds: 5)
-        }
-        func expect(_ lines: String...) throws {
-          let deadline = ContinuousClock.now + .seconds(10)
-          while probe.output.split(separator: "\n").count < lines.count, ContinuousClock.now < deadline { usleep(5000) }
-          #expect(probe.output.split(separator: "\n").map(String.init) == lines)
-        }
-        try expect("at first, false")
+        let probe = try Probe(volume, user: 65534)
+        defer { probe.end() }
+        try probe.expect("at first, false")
         try volume.unlock()
-        try expect("at first, false", "did become available, true")
+        try probe.expect("at first, false", "did become available, true")
       }
     }
 
@@ -195,26 +208,15 @@ extension MountTests {
 
     @Test func notificationsArePosted() throws {
       try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
-        let output = volume.directory.appending("notifications")
-        let probe = try Program(
-          [Command.beside("FoundationProbe"), "0", "notifications", "60"],
-          environment: ["PROTECTFS_MOUNT_POINT": volume.mountPoint.description], output: output)
-        defer {
-          probe.send(SIGKILL)
-          _ = probe.wait(seconds: 5)
-        }
-        func expect(_ lines: String...) throws {
-          let deadline = ContinuousClock.now + .seconds(10)
-          while probe.output.split(separator: "\n").count < lines.count, ContinuousClock.now < deadline { usleep(5000) }
-          #expect(probe.output.split(separator: "\n").map(String.init) == lines)
-        }
-        try expect("at first, true")
+        let probe = try Probe(volume, user: 0)
+        defer { probe.end() }
+        try probe.expect("at first, true")
         // Its listener is there when the lock waits for it.
         try volume.announceLock(gracePeriod: .milliseconds(10))
         try volume.wait(for: .locked)
-        try expect("at first, true", "will become unavailable, true")
+        try probe.expect("at first, true", "will become unavailable, true")
         try volume.unlock()
-        try expect("at first, true", "will become unavailable, true", "did become available, true")
+        try probe.expect("at first, true", "will become unavailable, true", "did become available, true")
       }
     }
   }
