@@ -11,6 +11,7 @@ extension HookRunner {
       do throws(ControlError) {
         try holdEachLock()
       } catch {
+        monitor.update { $0.hasAskedToHold = true }
         guard !waits(.seconds(1), until: \.isEnding) else { return }
         log.warning("locks do not wait for hooks", metadata: ["error": "\(error)"])
       }
@@ -18,9 +19,10 @@ extension HookRunner {
   }
 
   private func holdEachLock() throws(ControlError) {
-    var delay = try register()
-    // One that was announced before that does not wait.
+    // Before it is asked for: what is announced after that waits.
     var last = monitor.read(\.announcedLocks)
+    var delay = try register()
+    monitor.update { $0.hasAskedToHold = true }
     while !monitor.read(\.isEnding) {
       var announced = delay
       let longest: Duration

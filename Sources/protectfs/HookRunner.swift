@@ -30,6 +30,8 @@ final class HookRunner: Sendable {
     /// The scripts that run, by a number of their own.
     var scripts: [Int: Progress] = [:]
     var nextScript = 0
+    /// Locks that are announced now wait for scripts, if they do at all.
+    var hasAskedToHold = false
     var holding: ConnectionCanceller?
     var isEnding = false
 
@@ -82,6 +84,8 @@ final class HookRunner: Sendable {
       Thread(name: "pre-lock hooks") { [self] in while let job = nextPreLock() { runPreLock(job) } },
       Thread(name: "hooks") { [self] in while let job = nextJob() { run(job) } },
     ]
+    // So that each lock that is heard of waits.
+    _ = waits(.seconds(5)) { $0.hasAskedToHold || $0.isEnding }
     var hasBegun = false
     var failure: ControlError?
     do throws(ControlError) {
