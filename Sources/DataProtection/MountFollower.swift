@@ -4,7 +4,7 @@ import Synchronization
 
 /// Listens to the daemon of a mount, and to that which comes after it, on a thread of its own.
 ///
-/// A user whom the daemon does not answer is told what the mount's root says, within a second, and of no lock beforehand.
+/// Whom the daemon does not answer is told what the mount's root says, within a second, and of no lock beforehand.
 final class MountFollower: Sendable {
   private struct State {
     var isCancelled = false
@@ -71,8 +71,9 @@ final class MountFollower: Sendable {
           continue
         } catch {
           if isCancelled { return }
-          // A daemon that has ended, or is about to, has nothing in memory any more.
-          let state = error.code == .notPermitted ? try? LockState(ofMountAt: mount.mountPoint) : nil
+          // It does not answer this user, or has no room for one more listener: its mount does. One that has ended has
+          // nothing in memory any more.
+          let state = try? LockState(ofMountAt: mount.mountPoint)
           availability.become(state.map(isAvailable) ?? false)
         }
       } else {
