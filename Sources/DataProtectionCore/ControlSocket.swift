@@ -46,18 +46,13 @@ package struct ControlSocket: Sendable, Hashable {
     }
     if name.isEmpty { name = "-" }
     if name.utf8.count > longestName {
-      name = "\(name.prefix(longestName - 17))-\(hexadecimal(hash(path), digits: 16))"
+      name = "\(name.prefix(longestName - 17))-\(NameHash.digits(of: path.utf8))"
     }
     return name + ".sock"
   }
 
   /// `sockaddr_un` takes 107 bytes, of which `/proc/self/fd/N/` may need some 20 and `.sock` 5.
   private static let longestName = 64
-
-  /// FNV-1a of 64 bits: it only has to tell the mount points of one user apart.
-  private static func hash(_ path: String) -> UInt64 {
-    path.utf8.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01b3 }
-  }
 
   private static func hexadecimal(_ value: UInt64, digits: Int) -> String {
     let text = String(value, radix: 16)

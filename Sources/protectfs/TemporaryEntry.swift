@@ -1,3 +1,4 @@
+import DataProtectionCore
 import Glibc
 import LinuxIO
 import SystemPackage
@@ -11,7 +12,7 @@ enum TemporaryName {
   static func of(_ name: PathName) -> PathName {
     let whole = [UInt8(ascii: ".")] + name.bytes + suffix
     guard whole.count > longest else { return PathName(bytes: whole) }
-    let mark = [UInt8(ascii: "~")] + hexadecimal(hash(name.bytes)) + suffix
+    let mark = [UInt8(ascii: "~")] + NameHash.digits(of: name.bytes).utf8 + suffix
     return PathName(bytes: whole.prefix(longest - mark.count) + mark)
   }
 
@@ -19,16 +20,6 @@ enum TemporaryName {
   static func isOne(_ name: PathName) -> Bool {
     name.bytes.first == UInt8(ascii: ".") && name.bytes.count > suffix.count + 1
       && name.bytes.suffix(suffix.count).elementsEqual(suffix)
-  }
-
-  /// FNV-1a: enough to tell the names of a directory apart.
-  private static func hash(_ bytes: ArraySlice<UInt8>) -> UInt64 {
-    bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
-  }
-
-  private static func hexadecimal(_ value: UInt64) -> [UInt8] {
-    let digits = String(value, radix: 16)
-    return Array((String(repeating: "0", count: 16 - digits.count) + digits).utf8)
   }
 }
 
