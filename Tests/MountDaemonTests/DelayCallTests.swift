@@ -11,16 +11,6 @@ import Testing
 
 /// `DelayLock` over the control socket: who is registered, told and released.
 @Suite struct DelayCallTests {
-  private func withServer(_ body: (FakeDaemon, ControlServer) throws -> Void) throws {
-    let daemon = FakeDaemon()
-    let server = try ControlServer(
-      mountPoint: "/tests/delay/\(UInt64.random(in: 0...UInt64.max))", control: daemon,
-      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-    server.start()
-    defer { server.stop() }
-    try body(daemon, server)
-  }
-
   private func register(_ server: ControlServer) throws -> LockDelay {
     try DaemonConnection(socketPath: server.socketPath).registerLockDelay()
   }
@@ -32,7 +22,7 @@ import Testing
   }
 
   @Test func isToldAndReleases() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       var delay = try register(server)
       daemon.announceLock(gracePeriod: .milliseconds(2500))
       #expect(try delay.waitForAnnouncement() == .seconds(7))
@@ -45,7 +35,7 @@ import Testing
   }
 
   @Test func theEndOfTheValueReleases() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       do {
         let first = try register(server)
         var second = try register(server)
@@ -60,7 +50,7 @@ import Testing
   }
 
   @Test func isCancelledFromAnotherThread() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       var delay = try register(server)
       let canceller = try delay.canceller()
       let thread = Thread(name: "cancel") {
@@ -79,7 +69,7 @@ import Testing
   }
 
   @Test func aCancellerThatIsKeptDelaysNothing() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       let delay = try register(server)
       let canceller = try delay.canceller()
       daemon.announceLock(gracePeriod: .seconds(1))
@@ -90,7 +80,7 @@ import Testing
   }
 
   @Test func eventsAreCancelledToo() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       let error = #expect(throws: ControlError.self) {
         let connection = try DaemonConnection(socketPath: server.socketPath)
         let canceller = try connection.canceller()
@@ -125,7 +115,7 @@ import Testing
   }
 
   @Test func anotherCallReleases() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       let socket = try connect(server)
       try socket.send(Self.call)
       #expect(try Self.registered.contains(receive(socket)))
@@ -141,7 +131,7 @@ import Testing
   }
 
   @Test func anotherCallBeforeTheAnnouncementWithdraws() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       let socket = try connect(server)
       try socket.send(Self.call)
       #expect(try Self.registered.contains(receive(socket)))
@@ -154,7 +144,7 @@ import Testing
   }
 
   @Test func onlyWithMore() throws {
-    try withServer { _, server in
+    try FakeDaemon.withServer { _, server in
       let socket = try connect(server)
       try socket.send(Array(#"{"method":"org.protectfs.Daemon.DelayLock"}"#.utf8) + [0])
       #expect(try receive(socket).contains("org.varlink.service.ExpectedMore"))

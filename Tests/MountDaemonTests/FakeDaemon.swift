@@ -2,6 +2,7 @@ import Cryptography
 import DataProtectionCore
 import Glibc
 import KeyManagement
+import Logging
 import Synchronization
 
 @testable import MountDaemon
@@ -148,4 +149,17 @@ extension SecretBytes {
 
   /// The bytes; for tests only.
   var array: [UInt8] { unsafe withBytes { unsafe Array($0) } }
+}
+
+extension FakeDaemon {
+  /// Calls `body` with a daemon and the control socket before it.
+  static func withServer(_ body: (FakeDaemon, ControlServer) throws -> Void) throws {
+    let daemon = FakeDaemon()
+    let server = try ControlServer(
+      mountPoint: "/tests/\(UInt64.random(in: 0...UInt64.max))", control: daemon,
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    server.start()
+    defer { server.stop() }
+    try body(daemon, server)
+  }
 }

@@ -8,22 +8,12 @@ import Testing
 
 /// Calls that change keys: what the client sends is what the daemon is asked for.
 @Suite struct KeyCallTests {
-  private func withServer(_ body: (FakeDaemon, ControlServer) throws -> Void) throws {
-    let daemon = FakeDaemon()
-    let server = try ControlServer(
-      mountPoint: "/tests/keys/\(UInt64.random(in: 0...UInt64.max))", control: daemon,
-      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-    server.start()
-    defer { server.stop() }
-    try body(daemon, server)
-  }
-
   private func with<Result>(_ bytes: [UInt8], _ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
     try unsafe bytes.withUnsafeBytes(body)
   }
 
   @Test func eachKindIsAdded() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       try unsafe with(Array("secret".utf8)) { passcode in
         try unsafe with(Array("ein \"neuer\" Schlüssel".utf8)) { new in
           try unsafe with([UInt8](repeating: 0, count: 1024)) { keyFile in
@@ -44,7 +34,7 @@ import Testing
   }
 
   @Test func aKeyFileOpens() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       var connection = try DaemonConnection(socketPath: server.socketPath)
       try unsafe with([UInt8](repeating: 0xA5, count: 32)) { try unsafe connection.unlock(.keyFile($0)) }
       #expect(daemon.status().state == .unlocked)
@@ -57,7 +47,7 @@ import Testing
   }
 
   @Test func removalRotationErasure() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       try unsafe with(Array("secret".utf8)) { passcode in
         var connection = try DaemonConnection(socketPath: server.socketPath)
         try unsafe connection.removeKey(String(repeating: "0f", count: 16), with: .passcode(passcode))
@@ -82,7 +72,7 @@ import Testing
   }
 
   @Test func aWrongSecretChangesNothing() throws {
-    try withServer { daemon, server in
+    try FakeDaemon.withServer { daemon, server in
       try unsafe with(Array("wrong".utf8)) { wrong in
         var connection = try DaemonConnection(socketPath: server.socketPath)
         for call in 0..<4 {
