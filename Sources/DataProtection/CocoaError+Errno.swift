@@ -58,7 +58,7 @@ extension CocoaError {
 }
 
 /// Calls `body`, and turns its error number into Foundation's error.
-func translating<Result>(
+func translating<Result: ~Copyable>(
   _ access: CocoaError.Access, _ path: String, asking protectionClass: ProtectionClass? = nil,
   _ body: () throws(Errno) -> Result
 ) throws(CocoaError) -> Result {

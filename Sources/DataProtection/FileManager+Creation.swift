@@ -86,11 +86,12 @@ extension FileManager {
 
     /// The path and those above it, from the root on.
     private static func prefixes(of path: String) -> [String] {
-      var prefixes = path.hasPrefix("/") ? ["/"] : ["."]
+      let isAbsolute = path.hasPrefix("/")
+      var prefixes = [isAbsolute ? "/" : "."]
+      var prefix = ""
       for component in path.split(separator: "/") {
-        prefixes.append(
-          prefixes.count == 1
-            ? (path.hasPrefix("/") ? "/\(component)" : "\(component)") : "\(prefixes.last!)/\(component)")
+        prefix += prefix.isEmpty && !isAbsolute ? "\(component)" : "/\(component)"
+        prefixes.append(prefix)
       }
       return prefixes
     }

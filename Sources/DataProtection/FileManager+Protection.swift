@@ -28,6 +28,11 @@ extension FileManager {
     }
   }
 
+  /// The path of the directory that a path's last component is in.
+  static func parent(of path: String) -> String {
+    URL(fileURLWithPath: path).deletingLastPathComponent().path(percentEncoded: false)
+  }
+
   /// The path of a file URL.
   static func path(of url: URL) throws -> String {
     guard url.isFileURL else {

@@ -21,17 +21,15 @@ extension FileManager {
         .fileWriteFileExists,
         userInfo: [NSFilePathErrorKey: path, NSDebugDescriptionErrorKey: "the key of this file is not revoked"])
     }
-    let file: StagedFile
-    do throws(Errno) {
-      file = try StagedFile(for: FinalTarget.of(path), in: status.protectionClass)
-    } catch {
-      throw CocoaError(error, .writing, path: path, asking: status.protectionClass)
+    let protectionClass = status.protectionClass
+    let file = try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
+      try StagedFile(for: FinalTarget.of(path), in: protectionClass)
     }
     try importing(URL(fileURLWithPath: file.path))
     do throws(Errno) {
       try file.commit()
     } catch {
-      throw CocoaError(error, .writing, path: path, asking: status.protectionClass)
+      throw CocoaError(error, .writing, path: path, asking: protectionClass)
     }
   }
 }

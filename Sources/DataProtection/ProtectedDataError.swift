@@ -79,11 +79,10 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
   private static func classAsked(of error: CocoaError, _ path: String) -> Reason? {
     guard let name = unsafe error.userInfo[CocoaError.protectionClassKey] as? String,
       let asked = ProtectionClass(name: name),
-      let state = try? LockState(
-        ofMountAt: URL(fileURLWithPath: path).deletingLastPathComponent().path(percentEncoded: false)),
+      let state = try? LockState(ofMountAt: FileManager.parent(of: path)),
       ProtectionPolicy.keyAvailability(of: asked, in: state) != .available
     else { return nil }
-    return .locked(asked, until: state == .beforeFirstUnlock ? .firstUnlock : .unlock)
+    return .locked(asked, until: ProtectionStatus.Return(in: state))
   }
 
   /// The error number that Foundation has put beneath: a `POSIXError`, or an `NSError` of its domain.
@@ -98,8 +97,7 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
     do throws(Errno) {
       return try ProtectionStatus(ofItemAt: path)
     } catch .noSuchFileOrDirectory {
-      let parent = URL(fileURLWithPath: path).deletingLastPathComponent()
-      return try ProtectionStatus(ofItemAt: parent.path(percentEncoded: false))
+      return try ProtectionStatus(ofItemAt: FileManager.parent(of: path))
     }
   }
 

@@ -57,15 +57,14 @@ struct ProtectedWrite {
 enum FinalTarget {
   /// As open(2) follows links: the target need not exist.
   static func of(_ path: String) throws(Errno) -> String {
-    var url = URL(fileURLWithPath: path)
+    var path = URL(fileURLWithPath: path).path(percentEncoded: false)
     for _ in 0..<40 {
-      let parent = url.deletingLastPathComponent().path(percentEncoded: false)
+      let parent = FileManager.parent(of: path)
       guard let directory = try? Descriptor.open(PathName(parent), [.path, .directory]),
-        let target = try? directory.target(ofSymbolicLink: PathName(url.lastPathComponent))
-      else { return url.path(percentEncoded: false) }
+        let target = try? directory.target(ofSymbolicLink: PathName(URL(fileURLWithPath: path).lastPathComponent))
+      else { return path }
       let text = String(decoding: target, as: UTF8.self)
-      url =
-        text.utf8.first == UInt8(ascii: "/") ? URL(fileURLWithPath: text) : URL(fileURLWithPath: "\(parent)/\(text)")
+      path = text.utf8.first == UInt8(ascii: "/") ? text : "\(parent)/\(text)"
     }
     throw .tooManySymbolicLinkLevels
   }

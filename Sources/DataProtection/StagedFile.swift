@@ -62,8 +62,7 @@ private struct StagingDirectory: ~Copyable {
   private let name: PathName
 
   init(for path: String) throws(Errno) {
-    let url = URL(fileURLWithPath: path)
-    let parentPath = url.deletingLastPathComponent().path(percentEncoded: false)
+    let parentPath = FileManager.parent(of: path)
     guard try MountedFileSystem.find(containing: parentPath) != nil else { throw .notSupported }
     let directoryName = PathName(StagingName.make())
     // Without access, so that a directory that may be written and not be listed will do.
@@ -71,7 +70,7 @@ private struct StagingDirectory: ~Copyable {
     directory = try Self.makeDirectory(directoryName, in: parent)
     self.parent = parent
     self.directoryName = directoryName
-    name = PathName(url.lastPathComponent)
+    name = PathName(URL(fileURLWithPath: path).lastPathComponent)
   }
 
   private static func makeDirectory(_ name: PathName, in parent: borrowing Descriptor) throws(Errno) -> Descriptor {

@@ -19,6 +19,11 @@ public struct ProtectionStatus: Sendable, Hashable {
     case firstUnlock
     /// The next unlock.
     case unlock
+
+    /// What brings a class back that is locked in a state; `nil` for a state that is not told.
+    package init(in state: LockState?) {
+      self = state == .beforeFirstUnlock ? .firstUnlock : .unlock
+    }
   }
 
   /// The mount that the file is on.
@@ -42,8 +47,7 @@ public struct ProtectionStatus: Sendable, Hashable {
 
   /// For a locked class: what brings it back.
   public var returns: Return? {
-    guard obstacle == .classLocked else { return nil }
-    return state == .beforeFirstUnlock ? .firstUnlock : .unlock
+    obstacle == .classLocked ? Return(in: state) : nil
   }
 
   /// Looks at a file or directory; a symbolic link is followed.

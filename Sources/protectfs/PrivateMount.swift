@@ -101,7 +101,8 @@ final class PrivateMount {
     // As the kernel will list it.
     let parent = try CanonicalPath.of(parent)
     // mkdtemp(3) puts letters of its own in place of the six at the end. The process tells later runs what is left of dead ones.
-    var template = Array("\(parent)/\(prefix)\(getpid()).XXXXXX".utf8CString)
+    let letters = String(repeating: "X", count: 6)
+    var template = Array("\(parent)/\(prefix)\(getpid()).\(letters)".utf8CString)
     let isMade = unsafe template.withUnsafeMutableBufferPointer { unsafe mkdtemp($0.baseAddress!) != nil }
     guard isMade else { throw CommandFailure(parent, Errno(rawValue: errno)) }
     let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
