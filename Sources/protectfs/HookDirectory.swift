@@ -43,6 +43,10 @@ struct HookDirectory: Sendable {
   func scripts(for event: HookEvent, warn: (_ path: String) -> Void) -> [String] {
     let directory = "\(path)/\(event.rawValue).d"
     guard let status = Self.status(of: directory), status.st_mode & S_IFMT == S_IFDIR else { return [] }
+    for above in Self.directories(above: path) where !Self.isKept(above) {
+      warn(above)
+      return []
+    }
     for checked in [path, directory] where !Self.isOurs(checked) {
       warn(checked)
       return []
@@ -78,6 +82,19 @@ struct HookDirectory: Sendable {
   private static func isOurs(_ path: String) -> Bool {
     guard let status = status(of: path) else { return false }
     return (status.st_uid == 0 || status.st_uid == geteuid()) && status.st_mode & 0o022 == 0
+  }
+
+  /// Whether nobody else may put another entry in the place of one that is root's or this user's: this is so where others
+  /// may write, too, if the directory is sticky.
+  private static func isKept(_ directory: String) -> Bool {
+    guard let status = status(of: directory) else { return false }
+    let isSticky = status.st_mode & S_ISVTX != 0
+    return (status.st_uid == 0 || status.st_uid == geteuid()) && (isSticky || status.st_mode & 0o022 == 0)
+  }
+
+  /// `/`, `/etc` and `/etc/protectfs` for `/etc/protectfs/hooks`.
+  private static func directories(above path: String) -> [String] {
+    path.indices.filter { path[$0] == "/" }.map { $0 == path.startIndex ? "/" : String(path[..<$0]) }
   }
 
   private static func status(of path: String) -> stat? {

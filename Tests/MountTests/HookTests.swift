@@ -151,7 +151,17 @@ extension MountTests {
         try hooks.directory.setOwner(user: 4321, group: 0)
         try lock(volume)
         expectWarning(hooks.directory)
+        try hooks.directory.setOwner(user: 0, group: 0)
+        try hooks.directory.appending("post-unlock.d").setMode(0o755)
+        try volume.directory.setMode(0o777)
+        try volume.unlock()
+        expectWarning(volume.directory)
         #expect(hooks.notes == ["post-unlock", "pre-lock", "post-lock"])
+        // In a sticky directory others can exchange nothing that is not theirs.
+        try volume.directory.setMode(0o1777)
+        try hooks.add("post-lock/c").setOwner(user: 0, group: 0)
+        try volume.lock()
+        hooks.wait(for: ["post-unlock", "pre-lock", "post-lock", "post-lock c"])
       }
     }
 
