@@ -1,10 +1,9 @@
 import DataProtectionCore
 import Synchronization
 
-/// The connections on which a client listens, holds a lock back or has a class key rotated. They last, so that they could
-/// take all connections there are.
-final class StreamCount: Sendable {
-  private let limit: Int
+/// The calls of a kind that lasts, which could take all connections there are.
+final class CallCount: Sendable {
+  let limit: Int
   private let count = Mutex(0)
 
   init(limit: Int) {
@@ -27,6 +26,16 @@ final class StreamCount: Sendable {
 
 extension ControlError {
   static func tooManyStreams(_ limit: Int) -> ControlError {
-    ControlError(.failed, "too many clients listen or hold locks back: \(limit); one of them must end first")
+    ControlError(
+      .failed, "too many clients listen, hold locks back or wait for one: \(limit); one of them must end first")
+  }
+
+  static func tooManyWaitForLock(_ limit: Int) -> ControlError {
+    ControlError(
+      .failed, "the lock is announced, but cannot be waited for: \(limit) clients listen, hold locks back or wait")
+  }
+
+  static func tooManySecrets(_ limit: Int) -> ControlError {
+    ControlError(.failed, "\(limit) calls wait until their passcode is tried; try again when they have ended")
   }
 }

@@ -12,10 +12,10 @@ struct ControlConnection: ~Copyable {
   let limits: ControlServer.Limits
   /// Held while a secret is tried, so that many clients cannot make the daemon derive many keys at once.
   let derivation: DerivationLock
-  let streams: StreamCount
+  let streams: CallCount
 
-  /// Serves the client; returns why it ended.
-  func serve() -> MessageError {
+  /// Serves the client; returns why it ended. `report` is told when a call has come and when it has been answered.
+  func serve(_ report: (_ isSilent: Bool) -> Void) -> MessageError {
     do throws(MessageError) {
       do throws(Errno) { try socket.setTimeout(.sending, seconds: limits.sendSeconds) } catch { throw .ended }
       var receiver = VarlinkReceiver()
@@ -23,7 +23,9 @@ struct ControlConnection: ~Copyable {
         let call = try unsafe receiver.withNextMessage(from: socket, limits: limits) {
           (message) throws(MessageError) in try unsafe VarlinkCall(message)
         }
+        report(false)
         try answer(call)
+        report(true)
       }
     } catch {
       return error
@@ -95,9 +97,14 @@ struct ControlConnection: ~Copyable {
     if let seconds = parameters?.gracePeriod, !(0...limits.longestGracePeriod).contains(seconds) {
       throw .invalidParameter("gracePeriod")
     }
+    let wait = parameters?.wait ?? true
+    // Who waits may do so for the whole grace period, a day if need be.
+    let lasts = wait && parameters?.gracePeriod != 0
+    let hasRoom = !lasts || streams.begin()
+    defer { if lasts && hasRoom { streams.end() } }
     do throws(ControlError) {
-      try control.lock(
-        gracePeriod: parameters?.gracePeriod.map { .seconds($0) }, wait: parameters?.wait ?? true)
+      try control.lock(gracePeriod: parameters?.gracePeriod.map { .seconds($0) }, wait: wait && hasRoom)
+      if !hasRoom { throw .tooManyWaitForLock(streams.limit) }
     } catch {
       throw .control(error)
     }
@@ -106,7 +113,7 @@ struct ControlConnection: ~Copyable {
   /// Answers a call whose replies are a stream, unless there are too many of these.
   private func answerWithStream(_ call: inout VarlinkCall) throws(MessageError) {
     guard streams.begin() else {
-      return try send(VarlinkError.control(.tooManyStreams(limits.streams)).reply)
+      return try send(VarlinkError.control(.tooManyStreams(streams.limit)).reply)
     }
     defer { streams.end() }
     switch call.method {

@@ -12,10 +12,13 @@ import SystemPackage
 package final class ControlServer: Sendable {
   /// The bounds within which a client is served.
   package struct Limits: Sendable {
-    /// Connections at a time; more are closed as they come.
+    /// Connections at a time. For one more, the one that has been silent longest is closed.
     package var connections = 256
-    /// Connections at a time whose replies are a stream, which lasts: the rest is for calls, a lock above all.
+    /// Connections at a time whose replies are a stream, or that wait for a lock, which lasts: the rest is for calls that
+    /// end, a lock above all.
     package var streams = 192
+    /// Calls at a time that wait until their secret is tried.
+    package var secrets = 32
     /// How long a connection may be silent between calls.
     package var idle = Duration.seconds(60)
     /// How long the bytes of one message may take.
@@ -33,9 +36,7 @@ package final class ControlServer: Sendable {
 
   private struct State {
     var isStopping = false
-    var nextConnection: UInt64 = 0
-    /// The descriptors of the connections being served.
-    var connections: [UInt64: CInt] = [:]
+    var connections = ConnectionTable()
     var accepting: Thread?
   }
 
@@ -43,8 +44,8 @@ package final class ControlServer: Sendable {
   private let control: any DaemonControl
   private let limits: Limits
   private let logger: Logger
-  private let derivation = DerivationLock()
-  private let streams: StreamCount
+  private let derivation: DerivationLock
+  private let streams: CallCount
   private let state = Mutex(State())
 
   /// Makes the socket for the mount of a canonical mount point. Starts no thread: clients wait until ``start()``.
@@ -57,7 +58,8 @@ package final class ControlServer: Sendable {
     self.control = control
     self.logger = logger
     self.limits = limits
-    streams = StreamCount(limit: limits.streams)
+    derivation = DerivationLock(limit: limits.secrets)
+    streams = CallCount(limit: limits.streams)
   }
 
   /// The path of the socket, for logs and for other Varlink clients.
@@ -73,7 +75,7 @@ package final class ControlServer: Sendable {
     listener.removeFile()
     let accepting = state.withLock { state in
       state.isStopping = true
-      state.connections.values.forEach { _ = shutdown($0, CInt(SHUT_RDWR)) }
+      state.connections.endAll()
       return state.accepting.take()
     }
     _ = shutdown(listener.socket.rawValue, CInt(SHUT_RDWR))
@@ -101,14 +103,12 @@ package final class ControlServer: Sendable {
       return
     }
     let descriptor = socket.rawValue
-    let number: UInt64? = state.withLock { state in
-      guard !state.isStopping, state.connections.count < limits.connections else { return nil }
-      state.nextConnection += 1
-      state.connections[state.nextConnection] = descriptor
-      return state.nextConnection
+    let number = state.withLock { state in
+      state.isStopping
+        ? nil : state.connections.admit(descriptor, limit: limits.connections, now: MonotonicClock.nanoseconds)
     }
     guard let number else {
-      logger.warning("a control connection was closed: \(limits.connections) are open")
+      logger.warning("a control connection was closed: \(limits.connections) calls are being carried out")
       return
     }
     _ = socket.release()
@@ -117,16 +117,19 @@ package final class ControlServer: Sendable {
     }.detach()
   }
 
-  private func serve(_ socket: consuming LocalSocket, number: UInt64) {
+  private func serve(_ socket: consuming LocalSocket, number: ConnectionTable.Number) {
     let connection = ControlConnection(
       socket: socket, control: control, limits: limits, derivation: derivation, streams: streams)
-    let reason = connection.serve()
+    let reason = connection.serve { [self] isSilent in
+      let now = isSilent ? MonotonicClock.nanoseconds : nil
+      state.withLock { $0.connections.note(number, silentSince: now) }
+    }
     switch reason {
     case .ended, .timedOut: logger.debug("a control connection ended: \(reason)")
     case .malformed, .tooDeep, .tooLong: logger.warning("a control connection was closed: message \(reason)")
     }
     // Out of the table before the descriptor is closed, so that stop() shuts down no stranger's.
-    state.withLock { $0.connections[number] = nil }
+    state.withLock { $0.connections.remove(number) }
     _ = consume connection
   }
 }

@@ -3,11 +3,18 @@ import DataProtectionCore
 import KeyManagement
 import Synchronization
 
-/// Lets one secret be tried at a time, so that many clients cannot make the daemon derive many keys at once.
+/// Lets one secret be tried at a time, so that many clients cannot make the daemon derive many keys at once, and few wait
+/// for it, so that they leave locked memory and connections to others.
 ///
 /// A closure cannot consume what it captures, so secrets go in by way of variables.
 final class DerivationLock: Sendable {
   private let mutex = Mutex(())
+  private let calls: CallCount
+
+  /// - Parameter limit: How many calls may wait or be carried out at a time.
+  init(limit: Int) {
+    calls = CallCount(limit: limit)
+  }
 
   func unlock(_ control: any DaemonControl, _ secret: consuming UnlockSecret) throws(VarlinkError) {
     var waiting: UnlockSecret? = consume secret
@@ -62,6 +69,8 @@ final class DerivationLock: Sendable {
   }
 
   private func attempt<Result: Sendable>(_ body: () throws(ControlError) -> Result) throws(VarlinkError) -> Result {
+    guard calls.begin() else { throw .control(.tooManySecrets(calls.limit)) }
+    defer { calls.end() }
     do throws(ControlError) {
       return try mutex.withLock { (_) throws(ControlError) in try body() }
     } catch {

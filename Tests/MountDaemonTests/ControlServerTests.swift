@@ -52,6 +52,12 @@ private func receive(_ socket: borrowing LocalSocket, untilNUL: Bool = false) ->
   }
 }
 
+/// The reply to a call.
+private func call(_ method: String, more: Bool = false, on socket: borrowing LocalSocket) throws -> String {
+  try socket.send(Array(#"{"method":"org.protectfs.Daemon.\#(method)","more":\#(more)}"#.utf8) + [0])
+  return receive(socket, untilNUL: true).text
+}
+
 private func withText<Result>(_ text: String, _ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
   try unsafe Array(text.utf8).withUnsafeBytes(body)
 }
@@ -219,23 +225,85 @@ private func withText<Result>(_ text: String, _ body: (UnsafeRawBufferPointer) t
     #expect(receive(slow) == ("", true))
   }
 
+  /// For one more client the one that has been silent longest goes.
+  @Test func silentConnectionsGiveWay() throws {
+    var limits = ControlServer.Limits()
+    limits.connections = 2
+    let running = try RunningServer(limits: limits)
+    let first = try running.connectRaw()
+    let second = try running.connectRaw()
+    #expect(try call("GetStatus", on: first).contains("beforeFirstUnlock"))
+    #expect(try call("GetStatus", on: second).contains("beforeFirstUnlock"))
+    #expect(try call("GetStatus", on: first).contains("beforeFirstUnlock"))
+    let third = try running.connectRaw()
+    #expect(receive(second) == ("", true))
+    #expect(try call("GetStatus", on: third).contains("beforeFirstUnlock"))
+    let fourth = try running.connectRaw()
+    #expect(receive(first) == ("", true))
+    #expect(try call("GetStatus", on: third).contains("beforeFirstUnlock"))
+    #expect(try call("GetStatus", on: fourth).contains("beforeFirstUnlock"))
+  }
+
+  /// Clients whose calls are being carried out keep their connections.
   @Test func connectionsAreBounded() throws {
     var limits = ControlServer.Limits()
     limits.connections = 2
     let running = try RunningServer(limits: limits)
     do {
-      var first = try running.connect()
-      var second = try running.connect()
-      _ = try first.status()
-      _ = try second.status()
+      let first = try running.connectRaw()
+      let second = try running.connectRaw()
+      #expect(try call("MonitorEvents", more: true, on: first).contains("monitoringBegan"))
+      #expect(try call("MonitorEvents", more: true, on: second).contains("monitoringBegan"))
       var third = try running.connect()
       var failure: ControlError?
       do throws(ControlError) { _ = try third.status() } catch { failure = error }
       #expect(failure?.code == .noAnswer)
+      try running.daemon.lock(gracePeriod: nil, wait: false)
+      #expect(receive(first, untilNUL: true).text.contains("didBecomeUnavailable"))
+      #expect(receive(second, untilNUL: true).text.contains("didBecomeUnavailable"))
     }
     usleep(200_000)
     var again = try running.connect()
     _ = try again.status()
+  }
+
+  /// Who waits for a lock leaves room for others; the lock itself needs none.
+  @Test func waitingForALockIsBounded() throws {
+    var limits = ControlServer.Limits()
+    limits.streams = 1
+    let running = try RunningServer(limits: limits)
+    let listener = try running.connectRaw()
+    #expect(try call("MonitorEvents", more: true, on: listener).contains("monitoringBegan"))
+    var client = try running.connect()
+    var failure: ControlError?
+    do throws(ControlError) { try client.lock() } catch { failure = error }
+    #expect(failure?.code == .failed && failure?.message.contains("the lock is announced") == true)
+    try client.lock(gracePeriod: .zero)
+    try client.lock(waiting: false)
+    #expect(running.daemon.state.withLock { $0.locks.map(\.1) } == [false, true, false])
+  }
+
+  @Test func waitingSecretsAreBounded() throws {
+    var limits = ControlServer.Limits()
+    limits.secrets = 1
+    let running = try RunningServer(limits: limits)
+    let first = try running.connectRaw()
+    let second = try running.connectRaw()
+    let unlock = Array(#"{"method":"org.protectfs.Daemon.Unlock","parameters":{"passcode":"secret"}}"#.utf8) + [0]
+    let isFirstRefused = try running.daemon.state.withLock { _ in
+      // The daemon cannot try a passcode now, so that one of the two calls waits.
+      try first.send(unlock)
+      try second.send(unlock)
+      var entries = [first.rawValue, second.rawValue].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+      #expect(unsafe poll(&entries, 2, 20_000) == 1)
+      return entries[0].revents != 0
+    }
+    let replies = (receive(first, untilNUL: true).text, receive(second, untilNUL: true).text)
+    let (refused, tried) = isFirstRefused ? replies : (replies.1, replies.0)
+    #expect(refused.contains("org.protectfs.Daemon.Failed") && refused.contains("calls wait"))
+    #expect(tried == #"{"parameters":{}}"#)
+    try first.send(unlock)
+    #expect(receive(first, untilNUL: true).text == #"{"parameters":{}}"#)
   }
 
   /// Clients that listen or hold locks back leave room for calls.
@@ -252,14 +320,11 @@ private func withText<Result>(_ text: String, _ body: (UnsafeRawBufferPointer) t
     do {
       let third = try running.connectRaw()
       for method in ["MonitorEvents", "DelayLock"] {
-        try third.send(Array(#"{"method":"org.protectfs.Daemon.\#(method)","more":true}"#.utf8) + [0])
-        let reply = receive(third, untilNUL: true)
-        #expect(reply.text.contains("org.protectfs.Daemon.Failed") && reply.text.contains("too many clients"))
-        #expect(!reply.isClosed)
+        let reply = try call(method, more: true, on: third)
+        #expect(reply.contains("org.protectfs.Daemon.Failed") && reply.contains("too many clients"))
       }
       // The connection goes on: a call that ends is answered.
-      try third.send(Array(#"{"method":"org.protectfs.Daemon.Lock"}"#.utf8) + [0])
-      #expect(receive(third, untilNUL: true).text == #"{"parameters":{}}"#)
+      #expect(try call("GetStatus", on: third).contains("beforeFirstUnlock"))
       delay.release()
       var reply = ""
       for _ in 0..<1000 where !reply.contains("monitoringBegan") {
