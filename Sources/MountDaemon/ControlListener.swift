@@ -11,15 +11,17 @@ struct ControlListener: ~Copyable, Sendable {
   private let directory: SocketDirectory
   private let inode: UInt64
 
-  /// Listens for the mount of a canonical mount point.
+  /// Listens for the mount of a canonical mount point, in the first of the directories that can be had.
   ///
   /// A socket that a dead daemon left behind is replaced; the directory is locked meanwhile, so that of two daemons
   /// that start at once only one wins.
   /// - Throws: `failed` where another daemon answers, or where no directory can be made.
-  init(mountPoint: String) throws(ControlError) {
+  init(
+    mountPoint: String, directories: [String] = ControlSocket.directories(of: geteuid())
+  ) throws(ControlError) {
     let name = ControlSocket.name(forMountPoint: mountPoint)
     var reasons: [String] = []
-    for path in ControlSocket.directories(of: geteuid()) {
+    for path in directories {
       do throws(Errno) {
         let directory = try SocketDirectory(creating: path)
         let location = ControlSocket(directory: path, name: name)

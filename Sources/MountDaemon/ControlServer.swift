@@ -52,9 +52,10 @@ package final class ControlServer: Sendable {
   ///
   /// - Throws: where no socket can be made, or a daemon for this mount point answers already.
   package init(
-    mountPoint: String, control: any DaemonControl, logger: Logger, limits: Limits = Limits()
+    mountPoint: String, control: any DaemonControl, logger: Logger, limits: Limits = Limits(),
+    directories: [String] = ControlSocket.directories(of: geteuid())
   ) throws(ControlError) {
-    listener = try ControlListener(mountPoint: mountPoint)
+    listener = try ControlListener(mountPoint: mountPoint, directories: directories)
     self.control = control
     self.logger = logger
     self.limits = limits

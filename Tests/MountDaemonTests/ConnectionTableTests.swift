@@ -1,0 +1,80 @@
+import DataProtectionCore
+import Glibc
+import Testing
+
+@testable import MountDaemon
+
+@Suite struct ConnectionTableTests {
+  /// A connection, and what the client sees of it.
+  private final class Connection {
+    let server: LocalSocket
+    private let client: LocalSocket
+
+    init() throws {
+      let ends = try LocalSocket.pair()
+      server = LocalSocket(owning: ends.0)
+      client = LocalSocket(owning: ends.1)
+    }
+
+    var isEnded: Bool {
+      var byte: UInt8 = 0
+      return unsafe recv(client.rawValue, &byte, 1, CInt(MSG_DONTWAIT)) == 0
+    }
+  }
+
+  private let first: Connection
+  private let second: Connection
+  private let third: Connection
+  private let fourth: Connection
+  private var table = ConnectionTable()
+
+  init() throws {
+    (first, second) = (try Connection(), try Connection())
+    (third, fourth) = (try Connection(), try Connection())
+  }
+
+  private mutating func admit(_ connection: Connection, now: Int64) -> ConnectionTable.Number? {
+    table.admit(connection.server.rawValue, limit: 2, now: now)
+  }
+
+  private var ended: [Bool] { [first, second, third, fourth].map(\.isEnded) }
+
+  @Test mutating func theLongestSilentGivesWay() {
+    guard let one = admit(first, now: 1), let two = admit(second, now: 2) else {
+      Issue.record("there is room for two")
+      return
+    }
+    table.note(one, silentSince: nil)
+    table.note(one, silentSince: 3)
+    guard let three = admit(third, now: 4) else {
+      Issue.record("the second one gives way")
+      return
+    }
+    #expect(ended == [false, true, false, false])
+
+    // The second one's thread has not noticed yet: it counts no more, and is not the one to go again.
+    table.note(three, silentSince: nil)
+    let four = admit(fourth, now: 5)
+    #expect(four != nil)
+    #expect(ended == [true, true, false, false])
+    for number in [one, two] { table.remove(number) }
+    #expect(!table.isEmpty)
+  }
+
+  @Test mutating func callsAreNotCutShort() {
+    guard let one = admit(first, now: 1), let two = admit(second, now: 2) else {
+      Issue.record("there is room for two")
+      return
+    }
+    for number in [one, two] { table.note(number, silentSince: nil) }
+    let refused = admit(third, now: 3)
+    #expect(refused == nil)
+    #expect(ended == [false, false, false, false])
+    table.remove(one)
+    let three = admit(third, now: 4)
+    #expect(three != nil)
+    #expect(ended == [false, false, false, false])
+    table.endAll()
+    #expect(ended == [false, true, true, false])
+  }
+}
