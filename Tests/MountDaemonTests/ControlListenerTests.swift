@@ -1,0 +1,81 @@
+import DataProtectionCore
+import Glibc
+import LinuxIO
+import Logging
+import SystemPackage
+import Testing
+
+@testable import MountDaemon
+
+@Suite struct ControlListenerTests {
+  /// A daemon that hangs, and whose queue of connections is full, keeps no other one from starting.
+  @Test func aDaemonThatHangsIsLeftAlone() throws {
+    let first = try RunningServer(isAmongOthers: true)
+    let path = first.server.socketPath.replacing(".sock", with: ".hung.sock")
+    let hung = try LocalSocket()
+    try hung.bind(to: path)
+    defer { unsafe unlink(path) }
+    #expect(listen(hung.rawValue, 0) == 0)
+    let waiting = try LocalSocket()
+    try waiting.connect(to: path)
+    let second = try RunningServer(isAmongOthers: true)
+    var connection = try second.connect()
+    _ = try connection.status()
+    #expect(unsafe access(path, F_OK) == 0)
+  }
+
+  @Test(.enabled(if: geteuid() == 0)) func socketIsForTheOwnerOnly() throws {
+    let running = try RunningServer(isAmongOthers: true)
+    var status = stat()
+    #expect(unsafe stat(running.server.socketPath, &status) == 0)
+    #expect(status.st_mode & 0o777 == 0o600)
+    #expect(unsafe stat("/run/protectfs", &status) == 0)
+    #expect(status.st_mode & 0o777 == 0o700)
+  }
+
+  @Test func socketOfALivingDaemonIsNotTaken() throws {
+    let running = try RunningServer(isAmongOthers: true)
+    #expect(throws: ControlError.self) {
+      try ControlServer(
+        mountPoint: running.mountPoint, control: FakeDaemon(), logger: Logger(label: "test"))
+    }
+    var client = try running.connect()
+    _ = try client.status()
+  }
+
+  @Test func socketOfADeadDaemonIsReplaced() throws {
+    let path: String
+    let mountPoint = "/tests/control/stale-\(getpid())"
+    do {
+      // Goes without stop(), as a killed daemon does.
+      let dead = try ControlListener(mountPoint: mountPoint)
+      path = dead.location.path
+    }
+    #expect(unsafe access(path, F_OK) == 0)
+    let server = try ControlServer(mountPoint: mountPoint, control: FakeDaemon(), logger: Logger(label: "test"))
+    server.start()
+    var client = try DaemonConnection(socketPath: path)
+    _ = try client.status()
+    server.stop()
+    #expect(unsafe access(path, F_OK) != 0)
+  }
+
+  /// One that accepts nobody, until no more can wait for it: whoever starts looks at its socket too.
+  @Test func aDaemonThatHangsHoldsUpNoOther() throws {
+    let mountPoint = "/tests/control/hangs-\(getpid())"
+    let hanging = try ControlListener(mountPoint: mountPoint)
+    defer { hanging.removeFile() }
+    var waiting: [CInt] = []
+    defer { waiting.forEach { close($0) } }
+    #expect(throws: Errno.resourceTemporarilyUnavailable) {
+      while waiting.count < 1000 {
+        let socket = try LocalSocket(isBlocking: false)
+        try socket.connect(to: hanging.location.path)
+        waiting.append(socket.release())
+      }
+    }
+    let other = try ControlListener(mountPoint: mountPoint + "-not")
+    other.removeFile()
+    #expect(throws: ControlError.self) { _ = try ControlListener(mountPoint: mountPoint) }
+  }
+}
