@@ -1,6 +1,7 @@
 import Cryptography
 import DataProtectionCore
 import Glibc
+import LinuxIO
 import StoreFormat
 import Synchronization
 import SystemPackage
@@ -29,7 +30,7 @@ package final class LockController: Sendable {
   package func adopt(_ keybag: Keybag) {
     for fileClass in ProtectionClass.allCases {
       let generations = keybag.generations(of: fileClass)
-      slot(of: fileClass).withLock { slot in
+      slot(of: fileClass).write { slot in
         slot.generations = generations
         slot.held.removeAll { !generations.contains($0.generation) }
         if fileClass == .completeUnlessOpen { slot.publicKeys = keybag.publicKeys }
@@ -83,13 +84,13 @@ package final class LockController: Sendable {
   ///
   /// - Throws: `EKEYREVOKED` when it was erased, reset, or rotated away.
   package func requireKey(of record: FileRecord) throws(Errno) {
-    let exists = slot(of: record.fileClass).withLock { $0.generations.contains(record.generation) }
+    let exists = slot(of: record.fileClass).read { $0.generations.contains(record.generation) }
     guard exists else { throw Errno(rawValue: EKEYREVOKED) }
   }
 
   /// Whether a record's class key is the one that new records use.
   package func isCurrent(_ record: FileRecord) -> Bool {
-    slot(of: record.fileClass).withLock { $0.generations.last == record.generation }
+    slot(of: record.fileClass).read { $0.generations.last == record.generation }
   }
 
   /// The file key that a record wraps.
@@ -97,7 +98,7 @@ package final class LockController: Sendable {
   /// - Throws: `EKEYREVOKED` when the record's generation is none of the keybag's, `EACCES` when the class key is not in
   ///   memory, `EIO` when the key does not unwrap, `ENOMEM` when libcrypto fails.
   package func fileKey(of record: FileRecord) throws(Errno) -> FileKey {
-    try slot(of: record.fileClass).withLock { (slot) throws(Errno) in
+    try slot(of: record.fileClass).read { (slot) throws(Errno) in
       guard slot.generations.contains(record.generation) else { throw Errno(rawValue: EKEYREVOKED) }
       guard let key = slot.held.first(where: { $0.generation == record.generation }) else { throw .permissionDenied }
       do throws(CryptographyError) {
@@ -120,7 +121,7 @@ package final class LockController: Sendable {
   package func wrap(
     _ key: borrowing FileKey, for fileClass: ProtectionClass
   ) throws(Errno) -> (generation: UInt32, wrappedKey: [UInt8]) {
-    try slot(of: fileClass).withLock { (slot) throws(Errno) in
+    try slot(of: fileClass).read { (slot) throws(Errno) in
       guard let generation = slot.generations.last else { throw Errno(rawValue: EKEYREVOKED) }
       do throws(CryptographyError) {
         if fileClass == .completeUnlessOpen {
@@ -140,17 +141,17 @@ package final class LockController: Sendable {
 
   /// Takes the keys of a class that an unlock yields, in the order of their generations.
   package func install(_ keys: [HeldKey], for fileClass: ProtectionClass) {
-    slot(of: fileClass).withLock { $0.held = keys }
+    slot(of: fileClass).write { $0.held = keys }
   }
 
   /// Whether the class's secret key is in memory.
   package func holdsKey(of fileClass: ProtectionClass) -> Bool {
-    slot(of: fileClass).withLock { !$0.held.isEmpty }
+    slot(of: fileClass).read { !$0.held.isEmpty }
   }
 
   /// Wipes a class's secret keys. Uses that had begun have ended when this returns.
   package func wipe(_ fileClass: ProtectionClass) {
-    slot(of: fileClass).withLock { $0.held = [] }
+    slot(of: fileClass).write { $0.held = [] }
   }
 
   private func slot(of fileClass: ProtectionClass) -> Slot { slots[Self.index(of: fileClass)] }
@@ -181,8 +182,8 @@ package final class HeldKey: Sendable {
   }
 }
 
-/// The keys of one class, and the lock under which they are used.
-private final class Slot: Sendable {
+/// The keys of one class, and the lock under which they are used, by several at once; a change waits for all of them.
+private final class Slot: @unchecked Sendable {
   struct Keys {
     /// In the order of generations; new files get the last.
     var held: [HeldKey] = []
@@ -192,11 +193,14 @@ private final class Slot: Sendable {
     var publicKeys: [UInt32: [UInt8]] = [:]
   }
 
-  private let keys = Mutex(Keys())
+  private let lock = ReaderWriterLock()
+  private var keys = Keys()
 
-  func withLock<Result: ~Copyable, Failure: Error>(
-    _ body: (inout Keys) throws(Failure) -> sending Result
-  ) throws(Failure) -> sending Result {
-    try keys.withLock { (keys) throws(Failure) in try body(&keys) }
+  func read<Result: ~Copyable, Failure: Error>(_ body: (Keys) throws(Failure) -> Result) throws(Failure) -> Result {
+    try lock.read { () throws(Failure) in try body(keys) }
+  }
+
+  func write(_ body: (inout Keys) -> Void) {
+    lock.write { body(&keys) }
   }
 }
