@@ -137,7 +137,8 @@ let package = Package(
     .testTarget(
       name: "MountTests",
       dependencies: [
-        "CSystemCalls", "DataProtection", "DataProtectionCore", "MountDaemon", "KeyManagement", "TPM", "Cryptography",
+        "protectfs", "CSystemCalls", "DataProtection", "DataProtectionCore", "MountDaemon", "KeyManagement", "TPM",
+        "Cryptography",
         "StoreFormat", "LinuxIO", "TestVectors", system,
       ],
       exclude: ["Stores"],

@@ -17,4 +17,33 @@ extension Descriptor {
 
   /// Whether the lease is there still and nobody waits to open the file.
   package var holdsWriteLease: Bool { linux_get_lease(rawValue) == CInt(F_WRLCK) }
+
+  /// What a lease has come to.
+  package var lease: Lease {
+    switch linux_get_lease(rawValue) {
+    case CInt(F_WRLCK): .exclusive
+    case CInt(F_RDLCK): .shared
+    default: .none
+    }
+  }
+
+  /// Lets those in who wait to open the file for reading. Who wants to write goes on waiting.
+  package func shareLease() throws(Errno) {
+    _ = try check(linux_set_lease(rawValue, CInt(F_RDLCK)))
+  }
+
+  /// Gives the lease back.
+  package func giveUpLease() throws(Errno) {
+    _ = try check(linux_set_lease(rawValue, CInt(F_UNLCK)))
+  }
+}
+
+/// What a lease may still be.
+package enum Lease: Sendable {
+  /// Nobody has opened the file, or waits to.
+  case exclusive
+  /// Somebody reads the file, or waits to open it for reading; nobody for writing.
+  case shared
+  /// Somebody waits to open it for writing, or the kernel has taken the lease away after `/proc/sys/fs/lease-break-time`.
+  case none
 }

@@ -5,7 +5,8 @@ import SystemPackage
 
 /// Gives files new keys by copying each and putting the copy in its place.
 ///
-/// A file that anybody has open is not touched: a write lease, held until the copy has the name, sees to that.
+/// A file that anybody has open is not touched: a write lease, held from before it is copied until nobody can be about to
+/// open it any more, sees to that (``FileExchange``).
 final class DataRotation {
   /// What was done.
   struct Summary: Encodable {
@@ -20,6 +21,9 @@ final class DataRotation {
   private lazy var copier = VerifiedCopy { [unowned self] (count) throws(CopyError) in try step(count) }
   /// What is being copied, under a lease.
   private var current: SharedDescriptor?
+  /// Files that have changed places with their copies, and are kept for a moment, in the order of time.
+  private var settling: [(exchange: FileExchange, path: PathName, mount: MountedFileSystem)] = []
+  private static let mostSettling = 256
 
   init(_ interruption: Interruption) {
     self.interruption = interruption
@@ -41,14 +45,19 @@ final class DataRotation {
       let status = try fromSource { () throws(Errno) in try directory.descriptor.status(of: name) }
       switch status.type {
       case .directory: try visit(name, in: directory, PathName(path), status, mount, &stop)
-      case .regular: try rotate(name, in: directory)
+      case .regular: try rotate(name, in: directory, PathName(path), mount)
       default: throw .source(.invalidArgument)
       }
     }
   }
 
-  /// Ends the line of the terminal.
-  func finish() { progress.clear() }
+  /// Removes what still is kept, and ends the line of the terminal.
+  ///
+  /// - Throws: when something could not be done, and nothing more can.
+  func finish() throws(CommandFailure) {
+    defer { progress.clear() }
+    try settle(atMost: 0)
+  }
 
   // MARK: Directories
 
@@ -62,11 +71,14 @@ final class DataRotation {
     let names = try fromSource { () throws(Errno) in
       try DirectoryNames(directory.descriptor.openQuietly(".", [.directory])).all(limit: .max)
     }
+    // Of those that this or a killed run keeps aside: they are seen to with what has the name.
+    let kept = Set(names.map { TemporaryName.old.of($0) })
     for name in names {
       let path = path.appending(name)
       do throws(CommandFailure) {
         try attempt(path, mount) { (stop) throws(CopyError) in
-          if TemporaryName.isOne(name) { return try TemporaryEntry.removeLeftover(name, in: directory) }
+          if TemporaryName.new.isOne(name) { return try TemporaryEntry.removeLeftover(name, in: directory) }
+          if kept.contains(name) { return }
           let status: Status
           do throws(Errno) { status = try directory.descriptor.status(of: name) } catch {
             // Removed meanwhile.
@@ -76,7 +88,7 @@ final class DataRotation {
           guard status.device == own.device, status.is_mount_root == 0 else { return }
           switch status.type {
           case .directory: try visit(name, in: directory, path, status, mount, &stop)
-          case .regular: try rotate(name, in: directory)
+          case .regular: try rotate(name, in: directory, path, mount)
           default: break
           }
         }
@@ -103,7 +115,13 @@ final class DataRotation {
     }
     current = nil
     if let stop { throw stop }
-    guard let failure else { return }
+    if let failure { try report(failure, path, mount) }
+    try settle(atMost: Self.mostSettling)
+  }
+
+  private func report(
+    _ failure: CopyError, _ path: PathName, _ mount: MountedFileSystem
+  ) throws(CommandFailure) {
     let failed: CommandFailure
     switch CopyOutcome(failure, path.description, on: mount) {
     case .stop(let failure): throw failure
@@ -116,33 +134,59 @@ final class DataRotation {
 
   // MARK: Files
 
-  private func rotate(_ name: PathName, in directory: SharedDescriptor) throws(CopyError) {
+  private func rotate(
+    _ name: PathName, in directory: SharedDescriptor, _ path: PathName, _ mount: MountedFileSystem
+  ) throws(CopyError) {
+    let exchange: FileExchange
     do throws(CopyError) {
-      try rotateOnce(name, in: directory)
+      exchange = try rotateOnce(name, in: directory)
     } catch {
       // Times of a file just closed may still have been on their way.
       guard case .changedMeanwhile = error else { throw error }
-      try rotateOnce(name, in: directory)
+      exchange = try rotateOnce(name, in: directory)
     }
-    summary.rotated += 1
+    settling.append((exchange, path, mount))
   }
 
-  private func rotateOnce(_ name: PathName, in directory: SharedDescriptor) throws(CopyError) {
+  private func rotateOnce(_ name: PathName, in directory: SharedDescriptor) throws(CopyError) -> FileExchange {
     current = nil
     let file = try fromSource { () throws(Errno) in
       SharedDescriptor(try directory.descriptor.openQuietly(name, [.nonBlocking]))
     }
     try takeLease(file)
     current = file
-    let (metadata, fileClass) = try fromSource { () throws(Errno) in
-      (try FileMetadata(of: file, .all), try FileClass(of: PathName(descriptor: file.descriptor)))
+    let state = try fromSource { () throws(Errno) in
+      // Another run is to know it when it is kept aside.
+      try file.descriptor.lock(isShared: false)
+      return try FileState(of: file)
     }
-    guard metadata.status.type == .regular else { throw .changedMeanwhile }
-    guard metadata.status.links == 1 else { throw .severalNames }
-    _ = try copier.copy(file, metadata, as: name, in: directory, fileClass, replacing: metadata.status.inode) {
-      file.descriptor.holdsWriteLease
+    let status = state.metadata.status
+    guard status.type == .regular else { throw .changedMeanwhile }
+    guard status.links == 1 else { throw .severalNames }
+    try FileExchange.removeLeftover(asideOf: name, in: directory, file, state, copier)
+    let (copy, temporary) = try copier.copy(file, state.metadata, asideOf: name, in: directory, state.fileClass)
+    let exchange = try FileExchange(of: file, state, by: copy, temporary)
+    try exchange.begin(temporary)
+    return exchange
+  }
+
+  /// Ends the exchanges whose time is over, and waits for it until no more are left than may be.
+  private func settle(atMost count: Int) throws(CommandFailure) {
+    while let first = settling.first {
+      let rest = first.exchange.began + FileExchange.settlingTime - .now
+      if rest > .zero {
+        guard settling.count > count else { return }
+        usleep(UInt32(rest / .microseconds(1)) + 1)
+      }
+      settling.removeFirst()
+      do throws(CopyError) {
+        try first.exchange.finish()
+        summary.rotated += 1
+        summary.bytes += first.exchange.size
+      } catch {
+        try report(error, first.path, first.mount)
+      }
     }
-    summary.bytes += metadata.status.size
   }
 
   private func takeLease(_ file: SharedDescriptor) throws(CopyError) {

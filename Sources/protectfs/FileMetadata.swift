@@ -4,7 +4,7 @@ import LinuxIO
 import SystemPackage
 
 /// The class of a file, and whether it was chosen or inherited.
-struct FileClass: Equatable {
+struct FileClass: Hashable {
   let name: [UInt8]
   let isExplicit: Bool
 
@@ -77,6 +77,13 @@ struct FileMetadata {
     } catch {
       guard error == .notSupported || error == .notSupportedOnSocket else { throw error }
       return []
+    }
+  }
+
+  /// All extended attributes but the class, by their names.
+  var attributeValues: [PathName: [UInt8]] {
+    (attributes + accessLists + systemAttributes).reduce(into: [:]) { values, attribute in
+      if attribute.name != FileClass.attribute { values[attribute.name] = attribute.value }
     }
   }
 

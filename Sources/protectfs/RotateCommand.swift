@@ -88,7 +88,7 @@ struct RotateCommand: ParsableCommand {
     } catch {
       ending = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
     }
-    rotation.finish()
+    do throws(CommandFailure) { try rotation.finish() } catch { ending = ending ?? error }
     let summary = rotation.summary
     if json {
       try JSONOutput.showLine(summary)

@@ -3,21 +3,32 @@ import Glibc
 import LinuxIO
 import SystemPackage
 
-/// The names under which new files are written, beside the names that they get when they are whole.
+/// The names under which files are kept aside, beside the names that are theirs in the end.
 enum TemporaryName {
-  private static let suffix = Array(".protectfs-new".utf8)
+  /// Of what is being written, and is nobody's yet.
+  case new
+  /// Of one of two whole files that change places: the one that has not the name.
+  case old
+
   private static let longest = 255
 
+  private var suffix: [UInt8] {
+    switch self {
+    case .new: Array(".protectfs-new".utf8)
+    case .old: Array(".protectfs-old".utf8)
+    }
+  }
+
   /// The temporary name for a name: always the same, so that what a killed run has left is found again.
-  static func of(_ name: PathName) -> PathName {
+  func of(_ name: PathName) -> PathName {
     let whole = [UInt8(ascii: ".")] + name.bytes + suffix
-    guard whole.count > longest else { return PathName(bytes: whole) }
+    guard whole.count > Self.longest else { return PathName(bytes: whole) }
     let mark = [UInt8(ascii: "~")] + NameHash.digits(of: name.bytes).utf8 + suffix
-    return PathName(bytes: whole.prefix(longest - mark.count) + mark)
+    return PathName(bytes: whole.prefix(Self.longest - mark.count) + mark)
   }
 
   /// Whether a name is of that kind.
-  static func isOne(_ name: PathName) -> Bool {
+  func isOne(_ name: PathName) -> Bool {
     name.bytes.first == UInt8(ascii: ".") && name.bytes.count > suffix.count + 1
       && name.bytes.suffix(suffix.count).elementsEqual(suffix)
   }
@@ -27,14 +38,14 @@ enum TemporaryName {
 final class TemporaryEntry {
   let directory: SharedDescriptor
   let name: PathName
-  private let finalName: PathName
+  let finalName: PathName
   /// Whether what has the temporary name is no longer, or not yet, this one's to remove.
   private var isGone = true
 
   /// Takes the temporary name for a name; what a killed run has left there is removed.
   init(for name: PathName, in directory: SharedDescriptor) throws(CopyError) {
     self.directory = directory
-    self.name = TemporaryName.of(name)
+    self.name = TemporaryName.new.of(name)
     finalName = name
     try Self.removeLeftover(self.name, in: directory)
   }
@@ -74,13 +85,14 @@ final class TemporaryEntry {
   /// Gives it its name, in one step. Where something has the name, that must be the file of an inode number; it is removed.
   ///
   /// The two change places first: so nothing is lost that came to have the name at the last moment.
-  /// - Parameter isRightful: asked when they have changed places; if it says no, they change back.
-  func takeName(replacing inode: UInt64?, if isRightful: () -> Bool = { true }) throws(CopyError) {
+  func takeName(replacing inode: UInt64?) throws(CopyError) {
     guard let inode else {
       try rename(.noReplace)
       isGone = true
       return
     }
+    let own: UInt64
+    do throws(Errno) { own = try directory.descriptor.status(of: name).inode } catch { throw .target(error) }
     isGone = true
     do throws(CopyError) {
       try rename(.exchange)
@@ -90,12 +102,24 @@ final class TemporaryEntry {
     }
     let found: UInt64
     do throws(Errno) { found = try directory.descriptor.status(of: name).inode } catch { throw .target(error) }
-    guard found == inode, isRightful() else {
-      try rename(.exchange)
-      isGone = false
-      throw found == inode ? .inUse : .replacedMeanwhile
+    guard found == inode else {
+      isGone = try !directory.giveBack(finalName, from: name, puttingAside: own)
+      throw .replacedMeanwhile
     }
     do throws(Errno) { try directory.descriptor.unlink(name) } catch { throw .target(error) }
+  }
+
+  /// Gives a whole file the other temporary name, under which a later run does not take it for a leftover. It is the
+  /// caller's to remove from then on.
+  func keepAside() throws(CopyError) -> PathName {
+    let aside = TemporaryName.old.of(finalName)
+    do throws(Errno) {
+      try directory.descriptor.rename(name, to: aside, in: directory.descriptor, flags: .noReplace)
+    } catch {
+      throw error == .fileExists ? .leftover(aside) : .target(error)
+    }
+    isGone = true
+    return aside
   }
 
   private func rename(_ flags: RenameFlags) throws(CopyError) {
@@ -123,6 +147,37 @@ final class TemporaryEntry {
     } catch {
       guard error != .noSuchFileOrDirectory else { return }
       throw error == .wouldBlock ? .busy : .target(error)
+    }
+  }
+}
+
+extension SharedDescriptor {
+  /// Gives a name back to a file that somebody else had put there, and that has come to a temporary name by an exchange.
+  ///
+  /// Whatever others put there meanwhile is newer still, and gets the name.
+  /// - Parameter put: the inode number of what this process has put under the name.
+  /// - Returns: whether something is left under the temporary name: what was put there, or what others have replaced.
+  func giveBack(_ name: PathName, from temporary: PathName, puttingAside put: UInt64) throws(CopyError) -> Bool {
+    var put = put
+    do throws(Errno) {
+      while true {
+        let foreign = try descriptor.status(of: temporary).inode
+        do throws(Errno) {
+          try descriptor.rename(temporary, to: name, in: descriptor, flags: .exchange)
+        } catch .noSuchFileOrDirectory {
+          // Nothing has the name any more.
+          do throws(Errno) {
+            try descriptor.rename(temporary, to: name, in: descriptor, flags: .noReplace)
+            return false
+          } catch .fileExists {
+            continue
+          }
+        }
+        guard try descriptor.status(of: temporary).inode != put else { return true }
+        put = foreign
+      }
+    } catch {
+      throw .target(error)
     }
   }
 }

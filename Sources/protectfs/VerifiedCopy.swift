@@ -3,7 +3,7 @@ import LinuxIO
 import SystemPackage
 
 /// Why a file was not copied.
-enum CopyError: Error {
+enum CopyError: Error, Equatable {
   /// The source cannot be read.
   case source(Errno)
   /// The copy cannot be made.
@@ -24,6 +24,10 @@ enum CopyError: Error {
   case attributesTooLarge
   /// Another copy of the same file is at work.
   case busy
+  /// A killed run has left a file aside that is not the same as the one that has the name.
+  case leftover(PathName)
+  /// Both the file and its copy were opened for writing at once; the one that has not the name is kept aside.
+  case writtenTwice(PathName)
   /// The process was told to end.
   case interrupted
 }
@@ -44,31 +48,36 @@ final class VerifiedCopy {
   /// - Parameters:
   ///   - fileClass: the class of the copy; `nil` for what its directory gives it.
   ///   - inode: of the file that is replaced; `nil` when there must be none.
-  ///   - isRightful: asked at the last moment; if it says no, nothing has happened.
   /// - Returns: the inode number of the copy.
   func copy(
     _ source: SharedDescriptor, _ metadata: FileMetadata, as name: PathName, in directory: SharedDescriptor,
-    _ fileClass: FileClass?, replacing inode: UInt64?, if isRightful: () -> Bool = { true }
+    _ fileClass: FileClass?, replacing inode: UInt64?
   ) throws(CopyError) -> UInt64 {
+    let (copy, temporary) = try copy(source, metadata, asideOf: name, in: directory, fileClass)
+    guard try metadata.isCurrent(source) else { throw .changedMeanwhile }
+    let number: UInt64
+    do throws(Errno) { number = try copy.descriptor.status().inode } catch { throw .target(error) }
+    try temporary.takeName(replacing: inode)
+    return number
+  }
+
+  /// Copies an open file, and leaves the copy under the temporary name. Nobody else has the copy open.
+  func copy(
+    _ source: SharedDescriptor, _ metadata: FileMetadata, asideOf name: PathName, in directory: SharedDescriptor,
+    _ fileClass: FileClass?
+  ) throws(CopyError) -> (SharedDescriptor, TemporaryEntry) {
     let temporary = try TemporaryEntry(for: name, in: directory)
     let target = try temporary.makeFile()
     let size = metadata.status.size
-    let number: UInt64
-    do throws(Errno) {
-      let path = PathName(descriptor: target.descriptor)
-      // Before there is anything in it: contents of class A should never have been in another.
-      try fileClass?.assign(to: path)
-      number = try target.descriptor.status().inode
-    } catch {
+    // Before there is anything in it: contents of class A should never have been in another.
+    do throws(Errno) { try fileClass?.assign(to: PathName(descriptor: target.descriptor)) } catch {
       throw .target(error)
     }
     try copyContents(of: source, size, to: target)
     try compare(with: source, size, temporary.name, in: directory)
     try metadata.apply(to: target)
     do throws(Errno) { try target.descriptor.synchronize() } catch { throw .target(error) }
-    guard try metadata.isCurrent(source) else { throw .changedMeanwhile }
-    try temporary.takeName(replacing: inode, if: isRightful)
-    return number
+    return (target, temporary)
   }
 
   private func copyContents(of source: SharedDescriptor, _ size: UInt64, to target: SharedDescriptor) throws(CopyError)
@@ -94,7 +103,8 @@ final class VerifiedCopy {
 
   // MARK: Reading back
 
-  private func compare(
+  /// Finds out that a file has the contents of another, which are those on the disk.
+  func compare(
     with source: SharedDescriptor, _ size: UInt64, _ name: PathName, in directory: SharedDescriptor
   ) throws(CopyError) {
     let copy: SharedDescriptor

@@ -130,7 +130,9 @@ extension MountTests {
           }
           var after = try Snapshot(of: volume.mountPoint)
           let place = "after call \(number), \(faults.hit ?? "")"
-          after.entries = after.entries.filter { !$0.key.description.hasSuffix(".protectfs-new") }
+          after.entries = after.entries.filter { entry in
+            ![".protectfs-new", ".protectfs-old"].contains { entry.key.description.hasSuffix($0) }
+          }
           #expect(after == before, "\(place): \(after.difference(to: before))")
           #expect(try rotate(volume, "d").succeeded)
           after = try Snapshot(of: volume.mountPoint)
