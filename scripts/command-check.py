@@ -7,6 +7,7 @@ Runs as root, or as an ordinary user who may open /dev/fuse, in a directory of i
 check, and "N passed, N failed" at the end.
 """
 
+import fcntl
 import json
 import os
 import pty
@@ -145,6 +146,21 @@ def check_init():
     expect("recovery key in a file", 0, "init", "--passcode-file", "-", "--recovery-key-file", "rk2", "b2",
            "--default-class", "A", stdin="secret\n")
     check("the file is closed to others", os.stat(f"{root}/rk2").st_mode & 0o777 == 0o600)
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([program, "init", "--passcode-file", "pw", "b5"], cwd=root, env=environment, stdout=full,
+                                stderr=subprocess.PIPE, text=True, timeout=60)
+    check("a recovery key that cannot be shown", result.returncode == 1 and "nobody has it" in result.stderr, result)
+    os.mkdir(f"{root}/b6")
+    other = os.open(f"{root}/b6", os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    expect("init where another init is at work", 7, "init", "--passcode-file", "pw", "b6")
+    os.close(other)
+    if os.geteuid() != 0:
+        os.makedirs(f"{root}/searched/inside")
+        os.chmod(f"{root}/searched", 0o100)
+        expect("a device key below what can only be searched", 0, "init", "--passcode-file", "pw", "--device-key",
+               "searched/inside/key", "b6")
+        os.chmod(f"{root}/searched", 0o700)
     status, output = at_terminal(["init", "b3"], ["typed\x7f\x7fed\r", "typed\r"])
     check("init at a terminal", status == 0 and "typed" not in output, (status, output))
     status, output = at_terminal(["init", "b4"], ["one\r", "two\r"])
@@ -267,6 +283,8 @@ def check_orphans():
     expect("restore again", 0, "restore", "--from", "copy", "m/o", says="2 there already")
     expect("no orphans", 0, "orphans", "list", "m", says=r"\A\Z")
     expect("give them a class", 0, "class", "set", "-R", "CX", "m/o")
+    expect("erase a part", 64, "erase", "--yes", "m/o", says="inside the mount at")
+    expect("erase a class of a part", 64, "erase", "--yes", "--class", "CX", "--passcode-file", "pw", "m/o/second")
     expect("erase it", 0, "erase", "--yes", "--class", "CX", "--passcode-file", "pw", "m")
     expect("status of an orphan", 0, "status", "m/o/second", says="erased, reset or rotated away")
     result = expect("list orphans", 0, "orphans", "list", "m/o")

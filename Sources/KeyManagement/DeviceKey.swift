@@ -148,8 +148,10 @@ extension DeviceKey {
       let parts = Array(path.bytes).split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true)
       guard let name = parts.last else { throw Errno.invalidArgument }
       let isAbsolute = path.bytes.first == UInt8(ascii: "/")
-      var directory = try Descriptor.open(isAbsolute ? "/" : ".", [.readOnly, .directory])
+      // Directories above may be such as can be searched, and not read.
+      var directory = try Descriptor.open(isAbsolute ? "/" : ".", [.path, .directory])
       for part in parts.dropLast() { directory = try Self.directory(PathName(bytes: part), in: directory) }
+      directory = try directory.open(".", [.readOnly, .directory])
       var file = try AtomicFile(replacing: PathName(bytes: name), in: directory)
       try unsafe key.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes, mayReplace: false) }
     } catch {
@@ -159,10 +161,10 @@ extension DeviceKey {
 
   private static func directory(_ name: PathName, in parent: borrowing Descriptor) throws(Errno) -> Descriptor {
     do throws(Errno) {
-      return try parent.open(name, [.readOnly, .directory])
+      return try parent.open(name, [.path, .directory])
     } catch .noSuchFileOrDirectory {
       try parent.makeDirectory(name, mode: 0o700)
-      return try parent.open(name, [.readOnly, .directory])
+      return try parent.open(name, [.path, .directory])
     }
   }
 }

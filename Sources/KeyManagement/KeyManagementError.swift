@@ -44,6 +44,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case invalidLabel
   case noSuchWayIn
   case lastWayIn
+  /// Nothing says which of the passcodes is to be replaced.
+  case severalPasscodes
   case notABackup
   case foreignKeybag
   /// Two keybags of a store have different keys of this class with the same generation.
@@ -102,6 +104,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .invalidLabel: "invalid-label"
     case .noSuchWayIn: "no-such-way-in"
     case .lastWayIn: "last-way-in"
+    case .severalPasscodes: "several-passcodes"
     case .notABackup: "not-a-backup"
     case .foreignKeybag: "foreign-keybag"
     case .conflictingKeys: "conflicting-keys"
@@ -158,6 +161,9 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .invalidLabel: "a label has at most \(KeybagRecord.Protector.longestLabel) bytes"
     case .noSuchWayIn: "the store has no such way in; 'protectfs key list' shows those it has"
     case .lastWayIn: "this is the last way in; without it nothing would open the store"
+    case .severalPasscodes:
+      "the store has several passcodes, and this does not say which one is forgotten: remove it with 'protectfs key remove', "
+        + "and add another with 'protectfs key add --new-passcode'"
     case .notABackup: "this keybag was not exported; 'protectfs keybag export' makes one that can be imported"
     case .foreignKeybag: "this keybag is another store's"
     case .conflictingKeys(let fileClass):

@@ -3,28 +3,31 @@ import StoreFormat
 
 // Ways in, changed one by one. No class key is changed, so no file is.
 extension OpenKeybag {
-  /// A new passcode: in place of the one that opened the keybag, or, where something else did, of all passcodes, which are
-  /// forgotten or known to the wrong people. At a cost calibrated anew unless given.
+  /// A new passcode: in place of the one that opened the keybag, or, where something else did, of the only one, if there is
+  /// one. It stays with the TPM if it was. At a cost calibrated anew unless given.
   ///
-  /// - Throws: `invalidPasscode`.
+  /// - Throws: `invalidPasscode`; `severalPasscodes`, where nothing says which of them is meant.
   package func changingPasscode(
     to new: borrowing SecretBytes, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> KeybagChange {
     try Keybag.require(passcode: new)
-    let opener = keybag.protectors.first { $0.id == protectorID && $0.method.takesPasscode }
-    let label = opener?.label ?? "passcode"
+    let passcodes = keybag.protectors.filter(\.method.takesPasscode)
+    let opener = passcodes.first { $0.id == protectorID }
+    guard opener != nil || passcodes.count <= 1 else { throw .severalPasscodes }
+    let replaced = opener ?? passcodes.first
+    let label = replaced?.label ?? "passcode"
     let protector: KeybagRecord.Protector
-    if let opener, case .trustedPlatformModule = opener.method {
+    if let replaced, case .trustedPlatformModule = replaced.method {
       protector = try TPMPasscode.protector(
-        for: new, keybagKey, deviceKey, keybag.storeID, cost: cost, id: opener.id, label: label)
+        for: new, keybagKey, deviceKey, keybag.storeID, cost: cost, id: replaced.id, label: label)
     } else {
       protector = try KeyManagementError.wrapping { () throws(CryptographyError) in
         try Keybag.protector(
-          for: new, keybagKey, deviceKey, keybag.storeID, cost: cost, id: opener?.id, label: label)
+          for: new, keybagKey, deviceKey, keybag.storeID, cost: cost, id: replaced?.id, label: label)
       }
     }
     return try change(revokes: true) { (record) throws(CryptographyError) in
-      record.protectors.removeAll { opener == nil ? $0.method.takesPasscode : $0.id == protectorID }
+      record.protectors.removeAll { $0.id == replaced?.id }
       record.protectors = Keybag.sorted(record.protectors + [protector])
     }
   }

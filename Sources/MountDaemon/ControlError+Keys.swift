@@ -10,7 +10,7 @@ extension ControlError {
       case .passcodeDelayed: .passcodeDelayed
       case .storeErased: .storeErased
       case .lastWayIn: .lastWayIn
-      case .invalidPasscode, .invalidLabel, .keyFileMalformed, .noSuchWayIn: .invalidRequest
+      case .invalidPasscode, .invalidLabel, .keyFileMalformed, .noSuchWayIn, .severalPasscodes: .invalidRequest
       case .keybagMissing, .keybagUnreadable, .keybagMalformed, .keybagAltered, .unsupportedStore,
         .effaceableSecretMissing:
         .keybagCorrupt

@@ -19,6 +19,10 @@ package enum Store {
     deviceKeyFile: String?, cost: ScryptParameters? = nil
   ) throws -> (storeID: StoreID, recoveryKey: RecoveryKeyText) {
     let backing = try open(path)
+    // Of two that make a store here at once, one comes too late.
+    do throws(Errno) { try backing.lock(isShared: false) } catch {
+      throw error == .wouldBlock ? StoreError.inUse(path: path) : .backingUnreadable(path: path, error)
+    }
     try requireRoomForStore(backing, path)
     let storeID = try StoreID.random()
     let deviceKey = try DeviceKey.loadOrCreate(for: storeID, file: deviceKeyFile.map { PathName($0) })

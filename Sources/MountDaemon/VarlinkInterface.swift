@@ -119,7 +119,7 @@ enum VarlinkInterface {
     # Unlocks with one of the three, or cancels a lock in its grace period. The bytes of a key file are hexadecimal digits.
     method Unlock(passcode: ?string, recoveryKey: ?string, keyFile: ?string) -> ()
 
-    # Replaces the passcode that is given, or all passcodes where something else opens the store.
+    # Replaces the passcode that is given, or the only one where something else opens the store.
     method ChangePasscode(passcode: ?string, recoveryKey: ?string, keyFile: ?string, newPasscode: string) -> ()
 
     # Adds one of the four new secrets as a way in, called label. A TPM passcode is one that the machine's TPM has a part in.

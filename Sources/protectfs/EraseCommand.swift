@@ -41,7 +41,7 @@ struct EraseCommand: ParsableCommand {
   }
 
   func run() throws {
-    let owner = try StoreOwner.of(location.path)
+    let owner = try StoreOwner.ofWhole(location.path)
     try StoreSummary.requireStore(owner.backing)
     if let protectionClass {
       try Confirmation.require(

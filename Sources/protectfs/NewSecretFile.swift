@@ -41,13 +41,22 @@ final class NewSecretFile {
 /// How a recovery key is given out: once.
 enum RecoveryKeyOutput {
   /// Writes it to a new file, or prints it.
+  ///
+  /// - Throws: where it cannot be, and so is lost.
   static func show(_ text: borrowing SecretBytes, _ output: NewSecretFile?) throws {
     if let output {
       try output.write(text, newline: true)
       print("The recovery key is in \(output.path).\n")
     } else {
       print("\nRecovery key:\n\n    ", terminator: "")
-      StandardStream.writeSecret(text)
+      do throws(Errno) {
+        try StandardStream.writeSecret(text)
+      } catch {
+        throw CommandFailure(
+          .failure,
+          "the recovery key could not be shown (\(error)), and nobody has it; all else is done: remove it with "
+            + "'protectfs key remove', and add another with 'protectfs key add --new-recovery-key'")
+      }
       print("\n")
     }
     print(

@@ -45,6 +45,21 @@ enum StoreOwner {
     return .nobody(path)
   }
 
+  /// Finds out, where only the store as a whole can be meant.
+  ///
+  /// - Throws: for a path inside the mount.
+  static func ofWhole(_ path: String) throws -> StoreOwner {
+    let owner = try of(path)
+    let canonical = try CanonicalPath.of(path)
+    if let mount = try MountedFileSystem.containing(canonical), mount.mountPoint != canonical {
+      throw CommandFailure(
+        .usage,
+        "\(path.printable) is inside the mount at \(mount.mountPoint.printable), and this is for the whole store: "
+          + "give it \(mount.mountPoint.printable), if that is what you want")
+    }
+    return owner
+  }
+
   /// The backing directory.
   var backing: String {
     switch self {

@@ -253,6 +253,21 @@ import Testing
     try expectOpened(after, by: "new", notBy: store.passcode(), store, before)
   }
 
+  /// With a recovery key nobody knows which of several passcodes is forgotten.
+  @Test func ofSeveralByRecoveryKey() throws {
+    let store = try TestStore.read()
+    let before = try store.parsed()
+    let two = try before.open(recoveryKey: store.recoveryKey())
+      .adding(.passcode("child".secret), label: "child", cost: TestStore.cost).keybag
+    #expect(throws: KeyManagementError.severalPasscodes) {
+      _ = try two.open(recoveryKey: store.recoveryKey()).changingPasscode(to: "new".secret, cost: TestStore.cost)
+    }
+    let changed = try two.open(passcode: "child".secret, deviceKey: store.volumeKey())
+      .changingPasscode(to: "new".secret, cost: TestStore.cost).keybag
+    _ = try changed.open(passcode: store.passcode(), deviceKey: store.volumeKey())
+    _ = try changed.open(passcode: "new".secret, deviceKey: store.volumeKey())
+  }
+
   private func expectOpened(
     _ after: Keybag, by new: String, notBy old: consuming SecretBytes, _ store: TestStore, _ before: Keybag
   ) throws {
