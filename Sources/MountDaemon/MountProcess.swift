@@ -50,6 +50,7 @@ package enum MountProcess {
     }
     if options.isConfined { Sandbox.enter(log: log) }
     server.start()
+    daemon.watchKeybag()
 
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
