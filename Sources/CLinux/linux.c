@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -159,6 +160,34 @@ int linux_setxattr(const char *path, const char *name, const void *value, size_t
 ssize_t linux_listxattr(const char *path, char *list, size_t count) { return RESULT(listxattr(path, list, count)); }
 int linux_removexattr(const char *path, const char *name) { return RESULT(removexattr(path, name)); }
 int linux_flock(int fd, int operation) { return RESULT(flock(fd, operation)); }
+
+int linux_watch_directory(int directory) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", directory);
+  int watch = inotify_init1(IN_CLOEXEC);
+  if (watch < 0) return -errno;
+  if (inotify_add_watch(watch, path, IN_CLOSE_WRITE | IN_MOVED_TO | IN_ONLYDIR) >= 0) return watch;
+  int error = errno;
+  close(watch);
+  return -error;
+}
+int linux_wait_for_change(int watch, const char *name) {
+  _Alignas(struct inotify_event) char events[4096];
+  for (int has_come = 0; !has_come;) {
+    ssize_t count = read(watch, events, sizeof events);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return -errno;
+    for (const char *next = events; next < events + count;) {
+      const struct inotify_event *event = (const void *)next;
+      if (event->mask & IN_IGNORED) return -ESTALE;
+      // Events that the queue had no room for may have been the one.
+      if (event->mask & IN_Q_OVERFLOW || (event->len && !strcmp(event->name, name))) has_come = 1;
+      next += sizeof *event + event->len;
+    }
+  }
+  return 0;
+}
+
 int linux_set_lease(int fd, int type) { return RESULT(fcntl(fd, F_SETLEASE, type)); }
 int linux_get_lease(int fd) { return RESULT(fcntl(fd, F_GETLEASE)); }
 int linux_end_with_parent(void) { return RESULT(prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0)); }

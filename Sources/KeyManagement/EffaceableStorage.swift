@@ -91,7 +91,7 @@ struct EffaceableStorage: ~Copyable {
   }
 
   /// Overwrites every secret but the one with that identifier, and makes that durable. What is in neither slot's use
-  /// after a change that was cut short goes too.
+  /// after a change that was cut short goes too. One that cannot be overwritten keeps none of the others.
   ///
   /// - Throws: `ENOENT` when that secret is not there, and what reading fails with: then nothing is overwritten.
   func efface(allBut identifier: [UInt8]?, of storeID: StoreID) throws(Errno) {
@@ -104,13 +104,21 @@ struct EffaceableStorage: ~Copyable {
     }
     let zeros = [UInt8](repeating: 0, count: EffaceableSecret.size)
     var hasChanged = false
+    var failure: Errno?
     for slot in slots {
       for place in slot * Self.copies..<(slot + 1) * Self.copies where !Self.isBlank(place, of: file) {
-        try unsafe zeros.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: place * Self.blockSize) }
         hasChanged = true
+        do throws(Errno) {
+          try unsafe zeros.withBytes { (bytes) throws(Errno) in
+            try unsafe file.write(bytes, at: place * Self.blockSize)
+          }
+        } catch {
+          failure = failure ?? error
+        }
       }
     }
     if hasChanged { try file.synchronize() }
+    if let failure { throw failure }
   }
 
   /// The slot that has the secret with that identifier; `nil` when none has.

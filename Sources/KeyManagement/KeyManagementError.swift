@@ -40,6 +40,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case effaceableSecretMissing
   /// The new keybag is in its place, but the secret of the old one could not be overwritten.
   case effaceableSecretKept(Errno)
+  /// The store was erased, but the keybag could not be replaced by a note of it.
+  case erasureNotNoted(Errno)
   case keybagFull
   case invalidLabel
   case noSuchWayIn
@@ -56,7 +58,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   /// Whether a change of the keybag failed when the new one was in its place already.
   package var isAfterChange: Bool {
     switch self {
-    case .keybagNotDurable, .previousKeybagKept, .effaceableSecretKept: true
+    case .keybagNotDurable, .previousKeybagKept, .effaceableSecretKept, .erasureNotNoted: true
     default: false
     }
   }
@@ -100,6 +102,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .storeErased: "store-erased"
     case .effaceableSecretMissing: "effaceable-secret-missing"
     case .effaceableSecretKept: "effaceable-secret-kept"
+    case .erasureNotNoted: "erasure-not-noted"
     case .keybagFull: "keybag-full"
     case .invalidLabel: "invalid-label"
     case .noSuchWayIn: "no-such-way-in"
@@ -157,6 +160,9 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .effaceableSecretKept(let error):
       "the keybag was changed, but the secret of the old one could not be overwritten: \(error); it is when the store is "
         + "next mounted"
+    case .erasureNotNoted(let error):
+      "the store was erased, and nothing in it opens it any more; but its keybag could not be replaced by a note of that: "
+        + "\(error)"
     case .keybagFull: "the keybag is full: remove a way in, or finish a rotation, first"
     case .invalidLabel: "a label has at most \(KeybagRecord.Protector.longestLabel) bytes"
     case .noSuchWayIn: "the store has no such way in; 'protectfs key list' shows those it has"

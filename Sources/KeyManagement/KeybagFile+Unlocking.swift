@@ -86,16 +86,13 @@ extension KeybagFile {
     }
   }
 
-  /// Ends the count of wrong passcodes: those of a keybag that is no more say nothing.
-  package func forgetAttempts() { try? directory.unlink(Self.attemptsName) }
-
   /// Writes the count into the store; returns what the caller must keep of it because it could not be written.
   private func keep(
     _ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, _ turn: inout PasscodeTurn
   ) -> PasscodeAttempts {
     guard var record = attempts.record, let tag = try? Self.tag(of: record, keybag, deviceKey) else { return attempts }
     record.tag = tag
-    return turn.write(record) ? PasscodeAttempts() : attempts
+    return turn.write(record, in: directory) ? PasscodeAttempts() : attempts
   }
 
   /// Opens a keybag in a process that tries one secret.

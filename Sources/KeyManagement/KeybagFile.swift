@@ -4,8 +4,8 @@ import SystemPackage
 
 /// Where a store's keybag is: `.protectfs/keybag` in the backing directory, the one before it in `keybag.previous`.
 package struct KeybagFile: ~Copyable, Sendable {
-  private static let name: PathName = "keybag"
-  private static let previousName: PathName = "keybag.previous"
+  static let name: PathName = "keybag"
+  static let previousName: PathName = "keybag.previous"
 
   /// The store's own directory.
   let directory: Descriptor
@@ -73,6 +73,7 @@ package struct KeybagFile: ~Copyable, Sendable {
   ///   cut; `keybagChangedMeanwhile` unless the keybag there is the one that the new one was made of: same store, one
   ///   generation less, or none where the new one is the first; `previousKeybagKept`, `effaceableSecretKept`.
   package func commit(_ change: borrowing KeybagChange) throws(KeyManagementError) {
+    if change.keybag.erasureTime != nil { return try erase(leaving: change.keybag) }
     try replace(with: change.keybag, effaceable: change.effaceable)
     if change.revokes { try finish(change.keybag) } else if change.addsKeys { try replacePrevious(with: change.keybag) }
   }
@@ -95,7 +96,7 @@ package struct KeybagFile: ~Copyable, Sendable {
     try replace(with: previous, effaceable: .absent(), isSuccessor: false)
   }
 
-  private func replace(
+  func replace(
     with keybag: Keybag, effaceable: borrowing EffaceableSecret, isSuccessor: Bool = true
   ) throws(KeyManagementError) {
     var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
@@ -144,26 +145,12 @@ package struct KeybagFile: ~Copyable, Sendable {
   /// Unless another change has come first: then the secret that is in use is its.
   private func finish(_ keybag: Keybag) throws(KeyManagementError) {
     guard try currentRecord(toleratingDamage: false)?.generation == keybag.generation else { return }
-    if keybag.erasureTime != nil { try overwritePrevious() }
+    if keybag.erasureTime != nil { return try finishErasure(keybag) }
     try replacePrevious(with: keybag)
     try efface(keybag)
   }
 
-  /// Overwrites the keybag before an erased one where it lies: one without an effaceable secret would still open.
-  private func overwritePrevious() throws(KeyManagementError) {
-    do throws(Errno) {
-      let file = try directory.open(Self.previousName, [.readWrite, .noFollow, .nonBlocking])
-      let status = try file.status()
-      guard status.type == .regular, status.inode != (try directory.status(of: Self.name)).inode else { return }
-      let zeros = [UInt8](repeating: 0, count: Int(min(status.size, UInt64(KeybagRecord.longest))))
-      try unsafe zeros.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
-      try file.synchronize()
-    } catch {
-      if error != .noSuchFileOrDirectory { throw .previousKeybagKept(error) }
-    }
-  }
-
-  private func efface(_ keybag: Keybag) throws(KeyManagementError) {
+  func efface(_ keybag: Keybag) throws(KeyManagementError) {
     do throws(Errno) {
       try EffaceableStorage(in: directory).efface(allBut: keybag.record.effaceableIdentifier, of: keybag.storeID)
     } catch {
@@ -171,14 +158,14 @@ package struct KeybagFile: ~Copyable, Sendable {
     }
   }
 
-  private func effaceable() throws(KeyManagementError) -> EffaceableStorage {
+  func effaceable() throws(KeyManagementError) -> EffaceableStorage {
     do throws(Errno) { return try EffaceableStorage(in: directory) } catch { throw .keybagUnreadable(error) }
   }
 
   /// Makes the second copy the same as the keybag. At no point is there less than one whole keybag.
   ///
   /// - Throws: `previousKeybagKept`.
-  private func replacePrevious(with keybag: Keybag) throws(KeyManagementError) {
+  func replacePrevious(with keybag: Keybag) throws(KeyManagementError) {
     do throws(Errno) {
       var file = try AtomicFile(replacing: Self.previousName, in: directory)
       try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
@@ -188,7 +175,7 @@ package struct KeybagFile: ~Copyable, Sendable {
   }
 
   /// The record in place; `nil` where there is none.
-  private func currentRecord(toleratingDamage: Bool) throws(KeyManagementError) -> KeybagRecord? {
+  func currentRecord(toleratingDamage: Bool) throws(KeyManagementError) -> KeybagRecord? {
     let bytes: [UInt8]
     do throws(KeyManagementError) {
       bytes = try read()

@@ -3,24 +3,47 @@ import StoreFormat
 import SystemPackage
 
 /// The turn to try a passcode on a store: one process at a time reads how many were wrong, tries one, and writes the new
-/// count. It is a lock on `attempts.new`, which ends with its process whatever becomes of it.
+/// count. It is a lock on `attempts.new`, which ends with its process whatever becomes of it; on `attempts` where there is
+/// no room for another file.
+///
+/// Neither is held where no turn is needed, and where the store cannot be written to: then nothing is counted in it.
 package struct PasscodeTurn: ~Copyable {
-  /// `nil` where no turn is needed, and where the store cannot be written to: then nothing is counted in it.
-  private var file: AtomicFile?
+  private var aside: AtomicFile?
+  private var inPlace: Descriptor?
 
-  fileprivate init(_ file: consuming AtomicFile?) {
-    self.file = file
+  fileprivate init(aside: consuming AtomicFile? = nil, inPlace: consuming Descriptor? = nil) {
+    self.aside = aside
+    self.inPlace = inPlace
   }
 
-  /// Writes the new count, and ends the turn; returns whether it could be written.
-  mutating func write(_ record: AttemptsRecord) -> Bool {
-    guard var file = file.take() else { return false }
-    do throws(Errno) {
-      try unsafe record.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
-      return true
-    } catch {
-      return false
+  /// Writes the new count, and ends the turn; returns whether it could be written. Where it cannot be written aside, it is
+  /// written over the one before.
+  mutating func write(_ record: AttemptsRecord, in directory: borrowing Descriptor) -> Bool {
+    if var aside = aside.take() {
+      do throws(Errno) {
+        try unsafe record.bytes.withBytes { (bytes) throws(Errno) in try unsafe aside.commit(bytes) }
+        return true
+      } catch {
+        guard !aside.isCommitted else { return false }
+        let isWritten = (try? Self.overwrite(record, in: directory)) != nil
+        // Its lock was wanted until here.
+        return isWritten && !aside.isCommitted
+      }
     }
+    guard let lock = inPlace.take() else { return false }
+    let isWritten = (try? Self.overwrite(record, in: directory)) != nil
+    _ = consume lock
+    return isWritten
+  }
+
+  /// Writes a record over what is there. It is one write within a sector, and never shorter than what the count before
+  /// left, so that nothing has to be cut off: a crash leaves the old record or the new one.
+  private static func overwrite(_ record: AttemptsRecord, in directory: borrowing Descriptor) throws(Errno) {
+    let file = try directory.openAttempts()
+    let bytes = record.bytes
+    try file.write(bytes)
+    if try file.status().size > UInt64(bytes.count) { try file.truncate(to: UInt64(bytes.count)) }
+    try file.synchronizeData()
   }
 }
 
@@ -36,12 +59,53 @@ extension KeybagFile {
   package func turn(
     toTry secret: borrowing UnlockSecret, patience: Duration = KeybagFile.patience
   ) throws(KeyManagementError) -> PasscodeTurn {
-    guard secret.kind.takesPasscode else { return PasscodeTurn(nil) }
+    guard secret.kind.takesPasscode else { return PasscodeTurn() }
     do throws(Errno) {
-      return PasscodeTurn(try AtomicFile(replacing: Self.attemptsName, in: directory, patience: patience))
+      return PasscodeTurn(aside: try AtomicFile(replacing: Self.attemptsName, in: directory, patience: patience))
     } catch {
       guard error != .wouldBlock else { throw .passcodeAttemptRunning }
-      return PasscodeTurn(nil)
     }
+    do throws(Errno) {
+      let file = try directory.openAttempts()
+      try file.lock(until: .now + patience)
+      return PasscodeTurn(inPlace: file)
+    } catch {
+      guard error != .wouldBlock else { throw .passcodeAttemptRunning }
+      return PasscodeTurn()
+    }
+  }
+
+  /// Ends the count of wrong passcodes: those of a keybag that is no more say nothing. The file keeps its room.
+  package func forgetAttempts() {
+    do throws(Errno) {
+      let file = try directory.openAttempts()
+      try file.write(AttemptsRecord.blank)
+      try file.truncate(to: UInt64(AttemptsRecord.shortest))
+    } catch {
+      try? directory.unlink(Self.attemptsName)
+    }
+  }
+
+  /// Makes the file of wrong passcodes while there is room for it, so that they are counted also when there is none. What
+  /// cannot be made now is made by the next wrong passcode, or the next mount.
+  package func reserveAttempts() {
+    guard !hasRoomForAttempts,
+      var file = try? AtomicFile(replacing: Self.attemptsName, in: directory, patience: .zero), !hasRoomForAttempts
+    else { return }
+    try? unsafe AttemptsRecord.blank.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
+  }
+
+  private var hasRoomForAttempts: Bool {
+    guard let status = try? directory.status(of: Self.attemptsName) else { return false }
+    return status.type == .regular && status.size >= UInt64(AttemptsRecord.shortest)
+  }
+}
+
+extension Descriptor {
+  /// The record of wrong passcodes in a store's own directory, to be written over.
+  fileprivate func openAttempts() throws(Errno) -> Descriptor {
+    let file = try open(KeybagFile.attemptsName, [.readWrite, .noFollow, .nonBlocking])
+    guard try file.status().type == .regular else { throw .invalidArgument }
+    return file
   }
 }

@@ -1,5 +1,6 @@
 import DataProtectionCore
 import KeyManagement
+import LinuxIO
 
 // Keys destroyed while the store is mounted: first on disk, then in memory, with everything that was read by them. What
 // fails when the new keybag is in its place already is told when the rest is done.
@@ -66,12 +67,43 @@ extension Daemon {
     }
   }
 
-  /// Takes all keys out of memory after the store was erased.
+  /// Takes all keys out of memory after the store was erased; returns when that is done, by whichever thread. Not with
+  /// the turn taken.
   func revokeErased(_ erased: Keybag) {
-    guard keybag.withLock({ $0.erasureTime }) == nil else { return }
-    machine.destroy(
-      LockMachine.Destruction(classes: ProtectionClass.allCases, successors: [:]) { [self] in adopt(erased) })
-    log.notice("the store was erased")
+    isRevoked.withLock { isRevoked in
+      guard !isRevoked else { return }
+      // An unlock that has opened the old keybag ends first, and so its keys go too; the next finds the store erased.
+      takeTurn()
+      keybag.withLock { $0 = erased }
+      giveTurn()
+      machine.destroy(
+        LockMachine.Destruction(classes: ProtectionClass.allCases, successors: [:]) { [self] in adopt(erased) })
+      log.notice("the store was erased")
+      isRevoked = true
+    }
+  }
+
+  // MARK: Erased by others
+
+  /// Has a thread wait for an erasure of the store by someone else: wrong passcodes may be tried beside this daemon, by a
+  /// command or by a mount that only reads. It sleeps until a keybag is put in place.
+  func watchKeybag() {
+    do throws(KeyManagementError) {
+      let watch = try KeybagFile(backing: backing).watch()
+      Thread(name: "keybag watch") { [self] in
+        repeat { revokeIfErased() } while watch.wait()
+      }.detach()
+    } catch {
+      log.warning(
+        "an erasure by others is noticed when a secret is tried, not before", metadata: ["reason": "\(error)"])
+    }
+  }
+
+  private func revokeIfErased() {
+    guard let current = try? readKeybag(), current.erasureTime != nil,
+      current.storeID == keybag.withLock({ $0.storeID })
+    else { return }
+    revokeErased(current)
   }
 
   /// Where others may write the backing directory, files under an old class key may come at any time.

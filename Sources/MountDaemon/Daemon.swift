@@ -18,6 +18,8 @@ package final class Daemon: DaemonControl {
   let keybag: Mutex<Keybag>
   /// Wrong passcodes, also where the store cannot be written to.
   let attempts = Mutex(PasscodeAttempts())
+  /// Whether the keys of an erased store have gone from memory; held while they go.
+  let isRevoked = Mutex(false)
   /// Taken while the keybag is read, changed and put in place.
   let turn = Monitor(false)
   let controller: LockController

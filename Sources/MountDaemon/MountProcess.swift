@@ -50,6 +50,7 @@ package enum MountProcess {
     }
     if options.isConfined { Sandbox.enter(log: log) }
     server.start()
+    daemon.watchKeybag()
 
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
@@ -75,13 +76,15 @@ package enum MountProcess {
     in backing: borrowing Descriptor, _ deviceKey: borrowing VolumeDeviceKey, isReadOnly: Bool, _ log: Logger
   ) throws(KeyManagementError) -> Keybag {
     let file = try KeybagFile(backing: backing)
-    let keybag = try Keybag(parsing: file.read(), deviceKey: deviceKey)
+    let found = try Keybag(parsing: file.read(), deviceKey: deviceKey)
+    let keybag = file.tombstone(of: found, deviceKey) ?? found
     do throws(KeyManagementError) {
       if !isReadOnly { try file.settle(keybag) }
     } catch {
       log.warning("a change of keys is not finished", metadata: ["reason": "\(error.code)"])
     }
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
+    if !isReadOnly { file.reserveAttempts() }
     return keybag
   }
 

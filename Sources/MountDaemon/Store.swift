@@ -33,7 +33,9 @@ package enum Store {
     try ProtectedFileSystem.writeRootRecord(
       to: backing, defaultClass: defaultClass, volume: VolumeKeys(deviceKey, storeID: storeID))
     try backing.synchronize()
-    try KeybagFile(backing: backing).create(new.keybag, new.effaceable)
+    let file = try KeybagFile(backing: backing)
+    try file.create(new.keybag, new.effaceable)
+    file.reserveAttempts()
     return (storeID, RecoveryKeyText(try new.recoveryKey.text()))
   }
 

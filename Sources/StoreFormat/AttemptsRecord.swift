@@ -9,7 +9,11 @@ package struct AttemptsRecord: Sendable, Equatable {
   /// How many fingerprints are kept; older ones go.
   package static let mostFingerprints = 16
   /// The length of the longest record, in bytes.
-  package static let longest = 8 + 2 + 4 + 8 + 1 + 2 * mostFingerprints + 32
+  package static let longest = shortest + 2 * mostFingerprints
+  /// The length of the shortest.
+  package static let shortest = 8 + 2 + 4 + 8 + 1 + 32
+  /// What stands for none where there is a file: as many zeros as the shortest record has bytes.
+  package static let blank = [UInt8](repeating: 0, count: shortest)
 
   /// How many passcodes were wrong, the same one counted once.
   package var count: UInt32

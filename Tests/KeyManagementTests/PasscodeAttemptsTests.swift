@@ -74,8 +74,41 @@ import Testing
     #expect(try stored.attempts() == PasscodeAttempts())
     try stored.directory.write(".protectfs/attempts", bytes)
     _ = try stored.open(.recoveryKey(stored.new.recoveryKey.text()))
-    #expect(stored.directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
+    // The file stays, so that there is room for the next one, but says nothing.
+    #expect(stored.directory.names(in: ".protectfs") == ["attempts", "effaceable", "keybag", "keybag.previous"])
+    #expect(try stored.directory.read(".protectfs/attempts") == [UInt8](repeating: 0, count: 55))
     _ = try stored.open(.passcode(stored.store.passcode()))
+  }
+
+  /// Where no file can be written aside, the one that is there is written over.
+  @Test func countedWithoutRoom() throws {
+    let stored = try StoredKeybag()
+    stored.file.reserveAttempts()
+    #expect(try stored.directory.read(".protectfs/attempts") == AttemptsRecord.blank)
+    #expect(try stored.attempts() == PasscodeAttempts())
+    let inode = try stored.file.directory.status(of: "attempts").inode
+    try stored.file.directory.makeDirectory("attempts.new", mode: 0o700)
+
+    for (passcode, count) in [("a", 1), ("b", 2), ("a", 2), ("c", 3)] as [(String, UInt32)] {
+      #expect(throws: KeyManagementError.wrongPasscode) { _ = try stored.open(.passcode(passcode.secret)) }
+      #expect(try stored.attempts().count == count)
+    }
+    // One at a time, here too.
+    let passcode = UnlockSecret.passcode(stored.store.passcode())
+    do {
+      let turn = try stored.file.turn(toTry: passcode)
+      #expect(throws: KeyManagementError.passcodeAttemptRunning) {
+        _ = try stored.file.turn(toTry: passcode, patience: .milliseconds(20))
+      }
+      _ = consume turn
+    }
+    _ = try stored.open(passcode)
+    #expect(try stored.directory.read(".protectfs/attempts") == AttemptsRecord.blank)
+    #expect(try stored.file.directory.status(of: "attempts").inode == inode)
+    // What is there is left as it is.
+    #expect(throws: KeyManagementError.wrongPasscode) { _ = try stored.open(.passcode("a".secret)) }
+    stored.file.reserveAttempts()
+    #expect(try stored.attempts().count == 1)
   }
 
   /// After as many wrong passcodes as were chosen, the store is erased.

@@ -31,6 +31,35 @@ struct LoopDisk {
     try Self.run(["mount", "--bind", store.description, backing.description])
   }
 
+  /// Leaves no block free on it, and no inode where that is wanted.
+  func fill(inodes: Bool) throws {
+    let filler = mounted.appending("filler")
+    try filler.makeDirectory()
+    var number = 0
+    while inodes, failure(of: { () throws(Errno) in try filler.appending("\(number)").write("") }) == nil {
+      number += 1
+    }
+    let path = inodes ? filler.appending("0") : filler.appending("blocks")
+    if !inodes { try path.write("") }
+    let file = try OpenFile(path, O_RDWR)
+    var end = 0
+    func grow(by size: Int) -> Bool {
+      let error = failure { () throws(Errno) in try file.write(pattern(end, count: size), at: end) }
+      if error == nil { end += size }
+      return error == nil
+    }
+    // What was set aside for extents is free again when the file is on the disk.
+    repeat {
+      while grow(by: 1 << 18) || grow(by: 4096) {}
+      try file.synchronize()
+    } while grow(by: 4096)
+    let more = mounted.appending("more")
+    let error = failure { () throws(Errno) in try more.write(pattern(1, count: 4096)) }
+    #expect(error == .noSpace, "\(String(describing: error)) after \(end) bytes")
+    #expect(more.exists == !inodes)
+    if more.exists { try more.unlink() }
+  }
+
   func remount(_ option: String) throws { try Self.run(["mount", "-o", "remount,\(option)", mounted.description]) }
 
   private static func run(_ arguments: [String]) throws {
@@ -120,7 +149,9 @@ extension MountTests {
       }
     }
 
-    func withStore(_ options: [String] = [], _ body: (Volume, LoopDisk) throws -> Void) throws {
+    func withStore(
+      _ options: [String] = [], initOptions: [String]? = nil, _ body: (Volume, LoopDisk) throws -> Void
+    ) throws {
       try LoopDisk.with(options) { disk in
         var attached: PathName?
         defer { try? attached?.unmount(isLazy: true) }
@@ -128,7 +159,7 @@ extension MountTests {
           attached = directory.appending("backing")
           try disk.attach(directory.appending("backing"))
         }
-        try Volume.store(prepare: attach) { volume in
+        try Volume.store(initOptions: initOptions, prepare: attach) { volume in
           // Before the volume's directory goes.
           defer { try? volume.backing.unmount(isLazy: true) }
           try volume.mount()

@@ -67,6 +67,11 @@ ssize_t linux_lgetxattr(const char *path, const char *name, void *value, size_t 
 ssize_t linux_listxattr(const char *path, char *list, size_t count);
 int linux_removexattr(const char *path, const char *name);
 int linux_flock(int fd, int operation);
+
+/// An inotify(7) descriptor that tells of files in a directory that were replaced, or written and closed.
+int linux_watch_directory(int directory);
+/// Waits until that has happened to a file of a name, or may have. -ESTALE: it will not any more.
+int linux_wait_for_change(int watch, const char *name);
 /// F_SETLEASE and F_GETLEASE of fcntl(2).
 int linux_set_lease(int fd, int type);
 int linux_get_lease(int fd);

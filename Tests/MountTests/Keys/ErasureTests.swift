@@ -158,6 +158,68 @@ extension MountTests {
       }
     }
 
+    /// The same where no keybag can be written aside, so that all is overwritten: a later mount says that it was erased.
+    @Test func erasedOrNotWithoutRoom() throws {
+      try Volume.store { volume in
+        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let before = try volume.ownFiles()
+        try volume.backing.appending(".protectfs/keybag.new").makeDirectory()
+        var wasErased = false
+        for number in 1... {
+          try volume.putBack(before)
+          let (result, hit) = try erase(volume, faults, .end, at: number)
+          let place = "after call \(number), \(hit ?? "none")"
+          if volume.refusal() == nil {
+            #expect(!wasErased, "\(place): it was erased before")
+          } else {
+            wasErased = true
+            let failure = try #require(throws: MountFailure.self, "\(place)") { try volume.mount() }
+            #expect(failure.output.contains("erased on"), "\(place): \(failure.output)")
+          }
+          if hit == nil {
+            #expect(result.succeeded && wasErased, "\(result.output)")
+            break
+          }
+        }
+      }
+    }
+
+    /// What has no room from some call on, even to overwrite: the store is erased, or as it was and said to be.
+    @Test func erasedOrAsItWas() throws {
+      try Volume.store { volume in
+        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let before = try volume.ownFiles()
+        var outcomes: Set<Bool> = []
+        for number in 1... {
+          try volume.putBack(before)
+          let (result, hit) = try erase(volume, faults, .failOn(.noSpace), at: number, of: .room)
+          let place = "from call \(number), \(hit ?? "none"): \(result.output)"
+          let code = volume.refusal()?.code
+          outcomes.insert(code == nil)
+          if code == nil {
+            #expect(!result.succeeded && result.output.contains("as it was"), "\(place)")
+          } else {
+            #expect(["store-erased", "effaceable-secret-missing"].contains(code), "\(place)")
+            #expect(result.succeeded || !result.output.contains("as it was"), "\(place)")
+          }
+          if hit == nil { break }
+        }
+        #expect(outcomes == [true, false])
+      }
+    }
+
+    private func erase(
+      _ volume: Volume, _ faults: Faults, _ action: Faults.Action, at number: Int, of kinds: Faults.Kinds = .changes
+    ) throws -> (Program.Result, hit: String?) {
+      faults.arm(action, at: number, of: kinds)
+      defer { faults.disarm() }
+      let result = try Program.run(
+        [
+          Command.path, "erase", "--yes", "--device-key", volume.deviceKey.description, volume.backing.description,
+        ], environment: faults.environment)
+      return (result, faults.hit)
+    }
+
     /// After as many wrong passcodes as were chosen, a mounted store is erased under those who use it.
     @Test func erasesItself() throws {
       try Volume.store(initOptions: ["--erase-after", "4"]) { volume in
@@ -171,6 +233,45 @@ extension MountTests {
         #expect(try #require(throws: ControlError.self) { try volume.unlock("d") }.code == .storeErased)
         file.expectRevoked()
         #expect(throws: ControlError.self) { try volume.unlock(recoveryKey: volume.recoveryKey) }
+      }
+    }
+
+    /// Also where they are tried beside the daemon: it comes to know without being asked anything.
+    @Test(arguments: [["key", "test"], ["keybag", "export", "--backup", "/dev/null/none"]])
+    func erasesItselfUnderTheDaemon(_ words: [String]) throws {
+      try Volume.store(initOptions: ["--erase-after", "4"]) { volume in
+        try volume.mount()
+        try volume.unlock()
+        var files = try ProtectionClass.allCases.map { try ErasedFile(of: $0, on: volume) }
+        for (passcode, status) in [("a", 3), ("b", 3), ("c", 3), ("d", 21)] as [(String, Int32)] {
+          for file in files { try file.expectContents() }
+          let file = try volume.passcodeFile("wrong", passcode)
+          let result = try Command.run(
+            words + ["--passcode-file", file, "--device-key", volume.deviceKey.description]
+              + [volume.mountPoint.description])
+          #expect(result.ending == .exited(status), "\(result.output)")
+        }
+        let deadline = ContinuousClock.now + .seconds(10)
+        while !volume.log.contains("the store was erased"), ContinuousClock.now < deadline { usleep(5000) }
+        for file in files { file.expectRevoked() }
+        #expect(throws: Errno.self) { try volume.path("new").write("lost") }
+        #expect(try #require(throws: ControlError.self) { try volume.unlock() }.code == .storeErased)
+        files = []
+      }
+    }
+
+    /// A mount that only reads has keys too.
+    @Test func othersErasureReachesAMountThatOnlyReads() throws {
+      try Volume.with(["-o", "allow_other,ro"]) { volume in
+        let before = try volume.status().classes.count { $0.key == .available }
+        #expect(before > 0)
+        let result = try Command.run([
+          "erase", "--yes", "--device-key", volume.deviceKey.description, volume.backing.description,
+        ])
+        #expect(result.succeeded, "\(result.output)")
+        let deadline = ContinuousClock.now + .seconds(10)
+        while !volume.log.contains("the store was erased"), ContinuousClock.now < deadline { usleep(5000) }
+        #expect(volume.log.contains("the store was erased"))
       }
     }
   }

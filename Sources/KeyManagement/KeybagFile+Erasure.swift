@@ -1,0 +1,134 @@
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// The erasure of a store: the one change of the keybag that must come to its end also where there is no room for another
+// file. What destroys the keys is the overwriting of the effaceable secret, and that needs none.
+extension KeybagFile {
+  /// Puts a tombstone in place of the keybag, and overwrites everything that the old one needs. Each step is tried,
+  /// whatever became of the one before.
+  ///
+  /// - Throws: `keybagUnwritable` where the store opens as before; as ``commit(_:)`` where it is erased.
+  func erase(leaving tombstone: Keybag) throws(KeyManagementError) {
+    var failure: KeyManagementError?
+    do throws(KeyManagementError) {
+      try replace(with: tombstone, effaceable: .absent())
+    } catch .keybagUnwritable(let error) {
+      return try eraseInPlace(leaving: tombstone, after: error)
+    } catch {
+      guard error.isNotDurable else { throw error }
+      failure = error
+    }
+    try finishErasure(tombstone)
+    if let failure { throw failure }
+  }
+
+  /// What is left to do when the tombstone is in place.
+  ///
+  /// - Throws: the first failure; the steps after it were tried too.
+  func finishErasure(_ tombstone: Keybag) throws(KeyManagementError) {
+    var failures: [KeyManagementError] = []
+    do throws(KeyManagementError) { try efface(tombstone) } catch { failures.append(error) }
+    do throws(KeyManagementError) { try overwritePrevious() } catch { failures.append(error) }
+    do throws(KeyManagementError) {
+      try replacePrevious(with: tombstone)
+    } catch {
+      // It holds nothing any more that another would have to be written aside for.
+      if (try? overwrite(Self.previousName, with: tombstone)) == nil { failures.append(error) }
+    }
+    if let failure = failures.first { throw failure }
+  }
+
+  /// Overwrites the keybag before an erased one where it lies: one without an effaceable secret would still open.
+  private func overwritePrevious() throws(KeyManagementError) {
+    do throws(Errno) {
+      let file = try directory.open(Self.previousName, [.readWrite, .noFollow, .nonBlocking])
+      let status = try file.status()
+      guard status.type == .regular, status.inode != (try directory.status(of: Self.name)).inode else { return }
+      let zeros = [UInt8](repeating: 0, count: Int(min(status.size, UInt64(KeybagRecord.longest))))
+      try unsafe zeros.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
+      try file.synchronize()
+    } catch {
+      if error != .noSuchFileOrDirectory { throw .previousKeybagKept(error) }
+    }
+  }
+
+  // MARK: Where there is no room
+
+  /// Erases the store by overwriting alone, in an order of which each prefix opens as before, or never again:
+  ///
+  /// 1. The second copy becomes the tombstone. The keybag opens as before.
+  /// 2. The effaceable secret is overwritten. Nothing opens any more, and ``tombstone(of:_:)`` tells since when.
+  /// 3. The two names are exchanged.
+  /// 4. What was the keybag becomes the tombstone too.
+  ///
+  /// Where there is no second copy, or names cannot be exchanged, the keybag is overwritten where it lies.
+  private func eraseInPlace(leaving tombstone: Keybag, after error: Errno) throws(KeyManagementError) {
+    guard let current = try currentRecord(toleratingDamage: false), tombstone.record.follows(current) else {
+      throw .keybagChangedMeanwhile
+    }
+    let isNoted = noteInSecondCopy(tombstone)
+    var failure: KeyManagementError?
+    do throws(KeyManagementError) {
+      try efface(tombstone)
+    } catch {
+      failure = error
+    }
+    let isEffaced = current.effaceableIdentifier != nil && !hasSecret(of: current)
+    if failure != nil, !isEffaced { throw .keybagUnwritable(error) }
+    do throws(Errno) {
+      try place(tombstone, isNoted: isNoted)
+    } catch let unplaced {
+      throw isEffaced ? .erasureNotNoted(unplaced) : .keybagUnwritable(error)
+    }
+    if let failure { throw failure }
+  }
+
+  /// Makes the second copy the tombstone; returns whether it could be done, and the second copy is no name of the first.
+  private func noteInSecondCopy(_ tombstone: Keybag) -> Bool {
+    guard let first = try? directory.status(of: Self.name), let second = try? directory.status(of: Self.previousName),
+      first.inode != second.inode
+    else { return false }
+    return (try? overwrite(Self.previousName, with: tombstone)) != nil
+  }
+
+  private func place(_ tombstone: Keybag, isNoted: Bool) throws(Errno) {
+    guard isNoted, (try? exchangeCopies()) != nil else { return try overwrite(Self.name, with: tombstone) }
+    try overwrite(Self.previousName, with: tombstone)
+  }
+
+  private func exchangeCopies() throws(Errno) {
+    try directory.rename(Self.previousName, to: Self.name, in: directory, flags: .exchange)
+    try directory.synchronize()
+  }
+
+  /// Writes a tombstone over a keybag where it lies. What was longer is overwritten before it is cut off.
+  private func overwrite(_ name: PathName, with tombstone: Keybag) throws(Errno) {
+    let file = try directory.open(name, [.readWrite, .noFollow, .nonBlocking])
+    let status = try file.status()
+    guard status.type == .regular else { throw .invalidArgument }
+    let bytes = tombstone.bytes
+    let rest = max(0, Int(min(status.size, UInt64(KeybagRecord.longest))) - bytes.count)
+    try file.write(bytes + [UInt8](repeating: 0, count: rest))
+    try file.synchronize()
+    guard status.size > UInt64(bytes.count) else { return }
+    try file.truncate(to: UInt64(bytes.count))
+    try file.synchronize()
+  }
+
+  /// Whether the effaceable secret of a keybag can be found. One that nobody can read any more is none.
+  private func hasSecret(of record: KeybagRecord) -> Bool {
+    guard let identifier = record.effaceableIdentifier, let storage = try? effaceable() else { return false }
+    return ((try? storage.copies(of: identifier, record.storeID)) ?? 0) > 0
+  }
+
+  /// The tombstone that an erasure which was cut short has left in the second copy: its secret is gone, but the keybag
+  /// still in place. `nil` where that is not so.
+  package func tombstone(of keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey) -> Keybag? {
+    guard keybag.record.effaceableIdentifier != nil, let bytes = try? readPrevious(),
+      let previous = try? Keybag(parsing: bytes, deviceKey: deviceKey), previous.erasureTime != nil,
+      previous.record.follows(keybag.record), !hasSecret(of: keybag.record)
+    else { return nil }
+    return previous
+  }
+}

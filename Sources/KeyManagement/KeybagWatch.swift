@@ -1,0 +1,22 @@
+import LinuxIO
+import SystemPackage
+
+/// Waits for a keybag that is put in place, by whomever.
+package struct KeybagWatch: ~Copyable, Sendable {
+  private let watch: DirectoryWatch
+
+  fileprivate init(_ watch: consuming DirectoryWatch) {
+    self.watch = watch
+  }
+
+  /// Waits until that has happened since the watch was made, or since this was last called. Returns `false` when it never
+  /// will any more: the store's own directory is gone.
+  package func wait() -> Bool { (try? watch.wait(for: KeybagFile.name)) != nil }
+}
+
+extension KeybagFile {
+  /// Watches the keybag from now on.
+  package func watch() throws(KeyManagementError) -> KeybagWatch {
+    do throws(Errno) { return KeybagWatch(try DirectoryWatch(directory)) } catch { throw .keybagUnreadable(error) }
+  }
+}

@@ -1,0 +1,80 @@
+import LinuxIO
+import StoreFormat
+import Testing
+
+@testable import KeyManagement
+
+/// An erasure comes to its end whatever cannot be written.
+@Suite("Erased keybags") struct ErasedKeybagTests {
+  enum SecondCopy: CaseIterable { case older, missing, sameFile }
+
+  /// Nothing can be written aside: what is there is written over.
+  @Test(arguments: SecondCopy.allCases) func withoutRoom(_ second: SecondCopy) throws {
+    let stored = try StoredKeybag()
+    let own = try stored.directory.descriptor.open(".protectfs", [.readOnly, .directory])
+    if second != .older { try own.unlink("keybag.previous") }
+    if second == .sameFile { try own.link("keybag", to: "keybag.previous", in: own) }
+    try own.makeDirectory("keybag.new", mode: 0o700)
+    let old = try own.open("keybag", [.readOnly])
+
+    let tombstone = try erase(stored)
+    #expect(try stored.file.read() == tombstone.bytes)
+    if second != .missing { #expect(try stored.file.readPrevious() == tombstone.bytes) }
+    #expect(try stored.directory.read(".protectfs/effaceable").allSatisfy { $0 == 0 })
+    // The keybag is not left where it was, either.
+    #expect(try old.readAll(limit: 1 << 16) == tombstone.bytes)
+  }
+
+  /// A keybag without an effaceable secret is overwritten as well.
+  @Test func withoutRoomOrEffaceableSecret() throws {
+    let stored = try StoredKeybag()
+    var record = stored.keybag.record
+    record.effaceableIdentifier = nil
+    record.tag = try Keybag.tag(of: record, stored.deviceKey)
+    let keybag = try Keybag(record, deviceKey: stored.deviceKey)
+    for name in ["keybag", "keybag.previous"] { try stored.directory.write(".protectfs/" + name, keybag.bytes) }
+    try stored.file.directory.makeDirectory("keybag.new", mode: 0o700)
+    let old = try stored.file.directory.open("keybag", [.readOnly])
+
+    let change = try keybag.erased(deviceKey: stored.deviceKey)
+    try stored.file.commit(change)
+    for bytes in [try stored.file.read(), try stored.file.readPrevious(), try old.readAll(limit: 1 << 16)] {
+      #expect(bytes == change.keybag.bytes)
+    }
+  }
+
+  /// The second copy cannot be written aside: the secret is overwritten nevertheless, and so is the copy.
+  @Test func withoutRoomForTheSecondCopy() throws {
+    let stored = try StoredKeybag()
+    try stored.file.directory.makeDirectory("keybag.previous.new", mode: 0o700)
+    let tombstone = try erase(stored)
+    #expect(try stored.file.readPrevious() == tombstone.bytes)
+    #expect(try stored.directory.read(".protectfs/effaceable").allSatisfy { $0 == 0 })
+  }
+
+  /// Cut short between the secret and the tombstone's coming into place, it is an erasure; before, it is none.
+  @Test func cutShort() throws {
+    let stored = try StoredKeybag()
+    let tombstone = try stored.keybag.erased(deviceKey: stored.deviceKey).keybag
+    #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == nil)
+    try stored.directory.write(".protectfs/keybag.previous", tombstone.bytes)
+    #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == nil)
+    _ = try stored.open(.passcode(stored.store.passcode())).classKeys()
+    try stored.file.settle(stored.keybag)
+    #expect(try stored.file.readPrevious() == stored.keybag.bytes)
+
+    try stored.directory.write(".protectfs/keybag.previous", tombstone.bytes)
+    try stored.directory.write(".protectfs/effaceable", [UInt8](repeating: 0, count: 16_384))
+    #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == tombstone)
+    var forged = tombstone.bytes
+    forged[forged.count - 1] ^= 1
+    try stored.directory.write(".protectfs/keybag.previous", forged)
+    #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == nil)
+  }
+
+  private func erase(_ stored: borrowing StoredKeybag) throws -> Keybag {
+    let change = try stored.keybag.erased(deviceKey: stored.deviceKey)
+    try stored.file.commit(change)
+    return change.keybag
+  }
+}
