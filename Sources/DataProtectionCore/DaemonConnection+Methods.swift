@@ -79,7 +79,8 @@ extension DaemonConnection {
   /// Gives a class a new key, and wraps the keys of all its files anew; goes on with a rotation that was cut short.
   ///
   /// - Parameter report: told a few times a second how far it has come, and at the end; ends it early by returning false.
-  /// - Throws: ``ControlError/Code-swift.enum/rotationInterrupted``; both class keys are kept then.
+  /// - Throws: ``ControlError/Code-swift.enum/rotationInterrupted``, and ``ControlError/Code-swift.enum/failed`` where files
+  ///   cannot be changed, as the last report says; both class keys are kept then.
   public consuming func rotate(
     _ protectionClass: ProtectionClass, with secret: Secret, _ report: (RotationStatus) -> Bool
   ) throws(ControlError) {
@@ -87,7 +88,15 @@ extension DaemonConnection {
     while true {
       let reply = try receive(RotationStatus.self, patience: 0)
       let wantsMore = report(reply.parameters)
-      guard reply.continues else { return }
+      guard reply.continues else {
+        if let kept = reply.parameters.kept, kept > 0 {
+          throw ControlError(
+            .failed,
+            "\(kept) files or directories could not be given the new key: they are not this user's to change, immutable, or "
+              + "read-only; the mount's log names them. Both class keys are kept. Make them writable and run it again")
+        }
+        return
+      }
       if !wantsMore { throw ControlError(.rotationInterrupted, "the rotation was interrupted; run it again") }
     }
   }

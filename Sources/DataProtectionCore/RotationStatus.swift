@@ -6,7 +6,10 @@ public struct RotationStatus: Codable, Sendable, Hashable {
   public var rewrapped: Int
   /// Files that nobody can open, since their records are damaged.
   public var damaged: Int
-  /// Whether the old class key is gone: the last reply.
+  /// Files that could not be given the new key, and directories that could not be gone through: they need the old one, which
+  /// is kept. `nil` where the daemon does not say.
+  public var kept: Int?
+  /// Whether the old class key is gone: the last reply, where nothing was kept.
   public var isFinished: Bool
 
   /// A status of these values.
@@ -15,5 +18,11 @@ public struct RotationStatus: Codable, Sendable, Hashable {
     self.rewrapped = rewrapped
     self.damaged = damaged
     self.isFinished = isFinished
+  }
+
+  /// A status that says how many files need the old key.
+  public init(files: Int, rewrapped: Int, damaged: Int, kept: Int, isFinished: Bool) {
+    self.init(files: files, rewrapped: rewrapped, damaged: damaged, isFinished: isFinished)
+    self.kept = kept
   }
 }

@@ -13,6 +13,9 @@ package struct RotationProgress: Sendable, Equatable {
   package var rewrapped = 0
   /// Files whose records or keys are damaged, so that nobody can open them.
   package var damaged = 0
+  /// Files whose records cannot be replaced, and directories that cannot be gone through, for a reason that stays: the old
+  /// class key is still needed.
+  package var kept = 0
 
   package init() {}
 }
@@ -31,6 +34,8 @@ package final class KeyRotation {
   private let mayContinue: () -> Bool
   private var progress = RotationProgress()
   private let report: (RotationProgress) -> Bool
+  /// What is counted as ``RotationProgress/kept``, by inode numbers.
+  private var kept: Set<UInt64> = []
 
   /// - Parameters:
   ///   - mayContinue: asked before each file; a lock ends the rotation at once.
@@ -45,7 +50,7 @@ package final class KeyRotation {
     self.report = report
   }
 
-  /// Goes through all files. When it returns, no record of the class names another than the current key.
+  /// Goes through all files. When it returns and has kept none, no record of the class names another than the current key.
   ///
   /// - Throws: `EINTR` when it was ended, `EACCES` when the class was locked, what the backing store fails with. The rest
   ///   is then for the next rotation.
@@ -74,21 +79,23 @@ package final class KeyRotation {
   private func visit(_ directories: [Node]) throws(Errno) {
     var waiting = directories
     while let directory = waiting.popLast() {
-      let handle: SharedDescriptor
-      let stream: Descriptor
+      let opened: (handle: SharedDescriptor, stream: SharedDescriptor)?
       do throws(Errno) {
-        handle = try fileSystem.directoryHandle(directory)
-        stream = try fileSystem.openForListing(handle)
+        opened = try keeping(directory) { () throws(Errno) in
+          let handle = try fileSystem.directoryHandle(directory)
+          return (handle, SharedDescriptor(try fileSystem.openForListing(handle)))
+        }
       } catch {
         // Removed, or moved: then it was noted.
         guard error == .staleNFSFileHandle || error == .noSuchFileOrDirectory else { throw error }
         continue
       }
+      guard let (handle, stream) = opened else { continue }
       while true {
-        let names = try stream.nextNames()
+        let names = try stream.descriptor.nextNames()
         if names.isEmpty { break }
         for name in names where !(directory.isRoot && name.description == NameEncoding.storeDirectory) {
-          if let below = try visit(name, in: handle.descriptor, Node.Location(parent: directory, name: name)) {
+          if let below = try visit(name, in: handle, Node.Location(parent: directory, name: name)) {
             waiting.append(below)
           }
         }
@@ -99,8 +106,8 @@ package final class KeyRotation {
 
   private func visit(_ location: Node.Location) throws(Errno) {
     do throws(Errno) {
-      let handle = try fileSystem.directoryHandle(location.parent)
-      if let below = try visit(location.name, in: handle.descriptor, location) { try visit([below]) }
+      let handle = try keeping(location.parent) { () throws(Errno) in try fileSystem.directoryHandle(location.parent) }
+      if let handle, let below = try visit(location.name, in: handle, location) { try visit([below]) }
     } catch {
       guard error == .staleNFSFileHandle || error == .noSuchFileOrDirectory else { throw error }
     }
@@ -108,20 +115,22 @@ package final class KeyRotation {
 
   /// Looks at a name; returns it when it is a directory.
   private func visit(
-    _ name: PathName, in directory: borrowing Descriptor, _ location: Node.Location
+    _ name: PathName, in directory: SharedDescriptor, _ location: Node.Location
   ) throws(Errno) -> Node? {
-    let status: Status
+    let found: Status?
     do throws(Errno) {
-      status = try directory.status(of: name)
+      found = try searching(directory, location.parent) { () throws(Errno) in try directory.descriptor.status(of: name)
+      }
     } catch {
       // Removed, or renamed, since it was listed.
       if error == .noSuchFileOrDirectory { return nil } else { throw error }
     }
+    guard let status = found else { return nil }
     switch status.type {
     case .directory: return fileSystem.nodes.find(status) ?? Node(status, location: location)
     case .regular:
       let node = fileSystem.nodes.find(status) ?? Node(status, location: location)
-      try rewrap(name, in: directory, node)
+      try rewrap(name, in: directory, location.parent, node)
       return nil
     default: return nil
     }
@@ -139,16 +148,22 @@ package final class KeyRotation {
   }
 
   private func visitPlain(_ directory: SharedDescriptor) throws(Errno) {
-    let stream = try fileSystem.openForListing(directory)
+    let node = Node(try directory.descriptor.status(), location: nil)
+    let opened = try keeping(node) { () throws(Errno) in SharedDescriptor(try fileSystem.openForListing(directory)) }
+    guard let stream = opened else { return }
     while true {
-      let names = try stream.nextNames()
+      let names = try stream.descriptor.nextNames()
       if names.isEmpty { return }
       for name in names {
-        let status = try directory.descriptor.status(of: name)
+        let found = try searching(directory, node) { () throws(Errno) in try directory.descriptor.status(of: name) }
+        guard let status = found else { continue }
         if status.type == .directory {
-          try visitPlain(SharedDescriptor(try directory.descriptor.open(name, [.path, .directory, .noFollow])))
+          let below = try searching(directory, node) { () throws(Errno) in
+            SharedDescriptor(try directory.descriptor.open(name, [.path, .directory, .noFollow]))
+          }
+          if let below { try visitPlain(below) }
         } else if status.type == .regular {
-          try rewrap(name, in: directory.descriptor, Node(status, location: nil))
+          try rewrap(name, in: directory, node, Node(status, location: nil))
         }
       }
     }
@@ -156,16 +171,20 @@ package final class KeyRotation {
 
   // MARK: Files
 
-  private func rewrap(_ name: PathName, in directory: borrowing Descriptor, _ node: Node) throws(Errno) {
+  private func rewrap(
+    _ name: PathName, in directory: SharedDescriptor, _ parent: Node, _ node: Node
+  ) throws(Errno) {
     guard mayContinue() else { throw .interrupted }
     progress.files += 1
-    let path: Descriptor
+    let path: SharedDescriptor?
     do throws(Errno) {
-      path = try directory.open(name, [.path, .noFollow])
+      path = try searching(directory, parent) { () throws(Errno) in
+        SharedDescriptor(try directory.descriptor.open(name, [.path, .noFollow]))
+      }
     } catch {
       if error == .noSuchFileOrDirectory { return } else { throw error }
     }
-    try rewrap(path, node)
+    if let path { try rewrap(path.descriptor, node) }
   }
 
   /// Replaces a file's record, and then what is in memory of it.
@@ -173,24 +192,57 @@ package final class KeyRotation {
     try fileSystem.keyChanges.write { () throws(Errno) in
       guard let old = try storedRecord(of: descriptor, node), old.fileClass == fileClass else { return }
       guard let new = try rewrapped(old) else { return }
-      try fileSystem.setRecord(new.bytes, of: descriptor)
+      let written: Void? = try keeping(node) { () throws(Errno) in try fileSystem.setRecord(new.bytes, of: descriptor) }
+      guard written != nil else { return }
       progress.rewrapped += 1
       fileSystem.nodes.find(try descriptor.status()).map(fileSystem.renewRecordInMemory)
     }
   }
 
-  /// The record on disk; `nil` for a file that has none yet, and for one that is damaged.
+  /// The record on disk; `nil` for a file that has none yet, for one that is damaged, and where it may not be read.
   private func storedRecord(of descriptor: borrowing Descriptor, _ node: Node) throws(Errno) -> FileRecord? {
-    let bytes: [UInt8]
+    let read: [UInt8]?
     do throws(Errno) {
-      bytes = try fileSystem.lendingPermissions(of: descriptor) { () throws(Errno) in
-        try PathName(descriptor: descriptor).attribute(ProtectedFileSystem.recordAttribute)
+      read = try keeping(node) { () throws(Errno) in
+        try fileSystem.lendingPermissions(of: descriptor) { () throws(Errno) in
+          try PathName(descriptor: descriptor).attribute(ProtectedFileSystem.recordAttribute)
+        }
       }
     } catch {
       if error == .noData { return nil } else { throw error }
     }
+    guard let bytes = read else { return nil }
     return try countingDamage { () throws(Errno) in try fileSystem.verifiedFileRecord(bytes, of: node) }
   }
+
+  /// What `body` does in a directory of the backing tree, searched also where its mode does not allow that.
+  private func searching<Result>(
+    _ directory: SharedDescriptor, _ node: Node, _ body: () throws(Errno) -> Result
+  ) throws(Errno) -> Result? {
+    try keeping(node) { () throws(Errno) in try fileSystem.lendingPermissions(of: directory.descriptor, body) }
+  }
+
+  /// What `body` does to a file or directory; `nil` where that is not allowed and will not be the next time either: an
+  /// immutable file, somebody else's. It is told once in the log, and the rotation goes on with all others.
+  ///
+  /// Not for what may fail because a class was locked.
+  private func keeping<Result>(_ node: Node, _ body: () throws(Errno) -> Result) throws(Errno) -> Result? {
+    do throws(Errno) {
+      return try body()
+    } catch {
+      guard [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error) else { throw error }
+      if kept.insert(node.identity.inode).inserted, kept.count <= Self.mostNamed {
+        fileSystem.log.error(
+          "\(node.isDirectory ? "a directory cannot be gone through" : "a file cannot be given the new class key"): \(error)",
+          metadata: ["backing": "\(fileSystem.backingPath(of: node))", "inode": "\(node.identity.inode)"])
+      }
+      progress.kept = kept.count
+      return nil
+    }
+  }
+
+  /// So many are named in the log: a backing file system that is read-only has them all.
+  private static let mostNamed = 1000
 
   /// What `body` makes of a record; `nil` for one that is damaged. All else that fails ends the rotation: the file may be
   /// whole, and would be lost with the old key.

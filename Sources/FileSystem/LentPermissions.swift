@@ -3,7 +3,8 @@ import Synchronization
 import SystemPackage
 
 // Modes say what callers may do, and the kernel has asked them. But a daemon without privileges is bound by them too: it
-// needs to read what its owner may only write, and to set records of what its owner may only read.
+// needs to read what its owner may only write, to set records of what its owner may only read, and to get to what is
+// below a directory that its owner may not search. A daemon that is killed in between leaves the owner what was lent.
 extension ProtectedFileSystem {
   /// Runs `body`, and where permissions are missing once more with those of the owner lent for the moment (chmod(2)).
   func lendingPermissions<Result: ~Copyable>(
@@ -13,8 +14,9 @@ extension ProtectedFileSystem {
       return try body()
     } catch .permissionDenied {
       guard daemonIdentity.user != 0 else { throw .permissionDenied }
+      let isDirectory = try descriptor.status().type == .directory
       return try lending.withLock { (_) throws(Errno) in
-        try descriptor.lending(0o600, keptLent: reportLent, body)
+        try descriptor.lending(isDirectory ? 0o700 : 0o600, keptLent: reportLent, body)
       }
     }
   }

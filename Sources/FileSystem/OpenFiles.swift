@@ -1,6 +1,7 @@
 import DataProtectionCore
 import FUSE
 import FileProtection
+import Glibc
 import LinuxIO
 import StoreFormat
 import SystemPackage
@@ -9,7 +10,7 @@ import SystemPackage
 extension ProtectedFileSystem {
   /// Opens a node's file, or takes one more handle of it. The class is asked at every open.
   ///
-  /// - Throws: `EKEYREVOKED` when the class key is no more, `EACCES` when the class is locked, `EIO` for a damaged record,
+  /// - Throws: `EKEYREVOKED` when the class key is no more, `ENOKEY` when another keybag has it, `EACCES` when the class is locked, `EIO` for a damaged record,
   ///   or what open(2) fails with.
   func openFile(
     _ node: Node, forWriting: Bool, operation: ProtectionPolicy.Operation = .open
@@ -54,6 +55,23 @@ extension ProtectedFileSystem {
     } catch {
       try renewRecord(of: file, node)
       try controller.requireKey(of: file.record)
+    }
+  }
+
+  /// The same of a file that is about to be opened. That the keybag is older than the file is for the administrator.
+  private func requireKey(of record: FileRecord, _ node: Node) throws(Errno) {
+    do throws(Errno) {
+      try controller.requireKey(of: record)
+    } catch {
+      if error == Errno(rawValue: ENOKEY) {
+        log.error(
+          "a file is under a newer class key than the keybag has; the keybag that has it opens the file",
+          metadata: [
+            "backing": "\(backingPath(of: node))", "class": "\(record.fileClass.name)",
+            "generation": "\(record.generation)",
+          ])
+      }
+      throw error
     }
   }
 
@@ -149,7 +167,7 @@ extension ProtectedFileSystem {
       record = try newFileRecord(in: directory(parent).record.directoryClass).0
       awaitsRecord = true
     }
-    try controller.requireKey(of: record)
+    try requireKey(of: record, node)
     guard controller.allows(operation, on: record.fileClass) else { throw .permissionDenied }
     let file = try ProtectedFile(
       descriptor: descriptor, isWritable: isWritable, record: record, status: status, controller: controller)

@@ -64,7 +64,10 @@ extension ProtectedFileSystem {
 
   private func open(_ node: Node, _ name: PathName, in parent: SharedDescriptor) throws(Errno) -> SharedDescriptor {
     do throws(Errno) {
-      let descriptor = try parent.descriptor.open(name, [.path, .directory, .noFollow])
+      // The kernel has let the caller through, by an open file perhaps, or a working directory.
+      let descriptor = try lendingPermissions(of: parent.descriptor) { () throws(Errno) in
+        try parent.descriptor.open(name, [.path, .directory, .noFollow])
+      }
       if Node.Identity(try descriptor.status()) == node.identity { return SharedDescriptor(descriptor) }
     } catch {
       guard [.noSuchFileOrDirectory, .notDirectory].contains(error) else { throw error }

@@ -131,7 +131,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .keybagUnreadable(let error): "the keybag cannot be read: \(error)"
     case .keybagUnwritable(let error): "the keybag cannot be written, and is as it was: \(error)"
     case .keybagNotDurable(let error):
-      "the keybag was changed, but that may not outlive a power cut: \(error); until then the new passcode counts"
+      "the keybag was changed, but that may not outlive a power cut: \(error); until then the new one counts"
     case .previousKeybagKept(let error):
       "the keybag was changed, but its second copy, which the old passcode opens, could not be: \(error); the new passcode "
         + "counts, and changing it once more replaces the copy"

@@ -30,8 +30,10 @@ package final class LockController: Sendable {
   package func adopt(_ keybag: Keybag) {
     for fileClass in ProtectionClass.allCases {
       let generations = keybag.generations(of: fileClass)
+      let highest = keybag.highestGeneration(of: fileClass)
       slot(of: fileClass).write { slot in
         slot.generations = generations
+        slot.highest = highest
         slot.held.removeAll { !generations.contains($0.generation) }
         if fileClass == .completeUnlessOpen { slot.publicKeys = keybag.publicKeys }
       }
@@ -82,10 +84,10 @@ package final class LockController: Sendable {
 
   /// Finds out that a record's class key still exists, whether it is in memory or not.
   ///
-  /// - Throws: `EKEYREVOKED` when it was erased, reset, or rotated away.
+  /// - Throws: `EKEYREVOKED` when it was erased, reset, or rotated away; `ENOKEY` when another keybag has it: the number is
+  ///   higher than any that this one has given.
   package func requireKey(of record: FileRecord) throws(Errno) {
-    let exists = slot(of: record.fileClass).read { $0.generations.contains(record.generation) }
-    guard exists else { throw Errno(rawValue: EKEYREVOKED) }
+    try slot(of: record.fileClass).read { (slot) throws(Errno) in try slot.requireKey(of: record) }
   }
 
   /// Whether a record's class key is the one that new records use.
@@ -95,11 +97,11 @@ package final class LockController: Sendable {
 
   /// The file key that a record wraps.
   ///
-  /// - Throws: `EKEYREVOKED` when the record's generation is none of the keybag's, `EACCES` when the class key is not in
-  ///   memory, `EIO` when the key does not unwrap, `ENOMEM` when libcrypto fails.
+  /// - Throws: `EKEYREVOKED` and `ENOKEY` when the record's generation is none of the keybag's, as ``requireKey(of:)`` does,
+  ///   `EACCES` when the class key is not in memory, `EIO` when the key does not unwrap, `ENOMEM` when libcrypto fails.
   package func fileKey(of record: FileRecord) throws(Errno) -> FileKey {
     try slot(of: record.fileClass).read { (slot) throws(Errno) in
-      guard slot.generations.contains(record.generation) else { throw Errno(rawValue: EKEYREVOKED) }
+      try slot.requireKey(of: record)
       guard let key = slot.held.first(where: { $0.generation == record.generation }) else { throw .permissionDenied }
       do throws(CryptographyError) {
         if record.fileClass == .completeUnlessOpen {
@@ -189,8 +191,15 @@ private final class Slot: @unchecked Sendable {
     var held: [HeldKey] = []
     /// Those that the keybag has, in memory or not, in their order.
     var generations: [UInt32] = []
+    /// The highest that the keybag knows of, with erased ones.
+    var highest: UInt32 = 0
     /// Of class B, by generation.
     var publicKeys: [UInt32: [UInt8]] = [:]
+
+    func requireKey(of record: FileRecord) throws(Errno) {
+      guard !generations.contains(record.generation) else { return }
+      throw Errno(rawValue: record.generation > highest ? ENOKEY : EKEYREVOKED)
+    }
   }
 
   private let lock = ReaderWriterLock()

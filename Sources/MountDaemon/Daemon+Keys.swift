@@ -70,7 +70,11 @@ extension Daemon {
       takeTurn()
       defer { giveTurn() }
       let opened = try open(try readKeybag(), with: secret, &trial)
-      try commit(try make(opened))
+      let change = try make(opened)
+      // A class key that a power cut might have taken back is not in memory. With this change it is there for good.
+      let isKnown = keybag.withLock { $0 == opened.keybag }
+      let keys = isKnown ? [:] : try opened.heldKeys(of: ProtectionClass.allCases)
+      try commit(change) { [machine] in machine.replaceKeys(keys) }
     } catch {
       throw refusal(error)
     }

@@ -138,11 +138,13 @@ enum VarlinkInterface {
     method RemoveKey(passcode: ?string, recoveryKey: ?string, keyFile: ?string, id: string) -> ()
 
     # Only with more: gives a class a new key and wraps the keys of all its files anew, or goes on with that. Replies a few
-    # times a second with how far it has come; the old key is gone when isFinished. A client that goes ends it early.
+    # times a second with how far it has come; the old key is gone when isFinished. The last reply says otherwise where so many
+    # files could not be changed (kept), which still need it. A client that goes ends it early.
     method RotateClassKey(passcode: ?string, recoveryKey: ?string, keyFile: ?string, class: ProtectionClass) -> (
       files: int,
       rewrapped: int,
       damaged: int,
+      kept: ?int,
       isFinished: bool
     )
 

@@ -7,14 +7,17 @@ import SystemPackage
 /// The keys that a check has: the volume's, and of class keys that of class D, or all after an unlock.
 struct CheckKeys {
   let keybag: Keybag
+  /// The other copy of the keybag, where that could be opened in place of this one.
+  private let other: Keybag?
   let volume: VolumeKeys
   private let controller: LockController
 
   /// - Throws: `keybagAltered` when class D's key does not unwrap.
   init(
-    keybag: Keybag, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret?
+    keybag: Keybag, other: Keybag?, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret?
   ) throws(KeyManagementError) {
     self.keybag = keybag
+    self.other = other
     do throws(CryptographyError) {
       volume = try VolumeKeys(deviceKey, storeID: keybag.storeID)
     } catch {
@@ -33,6 +36,20 @@ struct CheckKeys {
     for fileClass in ProtectionClass.allCases where fileClass != .none {
       controller.install(keys.take(fileClass) { HeldKey($0) }, for: fileClass)
     }
+  }
+
+  /// Whether the other copy of the keybag has the class key that a record names.
+  func otherHasKey(of record: FileRecord) -> Bool {
+    other?.hasKey(of: record.fileClass, generation: record.generation) ?? false
+  }
+
+  /// Whether the other copy has a key under the number that a record names which is not this one's.
+  func otherHasAnotherKey(of record: FileRecord) -> Bool {
+    guard let other, otherHasKey(of: record) else { return false }
+    func entry(_ keybag: Keybag) -> KeybagRecord.ClassEntry? {
+      keybag.record.classEntries.first { $0.fileClass == record.fileClass && $0.generation == record.generation }
+    }
+    return entry(other) != entry(keybag)
   }
 
   /// What came of unwrapping a file's key.

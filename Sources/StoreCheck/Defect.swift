@@ -3,6 +3,7 @@ package enum Defect: String, CaseIterable, Sendable {
   // The keybag.
   case keybagMissing = "keybag-missing"
   case keybagDamaged = "keybag-damaged"
+  case keybagStale = "keybag-stale"
   case keybagSealWrong = "keybag-seal-wrong"
   case previousKeybagMissing = "keybag-previous-missing"
   case previousKeybagDamaged = "keybag-previous-damaged"
@@ -56,7 +57,8 @@ package enum Defect: String, CaseIterable, Sendable {
 
   package var severity: Severity {
     switch self {
-    case .previousKeybagMissing, .keybagLeftover, .orphanSidecar, .orphanTarget, .emptyDirectoryWithoutRecord,
+    case .previousKeybagMissing, .previousKeybagUnrelated, .keybagLeftover, .orphanSidecar, .orphanTarget,
+      .emptyDirectoryWithoutRecord,
       .emptyFileWithoutRecord, .foreignAttribute, .keyRevoked, .effaceableCopyDamaged:
       .note
     default: .error
@@ -68,10 +70,13 @@ package enum Defect: String, CaseIterable, Sendable {
     switch self {
     case .keybagMissing: "the keybag is missing"
     case .keybagDamaged: "the keybag is damaged, or not this store's"
+    case .keybagStale:
+      "the keybag is an old one, whose secret is no more; keybag.previous opens the store, and a repair or "
+        + "'protectfs keybag restore' puts it in place"
     case .keybagSealWrong: "the keybag was altered by someone who has the device key, but no passcode"
     case .previousKeybagMissing: "the keybag has no second copy"
     case .previousKeybagDamaged: "the second copy of the keybag is damaged, or not this store's"
-    case .previousKeybagUnrelated: "the second copy of the keybag is not the one before the last change"
+    case .previousKeybagUnrelated: "the second copy of the keybag is not the one before the last change; it is kept"
     case .keybagLeftover: "an interrupted change of the keybag left this behind"
     case .effaceableSecretMissing: "the secret that belongs to the keybag is missing, so that no class key unwraps"
     case .effaceableCopyDamaged: "one of the two copies of the effaceable secret is damaged"
@@ -89,7 +94,8 @@ package enum Defect: String, CaseIterable, Sendable {
     case .fileWithoutRecord: "the file has contents, but no record and so no key"
     case .emptyFileWithoutRecord: "an empty file without a record: it is given one when it is written"
     case .recordVersionUnknown: "the record needs a newer protectfs"
-    case .keyGenerationUnknown: "the file's key is wrapped under a class key that the keybag does not have"
+    case .keyGenerationUnknown:
+      "the file's key is wrapped under a newer class key than the keybag has; the keybag that has it opens the file"
     case .keyRevoked: "the file's class key was erased, reset or rotated away; 'protectfs orphans' lists such files"
     case .fileKeyDamaged: "the file's key does not unwrap"
     case .impossibleLength: "no contents have this length"

@@ -3,54 +3,69 @@ import LinuxIO
 import StoreFormat
 import SystemPackage
 
-/// Checks the store's own directory against a keybag that is known to be good.
+/// Checks the store's own directory against a keybag that is known to be good. No keybag of this store is given up: what
+/// files are under may be in one of them alone.
 struct KeybagCheck {
+  typealias Parse = ([UInt8]) throws(KeyManagementError) -> Keybag
+
   let copies: KeybagCopies
   /// The store's own directory.
   let store: SharedDescriptor
   let findings: Findings
   /// The good one, and what says whether another is authentic.
   let keybag: Keybag
+  /// Whether the good one is to take the place of one that is not: it is of use.
+  let mayReplace: Bool
 
   private static let name: PathName = "keybag"
   private static let previousName: PathName = "keybag.previous"
 
-  func run(isAuthentic: ([UInt8]) throws(KeyManagementError) -> Keybag) throws(KeyManagementError) {
-    try checkCurrent(isAuthentic)
-    try checkPrevious(isAuthentic)
-    checkLeftovers()
+  func run(_ parse: Parse) throws(KeyManagementError) {
+    // First, since a keybag is written under the name of one.
+    checkLeftovers(parse)
+    try checkCurrent(parse)
+    try checkPrevious(parse)
   }
 
-  private func checkCurrent(_ parse: ([UInt8]) throws(KeyManagementError) -> Keybag) throws(KeyManagementError) {
+  private func checkCurrent(_ parse: Parse) throws(KeyManagementError) {
     let place = Place.ofStore(Self.name)
     do throws(KeyManagementError) {
-      _ = try parse(try copies.current.get())
+      let current = try parse(try copies.current.get())
+      // The good one is the second copy then, and stays there.
+      if current != keybag { findings.report(.keybagStale, at: place, generations(current), mend: replaceCurrent) }
     } catch .keybagMissing {
       findings.report(.keybagMissing, at: place) { (_) throws(Errno) in try restore(Self.name) }
     } catch {
-      findings.report(.keybagDamaged, at: place, error.reason) { (repair) throws(Errno) in
-        let moved = try repair.move(Self.name, from: store.descriptor)
-        _ = try restore(Self.name)
-        return moved
-      }
+      findings.report(.keybagDamaged, at: place, error.reason, mend: replaceCurrent)
     }
   }
 
-  private func checkPrevious(_ parse: ([UInt8]) throws(KeyManagementError) -> Keybag) throws(KeyManagementError) {
+  private func checkPrevious(_ parse: Parse) throws(KeyManagementError) {
     let place = Place.ofStore(Self.previousName)
     do throws(KeyManagementError) {
       let previous = try parse(try copies.previous.get())
       let isCopy = previous == keybag
       let isBefore = keybag.record.follows(previous.record)
-      guard !isCopy && !isBefore else { return }
-      findings.report(
-        .previousKeybagUnrelated, at: place, "generation \(previous.generation); the keybag's is \(keybag.generation)",
-        mend: replacePrevious)
+      if !isCopy && !isBefore { findings.report(.previousKeybagUnrelated, at: place, generations(previous)) }
     } catch .keybagMissing {
       findings.report(.previousKeybagMissing, at: place) { (_) throws(Errno) in try restore(Self.previousName) }
+    } catch .unsupportedStore(let error) {
+      findings.report(.previousKeybagDamaged, at: place, "\(error)")
     } catch {
       findings.report(.previousKeybagDamaged, at: place, error.reason, mend: replacePrevious)
     }
+  }
+
+  private func generations(_ other: Keybag) -> String {
+    "generation \(other.generation); the good one's is \(keybag.generation)"
+  }
+
+  /// The second copy is the good one, and is there all the time.
+  private func replaceCurrent(_ repair: Repair) throws(Errno) -> Finding.Outcome {
+    guard mayReplace else { return .left }
+    let moved = try repair.move(Self.name, from: store.descriptor)
+    _ = try restore(Self.name)
+    return moved
   }
 
   private func replacePrevious(_ repair: Repair) throws(Errno) -> Finding.Outcome {
@@ -66,16 +81,25 @@ struct KeybagCheck {
     return .fixed
   }
 
-  /// What a change of the keybag leaves when it is cut short. It holds nothing that the keybag does not.
-  private func checkLeftovers() {
+  /// What a change of the keybag leaves when it is cut short. A whole keybag that is in neither place is moved, since it
+  /// may be the one that was to be put back; all else holds nothing that the keybag does not.
+  private func checkLeftovers(_ parse: Parse) {
     for leftover in AtomicFile.leftovers(of: Self.name, previous: Self.previousName) {
       guard let status = try? store.descriptor.status(of: leftover) else { continue }
+      let isKeybag = isAnotherKeybag(leftover, parse)
       findings.report(.keybagLeftover, at: .ofStore(leftover)) { (repair) throws(Errno) in
-        guard status.type == .regular else { return try repair.move(leftover, from: store.descriptor) }
+        guard status.type == .regular, !isKeybag else { return try repair.move(leftover, from: store.descriptor) }
         try store.descriptor.unlink(leftover)
         return .fixed
       }
     }
+  }
+
+  private func isAnotherKeybag(_ name: PathName, _ parse: Parse) -> Bool {
+    guard let file = try? store.descriptor.open(name, [.readOnly, .noFollow, .nonBlocking]),
+      let bytes = try? file.readAll(limit: KeybagRecord.longest + 1), let other = try? parse(bytes)
+    else { return false }
+    return ![copies.current, copies.previous].contains { (try? $0.get()) == other.bytes }
   }
 }
 

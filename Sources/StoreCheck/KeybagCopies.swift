@@ -18,22 +18,56 @@ package struct KeybagCopies: Sendable {
     if case .failure(.keybagMissing) = current, case .failure = previous { throw .keybagMissing }
   }
 
-  /// A keybag that `open` accepts, the current one before the second copy.
+  /// The keybag to check with, one that `open` accepts: the one in place, unless its effaceable secret is no more and the
+  /// second copy's is there. An old keybag that was put back opens nothing, and says nothing of the files.
   ///
   /// - Throws: what `open` said of the current one, when it accepts neither. A store that needs a newer program is not
   ///   opened by an older copy.
   package func firstUsable(
-    _ open: ([UInt8]) throws(KeyManagementError) -> Keybag
+    in backing: borrowing Descriptor, _ open: ([UInt8]) throws(KeyManagementError) -> Keybag
   ) throws(KeyManagementError) -> Keybag {
+    let file = try KeybagFile(backing: backing)
+    var first: Keybag?
     var reason: KeyManagementError?
     for copy in [current, previous] {
       do throws(KeyManagementError) {
-        return try open(try copy.get())
+        let keybag = try open(try copy.get())
+        if first == nil ? file.hasSecret(of: keybag) : file.opens(keybag) { return keybag }
+        first = first ?? keybag
       } catch {
         if case .unsupportedStore = error { throw error }
         reason = reason ?? error
       }
     }
+    if let first { return first }
     throw reason ?? .keybagMissing
   }
+
+  /// The copy that is not `keybag`, where it is authentic and can be opened: it may have class keys of its own.
+  func other(
+    than keybag: Keybag, in file: borrowing KeybagFile, deviceKey: borrowing VolumeDeviceKey
+  ) -> Keybag? {
+    for copy in [current, previous] {
+      guard let bytes = try? copy.get(), let other = try? Keybag(parsing: bytes, deviceKey: deviceKey) else { continue }
+      if other != keybag, file.opens(other) { return other }
+    }
+    return nil
+  }
+}
+
+extension KeybagFile {
+  /// Whether the effaceable secret of a keybag is there; also where that cannot be told.
+  func hasSecret(of keybag: Keybag) -> Bool {
+    do throws(KeyManagementError) {
+      _ = try effaceableSecret(of: keybag)
+      return true
+    } catch .effaceableSecretMissing {
+      return false
+    } catch {
+      return true
+    }
+  }
+
+  /// Whether a keybag has keys, and there is what opens them.
+  func opens(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag) }
 }

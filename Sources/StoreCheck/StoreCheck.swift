@@ -31,7 +31,8 @@ package enum StoreCheck {
     let targets = try TargetFiles(store: store)
     let file = try KeybagFile(backing: backing)
     let keys = try CheckKeys(
-      keybag: keybag, deviceKey: deviceKey, effaceable: try effaceableSecret(of: keybag, file, findings))
+      keybag: keybag, other: copies.other(than: keybag, in: file, deviceKey: deviceKey), deviceKey: deviceKey,
+      effaceable: try effaceableSecret(of: keybag, file, findings))
     do throws(KeyManagementError) {
       if let unlock { keys.install(try unlock(file, keybag, deviceKey)) }
     } catch .keybagAltered {
@@ -40,7 +41,8 @@ package enum StoreCheck {
       // That is told already.
     }
     try KeybagCheck(
-      copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag
+      copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag,
+      mayReplace: file.hasSecret(of: keybag)
     ).run { (bytes) throws(KeyManagementError) in try Keybag(parsing: bytes, deviceKey: deviceKey) }
     try TreeCheck(backing, keys: keys, findings: findings, targets: targets).run()
     targets.checkOrphans(findings)

@@ -23,21 +23,35 @@ extension TreeCheck {
     let directory = try path.readable(lending: 0o500) { (path) throws(Errno) in
       try Descriptor.open(path, [.readOnly, .directory])
     }
-    // Reading its names is not enough: each is looked at.
-    _ = try directory.status(of: ".")
+    let isSearchable = try isSearchable(directory)
     let record = try readRecord(of: path) { () throws(Errno) in
-      try SharedDescriptor(directory.open(".", [.readOnly, .directory])).descriptor.nextNames().isEmpty
+      try SharedDescriptor(
+        directory.readable { (path) throws(Errno) in try Descriptor.open(path, [.readOnly, .directory]) }
+      ).descriptor.nextNames().isEmpty
     }
     switch record {
     case .good(let identifier):
       checkAttributes(of: path, .directory(identifier), at: entry.place)
-      return try Visit(directory, at: entry.place, identifier: identifier)
+      return try Visit(directory, at: entry.place, identifier: identifier, isSearchable: isSearchable)
     case .wrong(let defect, let detail):
       switch defect {
       case .emptyDirectoryWithoutRecord, .recordVersionUnknown: findings.report(defect, at: entry.place, detail)
       default: findings.report(defect, at: entry.place, detail, mend: entry.move)
       }
       return nil
+    }
+  }
+
+  /// Reading its names is not enough: each is looked at.
+  ///
+  /// - Throws: `EACCES` for a directory that may not be searched, and is not this user's to change.
+  private func isSearchable(_ directory: borrowing Descriptor) throws(Errno) -> Bool {
+    do throws(Errno) {
+      _ = try directory.status(of: ".")
+      return true
+    } catch .permissionDenied {
+      _ = try directory.readable(lending: 0o100) { (_) throws(Errno) in try directory.status(of: ".") }
+      return false
     }
   }
 

@@ -37,12 +37,7 @@ extension TreeCheck {
       return
     }
     guard keys.keybag.hasKey(of: record.fileClass, generation: record.generation) else {
-      let key = "class \(record.fileClass.letter), generation \(record.generation)"
-      if record.generation <= keys.keybag.highestGeneration(of: record.fileClass) {
-        findings.report(.keyRevoked, at: entry.place, key)
-      } else {
-        findings.report(.keyGenerationUnknown, at: entry.place, key, mend: entry.move)
-      }
+      reportMissingKey(of: record, entry)
       return
     }
     guard ContentLength.plaintext(for: status.size) != nil else {
@@ -52,8 +47,20 @@ extension TreeCheck {
     checkKey(of: record, file, entry)
   }
 
+  /// A file whose class key the keybag does not have stays where it is, whole as it is: another keybag may open it.
+  private func reportMissingKey(of record: FileRecord, _ entry: Entry) {
+    var key = "class \(record.fileClass.letter), generation \(record.generation)"
+    if keys.otherHasKey(of: record) { key += "; keybag.previous has it, and 'protectfs keybag restore' puts that back" }
+    let isRevoked = record.generation <= keys.keybag.highestGeneration(of: record.fileClass)
+    findings.report(isRevoked ? .keyRevoked : .keyGenerationUnknown, at: entry.place, key)
+  }
+
   private func checkKey(of record: FileRecord, _ file: borrowing Descriptor, _ entry: Entry) {
     switch keys.fileKey(of: record) {
+    case .damaged where keys.otherHasAnotherKey(of: record):
+      findings.report(
+        .fileKeyDamaged, at: entry.place,
+        "class \(record.fileClass.letter); keybag.previous has another key of generation \(record.generation)")
     case .damaged:
       findings.report(.fileKeyDamaged, at: entry.place, "class \(record.fileClass.letter)", mend: entry.move)
     case .notAtHand:

@@ -75,7 +75,12 @@ final class TreeCheck {
   /// Checks an entry; returns it when it is a directory to go into.
   private func check(_ name: PathName, in visit: Visit) throws(Errno) -> Visit? {
     if visit.place.isRoot, Self.ownNames.contains(name) { return nil }
-    let directory = try visit.opened
+    return try visit.searching(findings.repair == nil ? 0o500 : 0o700) { (directory) throws(Errno) in
+      look(at: name, in: directory, visit)
+    }
+  }
+
+  private func look(at name: PathName, in directory: SharedDescriptor, _ visit: Visit) -> Visit? {
     var place = Place(name, in: visit.place)
     findings.countEntry()
     do throws(Errno) {

@@ -9,6 +9,8 @@ final class Visit {
   let place: Place
   /// The directory ID; `nil` where the record is of no use, and so names in it cannot be told.
   let identifier: [UInt8]?
+  /// Whether its mode lets this user search it; else that is lent for each entry.
+  let isSearchable: Bool
   /// Whether something was renamed or removed in it.
   var isChanged = false
 
@@ -18,8 +20,11 @@ final class Visit {
   private var offset: UInt64 = 0
   private var pending: ArraySlice<PathName> = []
 
-  init(_ descriptor: consuming Descriptor, at place: Place, identifier: [UInt8]?) throws(Errno) {
+  init(
+    _ descriptor: consuming Descriptor, at place: Place, identifier: [UInt8]?, isSearchable: Bool = true
+  ) throws(Errno) {
     let status = try descriptor.status()
+    self.isSearchable = isSearchable
     inode = status.inode
     device = status.device
     self.place = place
@@ -33,6 +38,20 @@ final class Visit {
       guard let directory else { throw .badFileDescriptor }
       return directory
     }
+  }
+
+  /// Calls `body` with the directory, with `permissions` lent where it may not be searched.
+  func searching<Result>(
+    _ permissions: UInt32, _ body: (SharedDescriptor) throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    let directory = try opened
+    guard !isSearchable else { return try body(directory) }
+    var failure: Errno?
+    let result = try directory.descriptor.lending(permissions, keptLent: { (error, _) in failure = error }) {
+      () throws(Errno) in try body(directory)
+    }
+    if let failure { throw failure }
+    return result
   }
 
   /// The next name; `nil` behind the last.
@@ -52,7 +71,9 @@ final class Visit {
   /// - Throws: `ESTALE` when that has another parent by now.
   func resume(from child: Visit) throws(Errno) {
     guard directory == nil else { return }
-    let parent = try child.opened.descriptor.open("..", [.readOnly, .directory])
+    let parent = try child.searching(0o100) { (directory) throws(Errno) in
+      SharedDescriptor(try directory.descriptor.open("..", [.path, .directory]))
+    }.descriptor.readable { (path) throws(Errno) in try Descriptor.open(path, [.readOnly, .directory]) }
     let status = try parent.status()
     guard status.inode == inode, status.device == device else { throw .staleNFSFileHandle }
     _ = try parent.seek(to: offset, .start)

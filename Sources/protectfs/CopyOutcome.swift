@@ -16,6 +16,12 @@ enum CopyOutcome {
     switch error {
     case .source(Errno(rawValue: EKEYREVOKED)):
       self = .failed(CommandFailure(.keyRevoked, "\(path.printable): its class key is no more in the source either"))
+    case .target(Errno(rawValue: ENOKEY)):
+      self = .failed(
+        CommandFailure(
+          .failure,
+          "\(path.printable) is under a newer class key than the keybag has, and was left alone: another keybag "
+            + "opens it; where there is none any more, remove it first"))
     case .source(let error): self = .failed(CommandFailure("\(path.printable) cannot be read", error))
     case .target(.noSpace), .target(Errno(rawValue: EDQUOT)):
       self = .stop(CommandFailure(.failure, "there is no room left; run it again when there is, and it goes on"))

@@ -60,6 +60,11 @@ final class FailureCount: Sendable {
     case Errno(rawValue: EKEYREVOKED):
       return CommandFailure(
         .keyRevoked, "\(path.printable): its class key was erased, reset or rotated away; nothing opens it any more")
+    case Errno(rawValue: ENOKEY):
+      return CommandFailure(
+        .failure,
+        "\(path.printable): its class key is a newer one than the store's keybag has; 'protectfs fsck' says what brings "
+          + "it back")
     case .permissionDenied:
       if let status = try? ProtectionStatus(ofItemAt: path), status.obstacle == .classLocked {
         return CommandFailure(

@@ -16,7 +16,8 @@ struct FsckCommand: ParsableCommand {
       Looks at every file, directory and name in a store. The device key is enough for that. With the passcode or the \
       recovery key, it also tries the key of every file.
 
-      A repair deletes nothing but leftovers: what has no place in the tree is moved to .protectfs/lost+found.
+      A repair deletes nothing but leftovers: what has no place in the tree is moved to .protectfs/lost+found. Files whose \
+      class key no keybag here has are told, and stay: with the keybag that has it they open.
 
       Exit status, the sum of: 0 no errors, 1 errors repaired, 4 errors left, 8 could not be checked, 16 wrong usage.
 
@@ -79,7 +80,9 @@ struct FsckCommand: ParsableCommand {
   private func check(
     _ directory: borrowing Descriptor, _ copies: KeybagCopies, _ report: any FsckReport
   ) throws -> CheckSummary {
-    let (keybag, storeKey) = try usable(copies) { (bytes) throws(KeyManagementError) in try deviceKey(bytes) }
+    let (keybag, storeKey) = try usable(copies, in: directory) { (bytes) throws(KeyManagementError) in
+      try deviceKey(bytes)
+    }
     return try StoreCheck.run(
       directory, copies: copies, keybag: keybag, deviceKey: storeKey.key, isRepairing: repair, observer: report)
   }
@@ -88,7 +91,7 @@ struct FsckCommand: ParsableCommand {
     _ directory: borrowing Descriptor, _ copies: KeybagCopies, _ report: any FsckReport
   ) throws -> CheckSummary {
     let secret = OpeningSecret(try opening.read())
-    let (keybag, storeKey) = try usable(copies) { (bytes) throws(KeyManagementError) in
+    let (keybag, storeKey) = try usable(copies, in: directory) { (bytes) throws(KeyManagementError) in
       try deviceKey(bytes, or: secret.value)
     }
     return try StoreCheck.run(
@@ -112,17 +115,18 @@ struct FsckCommand: ParsableCommand {
 
   /// A good keybag, and the store's device key.
   private func usable(
-    _ copies: KeybagCopies, _ deviceKey: ([UInt8]) throws(KeyManagementError) -> VolumeDeviceKey
+    _ copies: KeybagCopies, in directory: borrowing Descriptor,
+    _ deviceKey: ([UInt8]) throws(KeyManagementError) -> VolumeDeviceKey
   ) throws(KeyManagementError) -> (Keybag, StoreKey) {
-    var found: StoreKey?
-    let keybag = try copies.firstUsable { (bytes) throws(KeyManagementError) in
+    var opened: [(keybag: Keybag, key: StoreKey)] = []
+    let keybag = try copies.firstUsable(in: directory) { (bytes) throws(KeyManagementError) in
       let key = StoreKey(try deviceKey(bytes))
       let keybag = try Keybag(parsing: bytes, deviceKey: key.key)
-      found = key
+      opened.append((keybag, key))
       return keybag
     }
-    guard let found else { throw .keybagMissing }
-    return (keybag, found)
+    guard let found = opened.first(where: { $0.keybag == keybag }) else { throw .keybagMissing }
+    return (keybag, found.key)
   }
 
   /// A repair has the store alone; a check shares it with mounts that only read.

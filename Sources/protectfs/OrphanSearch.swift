@@ -24,6 +24,8 @@ final class OrphanSearch {
   private(set) var looked = 0
   /// How many files this user may not open.
   private(set) var refused = 0
+  /// How many files are under a class key that another keybag has: they are none.
+  private(set) var underOtherKeybags = 0
   private let failures: FailureCount?
   private let progress = ProgressLine()
   private let found: (Orphan) -> Void
@@ -75,6 +77,7 @@ final class OrphanSearch {
         progress.clear()
         found(
           Orphan(path: path, directory: directory, name: name, identity: .init(inode: status.inode, size: status.size)))
+      case Errno(rawValue: ENOKEY): underOtherKeybags += 1
       case Errno.permissionDenied: refused += 1
       case .some(let error): throw error
       }
@@ -99,10 +102,16 @@ final class OrphanSearch {
     }
   }
 
-  /// Says what could not be looked at.
-  func tellRefused() {
-    guard refused > 0 else { return }
-    CommandFailure.report("\(refused.files) could not be looked at: locked, or not this user's to open")
+  /// Says what could not be looked at, and what is not shown.
+  func tellOthers() {
+    if refused > 0 {
+      CommandFailure.report("\(refused.files) could not be looked at: locked, or not this user's to open")
+    }
+    if underOtherKeybags > 0 {
+      CommandFailure.report(
+        "\(underOtherKeybags.files) under newer class keys than the keybag has: no orphans, since another keybag opens "
+          + "them ('protectfs keybag restore', 'protectfs keybag import')")
+    }
   }
 }
 

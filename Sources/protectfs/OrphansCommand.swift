@@ -11,7 +11,7 @@ struct OrphansCommand: ParsableCommand {
     abstract: "List or remove files whose class key is no more.",
     discussion: """
       After a class key was erased, reset or rotated away, the files under it stay in their places and answer EKEYREVOKED. \
-      'protectfs restore' brings them back from a copy.
+      'protectfs restore' brings them back from a copy. Files that answer ENOKEY are none: another keybag opens them.
       """,
     subcommands: [OrphansListCommand.self, OrphansPurgeCommand.self])
 
@@ -72,7 +72,7 @@ struct OrphansListCommand: ParsableCommand {
     }
     search.look(at: try CanonicalPath.ofLink(path))
     StandardStream.flush()
-    search.tellRefused()
+    search.tellOthers()
     if isatty(STDERR_FILENO) == 1 {
       StandardStream.writeError("\(count) of \(search.looked.files) cannot be opened any more (\(size.bytes))\n")
     }
@@ -120,7 +120,7 @@ struct OrphansPurgeCommand: ParsableCommand {
     var orphans: [PathName: Orphan.Identity] = [:]
     let search = OrphanSearch(failures) { orphan in orphans[orphan.path] = orphan.identity }
     search.look(at: try CanonicalPath.ofLink(path))
-    search.tellRefused()
+    search.tellOthers()
     guard !orphans.isEmpty else {
       try failures.finish(of: "looked at")
       return print("There are none.")

@@ -1,10 +1,14 @@
 import DataProtectionCore
+import Glibc
+import LinuxIO
 import SystemPackage
 
 /// `protectfs status` of one file or directory.
 struct PathStatus: Encodable {
   let path: String
   let status: ProtectionStatus
+  /// Whether the file's class key is in another keybag than the store's.
+  private let isUnderOtherKeybag: Bool
 
   private enum CodingKeys: String, CodingKey {
     case path, mountPoint, isDirectory, state, key, isUsable, obstacle, returns
@@ -18,6 +22,16 @@ struct PathStatus: Encodable {
     } catch {
       throw CommandFailure(path, error)
     }
+    isUnderOtherKeybag = status.isUsable && !status.isDirectory && Self.needsOtherKeybag(path)
+  }
+
+  private static func needsOtherKeybag(_ path: String) -> Bool {
+    do throws(Errno) {
+      _ = try Descriptor.open(PathName(path), [.readOnly, .nonBlocking])
+      return false
+    } catch {
+      return error == Errno(rawValue: ENOKEY)
+    }
   }
 
   func encode(to encoder: any Encoder) throws {
@@ -28,16 +42,20 @@ struct PathStatus: Encodable {
     try container.encode(status.isDirectory, forKey: .isDirectory)
     try container.encodeIfPresent(status.state, forKey: .state)
     try container.encodeIfPresent(status.key, forKey: .key)
-    try container.encode(status.isUsable, forKey: .isUsable)
-    try container.encodeIfPresent(status.obstacle, forKey: .obstacle)
+    try container.encode(isUsable, forKey: .isUsable)
+    try container.encodeIfPresent(isUnderOtherKeybag ? "keyMissing" : status.obstacle?.rawValue, forKey: .obstacle)
     try container.encodeIfPresent(status.returns, forKey: .returns)
   }
+
+  private var isUsable: Bool { status.isUsable && !isUnderOtherKeybag }
 
   /// The report for people.
   var report: String {
     let use = status.isDirectory ? "files can be created in it" : "can be opened"
     let answer =
       switch status.obstacle {
+      case nil where isUnderOtherKeybag:
+        "its class key is a newer one than the store's keybag has; 'protectfs fsck' says what brings it back"
       case nil: "\(use) now"
       case .permissions:
         status.isDirectory
@@ -53,7 +71,7 @@ struct PathStatus: Encodable {
       \(path.printable)
         class   \(status.protectionClass.name) (\(status.protectionClass.letter))\(kind)
         mount   \(status.mount.mountPoint.printable), \(status.state?.words ?? "state not told to this user")
-        usable  \(status.isUsable ? "yes" : "no"): \(answer)
+        usable  \(isUsable ? "yes" : "no"): \(answer)
       """
   }
 

@@ -12,7 +12,8 @@ struct RotateCommand: ParsableCommand {
     discussion: """
       With --class, wraps the keys of all files of the class anew, and then destroys the old class key, so that old \
       records and old keybags open nothing. Contents are not rewritten. The mount is used meanwhile as always, and must \
-      stay unlocked. What is interrupted leaves a store that opens as before; run again, it goes on. A backup of the \
+      stay unlocked. What is interrupted leaves a store that opens as before; run again, it goes on. Where files cannot be \
+      changed, both class keys are kept and the mount's log names them (exit status 15). A backup of the \
       backing directory that is made meanwhile has files under either key, but maybe a keybag with one of the two only: \
       make it again afterwards.
 
@@ -71,6 +72,7 @@ struct RotateCommand: ParsableCommand {
       }
     } catch {
       report.end()
+      if error.code == .failed, report.hasKept { throw CommandFailure(.partial, error.message) }
       throw error
     }
     report.finish(protectionClass)
@@ -133,6 +135,9 @@ private final class RotationReport {
     }
     return true
   }
+
+  /// Whether files need the old key.
+  var hasKept: Bool { (last.kept ?? 0) > 0 }
 
   /// Ends the line of the terminal.
   func end() {

@@ -101,6 +101,24 @@ final class BuiltStore {
     keybag = change.keybag
   }
 
+  /// New keys of all classes but D, as after a lost passcode; the passcode is the same.
+  func reset() throws {
+    let reset = try keybag.resetting(
+      passcode: SecretBytes(Self.passcode), deviceKey: deviceKey, effaceable: .some(file.effaceableSecret(of: keybag)),
+      cost: Self.cost)
+    try file.commit(reset.change)
+    try use(reset.change.keybag)
+  }
+
+  /// Puts a keybag in place, and goes on with its keys.
+  func use(_ keybag: Keybag) throws {
+    try write(keybag.bytes, to: "/.protectfs/keybag")
+    self.keybag = keybag
+    controller.adopt(keybag)
+    let opened = try file.open(keybag, with: .passcode(SecretBytes(Self.passcode)), deviceKey: deviceKey)
+    for (fileClass, held) in try opened.heldKeys() { controller.install(held, for: fileClass) }
+  }
+
   // MARK: Bytes, by paths below the backing directory
 
   func write(_ bytes: [UInt8], to place: String) throws {

@@ -13,7 +13,7 @@ extension StoreCheck {
   ) throws -> (findings: [Finding], CheckSummary) {
     let backing = try Descriptor.open(PathName(path), [.readOnly, .directory])
     let copies = try KeybagCopies(backing: backing)
-    let keybag = try copies.firstUsable { (bytes) throws(KeyManagementError) in
+    let keybag = try copies.firstUsable(in: backing) { (bytes) throws(KeyManagementError) in
       try Keybag(parsing: bytes, deviceKey: deviceKey)
     }
     let collector = Collector()

@@ -111,7 +111,7 @@ extension PlantedDefect {
           try store.rotateAway(fileClass, but: place.0)
           return place
         },
-        PlantedDefect(name: "class \(fileClass.letter)", defect: .keyGenerationUnknown, repair: .moved) { store in
+        PlantedDefect(name: "class \(fileClass.letter)", defect: .keyGenerationUnknown, repair: .left) { store in
           try file(store, fileClass) { record in
             record.generation = 2
             return try store.tagged(record).bytes

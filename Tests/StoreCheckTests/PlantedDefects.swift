@@ -75,7 +75,13 @@ struct PlantedDefect: Sendable, CustomTestStringConvertible {
       try store.makePlainDirectory(previous)
       return (previous, nil)
     },
-    PlantedDefect(name: "two generations old", defect: .previousKeybagUnrelated, repair: .moved) { store in
+    PlantedDefect(name: "before a change of keys", defect: .keybagStale, repair: .moved) { store in
+      let old = store.keybag.bytes
+      try store.rotateAway(.complete, but: "")
+      try store.write(old, to: current)
+      return (current, nil)
+    },
+    PlantedDefect(name: "two generations old", defect: .previousKeybagUnrelated, repair: .left) { store in
       try store.changeKeybag(times: 2)
       return (previous, nil)
     },

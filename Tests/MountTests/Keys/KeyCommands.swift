@@ -62,3 +62,5 @@ extension Volume {
 
 /// `EKEYREVOKED`: the class key is no more, for good.
 let keyRevoked = Errno(rawValue: EKEYREVOKED)
+/// `ENOKEY`: another keybag has the class key.
+let keyMissing = Errno(rawValue: ENOKEY)

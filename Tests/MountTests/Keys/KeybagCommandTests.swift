@@ -53,7 +53,22 @@ extension MountTests {
         try volume.mount()
         try volume.unlock()
         try Self.expectFiles(on: volume)
-        #expect(throws: keyRevoked) { try OpenFile(volume.path("A").appending("new"), O_RDONLY) }
+        // What was written since is not lost either: the other keybag opens it.
+        let newer = volume.path("A").appending("new")
+        #expect(throws: keyMissing) { try OpenFile(newer, O_RDONLY) }
+        #expect(volume.log.contains("newer class key than the keybag has"))
+        let ofNewer = try Command.run(["status", newer.description])
+        #expect(ofNewer.output.contains("no: its class key is a newer one"), "\(ofNewer.output)")
+        for words in [["list"], ["purge", "--yes"]] {
+          let orphans = try Command.run(["orphans"] + words + [volume.mountPoint.description])
+          #expect(orphans.succeeded && orphans.output.contains("1 file under newer class keys"), "\(orphans.output)")
+        }
+        try volume.unmount()
+        #expect(try volume.command("fsck", "--repair", on: volume.backing).ending == .exited(4))
+        #expect(try volume.command("keybag", ["restore", "--yes"]).succeeded)
+        try volume.mount()
+        try volume.unlock("another passcode")
+        #expect(try newer.contents() == Array("new".utf8))
       }
     }
 

@@ -115,6 +115,28 @@ extension MountTests {
       }
     }
 
+    /// A class key that may not outlive a power cut is used by nobody yet. Once the keybag is changed again, which makes it
+    /// durable, it is in memory too: files can be made all the time.
+    @Test func aKeyThatWasNotDurableIsUsedLater() throws {
+      try Volume.withFaults { volume, faults in
+        for number in 1...6 {
+          faults.arm(.fail(.ioError), at: number, of: .synchronization)
+          let result = try volume.rotateByRecoveryKey(.completeUntilFirstUserAuthentication)
+          faults.disarm()
+          try volume.path("before \(number)").write("before")
+          let key = volume.directory.appending("key \(number)").description
+          let added = try Command.run([
+            "key", "add", "--new-key-file", key, "--recovery-key-file", volume.recoveryKeyFile(),
+            volume.mountPoint.description,
+          ])
+          #expect(added.succeeded, "\(added.output)")
+          let context = "sync \(number): \(result.output)"
+          #expect(throws: Never.self, "\(context)") { try volume.path("after \(number)").write("after") }
+          #expect(try volume.path("before \(number)").contents() == Array("before".utf8), "\(context)")
+        }
+      }
+    }
+
     /// A lock ends a rotation, and waits until the keybag key has gone from memory.
     @Test func aLockEndsIt() throws {
       try Volume.with { volume in
