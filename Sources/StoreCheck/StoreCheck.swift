@@ -26,7 +26,9 @@ package enum StoreCheck {
     unlock: Unlock? = nil, isRepairing: Bool, observer: any CheckObserver
   ) throws -> CheckSummary {
     let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
-    let repair = isRepairing ? try Repair(store: store) : nil
+    // Under the keys of another store, whose keybag somebody has put here, all looks altered: then nothing is touched.
+    let mayRepair = try isRepairing ? hasRoot(backing, VolumeKeys(deviceKey, storeID: keybag.storeID)) : false
+    let repair = mayRepair ? try Repair(store: store) : nil
     let findings = Findings(observer: observer, repair: repair)
     let targets = try TargetFiles(store: store)
     let file = try KeybagFile(backing: backing)
@@ -48,6 +50,14 @@ package enum StoreCheck {
     targets.checkOrphans(findings)
     try repair?.finish()
     return findings.summary
+  }
+
+  /// Whether the root's record is under these keys, or cannot tell.
+  private static func hasRoot(_ backing: borrowing Descriptor, _ volume: VolumeKeys) -> Bool {
+    guard let bytes = try? backing.attribute(PathName(DirectoryRecord.attributeName)),
+      let record = try? DirectoryRecord(parsing: bytes)
+    else { return true }
+    return (try? volume.isAuthentic(record)) == true
   }
 
   /// The secret, its two copies checked. Without it names are still checked, and keys are not.

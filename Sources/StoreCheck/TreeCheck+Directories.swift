@@ -12,6 +12,10 @@ extension TreeCheck {
     case .good(let identifier):
       checkAttributes(of: root, .directory(identifier), at: place)
       return identifier
+    case .wrong(.directoryRecordAltered, _):
+      let detail = "or the keybag is another store's; nothing is repaired"
+      findings.report(.directoryRecordAltered, at: place, detail)
+      return nil
     case .wrong(let defect, let detail):
       findings.report(defect, at: place, detail)
       return nil

@@ -46,6 +46,20 @@ import Testing
     #expect(try store.check().findings.isEmpty)
   }
 
+  /// Another store's keybag, whose device key is at hand too: under its keys nothing here is authentic.
+  @Test func underTheKeysOfAnotherStoreNothingIsTouched() throws {
+    let store = try BuiltStore()
+    try store.fill()
+    let other = try BuiltStore()
+    for place in [Self.current, Self.effaceable] { try store.write(other.read(place), to: place) }
+    let before = try store.contents()
+    let (findings, _) = try StoreCheck.findings(
+      in: store.path, deviceKey: other.deviceKey, withPasscode: false, isRepairing: true)
+    #expect(findings.contains { $0.defect == .directoryRecordAltered && $0.backingPath == "/" }, "\(findings)")
+    #expect(findings.allSatisfy { !$0.isRepaired })
+    #expect(try store.contents() == before)
+  }
+
   /// Neither copy has its secret: there is nothing to be put in the other's place.
   @Test func aKeybagWithoutItsSecretReplacesNothing() throws {
     let store = try BuiltStore()
