@@ -77,7 +77,7 @@ package enum MountProcess {
     let file = try KeybagFile(backing: backing)
     let keybag = try Keybag(parsing: file.read(), deviceKey: deviceKey)
     do throws(KeyManagementError) {
-      if !isReadOnly { try file.settle(keybag) }
+      if !isReadOnly { try file.settle(keybag, deviceKey: deviceKey) }
     } catch {
       log.warning("a change of keys is not finished", metadata: ["reason": "\(error.code)"])
     }

@@ -32,9 +32,11 @@ extension Daemon {
   ) throws(KeyManagementError) -> OpenKeybag {
     takeTurn()
     defer { giveTurn() }
-    let opened = try open(try readKeybag(), with: secret, &trial)
+    let opened = try openToChange(with: secret, &trial)
     guard let change = try opened.beginningRotation(of: fileClass) else {
       let keys = try opened.heldKeys(of: [fileClass])
+      // The last of those rotations may have ended before the second copy had its key.
+      try KeybagFile(backing: backing).settle(opened.keybag, deviceKey: deviceKey)
       machine.replaceKeys(keys)
       adopt(opened.keybag)
       return opened

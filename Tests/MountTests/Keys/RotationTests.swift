@@ -1,6 +1,7 @@
 import CSystemCalls
 import DataProtectionCore
 import Glibc
+import KeyManagement
 import LinuxIO
 import StoreFormat
 import Synchronization
@@ -88,6 +89,8 @@ extension MountTests {
           try volume.mount()
           try volume.unlock(recoveryKey: volume.recoveryKey)
           try tree.expectContents()
+          try volume.path("tree").appending("new").write("new")
+          #expect(try volume.secondCopyOpens(volume.path("tree").appending("new")), "after call \(number), \(hit)")
         }
         #expect(try volume.generations(of: .completeUntilFirstUserAuthentication).count == 1)
         try tree.expectContents()
@@ -103,6 +106,9 @@ extension MountTests {
           let result = try volume.rotateByRecoveryKey(.completeUnlessOpen)
           faults.disarm()
           guard let hit = faults.hit else { break }
+          try volume.path("tree").appending("new").write("new")
+          #expect(
+            try volume.secondCopyOpens(volume.path("tree").appending("new")), "call \(number), \(hit): \(result.output)")
           try volume.lock()
           try volume.unlock(recoveryKey: volume.recoveryKey)
           try tree.expectContents("call \(number), \(hit): \(result.output)")
@@ -194,7 +200,14 @@ extension Volume {
 
   func rotate(_ fileClass: ProtectionClass) throws -> Program.Result { try Program.run(rotationWords(fileClass)) }
 
-  /// The same without a passcode, which takes its time to be tried: for tests that rotate a hundred times.
+  /// Whether the second copy of the keybag has the key of a file.
+  func secondCopyOpens(_ path: PathName) throws -> Bool {
+    let record = try record(of: path)
+    return try Keybag(parsing: keybagFile().readPrevious(), deviceKey: volumeDeviceKey())
+      .hasKey(of: record.fileClass, generation: record.generation)
+  }
+
+  /// A rotation without a passcode, which takes its time to be tried: for tests that rotate a hundred times.
   func rotateByRecoveryKey(_ fileClass: ProtectionClass) throws -> Program.Result {
     try Command.run(
       ["rotate", "--class", fileClass.name, "--recovery-key-file", recoveryKeyFile(), mountPoint.description])
