@@ -105,6 +105,43 @@ extension MountTests {
       }
     }
 
+    /// A restoration, and an import over a damaged keybag, that end after any of their calls: no keybag that opens is lost.
+    @Test func whatIsCutShortLosesNothing() throws {
+      try Volume.store { volume in
+        let words = try export(volume)
+        let new = try volume.passcodeFile("new", "another passcode")
+        #expect(try volume.command("keybag", ["reset", "--yes", "--new-passcode-file", new]).succeeded)
+        let before = try volume.ownFiles()
+        let (keybag, previous) = (before["keybag"], before["keybag.previous"])
+        #expect(keybag != previous)
+        try expectEachCutShort(volume, ["keybag", "restore", "--yes"], from: before) { files in
+          [files["keybag"], files["keybag.previous"]] == [keybag, previous]
+            || [files["keybag"], files["keybag.previous"]] == [previous, keybag]
+        }
+        var damaged = before
+        damaged["keybag"]?[300] ^= 1
+        try expectEachCutShort(volume, words + ["--yes"], from: damaged) { $0["keybag.previous"] == previous }
+        #expect(try volume.command("keybag", ["restore", "--yes"]).succeeded)
+        #expect(volume.refusal() == nil)
+      }
+    }
+
+    private func expectEachCutShort(
+      _ volume: Volume, _ words: [String], from before: [String: [UInt8]], _ holds: ([String: [UInt8]]) -> Bool
+    ) throws {
+      let faults = try Faults(in: volume.directory, backing: volume.backing)
+      for number in 1... {
+        try volume.putBack(before)
+        faults.arm(.end, at: number, of: .changes)
+        let result = try Program.run(
+          [Command.path] + words + ["--device-key", volume.deviceKey.description, volume.backing.description],
+          environment: faults.environment)
+        faults.disarm()
+        #expect(try holds(volume.ownFiles()), "call \(number), \(faults.hit ?? "none"): \(result.output)")
+        if faults.hit == nil { return #expect(result.succeeded, "\(result.output)") }
+      }
+    }
+
     /// The words of an import of the keybag as it is now, in place of the store's.
     private func export(_ volume: Volume) throws -> [String] {
       let backup = volume.directory.appending("backup").description
@@ -118,7 +155,8 @@ extension MountTests {
       #expect(exported.succeeded, "\(exported.output)")
       let new = try volume.passcodeFile("new", "another passcode")
       return [
-        "keybag", "import", "--replace", "--backup", backup, "--backup-passcode-file", secret, "--new-passcode-file", new,
+        "keybag", "import", "--replace", "--backup", backup, "--backup-passcode-file", secret, "--new-passcode-file",
+        new,
       ]
     }
   }

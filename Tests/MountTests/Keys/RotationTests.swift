@@ -89,8 +89,7 @@ extension MountTests {
           try volume.mount()
           try volume.unlock(recoveryKey: volume.recoveryKey)
           try tree.expectContents()
-          try volume.path("tree").appending("new").write("new")
-          #expect(try volume.secondCopyOpens(volume.path("tree").appending("new")), "after call \(number), \(hit)")
+          #expect(try volume.secondCopyOpensNewFiles(in: tree.root), "after call \(number), \(hit)")
         }
         #expect(try volume.generations(of: .completeUntilFirstUserAuthentication).count == 1)
         try tree.expectContents()
@@ -106,9 +105,8 @@ extension MountTests {
           let result = try volume.rotateByRecoveryKey(.completeUnlessOpen)
           faults.disarm()
           guard let hit = faults.hit else { break }
-          try volume.path("tree").appending("new").write("new")
           #expect(
-            try volume.secondCopyOpens(volume.path("tree").appending("new")), "call \(number), \(hit): \(result.output)")
+            try volume.secondCopyOpensNewFiles(in: tree.root), "call \(number), \(hit): \(result.output)")
           try volume.lock()
           try volume.unlock(recoveryKey: volume.recoveryKey)
           try tree.expectContents("call \(number), \(hit): \(result.output)")
@@ -200,8 +198,11 @@ extension Volume {
 
   func rotate(_ fileClass: ProtectionClass) throws -> Program.Result { try Program.run(rotationWords(fileClass)) }
 
-  /// Whether the second copy of the keybag has the key of a file.
-  func secondCopyOpens(_ path: PathName) throws -> Bool {
+  /// Whether the second copy of the keybag has the key that a new file is under.
+  func secondCopyOpensNewFiles(in directory: PathName) throws -> Bool {
+    let path = directory.appending("new")
+    try path.write("new")
+    defer { try? path.unlink() }
     let record = try record(of: path)
     return try Keybag(parsing: keybagFile().readPrevious(), deviceKey: volumeDeviceKey())
       .hasKey(of: record.fileClass, generation: record.generation)
