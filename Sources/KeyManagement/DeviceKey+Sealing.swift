@@ -9,9 +9,9 @@ extension DeviceKey {
   /// Seals the device key of the default directory, and removes it as a plain file, which is overwritten where it lies.
   /// The sealed one is opened again before that.
   ///
-  /// - Returns: where it is then.
+  /// - Returns: where it is then, and plain files that have a store's part of it.
   /// - Throws: `deviceKeyMissing`, `trustedPlatformModule`, `deviceKeyUnreadable`.
-  package static func seal() throws(KeyManagementError) -> PathName {
+  package static func seal() throws(KeyManagementError) -> (sealed: PathName, plainCopies: [PathName]) {
     let plain = path("device.key", in: defaultDirectory())
     let sealed = path("device.tpm", in: defaultDirectory())
     let key = try read(plain)
@@ -36,7 +36,24 @@ extension DeviceKey {
       try file.synchronize()
       try Descriptor.open(defaultDirectory(), [.readOnly, .directory]).unlink("device.key")
     }
-    return sealed
+    return (sealed, plainCopies(of: key, in: defaultDirectory()))
+  }
+
+  /// The files `UUID.key` in a directory that hold what a device key gives for that store: who has one needs no TPM.
+  static func plainCopies(of key: borrowing SecretBytes, in directory: PathName) -> [PathName] {
+    guard let opened = try? Descriptor.open(directory, [.readOnly, .directory]),
+      let names = try? DirectoryNames(opened).all(limit: .max)
+    else { return [] }
+    var copies: [PathName] = []
+    for name in names.map(\.description).sorted() where name.hasSuffix(".key") {
+      guard let storeID = StoreID(name.dropLast(4)) else { continue }
+      let path = path(name, in: directory)
+      guard let own = try? VolumeDeviceKey(deviceKey: key, storeID: storeID), let kept = try? read(path) else {
+        continue
+      }
+      if kept == own.secret { copies.append(path) }
+    }
+    return copies
   }
 
   /// The device key out of a sealed file.

@@ -48,6 +48,12 @@ package enum DeviceKey {
     return try volumeKey(read(path(fileName, in: directory)), isDerived: false, storeID)
   }
 
+  /// Whether that device key is the one of a keybag.
+  package static func opens(_ keybag: [UInt8], of storeID: StoreID, file: PathName? = nil) -> Bool {
+    guard let key = try? load(for: storeID, file: file) else { return false }
+    return (try? Keybag(parsing: keybag, deviceKey: key)) != nil
+  }
+
   /// The volume device key of a new store; makes the device key when there is none yet.
   package static func loadOrCreate(
     for storeID: StoreID, file: PathName? = nil

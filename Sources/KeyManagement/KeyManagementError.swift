@@ -127,19 +127,20 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .foreignDeviceKey:
       "this store was made with another device key; give that one, or open the store with its recovery key"
     case .keybagMissing:
-      "the keybag is missing; put the one before it in its place: cp -p .protectfs/keybag.previous .protectfs/keybag"
+      "the keybag is missing; 'protectfs keybag restore' puts the one before it, .protectfs/keybag.previous, in its place"
     case .keybagUnreadable(let error): "the keybag cannot be read: \(error)"
     case .keybagUnwritable(let error): "the keybag cannot be written, and is as it was: \(error)"
     case .keybagNotDurable(let error):
       "the keybag was changed, but that may not outlive a power cut: \(error); until then the new one counts"
     case .previousKeybagKept(let error):
-      "the keybag was changed, but its second copy, which the old passcode opens, could not be: \(error); the new passcode "
-        + "counts, and changing it once more replaces the copy"
+      "the keybag was changed, but its second copy could not be: \(error); it is when the store is next mounted. A new "
+        + "passcode counts, but the old one opens the copy until then; a new class key is not used"
     case .keybagMalformed(let error):
-      "the keybag is damaged (\(error)); the one before it is .protectfs/keybag.previous, and can be copied in its place"
+      "the keybag is damaged (\(error)); 'protectfs keybag restore' puts the one before it, .protectfs/keybag.previous, in "
+        + "its place"
     case .keybagAltered:
-      "the keybag was altered by someone who lacks its keys, or is damaged; the one before it is "
-        + ".protectfs/keybag.previous, and can be copied in its place"
+      "the keybag was altered by someone who lacks its keys, or is damaged; 'protectfs keybag restore' puts the one before "
+        + "it, .protectfs/keybag.previous, in its place"
     case .keybagChangedMeanwhile: "someone else changed the keybag in between; try again"
     case .unsupportedStore(let error): "the store needs a newer protectfs (\(error))"
     case .invalidPasscode: "a passcode has 1 to \(Keybag.longestPasscode) bytes"
@@ -155,8 +156,9 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .passcodeAttemptRunning: "another process is trying a passcode; try again when it has ended"
     case .storeErased(let time): "the store was erased on \(Self.date(time)); what was in it cannot be read any more"
     case .effaceableSecretMissing:
-      "the secret that belongs to the keybag is not in .protectfs/effaceable; bring that file back from the copy that the "
-        + "keybag is from, or use an exported keybag"
+      "the secret that belongs to the keybag is not in .protectfs/effaceable; 'protectfs keybag restore' puts the second copy "
+        + "in its place if its secret is there; else bring that file back from the copy that the keybag is from, or, last of "
+        + "all, use an exported keybag"
     case .effaceableSecretKept(let error):
       "the keybag was changed, but the secret of the old one could not be overwritten: \(error); it is when the store is "
         + "next mounted"

@@ -8,11 +8,13 @@ extension Keybag {
   /// New keys where the old ones are lost: new ways in, and new keys of classes A, B, C and CX. Files under the old ones
   /// stay unreadable until they are restored from a copy; those of class D stay readable.
   ///
-  /// - Parameter effaceable: `nil` where it is lost; then class D has a new key too.
+  /// - Parameters:
+  ///   - other: the store's second copy, if it is authentic: no generation that it has is given again.
+  ///   - effaceable: `nil` where it is lost; then class D has a new key too.
   /// - Throws: `invalidPasscode`, `storeErased`, `cryptography`.
   package func resetting(
-    passcode: borrowing SecretBytes, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret?,
-    cost: ScryptParameters? = nil
+    beyond other: Keybag? = nil, passcode: borrowing SecretBytes, deviceKey: borrowing VolumeDeviceKey,
+    effaceable: consuming EffaceableSecret?, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> Reset {
     try Self.require(passcode: passcode)
     if let time = record.erasureTime { throw .storeErased(at: time) }
@@ -24,9 +26,14 @@ extension Keybag {
       let isLost = effaceable == nil
       let secret = if let effaceable { effaceable } else { try EffaceableSecret() }
       changed.effaceableIdentifier = try secret.identifier(of: storeID)
-      for fileClass in Self.classesInOrder where fileClass != .none || isLost {
-        let generation = try record.nextGeneration(of: fileClass)
-        changed.classEntries.removeAll { $0.fileClass == fileClass && $0.erasureTime == nil }
+      for fileClass in Self.classesInOrder {
+        let keepsKeys = fileClass == .none && !isLost
+        let generation = try record.nextGeneration(of: fileClass, beyond: other?.record)
+        if keepsKeys {
+          guard generation - 1 > record.highestGeneration(of: fileClass) else { continue }
+        } else {
+          changed.classEntries.removeAll { $0.fileClass == fileClass && $0.erasureTime == nil }
+        }
         changed.insert(
           try Self.newClassEntry(fileClass, generation: generation, keybagKey, deviceKey, secret, storeID))
       }

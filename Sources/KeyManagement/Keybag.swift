@@ -46,6 +46,13 @@ package struct Keybag: Sendable, Equatable {
     generations(of: fileClass).contains(generation)
   }
 
+  /// The class keys that another keybag of the store has, and this one lacks.
+  package func lacking(keysOf other: Keybag) -> [KeybagRecord.ClassEntry] {
+    other.record.classEntries.filter {
+      $0.erasureTime == nil && !hasKey(of: $0.fileClass, generation: $0.generation)
+    }
+  }
+
   /// Reads a keybag and verifies it.
   ///
   /// - Throws: `unsupportedStore`, `keybagMalformed`; `foreignDeviceKey` when the device key is another store's or

@@ -64,7 +64,7 @@ extension KeybagFile {
   ///
   /// Where there is no second copy, or names cannot be exchanged, the keybag is overwritten where it lies.
   private func eraseInPlace(leaving tombstone: Keybag, after error: Errno) throws(KeyManagementError) {
-    guard let current = try currentRecord(toleratingDamage: false), tombstone.record.follows(current) else {
+    guard let current = try currentRecord(), tombstone.record.follows(current) else {
       throw .keybagChangedMeanwhile
     }
     let isNoted = noteInSecondCopy(tombstone)

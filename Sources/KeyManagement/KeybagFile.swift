@@ -68,7 +68,7 @@ package struct KeybagFile: ~Copyable, Sendable {
   /// 3. Of a change that revokes: the second copy is made the same, and the old secret overwritten. Of one that adds class
   ///    keys the second copy is made the same too: files are soon under keys that the one before does not have.
   ///
-  /// What a crash leaves undone of 3 is done by ``settle(_:)``.
+  /// What a crash leaves undone of 3 is done by ``settle(_:deviceKey:)``.
   /// - Throws: `keybagUnwritable` when it was not replaced; `keybagNotDurable` when it was, but may not be after a power
   ///   cut; `keybagChangedMeanwhile` unless the keybag there is the one that the new one was made of: same store, one
   ///   generation less, or none where the new one is the first; `previousKeybagKept`, `effaceableSecretKept`.
@@ -84,27 +84,13 @@ package struct KeybagFile: ~Copyable, Sendable {
     try replacePrevious(with: keybag)
   }
 
-  /// Puts a keybag in place of one that cannot be opened here, or is damaged. One that is whole is kept as the previous.
-  package func replaceUnopened(
-    with keybag: Keybag, _ effaceable: borrowing EffaceableSecret
-  ) throws(KeyManagementError) {
-    try replace(with: keybag, effaceable: effaceable, isSuccessor: false)
-  }
-
-  /// Puts the previous keybag back in place; the one there becomes the previous, if it is whole.
-  package func restore(_ previous: Keybag) throws(KeyManagementError) {
-    try replace(with: previous, effaceable: .absent(), isSuccessor: false)
-  }
-
   func replace(
-    with keybag: Keybag, effaceable: borrowing EffaceableSecret, isSuccessor: Bool = true
+    with keybag: Keybag, effaceable: borrowing EffaceableSecret
   ) throws(KeyManagementError) {
     var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
-    let current = try currentRecord(toleratingDamage: !isSuccessor)
-    if isSuccessor {
-      let isNext = current.map(keybag.record.follows) ?? (keybag.generation == 1)
-      guard isNext else { throw .keybagChangedMeanwhile }
-    }
+    let current = try currentRecord()
+    let isNext = current.map(keybag.record.follows) ?? (keybag.generation == 1)
+    guard isNext else { throw .keybagChangedMeanwhile }
     if !effaceable.isAbsent {
       let storage = try self.effaceable()
       try writing { () throws(Errno) in
@@ -115,36 +101,21 @@ package struct KeybagFile: ~Copyable, Sendable {
     }
     do throws(Errno) {
       try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in
-        try unsafe file.commit(bytes, keepingPreviousAs: isSuccessor || current != nil ? Self.previousName : nil)
+        try unsafe file.commit(bytes, keepingPreviousAs: Self.previousName)
       }
     } catch {
       throw file.isCommitted ? .keybagNotDurable(error) : .keybagUnwritable(error)
     }
   }
 
-  /// Finishes what a change that was cut short left: an old effaceable secret, and a second copy that it opens. For
-  /// whoever has the store alone, with the keybag that is in place, verified.
-  ///
-  /// - Throws: `previousKeybagKept`, `effaceableSecretKept`.
-  package func settle(_ keybag: Keybag) throws(KeyManagementError) {
-    if keybag.erasureTime != nil {
-      if (try? readPrevious()) == keybag.bytes { try efface(keybag) } else { try finish(keybag) }
-      return
-    }
-    guard let identifier = keybag.record.effaceableIdentifier else { return }
-    // One that does not belong to the secret that is there, an old copy say, must destroy nothing.
-    _ = try effaceableSecret(of: keybag)
-    if previousRecord()?.effaceableIdentifier == identifier { try efface(keybag) } else { try finish(keybag) }
-  }
-
-  private func previousRecord() -> KeybagRecord? {
+  func previousRecord() -> KeybagRecord? {
     guard let bytes = try? readPrevious() else { return nil }
     return try? KeybagRecord(parsing: bytes)
   }
 
   /// Unless another change has come first: then the secret that is in use is its.
-  private func finish(_ keybag: Keybag) throws(KeyManagementError) {
-    guard try currentRecord(toleratingDamage: false)?.generation == keybag.generation else { return }
+  func finish(_ keybag: Keybag) throws(KeyManagementError) {
+    guard try currentRecord()?.generation == keybag.generation else { return }
     if keybag.erasureTime != nil { return try finishErasure(keybag) }
     try replacePrevious(with: keybag)
     try efface(keybag)
@@ -175,22 +146,17 @@ package struct KeybagFile: ~Copyable, Sendable {
   }
 
   /// The record in place; `nil` where there is none.
-  func currentRecord(toleratingDamage: Bool) throws(KeyManagementError) -> KeybagRecord? {
+  func currentRecord() throws(KeyManagementError) -> KeybagRecord? {
     let bytes: [UInt8]
     do throws(KeyManagementError) {
       bytes = try read()
     } catch .keybagMissing {
       return nil
     }
-    do throws(FormatError) {
-      return try KeybagRecord(parsing: bytes)
-    } catch {
-      if toleratingDamage { return nil }
-      throw KeyManagementError(error)
-    }
+    do throws(FormatError) { return try KeybagRecord(parsing: bytes) } catch { throw KeyManagementError(error) }
   }
 
-  private func writing<Result: ~Copyable>(
+  func writing<Result: ~Copyable>(
     _ body: () throws(Errno) -> Result
   ) throws(KeyManagementError) -> Result {
     do throws(Errno) { return try body() } catch { throw .keybagUnwritable(error) }

@@ -38,6 +38,24 @@ extension OpenKeybag {
     }
   }
 
+  /// The keybag with a new key of each class of which another keybag of the store knows a later one. Its number is then
+  /// not given again, also when that other keybag is no more. `nil` where there is no such class.
+  package func outnumbering(_ other: Keybag) throws(KeyManagementError) -> KeybagChange? {
+    let classes = Keybag.classesInOrder.filter {
+      let highest = other.highestGeneration(of: $0)
+      return highest > keybag.highestGeneration(of: $0) && highest < .max
+    }
+    guard !classes.isEmpty else { return nil }
+    return try change(revokes: false, addsKeys: true) { (record) throws(CryptographyError) in
+      for fileClass in classes {
+        record.insert(
+          try Keybag.newClassEntry(
+            fileClass, generation: try record.nextGeneration(of: fileClass, beyond: other.record), keybagKey, deviceKey,
+            effaceable, record.storeID))
+      }
+    }
+  }
+
   private func newEntry(
     of fileClass: ProtectionClass, in record: KeybagRecord
   ) throws(CryptographyError) -> KeybagRecord.ClassEntry {
@@ -93,9 +111,12 @@ extension KeybagRecord {
 
   /// The generation of the next key of a class.
   ///
+  /// - Parameter other: another keybag of the store, whose generations are given too.
   /// - Throws: `invalidLength` where there is none.
-  func nextGeneration(of fileClass: ProtectionClass) throws(CryptographyError) -> UInt32 {
-    let highest = highestGeneration(of: fileClass)
+  func nextGeneration(
+    of fileClass: ProtectionClass, beyond other: KeybagRecord? = nil
+  ) throws(CryptographyError) -> UInt32 {
+    let highest = max(highestGeneration(of: fileClass), other?.highestGeneration(of: fileClass) ?? 0)
     guard highest < .max else { throw .invalidLength("a keybag") }
     return highest + 1
   }

@@ -34,17 +34,17 @@ extension OpenKeybag {
   /// A keybag for a store whose own one cannot be opened here, made of this one, which was exported: with a new passcode
   /// and a new recovery key.
   ///
-  /// - Parameter current: the keybag whose place it takes. Of classes that had newer keys there, it has one that is newer
-  ///   still: no two keys of a class must have one generation.
+  /// - Parameter others: the authentic keybags that the store has, the one whose place it takes first. Of classes that have
+  ///   newer keys there, it has one that is newer still: no two keys of a class must have one generation.
   /// - Throws: `invalidPasscode`.
   package func replacement(
-    over current: KeybagRecord?, passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
+    over others: [KeybagRecord], passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> Keybag.New {
     try Keybag.require(passcode: passcode)
     var record = keybag.record
-    record.generation = max(current?.generation ?? 0, record.generation)
+    record.generation = max(others.map(\.generation).max() ?? 0, record.generation)
     try record.advance()
-    record.eraseAfter = current?.eraseAfter
+    record.eraseAfter = others.first?.eraseAfter
     return try reporting { () throws(CryptographyError) in
       let newKey = try SecretBytes(randomCount: ClassKey.size)
       let recoveryKey = try RecoveryKey()
@@ -52,7 +52,7 @@ extension OpenKeybag {
       record.effaceableIdentifier = try effaceable.identifier(of: record.storeID)
       record.classEntries = try rewrapped(record.classEntries, under: newKey, effaceable)
       for fileClass in Keybag.classesInOrder {
-        let highest = current?.highestGeneration(of: fileClass) ?? 0
+        let highest = others.map { $0.highestGeneration(of: fileClass) }.max() ?? 0
         guard highest > record.highestGeneration(of: fileClass), highest < .max else { continue }
         record.insert(
           try Keybag.newClassEntry(fileClass, generation: highest + 1, newKey, deviceKey, effaceable, record.storeID))

@@ -69,11 +69,11 @@ extension Daemon {
       var trial = try turn(toTry: secret)
       takeTurn()
       defer { giveTurn() }
-      let opened = try open(try readKeybag(), with: secret, &trial)
+      let opened = try openToChange(with: secret, &trial)
       let change = try make(opened)
-      // A class key that a power cut might have taken back is not in memory. With this change it is there for good.
-      let isKnown = keybag.withLock { $0 == opened.keybag }
-      let keys = isKnown ? [:] : try opened.heldKeys(of: ProtectionClass.allCases)
+      // Those of a rotation that could not be begun, too: the keybag in place may have them already.
+      let keys =
+        hasOtherKeys(change.keybag) ? try opened.following(change).heldKeys(of: ProtectionClass.allCases) : [:]
       try commit(change) { [machine] in machine.replaceKeys(keys) }
     } catch {
       throw refusal(error)
@@ -113,16 +113,34 @@ extension Daemon {
     return try file.open(keybag, with: secret, deviceKey: deviceKey, known: &known, &trial)
   }
 
-  /// Puts a changed keybag in place, and goes on with it, also where something after that failed. `prepare` is called
-  /// in between.
+  /// Opens the keybag that is in place to change it, which overwrites the second copy: where that one knows later numbers
+  /// of class keys, they are left behind first. Where others may write, they would not find those keys.
+  func openToChange(
+    with secret: borrowing UnlockSecret, _ trial: inout PasscodeTurn
+  ) throws(KeyManagementError) -> OpenKeybag {
+    let opened = try open(try readKeybag(), with: secret, &trial)
+    guard !options.isShared, let change = try KeybagFile(backing: backing).outnumbering(opened) else { return opened }
+    let new = opened.following(change)
+    let keys = try new.heldKeys(of: ProtectionClass.allCases)
+    try commit(change) { [machine] in machine.replaceKeys(keys) }
+    return new
+  }
+
+  /// Whether a keybag has other class keys than the one that this daemon goes by.
+  private func hasOtherKeys(_ other: Keybag) -> Bool {
+    let own = keybag.withLock { $0 }
+    return ProtectionClass.allCases.contains { own.generations(of: $0) != other.generations(of: $0) }
+  }
+
+  /// Puts a changed keybag in place, and goes on with it, also where something after that failed; but not with new class
+  /// keys that a power cut may take back, or that no second copy has. `prepare` is called in between.
   func commit(_ change: borrowing KeybagChange, prepare: () -> Void = {}) throws(KeyManagementError) {
     let file = try KeybagFile(backing: backing)
     var failure: KeyManagementError?
     do throws(KeyManagementError) {
       try file.commit(change)
     } catch {
-      // A class key that a power cut may take back again is not used yet.
-      guard error.isAfterChange, !(change.addsKeys && error.isNotDurable) else { throw error }
+      guard error.isAfterChange, !change.addsKeys else { throw error }
       failure = error
     }
     prepare()

@@ -8,7 +8,8 @@ enum Confirmation {
   static func require(_ warning: String, isGiven: Bool) throws(CommandFailure) {
     guard !isGiven else { return }
     guard let terminal = Terminal() else {
-      throw CommandFailure(.failure, "there is no terminal to ask at; with --yes it is done without asking")
+      throw CommandFailure(
+        .failure, "there is no terminal to ask at; with --yes it is done without asking. \(warning)")
     }
     let answer = terminal.ask("\(warning)\nType 'yes' to go on: ")
     guard answer == "yes" else { throw CommandFailure(.failure, "nothing was changed") }

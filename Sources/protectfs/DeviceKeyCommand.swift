@@ -17,8 +17,8 @@ struct DeviceKeySealCommand: ParsableCommand {
     discussion: """
       The device key becomes a file, device.tpm, that only this machine's TPM opens: a copy of the disk has neither names \
       nor files of class D, and no passcode can be tried on it. Stores are opened as before. The plain file is overwritten \
-      and removed; what the disk keeps of it elsewhere is not. Keep the recovery keys of your stores: they open them when \
-      the TPM is gone or cleared.
+      and removed; what the disk keeps of it elsewhere is not, nor are files UUID.key of stores, which are named. Keep the \
+      recovery keys of your stores: they open them when the TPM is gone or cleared.
 
       Example:
         sudo protectfs device-key seal
@@ -30,6 +30,12 @@ struct DeviceKeySealCommand: ParsableCommand {
   func run() throws {
     try Confirmation.require(
       "If this machine's TPM is lost or cleared, only recovery keys open the stores that were made here.", isGiven: yes)
-    print("The device key is sealed in \(try DeviceKey.seal()).")
+    let (sealed, plainCopies) = try DeviceKey.seal()
+    print("The device key is sealed in \(sealed).")
+    for path in plainCopies {
+      CommandFailure.report(
+        "\(path) is the key of one store in plain: with it no TPM is needed for that store; remove it if you can do "
+          + "without")
+    }
   }
 }

@@ -79,7 +79,7 @@ struct EraseCommand: ParsableCommand {
     case .nobody(let path):
       let store = try UnmountedStore(path, deviceKey: deviceKey)
       // One that was cut short is finished.
-      if store.keybag.erasureTime != nil { try store.file.settle(store.keybag) }
+      if store.keybag.erasureTime != nil { try store.file.settle(store.keybag, deviceKey: store.deviceKey) }
       if let time = store.keybag.erasureTime { throw KeyManagementError.storeErased(at: time) }
       try store.file.commit(store.keybag.erased(deviceKey: store.deviceKey))
     }

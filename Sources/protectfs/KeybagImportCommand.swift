@@ -16,7 +16,7 @@ struct KeybagImportCommand: ParsableCommand {
       On the machine that made the store, and with something that opens it: adds class keys that were reset or erased, so \
       that files under them open again. With --replace, on another machine or when nothing opens the store any more: the \
       keybag takes the place of the store's own; a new passcode is asked for, a new recovery key is printed, and the \
-      device's part is kept beside the device key.
+      device's part is kept beside the device key, unless that is the store's. Try 'protectfs keybag restore' first.
 
       Examples:
         protectfs keybag import --backup private.keybag ~/.private
@@ -81,15 +81,18 @@ struct KeybagImportCommand: ParsableCommand {
     let directory = try Store.open(path)
     let lock = try Store.lock(directory, path: path, for: .change)
     let file = try KeybagFile(backing: directory)
-    let current = try currentRecord(file, exported)
+    let found = try keybags(file, exported)
+    let isKeptAsked = try confirmLosses(found, exported.keybag)
     let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
     do {
-      let new = try exported.replacement(over: current, passcode: newPasscode.read())
-      let kept = try DeviceKey.keep(
-        Keybag.recover(bytes, backupPasscode: passcode), for: new.keybag.storeID)
-      try file.replaceUnopened(with: new.keybag, new.effaceable)
+      let new = try exported.replacement(over: found.all.map(\.record), passcode: newPasscode.read())
+      let kept = try keepDeviceKey(of: bytes, new.keybag.storeID, passcode)
+      try file.replace(found, with: new.keybag, new.effaceable)
       file.forgetAttempts()
-      print("The keybag was imported. The device's part of the keys is kept as \(kept).")
+      print("The keybag was imported. \(kept)")
+      if isKeptAsked {
+        print("Until the keybag is next changed, 'protectfs keybag restore' brings back the one before it.")
+      }
       try RecoveryKeyOutput.show(new.recoveryKey.text(), output)
     } catch {
       output?.remove()
@@ -98,24 +101,50 @@ struct KeybagImportCommand: ParsableCommand {
     lock.hold()
   }
 
-  /// The keybag that is there, whose place is taken; `nil` for one that is damaged. Where it has class keys that the
-  /// exported one lacks, that is asked about first.
-  private func currentRecord(
+  /// Keeps the device's part of the keys, where no device key is at hand that has it: sealed in the TPM perhaps, it is not to
+  /// lie about beside that. Returns what to say.
+  private func keepDeviceKey(
+    of bytes: [UInt8], _ storeID: StoreID, _ passcode: borrowing SecretBytes
+  ) throws(KeyManagementError) -> String {
+    if deviceKey.opens(bytes, of: storeID) { return "The device key at hand is the store's." }
+    let path = try DeviceKey.keep(Keybag.recover(bytes, backupPasscode: passcode), for: storeID)
+    return "The device's part of the keys is kept as \(path)."
+  }
+
+  /// The store's keybag and its second copy, if they authenticate. One that does not may say anything.
+  private func keybags(
     _ file: borrowing KeybagFile, _ exported: borrowing OpenKeybag
-  ) throws -> KeybagRecord? {
-    guard let bytes = try? file.read(), let found = try? KeybagRecord(parsing: bytes) else { return nil }
-    guard found.storeID == exported.keybag.storeID else { throw KeyManagementError.foreignKeybag }
-    // One that does not authenticate may say anything.
-    guard let current = exported.sibling(bytes)?.record else { return nil }
-    let lacking = current.classEntries.filter { entry in
-      entry.erasureTime == nil && !exported.keybag.hasKey(of: entry.fileClass, generation: entry.generation)
+  ) throws(KeyManagementError) -> AuthenticKeybags {
+    let found = Self.siblings(file, exported)
+    guard found.all.isEmpty, let bytes = try? file.read(), let record = try? KeybagRecord(parsing: bytes) else {
+      return found
     }
-    if !lacking.isEmpty {
-      let letters = Set(lacking.map(\.fileClass.letter)).sorted().joined(separator: ", ")
-      try Confirmation.require(
-        "The exported keybag is older than keys of class \(letters) that the store's own keybag has: files under them will be "
-          + "unreadable, for good.", isGiven: yes)
+    guard record.storeID == exported.keybag.storeID else { throw .foreignKeybag }
+    return found
+  }
+
+  private static func siblings(
+    _ file: borrowing KeybagFile, _ exported: borrowing OpenKeybag
+  ) -> AuthenticKeybags {
+    file.authenticKeybags { exported.sibling($0) }
+  }
+
+  /// Asks where the store has class keys that the exported keybag lacks; returns whether it has.
+  private func confirmLosses(_ found: AuthenticKeybags, _ exported: Keybag) throws(CommandFailure) -> Bool {
+    var lacking: [String] = []
+    for keybag in found.all {
+      for entry in exported.lacking(keysOf: keybag) {
+        let name = "\(entry.fileClass.letter) (generation \(entry.generation))"
+        if !lacking.contains(name) { lacking.append(name) }
+      }
     }
-    return current
+    guard !lacking.isEmpty else { return false }
+    let advice =
+      !found.currentOpens && found.previousOpens
+      ? " Try 'protectfs keybag restore' first: the second copy of the keybag opens the store." : ""
+    try Confirmation.require(
+      "The exported keybag lacks keys that the store's own keybag, or its second copy, has, of class "
+        + lacking.joined(separator: ", ") + ": files under them will be unreadable, for good.\(advice)", isGiven: yes)
+    return true
   }
 }

@@ -65,14 +65,9 @@ struct MountUnlocking: ~Copyable {
     let deviceKey = try Keybag.recover(bytes, recoveryKey: RecoveryKey(parsing: text))
     typed = .recoveryKey(text)
     // Where the store's own device key is at hand, sealed in the TPM perhaps, no other copy is to lie about.
-    if Self.hasDeviceKey(bytes, storeID) { return }
+    if DeviceKey.opens(bytes, of: storeID) { return }
     let path = try DeviceKey.keep(deviceKey, for: storeID)
     CommandFailure.report("the device key of this store was recovered, and is kept as \(path)")
-  }
-
-  private static func hasDeviceKey(_ bytes: [UInt8], _ storeID: StoreID) -> Bool {
-    guard let own = try? DeviceKey.load(for: storeID) else { return false }
-    return (try? Keybag(parsing: bytes, deviceKey: own)) != nil
   }
 
   /// Before a daemon in the foreground: has the command print the passcode, which the daemon may not start.

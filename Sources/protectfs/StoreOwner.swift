@@ -25,6 +25,12 @@ struct DeviceKeyOptions: ParsableArguments {
   func load(for storeID: StoreID) throws(KeyManagementError) -> VolumeDeviceKey {
     try DeviceKey.load(for: storeID, file: file.map { PathName($0) })
   }
+
+  /// Whether the device key of a keybag is at hand: the one given, or that of the default directory.
+  func opens(_ keybag: [UInt8], of storeID: StoreID) -> Bool {
+    if let file, DeviceKey.opens(keybag, of: storeID, file: PathName(file)) { return true }
+    return DeviceKey.opens(keybag, of: storeID)
+  }
 }
 
 /// Who has a store, and so changes its keys: the daemon that may write it, or this process alone.
@@ -115,12 +121,16 @@ struct UnmountedStore: ~Copyable {
     return nil
   }
 
-  /// Changes the keybag.
+  /// Changes the keybag. That overwrites the second copy: where it knows later numbers of class keys, they are left behind
+  /// first.
   func change(
     with secret: borrowing UnlockSecret,
     _ make: (borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange
   ) throws(KeyManagementError) {
-    try file.commit(make(open(with: secret)))
+    let opened = try open(with: secret)
+    guard let first = try file.outnumbering(opened) else { return try file.commit(make(opened)) }
+    try file.commit(first)
+    try file.commit(make(opened.following(first)))
   }
 
   /// Opens the keybag.

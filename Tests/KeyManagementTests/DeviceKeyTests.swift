@@ -40,6 +40,28 @@ import Testing
     #expect(directory.names() == ["\(try id()).key"])
   }
 
+  /// Who seals the device key is told of what it was copied to.
+  @Test func plainCopiesAreFound() throws {
+    let directory = try TemporaryDirectory()
+    let key = SecretBytes([UInt8](repeating: 1, count: 32))
+    let path = PathName(directory.path)
+    #expect(DeviceKey.plainCopies(of: key, in: path) == [])
+    let copy = try DeviceKey.keep(VolumeDeviceKey(deviceKey: key, storeID: id()), for: id(), in: path)
+    try DeviceKey.keep(VolumeDeviceKey(SecretBytes(randomCount: 32)), for: .random(), in: path)
+    try directory.write("device.key", [UInt8](repeating: 1, count: 32))
+    #expect(DeviceKey.plainCopies(of: key, in: path) == [copy])
+  }
+
+  @Test func opensItsOwnStoreOnly() throws {
+    let directory = try TemporaryDirectory()
+    let store = try TestStore.read()
+    let path = PathName("\(directory.path)/device.key")
+    try directory.write("device.key", store.deviceKey.bytes)
+    #expect(try DeviceKey.opens(store.keybag.bytes, of: id(), file: path))
+    try directory.write("device.key", [UInt8](repeating: 1, count: 32))
+    #expect(try !DeviceKey.opens(store.keybag.bytes, of: id(), file: path))
+  }
+
   @Test(arguments: [0o640, 0o604, 0o644, 0o660, 0o601] as [UInt32]) func exposedKeysAreRefused(_ mode: UInt32) throws {
     let directory = try TemporaryDirectory()
     try directory.write("device.key", [UInt8](repeating: 1, count: 32), mode: mode)

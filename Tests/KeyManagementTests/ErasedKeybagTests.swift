@@ -60,7 +60,7 @@ import Testing
     try stored.directory.write(".protectfs/keybag.previous", tombstone.bytes)
     #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == nil)
     _ = try stored.open(.passcode(stored.store.passcode())).classKeys()
-    try stored.file.settle(stored.keybag)
+    try stored.file.settle(stored.keybag, deviceKey: stored.deviceKey)
     #expect(try stored.file.readPrevious() == stored.keybag.bytes)
 
     try stored.directory.write(".protectfs/keybag.previous", tombstone.bytes)

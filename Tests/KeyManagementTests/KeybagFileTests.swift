@@ -84,7 +84,7 @@ import Testing
     try stored.directory.write(".protectfs/keybag.previous", stored.keybag.bytes)
     _ = try stored.file.effaceableSecret(of: stored.keybag)
 
-    try stored.file.settle(change.keybag)
+    try stored.file.settle(change.keybag, deviceKey: stored.deviceKey)
     #expect(try stored.file.readPrevious() == change.keybag.bytes)
     #expect(throws: KeyManagementError.effaceableSecretMissing) {
       _ = try stored.file.effaceableSecret(of: stored.keybag)
@@ -95,7 +95,7 @@ import Testing
     var early = try stored.directory.read(".protectfs/effaceable")
     early.replaceSubrange(0..<32, with: [UInt8](repeating: 7, count: 32))
     try stored.directory.write(".protectfs/effaceable", early)
-    try stored.file.settle(change.keybag)
+    try stored.file.settle(change.keybag, deviceKey: stored.deviceKey)
     #expect(try Array(stored.directory.read(".protectfs/effaceable")[..<32]) == [UInt8](repeating: 0, count: 32))
     _ = try stored.file.effaceableSecret(of: change.keybag)
   }

@@ -53,7 +53,7 @@ import Testing
       _ = try last.resetting(passcode: store.passcode(), deviceKey: store.volumeKey(), effaceable: nil)
     }
     #expect(throws: KeyManagementError.keybagFull) {
-      _ = try opened.replacement(over: last.record, passcode: store.passcode(), cost: TestStore.cost)
+      _ = try opened.replacement(over: [last.record], passcode: store.passcode(), cost: TestStore.cost)
     }
   }
 

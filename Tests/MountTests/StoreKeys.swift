@@ -81,7 +81,8 @@ extension Volume {
   /// Finishes what a crash has left of a change of keys, as the next mount does.
   func settle() throws {
     let file = try keybagFile()
-    try file.settle(Keybag(parsing: file.read(), deviceKey: volumeDeviceKey()))
+    let deviceKey = try volumeDeviceKey()
+    try file.settle(Keybag(parsing: file.read(), deviceKey: deviceKey), deviceKey: deviceKey)
   }
 
   /// Makes the keybag one without an effaceable secret, as the first version made them.

@@ -1,6 +1,7 @@
 import CSystemCalls
 import DataProtectionCore
 import Glibc
+import KeyManagement
 import LinuxIO
 import StoreFormat
 import Synchronization
@@ -88,6 +89,7 @@ extension MountTests {
           try volume.mount()
           try volume.unlock(recoveryKey: volume.recoveryKey)
           try tree.expectContents()
+          #expect(try volume.secondCopyOpensNewFiles(in: tree.root), "after call \(number), \(hit)")
         }
         #expect(try volume.generations(of: .completeUntilFirstUserAuthentication).count == 1)
         try tree.expectContents()
@@ -103,6 +105,8 @@ extension MountTests {
           let result = try volume.rotateByRecoveryKey(.completeUnlessOpen)
           faults.disarm()
           guard let hit = faults.hit else { break }
+          #expect(
+            try volume.secondCopyOpensNewFiles(in: tree.root), "call \(number), \(hit): \(result.output)")
           try volume.lock()
           try volume.unlock(recoveryKey: volume.recoveryKey)
           try tree.expectContents("call \(number), \(hit): \(result.output)")
@@ -216,7 +220,17 @@ extension Volume {
 
   func rotate(_ fileClass: ProtectionClass) throws -> Program.Result { try Program.run(rotationWords(fileClass)) }
 
-  /// The same without a passcode, which takes its time to be tried: for tests that rotate a hundred times.
+  /// Whether the second copy of the keybag has the key that a new file is under.
+  func secondCopyOpensNewFiles(in directory: PathName) throws -> Bool {
+    let path = directory.appending("new")
+    try path.write("new")
+    defer { try? path.unlink() }
+    let record = try record(of: path)
+    return try Keybag(parsing: keybagFile().readPrevious(), deviceKey: volumeDeviceKey())
+      .hasKey(of: record.fileClass, generation: record.generation)
+  }
+
+  /// A rotation without a passcode, which takes its time to be tried: for tests that rotate a hundred times.
   func rotateByRecoveryKey(_ fileClass: ProtectionClass) throws -> Program.Result {
     try Command.run(
       ["rotate", "--class", fileClass.name, "--recovery-key-file", recoveryKeyFile(), mountPoint.description])

@@ -1,9 +1,14 @@
+import Cryptography
 import DataProtectionCore
 import Glibc
 import LinuxIO
+import StoreFormat
 import SystemPackage
 import TPM
+import TestVectors
 import Testing
+
+@testable import KeyManagement
 
 extension MountTests {
   /// A store whose keys are bound to a TPM, here one in software.
@@ -76,8 +81,14 @@ extension MountTests {
       let keys = directory.appending("etc").appending("protectfs")
       let plain = try keys.appending("device.key").contents()
       let kept = try OpenFile(keys.appending("device.key"), O_RDONLY)
+      // A store's part of it, as a mount with a recovery key keeps it.
+      let store = try KeybagRecord(parsing: backing.appending(".protectfs/keybag").contents()).storeID
+      let copy = keys.appending("\(store).key")
+      try copy.write(VolumeDeviceKey(deviceKey: SecretBytes(plain), storeID: store).secret.exposed(), mode: 0o600)
       let sealed = try run(machine.tcti, "device-key", "seal", "--yes")
       #expect(sealed.succeeded, "\(sealed.output)")
+      #expect(sealed.output.contains("/etc/protectfs/\(store).key"), "\(sealed.output)")
+      try copy.unlink()
       #expect(try keys.names() == ["device.tpm"])
       #expect(try !keys.appending("device.tpm").contents().starts(with: plain))
       #expect(try kept.read(at: 0, count: 32).allSatisfy { $0 == 0 }, "it was overwritten before it was removed")

@@ -1,0 +1,163 @@
+import CSystemCalls
+import DataProtectionCore
+import Glibc
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// An exported keybag that takes the place of the store's, while another keybag has newer keys.
+  @Suite struct KeybagImportTests {
+    private static let standard = ProtectionClass.completeUntilFirstUserAuthentication
+
+    /// The keybag is damaged, lost, or one put back from a backup; its second copy opens everything.
+    @Test(arguments: ["damaged", "malformed", "missing", "stale"]) func aGoodSecondCopyIsNotLost(_ how: String) throws {
+      try Volume.store { volume in
+        let keybag = volume.backing.appending(".protectfs/keybag")
+        let old = try keybag.contents()
+        let words = try export(volume)
+        try volume.mount()
+        try volume.unlock()
+        #expect(try volume.rotate(Self.standard).succeeded)
+        try volume.path("file").write("a file")
+        try volume.unmount()
+        var bytes = try keybag.contents()
+        switch how {
+        case "damaged": bytes[300] ^= 1
+        case "malformed": bytes[2] ^= 1
+        case "stale": bytes = old
+        default: break
+        }
+        try keybag.write(bytes)
+        if how == "missing" { try keybag.unlink() }
+        #expect(try volume.refusedMount().output.contains("keybag restore"))
+
+        let before = try volume.ownFiles()
+        let refused = try Program.run(
+          ["setsid", "--wait", Command.path] + words
+            + ["--device-key", volume.deviceKey.description, volume.backing.description])
+        #expect(refused.ending == .exited(1), "\(refused.output)")
+        #expect(refused.output.contains("C (generation 2)") && refused.output.contains("keybag restore"))
+        #expect(try volume.ownFiles() == before)
+
+        // Told to all the same: nothing but the file is lost, and that not yet.
+        let imported = try volume.command(words[0], Array(words[1...]) + ["--yes"])
+        #expect(imported.succeeded, "\(imported.output)")
+        try volume.mount()
+        try volume.unlock("another passcode")
+        #expect(throws: keyRevoked) { try OpenFile(volume.path("file"), O_RDONLY) }
+        try volume.unmount()
+        #expect(try volume.command("keybag", ["restore", "--yes"]).succeeded)
+        try volume.mount()
+        try volume.unlock()
+        #expect(try volume.path("file").contents() == Array("a file".utf8))
+      }
+    }
+
+    /// The device key that is at hand is not written beside it in plain.
+    @Test func noDeviceKeyIsLeft() throws {
+      try Volume.store { volume in
+        let words = try export(volume)
+        let imported = try volume.command(words[0], Array(words[1...]))
+        #expect(imported.succeeded, "\(imported.output)")
+        let id = try KeybagRecord(parsing: volume.keybagFile().read()).storeID
+        #expect(throws: Errno.noSuchFileOrDirectory) { try PathName("/etc/protectfs/\(id).key").status() }
+        #expect(!imported.output.contains(".key"), "\(imported.output)")
+      }
+    }
+
+    /// The numbers of a keybag that was put back out of place are not given to other keys.
+    @Test func noNumberIsGivenTwice() throws {
+      try Volume.store { volume in
+        let new = try volume.passcodeFile("new", "another passcode")
+        #expect(try volume.command("keybag", ["reset", "--yes", "--new-passcode-file", new]).succeeded)
+        try volume.mount()
+        try volume.unlock("another passcode")
+        try volume.path("file").write("a file")
+        let backup = volume.directory.appending("backup").description
+        let passcodes = ["--backup-passcode-file", new, "--passcode-file", new]
+        #expect(try volume.command("keybag", ["export", "--backup", backup] + passcodes).succeeded)
+        try volume.unmount()
+        #expect(try volume.command("keybag", ["restore", "--yes"]).succeeded)
+        try volume.mount()
+        try volume.unlock()
+        #expect(try volume.generations(of: Self.standard) == [1])
+        try volume.path("older").write("older")
+        #expect(try volume.rotate(Self.standard).succeeded)
+        #expect(try volume.generations(of: Self.standard) == [4])
+        #expect(try volume.generations(of: .complete) == [1, 3])
+        try volume.path("newer").write("newer")
+        try volume.path("A").makeDirectory(of: .complete)
+        try volume.path("A").appending("file").write("of class A")
+        #expect(throws: keyRevoked) { try OpenFile(volume.path("file"), O_RDONLY) }
+        try volume.unmount()
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        let imported = try volume.command(
+          "keybag", ["import", "--backup", backup, "--backup-passcode-file", new] + passcode)
+        #expect(imported.succeeded, "\(imported.output)")
+        try volume.mount()
+        try volume.unlock()
+        for (name, text) in [("file", "a file"), ("older", "older"), ("newer", "newer"), ("A/file", "of class A")] {
+          #expect(try volume.path(name).contents() == Array(text.utf8))
+        }
+      }
+    }
+
+    /// A restoration, and an import over a damaged keybag, that end after any of their calls: no keybag that opens is lost.
+    @Test func whatIsCutShortLosesNothing() throws {
+      try Volume.store { volume in
+        let words = try export(volume)
+        let new = try volume.passcodeFile("new", "another passcode")
+        #expect(try volume.command("keybag", ["reset", "--yes", "--new-passcode-file", new]).succeeded)
+        let before = try volume.ownFiles()
+        let (keybag, previous) = (before["keybag"], before["keybag.previous"])
+        #expect(keybag != previous)
+        try expectEachCutShort(volume, ["keybag", "restore", "--yes"], from: before) { files in
+          [files["keybag"], files["keybag.previous"]] == [keybag, previous]
+            || [files["keybag"], files["keybag.previous"]] == [previous, keybag]
+        }
+        var damaged = before
+        damaged["keybag"]?[300] ^= 1
+        try expectEachCutShort(volume, words + ["--yes"], from: damaged) { $0["keybag.previous"] == previous }
+        #expect(try volume.command("keybag", ["restore", "--yes"]).succeeded)
+        #expect(volume.refusal() == nil)
+      }
+    }
+
+    private func expectEachCutShort(
+      _ volume: Volume, _ words: [String], from before: [String: [UInt8]], _ holds: ([String: [UInt8]]) -> Bool
+    ) throws {
+      let faults = try Faults(in: volume.directory, backing: volume.backing)
+      for number in 1... {
+        try volume.putBack(before)
+        faults.arm(.end, at: number, of: .changes)
+        let result = try Program.run(
+          [Command.path] + words + ["--device-key", volume.deviceKey.description, volume.backing.description],
+          environment: faults.environment)
+        faults.disarm()
+        #expect(try holds(volume.ownFiles()), "call \(number), \(faults.hit ?? "none"): \(result.output)")
+        if faults.hit == nil { return #expect(result.succeeded, "\(result.output)") }
+      }
+    }
+
+    /// The words of an import of the keybag as it is now, in place of the store's.
+    private func export(_ volume: Volume) throws -> [String] {
+      let backup = volume.directory.appending("backup").description
+      let secret = try volume.passcodeFile("secret", "a backup passcode")
+      let exported = try volume.command(
+        "keybag",
+        [
+          "export", "--backup", backup, "--backup-passcode-file", secret, "--passcode-file",
+          volume.passcodeFile.description,
+        ])
+      #expect(exported.succeeded, "\(exported.output)")
+      let new = try volume.passcodeFile("new", "another passcode")
+      return [
+        "keybag", "import", "--replace", "--backup", backup, "--backup-passcode-file", secret, "--new-passcode-file",
+        new,
+      ]
+    }
+  }
+}
