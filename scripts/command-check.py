@@ -518,6 +518,8 @@ def check_helper():
 
 
 def main():
+    # Where a shell started this in the background, it is ignored, also by what is started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     write("pw", "secret\n")
     for part in [check_usage, check_init, check_info, check_mount, check_locking, check_classes, check_manifest,
                  check_orphans, check_events, check_hooks, check_passcode, check_unmount, check_foreground, check_recovery,
