@@ -161,7 +161,7 @@ extension MountTests {
         try volume.directory.setMode(0o1777)
         try hooks.add("post-lock/c").setOwner(user: 0, group: 0)
         try volume.lock()
-        hooks.wait(for: ["post-unlock", "pre-lock", "post-lock", "post-lock c"])
+        hooks.wait(for: ["post-unlock", "pre-lock", "post-lock", "post-lock c", "post-lock"])
       }
     }
 

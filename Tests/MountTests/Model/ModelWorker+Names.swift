@@ -121,9 +121,12 @@ extension ModelWorker {
       mode, "\(show(place)) to \(show(target.1, in: target.0))\(replaced.map { " (inode \($0))" } ?? "")",
       failing: { state in
         if let expected { return expected }
-        guard let kept, !ModelContract.opens(inode.fileClass!, in: state) || !ModelContract.creates(kept, in: state)
-        else { return nil }
-        return .permissionDenied
+        guard let kept else { return nil }
+        // Within a class no key is wrapped: that of the file need not be had.
+        let isWrapped = kept != inode.fileClass
+        let isAllowed =
+          ModelContract.creates(kept, in: state) && (!isWrapped || ModelContract.opens(inode.fileClass!, in: state))
+        return isAllowed ? nil : .permissionDenied
       }, call: { try from.rename(to: to, flags: flags) }, halfway: kept == nil ? nil : keepClass,
       apply: { tree in
         keepClass(&tree)
