@@ -79,18 +79,15 @@ struct HookDirectory: Sendable {
   }
 
   /// Whether root or this user has it, and nobody else may write it.
-  private static func isOurs(_ path: String) -> Bool {
+  private static func isOurs(_ path: String, orSticky: Bool = false) -> Bool {
     guard let status = status(of: path) else { return false }
-    return (status.st_uid == 0 || status.st_uid == geteuid()) && status.st_mode & 0o022 == 0
+    let isClosed = status.st_mode & 0o022 == 0 || (orSticky && status.st_mode & S_ISVTX != 0)
+    return (status.st_uid == 0 || status.st_uid == geteuid()) && isClosed
   }
 
   /// Whether nobody else may put another entry in the place of one that is root's or this user's: this is so where others
   /// may write, too, if the directory is sticky.
-  private static func isKept(_ directory: String) -> Bool {
-    guard let status = status(of: directory) else { return false }
-    let isSticky = status.st_mode & S_ISVTX != 0
-    return (status.st_uid == 0 || status.st_uid == geteuid()) && (isSticky || status.st_mode & 0o022 == 0)
-  }
+  private static func isKept(_ directory: String) -> Bool { isOurs(directory, orSticky: true) }
 
   /// `/`, `/etc` and `/etc/protectfs` for `/etc/protectfs/hooks`.
   private static func directories(above path: String) -> [String] {
