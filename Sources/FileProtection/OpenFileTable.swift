@@ -18,15 +18,16 @@ package final class OpenFileTable: Sendable {
     files.withLock { _ = $0.removeValue(forKey: ObjectIdentifier(file)) }
   }
 
+  /// The files that are open now.
+  package var all: [ProtectedFile] { files.withLock { Array($0.values) } }
+
   /// Wipes the keys of all open files of a class; operations that use them end first.
   package func evict(_ fileClass: ProtectionClass) {
-    let all = files.withLock { Array($0.values) }
     for file in all where file.fileClass == fileClass { file.evict() }
   }
 
   /// How many files of each class are open.
   package var counts: [ProtectionClass: Int] {
-    let all = files.withLock { Array($0.values) }
-    return all.reduce(into: [:]) { $0[$1.fileClass, default: 0] += 1 }
+    all.reduce(into: [:]) { $0[$1.fileClass, default: 0] += 1 }
   }
 }

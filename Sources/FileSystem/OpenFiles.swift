@@ -127,6 +127,12 @@ extension ProtectedFileSystem {
     if isLast == true, !controller.allows(.open, on: file.fileClass) { observer.pagesAreStale(of: node.id) }
   }
 
+  /// Gives all open files the modification times that the kernel has, when the mount has ended: of files closed just
+  /// before, it tells nothing any more (fuse_conn_destroy in fs/fuse/inode.c).
+  package func settleModificationTimes() {
+    for file in openFiles.all { settleModificationTime(of: file) }
+  }
+
   private func settleModificationTime(of file: ProtectedFile) {
     do throws(Errno) {
       try file.settleModificationTime()

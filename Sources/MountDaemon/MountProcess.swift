@@ -65,6 +65,7 @@ package enum MountProcess {
       ])
     ready()
     session.serve(threads: options.threads, latency: options.lowersLatency ? try? WakeupLatency() : nil)
+    daemon.fileSystem.settleModificationTimes()
     daemon.machine.stop()
     lockThread.join()
     log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])
@@ -99,6 +100,7 @@ package enum MountProcess {
     daemon.log.warning("the mount is busy: it is detached, and all classes are revoked")
     if !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
     sequence.run(ProtectionClass.allCases, isEnding: true)
+    daemon.fileSystem.settleModificationTimes()
     server.stop()
     exit(0)
   }

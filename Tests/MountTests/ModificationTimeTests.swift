@@ -1,5 +1,7 @@
+import CSystemCalls
 import Glibc
 import LinuxIO
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -77,6 +79,44 @@ extension MountTests {
         }
         try volume.remount()
         for (path, time, name) in before { #expect(try Time(path) == time, "\(name)") }
+      }
+    }
+
+    /// Of what was closed last the daemon is not told: at umount(2) the kernel drops what still waits to be sent, and
+    /// nobody waits for a RELEASE (fuse_conn_destroy in fs/fuse/inode.c).
+    @Test func stayOfFilesStillOpenForTheDaemon() throws {
+      try Volume.with { volume in
+        let daemon = volume.processID
+        defer { calls_kill(daemon, SIGCONT) }
+        let paths = (0..<20).map { volume.path("file\($0)") }
+        var mappings: [Mapping] = []
+        let isDone = Atomic(false)
+        let alarm = Thread(name: "alarm") {
+          while !isDone.load(ordering: .relaxed) {
+            usleep(20_000)
+            calls_kill(daemon, SIGCONT)
+          }
+        }
+        for path in paths {
+          let file = try OpenFile(path, O_RDWR | O_CREAT)
+          try file.write([UInt8](repeating: 1, count: 20_000), at: 0)
+          _ = try OpenFile(path, O_RDONLY)
+          // Mostly within the tick of the kernel's clock that it told of; the daemon wakes up later.
+          calls_kill(daemon, SIGSTOP)
+          try file.allocate([.punchHole, .keepSize], at: 100, count: 9000)
+          // Goes without a word to the daemon, but for the RELEASE.
+          mappings.append(try Mapping(file, count: 4096, isWritable: false))
+        }
+        isDone.store(true, ordering: .relaxed)
+        alarm.join()
+        let before = try paths.map { (path) throws(Errno) in try Time(path) }
+        calls_kill(daemon, SIGSTOP)
+        mappings = []
+        try volume.mountPoint.unmount(isLazy: false)
+        calls_kill(daemon, SIGCONT)
+        #expect(volume.waitForDaemon() == .exited(0))
+        try volume.mount()
+        #expect(try paths.map { (path) throws(Errno) in try Time(path) } == before)
       }
     }
 
