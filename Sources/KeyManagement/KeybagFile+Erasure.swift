@@ -74,7 +74,7 @@ extension KeybagFile {
     } catch {
       failure = error
     }
-    let isEffaced = current.effaceableIdentifier != nil && !hasSecret(of: current)
+    let isEffaced = current.effaceableIdentifier != nil && hasSecret(of: current) != true
     if failure != nil, !isEffaced { throw .keybagUnwritable(error) }
     do throws(Errno) {
       try place(tombstone, isNoted: isNoted)
@@ -116,18 +116,12 @@ extension KeybagFile {
     try file.synchronize()
   }
 
-  /// Whether the effaceable secret of a keybag can be found. One that nobody can read any more is none.
-  private func hasSecret(of record: KeybagRecord) -> Bool {
-    guard let identifier = record.effaceableIdentifier, let storage = try? effaceable() else { return false }
-    return ((try? storage.copies(of: identifier, record.storeID)) ?? 0) > 0
-  }
-
-  /// The tombstone that an erasure which was cut short has left in the second copy: its secret is gone, but the keybag
-  /// still in place. `nil` where that is not so.
+  /// The tombstone that an erasure which was cut short has left in the second copy: its secret is gone, or nobody
+  /// can read it any more, but the keybag still in place. `nil` where that is not so.
   package func tombstone(of keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey) -> Keybag? {
     guard keybag.record.effaceableIdentifier != nil, let bytes = try? readPrevious(),
       let previous = try? Keybag(parsing: bytes, deviceKey: deviceKey), previous.erasureTime != nil,
-      previous.record.follows(keybag.record), !hasSecret(of: keybag.record)
+      previous.record.follows(keybag.record), hasSecret(of: keybag.record) != true
     else { return nil }
     return previous
   }

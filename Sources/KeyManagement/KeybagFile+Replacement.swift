@@ -56,15 +56,7 @@ extension KeybagFile {
   }
 
   /// Whether a keybag is not erased, and the secret is there that belongs to it.
-  package func opens(_ keybag: Keybag) -> Bool {
-    guard keybag.erasureTime == nil else { return false }
-    do throws(KeyManagementError) {
-      _ = try effaceableSecret(of: keybag)
-      return true
-    } catch {
-      return false
-    }
-  }
+  package func opens(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag.record) == true }
 
   /// Puts a keybag in place of one that cannot be opened here, is damaged or missing. Of the authentic ones there, the one
   /// that ``AuthenticKeybags/kept(beside:)`` names is the previous one then, with its secret.

@@ -44,6 +44,19 @@ package struct KeybagFile: ~Copyable, Sendable {
     return try effaceable().secret(identifier, of: keybag.storeID)
   }
 
+  /// Whether the effaceable secret of a keybag is there, or it needs none; `nil` where that cannot be told.
+  package func hasSecret(of record: KeybagRecord) -> Bool? {
+    guard let identifier = record.effaceableIdentifier else { return true }
+    do throws(KeyManagementError) {
+      _ = try effaceable().secret(identifier, of: record.storeID)
+      return true
+    } catch .effaceableSecretMissing {
+      return false
+    } catch {
+      return nil
+    }
+  }
+
   /// Whether the effaceable secret of a keybag is there in both of its copies.
   package func hasBothEffaceableCopies(of keybag: Keybag) throws(KeyManagementError) -> Bool {
     guard let identifier = keybag.record.effaceableIdentifier else { return true }

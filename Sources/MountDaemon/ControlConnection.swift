@@ -131,7 +131,6 @@ struct ControlConnection: ~Copyable {
     do throws(Errno) { queue = try EventQueue(capacity: limits.waitingEvents) } catch { throw .ended }
     let subscription = control.subscribe { queue.append($0) }
     defer { control.unsubscribe(subscription) }
-    try send(VarlinkReply(EventReply(event: .monitoringBegan(control.status().state)), continues: true).encoded())
     while true {
       try waitForEvents(queue)
       for event in queue.takeAll() {

@@ -90,7 +90,7 @@ package final class Daemon: DaemonControl {
   }
 
   package func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {
-    events.subscribe(deliver)
+    machine.beginMonitoring(deliver) { events.subscribe(deliver) }
   }
 
   package func unsubscribe(_ id: SubscriptionID) {

@@ -38,7 +38,8 @@ package protocol DaemonControl: AnyObject, Sendable {
   /// Erases all keys of the store.
   func eraseAll() throws(ControlError)
 
-  /// Has every event from now on delivered. `deliver` returns at once, and may be called with locks held.
+  /// Has every event from now on delivered, the first being `monitoringBegan` with the state that they begin at. `deliver`
+  /// returns at once, and may be called with locks held.
   func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID
 
   /// Ends a subscription; nothing is delivered once this has returned.

@@ -48,6 +48,17 @@ extension LockMachine {
     }
   }
 
+  /// Tells a listener the state, and has it added by `subscribe` to those who are told of changes: it hears of each one
+  /// from that state on, and of none twice.
+  func beginMonitoring<Result>(
+    _ deliver: (DaemonEvent) -> Void, subscribing subscribe: () -> Result
+  ) -> Result {
+    monitor.read { state in
+      deliver(.monitoringBegan(state.lockState))
+      return subscribe()
+    }
+  }
+
   /// Has a client hold back the next lock that is announced; `announced` is told how long at most, returns at once, and
   /// is called with the state locked.
   func delayLock(_ announced: @escaping LockDelays.Announced) -> LockDelayID {

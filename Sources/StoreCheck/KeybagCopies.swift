@@ -32,7 +32,7 @@ package struct KeybagCopies: Sendable {
     for copy in [current, previous] {
       do throws(KeyManagementError) {
         let keybag = try open(try copy.get())
-        if first == nil ? file.hasSecret(of: keybag) : file.opens(keybag) { return keybag }
+        if first == nil ? file.hasSecret(of: keybag.record) != false : file.mayOpen(keybag) { return keybag }
         first = first ?? keybag
       } catch {
         if case .unsupportedStore = error { throw error }
@@ -49,25 +49,15 @@ package struct KeybagCopies: Sendable {
   ) -> Keybag? {
     for copy in [current, previous] {
       guard let bytes = try? copy.get(), let other = try? Keybag(parsing: bytes, deviceKey: deviceKey) else { continue }
-      if other != keybag, file.opens(other) { return other }
+      if other != keybag, file.mayOpen(other) { return other }
     }
     return nil
   }
 }
 
 extension KeybagFile {
-  /// Whether the effaceable secret of a keybag is there; also where that cannot be told.
-  func hasSecret(of keybag: Keybag) -> Bool {
-    do throws(KeyManagementError) {
-      _ = try effaceableSecret(of: keybag)
-      return true
-    } catch .effaceableSecretMissing {
-      return false
-    } catch {
-      return true
-    }
+  /// Whether a keybag has keys, and what opens them is there, or may be: a disk that fails says nothing of the files.
+  fileprivate func mayOpen(_ keybag: Keybag) -> Bool {
+    keybag.erasureTime == nil && hasSecret(of: keybag.record) != false
   }
-
-  /// Whether a keybag has keys, and there is what opens them.
-  func opens(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag) }
 }

@@ -44,7 +44,7 @@ package enum StoreCheck {
     }
     try KeybagCheck(
       copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag,
-      mayReplace: file.hasSecret(of: keybag)
+      mayReplace: file.hasSecret(of: keybag.record) != false
     ).run { (bytes) throws(KeyManagementError) in try Keybag(parsing: bytes, deviceKey: deviceKey) }
     try TreeCheck(backing, keys: keys, findings: findings, targets: targets).run()
     targets.checkOrphans(findings)

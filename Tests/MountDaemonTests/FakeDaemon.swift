@@ -89,6 +89,7 @@ final class FakeDaemon: DaemonControl {
 
   func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {
     subscriptions.withLock { $0 += 1 }
+    deliver(.monitoringBegan(status().state))
     return broadcast.subscribe(deliver)
   }
 

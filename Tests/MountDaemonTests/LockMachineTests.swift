@@ -1,12 +1,6 @@
-import Cryptography
 import DataProtectionCore
-import FUSE
-import KeyManagement
 import LinuxIO
-import StoreFormat
 import Synchronization
-import SystemPackage
-import TestVectors
 import Testing
 
 @testable import MountDaemon
@@ -157,88 +151,35 @@ import Testing
       #expect(machine.lock.requestLock(after: .zero) == .unnecessary)
     }
   }
+
+  /// What a listener is told first is the state that its events begin at.
+  @Test func aListenerHearsEachChangeOnce() throws {
+    try Machine.with(lockDelay: .zero) { machine in
+      let isDone = Atomic(false)
+      let changes = Thread(name: "changes") {
+        while !isDone.load(ordering: .relaxed) {
+          _ = machine.lock.lock(after: .seconds(50))
+          machine.unlock()
+        }
+      }
+      for _ in 0..<2000 {
+        let heard = machine.hear(3)
+        let expected: [DaemonEvent] =
+          heard[0] == .monitoringBegan(.unlocked)
+          ? [.monitoringBegan(.unlocked), Machine.willLock, Machine.didUnlock]
+          : [.monitoringBegan(.gracePeriod), Machine.didUnlock, Machine.willLock]
+        #expect(heard == expected)
+      }
+      isDone.store(true, ordering: .relaxed)
+      changes.join()
+    }
+  }
 }
 
 extension LockMachine {
   /// Whether it has announced a lock.
   fileprivate func lock(after period: Duration?) -> Bool {
     if case .announced = requestLock(after: period) { true } else { false }
-  }
-}
-
-/// A machine that runs, unlocked.
-private final class Machine: Sendable, Revocation {
-  let lock: LockMachine
-  private let classes = Mutex<[ProtectionClass]>([])
-  private let told: Kinds
-  private let isStalled = Monitor(false)
-
-  var state: LockState { lock.state.lockState }
-  var revoked: [ProtectionClass] { classes.withLock { $0 } }
-  /// The events since the unlock.
-  var events: [Kinds.Kind] { Array(told.all.drop { $0 == .didBecomeAvailable }) }
-
-  static func with(lockDelay: Duration, _ body: (Machine) throws -> Void) throws {
-    let machine = try Machine(lockDelay: lockDelay)
-    let thread = Thread(name: "lock") { machine.lock.run(machine) }
-    defer {
-      machine.goOn()
-      machine.lock.stop()
-      thread.join()
-    }
-    machine.unlock()
-    try body(machine)
-  }
-
-  private init(lockDelay: Duration) throws {
-    struct Vector: Decodable { let storeID, deviceKey, keybag: Hex }
-    let vector = try VectorFile.read("StoreFormatTests/keybag", as: Vector.self)[0]
-    let storeID = try #require(StoreID(bytes: vector.storeID.bytes))
-    let deviceKey = try VolumeDeviceKey(deviceKey: SecretBytes(vector.deviceKey.bytes), storeID: storeID)
-    let keybag = try Keybag(parsing: vector.keybag.bytes, deviceKey: deviceKey)
-    let told = Kinds()
-    lock = LockMachine(
-      gracePeriod: .seconds(10), lockDelay: lockDelay, inactivityPeriod: .seconds(600),
-      controller: LockController(
-        keybag: keybag, noneKeys: try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: .absent()))
-    ) { told.add($0) }
-    self.told = told
-  }
-
-  func unlock() {
-    repeat { lock.waitUntilUnlockable() } while !lock.unlock([:])
-  }
-
-  /// Has what revokes wait from now on.
-  func stall() { isStalled.update { $0 = true } }
-
-  func goOn() { isStalled.update { $0 = false } }
-
-  func run(_ classes: [ProtectionClass], isEnding: Bool) {
-    isStalled.wait { (isStalled, _) -> Void? in isStalled ? nil : () }
-    self.classes.withLock { $0 += classes }
-  }
-
-  func invalidate(_ node: NodeID) {}
-}
-
-/// The kinds of events in their order.
-private final class Kinds: Sendable {
-  enum Kind { case willBecomeUnavailable, didBecomeUnavailable, didBecomeAvailable, other }
-
-  private let kinds = Mutex<[Kind]>([])
-
-  var all: [Kind] { kinds.withLock { $0 } }
-
-  func add(_ event: DaemonEvent) {
-    let kind: Kind =
-      switch event {
-      case .willBecomeUnavailable: .willBecomeUnavailable
-      case .didBecomeUnavailable: .didBecomeUnavailable
-      case .didBecomeAvailable: .didBecomeAvailable
-      default: .other
-      }
-    kinds.withLock { $0.append(kind) }
   }
 }
 

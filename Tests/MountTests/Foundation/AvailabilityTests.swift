@@ -211,8 +211,8 @@ extension MountTests {
         let probe = try Probe(volume, user: 0)
         defer { probe.end() }
         try probe.expect("at first, true")
-        // Its listener is there when the lock waits for it.
-        try volume.announceLock(gracePeriod: .milliseconds(10))
+        // Its listener begins to listen within the grace period, if it does not already; the lock waits for it.
+        try volume.announceLock(gracePeriod: .seconds(2))
         try volume.wait(for: .locked)
         try probe.expect("at first, true", "will become unavailable, true")
         try volume.unlock()
