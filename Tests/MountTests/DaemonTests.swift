@@ -69,12 +69,12 @@ extension MountTests {
 
     @Test func inTheBackground() throws {
       try Volume.store { volume in
-        let result = try Command.run([
-          "mount", volume.backing.description, volume.mountPoint.description, "--device-key",
-          volume.deviceKey.description,
-          "--passcode-file", volume.passcodeFile.description, "--unlock", "--log-file",
-          volume.directory.appending("daemon.log").description,
-        ])
+        let result = try Command.run(
+          [
+            "mount", volume.backing.description, volume.mountPoint.description, "--device-key",
+            volume.deviceKey.description, "--passcode-file", volume.passcodeFile.description, "--unlock", "--log-file",
+            volume.directory.appending("daemon.log").description,
+          ] + Volume.optionsOfAll)
         #expect(result.succeeded, "\(result.output)")
         #expect(try volume.status().state == .unlocked)
         try volume.path("file").write("x")

@@ -17,7 +17,7 @@ private final class SecondMount {
       [
         Command.path, "mount", volume.backing.description, mountPoint.description, "--foreground", "--device-key",
         volume.deviceKey.description, "-o", options,
-      ], output: volume.directory.appending("log.\(name)"))
+      ] + Volume.optionsOfAll, output: volume.directory.appending("log.\(name)"))
     let deadline = ContinuousClock.now + .seconds(20)
     while (try? DaemonConnection(mountPoint: mountPoint.description)) == nil {
       if let ending = program.poll() { throw MountFailure(ending: ending, output: program.output) }

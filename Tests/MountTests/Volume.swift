@@ -131,7 +131,7 @@ final class Volume: Sendable {
   }
 
   /// What `PROTECTFS_TEST_MOUNT_OPTIONS` adds to the options of all mounts.
-  private static let optionsOfAll =
+  static let optionsOfAll =
     unsafe getenv("PROTECTFS_TEST_MOUNT_OPTIONS").map {
       ["-o", unsafe String(cString: $0)]
     } ?? []
