@@ -81,13 +81,14 @@ extension ProtectedFileSystem {
     if new?.fileClass == old.fileClass { try chooseClass(of: node) } else { try setClass(old.fileClass, of: node) }
   }
 
-  /// The record of a name, if it is a regular file's and well-formed; damage is left to those who open the file.
+  /// The record of a name, if it is a regular file's and authentic; damage is left to those who open the file.
   private func recordIfAny(of name: PathName, in directory: Node) throws(Errno) -> FileRecord? {
     let handle = try directoryHandle(directory)
     do throws(Errno) {
       let bytes = try recordBytes(of: name, in: handle)
       guard bytes.count != DirectoryRecord.size else { return nil }
-      do throws(FormatError) { return try FileRecord(parsing: bytes) } catch { return nil }
+      guard let record = try? FileRecord(parsing: bytes), (try? volume.isAuthentic(record)) == true else { return nil }
+      return record
     } catch {
       switch error {
       case .noSuchFileOrDirectory, .noData, .notPermitted, .permissionDenied, .notSupportedOnSocket: return nil

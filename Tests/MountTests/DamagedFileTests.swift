@@ -67,6 +67,26 @@ extension MountTests {
       try expectDamage("a byte of the tag") { try Self.change($0, byte: 60) }
     }
 
+    /// A file that is saved over another takes no class from a record that was written without the device key.
+    @Test func aForgedRecordGivesNoClass() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        let file = volume.path("document")
+        try file.write("old")
+        let backing = try volume.backingFile(of: file)
+        try volume.unmount()
+        // Chosen, not inherited; of class D.
+        try Self.change(backing, byte: 1, to: 4)
+        try Self.change(backing, byte: 2, to: 1)
+        try volume.mount()
+        try volume.unlock()
+        try volume.path("new").write("new")
+        try volume.path("new").rename(to: file)
+        #expect(try file.protectionClass() == .complete)
+        try volume.lock()
+        #expect(throws: Errno.permissionDenied) { try file.contents() }
+      }
+    }
+
     /// Class A made D: refused, not opened as the weaker class.
     @Test func tamperedClass() throws {
       try expectDamage("the class", of: .complete) { try Self.change($0, byte: 1, to: 4) }
