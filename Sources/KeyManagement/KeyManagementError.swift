@@ -175,8 +175,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .notABackup: "this keybag was not exported; 'protectfs keybag export' makes one that can be imported"
     case .foreignKeybag: "this keybag is another store's"
     case .conflictingKeys(let fileClass):
-      "this keybag has another key of class \(fileClass.letter) under the number of one that the store has, and a store can "
-        + "have only one of them; nothing was imported: on a copy of the backing directory, 'keybag import --replace' takes it"
+      "this keybag has another key of class \(fileClass.letter) under the number of one that the store has; nothing was "
+        + "imported. 'protectfs rotate --class \(fileClass.letter)' moves the files here to a key of another number; then it can be"
     case .trustedPlatformModule(let error): "\(error)"
     case .cryptography(let error): "\(error)"
     }

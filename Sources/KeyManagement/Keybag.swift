@@ -53,6 +53,18 @@ package struct Keybag: Sendable, Equatable {
     }
   }
 
+  /// Those, and the ones of which this one has a key under the same number that may be another. The first key of a class
+  /// is the same wherever the store was copied to; later ones each copy gives itself.
+  package func mayLack(keysOf other: Keybag) -> [KeybagRecord.ClassEntry] {
+    other.record.classEntries.filter { entry in
+      guard entry.erasureTime == nil else { return false }
+      return !record.classEntries.contains {
+        $0.fileClass == entry.fileClass && $0.generation == entry.generation && $0.erasureTime == nil
+          && ($0.generation == 1 || $0.isSurelySame(as: entry))
+      }
+    }
+  }
+
   /// Reads a keybag and verifies it.
   ///
   /// - Throws: `unsupportedStore`, `keybagMalformed`; `foreignDeviceKey` when the device key is another store's or

@@ -19,6 +19,11 @@ extension KeybagFile {
       previous = try Keybag(parsing: readPrevious(), deviceKey: deviceKey)
     } catch .unsupportedStore {
       return
+    } catch .keybagUnreadable(let error) {
+      // Whatever it is, it may have keys that are nowhere else.
+      throw .previousKeybagKept(error)
+    } catch .cryptography(let error) {
+      throw .cryptography(error)
     } catch {
       if keybag.record.effaceableIdentifier != nil { try finish(keybag) }
       return
@@ -38,7 +43,7 @@ extension KeybagFile {
     let hasHigher = ProtectionClass.allCases.contains {
       previous.highestGeneration(of: $0) > keybag.highestGeneration(of: $0)
     }
-    return hasHigher || (opens(previous) && !keybag.lacking(keysOf: previous).isEmpty)
+    return hasHigher || (opens(previous) && !keybag.mayLack(keysOf: previous).isEmpty)
   }
 }
 

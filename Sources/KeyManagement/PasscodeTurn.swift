@@ -81,6 +81,8 @@ extension KeybagFile {
       let file = try directory.openAttempts()
       try file.write(AttemptsRecord.blank)
       try file.truncate(to: UInt64(AttemptsRecord.shortest))
+      // A power cut must not bring the count back: the next slip might be the one that erases the store.
+      try file.synchronize()
     } catch {
       try? directory.unlink(Self.attemptsName)
     }

@@ -57,12 +57,12 @@ extension TreeCheck {
 
   private func checkKey(of record: FileRecord, _ file: borrowing Descriptor, _ entry: Entry) {
     switch keys.fileKey(of: record) {
-    case .damaged where keys.otherHasAnotherKey(of: record):
+    case .damaged:
+      // The record is authentic, so it is another class key that wrapped this: the file stays, for the keybag that has it.
+      let owner = keys.otherHasAnotherKey(of: record) ? "keybag.previous has" : "a copy of the store may have"
       findings.report(
         .fileKeyDamaged, at: entry.place,
-        "class \(record.fileClass.letter); keybag.previous has another key of generation \(record.generation)")
-    case .damaged:
-      findings.report(.fileKeyDamaged, at: entry.place, "class \(record.fileClass.letter)", mend: entry.move)
+        "class \(record.fileClass.letter); \(owner) another key of generation \(record.generation)")
     case .notAtHand:
       checkAttributes(of: file, .fileWithoutKey, at: entry.place)
     case .unwrapped(let key):

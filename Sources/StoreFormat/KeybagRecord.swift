@@ -61,6 +61,11 @@ package struct KeybagRecord: Sendable, Equatable {
       if case .wrapped(_, let publicKey) = key { publicKey } else { nil }
     }
 
+    /// Whether the key is that of another entry for sure, though it may be wrapped anew there.
+    package func isSurelySame(as other: ClassEntry) -> Bool {
+      key == other.key || (publicKey != nil && publicKey == other.publicKey)
+    }
+
     /// When the key was erased; `nil` for a key that is there.
     package var erasureTime: UInt64? {
       if case .erased(let time) = key { time } else { nil }

@@ -49,6 +49,22 @@ import Testing
     }
   }
 
+  /// As the refusal says: once the files here are under a key of another number, the other's key has room.
+  @Test func aRotationMakesRoomForAnotherKey() throws {
+    let stored = try StoredKeybag()
+    let other = try exported(of: stored.open(.passcode(stored.store.passcode()))) { (entries, keybagKey) in
+      let place = try position(of: .standard, in: entries)
+      entries[place] = try Keybag.newClassEntry(
+        .standard, generation: entries[place].generation, keybagKey, stored.deviceKey, .absent(), stored.keybag.storeID)
+    }
+    let opened = try stored.open(.passcode(stored.store.passcode()))
+    let begun = try #require(try Box(opened.beginningRotation(of: .standard)))
+    let rotating = opened.following(begun.take())
+    let rotated = rotating.following(try rotating.finishingRotation(of: .standard))
+    #expect(rotated.keybag.generations(of: .standard) == [2])
+    #expect(try rotated.adding(keysOf: other).keybag.generations(of: .standard) == [1, 2])
+  }
+
   /// One that was erased here comes back.
   @Test func erasedKeysComeBack() throws {
     let stored = try StoredKeybag()

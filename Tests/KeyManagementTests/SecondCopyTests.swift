@@ -1,5 +1,6 @@
 import Cryptography
 import DataProtectionCore
+import Foundation
 import StoreFormat
 import Testing
 
@@ -131,6 +132,44 @@ import Testing
     }
   }
 
+  /// Copies of a store that have both rotated a class have each a key of their own under the same number.
+  @Test func whatHasAnotherKeyUnderOneNumberIsKept() throws {
+    let stored = try StoredKeybag()
+    try rotate(stored)
+    let whole = try Keybag.open(exported: exported(stored), backupPasscode: "backup".secret)
+    var record = whole.keybag.record
+    let place = try #require(record.classEntries.firstIndex { $0.fileClass == .standard && $0.generation == 2 })
+    record.classEntries[place] = try Keybag.newClassEntry(
+      .standard, generation: 2, whole.keybagKey, whole.deviceKey, .absent(), whole.keybag.storeID)
+    let other = try Keybag(sealing: record, keybagKey: whole.keybagKey, deviceKey: whole.deviceKey)
+    let old = try current(stored)
+    #expect(other.lacking(keysOf: old).isEmpty)
+    #expect(other.mayLack(keysOf: old).map(\.fileClass) == [.standard])
+    let new = try replace(stored, with: other.bytes)
+    try stored.file.settle(new, deviceKey: stored.deviceKey)
+    #expect(try stored.file.readPrevious() == old.bytes)
+    _ = try stored.file.effaceableSecret(of: old)
+  }
+
+  /// A second copy that cannot be read now may have keys that are nowhere else.
+  @Test func whatCannotBeReadIsKept() throws {
+    let stored = try StoredKeybag()
+    let before = try exported(stored)
+    try reset(stored)
+    let new = try replace(stored, with: before)
+    let previous = try stored.file.readPrevious()
+    let opened = try Keybag(parsing: previous, deviceKey: stored.deviceKey)
+    // Read by a symbolic link, which is not followed.
+    let path = stored.directory.path
+    try FileManager.default.moveItem(atPath: path + "/.protectfs/keybag.previous", toPath: path + "/elsewhere")
+    try FileManager.default.createSymbolicLink(
+      atPath: path + "/.protectfs/keybag.previous", withDestinationPath: "../elsewhere")
+    #expect(throws: KeyManagementError.previousKeybagKept(.tooManySymbolicLinkLevels)) {
+      try stored.file.settle(new, deviceKey: stored.deviceKey)
+    }
+    _ = try stored.file.effaceableSecret(of: opened)
+  }
+
   @Test func anotherKeybagMeanwhileIsNotReplaced() throws {
     let stored = try StoredKeybag()
     let found = found(stored)
@@ -216,16 +255,4 @@ import Testing
     try stored.file.settle(current(stored), deviceKey: stored.deviceKey)
     #expect(try stored.file.readPrevious() == stored.keybag.bytes)
   }
-}
-
-/// A change that there may be none of.
-private final class Box {
-  private var change: KeybagChange?
-
-  init?(_ change: consuming KeybagChange?) {
-    guard let change else { return nil }
-    self.change = .some(change)
-  }
-
-  func take() -> KeybagChange { change.take()! }
 }

@@ -35,3 +35,15 @@ struct StoredKeybag: ~Copyable {
   /// The wrong passcodes that the store knows of.
   func attempts() throws -> PasscodeAttempts { try file.attempts(keybag, deviceKey) }
 }
+
+/// A change that there may be none of.
+final class Box {
+  private var change: KeybagChange?
+
+  init?(_ change: consuming KeybagChange?) {
+    guard let change else { return nil }
+    self.change = .some(change)
+  }
+
+  func take() -> KeybagChange { change.take()! }
+}

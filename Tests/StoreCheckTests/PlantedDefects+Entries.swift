@@ -99,7 +99,7 @@ extension PlantedDefect {
     ProtectionClass.allCases.flatMap { fileClass in
       [
         PlantedDefect(
-          name: "class \(fileClass.letter)", defect: .fileKeyDamaged, repair: .moved, needsPasscode: fileClass != .none
+          name: "class \(fileClass.letter)", defect: .fileKeyDamaged, repair: .left, needsPasscode: fileClass != .none
         ) { store in
           try file(store, fileClass) { record in
             record.wrappedKey[record.wrappedKey.count - 1] ^= 1
