@@ -95,6 +95,7 @@ extension ProtectedFileSystem {
       throw error
     }
     do throws(Errno) {
+      try requireRoom(for: descriptor)
       try setOwner(of: descriptor, parent: parent, mode: mode, caller: caller)
       try setRecord(record.bytes, of: descriptor)
       let status = try descriptor.status()

@@ -43,7 +43,9 @@ extension ProtectedFileSystem {
 
   private func stream(of open: OpenDirectory) throws(Errno) -> DirectoryStream {
     try open.stream { (keepsAccessTime) throws(Errno) in
-      try openForListing(directoryHandle(open.node), keepsAccessTime: keepsAccessTime)
+      let descriptor = try openForListing(directoryHandle(open.node), keepsAccessTime: keepsAccessTime)
+      try requireRoom(for: descriptor)
+      return descriptor
     }
   }
 

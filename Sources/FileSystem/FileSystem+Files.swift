@@ -127,6 +127,20 @@ extension ProtectedFileSystem {
     return done
   }
 
+  /// Gives all open files the modification times that the kernel has, when the mount has ended: of files closed just
+  /// before, it tells nothing any more (fuse_conn_destroy in fs/fuse/inode.c).
+  package func settleModificationTimes() {
+    for file in openFiles.all { settleModificationTime(of: file) }
+  }
+
+  func settleModificationTime(of file: ProtectedFile) {
+    do throws(Errno) {
+      try file.settleModificationTime()
+    } catch {
+      log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
+    }
+  }
+
   /// The kernel keeps the modification time, unless others may change files behind its back.
   func noteChange(of file: ProtectedFile) {
     file.noteChange()

@@ -127,20 +127,6 @@ extension ProtectedFileSystem {
     if isLast == true, !controller.allows(.open, on: file.fileClass) { observer.pagesAreStale(of: node.id) }
   }
 
-  /// Gives all open files the modification times that the kernel has, when the mount has ended: of files closed just
-  /// before, it tells nothing any more (fuse_conn_destroy in fs/fuse/inode.c).
-  package func settleModificationTimes() {
-    for file in openFiles.all { settleModificationTime(of: file) }
-  }
-
-  private func settleModificationTime(of file: ProtectedFile) {
-    do throws(Errno) {
-      try file.settleModificationTime()
-    } catch {
-      log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
-    }
-  }
-
   /// Opens a file for as long as `body` runs.
   func withOpenFile<Result>(
     _ node: Node, for operation: ProtectionPolicy.Operation, writing: Bool = true,
@@ -158,6 +144,7 @@ extension ProtectedFileSystem {
     var isWritable = !options.isReadOnly
     var status = Status()
     let descriptor = try openBacking(node, isWritable: &isWritable, status: &status)
+    try requireRoom(for: descriptor)
     var awaitsRecord = false
     let record: FileRecord
     do throws(Errno) {

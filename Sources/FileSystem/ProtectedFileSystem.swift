@@ -69,6 +69,8 @@ package struct FileSystemOptions: Sendable {
   package var keepsReplacedClass = true
   /// How many backing directories may stay open.
   package var directoryHandles = 512
+  /// Descriptors from this number on are not for what callers keep open.
+  package var firstReservedDescriptor = CInt.max
 
   package init() {}
 }
@@ -79,6 +81,16 @@ package protocol FileSystemObserver: AnyObject, Sendable {
   func accessDenied(code: Int, fileClass: ProtectionClass, path: String, process: Int32)
   /// The last handle of a class B file was closed while locked: the kernel's pages of it are to go.
   func pagesAreStale(of node: NodeID)
+}
+
+extension ProtectedFileSystem {
+  /// Refuses what a caller is to keep open where few descriptors are left: nobody may keep the daemon from taking a lock.
+  /// The kernel gives the lowest number that is free (open(2)), so that the number tells.
+  ///
+  /// - Throws: `ENFILE`.
+  func requireRoom(for descriptor: borrowing Descriptor) throws(Errno) {
+    guard descriptor.rawValue < options.firstReservedDescriptor else { throw .tooManyOpenFilesInSystem }
+  }
 }
 
 // What the lock sequence needs.

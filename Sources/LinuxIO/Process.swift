@@ -25,6 +25,10 @@ package enum Process {
     return UInt64(limit.rlim_cur)
   }
 
+  /// How many of the last descriptors are not for what others keep open: a daemon that has none left could neither accept a
+  /// connection nor open what it needs for a moment.
+  package static func reservedDescriptors(of limit: UInt64) -> UInt64 { min(1024, limit / 4) }
+
   /// Raises the limit of descriptors as far as is allowed.
   package static func raiseOpenFileLimit() {
     var limit: UInt64 = 0

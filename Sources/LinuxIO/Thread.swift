@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import SystemPackage
 
 /// A POSIX thread that runs a closure and can be waited for.
 ///
@@ -9,12 +10,25 @@ package struct Thread: Sendable {
 
   /// Starts a thread. `stackSize` is in bytes; `name` is cut to the 15 bytes that the kernel keeps.
   package init(name: String, stackSize: Int = 1 << 19, _ body: @escaping @Sendable () -> Void) {
+    do throws(Errno) {
+      try self.init(starting: name, stackSize: stackSize, body)
+    } catch {
+      preconditionFailure("no thread can be started: \(error)")
+    }
+  }
+
+  /// The same, where one more thread is not needed for good.
+  ///
+  /// - Throws: `EAGAIN` where the user or the system has too many (pthread_create(3)).
+  package init(
+    starting name: String, stackSize: Int = 1 << 19, _ body: @escaping @Sendable () -> Void
+  ) throws(Errno) {
     var attributes = pthread_attr_t()
     unsafe pthread_attr_init(&attributes)
     unsafe pthread_attr_setstacksize(&attributes, stackSize)
     defer { unsafe pthread_attr_destroy(&attributes) }
     var identifier = pthread_t()
-    let start = Start(name: name, body: body)
+    let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
     let result = unsafe pthread_create(
       &identifier, &attributes,
       { argument in
@@ -22,8 +36,11 @@ package struct Thread: Sendable {
         _ = unsafe linux_set_thread_name(start.name)
         start.body()
         return nil
-      }, Unmanaged.passRetained(start).toOpaque())
-    precondition(result == 0, "no thread can be started: \(result)")
+      }, start.toOpaque())
+    guard result == 0 else {
+      unsafe start.release()
+      throw Errno(rawValue: result)
+    }
     self.identifier = identifier
   }
 

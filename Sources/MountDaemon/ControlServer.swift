@@ -113,9 +113,15 @@ package final class ControlServer: Sendable {
       return
     }
     _ = socket.release()
-    Thread(name: "control client") { [self] in
-      serve(LocalSocket(owning: descriptor), number: number)
-    }.detach()
+    do throws(Errno) {
+      try Thread(starting: "control client") { [self] in
+        serve(LocalSocket(owning: descriptor), number: number)
+      }.detach()
+    } catch {
+      logger.warning("a control connection was closed: no thread can be started")
+      state.withLock { $0.connections.remove(number) }
+      _ = LocalSocket(owning: descriptor)
+    }
   }
 
   private func serve(_ socket: consuming LocalSocket, number: ConnectionTable.Number) {

@@ -26,12 +26,12 @@ extension Daemon {
     defer { giveTurn() }
     let opened = try openToChange(with: secret, &trial)
     let change = try opened.erasing(fileClass)
-    let failure = try commitOnDisk(change)
     let keybag = change.keybag
+    // All that can fail comes before the change, which cannot be taken back.
+    let successors = try opened.following(change).heldKeys(of: [fileClass])
+    let failure = try commitOnDisk(change)
     return (
-      LockMachine.Destruction(
-        classes: [fileClass], successors: try opened.following(change).heldKeys(of: [fileClass])
-      ) { [self] in adopt(keybag) }, failure
+      LockMachine.Destruction(classes: [fileClass], successors: successors) { [self] in adopt(keybag) }, failure
     )
   }
 

@@ -99,6 +99,7 @@ final class LockMachine: Sendable {
         for node in nodes { sequence.invalidate(node) }
       case .destroy(let destruction):
         sequence.run(destruction.classes, isEnding: true)
+        waitUntilRotationEnds()
         destruction.completion()
         monitor.update { state in
           install(destruction.successors, in: state.lockState)
@@ -111,7 +112,7 @@ final class LockMachine: Sendable {
         }
       case .revoke(let classes, let newState):
         sequence.run(classes, isEnding: false)
-        monitor.wait { (state, _) -> Void? in state.isRotating ? nil : () }
+        waitUntilRotationEnds()
         monitor.update { state in
           enter(newState, &state)
           state.revokesTo = nil
@@ -126,13 +127,14 @@ final class LockMachine: Sendable {
     }
   }
 
+  /// Waits until the keybag key has gone, which a rotation holds: it ends soon after something is being revoked.
+  private func waitUntilRotationEnds() {
+    monitor.wait { (state, _) -> Void? in state.isRotating ? nil : () }
+  }
+
   private func nextWork() -> Work {
     monitor.wait { state, deadline in
       if state.isStopping { return .stop }
-      if !state.staleNodes.isEmpty {
-        defer { state.staleNodes = [] }
-        return .drop(state.staleNodes)
-      }
       if let destruction = state.destruction {
         state.isRevoking = true
         return .destroy(destruction)
@@ -153,6 +155,10 @@ final class LockMachine: Sendable {
           return .revoke(Self.inactiveClasses, .inactive)
         }
         deadline = expiresAt
+      }
+      if !state.staleNodes.isEmpty {
+        defer { state.staleNodes = [] }
+        return .drop(state.staleNodes)
       }
       return nil
     }

@@ -31,13 +31,18 @@ package final class LogFile: Sendable {
     if isOwned { close(descriptor) }
   }
 
-  /// Appends a line. What cannot be written is lost: a full disk must not stop the daemon.
+  /// Appends a line. What cannot be written is lost: neither a full disk nor a pipe that nobody reads, nor a terminal that
+  /// was stopped, must stop the daemon.
   func write(_ line: String) {
-    var line = line
-    line.withUTF8 { bytes in
-      _ = unsafe Glibc.write(descriptor, bytes.baseAddress, bytes.count)
-    }
+    var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+    guard unsafe poll(&entry, 1, 0) == 1, entry.revents & Int16(POLLOUT) != 0 else { return }
+    var bytes = Array(line.utf8)
+    if bytes.count > Self.longestLine { bytes[(Self.longestLine - 1)...] = [UInt8(ascii: "\n")] }
+    _ = unsafe Glibc.write(descriptor, bytes, bytes.count)
   }
+
+  /// What a pipe takes whole or not at all (`PIPE_BUF`, pipe(7)).
+  private static let longestLine = 4096
 }
 
 /// The time now, as RFC 3339 writes it, in UTC.

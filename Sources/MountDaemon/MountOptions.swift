@@ -43,8 +43,10 @@ package struct MountOptions: Sendable {
     options.isShared = hasOtherWriters
     options.isReadOnly = isReadOnly
     options.keepsReplacedClass = keepsReplacedClass
-    // A quarter of the descriptors for directories; the rest is for open files.
-    options.directoryHandles = max(16, min(4096, Int(Process.openFileLimit / 4)))
+    // A quarter of the descriptors for directories, some for the daemon itself; the rest is for what others keep open.
+    let limit = Process.openFileLimit
+    options.directoryHandles = max(16, min(4096, Int(limit / 4)))
+    options.firstReservedDescriptor = CInt(clamping: limit - Process.reservedDescriptors(of: limit))
     return options
   }
 

@@ -152,6 +152,23 @@ import Testing
     }
   }
 
+  /// The keybag key goes with those that an erasure destroys: what holds it ends first.
+  @Test func aDestructionWaitsForARotation() throws {
+    try Machine.with(lockDelay: .zero) { machine in
+      let completed = Told()
+      #expect(machine.lock.beginRotation())
+      let erasing = Thread(name: "erasing") {
+        machine.lock.destroy(.init(classes: [.complete], successors: [:]) { completed.add(.zero) })
+      }
+      while machine.revoked.isEmpty { Thread.sleep(.milliseconds(1)) }
+      Thread.sleep(.milliseconds(100))
+      #expect(!machine.lock.mayRotate && completed.all.isEmpty)
+      machine.lock.endRotation()
+      erasing.join()
+      #expect(completed.all.count == 1)
+    }
+  }
+
   /// What a listener is told first is the state that its events begin at.
   @Test func aListenerHearsEachChangeOnce() throws {
     try Machine.with(lockDelay: .zero) { machine in

@@ -78,6 +78,41 @@ extension MountTests {
       }
     }
 
+    /// Who takes all descriptors there are for others keeps nobody from locking, nor from what needs one for a moment.
+    @Test func someDescriptorsAreTheDaemonsOwn() throws {
+      try Volume.store { volume in
+        try volume.mount(through: ["setpriv", "--bounding-set=-sys_resource", "prlimit", "--nofile=256:256"])
+        try volume.unlock()
+        for number in 0..<300 { try volume.path("\(number)").write("\(number)") }
+        let root = try OpenFile(volume.mountPoint, O_RDONLY | O_DIRECTORY)
+        var open: [OpenFile] = []
+        let files = failure { () throws(Errno) in
+          for number in 0..<300 { open.append(try OpenFile(volume.path("\(number)"), O_RDONLY)) }
+        }
+        #expect(files == .tooManyOpenFilesInSystem && open.count > 100)
+        #expect(
+          failure { () throws(Errno) in _ = try OpenFile(volume.path("new"), O_WRONLY | O_CREAT) }
+            == .tooManyOpenFilesInSystem)
+        #expect(!volume.path("new").exists)
+        // Each handle that is read or synchronised has a descriptor of its own.
+        let directories = failure { () throws(Errno) in
+          for _ in 0..<300 {
+            let directory = try OpenFile(volume.mountPoint, O_RDONLY | O_DIRECTORY)
+            open.append(directory)
+            try directory.synchronize()
+          }
+        }
+        #expect(directories == .tooManyOpenFilesInSystem)
+        try volume.path("0").setMode(0o600)
+        try volume.lock()
+        #expect(try volume.status().state == .locked)
+        try volume.unlock()
+        open = []
+        #expect(try volume.path("299").contents() == Array("299".utf8))
+        withExtendedLifetime(root) {}
+      }
+    }
+
     @Test func newFilesBelongToTheirCreator() throws {
       try Volume.with { volume in
         try volume.mountPoint.setMode(0o777)
