@@ -457,19 +457,33 @@ def check_passcode():
     check("change at a terminal", status == 0 and "secret" not in output, (status, output))
 
 
+def has_ended(process):
+    """Whether a process is gone, or waits only for its parent to notice."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 def check_unmount():
     file = open(f"{root}/m/a")
     expect("unmount in use", 19, "unmount", "m", says="in use")
     file.close()
     process = daemon_process()
     expect("unmount", 0, "unmount", "m")
-    check("the daemon has ended", not os.path.exists(f"/proc/{process}"))
+    check("the daemon has ended", has_ended(process))
     expect("unmount twice", 6, "unmount", "m")
     expect("lock what is not mounted", 6, "lock", "m")
+    expect("lock by the backing directory of what is not mounted", 6, "lock", "b")
     expect("status of what is not mounted", 6, "status", "m")
     expect("status of nothing", 6, "status", "nothing")
 
     expect("mount and unlock", 0, "mount", "--passcode-file", "pw", "b", "m")
+    expect("status by the backing directory", 0, "status", "b", says="unlocked")
+    expect("lock by the backing directory", 0, "lock", "--now", "b")
+    expect("it is locked", 0, "status", "m", says="m: locked")
+    expect("unlock by the backing directory", 0, "unlock", "--passcode-file", "pw", "b")
     os.kill(daemon_process(), signal.SIGKILL)
     check("a dead mount says so", wait_until(lambda: run("status", "m").returncode == 13))
     expect("mounting again cleans up", 0, "mount", "--unlock", "--passcode-file", "pw", "b", "m", says="cleaned up")

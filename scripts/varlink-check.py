@@ -62,7 +62,7 @@ def main(socket, passcode):
         definition = client.get_interface(INTERFACE)
         check("the definition can be parsed", definition.name == INTERFACE)
         check("it has the methods", {"GetStatus", "Lock", "Unlock", "ChangePasscode", "MonitorEvents", "AddKey",
-                                     "RemoveKey", "RotateClassKey", "EraseClassKeys", "EraseStore", "DelayLock"}
+                                     "RemoveKey", "LockAll", "RotateClassKey", "EraseClassKeys", "EraseStore", "DelayLock"}
               <= set(definition.members))
 
         with client.open(INTERFACE) as daemon:

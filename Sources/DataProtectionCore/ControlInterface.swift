@@ -11,6 +11,7 @@ package enum ControlInterface {
   package enum Method: String, CaseIterable, Sendable {
     case status = "GetStatus"
     case lock = "Lock"
+    case lockAll = "LockAll"
     case unlock = "Unlock"
     case changePasscode = "ChangePasscode"
     case addKey = "AddKey"

@@ -51,6 +51,12 @@ package struct ControlSocket: Sendable, Hashable {
     return name + ".sock"
   }
 
+  /// How the names of the sockets of a backing directory begin, by its device and inode number: it may have several paths,
+  /// and several daemons. No name for a mount point has such a `=`.
+  package static func prefix(forBackingDevice device: UInt64, inode: UInt64) -> String {
+    "backing=\(String(device, radix: 16))-\(String(inode, radix: 16))="
+  }
+
   /// `sockaddr_un` takes 107 bytes, of which `/proc/self/fd/N/` may need some 20 and `.sock` 5.
   private static let longestName = 64
 

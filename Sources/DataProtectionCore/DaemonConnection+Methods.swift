@@ -48,6 +48,17 @@ extension DaemonConnection {
     _ = try call(.lock, parameters, returning: NoParameters.self, patience: waiting ? 0 : 30)
   }
 
+  /// Asks for the state of the mount, however long the daemon takes.
+  package mutating func statusWhenItAnswers() throws(ControlError) -> DaemonStatus {
+    try call(.status, NoParameters(), returning: StatusReply.self, patience: 0).status
+  }
+
+  /// Locks every class but `none`, open files of class B included, at once: as before the first unlock. Returns when it
+  /// has taken effect.
+  package mutating func lockAll() throws(ControlError) {
+    _ = try call(.lockAll, NoParameters(), returning: NoParameters.self, patience: 0)
+  }
+
   /// Unlocks the mount, or cancels a lock whose grace period runs.
   ///
   /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``; nothing has changed then.

@@ -63,6 +63,18 @@ public struct DaemonConnection: ~Copyable, Sendable {
     }
   }
 
+  /// Connects to the daemon of a user at a place.
+  package init(at location: ControlSocket, owner: UInt32) throws(Errno) {
+    let socket = try SocketDirectory(opening: location.directory, of: owner).connect(to: location.name)
+    try self.init(socket, owner: owner)
+  }
+
+  /// The daemon's process; `nil` where this one does not see it.
+  package var processID: Int32? {
+    guard let process = try? socket.peerProcess(), process > 0 else { return nil }
+    return process
+  }
+
   /// Takes a connected socket, once its peer has been found to be who it should be.
   private init(_ socket: consuming LocalSocket, owner: UInt32) throws(Errno) {
     let peer = try socket.peerUser()

@@ -106,7 +106,12 @@ package struct LocalSocket: ~Copyable, Sendable {
   }
 
   /// The user of the process at the other end, as it was when the connection was made (unix(7), `SO_PEERCRED`).
-  package func peerUser() throws(Errno) -> UInt32 {
+  package func peerUser() throws(Errno) -> UInt32 { try peer().user }
+
+  /// The process at the other end, or who made it listen; 0 where it is in another PID namespace.
+  package func peerProcess() throws(Errno) -> Int32 { try peer().process }
+
+  private func peer() throws(Errno) -> (process: Int32, user: UInt32) {
     // `struct ucred` and the option's number are missing from Swift's Glibc.
     var credentials: (process: Int32, user: UInt32, group: UInt32) = (0, 0, 0)
     var length = socklen_t(MemoryLayout.size(ofValue: credentials))
@@ -114,7 +119,7 @@ package struct LocalSocket: ~Copyable, Sendable {
     guard unsafe getsockopt(rawValue, SOL_SOCKET, peerCredentials, &credentials, &length) == 0 else {
       throw Errno(rawValue: errno)
     }
-    return credentials.user
+    return (credentials.process, credentials.user)
   }
 
   /// Calls `body` with the address of a path; returns 0 or the error number, `nil` for a path that is too long.

@@ -11,15 +11,22 @@ public struct MountedFileSystem: Sendable, Hashable {
   public let backing: String
   /// The user who mounted it.
   public let owner: UInt32
-  let identifier: String
-  let device: String
+  /// The number of this mount, which no other has while it is there.
+  package let identifier: String
+  /// The device number of the file system, as `MAJOR:MINOR`; its other mounts have it too.
+  package let device: String
 
   /// The type that the kernel shows for a mount of protectfs.
   public static let type = "fuse.protectfs"
 
   /// All mounts of protectfs that the process sees, in the order in which they were mounted.
   public static func all() -> [MountedFileSystem] {
-    read("/proc/self/mountinfo").split(separator: UInt8(ascii: "\n")).compactMap { MountedFileSystem(line: $0) }
+    all(in: "/proc/self/mountinfo")
+  }
+
+  /// The same of another process, by its `mountinfo`; none where that cannot be read.
+  package static func all(in path: String) -> [MountedFileSystem] {
+    read(path).split(separator: UInt8(ascii: "\n")).compactMap { MountedFileSystem(line: $0) }
   }
 
   /// The mount that a file or directory is in; `nil` where that is none of protectfs.
@@ -49,8 +56,11 @@ public struct MountedFileSystem: Sendable, Hashable {
     return all().first { $0.identifier == identifier }
   }
 
+  /// Whether it is still there, wherever it was moved to.
+  package var isListed: Bool { Self.all().contains { $0.identifier == identifier && $0.device == device } }
+
   /// The other mounts of the same file system: bind mounts, and the one they were made from.
-  func sameFileSystem() -> [MountedFileSystem] {
+  package func sameFileSystem() -> [MountedFileSystem] {
     Self.all().filter { $0.device == device && $0 != self }
   }
 

@@ -77,6 +77,14 @@ import SystemPackage
     if result < 0, result != -ENOENT { throw Errno(rawValue: -result) }
   }
 
+  /// Whether the kernel still has requests to send: someone holds the file system, wherever it is mounted. Not after
+  /// ``unmount()``.
+  package var isConnected: Bool {
+    var event = pollfd(fd: unsafe fuse_session_fd(session), events: 0, revents: 0)
+    // The kernel reports a connection that has ended so (fuse_dev_poll() in fs/fuse/dev.c).
+    return unsafe poll(&event, 1, 0) >= 0 && Int32(event.revents) & POLLERR == 0
+  }
+
   /// Ends the connection, and unmounts if that has not been done yet.
   package func unmount() {
     unsafe fuse_session_unmount(session)

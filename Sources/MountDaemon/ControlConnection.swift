@@ -55,6 +55,8 @@ struct ControlConnection: ~Copyable {
       return VarlinkReply(StatusReply(status: control.status())).encoded()
     case ControlInterface.Method.lock.qualifiedName:
       try lock(call)
+    case ControlInterface.Method.lockAll.qualifiedName:
+      do throws(ControlError) { try control.lockAll() } catch { throw .control(error) }
     case ControlInterface.Method.unlock.qualifiedName:
       try derivation.unlock(control, try call.secrets.old.take())
     case ControlInterface.Method.changePasscode.qualifiedName:

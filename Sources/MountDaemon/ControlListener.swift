@@ -10,6 +10,8 @@ struct ControlListener: ~Copyable, Sendable {
   let socket: LocalSocket
   private let directory: SocketDirectory
   private let inode: UInt64
+  /// Its second name, by the backing directory, which outlives the mount point.
+  private let backingName: String?
 
   /// Listens for the mount of a canonical mount point, in the first of the directories that can be had.
   ///
@@ -17,7 +19,8 @@ struct ControlListener: ~Copyable, Sendable {
   /// that start at once only one wins.
   /// - Throws: `failed` where another daemon answers, or where no directory can be made.
   init(
-    mountPoint: String, directories: [String] = ControlSocket.directories(of: geteuid())
+    mountPoint: String, backing: Status? = nil,
+    directories: [String] = ControlSocket.directories(of: geteuid())
   ) throws(ControlError) {
     let name = ControlSocket.name(forMountPoint: mountPoint)
     var reasons: [String] = []
@@ -25,7 +28,7 @@ struct ControlListener: ~Copyable, Sendable {
       do throws(Errno) {
         let directory = try SocketDirectory(creating: path)
         let location = ControlSocket(directory: path, name: name)
-        try self.init(location, in: directory)
+        try self.init(location, backing: backing, in: directory)
         return
       } catch .addressInUse {
         throw ControlError(.failed, "a daemon for \(mountPoint) answers already, at \(path)/\(name)")
@@ -41,17 +44,23 @@ struct ControlListener: ~Copyable, Sendable {
   /// Listens at a place.
   ///
   /// - Throws: `EADDRINUSE` where somebody answers there.
-  private init(_ location: ControlSocket, in directory: consuming SocketDirectory) throws(Errno) {
+  private init(
+    _ location: ControlSocket, backing: Status?, in directory: consuming SocketDirectory
+  ) throws(Errno) {
     let socket = try LocalSocket()
-    inode = try Self.listen(on: socket, name: location.name, in: directory)
+    let backingName = backing.map {
+      "\(ControlSocket.prefix(forBackingDevice: $0.device, inode: $0.inode))\(getpid()).sock"
+    }
+    inode = try Self.listen(on: socket, name: location.name, backingName, in: directory)
+    self.backingName = backingName
     self.location = location
     self.socket = socket
     self.directory = directory
   }
 
-  /// Gives a socket its name, and returns the inode of the file that stands for it.
+  /// Gives a socket its names, and returns the inode of the file that stands for it.
   private static func listen(
-    on socket: borrowing LocalSocket, name: String, in directory: borrowing SocketDirectory
+    on socket: borrowing LocalSocket, name: String, _ secondName: String?, in directory: borrowing SocketDirectory
   ) throws(Errno) -> UInt64 {
     guard flock(directory.rawValue, LOCK_EX) == 0 else { throw Errno(rawValue: errno) }
     defer { _ = flock(directory.rawValue, LOCK_UN) }
@@ -61,15 +70,22 @@ struct ControlListener: ~Copyable, Sendable {
     guard fchmod(socket.rawValue, 0o600) == 0 else { throw Errno(rawValue: errno) }
     try socket.bind(to: directory.path(of: name))
     guard Glibc.listen(socket.rawValue, 16) == 0 else { throw Errno(rawValue: errno) }
+    if let secondName, unsafe linkat(directory.rawValue, name, directory.rawValue, secondName, 0) != 0 {
+      let error = Errno(rawValue: errno)
+      _ = unsafe unlinkat(directory.rawValue, name, 0)
+      throw error
+    }
     return try inode(of: name, in: directory)
   }
 
-  /// Removes the socket file, unless another daemon has put its own in its place.
+  /// Removes the socket's names, unless another daemon has put its own in their place.
   borrowing func removeFile() {
     guard flock(directory.rawValue, LOCK_EX) == 0 else { return }
     defer { _ = flock(directory.rawValue, LOCK_UN) }
-    if let current = try? Self.inode(of: location.name, in: directory), current == inode {
-      _ = unsafe unlinkat(directory.rawValue, location.name, 0)
+    for name in [location.name] + (backingName.map { [$0] } ?? []) {
+      if let current = try? Self.inode(of: name, in: directory), current == inode {
+        _ = unsafe unlinkat(directory.rawValue, name, 0)
+      }
     }
   }
 

@@ -48,14 +48,15 @@ package final class ControlServer: Sendable {
   private let streams: CallCount
   private let state = Mutex(State())
 
-  /// Makes the socket for the mount of a canonical mount point. Starts no thread: clients wait until ``start()``.
+  /// Makes the socket for the mount of a canonical mount point, which is also named after the `backing` directory. Starts no
+  /// thread: clients wait until ``start()``.
   ///
   /// - Throws: where no socket can be made, or a daemon for this mount point answers already.
   package init(
-    mountPoint: String, control: any DaemonControl, logger: Logger, limits: Limits = Limits(),
+    mountPoint: String, backing: Status? = nil, control: any DaemonControl, logger: Logger, limits: Limits = Limits(),
     directories: [String] = ControlSocket.directories(of: geteuid())
   ) throws(ControlError) {
-    listener = try ControlListener(mountPoint: mountPoint, directories: directories)
+    listener = try ControlListener(mountPoint: mountPoint, backing: backing, directories: directories)
     self.control = control
     self.logger = logger
     self.limits = limits

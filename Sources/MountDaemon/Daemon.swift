@@ -69,6 +69,11 @@ package final class Daemon: DaemonControl {
     }
   }
 
+  package func lockAll() throws(ControlError) {
+    log.notice("locking everything")
+    machine.lockEverything(isEnding: false)
+  }
+
   package func status() -> DaemonStatus {
     let state = machine.state
     let now = ContinuousClock.now

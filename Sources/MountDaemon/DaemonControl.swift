@@ -15,6 +15,10 @@ package protocol DaemonControl: AnyObject, Sendable {
   /// - Throws: `lockCancelled` when an unlock came while it waited.
   func lock(gracePeriod: Duration?, wait: Bool) throws(ControlError)
 
+  /// Locks every class but `none`, open files of class B included, without a grace period; returns when that has taken
+  /// effect.
+  func lockAll() throws(ControlError)
+
   /// Unlocks, or cancels a lock whose grace period runs. Changes nothing where the secret is wrong.
   func unlock(_ secret: consuming UnlockSecret) throws(ControlError)
 

@@ -7,11 +7,30 @@ extension LockMachine {
   /// Takes keys out of memory that were destroyed, from everyone who uses them; returns when that is done.
   func destroy(_ destruction: Destruction) {
     monitor.wait { (state, _) -> Void? in
-      guard state.destruction == nil else { return nil }
+      guard state.destruction == nil || state.isStopping else { return nil }
       state.destruction = destruction
       return ()
     }
-    monitor.wait { (state, _) -> Void? in state.destruction == nil ? () : nil }
+    // A machine that has stopped does nothing any more: its daemon is ending.
+    monitor.wait { (state, _) -> Void? in state.destruction == nil || state.isStopping ? () : nil }
+  }
+
+  /// Takes every class from everyone, with open files of class B, as before the first unlock; class `none` only where the
+  /// daemon `isEnding`. Returns when that is done.
+  func lockEverything(isEnding: Bool) {
+    let classes = ProtectionClass.allCases.filter { isEnding || $0 != .none }
+    destroy(Destruction(classes: classes, successors: [:], newState: .beforeFirstUnlock) {})
+  }
+
+  /// Enters the state in which no unlock has been, whatever lock was announced.
+  func finish(_ classes: [ProtectionClass], enter newState: LockState, _ state: inout State) {
+    let lost = classes.filter { ProtectionPolicy.keyAvailability(of: $0, in: state.lockState) == .available }
+    enter(newState, &state)
+    state.completedLocks += 1
+    state.revokesAt = nil
+    state.delays.end()
+    state.expiresAt = nil
+    if !lost.isEmpty { announce(.didBecomeUnavailable(classes: lost)) }
   }
 
   /// Takes other keys of classes in place of those in memory; of classes that have none in memory now, or are just losing

@@ -38,6 +38,8 @@ final class LockMachine: Sendable {
     let classes: [ProtectionClass]
     /// What takes their place, where the state has keys of these classes in memory.
     let successors: [ProtectionClass: [HeldKey]]
+    /// The state afterwards; `nil`: the same as before.
+    var newState: LockState? = nil
     /// Called when the old keys have gone from memory.
     let completion: @Sendable () -> Void
   }
@@ -102,6 +104,7 @@ final class LockMachine: Sendable {
         waitUntilRotationEnds()
         destruction.completion()
         monitor.update { state in
+          if let newState = destruction.newState { finish(destruction.classes, enter: newState, &state) }
           install(destruction.successors, in: state.lockState)
           for fileClass in destruction.classes {
             let availability = ProtectionPolicy.keyAvailability(of: fileClass, in: state.lockState)

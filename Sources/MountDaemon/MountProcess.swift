@@ -41,7 +41,8 @@ package enum MountProcess {
     let session = try Session(
       fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.hasOtherWriters,
       counts: daemon.requests)
-    let server = try ControlServer(mountPoint: options.mountPoint, control: daemon, logger: log)
+    let server = try ControlServer(
+      mountPoint: options.mountPoint, backing: daemon.backing.status(), control: daemon, logger: log)
     defer { server.stop() }
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
@@ -51,12 +52,13 @@ package enum MountProcess {
     if options.isConfined { Sandbox.enter(log: log) }
     server.start()
     daemon.watchKeybag()
+    daemon.watchMount(session)
 
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     Thread(name: "signals") {
-      endOnSignal(daemon: daemon, sequence: sequence, server: server, unmounter: unmounter)
+      endOnSignal(daemon: daemon, session: session, server: server, unmounter: unmounter)
     }.detach()
     log.notice(
       "mounted",
@@ -89,17 +91,21 @@ package enum MountProcess {
     return keybag
   }
 
-  /// Unmounts when the process is told to end. What is busy is detached, and every class revoked, before the process
-  /// goes: what programs had written is on disk, and no key in memory.
-  private static func endOnSignal(
-    daemon: Daemon, sequence: LockSequence, server: ControlServer, unmounter: Unmounter
-  ) {
+  /// Unmounts when the process is told to end. Where somebody holds the file system, everything is locked, and what is
+  /// still mounted is detached, before the process goes: what programs had written is on disk, and no key in memory.
+  private static func endOnSignal(daemon: Daemon, session: Session, server: ControlServer, unmounter: Unmounter) {
     let number = Process.waitForEndingSignal()
     daemon.log.notice("told to end", metadata: ["signal": "\(number)"])
-    if unmounter.unmount(isLazy: false) { return }
-    daemon.log.warning("the mount is busy: it is detached, and all classes are revoked")
-    if !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
-    sequence.run(ProtectionClass.allCases, isEnding: true)
+    let isUnmounted =
+      unmounter.unmount(isLazy: false)
+      || !MountedFileSystem.all().contains { $0.mountPoint == daemon.options.mountPoint }
+    if isUnmounted, session.ends(within: .milliseconds(400)) { return }
+    daemon.log.warning(
+      isUnmounted
+        ? "somebody still holds the file system: everything is locked, and it ends"
+        : "the mount is busy: everything is locked, and it is detached")
+    daemon.machine.lockEverything(isEnding: true)
+    if !isUnmounted, !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
     daemon.fileSystem.settleModificationTimes()
     server.stop()
     exit(0)

@@ -116,6 +116,10 @@ enum VarlinkInterface {
     # gracePeriod the mount's own counts. Replies when the lock has taken effect, or at once if wait is false.
     method Lock(gracePeriod: ?float, wait: ?bool) -> ()
 
+    # Locks every class but none at once, open files of class B included: as before the first unlock. Replies when that has
+    # taken effect. For a file system that goes on without its mount point.
+    method LockAll() -> ()
+
     # Unlocks with one of the three, or cancels a lock in its grace period. The bytes of a key file are hexadecimal digits.
     method Unlock(passcode: ?string, recoveryKey: ?string, keyFile: ?string) -> ()
 

@@ -45,6 +45,8 @@ enum ExitStatus: Int32, CaseIterable {
   case interrupted = 22
   /// The class key of a file was erased, reset or rotated away.
   case keyRevoked = 23
+  /// Unmounted, but the file system lives on: somebody holds it.
+  case stillHeld = 24
   /// The arguments are wrong: `EX_USAGE` of sysexits(3).
   case usage = 64
 }

@@ -11,13 +11,17 @@ struct LockCommand: ParsableCommand {
       keys; class CX follows later. Returns when that is done. An unlock in the grace period cancels it. Programs and \
       hooks may hold the lock back for the time of the mount option lock_delay, but not with --now.
 
+      A mount that is gone while somebody holds its file system is reached by its backing directory.
+
       Examples:
         protectfs lock ~/private
         protectfs lock --now ~/private
         protectfs lock --grace 60 --no-wait ~/private
       """)
 
-  @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
+  @Argument(
+    help: ArgumentHelp("Where the store is mounted, or its backing directory.", valueName: "mount-point"),
+    completion: .directory)
   var mountPoint: String
 
   @Flag(help: "Lock without a grace period.")
@@ -35,9 +39,8 @@ struct LockCommand: ParsableCommand {
   }
 
   func run() throws {
-    var daemon = try DaemonConnection(mountPoint: mountPoint)
     let period = now ? Duration.zero : grace.map { Duration.seconds($0) }
-    try daemon.lock(gracePeriod: period, waiting: !noWait)
+    try DaemonPath.withEach(of: mountPoint) { daemon in try daemon.lock(gracePeriod: period, waiting: !noWait) }
   }
 }
 
@@ -54,16 +57,19 @@ struct UnlockCommand: ParsableCommand {
         protectfs unlock --key-file /media/stick/private.key ~/private
       """)
 
-  @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
+  @Argument(
+    help: ArgumentHelp("Where the store is mounted, or its backing directory.", valueName: "mount-point"),
+    completion: .directory)
   var mountPoint: String
 
   @OptionGroup var opening: OpeningOptions
 
   func run() throws {
     // Connects first: nobody should type a passcode to learn that nothing is mounted.
-    var daemon = try DaemonConnection(mountPoint: mountPoint)
-    _ = try daemon.status()
-    let secret = try opening.read()
-    try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe daemon.unlock(secret) }
+    try DaemonPath.withEach(of: mountPoint) { daemon in
+      _ = try daemon.status()
+      let secret = try opening.read()
+      try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe daemon.unlock(secret) }
+    }
   }
 }

@@ -17,7 +17,7 @@ struct StatusCommand: ParsableCommand {
         protectfs status --json ~/private/diary
       """)
 
-  @Argument(help: "A mount point, or a file or directory on a mount.", completion: .file())
+  @Argument(help: "A mount point, a file or directory on a mount, or a backing directory.", completion: .file())
   var path: String?
 
   @Flag(help: "Report in JSON.")
@@ -25,13 +25,12 @@ struct StatusCommand: ParsableCommand {
 
   func run() throws {
     guard let path else { return try showAll() }
-    guard let mount = try MountedFileSystem.containing(path) else {
-      throw CommandFailure(.notMounted, "\(path) is not on a protectfs mount")
-    }
-    if try CanonicalPath.of(path) == mount.mountPoint {
-      var daemon = try DaemonConnection(to: mount)
-      let status = try daemon.status()
-      if json { try JSONOutput.show(status) } else { show(status) }
+    let mount = try MountedFileSystem.containing(path)
+    if try mount == nil || CanonicalPath.of(path) == mount?.mountPoint {
+      try DaemonPath.withEach(of: path) { daemon in
+        let status = try daemon.status()
+        if json { try JSONOutput.show(status) } else { show(status) }
+      }
     } else {
       let status = try PathStatus(path: path)
       if json { try JSONOutput.show(status) } else { print(status.report) }
@@ -64,6 +63,9 @@ struct StatusCommand: ParsableCommand {
     }
     if status.delayingClients > 0 { line("waits for", status.delayingClients.clients) }
     if let seconds = status.secondsUntilInactive { line("CX goes in", seconds.seconds) }
+    if !MountedFileSystem.all().contains(where: { $0.mountPoint == status.mountPoint }) {
+      line("mount point", "not here any more: somebody holds the file system")
+    }
     line("backing", status.backing.printable)
     line("store", status.storeID)
     line("default class", "\(status.defaultClass.name) (\(status.defaultClass.letter))")

@@ -11,7 +11,8 @@ struct UnmountCommand: ParsableCommand {
     abstract: "Unmount a store.",
     discussion: """
       Everything is written back and every key wiped; returns when the daemon has ended. A mount whose daemon was \
-      killed is cleaned up.
+      killed is cleaned up. Where somebody holds the file system, such as another mount namespace, everything is locked, \
+      and the exit status is 24.
 
       Example:
         protectfs unmount ~/private
@@ -21,7 +22,7 @@ struct UnmountCommand: ParsableCommand {
   @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
   var mountPoint: String
 
-  @Flag(name: [.customShort("z"), .long], help: "Detach it now, even if it is in use.")
+  @Flag(name: [.customShort("z"), .long], help: "Lock everything, and detach it, even if it is in use.")
   var lazy = false
 
   func run() throws {
@@ -33,24 +34,50 @@ struct UnmountCommand: ParsableCommand {
       throw CommandFailure(
         .notPermitted, "\(path) was mounted by user \(mount.owner); unmount as that user or as root")
     }
+    // First the daemon's process: one that was stopped does not even say whether it lives.
+    guard var daemon = try? DaemonConnection(to: mount) else {
+      return try Self.detach(path, isLazy: lazy || MountPoint.isDead(path))
+    }
+    let notice = WaitNotice(for: daemon.processID)
+    defer { notice.end() }
     let isDead = MountPoint.isDead(path)
-    let process = isDead ? nil : Self.daemonProcess(of: mount)
-    guard Unmount.run(path, isLazy: lazy || isDead) else {
+    guard !isDead, let status = try? daemon.statusWhenItAnswers() else {
+      return try Self.detach(path, isLazy: lazy || isDead)
+    }
+    let isBind = status.mountPoint != path && mount.sameFileSystem().contains { $0.mountPoint == status.mountPoint }
+    if lazy, !isBind { try daemon.lockAll() }
+    let process = try? ProcessDescriptor(status.processID)
+    try Self.detach(path, isLazy: lazy)
+    guard !lazy, !isBind, let process else { return }
+    try Self.waitForEnd(of: process, status.processID, daemon, mount)
+  }
+
+  private static func detach(_ path: String, isLazy: Bool) throws(CommandFailure) {
+    guard Unmount.run(path, isLazy: isLazy) else {
       throw CommandFailure(.busy, "\(path) is in use; close what uses it, or detach it with --lazy")
     }
-    if let process, !lazy { Self.waitForEnd(of: process) }
   }
 
-  private static func daemonProcess(of mount: MountedFileSystem) -> Int32? {
-    guard var daemon = try? DaemonConnection(to: mount) else { return nil }
-    return try? daemon.status().processID
-  }
-
-  /// Waits up to ten seconds, so that the store can be mounted again or copied at once.
-  private static func waitForEnd(of process: Int32) {
-    for _ in 0..<1000 {
-      guard kill(process, 0) == 0 || errno == EPERM else { return }
-      usleep(10_000)
-    }
+  /// Waits until the daemon has ended, so that the store can be mounted again or copied at once. A file system that
+  /// somebody holds is locked, and this is a failure.
+  private static func waitForEnd(
+    of process: borrowing ProcessDescriptor, _ number: Int32, _ daemon: consuming DaemonConnection,
+    _ mount: MountedFileSystem
+  ) throws {
+    if process.waitForEnd(atMost: .milliseconds(500)) { return }
+    var failure: ControlError?
+    do throws(ControlError) { try daemon.lockAll() } catch { failure = error }
+    // It may still be on its way to its end, and many a namespace is there for a moment.
+    let start = ContinuousClock.now
+    var holders: [String] = []
+    repeat {
+      if process.waitForEnd(atMost: .seconds(1)) { return }
+      holders = MountHolders.find(mount, daemon: number)
+    } while ContinuousClock.now < start + .seconds(holders.isEmpty ? 10 : 3)
+    let state = failure.map { "it could not be locked (\($0.message))" } ?? "everything is locked"
+    throw CommandFailure(
+      .stillHeld,
+      "\(mount.mountPoint) is unmounted here, but the file system lives on: \(MountHolders.words(for: holders)). "
+        + "Until it is let go, \(state), and its daemon (process \(number)) runs")
   }
 }

@@ -45,6 +45,13 @@ final class FakeDaemon: DaemonControl {
     broadcast.send(.didBecomeUnavailable(classes: [.complete]))
   }
 
+  func lockAll() throws(ControlError) {
+    state.withLock {
+      $0.changes.append("lock all")
+      $0.lockState = .beforeFirstUnlock
+    }
+  }
+
   func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
     guard isRight(secret) else { throw ControlError(.wrongPasscode, "the passcode is wrong") }
     state.withLock { $0.lockState = .unlocked }

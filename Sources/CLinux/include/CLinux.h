@@ -30,6 +30,8 @@ int linux_close(int fd);
 /// dup3(2): `to` stands for what `from` does, close-on-exec.
 int linux_duplicate(int from, int to);
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status);
+/// The device number of the file system that a path leads to, which is not asked for anything.
+int linux_device_of(const char *path, uint32_t *major_number, uint32_t *minor_number);
 int linux_statvfs(int fd, struct linux_filesystem_status *status);
 ssize_t linux_pread(int fd, void *buffer, size_t count, off_t offset);
 ssize_t linux_pwrite(int fd, const void *buffer, size_t count, off_t offset);
@@ -97,6 +99,8 @@ mode_t linux_umask(mode_t mask);
 /// PR_SET_NAME: the first 15 bytes count.
 int linux_set_thread_name(const char *name);
 int linux_fork(void);
+/// A descriptor that can be read from when a process has ended, whether or not its parent waits for it (pidfd_open(2)).
+int linux_open_process(int process);
 int linux_set_open_file_limit_to_maximum(uint64_t *limit);
 int linux_unmount(const char *path, int flags);
 void linux_syslog_open(const char *identity);

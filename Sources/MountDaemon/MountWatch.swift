@@ -1,0 +1,69 @@
+import DataProtectionCore
+import FUSE
+import Glibc
+import LinuxIO
+import Logging
+import SystemPackage
+
+/// Notices that a mount was taken away: by umount(8), lazily or not, by whoever may. The file system lives on where a
+/// process has a file open on it, or another mount namespace has a mount of its own: nobody who locks by the mount point
+/// reaches it then.
+struct MountWatch: ~Copyable {
+  /// How long the kernel may take to end the connection of a file system that nobody holds, once its mount is not listed
+  /// any more. Nothing is dirty then: the last close(2) of a file has it written.
+  private static let patience = Duration.milliseconds(400)
+
+  private let mount: MountedFileSystem
+  private let table: Descriptor
+
+  /// Watches the mount that was made at a mount point, the last one there.
+  ///
+  /// - Throws: `ENOENT` where there is none.
+  init(of mountPoint: String) throws(Errno) {
+    // Opened before it is read, so that no change is missed.
+    let table = try Descriptor.open("/proc/self/mountinfo", [.readOnly])
+    guard let mount = MountedFileSystem.all().last(where: { $0.mountPoint == mountPoint }) else {
+      throw .noSuchFileOrDirectory
+    }
+    self.mount = mount
+    self.table = table
+  }
+
+  /// Waits until the mount is gone; returns whether the file system lives on without it.
+  func waitForEnd(_ session: Session) -> Bool {
+    while mount.isListed {
+      // Changes of the table are told so (proc_pid_mounts(5)).
+      var event = pollfd(fd: table.rawValue, events: Int16(POLLPRI), revents: 0)
+      if unsafe poll(&event, 1, -1) < 0, errno != EINTR { usleep(500_000) }
+    }
+    return !session.ends(within: Self.patience)
+  }
+}
+
+extension Session {
+  /// Waits until the connection has ended, and that long at most; returns whether it has.
+  func ends(within time: Duration) -> Bool {
+    let end = ContinuousClock.now + time
+    while isConnected {
+      if ContinuousClock.now >= end { return false }
+      usleep(10_000)
+    }
+    return true
+  }
+}
+
+extension Daemon {
+  /// Has a thread lock everything when the file system goes on without its mount point.
+  func watchMount(_ session: Session) {
+    do throws(Errno) {
+      let watch = try MountWatch(of: options.mountPoint)
+      Thread(name: "mount watch") { [self] in
+        guard watch.waitForEnd(session) else { return }
+        log.warning("unmounted, but somebody still holds the file system: everything is locked")
+        machine.lockEverything(isEnding: false)
+      }.detach()
+    } catch {
+      log.error("an unmounting by others will not be noticed", metadata: ["error": "\(error)"])
+    }
+  }
+}

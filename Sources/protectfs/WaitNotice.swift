@@ -1,0 +1,46 @@
+import LinuxIO
+
+/// Says on standard error that a command waits for a daemon that was stopped, which neither answers nor locks. The
+/// command goes on waiting.
+final class WaitNotice: Sendable {
+  /// How long a command waits in silence.
+  private static let patience = Duration.seconds(5)
+
+  private let hasEnded = Monitor(false)
+
+  /// Watches a daemon until ``end()``; nothing where its process is not known.
+  init(for process: Int32?) {
+    guard let process else { return }
+    Thread(name: "wait notice") { [self] in
+      while !ends(within: Self.patience) {
+        guard let words = Self.words(for: process) else { continue }
+        CommandFailure.report(words)
+        return
+      }
+    }.detach()
+  }
+
+  /// The command waits no more.
+  func end() {
+    hasEnded.update { $0 = true }
+  }
+
+  private func ends(within time: Duration) -> Bool {
+    let end = ContinuousClock.now + time
+    return hasEnded.wait { hasEnded, deadline in
+      if hasEnded { return true }
+      deadline = end
+      return ContinuousClock.now >= end ? false : nil
+    }
+  }
+
+  /// What a process that was stopped is waited for with; `nil` where it was not.
+  private static func words(for process: Int32) -> String? {
+    switch Process.state(of: process) {
+    case "T":
+      "the daemon (process \(process)) is stopped (SIGSTOP), and is waited for; 'kill -CONT \(process)' has it go on"
+    case "t": "the daemon (process \(process)) is stopped by a debugger, and is waited for"
+    default: nil
+    }
+  }
+}

@@ -1,0 +1,155 @@
+import CSystemCalls
+import DataProtectionCore
+import Glibc
+import LinuxIO
+import MountDaemon
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// A file system that somebody holds when its mount point goes: it is locked at once, whoever took the mount point away,
+  /// and can still be reached.
+  @Suite struct HeldMountTests {
+    @Test func unmountTellsWhoHoldsIt() throws {
+      try Volume.with { volume in
+        try Self.prepare(volume)
+        let namespace = try Namespace(holding: volume)
+        defer { namespace.end() }
+        let result = try Command.run(["unmount", volume.mountPoint.description])
+        #expect(result.ending == .exited(24), "\(result.output)")
+        #expect(result.output.contains("everything is locked"))
+        #expect(result.output.contains("process \(namespace.process)"), "\(result.output)")
+        #expect(!volume.isMounted)
+        for fileClass in Self.classes {
+          #expect(throws: Errno.permissionDenied) { try namespace.file(fileClass).contents() }
+        }
+        #expect(try namespace.file(.none).contents() == Array("none".utf8))
+
+        // It is reached by its backing directory, and by where it was mounted.
+        let status = try Command.run(["status", volume.backing.description])
+        #expect(status.succeeded && status.output.contains("before first unlock"), "\(status.output)")
+        #expect(status.output.contains("not here any more"), "\(status.output)")
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        for path in [volume.backing, volume.mountPoint] {
+          #expect(try Command.run(["unlock", path.description] + passcode).succeeded)
+          #expect(try namespace.file(.complete).contents() == Array("complete".utf8))
+          #expect(try Command.run(["lock", "--now", path.description]).succeeded)
+          #expect(throws: Errno.permissionDenied) { try namespace.file(.complete).contents() }
+        }
+        namespace.end()
+        #expect(volume.waitForDaemon() == .exited(0))
+        #expect(try Command.run(["lock", volume.backing.description]).ending == .exited(6))
+      }
+    }
+
+    /// What is in use is not unmounted, and nothing is locked.
+    @Test func aBusyMountStaysAsItIs() throws {
+      try Volume.with { volume in
+        try Self.prepare(volume)
+        let file = try OpenFile(volume.path("complete"), O_RDONLY)
+        let result = try Command.run(["unmount", volume.mountPoint.description])
+        #expect(result.ending == .exited(19), "\(result.output)")
+        #expect(try volume.status().state == .unlocked)
+        #expect(try file.read(at: 0, count: 8) == Array("complete".utf8))
+      }
+    }
+
+    @Test func aLazyUnmountLocks() throws {
+      try Volume.with { volume in
+        try Self.prepare(volume)
+        let files = try Self.classes.map { try OpenFile(volume.path($0.name), O_RDWR) }
+        let mapping = try Mapping(files[0], count: 8)
+        try mapping.write(Array("COMPLETE".utf8), at: 0)
+        #expect(try Command.run(["unmount", "--lazy", volume.mountPoint.description]).succeeded)
+        #expect(!volume.isMounted)
+        for file in files { #expect(throws: Errno.permissionDenied) { try file.read(at: 0, count: 1) } }
+        #expect(throws: Errno.badAddress) { try mapping.read(at: 0, count: 1) }
+        #expect(try Command.run(["status", volume.backing.description]).output.contains("before first unlock"))
+
+        // What was in the mapping has been written.
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        #expect(try Command.run(["unlock", volume.backing.description] + passcode).succeeded)
+        #expect(try files[0].read(at: 0, count: 8) == Array("COMPLETE".utf8))
+      }
+    }
+
+    /// By another program than protectfs, lazily, in the daemon's own namespace.
+    @Test func whatOthersUnmountIsLocked() throws {
+      try Volume.with { volume in
+        try Self.prepare(volume)
+        let files = try Self.classes.map { try OpenFile(volume.path($0.name), O_RDONLY) }
+        try volume.mountPoint.unmount(isLazy: true)
+        for file in files {
+          var isLocked = false
+          for _ in 0..<1000 where !isLocked {
+            do throws(Errno) { _ = try file.read(at: 0, count: 1) } catch { isLocked = error == .permissionDenied }
+            if !isLocked { usleep(10_000) }
+          }
+          #expect(isLocked)
+        }
+      }
+    }
+
+    @Test func toldToEndWhileHeld() throws {
+      try Volume.with { volume in
+        try Self.prepare(volume)
+        let file = try OpenFile(volume.path("complete"), O_RDONLY)
+        let namespace = try Namespace(holding: volume)
+        defer { namespace.end() }
+        #expect(calls_kill(volume.processID, SIGTERM) == 0)
+        #expect(volume.waitForDaemon() == .exited(0))
+        #expect(!volume.isMounted)
+        #expect(throws: (any Error).self) { try file.read(at: 0, count: 8) }
+      }
+    }
+
+    /// A daemon whose parent does not wait for it has ended nevertheless.
+    @Test func aDaemonThatNobodyWaitsForHasEnded() throws {
+      try Volume.store { volume in
+        let child = try Program(["cat", "/dev/null"], output: volume.directory.appending("output"))
+        defer { _ = child.wait() }
+        let process = try ProcessDescriptor(child.identifier)
+        let hasEnded = process.waitForEnd(atMost: .seconds(30))
+        #expect(hasEnded)
+        #expect(Process.state(of: child.identifier) == "Z")
+      }
+      func openNobody() throws(Errno) { _ = try ProcessDescriptor(Int32.max - 1) }
+      #expect(throws: Errno.noSuchProcess) { try openNobody() }
+    }
+
+    private static let classes: [ProtectionClass] = [
+      .complete, .completeUnlessOpen, .completeUntilFirstUserAuthentication, .completeWhenUserInactive,
+    ]
+
+    /// A file of each class, called and containing what the class is called.
+    private static func prepare(_ volume: Volume) throws {
+      for fileClass in ProtectionClass.allCases {
+        try volume.path(fileClass.name).write(fileClass.name)
+        try volume.path(fileClass.name).setProtectionClass(fileClass)
+      }
+    }
+  }
+}
+
+/// A process in a mount namespace of its own, which holds a mount.
+private struct Namespace {
+  private let program: Program
+  private let root: PathName
+  var process: CInt { program.identifier }
+
+  init(holding volume: Volume) throws {
+    program = try Program(
+      ["unshare", "-m", "--propagation", "private", "sh", "-c", "echo there; exec sleep 300"],
+      output: volume.directory.appending("namespace"))
+    root = PathName("/proc/\(program.identifier)/root\(volume.mountPoint)")
+    for _ in 0..<1000 where program.output.isEmpty && program.poll() == nil { usleep(10_000) }
+    try #require(program.output == "there\n")
+  }
+
+  func file(_ fileClass: ProtectionClass) -> PathName { root.appending(fileClass.name) }
+
+  func end() {
+    program.send(SIGKILL)
+    _ = program.wait()
+  }
+}
