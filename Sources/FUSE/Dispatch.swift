@@ -167,7 +167,7 @@ private func addNameOperations(to table: inout fuse_lowlevel_ops) {
     unsafe serveChange(request, of: parent, newParent) { (fs) throws(Errno) in
       try unsafe fs.rename(
         PathName(copying: name!), in: NodeID(rawValue: parent), to: PathName(copying: newName!),
-        in: NodeID(rawValue: newParent), flags: RenameFlags(rawValue: flags))
+        in: NodeID(rawValue: newParent), flags: RenameFlags(rawValue: flags), caller: caller(request))
       return .done
     }
   }

@@ -30,7 +30,8 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   func unlink(_ name: PathName, in parent: NodeID) throws(Errno)
   func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno)
   func rename(
-    _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags
+    _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags,
+    caller: Caller
   ) throws(Errno)
 
   func create(

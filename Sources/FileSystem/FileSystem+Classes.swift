@@ -10,7 +10,7 @@ import SystemPackage
 extension ProtectedFileSystem {
   /// A node's class and whether it was chosen rather than inherited. Needs no class key.
   ///
-  /// - Throws: `ENODATA` for what has no class: links, devices, fifos and sockets.
+  /// - Throws: `ENODATA` for what has no class: links, devices, fifos and sockets. `EIO` for a record that is damaged or gone.
   func protectionClass(of node: Node) throws(Errno) -> (ProtectionClass, isExplicit: Bool) {
     if node.isDirectory {
       let record = try directory(node).record
@@ -28,6 +28,10 @@ extension ProtectedFileSystem {
       }
       return (record.fileClass, record.isExplicit)
     } catch .noData {
+      guard try status(of: node).size == 0 else {
+        damaged(node, "the file has contents but no record, and so no class")
+        throw .ioError
+      }
       // A file whose creation was cut short: it will be given its directory's class.
       guard let parent = node.location?.parent else { throw .noData }
       return (try directory(parent).record.directoryClass, false)

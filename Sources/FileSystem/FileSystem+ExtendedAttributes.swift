@@ -58,6 +58,7 @@ extension ProtectedFileSystem {
       guard let newClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else {
         throw .invalidArgument
       }
+      try requireOwner(of: node, caller)
       try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in
         try setClass(newClass, of: node)
       }
@@ -80,6 +81,7 @@ extension ProtectedFileSystem {
       // The class stays; it only counts as inherited again.
       let (fileClass, isExplicit) = try protectionClass(of: node)
       guard isExplicit else { throw .noData }
+      try requireOwner(of: node, caller)
       try setClass(fileClass, of: node, isExplicit: false)
     case .lockState: throw .notSupportedOnSocket
     case .own: throw .noData

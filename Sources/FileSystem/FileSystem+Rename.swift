@@ -8,7 +8,8 @@ import SystemPackage
 // rename, with the rule for a file that replaces one whose class was chosen.
 extension ProtectedFileSystem {
   package func rename(
-    _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags
+    _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags,
+    caller: Caller
   ) throws(Errno) {
     let (source, target) = (nodes.node(parent), nodes.node(newParent))
     let (sourceHandle, sourceRecord) = try directory(source)
@@ -16,7 +17,7 @@ extension ProtectedFileSystem {
     let old = try backingName(name, in: sourceRecord)
     let new = try backingName(newName, in: targetRecord)
     if flags.isDisjoint(with: [.exchange, .noReplace]), options.keepsReplacedClass {
-      try keepReplacedClass(of: new.name, in: target, for: old.name, in: source)
+      try keepReplacedClass(of: new.name, in: target, for: old.name, in: source, caller: caller)
     }
     let hasNewSidecar = try writeSidecar(of: new, in: targetHandle)
     do throws(Errno) {
@@ -63,47 +64,61 @@ extension ProtectedFileSystem {
 
   /// When a file with a chosen class is replaced by one whose class was inherited, the new one takes the class over:
   /// this is how editors save.
+  ///
+  /// - Throws: `EIO` where a class cannot be known, as a record is damaged or gone: the new file might come to be in a weaker
+  ///   class than the old one was. `EPERM` where the new file's class is not the caller's to change.
   private func keepReplacedClass(
-    of replaced: PathName, in target: Node, for name: PathName, in source: Node
+    of replaced: PathName, in target: Node, for name: PathName, in source: Node, caller: Caller
   ) throws(Errno) {
-    guard let old = try recordIfAny(of: replaced, in: target), old.isExplicit else { return }
-    let handle = try directoryHandle(source)
-    let status = try handle.descriptor.status(of: name)
-    let new = try recordIfAny(of: name, in: source)
-    if let new {
-      guard !new.isExplicit else { return }
-    } else {
-      // One whose creation was cut short has no record yet, and so an inherited class.
-      guard status.type == .regular, status.size == 0, try lacksRecord(name, in: handle) else { return }
+    guard case .stored(let old) = try storedRecord(of: replaced, in: target), old.isExplicit else { return }
+    let status = try directoryHandle(source).descriptor.status(of: name)
+    let fileClass: ProtectionClass?
+    switch try storedRecord(of: name, in: source) {
+    case .stored(let new) where new.isExplicit: return
+    case .stored(let new): fileClass = new.fileClass
+    // One whose creation was cut short has no record yet, and so an inherited class.
+    case .awaited: fileClass = nil
+    case .noFile: return
     }
+    try requireOwner(of: status, caller)
     let node = nodes.find(status) ?? Node(status, location: .init(parent: source, name: name))
     node.moved(to: .init(parent: source, name: name), hasOtherNames: status.links > 1)
-    if new?.fileClass == old.fileClass { try chooseClass(of: node) } else { try setClass(old.fileClass, of: node) }
+    if fileClass == old.fileClass { try chooseClass(of: node) } else { try setClass(old.fileClass, of: node) }
   }
 
-  /// The record of a name, if it is a regular file's and authentic; damage is left to those who open the file.
-  private func recordIfAny(of name: PathName, in directory: Node) throws(Errno) -> FileRecord? {
+  /// What is known of the class of a name.
+  private enum StoredRecord {
+    case stored(FileRecord)
+    /// An empty file that has no record yet.
+    case awaited
+    /// There is no such name, or it is no regular file's.
+    case noFile
+  }
+
+  /// - Throws: `EIO` for a record that is damaged, or gone from a file that has contents.
+  private func storedRecord(of name: PathName, in directory: Node) throws(Errno) -> StoredRecord {
     let handle = try directoryHandle(directory)
+    var bytes: [UInt8]?
+    var denial: Errno?
     do throws(Errno) {
-      let bytes = try recordBytes(of: name, in: handle)
-      guard bytes.count != DirectoryRecord.size else { return nil }
-      guard let record = try? FileRecord(parsing: bytes), (try? volume.isAuthentic(record)) == true else { return nil }
-      return record
+      bytes = try recordBytes(of: name, in: handle)
     } catch {
       switch error {
-      case .noSuchFileOrDirectory, .noData, .notPermitted, .permissionDenied, .notSupportedOnSocket: return nil
+      case .noSuchFileOrDirectory: return .noFile
+      case .noData: break
+      // Other types than files have none that anybody may ask for.
+      case .notPermitted, .permissionDenied, .notSupportedOnSocket: denial = error
       default: throw error
       }
     }
-  }
-
-  private func lacksRecord(_ name: PathName, in handle: SharedDescriptor) throws(Errno) -> Bool {
-    do throws(Errno) {
-      _ = try recordBytes(of: name, in: handle)
-      return false
-    } catch .noData {
-      return true
-    }
+    let status = try handle.descriptor.status(of: name)
+    guard status.type == .regular else { return .noFile }
+    if let denial { throw denial }
+    let node = nodes.find(status) ?? Node(status, location: .init(parent: directory, name: name))
+    if let bytes { return .stored(try verifiedFileRecord(bytes, of: node)) }
+    guard status.size > 0 else { return .awaited }
+    damaged(node, "the file has contents but no record, and so no class")
+    throw .ioError
   }
 
   private func recordBytes(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> [UInt8] {

@@ -10,14 +10,6 @@ package enum Process {
   /// The effective user and group, in whose name the daemon creates backing files.
   package static var identity: (user: UInt32, group: UInt32) { (geteuid(), getegid()) }
 
-  /// The supplementary groups of another process or thread, or of this one's (proc(5), `status`).
-  package static func groups(of process: Int32) throws(Errno) -> [UInt32] {
-    let status = try Descriptor.open(PathName("/proc/\(process)/status"), [.readOnly]).readAll(limit: 1 << 16)
-    let line = status.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: "Groups:".utf8) } ?? []
-    return line.split { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }.dropFirst()
-      .compactMap { UInt32(String(decoding: $0, as: UTF8.self)) }
-  }
-
   /// How many descriptors may be open (getrlimit(2), `RLIMIT_NOFILE`).
   package static var openFileLimit: UInt64 {
     var limit = rlimit()

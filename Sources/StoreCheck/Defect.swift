@@ -65,6 +65,11 @@ package enum Defect: String, CaseIterable, Sendable {
     }
   }
 
+  /// What to do about a file whose record is damaged or gone.
+  private static let unusableFile =
+    "it is not opened, and nothing is renamed over it; put it back from a backup of the backing directory that has extended "
+    + "attributes, remove it, or move it away by --repair"
+
   /// What it means, for people.
   package var meaning: String {
     switch self {
@@ -89,9 +94,9 @@ package enum Defect: String, CaseIterable, Sendable {
     case .directoryRecordAltered: "the directory's record was altered, so that nothing in it has a name"
     case .directoryWithoutRecord: "the directory has no record, so that nothing in it has a name"
     case .emptyDirectoryWithoutRecord: "an empty directory without a record: it is given one when it is used"
-    case .fileRecordMalformed: "the file's record is malformed"
-    case .fileRecordAltered: "the file's record was altered"
-    case .fileWithoutRecord: "the file has contents, but no record and so no key"
+    case .fileRecordMalformed: "the file's record is malformed: \(Self.unusableFile)"
+    case .fileRecordAltered: "the file's record was altered: \(Self.unusableFile)"
+    case .fileWithoutRecord: "the file has contents, but no record and so no key: \(Self.unusableFile)"
     case .emptyFileWithoutRecord: "an empty file without a record: it is given one when it is written"
     case .recordVersionUnknown: "the record needs a newer protectfs"
     case .keyGenerationUnknown:

@@ -67,7 +67,8 @@ extension MountTests {
       try expectDamage("a byte of the tag") { try Self.change($0, byte: 60) }
     }
 
-    /// A file that is saved over another takes no class from a record that was written without the device key.
+    /// A file that is saved over another takes no class from a record that was written without the device key, and so does
+    /// not replace it.
     @Test func aForgedRecordGivesNoClass() throws {
       try Volume.with(defaultClass: .complete) { volume in
         let file = volume.path("document")
@@ -80,10 +81,66 @@ extension MountTests {
         try volume.mount()
         try volume.unlock()
         try volume.path("new").write("new")
+        #expect(throws: Errno.ioError) { try volume.path("new").rename(to: file) }
+        #expect(try volume.path("new").protectionClass() == .complete)
+        try file.unlink()
         try volume.path("new").rename(to: file)
         #expect(try file.protectionClass() == .complete)
         try volume.lock()
         #expect(throws: Errno.permissionDenied) { try file.contents() }
+      }
+    }
+
+    private static let damages: [(String, @Sendable (PathName) throws -> Void)] = [
+      ("a byte of the class", { try change($0, byte: 1) }), ("a byte of the flags", { try change($0, byte: 2) }),
+      ("a byte of the wrapped key", { try change($0, byte: 20) }), ("a byte of the tag", { try change($0, byte: 60) }),
+      // As long as that of a directory.
+      ("the length", { try $0.setExtendedAttribute(record, to: Array($0.extendedAttribute(record)[..<40])) }),
+      ("all of it", { try $0.removeExtendedAttribute(record) }),
+    ]
+
+    /// What is saved over a file of class A must not come to be in another class because the record cannot be read.
+    @Test func nothingReplacesAFileWithADamagedRecord() throws {
+      try Volume.with { volume in
+        let sound = volume.path("sound")
+        let files = Self.damages.map { volume.path("document, \($0.0)") }
+        for path in files + [sound] {
+          try path.write("old")
+          try path.setProtectionClass(.complete)
+        }
+        let backing = try files.map { try volume.backingFile(of: $0) }
+        try volume.unmount()
+        for (path, damage) in zip(backing, Self.damages) { try damage.1(path) }
+        let records = backing.map { try? $0.extendedAttribute(Self.record) }
+        try volume.mount()
+        try volume.unlock()
+        for (index, file) in files.enumerated() {
+          let (new, name) = (volume.path("new"), Self.damages[index].0)
+          try new.write("new")
+          #expect(throws: Errno.ioError, "\(name)") { try new.rename(to: file) }
+          #expect(try new.contents() == Array("new".utf8), "\(name): nothing is replaced")
+          #expect(try new.protectionClass() == .completeUntilFirstUserAuthentication)
+          #expect((try? backing[index].extendedAttribute(Self.record)) == records[index], "\(name): it stays as it is")
+          #expect(throws: Errno.ioError, "\(name)") { try file.protectionClass() }
+          // Nor does it take a class over that it cannot be put into.
+          #expect(throws: Errno.ioError, "\(name)") { try file.rename(to: sound) }
+          let backingName = String(backing[index].description.split(separator: "/").last!)
+          #expect(volume.log.contains(backingName), "\(name): the log does not name it: \(volume.log)")
+        }
+        #expect(try sound.contents() == Array("old".utf8))
+        try volume.unmount()
+        let check = try Command.run(["fsck", volume.backing.description, "--device-key", volume.deviceKey.description])
+        #expect(check.ending == .exited(4), "\(check.output)")
+        let advice = check.output.components(of: "from a backup of the backing directory")
+        #expect(advice == files.count, "it does not say how to go on: \(check.output)")
+        try volume.mount()
+        try volume.unlock()
+        for file in files {
+          try file.unlink()
+          try volume.path("new").rename(to: file)
+          #expect(try file.contents() == Array("new".utf8))
+          try volume.path("new").write("new")
+        }
       }
     }
 
@@ -197,5 +254,12 @@ extension MountTests {
       bytes[index] = value ?? bytes[index] ^ 0x10
       try path.setExtendedAttribute(record, to: bytes)
     }
+  }
+}
+
+extension String {
+  /// How often a text is in it.
+  fileprivate func components(of text: String) -> Int {
+    indices.count { self[$0...].hasPrefix(text) }
   }
 }

@@ -1,0 +1,38 @@
+import CSystemCalls
+import Glibc
+import LinuxIO
+import SystemPackage
+
+extension Identity {
+  /// Makes the calls of `body` as this identity, on this thread alone; for root.
+  func perform<Result>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
+    try check(
+      unsafe groups.withUnsafeBufferPointer { unsafe calls_become(user, group, $0.baseAddress, $0.count) })
+    do throws(Errno) {
+      let result = try body()
+      try check(calls_become_root())
+      return result
+    } catch {
+      try check(calls_become_root())
+      throw error
+    }
+  }
+
+  /// What starts a program as this identity.
+  var launcher: [String] {
+    let list = groups.map(String.init).joined(separator: ",")
+    return ["setpriv", "--reuid=\(user)", "--regid=\(group)", list.isEmpty ? "--clear-groups" : "--groups=\(list)"]
+  }
+}
+
+extension PathName {
+  /// What is in a file of /proc, whose size says nothing.
+  func text() throws(Errno) -> String {
+    String(decoding: try OpenFile(self, O_RDONLY).read(at: 0, count: 1 << 16), as: UTF8.self)
+  }
+
+  func give(to identity: Identity, mode: UInt32) throws(Errno) {
+    try setOwner(user: identity.user, group: identity.group)
+    try setMode(mode)
+  }
+}
