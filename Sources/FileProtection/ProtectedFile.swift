@@ -15,6 +15,8 @@ package final class ProtectedFile: Sendable {
   struct Protection {
     var record: FileRecord
     var cipher: XTSCipher?
+    /// The record is no more what it was, and there is no other: nobody may use the file.
+    var isRefused = false
   }
 
   let descriptor: Descriptor
@@ -109,7 +111,8 @@ package final class ProtectedFile: Sendable {
   /// Whether an operation through a handle is allowed now.
   package func isAllowed(_ operation: ProtectionPolicy.Operation) -> Bool {
     protection.withLock { protection in
-      switch controller.access(for: operation, on: protection.record.fileClass) {
+      if protection.isRefused { return false }
+      return switch controller.access(for: operation, on: protection.record.fileClass) {
       case .allowed: true
       case .ifKeyHeld: protection.cipher != nil
       case .denied: false
@@ -119,9 +122,11 @@ package final class ProtectedFile: Sendable {
 
   /// The cipher, for an operation that the class allows now; the key is unwrapped when it is not there yet.
   ///
-  /// - Throws: `EACCES` when the class does not allow the operation, `EIO` when the record's key does not unwrap.
+  /// - Throws: `EACCES` when the class does not allow the operation, `EIO` when the record's key does not unwrap, or the file is
+  ///   refused.
   package func cipher(for operation: ProtectionPolicy.Operation) throws(Errno) -> XTSCipher {
     try protection.withLock { (protection) throws(Errno) in
+      if protection.isRefused { throw .ioError }
       switch controller.access(for: operation, on: protection.record.fileClass) {
       case .denied:
         throw .permissionDenied
@@ -149,11 +154,25 @@ package final class ProtectedFile: Sendable {
     }
   }
 
+  /// Whether the file is closed to everyone; see ``refuse()``.
+  package var isRefused: Bool { protection.withLock { $0.isRefused } }
+
+  /// Closes the file to everyone who has it open, until it has a record again; operations that use its key end first.
+  package func refuse() {
+    contents.write {
+      protection.withLock { protection in
+        protection.cipher = nil
+        protection.isRefused = true
+      }
+    }
+  }
+
   /// Replaces the record by what `change` makes of it, while nobody reads or writes.
   package func changeRecord(_ change: (FileRecord) throws(Errno) -> FileRecord) throws(Errno) {
     try contents.write { () throws(Errno) in
       try protection.withLock { (protection) throws(Errno) in
         protection.record = try change(protection.record)
+        protection.isRefused = false
       }
     }
   }

@@ -14,6 +14,7 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> (Attributes, timeout: Double) {
     let node = nodes.node(id)
     if handle != nil, let file = node.file, !file.isAllowed(.read) {
+      if file.isRefused { throw .ioError }
       denied(.write, on: node, by: caller)
       throw .permissionDenied
     }

@@ -92,6 +92,12 @@ final class InodeTable: Sendable {
     collect({ $0.cachedClass == fileClass && $0.handles > 0 }, { $0 })
   }
 
+  /// All that are open, as nodes.
+  func openNodes() -> [Node] { collect({ $0.handles > 0 }, { $0 }) }
+
+  /// The nodes of files that are not open and whose pages the kernel may hold, of any class.
+  func closedAndCached() -> [NodeID] { nodes { $0.cachedClass != nil && $0.handles == 0 } }
+
   private func nodes(where isWanted: (borrowing Node.State) -> Bool) -> [NodeID] {
     collect(isWanted, \.id)
   }

@@ -30,6 +30,8 @@ struct LockSequence: Revocation {
   /// Class B keeps its public key, and its open files their own keys, unless the daemon is ending.
   func run(_ classes: [ProtectionClass], isEnding: Bool) {
     let whole = isEnding ? classes : classes.filter { $0 != .completeUnlessOpen }
+    // Where others write the store, what they have put into a class is found.
+    let stale = fileSystem.renewRecords()
 
     // 1. Refuse open, read, resize and attributes. WRITE is still taken: it carries what programs wrote before.
     for fileClass in classes {
@@ -39,6 +41,7 @@ struct LockSequence: Revocation {
     // 2. The kernel writes the dirty pages back, drops all pages, mapped ones too, and forgets the attributes, so that
     //    the next write(2) asks first.
     for fileClass in classes { invalidate(fileClass, includingOpen: whole.contains(fileClass)) }
+    for node in stale { invalidate(node) }
     finishWrites(to: whole)
     // 3. Refuse WRITE too; requests in flight end, then the keys of open files go, then the class key.
     for fileClass in whole { controller.setAvailability(.unavailable, of: fileClass) }

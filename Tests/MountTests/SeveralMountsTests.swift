@@ -93,6 +93,40 @@ extension MountTests {
       }
     }
 
+    /// A descriptor that was opened while the file was of class C, and a mapping: the reader's lock finds out.
+    @Test func aLockRenewsTheRecordsOfOpenFiles() throws {
+      try Volume.with { volume in
+        let reader = try SecondMount(of: volume, "reader", options: "ro")
+        try reader.unlock()
+        let names = ["complete", "unless open", "closed", "damaged", "unchanged"]
+        for name in names { try volume.path(name).write([UInt8](repeating: 0x41, count: 4096)) }
+        let held = try names.map { try OpenFile(reader.path($0), O_RDONLY) }
+        let maps = try held.map { try Mapping($0, count: 4096, isWritable: false) }
+        for (file, map) in zip(held, maps) {
+          #expect(try file.read(at: 0, count: 1) == [0x41] && map.read(at: 0, count: 1) == [0x41])
+        }
+        try volume.path("complete").setProtectionClass(.complete)
+        try volume.path("closed").setProtectionClass(.complete)
+        try volume.path("unless open").setProtectionClass(.completeUnlessOpen)
+        let damaged = try volume.backingFile(of: volume.path("damaged"))
+        let record = try damaged.extendedAttribute("user.cprotect")
+        try damaged.setExtendedAttribute("user.cprotect", to: record.map { $0 ^ 1 })
+        try reader.lock()
+        #expect(throws: Errno.permissionDenied) { try held[0].read(at: 0, count: 1) }
+        #expect(throws: Errno.badAddress) { try maps[0].read(at: 0, count: 1) }
+        #expect(try held[1].read(at: 0, count: 1) == [0x41], "what is open of class B goes on")
+        #expect(try maps[1].read(at: 0, count: 1) == [0x41])
+        #expect(throws: Errno.permissionDenied) { try held[2].read(at: 0, count: 1) }
+        #expect(throws: Errno.ioError) { try held[3].read(at: 0, count: 1) }
+        #expect(throws: Errno.badAddress) { try maps[3].read(at: 0, count: 1) }
+        #expect(try held[4].read(at: 0, count: 1) == [0x41])
+        try damaged.setExtendedAttribute("user.cprotect", to: record)
+        try reader.unlock()
+        for name in names { #expect(try reader.path(name).contents().first == 0x41, "\(name)") }
+        for file in held { #expect(try file.read(at: 0, count: 1) == [0x41]) }
+      }
+    }
+
     @Test func aWriterComesBesideReaders() throws {
       try Volume.store { volume in
         let reader = try SecondMount(of: volume, "reader", options: "ro")
