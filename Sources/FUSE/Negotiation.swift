@@ -29,13 +29,15 @@ final class Negotiation: Sendable {
       unsafe connection.pointee.want &= ~UInt32(bitPattern: capability)
     }
     want(FUSE_CAP_ASYNC_READ)
-    want(FUSE_CAP_ASYNC_DIO)
     want(FUSE_CAP_ATOMIC_O_TRUNC)
     want(FUSE_CAP_PARALLEL_DIROPS)
     want(FUSE_CAP_READDIRPLUS)
     want(FUSE_CAP_READDIRPLUS_AUTO)
     want(FUSE_CAP_POSIX_ACL)
     want(FUSE_CAP_DONT_MASK)
+    // Of a direct write that goes on after io_submit(2) the kernel drops the pages when it begins, and not when it is done: a
+    // reader in between would have the old ones for good (fuse_direct_IO in fs/fuse/file.c). libfuse asks for it unless told.
+    refuse(FUSE_CAP_ASYNC_DIO)
     // Data is transformed on its way, so there is nothing to splice; and splicing takes it out of the worker's buffer.
     refuse(FUSE_CAP_SPLICE_READ)
     refuse(FUSE_CAP_SPLICE_WRITE)

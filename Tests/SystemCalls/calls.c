@@ -13,6 +13,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -41,6 +42,11 @@ int calls_fdatasync(int fd) { RESULT(fdatasync(fd)); }
 off_t calls_lseek(int fd, off_t offset, int whence) { RESULT(lseek(fd, offset, whence)); }
 ssize_t calls_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t count) {
   RESULT(copy_file_range(from, &from_offset, to, &to_offset, count, 0));
+}
+
+ssize_t calls_sendfile(int to, off_t offset, int from, size_t count) {
+  if (lseek(to, offset, SEEK_SET) < 0) return -errno;
+  RESULT(sendfile(to, from, NULL, count));
 }
 
 int calls_map(int fd, size_t length, int writable, void **address) {

@@ -29,6 +29,11 @@ int calls_fdatasync(int fd);
 off_t calls_lseek(int fd, off_t offset, int whence);
 ssize_t calls_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t count);
 
+/// sendfile(2), to a place in a file.
+ssize_t calls_sendfile(int to, off_t offset, int from, size_t count);
+/// Writes by io_submit(2), in `pieces` requests of one length, and waits for all; the number of bytes or -errno.
+ssize_t calls_submit_writes(int fd, const void *buffer, size_t count, off_t offset, unsigned pieces);
+
 /// mmap(2), shared; 0 or -errno, the address in *address.
 int calls_map(int fd, size_t length, int writable, void **address);
 int calls_unmap(void *address, size_t length);
