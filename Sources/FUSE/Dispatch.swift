@@ -12,8 +12,6 @@ final class DispatchTarget: Sendable {
   let writebackQueue = WritebackQueue()
   /// How many requests are being served, until their answer is sent, that tell attributes of directories.
   let telling = Atomic<Int>(0)
-  /// The session, once it is there.
-  private let session = Atomic<UInt>(0)
 
   init(fileSystem: any LowLevelFileSystem, negotiation: Negotiation, counts: RequestCounts) {
     self.fileSystem = fileSystem
@@ -21,19 +19,11 @@ final class DispatchTarget: Sendable {
     self.counts = counts
   }
 
-  func began(_ session: OpaquePointer) {
-    self.session.store(UInt(bitPattern: session), ordering: .relaxed)
-  }
-
-  /// Called when a change to a directory was made and is about to be answered. Answers on their way to the kernel may be
-  /// from before it, and would be kept: so the kernel is made to pass over them, and to ask again (`attr_version` in
-  /// fs/fuse/inode.c). No pages are waited for, so a handler may do this.
+  /// Called when a change to a directory was made and is about to be answered: answers on their way to the kernel may be from
+  /// before it, and would be kept.
   func outdate(_ directory: NodeID) {
-    guard telling.load(ordering: .sequentiallyConsistent) > 0,
-      let session = unsafe OpaquePointer(bitPattern: session.load(ordering: .relaxed))
-    else { return }
-    // That the kernel does not know the directory is no error, and there is no other to be told of here.
-    _ = unsafe fuse_lowlevel_notify_inval_inode(session, directory.rawValue, -1, 0)
+    guard telling.load(ordering: .sequentiallyConsistent) > 0 else { return }
+    fileSystem.kernelAttributes.invalidate(directory)
   }
 }
 

@@ -9,6 +9,9 @@ package typealias ReadAhead = () -> Void
 /// Methods are called from several threads at once. Each returns the answer or throws the error for the caller;
 /// ``Dispatch`` sends it, after the method has returned and so with no lock held.
 package protocol LowLevelFileSystem: AnyObject, Sendable {
+  /// What the kernel keeps of nodes' attributes; the session makes itself known to it.
+  var kernelAttributes: KernelAttributes { get }
+
   func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry
   func forget(_ node: NodeID, count: UInt64)
   func attributes(

@@ -29,7 +29,7 @@ import SystemPackage
       &arguments, &table, MemoryLayout<fuse_lowlevel_ops>.size, Unmanaged.passUnretained(target).toOpaque())
     guard let created = unsafe created else { throw .badOptions }
     unsafe session = created
-    unsafe target.began(created)
+    unsafe fileSystem.kernelAttributes.began(created)
   }
 
   deinit {

@@ -10,6 +10,9 @@ import SystemPackage
 // other `user.` ones are encrypted, name and value; the rest (`security.`, `trusted.`, ACLs) is the backing file's own. The
 // store's records are not shown.
 extension ProtectedFileSystem {
+  /// The ACL that decides over access, as opposed to the one that new entries of a directory begin with (acl(5)).
+  private static let accessACL: PathName = "system.posix_acl_access"
+
   private enum Space {
     case fileClass, lockState, own, user, other
 
@@ -63,7 +66,9 @@ extension ProtectedFileSystem {
         try setClass(newClass, of: node)
       }
     case .lockState, .own: throw .notSupportedOnSocket
-    case .other: try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(name, to: value, mode: mode) }
+    case .other:
+      try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(name, to: value, mode: mode) }
+      if name == Self.accessACL { try clearSetGroupID(of: node, for: caller) }
     case .user:
       guard name.bytes.count <= 255 else { throw .outOfRange }
       let stored = try backingAttributeName(name)

@@ -17,7 +17,7 @@ extension ProtectedFileSystem {
           try prepareForWriting(file, node)
           try file.truncate(to: 0)
           noteChange(of: file)
-          if flags.clearsSetID { try clearSetID(of: file, for: caller) }
+          if flags.clearsSetID { try clearSetID(of: file, id, for: caller) }
         } catch {
           close(file, of: node, wasWriter: flags.forWriting)
           throw error
@@ -69,7 +69,7 @@ extension ProtectedFileSystem {
       try unsafe file.write(bytes, at: offset, keepingPart: isFromCache)
     }
     noteChange(of: file)
-    if flags.contains(.clearsSetID) { try clearSetID(of: file, for: caller) }
+    if flags.contains(.clearsSetID) { try clearSetID(of: file, id, for: caller) }
     return count
   }
 
@@ -89,7 +89,7 @@ extension ProtectedFileSystem {
     }
     noteChange(of: file)
     // The kernel does not say who may keep the bits here.
-    if caller.user != 0 { try clearSetID(of: file, for: caller) }
+    if caller.user != 0 { try clearSetID(of: file, id, for: caller) }
   }
 
   /// Pages become dirty only while a handle that may write, or a mapping made through one, is open: close(2) writes them
@@ -123,7 +123,7 @@ extension ProtectedFileSystem {
       }
     }
     if done > 0 { noteChange(of: target) }
-    if done > 0, caller.user != 0 { try clearSetID(of: target, for: caller) }
+    if done > 0, caller.user != 0 { try clearSetID(of: target, id, for: caller) }
     return done
   }
 

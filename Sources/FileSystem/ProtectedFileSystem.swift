@@ -27,6 +27,7 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   /// Shared by whoever wraps a file's key and writes it into its record. Taken before the locks of nodes and files.
   let keyChanges = ReaderWriterLock()
   let moves = MovedNames()
+  package let kernelAttributes = KernelAttributes()
   let log: Logger
   /// Backing names that decode to nothing, so that each is reported once.
   let undecodable = Mutex<Set<PathName>>([])

@@ -21,15 +21,36 @@ extension ProtectedFileSystem {
     return (try? Process.groups(of: caller.process))?.contains(group) ?? false
   }
 
-  /// Takes the bits off a file that somebody changes, as write(2) and truncate(2) must.
-  func clearSetID(of descriptor: borrowing Descriptor, for caller: Caller) throws(Errno) {
+  /// Takes the bits off a file that somebody changes, as write(2) and truncate(2) must. Returns whether it had any.
+  @discardableResult
+  func clearSetID(of descriptor: borrowing Descriptor, for caller: Caller) throws(Errno) -> Bool {
     let status = try descriptor.status()
     let lost = setIDBits(lostBy: caller, of: status)
-    if lost != 0 { try setPermissions(status.permissions & ~lost, of: descriptor) }
+    guard lost != 0 else { return false }
+    try setPermissions(status.permissions & ~lost, of: descriptor)
+    return true
   }
 
-  func clearSetID(of file: ProtectedFile, for caller: Caller) throws(Errno) {
-    try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor, for: caller) }
+  /// The same for a request that is not answered with the file's attributes: the kernel would go on with the mode that it
+  /// has, and execve(2) give what the bits gave.
+  func clearSetID(of file: ProtectedFile, _ node: NodeID, for caller: Caller) throws(Errno) {
+    let hasChanged = try file.withDescriptor { (descriptor) throws(Errno) in
+      try clearSetID(of: descriptor, for: caller)
+    }
+    if hasChanged { kernelAttributes.invalidate(node) }
+  }
+
+  /// Takes the set-group-ID bit off a file or directory that has been given an ACL by somebody who is not in its group
+  /// (`posix_acl_update_mode` in fs/posix_acl.c): the backing file system would, were it the caller who asks it. The kernel
+  /// asks for the mode after this request.
+  func clearSetGroupID(of node: Node, for caller: Caller) throws(Errno) {
+    let reference = try reference(to: node)
+    try reference.withDescriptor { (descriptor) throws(Errno) in
+      let status = try descriptor.status()
+      guard status.permissions & 0o2000 != 0, !isMember(caller, of: status.group) else { return }
+      try setPermissions(status.permissions & ~0o2000, of: descriptor)
+      if node.isDirectory { node.state.withLock { $0.setsGroup = false } }
+    }
   }
 
   /// A change of owner, which takes the bits away too: those that the old group says, so they are looked at first. It
