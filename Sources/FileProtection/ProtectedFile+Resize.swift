@@ -14,11 +14,13 @@ extension ProtectedFile {
   }
 
   /// Sets the length with the contents lock held alone. A shrink is one ftruncate(2): what its last block holds past the
-  /// length is ignored. A growth first gives the old last unit encrypted zeros.
-  func resize(to newLength: UInt64, cipher: XTSCipher) throws(Errno) {
+  /// length is ignored. A growth first gives the old last unit encrypted zeros. `room` in the backing file is taken before the
+  /// file has its new length, and after what may cut it.
+  func resize(to newLength: UInt64, cipher: XTSCipher, taking room: Range<UInt64>? = nil) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
     do throws(Errno) {
       if newLength > oldLength { try completeLastUnit(upTo: newLength, cipher: cipher) }
+      if let room { try descriptor.allocate([.keepSize], offset: room.lowerBound, length: UInt64(room.count)) }
       try descriptor.truncate(to: ContentLength.backing(for: newLength))
     } catch {
       cutBack(to: oldLength)
@@ -46,7 +48,8 @@ extension ProtectedFile {
 
   /// Fills the file's last unit with encrypted zeros up to its end or `limit`, whichever is first, before the file grows
   /// to `limit` or further. A unit that is a hole, or full, stays as it is; but the bytes that tell the length must not
-  /// become data of the next unit. The backing file may then be longer; its length is told when it has grown.
+  /// become data of the next unit: where they lie in it, the file is cut to the end of this one, and is that long until it has
+  /// grown. It may also be longer; its length is told when it has grown.
   func completeLastUnit(upTo limit: UInt64, cipher: XTSCipher) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
     guard !DataUnits.isAligned(oldLength) else { return }
@@ -56,13 +59,9 @@ extension ProtectedFile {
     try unsafe withScratch { (scratch) throws(Errno) in
       let isHole = try unsafe fill(scratch, withUnitAt: start, oldEnd: oldLength, cipher: cipher)
       if !isHole { try unsafe writeUnit(scratch, at: start, end: end, cipher: cipher) }
-      // Zeros, which leave the length as it is: cutting them off would make it another for a moment.
-      let told = ContentLength.backing(for: oldLength)
-      let next = start + DataUnits.size
-      guard told > next, limit > next else { return }
-      unsafe scratch.initializeMemory(as: UInt8.self, repeating: 0)
-      try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<Int(told - next)]), at: next)
     }
+    let next = start + DataUnits.size
+    if ContentLength.backing(for: oldLength) > next, limit > next { try descriptor.truncate(to: next) }
   }
 
   /// Allocates, punches or zeroes a range (fallocate(2)).
@@ -74,18 +73,17 @@ extension ProtectedFile {
     guard count > 0 else { throw .invalidArgument }
     guard end <= ContentLength.longest else { throw .fileTooLarge }
     try changing(for: .resize) { (cipher) throws(Errno) in
+      let oldLength = length.load(ordering: .relaxed)
       switch mode {
-      case []:
-        // First the room, which may be missing.
-        try descriptor.allocate([.keepSize], offset: offset, length: ContentLength.backing(for: end) - offset)
-        if end > length.load(ordering: .relaxed) { try resize(to: end, cipher: cipher) }
-      case [.keepSize]:
+      case [] where end > oldLength:
+        try resize(to: end, cipher: cipher, taking: offset..<ContentLength.backing(for: end))
+      case [], [.keepSize]:
         try descriptor.allocate([.keepSize], offset: offset, length: ContentLength.backing(for: end) - offset)
       case [.punchHole, .keepSize], [.zeroRange, .keepSize]:
         try zero(offset..<end, mode: mode, cipher: cipher)
       case [.zeroRange]:
         try zero(offset..<end, mode: [.zeroRange, .keepSize], cipher: cipher)
-        if end > length.load(ordering: .relaxed) { try resize(to: end, cipher: cipher) }
+        if end > oldLength { try resize(to: end, cipher: cipher, taking: max(offset, oldLength)..<end) }
       default:
         throw .notSupportedOnSocket
       }

@@ -48,6 +48,32 @@ import Testing
     }
   }
 
+  /// What makes the backing length tell the true one may lie in the unit that follows: a growth leaves a hole there all the
+  /// same, and room that was asked for.
+  @Test(arguments: [4081, 4088, 4095, 8177, 8191]) func growsByAHole(from old: Int) throws {
+    let growths: [(String, (ProtectedFile) throws -> Void, UInt64)] = [
+      ("a new length", { try $0.truncate(to: 1 << 20) }, 0),
+      ("a write far behind", { try $0.write([1], at: (1 << 20) - 1) }, 8),
+      ("room", { try $0.allocate([], offset: 1 << 19, length: 1 << 19) }, 1024),
+      ("room, as zeros", { try $0.allocate([.zeroRange], offset: 1 << 19, length: 1 << 19) }, 1024),
+    ]
+    var random = RepeatableGenerator(seed: UInt64(old))
+    for (name, grow, blocks) in growths {
+      let backing = try BackingFile()
+      let file = try backing.open()
+      var model = random.bytes(old)
+      try file.write(model, at: 0)
+      try grow(file)
+      try file.synchronize(dataOnly: false)
+      let data = UInt64((old + 4095) / 4096 * 8)
+      #expect(try backing.descriptor.status().blocks == data + blocks, "\(name): blocks of 512 bytes")
+      #expect(try backing.length == 1 << 20, "\(name)")
+      model += [UInt8](repeating: 0, count: 1 << 20 - old)
+      if blocks == 8 { model[model.count - 1] = 1 }
+      try expect(model, in: file, backing, name)
+    }
+  }
+
   /// A write that begins at every edge and ends at every edge, in files of every length.
   @Test(arguments: edges) func writes(inFileOf old: Int) throws {
     var random = RepeatableGenerator(seed: UInt64(old))
