@@ -218,6 +218,20 @@ int linux_set_open_file_limit_to_maximum(uint64_t *limit) {
 }
 
 int linux_unmount(const char *path, int flags) { return RESULT(umount2(path, flags)); }
+int linux_remount(const char *path, int read_only) {
+  struct statvfs s;
+  if (statvfs(path, &s) < 0) return -errno;
+  unsigned long flags = MS_REMOUNT | (read_only ? MS_RDONLY : 0);
+  // What is not named here would be taken from the mount.
+  if (s.f_flag & ST_NOSUID) flags |= MS_NOSUID;
+  if (s.f_flag & ST_NODEV) flags |= MS_NODEV;
+  if (s.f_flag & ST_NOEXEC) flags |= MS_NOEXEC;
+  if (s.f_flag & ST_SYNCHRONOUS) flags |= MS_SYNCHRONOUS;
+  if (s.f_flag & ST_NOATIME) flags |= MS_NOATIME;
+  if (s.f_flag & ST_NODIRATIME) flags |= MS_NODIRATIME;
+  if (s.f_flag & ST_RELATIME) flags |= MS_RELATIME;
+  return RESULT(mount(NULL, path, NULL, flags, NULL));
+}
 void linux_syslog_open(const char *identity) { openlog(identity, LOG_PID, LOG_DAEMON); }
 void linux_syslog(int priority, const char *message) { syslog(priority, "%s", message); }
 

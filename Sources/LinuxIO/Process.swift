@@ -90,6 +90,14 @@ package enum Process {
     unsafe linux_unmount(path, isLazy ? 2 : 0) == 0
   }
 
+  /// Makes a mount read-only or writable again (mount(2), `MS_REMOUNT`); what programs have written to it is written back first.
+  ///
+  /// - Throws: `EBUSY` where files are open for writing, `EPERM` for others than root.
+  package static func remount(_ path: String, isReadOnly: Bool) throws(Errno) {
+    try Descriptor.open(PathName(path), [.readOnly, .directory]).synchronizeFileSystem()
+    _ = try unsafe check(linux_remount(path, isReadOnly ? 1 : 0))
+  }
+
   /// Runs a program found on the path and waits for it; returns its exit status, or −1 when it could not be started.
   package static func run(_ program: String, arguments: [String]) -> Int32 {
     var list: [UnsafeMutablePointer<CChar>?] = unsafe ([program] + arguments).map { unsafe strdup($0) }

@@ -20,6 +20,8 @@ package struct MountOptionList: Equatable {
   package private(set) var isConfined: Bool?
   package private(set) var isShared = false
   package private(set) var isReadOnly = false
+  /// What is mounted already is to be read-only or writable; see ``isReadOnly``.
+  package private(set) var isRemount = false
   package private(set) var allowsOthers = false
   /// The mount point may have something in it.
   package private(set) var coversContents = false
@@ -39,8 +41,9 @@ package struct MountOptionList: Equatable {
 
   /// What /etc/fstab says to mount(8) and systemd; nothing to us.
   private static let ignored: Set<String> = [
-    "auto", "comment", "defaults", "group", "lazytime", "_netdev", "noatime", "noauto", "nodiratime", "nofail",
-    "nolazytime", "norelatime", "nouser", "owner", "relatime", "rw", "user", "users",
+    "atime", "auto", "comment", "defaults", "diratime", "group", "lazytime", "_netdev", "noatime", "noauto",
+    "nodiratime", "nofail", "nolazytime", "norelatime", "nostrictatime", "nouser", "owner", "relatime", "strictatime",
+    "user", "users",
   ]
 
   private mutating func take(_ option: String) throws(MountOptionError) {
@@ -76,6 +79,10 @@ package struct MountOptionList: Equatable {
     case "device_key": deviceKeyFile = try Self.path(option, value)
     case "shared" where value == nil: isShared = true
     case "ro" where value == nil: isReadOnly = true
+    case "rw" where value == nil: isReadOnly = false
+    case "remount" where value == nil: isRemount = true
+    case "subtype", "fsname":
+      throw MountOptionError("'\(option)': by these the kernel shows a mount as one of protectfs, and commands find it")
     case "allow_other" where value == nil: allowsOthers = true
     case "nonempty" where value == nil: coversContents = true
     case let name where Self.ignored.contains(name) || name.hasPrefix("x-"): break

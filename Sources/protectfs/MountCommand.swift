@@ -24,6 +24,8 @@ struct MountCommand: ParsableCommand {
                             class that was set for that one (move: it does not)
         shared              others may write the backing directory meanwhile
         ro                  read-only
+        remount             with ro or rw, make a mount read-only, or writable
+                            again; only root may
         allow_other         other users may use the mount
         nonempty            the mount point may have something in it
         threads=N           threads that serve requests (8)
@@ -79,6 +81,7 @@ struct MountCommand: ParsableCommand {
   func run() throws {
     Process.bindSymbols()
     let list = try MountOptionList(options)
+    if list.isRemount { return try Remount.run(mountPoint, isReadOnly: list.isReadOnly) }
     let backing = try CanonicalPath.ofBacking(backing)
     let storeID = try Self.storeID(of: backing)
     try MountPoint.requireFUSE(allowsOthers: list.allowsOthers)

@@ -25,11 +25,16 @@ import Testing
 
   @Test func laterOptionsCount() throws {
     #expect(try MountOptionList(["grace=1", "grace=2"]).gracePeriod == 2)
+    // mount(8) puts what the mount has before what is asked for.
+    #expect(try MountOptionList(["rw,relatime,remount,ro"]).isReadOnly)
+    #expect(try !MountOptionList(["ro,relatime,remount,rw"]).isReadOnly)
+    #expect(try MountOptionList(["remount,ro"]).isRemount)
   }
 
   @Test func optionsForOthersAreIgnored() throws {
     let list = try MountOptionList([
-      "defaults,noauto,auto,nofail,_netdev,user,user=me,users,owner,group,rw,noatime,relatime,comment=x,x-gvfs-show,x-a=b"
+      "defaults,noauto,auto,nofail,_netdev,user,user=me,users,owner,group,rw,comment=x,x-gvfs-show,x-a=b",
+      "atime,noatime,diratime,nodiratime,relatime,norelatime,strictatime,nostrictatime,lazytime,nolazytime",
     ])
     #expect(try list == MountOptionList([]))
   }
@@ -62,7 +67,7 @@ import Testing
   @Test(arguments: [
     "grace", "grace=", "grace=x", "grace=-1", "grace=nan", "grace=1e9", "inactive=1h", "lock_delay=61", "lock_delay=-1",
     "replace_class", "replace_class=both", "latency", "latency=0", "sandbox", "sandbox=no", "threads=0", "threads=x",
-    "log_file", "device_key=", "hooks", "hooks=",
+    "log_file", "device_key=", "hooks", "hooks=", "subtype=x", "fsname=/srv",
   ])
   func valuesThatCannotBeMeantAreNamed(_ option: String) {
     var failure: MountOptionError?

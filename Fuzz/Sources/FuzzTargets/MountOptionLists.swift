@@ -19,9 +19,12 @@ private func checkOptions(_ list: MountOptionList) {
     precondition(!option.isEmpty && splitsNowhere(option), "libfuse would see two options")
     let again = try? MountOptionList([option])
     precondition(again?.fuseOptions == [option], "what is left for others is none of ours")
-    for name in ["ro", "shared", "allow_other", "nonempty"] { precondition(!option.utf8.elementsEqual(name.utf8)) }
+    for name in ["ro", "rw", "remount", "shared", "allow_other", "nonempty"] {
+      precondition(!option.utf8.elementsEqual(name.utf8))
+    }
     for name in [
       "grace", "lock_delay", "inactive", "threads", "latency", "replace_class", "log_file", "device_key", "hooks",
+      "subtype", "fsname",
     ] {
       precondition(!option.utf8.starts(with: "\(name)=".utf8))
     }

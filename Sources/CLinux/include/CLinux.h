@@ -103,6 +103,8 @@ int linux_fork(void);
 int linux_open_process(int process);
 int linux_set_open_file_limit_to_maximum(uint64_t *limit);
 int linux_unmount(const char *path, int flags);
+/// Makes a mount and its file system read-only, or writable again (mount(2), MS_REMOUNT); its other flags stay.
+int linux_remount(const char *path, int read_only);
 void linux_syslog_open(const char *identity);
 void linux_syslog(int priority, const char *message);
 /// A condition variable that counts in CLOCK_MONOTONIC; waits at most so long, or for good if negative.
