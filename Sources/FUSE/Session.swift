@@ -85,6 +85,11 @@ import SystemPackage
     return unsafe poll(&event, 1, 0) >= 0 && Int32(event.revents) & POLLERR == 0
   }
 
+  /// Another descriptor of the connection, for a process that outlives this one.
+  package func connection() throws(Errno) -> KernelConnection {
+    try KernelConnection(of: unsafe fuse_session_fd(session))
+  }
+
   /// Ends the connection, and unmounts if that has not been done yet.
   package func unmount() {
     unsafe fuse_session_unmount(session)

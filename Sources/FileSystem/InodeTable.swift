@@ -11,9 +11,12 @@ import SystemPackage
 final class InodeTable: Sendable {
   private let shards: [Shard]
   let root: Node
+  /// The nodes of files, for who drops their pages when this process was killed.
+  private let files: SharedNumbers?
 
-  init(root: Node) {
+  init(root: Node, files: SharedNumbers?) {
     self.root = root
+    self.files = files
     shards = (0..<16).map { _ in Shard() }
   }
 
@@ -27,18 +30,19 @@ final class InodeTable: Sendable {
   /// The node of a backing file just seen at a location, counted as looked up once more.
   func remember(_ status: Status, at location: Node.Location) -> Node {
     let identity = Node.Identity(status)
-    let node = shard(of: identity.inode).nodes.withLock { nodes in
+    let (node, isNew) = shard(of: identity.inode).nodes.withLock { nodes in
       if let known = nodes[identity.inode], known.identity == identity {
         unsafe known.lookups += 1
-        return known
+        return (known, false)
       }
       let node = Node(status, location: location)
       unsafe node.lookups = 1
       // Balanced by the release in `forget`.
       unsafe _ = Unmanaged.passRetained(node)
       nodes[identity.inode] = node
-      return node
+      return (node, true)
     }
+    if isNew, node.isRegular { unsafe node.place = files?.add(node.id.rawValue) }
     node.moved(to: location, hasOtherNames: status.links > 1 && !node.isDirectory)
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
     return node
@@ -65,6 +69,7 @@ final class InodeTable: Sendable {
       return true
     }
     guard isLast else { return }
+    if let place = unsafe node.place { files?.remove(place) }
     node.state.withLock { state in
       state.handle = nil
       state.nameless = nil

@@ -72,6 +72,10 @@ final class Node: Sendable {
   /// How often the kernel was told of the node and has not forgotten it. Guarded by the inode table's shard.
   nonisolated(unsafe) var lookups: UInt64 = 0
 
+  /// Where it is among the nodes of files whose pages are dropped when the daemon was killed. Set once, before the kernel is
+  /// told of the node.
+  nonisolated(unsafe) var place: SharedNumbers.Place?
+
   init(_ status: Status, location: Location?) {
     identity = Identity(status)
     isRoot = location == nil

@@ -35,15 +35,15 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   let lending = Mutex<Void>(())
   let daemonIdentity: (user: UInt32, group: UInt32)
 
-  /// Serves the tree below an open backing directory.
+  /// Serves the tree below an open backing directory. The nodes of files that the kernel knows are among `files`.
   package init(
     backing: consuming Descriptor, volume: VolumeKeys, controller: LockController,
-    observer: any FileSystemObserver, options: FileSystemOptions, log: Logger
+    observer: any FileSystemObserver, options: FileSystemOptions, files: SharedNumbers?, log: Logger
   ) throws(Errno) {
     let status = try backing.status()
     root = SharedDescriptor(backing)
     let rootNode = Node(status, location: nil)
-    nodes = InodeTable(root: rootNode)
+    nodes = InodeTable(root: rootNode, files: files)
     rootNode.state.withLock { [root] in $0.handle = root }
     directories = DirectoryCache(capacity: options.directoryHandles)
     self.volume = volume

@@ -26,6 +26,15 @@ extension Process {
     linux_reset_signals()
   }
 
+  /// Has the kernel's memory killer treat the process as any other, where it was to be spared (proc_pid_oom_score_adj(5)).
+  package static func forgoSparing() {
+    let path = PathName("/proc/self/oom_score_adj")
+    let bytes = try? Descriptor.open(path, [.readOnly]).readAll(limit: 32)
+    guard bytes?.first == UInt8(ascii: "-") else { return }
+    // Without success it is spared, which harms nobody who is not short of memory.
+    try? Descriptor.open(path, [.writeOnly]).write(Array("0".utf8))
+  }
+
   /// Names the process, as ps(1) shows it; 15 bytes count (prctl(2), `PR_SET_NAME`).
   package static func setName(_ name: String) {
     _ = unsafe linux_set_thread_name(name)

@@ -35,9 +35,14 @@ extension Process {
   }
 
   private static func maps(device: String, _ directory: String) -> Bool {
-    guard let bytes = try? Descriptor.open(PathName("\(directory)/maps"), [.readOnly]).readAll(limit: 8 << 20) else {
-      return false
-    }
+    var (bytes, limit): ([UInt8], Int) = ([], 1 << 18)
+    repeat {
+      limit *= 4
+      guard let file = try? Descriptor.open(PathName("\(directory)/maps"), [.readOnly]),
+        let read = try? file.readAll(limit: limit)
+      else { return false }
+      bytes = read
+    } while bytes.count == limit && limit < 1 << 28
     // ADDRESSES PERMISSIONS OFFSET MAJOR:MINOR INODE PATH, the device in hexadecimal digits (proc_pid_maps(5)).
     let numbers = device.split(separator: ":").compactMap { UInt32($0) }
     return bytes.split(separator: UInt8(ascii: "\n")).contains { line in

@@ -108,6 +108,7 @@ struct ControlListener: ~Copyable, Sendable {
     for name in names ?? [] where name.description.hasSuffix(".sock") {
       try? removeStaleSocket(name.description, in: directory)
     }
+    PageRemovalMark.removeStale((names ?? []).map(\.description), in: directory)
   }
 
   private static func inode(of name: String, in directory: borrowing SocketDirectory) throws(Errno) -> UInt64 {

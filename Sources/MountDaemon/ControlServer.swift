@@ -65,7 +65,10 @@ package final class ControlServer: Sendable {
   }
 
   /// The path of the socket, for logs and for other Varlink clients.
-  package var socketPath: String { listener.location.path }
+  package var socketPath: String { location.path }
+
+  /// Where the socket is.
+  var location: ControlSocket { listener.location }
 
   /// Starts to serve clients, on threads of the server's own.
   package func start() {

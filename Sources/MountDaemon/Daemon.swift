@@ -32,7 +32,9 @@ package final class Daemon: DaemonControl {
   package let owner: UInt32
 
   /// Composes the daemon of a store, in the state before the first unlock.
-  init(options: MountOptions, keybag: Keybag, deviceKey: consuming VolumeDeviceKey, log: Logger) throws {
+  init(
+    options: MountOptions, keybag: Keybag, deviceKey: consuming VolumeDeviceKey, files: SharedNumbers, log: Logger
+  ) throws {
     let backing = try Store.open(options.backing)
     let controller = LockController(
       keybag: keybag,
@@ -46,7 +48,7 @@ package final class Daemon: DaemonControl {
     fileSystem = try ProtectedFileSystem(
       backing: Store.open(options.backing), volume: VolumeKeys(deviceKey, storeID: keybag.storeID),
       controller: controller, observer: RefusalObserver(events: events, machine: machine),
-      options: options.fileSystemOptions, log: log)
+      options: options.fileSystemOptions, files: files, log: log)
     self.backing = backing
     owner = Process.identity.user
     self.options = options

@@ -36,7 +36,7 @@ package enum MountProcess {
     let storeLock = try Store.lock(backing, path: options.backing, for: .mount(isReadOnly: options.isReadOnly))
     try Store.requireAttributes(backing, path: options.backing)
     let keybag = try openKeybag(in: backing, deviceKey, isReadOnly: options.isReadOnly, log)
-    let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, log: log)
+    let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: unmounter.files, log: log)
 
     let session = try Session(
       fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.hasOtherWriters,
@@ -46,6 +46,7 @@ package enum MountProcess {
     defer { server.stop() }
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
+    handOver(session, of: options.mountPoint, server, to: unmounter, log)
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
@@ -89,6 +90,22 @@ package enum MountProcess {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
     if !isReadOnly { file.reserveAttempts() }
     return keybag
+  }
+
+  /// Gives the process beside this one what it takes to drop the kernel's pages if this one is killed.
+  private static func handOver(
+    _ session: Session, of mountPoint: String, _ server: ControlServer, to unmounter: Unmounter, _ log: Logger
+  ) {
+    do throws(Errno) {
+      guard let mount = MountedFileSystem.all().last(where: { $0.mountPoint == mountPoint }) else {
+        throw .noSuchFileOrDirectory
+      }
+      let mark = PageRemovalMark(server.location, mount)
+      mark.clear()
+      try unmounter.keep(try session.connection(), mark)
+    } catch {
+      log.warning("should the daemon be killed, the kernel keeps pages of open files", metadata: ["error": "\(error)"])
+    }
   }
 
   /// Unmounts when the process is told to end. Where somebody holds the file system, everything is locked, and what is

@@ -4,33 +4,53 @@ import LinuxIO
 import SystemPackage
 
 /// A process beside the daemon that takes the mount away when the daemon asks: the daemon itself may neither unmount nor
-/// start fusermount3(1) once it has given its privileges up.
+/// start fusermount3(1) once it has given its privileges up. When the daemon is no more, however it ended, it drops the pages
+/// that the kernel still has of the mount's files (``PageRemoval``).
 ///
-/// It can do nothing else, and for this mount point only. It ends when the daemon does, however that ends: the kernel then
-/// closes the daemon's end of the socket between them.
+/// It can do nothing else, and for this mount point only. It ends after the daemon, when the kernel closes the daemon's end of
+/// the socket between them.
 package final class Unmounter: Sendable {
+  /// The nodes of files that the kernel knows; the file system keeps them, and the process has them too.
+  let files: SharedNumbers
   private let socket: LocalSocket
   private let process: Int32
+
+  private enum Request {
+    static let unmount: UInt8 = 0
+    static let unmountLazily: UInt8 = 1
+    static let keep: UInt8 = 2
+  }
 
   /// Starts the process. To be done before a secret is in memory and while there is one thread: neither must be in the
   /// copy.
   package init(mountPoint: String) throws(Errno) {
     let ends = try LocalSocket.pair()
     socket = LocalSocket(owning: ends.0)
+    files = try SharedNumbers()
     process = try Process.fork()
-    if process == 0 { Self.serve(LocalSocket(owning: ends.1), mountPoint) }
+    if process == 0 { Self.serve(LocalSocket(owning: ends.1), mountPoint, files) }
     close(ends.1)
   }
 
   /// Unmounts; returns whether the mount is gone. A lazy unmount takes the name at once, and the rest when nobody uses it.
   func unmount(isLazy: Bool) -> Bool {
-    var answer: [UInt8] = [0]
     do throws(Errno) {
-      try socket.send([isLazy ? 1 : 0])
-      return try socket.receive(into: &answer) == 1 && answer == [1]
+      try socket.send([isLazy ? Request.unmountLazily : Request.unmount])
+      return try isDone()
     } catch {
       return false
     }
+  }
+
+  /// Gives the process a descriptor of the connection, which it uses when this process is no more.
+  func keep(_ connection: consuming KernelConnection, _ mark: PageRemovalMark) throws(Errno) {
+    try connection.send(by: socket.rawValue, with: [Request.keep] + mark.bytes)
+    guard try isDone() else { throw .invalidArgument }
+  }
+
+  private func isDone() throws(Errno) -> Bool {
+    var answer: [UInt8] = [0]
+    return try socket.receive(into: &answer) == 1 && answer == [1]
   }
 
   /// Has the process end, and waits until it has. An answer on its way still comes: it was its unmounting that has the
@@ -42,7 +62,7 @@ package final class Unmounter: Sendable {
 
   // MARK: The process
 
-  private static func serve(_ socket: consuming LocalSocket, _ mountPoint: String) -> Never {
+  private static func serve(_ socket: consuming LocalSocket, _ mountPoint: String, _ files: SharedNumbers) -> Never {
     // Away from the terminal, whose signals are for the daemon; a service manager sends them to every process. So they
     // have no effect.
     setsid()
@@ -54,11 +74,21 @@ package final class Unmounter: Sendable {
     _ = unsafe chdir("/")
     // fusermount3(1) brings its own, so this is for root.
     try? Privileges.keep([.administrate, .readAndSearch])
-    var request: [UInt8] = [0]
-    while (try? socket.receive(into: &request)) == 1 {
-      let isGone = Unmount.run(mountPoint, isLazy: request == [1])
-      try? socket.send([isGone ? 1 : 0])
+    var kept: KernelConnection?
+    var mark: PageRemovalMark?
+    var request = [UInt8](repeating: 0, count: 8192)
+    while var received = try? KernelConnection.receive(from: socket.rawValue, into: &request), received.count > 0 {
+      var isDone = false
+      if request[0] == Request.keep {
+        kept = received.connection.take()
+        mark = PageRemovalMark(request[1..<received.count])
+        isDone = mark != nil
+      } else {
+        isDone = Unmount.run(mountPoint, isLazy: request[0] == Request.unmountLazily)
+      }
+      try? socket.send([isDone ? 1 : 0])
     }
+    if let connection = consume kept, let mark { PageRemoval.run(connection, files, mark) }
     _exit(0)
   }
 }

@@ -12,7 +12,7 @@ enum DaemonPath {
   /// - Throws: `notMounted` where there is none, and what `body` throws.
   static func withEach(of path: String, _ body: (inout DaemonConnection) throws -> Void) throws {
     if let mount = try MountedFileSystem.containing(path) {
-      return try report(try DaemonConnection(to: mount), body)
+      return try report(try connect(to: mount), body)
     }
     var hasFound = false
     for (socket, owner) in try sockets(of: path) {
@@ -25,6 +25,18 @@ enum DaemonPath {
       throw ControlError(
         .notMounted,
         "\(path) is not on a protectfs mount, nor the backing directory of one; mount it with 'protectfs mount'")
+    }
+  }
+
+  /// - Throws: `pagesRemain` for a mount whose daemon was killed, where they do.
+  private static func connect(to mount: MountedFileSystem) throws -> DaemonConnection {
+    do throws(ControlError) {
+      return try DaemonConnection(to: mount)
+    } catch {
+      if error.code == .noAnswer, MountPoint.isDead(mount.mountPoint), let failure = RemainingPages.failure(mount) {
+        throw failure
+      }
+      throw error
     }
   }
 

@@ -47,6 +47,8 @@ enum ExitStatus: Int32, CaseIterable {
   case keyRevoked = 23
   /// Unmounted, but the file system lives on: somebody holds it.
   case stillHeld = 24
+  /// The daemon was killed, and what the kernel has of files is readable for who has them open.
+  case pagesRemain = 25
   /// The arguments are wrong: `EX_USAGE` of sysexits(3).
   case usage = 64
 }

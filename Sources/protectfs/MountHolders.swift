@@ -22,6 +22,11 @@ enum MountHolders {
     return holders
   }
 
+  /// A few words for each process that has files of a file system open.
+  static func users(of mount: MountedFileSystem) -> [String] {
+    Process.all.filter { $0 != getpid() && Process.uses(device: mount.device, $0) }.map(name)
+  }
+
   private static func mounts(of process: Int32) -> [MountedFileSystem] {
     MountedFileSystem.all(in: "/proc/\(process)/mountinfo")
   }

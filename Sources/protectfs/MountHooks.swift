@@ -41,6 +41,7 @@ final class MountHooks: Sendable {
     // Away from the terminal, whose signals are for the daemon.
     setsid()
     Process.resetSignals()
+    Process.forgoSparing()
     let null = unsafe open("/dev/null", O_RDWR)
     dup2(input, STDIN_FILENO)
     dup2(null, STDOUT_FILENO)

@@ -89,6 +89,7 @@ enum MountPoint {
     guard Unmount.run(path, isLazy: true) else {
       throw CommandFailure(.noAnswer, "\(path) is a mount whose daemon is gone, and cannot be unmounted")
     }
+    PageRemovalMark.remove(for: mount)
     CommandFailure.report("\(path) was a mount whose daemon is gone; it was cleaned up")
   }
 

@@ -36,20 +36,26 @@ struct UnmountCommand: ParsableCommand {
     }
     // First the daemon's process: one that was stopped does not even say whether it lives.
     guard var daemon = try? DaemonConnection(to: mount) else {
-      return try Self.detach(path, isLazy: lazy || MountPoint.isDead(path))
+      return MountPoint.isDead(path) ? try Self.cleanUp(mount) : try Self.detach(path, isLazy: lazy)
     }
     let notice = WaitNotice(for: daemon.processID)
     defer { notice.end() }
-    let isDead = MountPoint.isDead(path)
-    guard !isDead, let status = try? daemon.statusWhenItAnswers() else {
-      return try Self.detach(path, isLazy: lazy || isDead)
-    }
+    guard !MountPoint.isDead(path) else { return try Self.cleanUp(mount) }
+    guard let status = try? daemon.statusWhenItAnswers() else { return try Self.detach(path, isLazy: lazy) }
     let isBind = status.mountPoint != path && mount.sameFileSystem().contains { $0.mountPoint == status.mountPoint }
     if lazy, !isBind { try daemon.lockAll() }
     let process = try? ProcessDescriptor(status.processID)
     try Self.detach(path, isLazy: lazy)
     guard !lazy, !isBind, let process else { return }
     try Self.waitForEnd(of: process, status.processID, daemon, mount)
+  }
+
+  /// Takes a mount away whose daemon was killed. That the kernel still has pages of it is a failure all the same.
+  private static func cleanUp(_ mount: MountedFileSystem) throws(CommandFailure) {
+    let failure = RemainingPages.failure(mount)
+    try detach(mount.mountPoint, isLazy: true)
+    PageRemovalMark.remove(for: mount)
+    if let failure { throw failure }
   }
 
   private static func detach(_ path: String, isLazy: Bool) throws(CommandFailure) {

@@ -105,6 +105,19 @@ int linux_set_open_file_limit_to_maximum(uint64_t *limit);
 int linux_unmount(const char *path, int flags);
 /// Makes a mount and its file system read-only, or writable again (mount(2), MS_REMOUNT); its other flags stay.
 int linux_remount(const char *path, int read_only);
+/// Another descriptor of the connection that `/dev/fuse` is open on (FUSE_DEV_IOC_CLONE): requests that are taken by one are
+/// the other's business no more, and the connection lives as long as there is one.
+int linux_clone_fuse_device(int device);
+/// Takes every request of the kernel's and refuses it, until the connection has ended or the other end of `stop` is closed.
+void linux_refuse_fuse_requests(int device, int error, int stop);
+/// Whether a connection's file system is still there; -ENOENT where it is not.
+int linux_probe_fuse(int device);
+/// Has the kernel write back and drop a node's pages (FUSE_NOTIFY_INVAL_INODE); -ENOENT where it does not know the node.
+int linux_drop_fuse_pages(int device, uint64_t node);
+/// Sends bytes, and a descriptor with them (unix(7), SCM_RIGHTS).
+int linux_send_with_descriptor(int socket, const void *bytes, size_t count, int descriptor);
+/// Receives bytes, and a descriptor, or -1, with them.
+ssize_t linux_receive_with_descriptor(int socket, void *bytes, size_t count, int *descriptor);
 void linux_syslog_open(const char *identity);
 void linux_syslog(int priority, const char *message);
 /// A condition variable that counts in CLOCK_MONOTONIC; waits at most so long, or for good if negative.

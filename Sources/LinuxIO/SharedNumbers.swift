@@ -1,0 +1,69 @@
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// Numbers in memory that a process shares with those it forks later: they are there when it has been killed.
+///
+/// Memory is taken as it is used, 8 bytes a number (mmap(2), `MAP_NORESERVE`).
+@safe package final class SharedNumbers: @unchecked Sendable {
+  /// The words that there is room for: a number each, but for the first, which counts those that were ever used.
+  private static let room = 1 << 24
+  private static let first = 1
+
+  private let words: UnsafeMutablePointer<UInt64>
+  /// The last place that was given back; each has the one before it, and an odd number for that. 0: none.
+  private let free = Mutex<Int>(0)
+
+  package init() throws(Errno) {
+    let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE
+    let address = unsafe mmap(nil, Self.room * 8, PROT_READ | PROT_WRITE, flags, -1, 0)
+    guard let address = unsafe address, unsafe address != MAP_FAILED else { throw Errno(rawValue: errno) }
+    unsafe words = address.bindMemory(to: UInt64.self, capacity: Self.room)
+    unsafe words[0] = UInt64(Self.first)
+  }
+
+  deinit {
+    unsafe munmap(words, Self.room * 8)
+  }
+
+  /// A place of a number, to take it out by.
+  package struct Place: Sendable {
+    fileprivate let index: Int32
+  }
+
+  /// Adds an even number; `nil` where there is no room.
+  package func add(_ number: UInt64) -> Place? {
+    free.withLock { free in
+      var index = free
+      if index != 0 {
+        free = unsafe Int(words[index] >> 1)
+      } else {
+        index = unsafe Int(words[0])
+        guard index < Self.room else { return nil }
+        unsafe words[0] += 1
+      }
+      unsafe words[index] = number
+      return Place(index: Int32(index))
+    }
+  }
+
+  /// Takes a number out.
+  package func remove(_ place: Place) {
+    free.withLock { free in
+      unsafe words[Int(place.index)] = UInt64(free) << 1 | 1
+      free = Int(place.index)
+    }
+  }
+
+  /// Whether there may have been a number without room.
+  package var isFull: Bool { unsafe words[0] >= UInt64(Self.room) }
+
+  /// Calls `body` with each number, in a process where nobody changes them meanwhile.
+  package func forEach(_ body: (UInt64) -> Void) {
+    let end = min(unsafe Int(words[0]), Self.room)
+    for index in Self.first..<max(end, Self.first) {
+      let number = unsafe words[index]
+      if number & 1 == 0 { body(number) }
+    }
+  }
+}

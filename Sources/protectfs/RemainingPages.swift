@@ -1,0 +1,28 @@
+import DataProtectionCore
+import Glibc
+import LinuxIO
+import MountDaemon
+
+/// Pages of a mount whose daemon was killed. The process beside the daemon drops them; where that was killed too, they are
+/// readable for who has files open.
+enum RemainingPages {
+  /// What a command fails with where pages may remain; `nil` where none do.
+  static func failure(_ mount: MountedFileSystem) -> CommandFailure? {
+    let start = ContinuousClock.now
+    let users = MountHolders.users(of: mount)
+    guard !users.isEmpty else { return nil }
+    // They are being dropped right now, perhaps.
+    while !PageRemovalMark.isSet(for: mount) {
+      if ContinuousClock.now > start + .seconds(3) { return Self.failure(mount, users) }
+      usleep(50_000)
+    }
+    return nil
+  }
+
+  private static func failure(_ mount: MountedFileSystem, _ users: [String]) -> CommandFailure {
+    CommandFailure(
+      .pagesRemain,
+      "the daemon of \(mount.mountPoint) was killed, and what the kernel had of its files is still readable by who has them "
+        + "open: \(MountHolders.words(for: users)). End these")
+  }
+}

@@ -1,0 +1,172 @@
+import CSystemCalls
+import DataProtectionCore
+import Glibc
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// What is left of class A with the kernel when the daemon of an unlocked mount was killed.
+  @Suite struct KilledDaemonTests {
+    @Test(Held.isPossible, arguments: Mounter.all) func thePagesGo(_ mounter: Mounter) throws {
+      try mounter.withVolume { volume in
+        let held = try Held(volume, mounter)
+        defer { held.end() }
+        let beside = try Unmounter(of: volume.processID)
+        volume.kill()
+        #expect(beside.ends())
+        #expect(held.tryToRead() == "read: nothing, mapping: nothing", "\(held.output)")
+        // Nothing is there to be locked, and the mount point is not bare: nobody writes below it by mistake.
+        let result = try Program.run(mounter.launcher + [Command.path, "lock", volume.mountPoint.description])
+        #expect(result.ending == .exited(13), "\(result.output)")
+        #expect(volume.isMounted)
+        let unmounted = try Program.run(mounter.launcher + [Command.path, "unmount", volume.mountPoint.description])
+        #expect(unmounted.succeeded && !volume.isMounted, "\(unmounted.output)")
+        #expect(held.tryToRead() == "read: nothing, mapping: nothing", "\(held.output)")
+      }
+    }
+
+    /// What a program has written and the kernel not yet is lost, and keeps nobody waiting.
+    @Test func dirtyPagesGoToo() throws {
+      try Volume.with { volume in
+        let path = volume.path("file")
+        try path.write([UInt8](repeating: 1, count: 1 << 20))
+        try path.setProtectionClass(.complete)
+        let file = try OpenFile(path, O_RDWR)
+        let mapping = try Mapping(file, count: 1 << 20)
+        for offset in stride(from: 0, to: 1 << 20, by: 4096) { try mapping.write([2], at: offset) }
+        let beside = try Unmounter(of: volume.processID)
+        volume.kill()
+        #expect(beside.ends())
+        #expect(try mapping.residentPages() == 0)
+        #expect(throws: (any Error).self) { try file.read(at: 0, count: 1) }
+        #expect(throws: Errno.badAddress) { try mapping.read(at: 0, count: 1) }
+        #expect(throws: Errno(rawValue: ENOTCONN)) { try path.status() }
+      }
+    }
+
+    /// Root may end the connection of a mount that is in use (umount(8), `-f`): the daemon ends, and the pages go too.
+    @Test(Held.isPossible) func anEndedConnectionLeavesNone() throws {
+      try Volume.with { volume in
+        let held = try Held(volume, .root)
+        defer { held.end() }
+        let beside = try Unmounter(of: volume.processID)
+        #expect(throws: Errno.resourceBusy) { try volume.mountPoint.abortConnection() }
+        #expect(volume.waitForDaemon() != nil)
+        #expect(beside.ends())
+        #expect(held.tryToRead() == "read: nothing, mapping: nothing", "\(held.output)")
+      }
+    }
+
+    /// Where the process that drops the pages is killed too, commands say that they are there.
+    @Test(Held.isPossible) func whatRemainsIsTold() throws {
+      try Volume.with { volume in
+        let held = try Held(volume, .root)
+        defer { held.end() }
+        let beside = try Unmounter(of: volume.processID)
+        #expect(calls_kill(beside.process, SIGKILL) == 0)
+        #expect(beside.ends())
+        volume.kill()
+        for command in ["lock", "unmount"] {
+          let result = try Command.run([command, volume.mountPoint.description])
+          #expect(result.ending == .exited(25), "\(command): \(result.output)")
+          #expect(result.output.contains("process \(held.process)"), "\(result.output)")
+        }
+        #expect(!volume.isMounted)
+      }
+    }
+
+    /// The mark of one mount does not stand for the next.
+    @Test(Held.isPossible) func aMarkIsForOneMount() throws {
+      try Volume.with { volume in
+        for round in 0..<2 {
+          let held = try Held(volume, .root)
+          defer { held.end() }
+          let beside = try Unmounter(of: volume.processID)
+          if round == 1 {
+            #expect(calls_kill(beside.process, SIGKILL) == 0)
+            #expect(beside.ends())
+          }
+          volume.kill()
+          if round == 0 { #expect(beside.ends()) }
+          let result = try Command.run(["lock", volume.mountPoint.description])
+          #expect(result.ending == .exited(round == 0 ? 13 : 25), "\(result.output)")
+          try volume.mountPoint.unmount(isLazy: true)
+          if round == 0 {
+            try volume.mount()
+            try volume.unlock()
+          }
+        }
+      }
+    }
+  }
+}
+
+/// A process that has a file of class A open and mapped, and reads it again each time it is asked.
+private struct Held {
+  /// Where such a process can be started.
+  static let isPossible = ConditionTrait.enabled(
+    if: PathName("/usr/bin/python3").exists && Program.isInstalled("setfattr"), "python3 or setfattr is not installed")
+
+  private let program: Program
+  private let question: PathName
+  var process: CInt { program.identifier }
+  var output: String { program.output }
+
+  /// The script reads each page again, and says what it got; a mapping is read by a write(2), which fails where a load would
+  /// be answered by SIGBUS.
+  private static let script = """
+    import mmap, os, sys, time
+    path, question = sys.argv[1:]
+    file = os.open(path, os.O_RDONLY)
+    pages = mmap.mmap(file, 8192, prot=mmap.PROT_READ)
+    ends = os.pipe()
+    def attempt(body):
+        try:
+            return "text" if b"secret" in body() else "other"
+        except OSError:
+            return "nothing"
+    def mapped():
+        os.write(ends[1], memoryview(pages)[:4096])
+        return os.read(ends[0], 4096)
+    number = 0
+    while True:
+        print(f"{number} read: {attempt(lambda: os.pread(file, 4096, 0))}, mapping: {attempt(mapped)}", flush=True)
+        number += 1
+        while not os.path.exists(f"{question}.{number}"):
+            time.sleep(0.01)
+    """
+
+  init(_ volume: Volume, _ mounter: Mounter) throws {
+    let path = volume.path("held").description
+    let preparation = "yes secret | head -c 8192 >'\(path)' && setfattr -n user.protectfs.class -v complete '\(path)'"
+    try #require(try Program.run(mounter.launcher + ["sh", "-c", preparation]).succeeded)
+    question = volume.directory.appending("question.\(UInt32.random(in: 0...UInt32.max))")
+    program = try Program(
+      mounter.launcher + ["/usr/bin/python3", "-c", Self.script, path, question.description],
+      output: PathName("\(question).output"))
+    try #require(answer(0) == "read: text, mapping: text", "\(program.output)")
+  }
+
+  /// What it gets now.
+  func tryToRead() -> String? {
+    let number = program.output.split(separator: "\n").count
+    try? PathName("\(question).\(number)").write("")
+    return answer(number)
+  }
+
+  private func answer(_ number: Int) -> String? {
+    for _ in 0..<3000 {
+      let lines = program.output.split(separator: "\n")
+      if lines.count > number { return String(lines[number].drop { $0 != " " }.dropFirst()) }
+      if program.poll() != nil { return nil }
+      usleep(10_000)
+    }
+    return nil
+  }
+
+  func end() {
+    program.send(SIGKILL)
+    _ = program.wait()
+  }
+}
