@@ -126,6 +126,7 @@ let package = Package(
     .target(
       name: "FaultInjection", path: "Tests/FaultInjection",
       cSettings: [.headerSearchPath("../SystemCalls/include")]),
+    .executableTarget(name: "NetworkFileSystem", dependencies: ["CFUSE"], path: "Tests/NetworkFileSystem"),
     .executableTarget(
       name: "FoundationProbe", dependencies: ["DataProtection"], path: "Tests/FoundationProbe", swiftSettings: settings),
     .executableTarget(

@@ -160,6 +160,10 @@ int linux_setxattr(const char *path, const char *name, const void *value, size_t
 ssize_t linux_listxattr(const char *path, char *list, size_t count) { return RESULT(listxattr(path, list, count)); }
 int linux_removexattr(const char *path, const char *name) { return RESULT(removexattr(path, name)); }
 int linux_flock(int fd, int operation) { return RESULT(flock(fd, operation)); }
+int linux_lock_all_bytes(int fd, int type) {
+  struct flock lock = {.l_type = (short)type, .l_whence = SEEK_SET};
+  return RESULT(fcntl(fd, F_OFD_SETLK, &lock));
+}
 
 int linux_watch_directory(int directory) {
   char path[32];

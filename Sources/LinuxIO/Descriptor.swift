@@ -78,12 +78,3 @@ func check<Value: SignedInteger>(_ result: Value) throws(Errno) -> Value {
   guard result >= 0 else { throw Errno(rawValue: CInt(truncatingIfNeeded: -result)) }
   return result
 }
-
-extension Descriptor {
-  /// Locks the open file for this process, alone or with other readers, and does not wait (flock(2)).
-  ///
-  /// - Throws: `EWOULDBLOCK` when another process has it.
-  package func lock(isShared: Bool) throws(Errno) {
-    _ = try check(linux_flock(rawValue, (isShared ? LOCK_SH : LOCK_EX) | LOCK_NB))
-  }
-}

@@ -5,6 +5,8 @@
 package enum NameEncoding {
   /// The directory in the root of the backing directory that is the store's own.
   package static let storeDirectory = ".protectfs"
+  /// The file in it whose lock is the claim to write the store.
+  package static let writerFile = "writer"
   /// The longest name a file can have, in bytes (`NAME_MAX`).
   package static let longestName = 255
   /// The longest name that needs no sidecar, in bytes.

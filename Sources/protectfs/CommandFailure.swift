@@ -86,10 +86,10 @@ struct CommandFailure: Error {
     switch error {
     case .noStore: .noStore
     case .alreadyAStore, .notEmpty: .alreadyAStore
-    case .inUse: .alreadyMounted
+    case .inUse, .written: .alreadyMounted
     case .backingUnreadable(_, .permissionDenied): .notPermitted
     case .backingUnreadable(_, .noSuchFileOrDirectory), .backingUnreadable(_, .notDirectory): .noStore
-    case .backingUnreadable, .noExtendedAttributes: .failure
+    case .backingUnreadable, .noExtendedAttributes, .noLocks, .writerFileMalformed, .readOnlyFileSystem: .failure
     }
   }
 

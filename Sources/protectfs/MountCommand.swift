@@ -22,7 +22,7 @@ struct MountCommand: ParsableCommand {
         inactive=S          seconds for which class CX outlives a lock (600)
         replace_class=keep  a file that replaces another by rename takes the
                             class that was set for that one (move: it does not)
-        shared              others may write the backing directory meanwhile
+        shared              cache nothing; no second mount may write all the same
         ro                  read-only
         remount             with ro or rw, make a mount read-only, or writable
                             again; only root may

@@ -60,8 +60,6 @@ struct LoopDisk {
     if more.exists { try more.unlink() }
   }
 
-  func remount(_ option: String) throws { try Self.run(["mount", "-o", "remount,\(option)", mounted.description]) }
-
   private static func run(_ arguments: [String]) throws {
     let result = try Program.run(arguments)
     try #require(result.succeeded, "\(arguments): \(result.output)")
@@ -108,10 +106,12 @@ extension MountTests {
     }
 
     @Test func aDiskThatBecomesReadOnly() throws {
-      try withStore { volume, disk in
+      try Volume.onHosts(others: 0) { volume, host, _ in
+        try volume.mount()
+        try volume.unlock()
         try volume.path("file").write("kept")
         try volume.path("d").makeDirectory()
-        try disk.remount("ro")
+        try host.setReadOnly(true)
         #expect(try volume.path("file").contents() == Array("kept".utf8))
         let changes: [(String, (PathName) throws(Errno) -> Void)] = [
           ("create", { p throws(Errno) in try p.appending("new").write("x") }),
@@ -140,7 +140,7 @@ extension MountTests {
           #expect(error == .readOnlyFileSystem, "\(name): \(String(describing: error))")
         }
         #expect(try volume.path("file").contents() == Array("kept".utf8))
-        try disk.remount("rw")
+        try host.setReadOnly(false)
         for (name, change) in changes where !["unlink", "rename", "rmdir"].contains(name) {
           #expect(failure { () throws(Errno) in try change(volume.mountPoint) } == nil, "\(name)")
         }

@@ -6,17 +6,17 @@ import SystemPackage
 import Testing
 
 /// One more mount of a volume's store, unlocked; unmounted with its last reference.
-private final class SecondMount {
+final class SecondMount {
   let mountPoint: PathName
   private let program: Program
 
-  init(of volume: Volume, _ name: String, options: String) throws {
+  init(of volume: Volume, _ name: String, backing: PathName? = nil, options: String) throws {
     mountPoint = volume.directory.appending(name)
     try mountPoint.makeDirectory()
     program = try Program(
       [
-        Command.path, "mount", volume.backing.description, mountPoint.description, "--foreground", "--device-key",
-        volume.deviceKey.description, "-o", options,
+        Command.path, "mount", (backing ?? volume.backing).description, mountPoint.description, "--foreground",
+        "--device-key", volume.deviceKey.description, "-o", options,
       ] + Volume.optionsOfAll, output: volume.directory.appending("log.\(name)"))
     let deadline = ContinuousClock.now + .seconds(20)
     while (try? DaemonConnection(mountPoint: mountPoint.description)) == nil {

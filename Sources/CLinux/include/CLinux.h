@@ -69,6 +69,8 @@ ssize_t linux_lgetxattr(const char *path, const char *name, void *value, size_t 
 ssize_t linux_listxattr(const char *path, char *list, size_t count);
 int linux_removexattr(const char *path, const char *name);
 int linux_flock(int fd, int operation);
+/// F_OFD_SETLK of fcntl(2), from the first byte to the last there may ever be; does not wait.
+int linux_lock_all_bytes(int fd, int type);
 
 /// An inotify(7) descriptor that tells of files in a directory that were replaced, or written and closed.
 int linux_watch_directory(int directory);

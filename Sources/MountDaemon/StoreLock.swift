@@ -1,0 +1,111 @@
+import DataProtectionCore
+import Glibc
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+extension Store {
+  /// What a store is taken for, and so who may have it at the same time.
+  package enum Use: Sendable {
+    /// One at a time writes, beside any number of mounts that only read.
+    case mount(isReadOnly: Bool)
+    /// Nobody writes meanwhile.
+    case check
+    /// Nobody has it meanwhile.
+    case repair
+    /// A change of the keybag: as one that writes.
+    case change
+  }
+
+  /// Takes the store: locks on its two directories, which end with the process whatever becomes of it (flock(2)), and for
+  /// those who write ``WriterClaim``, since other hosts may not see these. The store's own directory is for those who write,
+  /// the backing directory for all who mount.
+  ///
+  /// One that nobody has mounted is waited for, up to five seconds: a daemon whose mount is gone goes soon, and so does a
+  /// change of the passcode.
+  ///
+  /// - Throws: `inUse` when someone has it who leaves no room for this use, `written` when that is known of the claim alone.
+  package static func lock(
+    _ backing: borrowing Descriptor, path: String, for use: Use
+  ) throws(StoreError) -> StoreLock {
+    let deadline = ContinuousClock.now + .seconds(5)
+    while true {
+      do throws(StoreError) {
+        return try take(backing, path: path, for: use)
+      } catch {
+        guard error.mayPass, !isMounted(backing), ContinuousClock.now < deadline else { throw error }
+        usleep(10_000)
+      }
+    }
+  }
+
+  private static func isMounted(_ backing: borrowing Descriptor) -> Bool {
+    guard let own = try? backing.status() else { return false }
+    return MountedFileSystem.all().contains { mount in
+      guard let other = try? Descriptor.open(PathName(mount.backing), [.path]).status() else { return false }
+      return other.device == own.device && other.inode == own.inode
+    }
+  }
+
+  private static func take(
+    _ backing: borrowing Descriptor, path: String, for use: Use
+  ) throws(StoreError) -> StoreLock {
+    let (writing, presence): (Bool?, Bool?) =
+      switch use {
+      case .mount(isReadOnly: true): (nil, true)
+      case .mount(isReadOnly: false): (false, true)
+      case .check: (true, nil)
+      case .repair: (false, false)
+      case .change: (false, nil)
+      }
+    let store = try locked(NameEncoding.storeDirectory, in: backing, isShared: writing, path)
+    let root = try locked(".", in: backing, isShared: presence, path)
+    let claim = try claim(in: store, isShared: writing, path)
+    return StoreLock(store: store, root: root, claim: claim)
+  }
+
+  /// Opens one of the two directories, and locks it where that is wanted.
+  private static func locked(
+    _ name: String, in backing: borrowing Descriptor, isShared: Bool?, _ path: String
+  ) throws(StoreError) -> Descriptor {
+    do throws(Errno) {
+      let directory = try backing.open(PathName(name), [.readOnly, .directory, .noFollow])
+      if let isShared { try directory.lock(isShared: isShared) }
+      return directory
+    } catch {
+      switch error {
+      case .noSuchFileOrDirectory: throw .noStore(path: path)
+      case .wouldBlock: throw .inUse(path: path)
+      default: throw .backingUnreadable(path: path, error)
+      }
+    }
+  }
+
+  private static func claim(
+    in store: borrowing Descriptor, isShared: Bool?, _ path: String
+  ) throws(StoreError) -> Descriptor? {
+    guard let isShared else { return nil }
+    if isShared { return try WriterClaim.keepOut(in: store, path: path) }
+    return try WriterClaim.take(in: store, path: path)
+  }
+}
+
+/// A store that is taken, until this ends.
+package struct StoreLock: ~Copyable, Sendable {
+  let store: Descriptor
+  let root: Descriptor
+  let claim: Descriptor?
+
+  /// Says that it is wanted until here.
+  package borrowing func hold() {}
+}
+
+extension StoreError {
+  /// Whether it is to be expected that who has the store goes soon.
+  fileprivate var mayPass: Bool {
+    switch self {
+    case .inUse, .written: true
+    default: false
+    }
+  }
+}
