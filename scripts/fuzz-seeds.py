@@ -31,8 +31,8 @@ def stores():
     for name in ("file-records", "directory-records"):
         write("records", *(bytes.fromhex(vector["record"]) for vector in vectors(name)))
     record = bytes.fromhex(vectors("attempts")[0]["record"])
-    full = record[:10] + (17).to_bytes(4, "little") + record[14:22] + b"\x10" + bytes(range(32)) + record[-32:]
-    write("attempts", record, full, record[:10] + b"\xff\xff\xff\xff" + record[14:])
+    older = record[:22] + b"\x02" + bytes(range(4)) + record[-32:]
+    write("attempts", record, older, record[:10] + b"\xff\xff\xff\xff" + record[14:])
 
 
 def names():

@@ -65,7 +65,7 @@ extension Keybag {
       guard case .passcode(let derivation) = protector.method else { continue }
       do throws(CryptographyError) {
         let key = try PasscodeKey.derive(passcode, derivation, deviceKey, storeID: storeID)
-        if isFirst { fingerprint = try PasscodeKey.fingerprint(of: key, storeID: storeID) }
+        if isFirst { fingerprint = try PasscodeKey.fingerprint(of: key) }
         isFirst = false
         return KeybagKey(key: try KeyWrap.unwrap(protector.wrappedKeybagKey, under: key), protectorID: protector.id)
       } catch .wrongKey {

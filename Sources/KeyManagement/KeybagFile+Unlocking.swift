@@ -10,8 +10,8 @@ extension KeybagFile {
   /// are never delayed, since they cannot be guessed.
   ///
   /// - Parameters:
-  ///   - known: the wrong passcodes that could not be written to the store, and so only the caller knows of; brought up to
-  ///     date.
+  ///   - known: what only the caller knows of: wrong passcodes that could not be written to the store, and which ones this
+  ///     process has tried; brought up to date.
   ///   - turn: to try this secret; it ends with a wrong passcode.
   /// - Throws: `storeErased`; `passcodeDelayed`, without having tried it; `wrongPasscode`, `wrongRecoveryKey`,
   ///   `wrongKeyFile`; `effaceableSecretMissing`; `keybagAltered`.
@@ -21,7 +21,7 @@ extension KeybagFile {
   ) throws(KeyManagementError) -> OpenKeybag {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
     let stored = try attempts(keybag, deviceKey)
-    var attempts = known.count > stored.count ? known : stored
+    var attempts = PasscodeAttempts(stored: stored, known: known)
     let now = Self.now()
     let beginsAgain = attempts.beginAgain(at: now)
     if secret.kind.takesPasscode {
@@ -60,7 +60,7 @@ extension KeybagFile {
     if let failure = trial.failure, !failure.isOfTPM { return failure }
     var attempts = trial.attempts
     if let fingerprint = trial.fingerprint { attempts.note(fingerprint, at: trial.time) }
-    if attempts != trial.stored { known = keep(attempts, keybag, deviceKey, &turn) }
+    if attempts.record != trial.stored.record { known = keep(attempts, keybag, deviceKey, &turn) }
     if let failure = trial.failure { return failure }
     guard let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) else { return .wrongPasscode }
     do throws(KeyManagementError) {
@@ -86,13 +86,13 @@ extension KeybagFile {
     }
   }
 
-  /// Writes the count into the store; returns what the caller must keep of it because it could not be written.
+  /// Writes the count into the store; returns what the caller must keep: all of it where it could not be written.
   private func keep(
     _ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, _ turn: inout PasscodeTurn
   ) -> PasscodeAttempts {
     guard var record = attempts.record, let tag = try? Self.tag(of: record, keybag, deviceKey) else { return attempts }
     record.tag = tag
-    return turn.write(record, in: directory) ? PasscodeAttempts() : attempts
+    return turn.write(record, in: directory) ? attempts.afterWriting : attempts
   }
 
   /// Opens a keybag in a process that tries one secret.
@@ -109,7 +109,7 @@ extension KeybagFile {
   package func attempts(
     _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> PasscodeAttempts {
-    guard let bytes = try? read(Self.attemptsName, limit: AttemptsRecord.longest + 1),
+    guard let bytes = try? read(Self.attemptsName, limit: AttemptsRecord.size + 1),
       let record = try? AttemptsRecord(parsing: bytes)
     else { return PasscodeAttempts() }
     let tag = try Self.tag(of: record, keybag, deviceKey)

@@ -18,11 +18,13 @@ package enum PasscodeDelay {
 
 /// The wrong passcodes since the last right one.
 package struct PasscodeAttempts: Sendable, Equatable {
-  /// How many there were, the same one counted once.
+  /// How many there were. The same one, tried again by the same process, is counted once.
   package private(set) var count: UInt32 = 0
   /// When the last was tried, in seconds since 1970.
   private var lastTime: UInt64 = 0
+  /// Of the latest that this process has tried, ``PasscodeKey/fingerprint(of:)``; they are written nowhere.
   private var fingerprints: [UInt16] = []
+  private static let mostFingerprints = 16
 
   /// None.
   package init() {}
@@ -30,13 +32,25 @@ package struct PasscodeAttempts: Sendable, Equatable {
   init(_ record: AttemptsRecord) {
     count = record.count
     lastTime = record.lastTime
-    fingerprints = record.fingerprints
+  }
+
+  /// What is known altogether: by the store, and by this process, which may have tried passcodes that it could not count
+  /// there.
+  init(stored: PasscodeAttempts, known: PasscodeAttempts) {
+    self = known.count > stored.count ? known : stored
+    // After a right secret, that another process may have had, each counts again.
+    fingerprints = count > 0 ? known.fingerprints : []
+  }
+
+  /// What a process must remember once the count is in the store.
+  var afterWriting: PasscodeAttempts {
+    var rest = PasscodeAttempts()
+    rest.fingerprints = fingerprints
+    return rest
   }
 
   /// The record, without its tag; `nil` for none.
-  var record: AttemptsRecord? {
-    count == 0 ? nil : AttemptsRecord(count: count, lastTime: lastTime, fingerprints: fingerprints)
-  }
+  var record: AttemptsRecord? { count == 0 ? nil : AttemptsRecord(count: count, lastTime: lastTime) }
 
   /// Begins the delay again after a clock was set back, which must neither shorten it nor draw it out; returns whether it
   /// was.
@@ -59,6 +73,6 @@ package struct PasscodeAttempts: Sendable, Equatable {
     count = min(count, .max - 1) + 1
     lastTime = now
     fingerprints.append(fingerprint)
-    if fingerprints.count > AttemptsRecord.mostFingerprints { fingerprints.removeFirst() }
+    if fingerprints.count > Self.mostFingerprints { fingerprints.removeFirst() }
   }
 }

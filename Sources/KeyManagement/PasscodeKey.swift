@@ -66,11 +66,14 @@ enum PasscodeKey {
     try KeyDerivation.hkdf(ikm: stretched, salt: storeID.bytes, info: "protectfs backup passcode key", count: 32)
   }
 
-  /// 16 bits of a key that a wrong passcode gave.
-  static func fingerprint(of key: borrowing SecretBytes, storeID: StoreID) throws(CryptographyError) -> UInt16 {
-    let bits = try KeyDerivation.hkdf(ikm: key, salt: storeID.bytes, info: "protectfs wrong passcode", count: 2)
+  /// 16 bits of a key that a wrong passcode gave, by which this process, and no other, knows the same one again.
+  static func fingerprint(of key: borrowing SecretBytes) throws(CryptographyError) -> UInt16 {
+    let bits = try KeyDerivation.hkdf(ikm: key, salt: ownSalt.get(), info: "protectfs wrong passcode", count: 2)
     return unsafe bits.withBytes { unsafe UInt16($0[0]) | UInt16($0[1]) << 8 }
   }
+
+  /// Drawn by each process for itself, and kept nowhere.
+  private static let ownSalt = Result { () throws(CryptographyError) in try randomBytes(32) }
 
   static func stretch(
     _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation

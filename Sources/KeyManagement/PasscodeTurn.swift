@@ -80,7 +80,7 @@ extension KeybagFile {
     do throws(Errno) {
       let file = try directory.openAttempts()
       try file.write(AttemptsRecord.blank)
-      try file.truncate(to: UInt64(AttemptsRecord.shortest))
+      try file.truncate(to: UInt64(AttemptsRecord.size))
       // A power cut must not bring the count back: the next slip might be the one that erases the store.
       try file.synchronize()
     } catch {
@@ -91,6 +91,10 @@ extension KeybagFile {
   /// Makes the file of wrong passcodes while there is room for it, so that they are counted also when there is none. What
   /// cannot be made now is made by the next wrong passcode, or the next mount.
   package func reserveAttempts() {
+    // A record of an older version, with what tells passcodes apart, is of no use to this one.
+    if let status = try? directory.status(of: Self.attemptsName), status.size > UInt64(AttemptsRecord.size) {
+      forgetAttempts()
+    }
     guard !hasRoomForAttempts,
       var file = try? AtomicFile(replacing: Self.attemptsName, in: directory, patience: .zero), !hasRoomForAttempts
     else { return }
@@ -99,7 +103,7 @@ extension KeybagFile {
 
   private var hasRoomForAttempts: Bool {
     guard let status = try? directory.status(of: Self.attemptsName) else { return false }
-    return status.type == .regular && status.size >= UInt64(AttemptsRecord.shortest)
+    return status.type == .regular && status.size >= UInt64(AttemptsRecord.size)
   }
 }
 

@@ -97,7 +97,7 @@ enum TPMPasscode {
 
     func fingerprint() throws(KeyManagementError) -> UInt16 {
       try KeyManagementError.wrapping { () throws(CryptographyError) in
-        try PasscodeKey.fingerprint(of: authorization, storeID: storeID)
+        try PasscodeKey.fingerprint(of: authorization)
       }
     }
   }

@@ -6,29 +6,22 @@ package struct AttemptsRecord: Sendable, Equatable {
   package static let magic = Array("protkatt".utf8)
   /// The version this module reads and writes.
   package static let version: UInt16 = 1
-  /// How many fingerprints are kept; older ones go.
-  package static let mostFingerprints = 16
-  /// The length of the longest record, in bytes.
-  package static let longest = shortest + 2 * mostFingerprints
-  /// The length of the shortest.
-  package static let shortest = 8 + 2 + 4 + 8 + 1 + 32
-  /// What stands for none where there is a file: as many zeros as the shortest record has bytes.
-  package static let blank = [UInt8](repeating: 0, count: shortest)
+  /// The length of a record, in bytes.
+  package static let size = 8 + 2 + 4 + 8 + 1 + 32
+  /// What stands for none where there is a file: as many zeros as a record has bytes.
+  package static let blank = [UInt8](repeating: 0, count: size)
 
-  /// How many passcodes were wrong, the same one counted once.
+  /// How many passcodes were wrong.
   package var count: UInt32
   /// When the last of them was tried, in seconds since 1970.
   package var lastTime: UInt64
-  /// 16 bits of each, which tell whether one is tried again, and little else; the latest last.
-  package var fingerprints: [UInt16]
   /// HMAC-SHA256 over ``bytesBeforeTag`` under a key that belongs to the device.
   package var tag: [UInt8]
 
   /// A record whose tag is still zeros.
-  package init(count: UInt32, lastTime: UInt64, fingerprints: [UInt16]) {
+  package init(count: UInt32, lastTime: UInt64) {
     self.count = count
     self.lastTime = lastTime
-    self.fingerprints = fingerprints
     tag = [UInt8](repeating: 0, count: 32)
   }
 
@@ -43,11 +36,9 @@ package struct AttemptsRecord: Sendable, Equatable {
     try reader.require(count > 0, "count", "is 0")
     lastTime = try reader.readInteger("time")
     try reader.require(lastTime <= UInt64(Int64.max), "time", "is too late")
-    let number: UInt8 = try reader.readInteger("number of fingerprints")
-    try reader.require(number <= Self.mostFingerprints, "number of fingerprints", "is more than 16")
-    try reader.require(number <= count, "number of fingerprints", "is more than there were passcodes")
-    fingerprints = []
-    for _ in 0..<number { fingerprints.append(try reader.readInteger("fingerprint")) }
+    // Versions that kept a fingerprint of each passcode here had their number before them. Those bits sort out guesses.
+    let reserved: UInt8 = try reader.readInteger("reserved")
+    try reader.require(reserved == 0, "reserved", "is not 0")
     tag = try reader.read(32, "tag")
     try reader.finish()
   }
@@ -58,8 +49,7 @@ package struct AttemptsRecord: Sendable, Equatable {
     bytes.append(integer: Self.version)
     bytes.append(integer: count)
     bytes.append(integer: lastTime)
-    bytes.append(UInt8(fingerprints.count))
-    for fingerprint in fingerprints { bytes.append(integer: fingerprint) }
+    bytes.append(0)
     return bytes
   }
 

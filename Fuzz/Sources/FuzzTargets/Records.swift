@@ -22,8 +22,7 @@ func fuzzRecords(_ bytes: [UInt8]) {
 func fuzzAttempts(_ bytes: [UInt8]) {
   guard let record = try? AttemptsRecord(parsing: bytes) else { return }
   precondition(record.bytes == bytes, "a record has one form")
-  precondition(bytes.count <= AttemptsRecord.longest)
-  precondition(record.fingerprints.count <= AttemptsRecord.mostFingerprints)
+  precondition(bytes.count == AttemptsRecord.size)
 
   var attempts = PasscodeAttempts(record)
   let longest = PasscodeDelay.seconds(after: .max)
@@ -35,9 +34,8 @@ func fuzzAttempts(_ bytes: [UInt8]) {
 
   // Another wrong passcode: counted once, and what is written then is read back.
   let fingerprint = UInt16(record.tag[0]) | UInt16(record.tag[1]) << 8
-  let isKnown = record.fingerprints.contains(fingerprint)
   attempts.note(fingerprint, at: record.lastTime)
-  precondition(attempts.count >= record.count && (attempts.count == record.count) == (isKnown || record.count == .max))
+  precondition(attempts.count >= record.count && (attempts.count == record.count) == (record.count == .max))
   let noted = attempts
   attempts.note(fingerprint, at: record.lastTime)
   precondition(attempts == noted, "the same passcode does not count again")
