@@ -79,7 +79,7 @@ package struct FileSystemOptions: Sendable {
 /// Who is told of what the file system refuses and finds.
 package protocol FileSystemObserver: AnyObject, Sendable {
   /// A caller was refused because of a file's class. `code` is Foundation's: 257 for reading, 513 for writing.
-  func accessDenied(code: Int, fileClass: ProtectionClass, path: String, process: Int32)
+  func accessDenied(code: Int, fileClass: ProtectionClass, path: String, inode: UInt64, process: Int32)
   /// The last handle of a class B file was closed while locked: the kernel's pages of it are to go.
   func pagesAreStale(of node: NodeID)
 }
@@ -145,6 +145,7 @@ extension ProtectedFileSystem {
     let state = node.state.withLock { ($0.file?.fileClass ?? $0.cachedClass, $0.directory?.directoryClass) }
     guard let fileClass = state.0 ?? state.1, !controller.allows(operation, on: fileClass) else { return }
     let code = operation == .open || operation == .read ? 257 : 513
-    observer.accessDenied(code: code, fileClass: fileClass, path: path(of: node), process: caller.process)
+    observer.accessDenied(
+      code: code, fileClass: fileClass, path: path(of: node), inode: node.identity.inode, process: caller.process)
   }
 }

@@ -40,7 +40,7 @@ package final class Daemon: DaemonControl {
       keybag: keybag,
       noneKeys: try keybag.noneClassKeys(
         deviceKey: deviceKey, effaceable: KeybagFile(backing: backing).effaceableSecret(of: keybag)))
-    let events = EventHub(log: log)
+    let events = EventHub(log: log, logsPaths: options.logsPaths)
     let machine = LockMachine(
       gracePeriod: options.gracePeriod, lockDelay: options.lockDelay, inactivityPeriod: options.inactivityPeriod,
       controller: controller

@@ -16,9 +16,13 @@ final class EventHub: Sendable {
   private let state = Mutex(State())
   private let broadcast = EventBroadcast()
   private let log: Logger
+  /// Refusals are logged with the path of what was refused; else with its inode number, which says nothing to who has the
+  /// log and no access to the mount.
+  private let logsPaths: Bool
 
-  init(log: Logger) {
+  init(log: Logger, logsPaths: Bool) {
     self.log = log
+    self.logsPaths = logsPaths
   }
 
   var refusals: Int { state.withLock { $0.refusals } }
@@ -31,25 +35,29 @@ final class EventHub: Sendable {
     broadcast.unsubscribe(id)
   }
 
+  /// Delivers a refusal of a file with an inode number, on the mount. Subscribers must not block.
+  func send(_ denial: AccessDenial, inode: UInt64) {
+    broadcast.send(.accessDenied(denial))
+    guard mayLogRefusal() else { return }
+    var metadata: Logger.Metadata = [
+      "code": "\(denial.code.rawValue)", "class": "\(denial.protectionClass.name)", "inode": "\(inode)",
+      "pid": "\(denial.processID)",
+    ]
+    if logsPaths { metadata["path"] = "\(denial.path)" }
+    log.info("access denied", metadata: metadata)
+  }
+
   /// Delivers an event. Subscribers must not block.
   func send(_ event: DaemonEvent) {
     broadcast.send(event)
     switch event {
-    case .accessDenied(let denial):
-      guard mayLogRefusal() else { return }
-      log.info(
-        "access denied",
-        metadata: [
-          "code": "\(denial.code.rawValue)", "class": "\(denial.protectionClass.name)", "path": "\(denial.path)",
-          "pid": "\(denial.processID)",
-        ])
     case .willBecomeUnavailable(let classes, let seconds):
       log.notice("will become unavailable", metadata: ["classes": "\(names(classes))", "seconds": "\(seconds)"])
     case .didBecomeUnavailable(let classes):
       log.notice("did become unavailable", metadata: ["classes": "\(names(classes))"])
     case .didBecomeAvailable(let classes):
       log.notice("did become available", metadata: ["classes": "\(names(classes))"])
-    case .monitoringBegan, .eventsDropped:
+    case .accessDenied, .monitoringBegan, .eventsDropped:
       break
     }
   }
@@ -82,10 +90,10 @@ final class RefusalObserver: FileSystemObserver {
     self.machine = machine
   }
 
-  func accessDenied(code: Int, fileClass: ProtectionClass, path: String, process: Int32) {
+  func accessDenied(code: Int, fileClass: ProtectionClass, path: String, inode: UInt64, process: Int32) {
     guard let code = AccessDenial.Code(rawValue: code) else { return }
     events.send(
-      .accessDenied(AccessDenial(code: code, protectionClass: fileClass, path: path, processID: process)))
+      AccessDenial(code: code, protectionClass: fileClass, path: path, processID: process), inode: inode)
   }
 
   func pagesAreStale(of node: NodeID) {

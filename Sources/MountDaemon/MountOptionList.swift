@@ -25,6 +25,7 @@ package struct MountOptionList: Equatable {
   package private(set) var allowsOthers = false
   /// The mount point may have something in it.
   package private(set) var coversContents = false
+  package private(set) var logsPaths = false
   package private(set) var logFile: String?
   package private(set) var deviceKeyFile: String?
   /// The directory of hooks, or `off`.
@@ -83,6 +84,7 @@ package struct MountOptionList: Equatable {
     case "remount" where value == nil: isRemount = true
     case "subtype", "fsname":
       throw MountOptionError("'\(option)': by these the kernel shows a mount as one of protectfs, and commands find it")
+    case "log_paths" where value == nil: logsPaths = true
     case "allow_other" where value == nil: allowsOthers = true
     case "nonempty" where value == nil: coversContents = true
     case let name where Self.ignored.contains(name) || name.hasPrefix("x-"): break

@@ -29,6 +29,8 @@ package struct MountOptions: Sendable {
   package var lowersLatency = true
   /// The daemon gives up the privileges that it needs no more.
   package var isConfined = true
+  /// The log names the files that were refused.
+  package var logsPaths = false
 
   package init(backing: String, mountPoint: String) {
     self.backing = backing

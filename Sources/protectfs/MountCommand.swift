@@ -35,6 +35,7 @@ struct MountCommand: ParsableCommand {
                             that it can be traced
         hooks=DIR           run the scripts in DIR (off: none)
         log_file=F          log to a file
+        log_paths           name the files that were refused in the log
         device_key=F        use this device key file
       Other options go to libfuse and the kernel; those for mount(8) alone are ignored.
 
@@ -126,6 +127,7 @@ struct MountCommand: ParsableCommand {
     if let seconds = list.inactivityPeriod { options.inactivityPeriod = .seconds(seconds) }
     options.keepsReplacedClass = list.keepsReplacedClass ?? true
     options.isShared = list.isShared
+    options.logsPaths = list.logsPaths
     options.isReadOnly = list.isReadOnly
     options.allowsOthers = list.allowsOthers
     if let threads = list.threads { options.threads = threads }

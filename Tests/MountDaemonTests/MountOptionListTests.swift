@@ -6,14 +6,14 @@ import Testing
   @Test func ownOptionsAreTaken() throws {
     let list = try MountOptionList([
       "grace=2.5,lock_delay=20,inactive=30,replace_class=move,shared,ro",
-      "allow_other,nonempty,latency=system,threads=3",
+      "allow_other,nonempty,latency=system,threads=3,log_paths",
       "log_file=/l,device_key=/k,sandbox=off,hooks=/h",
     ])
     #expect(list.gracePeriod == 2.5)
     #expect(list.lockDelay == 20)
     #expect(list.inactivityPeriod == 30)
     #expect(list.keepsReplacedClass == false)
-    #expect(list.isShared && list.isReadOnly && list.allowsOthers && list.coversContents)
+    #expect(list.isShared && list.isReadOnly && list.allowsOthers && list.coversContents && list.logsPaths)
     #expect(list.lowersLatency == false)
     #expect(list.isConfined == false)
     #expect(list.threads == 3)

@@ -167,6 +167,9 @@ extension MountTests {
         let file = directory.appending("file")
         try file.write(text)
         try file.setExtendedAttribute("user.attribute name", to: Array("attribute value".utf8))
+        try directory.appending("diary").write("kept")
+        try directory.appending("diary").setProtectionClass(.complete)
+        let inode = try directory.appending("diary").status().inode
         try directory.appending("link").makeSymbolicLink(to: "a target that nobody should read")
         #expect(throws: ControlError.self) { try volume.unlock("a wrong passcode of some length") }
         let other = try volume.passcodeFile("other", "another passcode to be kept")
@@ -174,6 +177,9 @@ extension MountTests {
         #expect(try volume.command("key", ["add", "--new-passcode-file", other] + passcode).succeeded)
         #expect(try volume.rotate(.complete).succeeded)
         try volume.lock()
+        // A refusal is told by class and inode number alone.
+        let diary = directory.appending("diary")
+        #expect(throws: Errno.permissionDenied) { try diary.contents() }
         // A damaged file is named in the log by its backing name.
         try volume.backingFile(of: file).setExtendedAttribute("user.cprotect", to: [1])
         _ = try? OpenFile(file, O_RDONLY)
@@ -181,6 +187,7 @@ extension MountTests {
         try volume.unmount()
         let log = (1...9).compactMap { try? volume.directory.appending("log.\($0)").contents() }.joined()
         #expect(log.count > 100)
+        #expect(Array(log).holds(Array("access denied class=complete code=257 inode=\(inode) pid=".utf8)))
         let words = [
           secretName, text, "attribute name", "attribute value", "a target that", Volume.passcode, "wrong passcode of",
           "another passcode to", volume.recoveryKey,
@@ -189,6 +196,19 @@ extension MountTests {
           #expect(!Array(log).holds(Array(word.utf8)), "\(word)")
         }
         for (fileClass, key) in keys.classKeys { #expect(!Array(log).holds(key), "\(fileClass)") }
+      }
+    }
+
+    @Test func pathsAreLoggedWhereThatIsWanted() throws {
+      try Volume.with(["-o", "allow_other,log_paths"]) { volume in
+        let file = volume.path("diary")
+        try file.write("kept")
+        try file.setProtectionClass(.complete)
+        let inode = try file.status().inode
+        try volume.lock()
+        #expect(throws: Errno.permissionDenied) { try file.contents() }
+        let line = "access denied class=complete code=257 inode=\(inode) path=/diary pid="
+        #expect(volume.log.contains(line), "\(volume.log)")
       }
     }
   }
