@@ -69,7 +69,9 @@ struct ControlListener: ~Copyable, Sendable {
     // The file takes the mode of the socket it is made from: nobody else can connect at any moment.
     guard fchmod(socket.rawValue, 0o600) == 0 else { throw Errno(rawValue: errno) }
     try socket.bind(to: directory.path(of: name))
-    guard Glibc.listen(socket.rawValue, 16) == 0 else { throw Errno(rawValue: errno) }
+    // As many may come at once as are served.
+    let backlog = CInt(clamping: ControlServer.Limits().connections)
+    guard Glibc.listen(socket.rawValue, backlog) == 0 else { throw Errno(rawValue: errno) }
     if let secondName, unsafe linkat(directory.rawValue, name, directory.rawValue, secondName, 0) != 0 {
       let error = Errno(rawValue: errno)
       _ = unsafe unlinkat(directory.rawValue, name, 0)

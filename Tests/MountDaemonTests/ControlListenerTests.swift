@@ -24,6 +24,19 @@ import Testing
     #expect(unsafe access(path, F_OK) == 0)
   }
 
+  /// As many clients as are served may come at once: none is turned away while the server is busy accepting others.
+  @Test func asManyAsAreServedMayWait() throws {
+    let listener = try ControlListener(mountPoint: "/tests/backlog/\(UInt64.random(in: 0...UInt64.max))")
+    defer { listener.removeFile() }
+    var clients: [CInt] = []
+    defer { for client in clients { close(client) } }
+    for _ in 0..<ControlServer.Limits().connections {
+      let client = try LocalSocket(isBlocking: false)
+      try client.connect(to: listener.location.path)
+      clients.append(client.release())
+    }
+  }
+
   @Test(.enabled(if: geteuid() == 0)) func socketIsForTheOwnerOnly() throws {
     let running = try RunningServer(isAmongOthers: true)
     var status = stat()
