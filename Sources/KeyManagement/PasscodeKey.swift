@@ -17,29 +17,58 @@ enum PasscodeKey {
     let secret: SecretBytes
   }
 
+  /// How often a cost is measured before it counts as high enough. What else the machine does makes a guess slower, never
+  /// faster: the shortest time is the truest.
+  static let samples = 3
+
   /// Stretches a new passcode, with a salt of its own.
   ///
-  /// - Parameter cost: `nil` for the lowest from ``leastCost`` up that takes ``leastTime`` on this machine; memory is raised
-  ///   before time.
+  /// - Parameter cost: `nil` for the lowest from ``leastCost`` up that takes ``leastTime`` on this machine.
   static func stretch(
     new passcode: borrowing SecretBytes, cost: ScryptParameters?
   ) throws(CryptographyError) -> Stretched {
     let salt = try randomBytes(32)
-    var chosen = cost ?? leastCost
+    func stretch(_ cost: ScryptParameters) throws(CryptographyError) -> Stretched {
+      let derivation = KeybagRecord.PasscodeDerivation(logN: cost.logN, r: cost.r, p: cost.p, salt: salt)
+      return Stretched(derivation: derivation, secret: try Self.stretch(passcode, derivation))
+    }
+    if let cost { return try stretch(cost) }
     let clock = ContinuousClock()
-    while true {
-      let derivation = KeybagRecord.PasscodeDerivation(logN: chosen.logN, r: chosen.r, p: chosen.p, salt: salt)
+    var latest: Stretched?
+    let chosen = try calibrate { (cost) throws(CryptographyError) in
       let start = clock.now
-      let stretched = Stretched(derivation: derivation, secret: try stretch(passcode, derivation))
-      if cost != nil || clock.now - start >= leastTime { return stretched }
+      latest = try stretch(cost)
+      return clock.now - start
+    }
+    // It was measured last.
+    if let stretched = latest.take() { return stretched }
+    return try stretch(chosen)
+  }
+
+  /// The lowest cost from ``leastCost`` up that takes ``leastTime``; memory is raised before time.
+  ///
+  /// - Parameter measure: how long a cost takes.
+  static func calibrate(
+    _ measure: (ScryptParameters) throws(CryptographyError) -> Duration
+  ) throws(CryptographyError) -> ScryptParameters {
+    var chosen = leastCost
+    while try isTooFast(chosen, measure) {
       if chosen.logN < highestLogN {
         chosen.logN += 1
       } else if chosen.p < highestP {
         chosen.p += 1
       } else {
-        return stretched
+        break
       }
     }
+    return chosen
+  }
+
+  private static func isTooFast(
+    _ cost: ScryptParameters, _ measure: (ScryptParameters) throws(CryptographyError) -> Duration
+  ) throws(CryptographyError) -> Bool {
+    for _ in 0..<samples where try measure(cost) < leastTime { return true }
+    return false
   }
 
   /// HKDF-SHA256 of `scrypt(passcode) ‖ volume device key`: neither alone is of use.

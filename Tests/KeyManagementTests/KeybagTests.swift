@@ -225,6 +225,24 @@ import Testing
     #expect((1...PasscodeKey.highestP).contains(cost.p))
     #expect(try PasscodeKey.stretch("a passcode".secret, derivation) == stretched.secret)
   }
+
+  /// What else the machine did meanwhile makes no cost pass for a higher one.
+  @Test(arguments: 0..<3) func calibrationTakesTheShortestTime(_ undisturbed: Int) throws {
+    var measured: [UInt8: Int] = [:]
+    let cost = try PasscodeKey.calibrate { cost in
+      let number = measured[cost.logN, default: 0]
+      measured[cost.logN] = number + 1
+      let own = Duration.milliseconds(cost.logN < 18 ? 60 : 110)
+      return number == undisturbed ? own : own + .milliseconds(500)
+    }
+    #expect(cost == ScryptParameters(logN: 18, r: 8, p: 1))
+    #expect(measured == [16: undisturbed + 1, 17: undisturbed + 1, 18: 3])
+  }
+
+  @Test func calibrationEnds() throws {
+    let cost = try PasscodeKey.calibrate { _ in .zero }
+    #expect(cost == ScryptParameters(logN: PasscodeKey.highestLogN, r: 8, p: PasscodeKey.highestP))
+  }
 }
 
 @Suite("A new passcode") struct PasscodeChangeTests {
