@@ -32,8 +32,6 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case keyFileMalformed
   /// Too many passcodes were wrong: none is tried for that many seconds.
   case passcodeDelayed(seconds: UInt64)
-  /// Another process has its turn to try a passcode, and does not end it.
-  case passcodeAttemptRunning
   /// The store was erased then, in seconds since 1970.
   case storeErased(at: UInt64)
   /// The secret without which the class keys do not unwrap is not there.
@@ -98,7 +96,6 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .wrongKeyFile: "wrong-key-file"
     case .keyFileMalformed: "key-file-malformed"
     case .passcodeDelayed: "passcode-delayed"
-    case .passcodeAttemptRunning: "passcode-attempt-running"
     case .storeErased: "store-erased"
     case .effaceableSecretMissing: "effaceable-secret-missing"
     case .effaceableSecretKept: "effaceable-secret-kept"
@@ -153,7 +150,6 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
       "a key file has \(KeyFile.lengths.lowerBound) to \(KeyFile.lengths.upperBound) bytes; make one with 'protectfs key add'"
     case .passcodeDelayed(let seconds):
       "too many passcodes were wrong; the next is tried in \(Self.words(seconds)), a recovery key or key file at once"
-    case .passcodeAttemptRunning: "another process is trying a passcode; try again when it has ended"
     case .storeErased(let time): "the store was erased on \(Self.date(time)); what was in it cannot be read any more"
     case .effaceableSecretMissing:
       "the secret that belongs to the keybag is not in .protectfs/effaceable; 'protectfs keybag restore' puts the second copy "

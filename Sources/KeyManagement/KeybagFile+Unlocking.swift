@@ -100,7 +100,7 @@ extension KeybagFile {
     _ keybag: Keybag, with secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> OpenKeybag {
     var known = PasscodeAttempts()
-    var turn = try turn(toTry: secret)
+    var turn = turn(toTry: secret)
     return try open(keybag, with: secret, deviceKey: deviceKey, known: &known, &turn)
   }
 

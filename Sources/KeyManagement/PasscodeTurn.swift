@@ -49,28 +49,26 @@ package struct PasscodeTurn: ~Copyable {
 
 extension KeybagFile {
   static let attemptsName: PathName = "attempts"
-  /// Longer than a passcode takes to be tried, also by several processes one after another.
+  /// Longer than a passcode takes to be tried by one process.
   private static let patience = Duration.seconds(5)
 
   /// Waits for the turn to try a secret. A recovery key and a key file cannot be guessed, and need none.
   ///
   /// Whoever waits here may hold nothing that a lock of the mount waits for: the process whose turn it is may be stopped.
-  /// - Throws: `passcodeAttemptRunning` when another process does not end its turn.
-  package func turn(
-    toTry secret: borrowing UnlockSecret, patience: Duration = KeybagFile.patience
-  ) throws(KeyManagementError) -> PasscodeTurn {
+  /// - Parameter patience: for how long one process may have the turn. Who can open the backing directory could else keep
+  ///   everyone out for good. One that was only slow counts what it tried all the same.
+  package func turn(toTry secret: borrowing UnlockSecret, patience: Duration = KeybagFile.patience) -> PasscodeTurn {
     guard secret.kind.takesPasscode else { return PasscodeTurn() }
     do throws(Errno) {
-      return PasscodeTurn(aside: try AtomicFile(replacing: Self.attemptsName, in: directory, patience: patience))
+      return PasscodeTurn(aside: try AtomicFile(replacing: Self.attemptsName, in: directory, overtaking: patience))
     } catch {
-      guard error != .wouldBlock else { throw .passcodeAttemptRunning }
+      // There is no room, or no permission.
     }
     do throws(Errno) {
       let file = try directory.openAttempts()
-      try file.lock(until: .now + patience)
+      _ = try file.lock(until: .now + patience)
       return PasscodeTurn(inPlace: file)
     } catch {
-      guard error != .wouldBlock else { throw .passcodeAttemptRunning }
       return PasscodeTurn()
     }
   }
@@ -96,7 +94,8 @@ extension KeybagFile {
       forgetAttempts()
     }
     guard !hasRoomForAttempts,
-      var file = try? AtomicFile(replacing: Self.attemptsName, in: directory, patience: .zero), !hasRoomForAttempts
+      var file = try? AtomicFile(replacing: Self.attemptsName, in: directory, overtaking: Self.patience),
+      !hasRoomForAttempts
     else { return }
     try? unsafe AttemptsRecord.blank.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
   }

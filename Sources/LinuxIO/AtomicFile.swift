@@ -6,7 +6,7 @@ import SystemPackage
 ///
 /// The new content is written aside, under the name with `.new` added, and made durable before it takes the name
 /// (fsync(2), rename(2), fsync of the directory). The file aside is locked, so that of several writers one at a time
-/// gets from ``init(replacing:in:mode:patience:)`` to ``commit(_:keepingPreviousAs:mayReplace:)`` and can rely on what it read
+/// gets from ``init(replacing:in:mode:overtaking:)`` to ``commit(_:keepingPreviousAs:mayReplace:)`` and can rely on what it read
 /// in between. A file aside that a crash left behind is used again.
 package struct AtomicFile: ~Copyable {
   private let directory: Descriptor
@@ -20,14 +20,16 @@ package struct AtomicFile: ~Copyable {
 
   /// Begins to replace a file in a directory; waits for another writer to end.
   ///
-  /// - Parameter patience: for how long it waits; `nil` for as long as it takes.
-  /// - Throws: `EWOULDBLOCK` when the other writer has not ended by then.
+  /// - Parameter patience: how long one other writer may take; the file aside is then another, and that writer's
+  ///   ``commit(_:keepingPreviousAs:mayReplace:)`` fails. `nil` for as long as it takes.
+  /// - Throws: `EWOULDBLOCK` when that other file is locked again.
   package init(
-    replacing name: PathName, in directory: borrowing Descriptor, mode: UInt32 = 0o600, patience: Duration? = nil
+    replacing name: PathName, in directory: borrowing Descriptor, mode: UInt32 = 0o600,
+    overtaking patience: Duration? = nil
   ) throws(Errno) {
     let aside = Self.asideName(of: name)
     let own = try directory.open(".", [.readOnly, .directory])
-    let file = try Self.openAndLock(aside, in: own, mode: mode, deadline: patience.map { .now + $0 })
+    let file = try Self.openAndLock(aside, in: own, mode: mode, patience: patience)
     self.name = name
     self.mode = mode
     self.aside = aside
@@ -36,7 +38,7 @@ package struct AtomicFile: ~Copyable {
   }
 
   deinit {
-    if !isCommitted {
+    if !isCommitted, (try? isNamed()) == true {
       // The file aside is of no use to anyone; if it stays, the next writer takes it.
       try? directory.unlink(aside)
     }
@@ -47,6 +49,7 @@ package struct AtomicFile: ~Copyable {
   /// - Parameters:
   ///   - previous: a name for the old content, whose own old content is given up. Neither name ever goes missing.
   ///   - mayReplace: when false, a file that is there already makes this fail with `EEXIST`.
+  /// - Throws: `ESTALE` when another writer did not wait for this one to end.
   package mutating func commit(
     _ bytes: UnsafeRawBufferPointer, keepingPreviousAs previous: PathName? = nil, mayReplace: Bool = true
   ) throws(Errno) {
@@ -55,6 +58,7 @@ package struct AtomicFile: ~Copyable {
     try file.setMode(mode)
     try file.synchronize()
     if let previous { try keep(as: previous) }
+    guard try isNamed() else { throw .staleNFSFileHandle }
     try directory.rename(aside, to: name, in: directory, flags: mayReplace ? [] : .noReplace)
     isCommitted = true
     try directory.synchronize()
@@ -98,20 +102,41 @@ package struct AtomicFile: ~Copyable {
     }
   }
 
+  /// Whether the name aside is still that of this writer's file.
+  private func isNamed() throws(Errno) -> Bool { try Self.isNamed(file, aside, in: directory) }
+
+  private static func isNamed(
+    _ file: borrowing Descriptor, _ aside: PathName, in directory: borrowing Descriptor
+  ) throws(Errno) -> Bool {
+    let own = try file.status()
+    do throws(Errno) {
+      let named = try directory.status(of: aside)
+      return named.inode == own.inode && named.device == own.device
+    } catch .noSuchFileOrDirectory {
+      return false
+    }
+  }
+
   /// The file aside, locked. The one opened may have been given its final name while this waited: then again.
   private static func openAndLock(
-    _ aside: PathName, in directory: borrowing Descriptor, mode: UInt32, deadline: ContinuousClock.Instant?
+    _ aside: PathName, in directory: borrowing Descriptor, mode: UInt32, patience: Duration?
   ) throws(Errno) -> Descriptor {
+    var hasOvertaken = false
     while true {
       let file = try directory.open(aside, [.writeOnly, .create, .noFollow], mode: mode)
-      if let deadline { try file.lock(until: deadline) } else { try file.lock() }
-      let own = try file.status()
-      do throws(Errno) {
-        let named = try directory.status(of: aside)
-        if named.inode == own.inode, named.device == own.device { return file }
-      } catch .noSuchFileOrDirectory {
-        // Another writer has just finished.
+      let isLocked: Bool
+      if let patience {
+        isLocked = try file.lock(until: .now + patience)
+      } else {
+        try file.lock()
+        isLocked = true
       }
+      // Where that is not so, another writer has just finished.
+      guard try isNamed(file, aside, in: directory) else { continue }
+      if isLocked { return file }
+      if hasOvertaken { throw .wouldBlock }
+      try directory.unlink(aside)
+      hasOvertaken = true
     }
   }
 }
@@ -127,13 +152,15 @@ extension Descriptor {
     }
   }
 
-  /// The same, until a point in time: then `EWOULDBLOCK`.
-  package func lock(until deadline: ContinuousClock.Instant) throws(Errno) {
+  /// The same, until a point in time; returns whether the lock was had by then.
+  package func lock(until deadline: ContinuousClock.Instant) throws(Errno) -> Bool {
     while true {
       do throws(Errno) {
-        return try lock(isShared: false)
+        try lock(isShared: false)
+        return true
       } catch {
-        guard error == .wouldBlock, ContinuousClock.now < deadline else { throw error }
+        guard error == .wouldBlock else { throw error }
+        if ContinuousClock.now >= deadline { return false }
         usleep(10_000)
       }
     }

@@ -46,7 +46,7 @@ import Testing
     for passcode in ["a", "a", "b", "a"] {
       #expect(throws: KeyManagementError.wrongPasscode) {
         let secret = UnlockSecret.passcode(passcode.secret)
-        var turn = try stored.file.turn(toTry: secret)
+        var turn = stored.file.turn(toTry: secret)
         _ = try stored.file.open(stored.keybag, with: secret, deviceKey: stored.deviceKey, known: &known, &turn)
       }
       written.append(try stored.directory.read(".protectfs/attempts"))
@@ -116,14 +116,15 @@ import Testing
       #expect(throws: KeyManagementError.wrongPasscode) { _ = try stored.open(.passcode(passcode.secret)) }
       #expect(try stored.attempts().count == count)
     }
-    // One at a time, here too.
+    // One at a time, here too, and none for good.
     let passcode = UnlockSecret.passcode(stored.store.passcode())
     do {
-      let turn = try stored.file.turn(toTry: passcode)
-      #expect(throws: KeyManagementError.passcodeAttemptRunning) {
-        _ = try stored.file.turn(toTry: passcode, patience: .milliseconds(20))
-      }
+      let turn = stored.file.turn(toTry: passcode)
+      let start = ContinuousClock.now
+      let other = stored.file.turn(toTry: passcode, patience: .milliseconds(20))
+      #expect(ContinuousClock.now - start >= .milliseconds(20))
       _ = consume turn
+      _ = consume other
     }
     _ = try stored.open(passcode)
     #expect(try stored.directory.read(".protectfs/attempts") == AttemptsRecord.blank)
@@ -174,19 +175,45 @@ import Testing
     #expect(try stored.attempts().count == 3)
   }
 
-  /// A process that does not end its turn holds up passcodes, and no key.
+  /// A process that does not end its turn holds others up for a while; what it tries counts.
   @Test func turns() throws {
     let stored = try StoredKeybag()
-    let passcode = UnlockSecret.passcode(stored.store.passcode())
-    do {
-      let turn = try stored.file.turn(toTry: passcode)
-      #expect(throws: KeyManagementError.passcodeAttemptRunning) {
-        _ = try stored.file.turn(toTry: passcode, patience: .milliseconds(20))
-      }
-      _ = try stored.open(.recoveryKey(stored.new.recoveryKey.text()))
-      _ = consume turn
+    let wrong = UnlockSecret.passcode("a".secret)
+    var known = PasscodeAttempts()
+    var first = stored.file.turn(toTry: wrong)
+    _ = try stored.open(.recoveryKey(stored.new.recoveryKey.text()))
+    let start = ContinuousClock.now
+    var second = stored.file.turn(toTry: wrong, patience: .milliseconds(50))
+    #expect(ContinuousClock.now - start >= .milliseconds(50))
+    let inode = try stored.file.directory.status(of: "attempts.new").inode
+    #expect(throws: KeyManagementError.wrongPasscode) {
+      _ = try stored.file.open(
+        stored.keybag, with: wrong, deviceKey: stored.deviceKey, known: &known, &first)
     }
-    _ = try stored.open(passcode)
-    #expect(stored.directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
+    #expect(try stored.file.directory.status(of: "attempts.new").inode == inode, "the second one's file stays")
+    #expect(throws: KeyManagementError.wrongPasscode) {
+      _ = try stored.file.open(
+        stored.keybag, with: .passcode("b".secret), deviceKey: stored.deviceKey, known: &known, &second)
+    }
+    #expect(try stored.attempts().count == 2)
+    _ = try stored.open(.passcode(stored.store.passcode()))
+    #expect(stored.directory.names(in: ".protectfs") == ["attempts", "effaceable", "keybag", "keybag.previous"])
+  }
+
+  /// Who keeps the file locked, by whatever way, keeps nobody out.
+  @Test func aHeldFileIsOvertaken() throws {
+    let stored = try StoredKeybag()
+    let name: PathName = "attempts.new"
+    let held = try stored.file.directory.open(name, [.writeOnly, .create], mode: 0o666)
+    try held.lock()
+    for _ in 0..<2 {
+      var turn = stored.file.turn(toTry: .passcode("a".secret), patience: .milliseconds(20))
+      var known = PasscodeAttempts()
+      #expect(throws: KeyManagementError.wrongPasscode) {
+        _ = try stored.file.open(
+          stored.keybag, with: .passcode("a".secret), deviceKey: stored.deviceKey, known: &known, &turn)
+      }
+    }
+    #expect(try stored.attempts().count == 2)
   }
 }
