@@ -73,6 +73,7 @@ def at_terminal(arguments, answers):
 def write(name, text, mode="w"):
     path = f"{root}/{name}"
     with open(path, mode) as file:
+        os.fchmod(file.fileno(), 0o600)
         file.write(text)
     return path
 

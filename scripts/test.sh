@@ -68,7 +68,7 @@ else
     work=$(mktemp -d /tmp/protectfs-varlink.XXXXXX)
     trap '"$protectfs" unmount "$work/mount" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
     mkdir "$work/backing" "$work/mount"
-    echo "a passcode" >"$work/passcode"
+    (umask 077 && echo "a passcode" >"$work/passcode")
     "$protectfs" init "$work/backing" --passcode-file "$work/passcode" --device-key "$work/device.key" >/dev/null
     "$protectfs" mount "$work/backing" "$work/mount" --device-key "$work/device.key" --log-file "$work/log"
     socket=$(grep -o 'socket=[^ ]*' "$work/log" | cut -d= -f2)

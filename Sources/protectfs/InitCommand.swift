@@ -34,6 +34,8 @@ struct InitCommand: ParsableCommand {
 
   @OptionGroup var passcode: PasscodeOptions
 
+  @OptionGroup var files: SecretFileOptions
+
   @Option(
     name: .customLong("device-key"),
     help: ArgumentHelp("Use this device key file; it is made if it does not exist.", valueName: "file"),
@@ -64,7 +66,7 @@ struct InitCommand: ParsableCommand {
     let path = try CanonicalPath.of(backing)
     try requireNoStore(path)
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
-    let secret = try passcode.source.readNew("New passcode")
+    let secret = try passcode.source.readNew("New passcode", files)
     do {
       let (storeID, recoveryKey) = try Store.create(
         in: path, defaultClass: defaultClass, passcode: secret, eraseAfter: eraseAfter,

@@ -133,13 +133,13 @@ struct KeyAddCommand: ParsableCommand {
 
   private func readNew() throws -> UnlockSecret {
     if wantsPasscode {
-      let passcode = try passcodeSource.read()
+      let passcode = try passcodeSource.read(opening.files)
       return tpm ? .tpmPasscode(passcode) : .passcode(passcode)
     }
     if wantsRecoveryKey { return .recoveryKey(try RecoveryKey().text()) }
     let path = newKeyFile ?? ""
     if (try? Descriptor.open(PathName(path), [.path])) == nil { return .keyFile(try KeyFileSource.create(path)) }
-    return .keyFile(try KeyFileSource.file(path).read())
+    return .keyFile(try KeyFileSource.file(path).read(opening.files))
   }
 }
 

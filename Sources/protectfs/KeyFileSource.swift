@@ -10,10 +10,10 @@ enum KeyFileSource {
   /// A credential of the service (systemd.exec(5), `LoadCredential=`).
   case credential(String)
 
-  /// Reads it. One that others could have read is refused, as ssh(1) refuses it.
-  func read() throws(CommandFailure) -> SecretBytes {
+  /// Reads it. One that others could have read is refused, unless that is wanted.
+  func read(_ files: SecretFileOptions) throws(CommandFailure) -> SecretBytes {
     switch self {
-    case .file(let path): return try Self.read(path, isOwn: true)
+    case .file(let path): return try Self.read(path, files)
     case .credential(let name):
       guard let directory = unsafe getenv("CREDENTIALS_DIRECTORY") else {
         throw CommandFailure(
@@ -21,26 +21,23 @@ enum KeyFileSource {
       }
       guard !name.contains("/") else { throw CommandFailure(.failure, "'\(name)' is not the name of a credential") }
       // Who may read it there is for systemd to see to.
-      return try Self.read("\(unsafe String(cString: directory))/\(name)", isOwn: false)
+      return try Self.read("\(unsafe String(cString: directory))/\(name)", nil)
     }
   }
 
-  private static func read(_ path: String, isOwn: Bool) throws(CommandFailure) -> SecretBytes {
+  private static func read(_ path: String, _ files: SecretFileOptions?) throws(CommandFailure) -> SecretBytes {
     var content = SecretBytes(count: KeyFile.lengths.upperBound + 1)
     let count: Int
     do throws(Errno) {
       let file = try Descriptor.open(PathName(path), [.readOnly, .nonBlocking])
       let status = try file.status()
       guard status.type == .regular else { throw Errno.invalidArgument }
-      guard !isOwn || status.permissions & 0o077 == 0 else { throw Errno.notPermitted }
+      try files?.require(file, path)
       count = try unsafe content.withMutableBytes { (buffer) throws(Errno) in
         try unsafe file.read(into: buffer, at: 0)
       }
     } catch {
-      if error == .notPermitted {
-        throw CommandFailure(.notPermitted, "others can read the key file \(path); it must have mode 0600 or less")
-      }
-      throw CommandFailure(path, error)
+      throw files?.failure(path, error) ?? CommandFailure(path, error)
     }
     guard KeyFile.lengths.contains(count) else {
       throw CommandFailure(KeyManagementError.keyFileMalformed)!

@@ -64,7 +64,7 @@ struct KeybagExportCommand: ParsableCommand {
     let opened = try store.open(with: secret, deviceKey)
     let output = try NewSecretFile(path: backup)
     do {
-      let passcode = try backupPasscode.source.readNew("Backup passcode")
+      let passcode = try backupPasscode.source.readNew("Backup passcode", opening.files)
       try output.write(SecretBytes(opened.exported(for: passcode).bytes))
     } catch {
       output.remove()
@@ -140,6 +140,8 @@ struct KeybagResetCommand: ParsableCommand {
 
   @OptionGroup var newPasscode: NewPasscodeOptions
 
+  @OptionGroup var files: SecretFileOptions
+
   @Option(
     help: ArgumentHelp("Write the recovery key to a new file instead of printing it.", valueName: "file"))
   var recoveryKeyFile: String?
@@ -160,7 +162,7 @@ struct KeybagResetCommand: ParsableCommand {
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
     do {
       let reset = try store.keybag.resetting(
-        beyond: other, passcode: newPasscode.read(), deviceKey: store.deviceKey,
+        beyond: other, passcode: newPasscode.read(files), deviceKey: store.deviceKey,
         effaceable: store.effaceableSecretIfAny())
       try store.file.commit(reset.change)
       store.file.forgetAttempts()

@@ -57,7 +57,7 @@ struct KeybagImportCommand: ParsableCommand {
   func run() throws {
     let path = try CanonicalPath.ofBacking(backing)
     let bytes = try readBackup()
-    let passcode = try backupPasscode.source.read("Backup passcode")
+    let passcode = try backupPasscode.source.read("Backup passcode", opening.files)
     let exported = try Keybag.open(exported: bytes, backupPasscode: passcode)
     if replace { return try replaceKeybag(of: path, with: exported, bytes, passcode) }
     try StoreSummary.requireStore(path)
@@ -85,7 +85,7 @@ struct KeybagImportCommand: ParsableCommand {
     let isKeptAsked = try confirmLosses(found, exported.keybag)
     let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
     do {
-      let new = try exported.replacement(over: found.all.map(\.record), passcode: newPasscode.read())
+      let new = try exported.replacement(over: found.all.map(\.record), passcode: newPasscode.read(opening.files))
       let kept = try keepDeviceKey(of: bytes, new.keybag.storeID, passcode)
       try file.replace(found, with: new.keybag, new.effaceable)
       file.forgetAttempts()

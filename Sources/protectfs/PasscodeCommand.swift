@@ -38,8 +38,8 @@ struct NewPasscodeOptions: ParsableArguments {
   }
 
   /// Reads it, from a terminal twice.
-  func read(_ name: String = "New passcode") throws -> SecretBytes {
-    try SecretSource(file: file, descriptor: descriptor, command: command).readNew(name)
+  func read(_ files: SecretFileOptions) throws -> SecretBytes {
+    try SecretSource(file: file, descriptor: descriptor, command: command).readNew("New passcode", files)
   }
 }
 
@@ -71,7 +71,7 @@ struct PasscodeChangeCommand: ParsableCommand {
     case .daemon(let mount):
       var daemon = try DaemonConnection(to: mount)
       let old = try opening.read("Old passcode")
-      let new = try newPasscode.read()
+      let new = try newPasscode.read(opening.files)
       try unsafe old.withSecret { (old) throws(ControlError) in
         try unsafe new.withBytes { (new) throws(ControlError) in try unsafe daemon.changePasscode(from: old, to: new) }
       }
@@ -79,7 +79,7 @@ struct PasscodeChangeCommand: ParsableCommand {
       try StoreSummary.requireStore(path)
       let old = try opening.read("Old passcode")
       let store = try UnmountedStore(path, deviceKey: deviceKey, secret: old)
-      let new = try newPasscode.read()
+      let new = try newPasscode.read(opening.files)
       try store.change(with: old) { (opened) throws(KeyManagementError) in try opened.changingPasscode(to: new) }
     }
     print("The passcode was changed. A backup made before still opens with the old one.")

@@ -85,6 +85,8 @@ struct OpeningOptions: ParsableArguments {
 
   @OptionGroup var keyFile: KeyFileOptions
 
+  @OptionGroup var files: SecretFileOptions
+
   func validate() throws {
     let count = [passcode.isGiven, recoveryKey.source != nil, keyFile.source != nil].count { $0 }
     guard count <= 1 else { throw ValidationError("Give the passcode, the recovery key or a key file, one of them.") }
@@ -100,9 +102,9 @@ struct OpeningOptions: ParsableArguments {
   ///
   /// - Parameter name: what a passcode is asked for as.
   func read(_ name: String = "Passcode") throws -> UnlockSecret {
-    if let source = recoveryKey.source { return .recoveryKey(try source.read("Recovery key")) }
-    if let source = keyFile.source { return .keyFile(try source.read()) }
-    return .passcode(try passcode.source.read(name))
+    if let source = recoveryKey.source { return .recoveryKey(try source.read("Recovery key", files)) }
+    if let source = keyFile.source { return .keyFile(try source.read(files)) }
+    return .passcode(try passcode.source.read(name, files))
   }
 }
 

@@ -29,8 +29,10 @@ enum SecretSource {
 
   /// Reads the secret: UTF-8, not empty, without the newline at its end.
   ///
-  /// - Parameter name: what is asked for, as in "Passcode".
-  func read(_ name: String) throws(CommandFailure) -> SecretBytes {
+  /// - Parameters:
+  ///   - name: what is asked for, as in "Passcode".
+  ///   - files: whether it may come from a file that others can read.
+  func read(_ name: String, _ files: SecretFileOptions) throws(CommandFailure) -> SecretBytes {
     switch self {
     case .terminal:
       return try Self.checked(try Self.openTerminal(name).readSecret(prompt: "\(name): "), name)
@@ -40,8 +42,9 @@ enum SecretSource {
       let file: Descriptor
       do throws(Errno) {
         file = try Descriptor.open(PathName(path), [.readOnly])
+        try files.require(file, path)
       } catch {
-        throw CommandFailure(path, error)
+        throw files.failure(path, error)
       }
       return try Self.checked(try Self.readToEnd(file.rawValue, path), name)
     case .descriptor(let number):
@@ -52,8 +55,8 @@ enum SecretSource {
   }
 
   /// Reads a new passcode: from a terminal twice.
-  func readNew(_ name: String) throws(CommandFailure) -> SecretBytes {
-    let secret = try read(name)
+  func readNew(_ name: String, _ files: SecretFileOptions) throws(CommandFailure) -> SecretBytes {
+    let secret = try read(name, files)
     guard case .terminal = self else { return secret }
     let again = try Self.openTerminal(name).readSecret(prompt: "\(name) again: ")
     guard secret == again else { throw CommandFailure(.failure, "the two are not the same; nothing was changed") }

@@ -52,7 +52,7 @@ extension MountTests {
 
     @Test func theCommandTellsAWrongPasscode() throws {
       try Volume.with(unlocked: false) { volume in
-        try volume.directory.appending("wrong").write("nonsense\n")
+        try volume.directory.appending("wrong").write("nonsense\n", mode: 0o600)
         let result = try Command.run([
           "unlock", volume.mountPoint.description, "--passcode-file", volume.directory.appending("wrong").description,
         ])
@@ -187,7 +187,7 @@ extension MountTests {
         let new = volume.directory.appending("new")
         #expect(try make(new, ["--default-class", "none"]).ending == .exited(64))
         #expect(try make(new, ["--default-class", "X"]).ending == .exited(64))
-        try volume.directory.appending("empty").write("")
+        try volume.directory.appending("empty").write("", mode: 0o600)
         #expect(
           try Command.run(["init", new.description, "--passcode-file", volume.directory.appending("empty").description])
             .ending != .exited(0))

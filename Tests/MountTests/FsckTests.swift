@@ -71,7 +71,7 @@ extension MountTests {
         try volume.shell("echo a > a")
         try volume.unmount()
         let file = volume.directory.appending("recovery")
-        try file.write(volume.recoveryKey)
+        try file.write(volume.recoveryKey, mode: 0o600)
         let result = try Command.run(
           ["fsck", volume.backing.description, "--recovery-key-file", file.description])
         #expect(result.ending == .exited(0), "\(result.output)")

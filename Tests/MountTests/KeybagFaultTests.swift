@@ -100,7 +100,7 @@ extension MountTests {
       try Volume.store { volume in
         let faults = try Faults(in: volume.directory, backing: volume.backing)
         let new = volume.directory.appending("new")
-        try new.write(Self.new)
+        try new.write(Self.new, mode: 0o600)
         let store = volume.backing.appending(".protectfs")
         let keybag = try store.appending("keybag").contents()
         let effaceable = try store.appending("effaceable").contents()

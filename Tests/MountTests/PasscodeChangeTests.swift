@@ -23,7 +23,7 @@ extension MountTests {
         if whileMounted { try volume.mount() }
 
         let new = volume.directory.appending("new")
-        try new.write("a new passcode\n")
+        try new.write("a new passcode\n", mode: 0o600)
         var arguments = [
           "passcode", "change", "--passcode-file", volume.passcodeFile.description, "--new-passcode-file",
           new.description,
@@ -61,7 +61,7 @@ extension MountTests {
         let keybag = volume.backing.appending(".protectfs/keybag")
         let before = try keybag.contents()
         let wrong = volume.directory.appending("wrong")
-        try wrong.write("wrong\n")
+        try wrong.write("wrong\n", mode: 0o600)
         let result = try Command.run([
           "passcode", "change", volume.mountPoint.description, "--passcode-file", wrong.description,
           "--new-passcode-file",

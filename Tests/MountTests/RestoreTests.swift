@@ -116,7 +116,7 @@ extension MountTests {
         let copy = volume.directory.appending("copy")
         try #require(try Program.run(["cp", "-a", volume.backing.description, copy.description]).succeeded)
         try volume.reset()
-        try volume.directory.appending("wrong").write("wrong")
+        try volume.directory.appending("wrong").write("wrong", mode: 0o600)
         let wrong = try volume.restore(
           from: copy,
           ["--passcode-file", "\(volume.directory)/wrong", "--device-key", volume.deviceKey.description])

@@ -171,7 +171,7 @@ extension MountTests {
       try Volume.with { volume in
         let reader = try SecondMount(of: volume, "reader", options: "ro")
         let new = volume.directory.appending("new")
-        try new.write("a new passcode\n")
+        try new.write("a new passcode\n", mode: 0o600)
         // By the backing directory, which two mounts have: the one that writes is asked.
         let changed = try Command.run([
           "passcode", "change", "--passcode-file", volume.passcodeFile.description, "--new-passcode-file",

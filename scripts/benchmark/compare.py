@@ -38,6 +38,7 @@ def compare(options, scale, names, selected):
     try:
         options.passcode = f"{root}/passcode"
         with open(options.passcode, "w", encoding="ascii") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write("a passcode\n")
         workloads.prepare(f"{root}/inputs", scale)
         for name in names:

@@ -43,6 +43,7 @@ class Mounted:
         os.makedirs(self.backing)
         os.makedirs(self.directory)
         with open(self.passcode, "w", encoding="ascii") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write(PASSCODE + "\n")
         self.run("init", self.backing, "--passcode-file", self.passcode, "--device-key", self.key)
         self.mount()

@@ -30,6 +30,7 @@ class Store:
         path = f"{self.directory}/passcode.{passcode}"
         if not os.path.exists(path):
             with open(path, "w", encoding="ascii") as file:
+                os.fchmod(file.fileno(), 0o600)
                 file.write(passcode)
         return path
 

@@ -108,7 +108,8 @@ extension MountTests {
         let protectfs = volume.directory.appending("protectfs")
         try protectfs.write(PathName(Command.path).contents(), mode: 0o755)
         let passcode = volume.directory.appending("known")
-        try passcode.write(Volume.passcode, mode: 0o644)
+        try passcode.write(Volume.passcode, mode: 0o600)
+        try passcode.setOwner(user: 4321, group: 4321)
         for words in [
           ["lock", "--now"], ["unlock", "--passcode-file", passcode.description], ["status"], ["events"],
           ["hooks", "--directory", "/"],

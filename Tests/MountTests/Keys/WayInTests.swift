@@ -82,31 +82,81 @@ extension MountTests {
       }
     }
 
-    @Test func keyFilesOfOthersAreRefused() throws {
+    /// What others can read is no secret, whatever it opens the store with.
+    @Test func filesThatOthersCanReadAreRefused() throws {
       try Volume.with { volume in
         let keyFile = volume.directory.appending("key")
-        let passcode = volume.passcodeFile.description
+        let passcode = volume.passcodeFile
         #expect(
-          try volume.command("key", ["add", "--new-key-file", keyFile.description, "--passcode-file", passcode])
-            .succeeded)
+          try volume.command(
+            "key", ["add", "--new-key-file", keyFile.description, "--passcode-file", passcode.description]
+          ).succeeded)
         try volume.lock()
-        for mode in [0o640, 0o604, 0o660, 0o644] as [UInt32] {
-          try keyFile.setMode(mode)
-          let result = try Command.run([
-            "unlock", volume.mountPoint.description, "--key-file", keyFile.description,
-          ])
-          #expect(result.ending == .exited(11) && result.output.contains("0600"), "\(result.output)")
-          #expect(try volume.status().state == .locked)
+        let recovery = PathName(try volume.recoveryKeyFile())
+        func unlock(_ words: String...) throws -> Program.Result {
+          try Command.run(["unlock", volume.mountPoint.description] + words)
         }
-        try keyFile.setMode(0o400)
-        #expect(
-          try Command.run(["unlock", volume.mountPoint.description, "--key-file", keyFile.description]).succeeded)
+        for (option, file) in [
+          ("--key-file", keyFile), ("--passcode-file", passcode), ("--recovery-key-file", recovery),
+        ] {
+          for mode in [0o640, 0o604, 0o620, 0o644] as [UInt32] {
+            try file.setMode(mode)
+            let result = try unlock(option, file.description)
+            #expect(result.ending == .exited(11) && result.output.contains("0600"), "\(result.output)")
+            #expect(try volume.status().state == .locked)
+          }
+          #expect(try unlock(option, file.description, "--insecure-file").succeeded, "who wants that may")
+          try volume.lock()
+          try file.setMode(0o400)
+          #expect(try unlock(option, file.description).succeeded)
+          try volume.lock()
+        }
         for count in [0, 31, 1025] {
           let bad = volume.directory.appending("bad.\(count)")
           try bad.write([UInt8](repeating: 1, count: count), mode: 0o600)
           let result = try volume.command("key", ["test", "--key-file", bad.description])
           #expect(result.ending == .exited(1) && result.output.contains("32 to 1024"), "\(result.output)")
         }
+      }
+    }
+
+    /// What is handed over open was opened for that.
+    @Test func descriptorsArePassedWhateverTheirModes() throws {
+      try Volume.with { volume in
+        try volume.passcodeFile.setMode(0o644)
+        try volume.shell("mkfifo -m 666 fifo", in: ".")
+        for words in [
+          "--passcode-file /dev/fd/3 3<passcode", "--passcode-fd 3 3<passcode", "--passcode-file - <passcode",
+          "--passcode-file /dev/stdin <passcode", "--passcode-file <(cat passcode)",
+          "--passcode-file fifo & cat passcode >fifo; wait $!",
+        ] {
+          try volume.lock()
+          try volume.shell("'\(Command.path)' unlock mount \(words)", in: ".")
+          #expect(try volume.status().state == .unlocked, "\(words)")
+        }
+      }
+    }
+
+    /// Each command that takes secrets looks at all of them.
+    @Test func newSecretsToo() throws {
+      try Volume.store { volume in
+        let exposed = volume.directory.appending("exposed")
+        try exposed.write("a passcode that others know\n", mode: 0o644)
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        let backup = volume.directory.appending("backup").description
+        for words in [
+          ["passcode", "change", "--new-passcode-file", exposed.description] + passcode,
+          ["key", "add", "--new-passcode-file", exposed.description] + passcode,
+          ["key", "test", "--passcode-file", exposed.description],
+          ["keybag", "reset", "--yes", "--new-passcode-file", exposed.description],
+          ["keybag", "export", "--backup", backup, "--backup-passcode-file", exposed.description] + passcode,
+        ] {
+          let result = try volume.command(words[0], Array(words.dropFirst()))
+          #expect(result.ending == .exited(11), "\(words): \(result.output)")
+        }
+        let new = volume.directory.appending("new")
+        let made = try Command.run(["init", new.description, "--passcode-file", exposed.description])
+        #expect(made.ending == .exited(11), "\(made.output)")
       }
     }
 
