@@ -430,7 +430,7 @@ def own_vectors():
          "fileKey": own("file key", i, 32)} for i in range(3)]
     yield FORMAT / "keys.json", [
         {"name": "the hierarchy", "storeID": store, "deviceKey": own("device key", 32), "passcode": passcode,
-         "salt": own("salt", 32), "logN": 14, "r": 8, "p": 1, "recoveryKey": own("recovery key", 20),
+         "salt": own("salt", 32), "logN": 16, "r": 8, "p": 1, "recoveryKey": own("recovery key", 20),
          "fileKey": own("file key", 32)}]
     wrapped = wrap(bytes.fromhex(own("class key", 32)), bytes.fromhex(own("file key", 32))).hex()
     one_pass = one_pass_wrap(*(bytes.fromhex(own(name, 32)) for name in ["file key", "public", "ephemeral"])).hex()
@@ -469,10 +469,10 @@ def own_vectors():
         "creationTime": 1_750_000_000, "classKeys": keys, "recoveryText": recovery_text(bytes.fromhex(own("recovery key", 20))),
         "protectors": [
             {"id": ids[0], "type": "passcode", "label": "passcode", "passcode": passcode, "salt": own("salt", 32),
-             "logN": 14, "r": 8, "p": 1},
+             "logN": 16, "r": 8, "p": 1},
             {"id": ids[1], "type": "recovery key", "label": "recovery key", "recoveryKey": own("recovery key", 20)}]}
     more = sorted(own("protector", i, 16) for i in range(2, 7))
-    low = {"logN": 14, "r": 8, "p": 1}
+    low = {"logN": 16, "r": 8, "p": 1}
     yield FORMAT / "keybag.json", [
         first,
         {**first, "name": "an effaceable secret, every kind of protector, erased keys, erasure after ten",

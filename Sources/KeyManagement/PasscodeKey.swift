@@ -18,8 +18,8 @@ enum PasscodeKey {
   }
 
   /// How often a cost is measured before it counts as high enough. What else the machine does makes a guess slower, never
-  /// faster: the shortest time is the truest.
-  static let samples = 3
+  /// faster: the shorter time is the truer.
+  static let samples = 2
 
   /// Stretches a new passcode, with a salt of its own.
   ///

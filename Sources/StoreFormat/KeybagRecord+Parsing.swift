@@ -149,7 +149,8 @@ extension ByteReader {
     let logN: UInt8 = try readInteger("scrypt log N")
     let r: UInt8 = try readInteger("scrypt r")
     let p: UInt8 = try readInteger("scrypt p")
-    try require((14...22).contains(logN), "scrypt log N", "\(logN) is not in 14...22")
+    // Less would be a lure: who may write the keybag asks for one that shows quickly which passcode was tried.
+    try require((16...22).contains(logN), "scrypt log N", "\(logN) is not in 16...22")
     try require((8...32).contains(r), "scrypt r", "\(r) is not in 8...32")
     try require((1...4).contains(p), "scrypt p", "\(p) is not in 1...4")
     try require((128 * UInt64(r)) << UInt64(logN) <= 1 << 30, "scrypt memory", "is more than 1 GiB")

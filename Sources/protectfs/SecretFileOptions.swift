@@ -10,6 +10,17 @@ struct SecretFileOptions: ParsableArguments {
     help: "Take a passcode, key or recovery key also from a file that others can read.")
   var takesExposed = false
 
+  /// Opens a file with a secret in it, unless others can read that.
+  func open(_ path: String) throws(CommandFailure) -> Descriptor {
+    do throws(Errno) {
+      let file = try Descriptor.open(PathName(path), [.readOnly])
+      try require(file, path)
+      return file
+    } catch {
+      throw failure(path, error)
+    }
+  }
+
   /// Refuses a regular file that others than its owner can use, as ssh(1) does with keys. Who hands a descriptor over, as
   /// `/dev/fd/N` or a pipe, has opened it for this; and who may read a credential is for systemd to see to.
   ///

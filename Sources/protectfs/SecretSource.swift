@@ -39,13 +39,7 @@ enum SecretSource {
     case .file("-"):
       return try Self.checked(try Self.readToEnd(STDIN_FILENO, "standard input"), name)
     case .file(let path):
-      let file: Descriptor
-      do throws(Errno) {
-        file = try Descriptor.open(PathName(path), [.readOnly])
-        try files.require(file, path)
-      } catch {
-        throw files.failure(path, error)
-      }
+      let file = try files.open(path)
       return try Self.checked(try Self.readToEnd(file.rawValue, path), name)
     case .descriptor(let number):
       return try Self.checked(try Self.readToEnd(number, "descriptor \(number)"), name)

@@ -19,7 +19,7 @@ final class BackingFile {
     let deviceKey = try VolumeDeviceKey(SecretBytes(randomCount: VolumeDeviceKey.size))
     let new = try Keybag.create(
       passcode: SecretBytes([1]), deviceKey: deviceKey, storeID: .random(),
-      cost: ScryptParameters(logN: 14, r: 8, p: 1))
+      cost: ScryptParameters(logN: 16, r: 8, p: 1))
     return LockController(
       keybag: new.keybag, noneKeys: try new.keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.effaceable))
   }

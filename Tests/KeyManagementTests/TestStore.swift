@@ -1,6 +1,7 @@
 import Cryptography
 import DataProtectionCore
 import StoreFormat
+import Synchronization
 import TestVectors
 
 @testable import KeyManagement
@@ -26,7 +27,7 @@ struct TestStore: Decodable, Sendable {
   }
 
   /// scrypt at the lowest cost that a keybag may have.
-  static let cost = ScryptParameters(logN: 14, r: 8, p: 1)
+  static let cost = ScryptParameters(logN: 16, r: 8, p: 1)
 
   /// The first one has what version 1 began with; the second everything; the third is erased.
   static func read(_ index: Int = 0) throws -> TestStore { try VectorFile.read("StoreFormatTests/keybag")[index] }
@@ -46,11 +47,28 @@ struct TestStore: Decodable, Sendable {
 
   func parsed() throws -> Keybag { try Keybag(parsing: keybag.bytes, deviceKey: volumeKey()) }
 
-  /// A new keybag of the store, at the lowest cost.
+  /// A new keybag of the store, at the lowest cost; the same one each time, as scrypt is most of what a test would take.
   func created(eraseAfter: UInt8? = nil) throws -> Keybag.New {
-    try Keybag.create(
-      passcode: passcode(), deviceKey: volumeKey(), storeID: id(), eraseAfter: eraseAfter, cost: Self.cost)
+    let made = try Self.made.withLock { all in
+      if let made = all[eraseAfter] { return made }
+      let new = try Keybag.create(
+        passcode: passcode(), deviceKey: volumeKey(), storeID: id(), eraseAfter: eraseAfter, cost: Self.cost)
+      let made = try Made(
+        keybag: new.keybag, effaceable: new.effaceable.secret.exposed(), recoveryKey: new.recoveryKey.text().exposed())
+      all[eraseAfter] = made
+      return made
+    }
+    return try Keybag.New(
+      keybag: made.keybag, effaceable: EffaceableSecret(SecretBytes(made.effaceable)),
+      recoveryKey: RecoveryKey(parsing: SecretBytes(made.recoveryKey)))
   }
+
+  private struct Made: Sendable {
+    let keybag: Keybag
+    let effaceable, recoveryKey: [UInt8]
+  }
+
+  private static let made = Mutex<[UInt8?: Made]>([:])
 
   func effaceableSecret() -> EffaceableSecret { EffaceableSecret(SecretBytes(effaceable?.bytes ?? [])) }
 

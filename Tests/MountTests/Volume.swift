@@ -46,6 +46,8 @@ final class Volume: Sendable {
     prepare: (PathName) throws -> Void = { _ in }, _ body: (Volume) throws -> Void
   ) throws {
     TemporaryDirectory.removeLeftovers
+    volumes.withLock { $0 += 1 }
+    defer { volumes.withLock { $0 -= 1 } }
     let directory = try TemporaryDirectory.make()
     defer { TemporaryDirectory.remove(directory) }
     try prepare(directory)
@@ -69,15 +71,18 @@ final class Volume: Sendable {
     }
   }
 
-  /// Makes a store as `init` does, but for the cost of its passcode, which is the lowest that the format allows.
+  /// Makes a store. Where one volume is there already, the keys are others.
   private static func create(_ directory: PathName, _ defaultClass: ProtectionClass) throws -> String {
     let backing = directory.appending("backing")
     if !backing.exists { try backing.makeDirectory(mode: 0o700) }
-    let made = try Store.create(
-      in: backing.description, defaultClass: defaultClass, passcode: SecretBytes(Array(passcode.utf8)),
-      eraseAfter: nil, deviceKeyFile: directory.appending("device.key").description, cost: lowestCost)
-    return String(decoding: made.recoveryKey.text.bytes, as: UTF8.self)
+    let isFirst = volumes.withLock { $0 == 1 }
+    let store = try isFirst ? NewStore.shared(defaultClass) : NewStore(defaultClass)
+    try store.write(to: backing, deviceKey: directory.appending("device.key"))
+    return store.recoveryKey
   }
+
+  /// How many there are at the moment.
+  private static let volumes = Mutex(0)
 
   private static func initialise(_ directory: PathName, _ options: [String]) throws -> String {
     let made = try Command.run(
@@ -91,7 +96,7 @@ final class Volume: Sendable {
   }
 
   /// The lowest cost that the format allows.
-  static let lowestCost = ScryptParameters(logN: 14, r: 8, p: 1)
+  static let lowestCost = ScryptParameters(logN: 16, r: 8, p: 1)
 
   // MARK: The mount
 

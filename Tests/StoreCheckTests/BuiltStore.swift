@@ -10,12 +10,14 @@ import SystemPackage
 final class BuiltStore {
   static let passcode = Array("1234".utf8)
   /// scrypt at the lowest cost that a keybag may have.
-  static let cost = ScryptParameters(logN: 14, r: 8, p: 1)
+  static let cost = ScryptParameters(logN: 16, r: 8, p: 1)
 
   let path: String
   let deviceKey: VolumeDeviceKey
   let volume: VolumeKeys
   private(set) var keybag: Keybag
+  /// Opens the store as the passcode does, and takes no scrypt; `nil` where keybags may have different ones.
+  private(set) var recoveryKey: [UInt8]?
   private let file: KeybagFile
   /// Wraps keys of files for any class.
   let controller: LockController
@@ -35,21 +37,22 @@ final class BuiltStore {
     let backingPath, plainPath: String
   }
 
-  init() throws {
+  /// - Parameter isAnother: whether it has keys of its own; else it has those that all stores here begin with.
+  init(isAnother: Bool = false) throws {
     path = FileManager.default.temporaryDirectory.path + "/protectfs-test-\(UUID().uuidString)"
     try FileManager.default.createDirectory(atPath: path + "/.protectfs", withIntermediateDirectories: true)
-    let id = try StoreID.random()
-    deviceKey = try VolumeDeviceKey(SecretBytes(randomCount: 32))
-    volume = try VolumeKeys(deviceKey, storeID: id)
-    let new = try Keybag.create(
-      passcode: SecretBytes(Self.passcode), deviceKey: deviceKey, storeID: id, cost: Self.cost)
-    keybag = new.keybag
-    controller = LockController(
-      keybag: keybag, noneKeys: try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.effaceable))
+    let keys = try isAnother ? StoreBeginning() : StoreBeginning.ofAll.get()
+    deviceKey = try VolumeDeviceKey(SecretBytes(keys.deviceKey))
+    keybag = keys.keybag
+    recoveryKey = keys.recoveryKey
+    volume = try VolumeKeys(deviceKey, storeID: keybag.storeID)
     let backing = try Descriptor.open(PathName(path), [.readOnly, .directory])
     file = try KeybagFile(backing: backing)
-    try file.create(keybag, new.effaceable)
-    let opened = try file.open(keybag, with: .passcode(SecretBytes(Self.passcode)), deviceKey: deviceKey)
+    try keys.write(to: path)
+    controller = LockController(
+      keybag: keybag,
+      noneKeys: try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: file.effaceableSecret(of: keybag)))
+    let opened = try file.open(keybag, with: .recoveryKey(SecretBytes(keys.recoveryKey)), deviceKey: deviceKey)
     for (fileClass, held) in try opened.heldKeys() { controller.install(held, for: fileClass) }
     root = Folder(backingPath: "", plainPath: "", identifier: try randomBytes(16))
     try makePlainDirectory("/" + LongTarget.directoryPath)
@@ -61,11 +64,17 @@ final class BuiltStore {
     try? Process.run(URL(fileURLWithPath: "/bin/rm"), arguments: ["-rf", path]).waitUntilExit()
   }
 
+  /// What opens the keybag.
+  private func secret() -> UnlockSecret {
+    if let recoveryKey { return .recoveryKey(SecretBytes(recoveryKey)) }
+    return .passcode(SecretBytes(Self.passcode))
+  }
+
   /// Adds ways in to the keybag, as many as asked, and leaves the second copy as it is.
   func changeKeybag(times: Int) throws {
     let previous = try read("/.protectfs/keybag.previous")
     for _ in 0..<times {
-      let change = try file.open(keybag, with: .passcode(SecretBytes(Self.passcode)), deviceKey: deviceKey)
+      let change = try file.open(keybag, with: secret(), deviceKey: deviceKey)
         .adding(.keyFile(SecretBytes(randomCount: 32)), label: "one more")
       try file.commit(change)
       keybag = change.keybag
@@ -75,7 +84,6 @@ final class BuiltStore {
 
   /// Gives a class a new key, and removes the old one; of the files of the class, one is left under it.
   func rotateAway(_ fileClass: ProtectionClass, but place: String) throws {
-    let secret = { UnlockSecret.passcode(SecretBytes(Self.passcode)) }
     if let change = try file.open(keybag, with: secret(), deviceKey: deviceKey).beginningRotation(of: fileClass) {
       try file.commit(change)
       keybag = change.keybag
@@ -107,6 +115,7 @@ final class BuiltStore {
       passcode: SecretBytes(Self.passcode), deviceKey: deviceKey, effaceable: .some(file.effaceableSecret(of: keybag)),
       cost: Self.cost)
     try file.commit(reset.change)
+    recoveryKey = nil
     try use(reset.change.keybag)
   }
 
@@ -115,7 +124,7 @@ final class BuiltStore {
     try write(keybag.bytes, to: "/.protectfs/keybag")
     self.keybag = keybag
     controller.adopt(keybag)
-    let opened = try file.open(keybag, with: .passcode(SecretBytes(Self.passcode)), deviceKey: deviceKey)
+    let opened = try file.open(keybag, with: secret(), deviceKey: deviceKey)
     for (fileClass, held) in try opened.heldKeys() { controller.install(held, for: fileClass) }
   }
 

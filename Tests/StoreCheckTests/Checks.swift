@@ -7,9 +7,11 @@ import StoreFormat
 import SystemPackage
 
 extension StoreCheck {
-  /// Checks the store in a directory, and returns what was found and the totals.
+  /// Checks the store in a directory, and returns what was found and the totals. With a recovery key, that opens it in place
+  /// of the passcode.
   static func findings(
-    in path: String, deviceKey: borrowing VolumeDeviceKey, withPasscode: Bool, isRepairing: Bool = false
+    in path: String, deviceKey: borrowing VolumeDeviceKey, withPasscode: Bool, isRepairing: Bool = false,
+    recoveryKey: [UInt8]? = nil
   ) throws -> (findings: [Finding], CheckSummary) {
     let backing = try Descriptor.open(PathName(path), [.readOnly, .directory])
     let copies = try KeybagCopies(backing: backing)
@@ -18,7 +20,11 @@ extension StoreCheck {
     }
     let collector = Collector()
     let unlock: Unlock = { (file, keybag, deviceKey) throws(KeyManagementError) in
-      try file.open(keybag, with: .passcode(SecretBytes(BuiltStore.passcode)), deviceKey: deviceKey).classKeys()
+      let secret: UnlockSecret =
+        if let recoveryKey { .recoveryKey(SecretBytes(recoveryKey)) } else {
+          .passcode(SecretBytes(BuiltStore.passcode))
+        }
+      return try file.open(keybag, with: secret, deviceKey: deviceKey).classKeys()
     }
     let summary = try run(
       backing, copies: copies, keybag: keybag, deviceKey: deviceKey, unlock: withPasscode ? unlock : nil,
@@ -37,7 +43,8 @@ extension StoreCheck {
 extension BuiltStore {
   /// Checks the store, and returns what was found and the totals.
   func check(withPasscode: Bool = true, isRepairing: Bool = false) throws -> (findings: [Finding], CheckSummary) {
-    try StoreCheck.findings(in: path, deviceKey: deviceKey, withPasscode: withPasscode, isRepairing: isRepairing)
+    try StoreCheck.findings(
+      in: path, deviceKey: deviceKey, withPasscode: withPasscode, isRepairing: isRepairing, recoveryKey: recoveryKey)
   }
 
   /// What a place in the backing directory holds.

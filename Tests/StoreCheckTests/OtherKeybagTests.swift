@@ -50,7 +50,7 @@ import Testing
   @Test func underTheKeysOfAnotherStoreNothingIsTouched() throws {
     let store = try BuiltStore()
     try store.fill()
-    let other = try BuiltStore()
+    let other = try BuiltStore(isAnother: true)
     for place in [Self.current, Self.effaceable] { try store.write(other.read(place), to: place) }
     let before = try store.contents()
     let (findings, _) = try StoreCheck.findings(

@@ -41,7 +41,7 @@ struct PlantedDefect: Sendable, CustomTestStringConvertible {
       return (current, nil)
     },
     PlantedDefect(name: "of another store", defect: .keybagDamaged, repair: .moved) { store in
-      try store.write(BuiltStore().keybag.bytes, to: current)
+      try store.write(BuiltStore(isAnother: true).keybag.bytes, to: current)
       return (current, nil)
     },
     PlantedDefect(name: "a bit of its tag", defect: .keybagDamaged, repair: .moved) { store in

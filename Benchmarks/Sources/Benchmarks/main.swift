@@ -67,7 +67,7 @@ func names() throws -> [Measurement] {
 func files() throws -> [Measurement] {
   let deviceKey = try VolumeDeviceKey(SecretBytes(randomCount: VolumeDeviceKey.size))
   let new = try Keybag.create(
-    passcode: SecretBytes([1]), deviceKey: deviceKey, storeID: .random(), cost: ScryptParameters(logN: 14, r: 8, p: 1))
+    passcode: SecretBytes([1]), deviceKey: deviceKey, storeID: .random(), cost: ScryptParameters(logN: 16, r: 8, p: 1))
   let controller = LockController(
     keybag: new.keybag, noneKeys: try new.keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.effaceable))
   let (generation, wrappedKey) = try controller.wrap(FileKey(), for: .none)
