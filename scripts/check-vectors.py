@@ -216,8 +216,28 @@ def record(kind, key, body):
 
 
 def file_record(v):
-    body = struct.pack("<BBHI", 1, v["class"], v["explicit"], v["generation"]) + bytes.fromhex(v["wrappedKey"])
+    pending = v.get("pending")
+    flags = v["explicit"] | (pending["followed"] << 1 if pending else 0)
+    body = struct.pack("<BBHI", 0x81 if pending else 1, v["class"], flags, v["generation"])
+    body += bytes.fromhex(v["wrappedKey"])
+    if pending:
+        body += wrapped_old_key(pending) + struct.pack("<Q", pending["boundary"])
     return record(b"file", bytes.fromhex(v["recordsKey"]), body)
+
+
+def wrapped_old_key(v):
+    rekey_key = labelled_counter_mode(bytes.fromhex(v["newKey"]), b"protectfs rekey", b"", 32)
+    return wrap(rekey_key, bytes.fromhex(v["oldKey"]))
+
+
+def rekey_batch(v):
+    body = b"protkrek" + struct.pack("<HQI", 1, v["number"], len(v["chunks"]))
+    for chunk in v["chunks"]:
+        ciphertext = bytes.fromhex(chunk["ciphertext"])
+        body += bytes.fromhex(chunk["wrappedOldKey"])
+        body += struct.pack("<QQQI", chunk["boundary"], chunk["firstUnit"], chunk["nextBoundary"], len(ciphertext))
+        body += ciphertext
+    return body + mac(bytes.fromhex(v["recordsKey"]), b"protectfs rekey batch\0" + body)[:16]
 
 
 def directory_record(v):
@@ -233,7 +253,7 @@ def backing_name(key, directory, name):
     return short, short + ".name", sealed
 
 
-FEATURES = {"effaceable": 3, "key file": 4, "TPM": 5, "backup": 6, "eraseAfter": 7, "erased": 8}
+FEATURES = {"effaceable": 3, "key file": 4, "TPM": 5, "backup": 6, "eraseAfter": 7, "erased": 8, "rekeys": 9}
 
 
 def class_wrapping_key(v, b, number, volume):
@@ -275,7 +295,7 @@ def keybag(v):
          and name != "source" and name != "recoveryText"}
     store = b["storeID"]
     volume = volume_key(b["deviceKey"], store)
-    features = {name for name in ("effaceable", "eraseAfter") if name in v}
+    features = {name for name in ("effaceable", "eraseAfter", "rekeys") if name in v}
     features |= {p["type"] for p in v["protectors"]} | {"erased" for e in v["classKeys"] if "erased" in e}
     bits = sum(1 << FEATURES[name] for name in features if name in FEATURES)
     body = b"protkbag" + struct.pack("<HQ", 1, bits) + store + struct.pack("<QB", v["generation"], v["defaultClass"])
@@ -385,7 +405,9 @@ FILES = {
         "classPublicKey": x25519(h(v, "classPrivateKey"), NINE),
         "wrapped": one_pass_wrap(h(v, "fileKey"), x25519(h(v, "classPrivateKey"), NINE), h(v, "ephemeralPrivateKey"))},
     FORMAT / "keys.json": compute_keys,
-    FORMAT / "file-records.json": lambda v: {"record": file_record(v)},
+    FORMAT / "file-records.json": lambda v: {
+        "record": file_record(v), **({"wrappedOldKey": wrapped_old_key(v["pending"])} if "pending" in v else {})},
+    FORMAT / "rekey-batches.json": lambda v: {"batch": rekey_batch(v)},
     FORMAT / "directory-records.json": lambda v: {"record": directory_record(v)},
     FORMAT / "names.json": compute_name,
     FORMAT / "symbolic-links.json": compute_symbolic_link,
@@ -437,7 +459,21 @@ def own_vectors():
     yield FORMAT / "file-records.json", [
         {"name": f"class {number}", "recordsKey": use["records"], "class": number, "explicit": explicit,
          "generation": generation, "wrappedKey": one_pass if number == 2 else wrapped}
-        for number, explicit, generation in [(1, 1, 1), (2, 0, 1), (3, 0, 1), (4, 1, 1), (7, 0, 0x01020304)]]
+        for number, explicit, generation in [(1, 1, 1), (2, 0, 1), (3, 0, 1), (4, 1, 1), (7, 0, 0x01020304)]] + [
+        {"name": f"class {number}, a rekey pending", "recordsKey": use["records"], "class": number, "explicit": explicit,
+         "generation": 1, "wrappedKey": one_pass if number == 2 else wrapped,
+         "pending": {"newKey": own("new file key", 32), "oldKey": own("old file key", 32), "boundary": boundary,
+                     "followed": followed}}
+        for number, explicit, boundary, followed in [(1, 1, 0, 0), (2, 0, 3, 1), (3, 0, 2**51, 0)]]
+    yield FORMAT / "rekey-batches.json", [
+        {"name": name, "recordsKey": use["records"], "number": number, "chunks": [
+            {"wrappedOldKey": own("wrapped old key", which, 40), "boundary": boundary, "firstUnit": first,
+             "nextBoundary": following, "ciphertext": own("ciphertext", which, first, count)}
+            for which, boundary, first, following, count in chunks]}
+        for name, number, chunks in [
+            ("a short file", 1, [(1, 0, 0, 1, 48)]),
+            ("two files, one with holes", 0x0102030405060708,
+             [(1, 0, 2, 4, 4096), (1, 4, 4, 6, 4112), (2, 7, 7, 8, 16)])]]
     yield FORMAT / "directory-records.json", [
         {"name": f"class {number}", "recordsKey": use["records"], "class": number, "explicit": explicit,
          "directoryID": directory} for number, explicit in [(1, 1), (2, 0), (3, 0), (4, 1), (7, 1)]]
@@ -476,7 +512,7 @@ def own_vectors():
     yield FORMAT / "keybag.json", [
         first,
         {**first, "name": "an effaceable secret, every kind of protector, erased keys, erasure after ten",
-         "generation": 12, "effaceable": own("effaceable secret", 32), "eraseAfter": 10,
+         "generation": 12, "effaceable": own("effaceable secret", 32), "eraseAfter": 10, "rekeys": True,
          "classKeys": [{"class": 1, "generation": 1, "erased": 1_760_000_000}, {**keys[0], "generation": 2}, *keys[1:]],
          "protectors": [
              {"id": more[0], "type": "passcode", "label": "passcode", "passcode": passcode, "salt": own("salt", 32), **low},

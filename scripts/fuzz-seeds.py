@@ -30,6 +30,8 @@ def stores():
     write("keybag-contents", *(bytes([made]) + keybag for made in (0, 8, 14, 15) for keybag in keybags))
     for name in ("file-records", "directory-records"):
         write("records", *(bytes.fromhex(vector["record"]) for vector in vectors(name)))
+    write("rekey-batches", *(bytes.fromhex(vector["batch"]) for vector in vectors("rekey-batches")
+                             if len(vector["batch"]) < 4096))
     record = bytes.fromhex(vectors("attempts")[0]["record"])
     older = record[:22] + b"\x02" + bytes(range(4)) + record[-32:]
     write("attempts", record, older, record[:10] + b"\xff\xff\xff\xff" + record[14:])

@@ -62,4 +62,13 @@ public enum ProtectionPolicy {
   ) -> Access {
     access(for: operation, with: keyAvailability(of: fileClass, in: state))
   }
+
+  /// Whether a change of class is a *raise*: the old class's key was available in a state of the device in which the new
+  /// one's is not. Then the file gets a new key, as older records with the old one would open it in that state. Class B
+  /// counts as A here, since its closed files cannot be opened while locked.
+  package static func isRaise(from old: ProtectionClass, to new: ProtectionClass) -> Bool {
+    LockState.allCases.contains { state in
+      keyAvailability(of: old, in: state) == .available && keyAvailability(of: new, in: state) != .available
+    }
+  }
 }

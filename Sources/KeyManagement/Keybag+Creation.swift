@@ -34,7 +34,8 @@ extension Keybag {
       let record = KeybagRecord(
         storeID: storeID, generation: 1, defaultClass: defaultClass,
         deviceKeyIdentifier: try deviceKey.identifier(of: storeID), creationTime: UInt64(max(time(nil), 0)),
-        effaceableIdentifier: try effaceable.identifier(of: storeID), eraseAfter: eraseAfter, classEntries: entries,
+        effaceableIdentifier: try effaceable.identifier(of: storeID), eraseAfter: eraseAfter, allowsRekeys: true,
+        classEntries: entries,
         protectors: sorted([
           try protector(for: passcode, keybagKey, deviceKey, storeID, cost: cost),
           try protector(for: recoveryKey, keybagKey, deviceKey, storeID),

@@ -57,6 +57,14 @@ extension OpenKeybag {
   }
 }
 
+extension OpenKeybag {
+  /// The keybag that says that records of files may have a rekey pending; `nil` where it says so already.
+  package func allowingRekeys() throws(KeyManagementError) -> KeybagChange? {
+    guard !keybag.record.allowsRekeys else { return nil }
+    return try change(revokes: false) { $0.allowsRekeys = true }
+  }
+}
+
 extension KeybagRecord {
   /// Makes it one of the next generation.
   ///

@@ -14,6 +14,8 @@ package final class LockController: Sendable {
   /// The key availability of each class, a byte a class, in the order of `ProtectionClass.allCases`.
   private let availability = Atomic<UInt64>(0)
   private let slots = ProtectionClass.allCases.map { _ in Slot() }
+  /// Records of files may have a rekey pending: the keybag says so to those who would not know.
+  private let rekeys = Atomic(false)
   /// The place of the state in `LockState.allCases`.
   private let stateNumber = Atomic(0)
 
@@ -28,6 +30,7 @@ package final class LockController: Sendable {
 
   /// Takes over which class keys there are, after the keybag was changed. Keys in memory that are none any more go.
   package func adopt(_ keybag: Keybag) {
+    rekeys.store(keybag.record.allowsRekeys, ordering: .releasing)
     for fileClass in ProtectionClass.allCases {
       let generations = keybag.generations(of: fileClass)
       let highest = keybag.highestGeneration(of: fileClass)
@@ -39,6 +42,9 @@ package final class LockController: Sendable {
       }
     }
   }
+
+  /// Whether files may be given new keys beside those that they have.
+  package var allowsRekeys: Bool { rekeys.load(ordering: .acquiring) }
 
   // MARK: Policy
 

@@ -28,6 +28,18 @@ extension VolumeKeys {
     try records.verify(record.tag, DirectoryRecord.tagLabel, record.bytesBeforeTag)
   }
 
+  /// A batch of rekeys with the tag of this store.
+  package func tagged(_ batch: RekeyBatch) throws(CryptographyError) -> RekeyBatch {
+    var batch = batch
+    batch.tag = try records.tag(RekeyBatch.tagLabel, batch.bytesBeforeTag)
+    return batch
+  }
+
+  /// Whether a batch of rekeys carries the tag of this store.
+  package func isAuthentic(_ batch: RekeyBatch) throws(CryptographyError) -> Bool {
+    try records.verify(batch.tag, RekeyBatch.tagLabel, batch.bytesBeforeTag)
+  }
+
   /// The name of an entry of the directory with that ID; `nil` when it is not authentic, or none an entry can have.
   package func entryName(_ sealed: [UInt8], in directoryID: [UInt8]) -> PathName? {
     guard let bytes = try? names.open(sealed, associatedData: directoryID) else { return nil }

@@ -40,7 +40,8 @@ package struct DirectoryRecord: Sendable, Equatable {
   /// Reads a record. Whether its tag is right is for the caller to check.
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .directory)
-    (directoryClass, isExplicit) = try reader.readRecordHeader()
+    let header = try reader.readRecordHeader()
+    (directoryClass, isExplicit) = (header.fileClass, header.flags & 1 == 1)
     let reserved: UInt32 = try reader.readInteger("reserved")
     try reader.require(reserved == 0, "reserved", "is not 0")
     directoryID = try reader.read(Self.identifierSize, "directory ID")

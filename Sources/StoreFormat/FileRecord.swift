@@ -3,12 +3,13 @@ import DataProtectionCore
 /// What a regular file's extended attribute ``attributeName`` holds: its class, and its key wrapped under that class's.
 ///
 /// ```
-///  0  1  version, 1
+///  0  1  version, 1; 0x81 while a rekey is pending
 ///  1  1  class
-///  2  2  flags: bit 0, the class was set explicitly
+///  2  2  flags: bit 0, the class was set explicitly; bit 1, another rekey follows the one that is pending
 ///  4  4  generation of the class key, from 1
 ///  8 40  wrapped key; 72 in class B, the ephemeral public key first
-/// 48 16  tag, at 80 in class B
+/// 48 48  pending rekey, at 80 in class B; only in version 0x81
+/// 48 16  tag, at 80 in class B; 48 bytes later in version 0x81
 /// ```
 /// With 64 bytes it fits into an ext4 inode of 256; one byte more would cost each file a block of 4 KiB.
 package struct FileRecord: Sendable, Equatable {
@@ -17,7 +18,7 @@ package struct FileRecord: Sendable, Equatable {
   /// What is authenticated before the record, to tell it from the other records under the same key.
   package static let tagLabel: StaticString = "protectfs file record\0"
   /// The length of the longest record, in bytes.
-  package static let longest = 96
+  package static let longest = 144
 
   /// The file's class.
   package var fileClass: ProtectionClass
@@ -27,6 +28,8 @@ package struct FileRecord: Sendable, Equatable {
   package var generation: UInt32
   /// The file's key, wrapped: ``wrappedKeySize(in:)`` bytes.
   package var wrappedKey: [UInt8]
+  /// The rekey that is under way; `nil` while there is none.
+  package var pending: PendingRekey?
   /// The first 16 bytes of HMAC-SHA256 over the label and ``bytesBeforeTag``.
   package var tag: [UInt8]
 
@@ -36,7 +39,10 @@ package struct FileRecord: Sendable, Equatable {
   }
 
   /// A record without its tag, which is set to zeros.
-  package init(fileClass: ProtectionClass, isExplicit: Bool, generation: UInt32, wrappedKey: [UInt8]) {
+  package init(
+    fileClass: ProtectionClass, isExplicit: Bool, generation: UInt32, wrappedKey: [UInt8], pending: PendingRekey? = nil
+  ) {
+    self.pending = pending
     self.fileClass = fileClass
     self.isExplicit = isExplicit
     self.generation = generation
@@ -47,10 +53,12 @@ package struct FileRecord: Sendable, Equatable {
   /// Reads a record. Whether its tag is right is for the caller to check.
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .file)
-    (fileClass, isExplicit) = try reader.readRecordHeader()
+    let header = try reader.readRecordHeader(mayBePending: true)
+    (fileClass, isExplicit) = (header.fileClass, header.flags & 1 == 1)
     generation = try reader.readInteger("generation")
     try reader.require(generation > 0, "generation", "is 0")
     wrappedKey = try reader.read(Self.wrappedKeySize(in: fileClass), "wrapped key")
+    if header.isPending { pending = try PendingRekey(&reader, isFollowed: header.flags & 2 == 2) }
     tag = try reader.read(16, "tag")
     try reader.finish()
   }
@@ -59,24 +67,38 @@ package struct FileRecord: Sendable, Equatable {
   package var bytesBeforeTag: [UInt8] {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(Self.longest)
-    bytes.appendRecordHeader(fileClass, isExplicit: isExplicit)
+    bytes.appendRecordHeader(
+      fileClass, isExplicit: isExplicit, isPending: pending != nil, isFollowed: pending?.isFollowed ?? false)
     bytes.append(integer: generation)
-    return bytes + wrappedKey
+    bytes += wrappedKey
+    if let pending { bytes += pending.bytes }
+    return bytes
   }
 
   /// The record as it is stored.
   package var bytes: [UInt8] { bytesBeforeTag + tag }
 }
 
+/// What the records of files and of directories begin with.
+struct RecordHeader {
+  var fileClass: ProtectionClass
+  var flags: UInt16
+  var isPending: Bool
+}
+
+/// The version of a file's record while a rekey is pending.
+private let pendingVersion: UInt8 = 0x81
+
 extension ByteReader {
-  /// Version, class and flags, with which the records of files and of directories begin.
-  mutating func readRecordHeader() throws(FormatError) -> (ProtectionClass, isExplicit: Bool) {
+  /// Version, class and flags. A version that only files' records have is accepted where `mayBePending` says so.
+  mutating func readRecordHeader(mayBePending: Bool = false) throws(FormatError) -> RecordHeader {
     let version: UInt8 = try readInteger("version")
-    guard version == 1 else { throw .unsupportedVersion(record: record, version: UInt16(version)) }
+    let isPending = mayBePending && version == pendingVersion
+    guard version == 1 || isPending else { throw .unsupportedVersion(record: record, version: UInt16(version)) }
     let fileClass = try readClass("class")
     let flags: UInt16 = try readInteger("flags")
-    try require(flags & ~1 == 0, "flags", "has unknown bits")
-    return (fileClass, flags & 1 == 1)
+    try require(flags & ~(isPending ? 3 : 1) == 0, "flags", "has unknown bits")
+    return RecordHeader(fileClass: fileClass, flags: flags, isPending: isPending)
   }
 
   /// The number of a protection class.
@@ -88,10 +110,12 @@ extension ByteReader {
 }
 
 extension [UInt8] {
-  /// Version 1, class and flags.
-  mutating func appendRecordHeader(_ fileClass: ProtectionClass, isExplicit: Bool) {
-    append(1)
+  /// Version, class and flags.
+  mutating func appendRecordHeader(
+    _ fileClass: ProtectionClass, isExplicit: Bool, isPending: Bool = false, isFollowed: Bool = false
+  ) {
+    append(isPending ? pendingVersion : 1)
     append(fileClass.rawValue)
-    append(integer: UInt16(isExplicit ? 1 : 0))
+    append(integer: UInt16((isExplicit ? 1 : 0) | (isFollowed ? 2 : 0)))
   }
 }

@@ -23,4 +23,5 @@ package enum RecordKind: String, Sendable {
   case keybag = "keybag"
   case attribute = "extended attribute"
   case attempts = "record of attempts"
+  case rekeyBatch = "batch of a rekey"
 }

@@ -20,9 +20,12 @@ package struct KeybagFeatures: OptionSet, Sendable, Equatable {
   /// A class key that was erased.
   package static let tombstones = KeybagFeatures(rawValue: 1 << 8)
 
+  /// Records of files may have a rekey pending.
+  package static let rekeys = KeybagFeatures(rawValue: 1 << 9)
+
   /// Those that this version understands.
   package static let known: KeybagFeatures = [
-    .effaceableSecret, .keyFiles, .trustedPlatformModule, .backupPasscodes, .eraseAfter, .tombstones,
+    .effaceableSecret, .keyFiles, .trustedPlatformModule, .backupPasscodes, .eraseAfter, .tombstones, .rekeys,
   ]
 }
 
@@ -32,6 +35,7 @@ extension KeybagRecord {
     var features: KeybagFeatures = []
     if effaceableIdentifier != nil { features.insert(.effaceableSecret) }
     if eraseAfter != nil { features.insert(.eraseAfter) }
+    if allowsRekeys { features.insert(.rekeys) }
     for entry in classEntries where entry.erasureTime != nil { features.insert(.tombstones) }
     for protector in protectors { features.formUnion(protector.method.features) }
     return features

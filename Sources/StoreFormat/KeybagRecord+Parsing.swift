@@ -33,7 +33,8 @@ extension KeybagRecord {
     self.init(
       storeID: storeID, generation: generation, defaultClass: defaultClass, deviceKeyIdentifier: identifier,
       creationTime: creationTime, effaceableIdentifier: effaceable, eraseAfter: eraseAfter,
-      classEntries: try reader.readClassEntries(), protectors: try reader.readProtectors())
+      allowsRekeys: features.contains(.rekeys), classEntries: try reader.readClassEntries(),
+      protectors: try reader.readProtectors())
     try reader.require(
       protectors.isEmpty == (erasureTime != nil), "number of protectors", "is not that of its class keys")
     try reader.require(self.features == features, "features", "are not those of the contents")

@@ -32,6 +32,8 @@ package struct KeybagRecord: Sendable, Equatable {
   package var effaceableIdentifier: [UInt8]?
   /// After how many wrong passcodes the store erases itself; `nil`: it does not.
   package var eraseAfter: UInt8?
+  /// Whether records of files may have a rekey pending; not in stores of earlier versions, until an unlock.
+  package var allowsRekeys: Bool
   /// The class keys, sorted by class and generation; the highest generation of a class wraps new file keys.
   package var classEntries: [ClassEntry]
   /// The ways in, sorted by their identities.
@@ -137,8 +139,8 @@ package struct KeybagRecord: Sendable, Equatable {
   /// A record whose seal and tag are still zeros.
   package init(
     storeID: StoreID, generation: UInt64, defaultClass: ProtectionClass, deviceKeyIdentifier: [UInt8],
-    creationTime: UInt64, effaceableIdentifier: [UInt8]? = nil, eraseAfter: UInt8? = nil, classEntries: [ClassEntry],
-    protectors: [Protector]
+    creationTime: UInt64, effaceableIdentifier: [UInt8]? = nil, eraseAfter: UInt8? = nil, allowsRekeys: Bool = false,
+    classEntries: [ClassEntry], protectors: [Protector]
   ) {
     self.storeID = storeID
     self.generation = generation
@@ -147,6 +149,7 @@ package struct KeybagRecord: Sendable, Equatable {
     self.creationTime = creationTime
     self.effaceableIdentifier = effaceableIdentifier
     self.eraseAfter = eraseAfter
+    self.allowsRekeys = allowsRekeys
     self.classEntries = classEntries
     self.protectors = protectors
     seal = [UInt8](repeating: 0, count: 32)

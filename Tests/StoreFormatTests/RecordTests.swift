@@ -10,6 +10,13 @@ import Testing
     let explicit: Int
     let generation: UInt32
     let wrappedKey, record: Hex
+    let pending: Pending?
+    let wrappedOldKey: Hex?
+
+    struct Pending: Decodable, Sendable {
+      let boundary: UInt64
+      let followed: Int
+    }
   }
 
   struct DirectoryVector: Decodable, Sendable {
@@ -30,10 +37,13 @@ import Testing
     #expect(record.wrappedKey == vector.wrappedKey.bytes)
     #expect(record.tag == Array(vector.record.bytes.suffix(16)))
     #expect(record.bytes == vector.record.bytes)
+    #expect(record.pending?.boundary == vector.pending?.boundary)
+    #expect(record.pending?.isFollowed == vector.pending.map { $0.followed == 1 })
+    #expect(record.pending?.wrappedOldKey == vector.wrappedOldKey?.bytes)
     #expect(record.bytesBeforeTag == Array(vector.record.bytes.dropLast(16)))
     var made = FileRecord(
       fileClass: record.fileClass, isExplicit: record.isExplicit, generation: record.generation,
-      wrappedKey: record.wrappedKey)
+      wrappedKey: record.wrappedKey, pending: record.pending)
     made.tag = record.tag
     #expect(made == record)
   }
@@ -52,9 +62,9 @@ import Testing
 
   /// The sizes that keep a record inside an inode of 256 bytes.
   @Test func sizes() throws {
-    #expect(try Set(Self.files().map(\.record.bytes.count)) == [64, 96])
+    #expect(try Set(Self.files().map(\.record.bytes.count)) == [64, 96, 112, 144])
     #expect(try Set(Self.directories().map(\.record.bytes.count)) == [DirectoryRecord.size])
-    #expect(try Self.files().filter { $0.class == 2 }.map(\.record.bytes.count) == [FileRecord.longest])
+    #expect(try Self.files().filter { $0.class == 2 }.map(\.record.bytes.count) == [96, FileRecord.longest])
   }
 
   @Test(arguments: try files()) func everyOtherLengthIsRefused(_ vector: FileVector) {

@@ -9,6 +9,8 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
   case keybagContents = "keybag-contents"
   /// The records of files and directories.
   case records
+  /// Batches of rekeys.
+  case rekeyBatches = "rekey-batches"
   /// The record of wrong passcodes.
   case attempts
   /// Names, sidecars and target files as a backing directory has them.
@@ -33,8 +35,8 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
   /// No longer input is of use, in bytes.
   package var longestInput: Int {
     switch self {
-    case .keybag, .keybagContents, .sealedObject: 2048
-    case .records, .attempts: 128
+    case .keybag, .keybagContents, .sealedObject, .rekeyBatches: 2048
+    case .records, .attempts: 160
     case .names, .sealedNames: 4300
     case .encodings, .attributes, .recoveryKey, .mountLines: 512
     case .control, .mountOptions: 1024
@@ -50,6 +52,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     case .keybag: fuzzKeybag(bytes)
     case .keybagContents: fuzzKeybagContents(bytes)
     case .records: fuzzRecords(bytes)
+    case .rekeyBatches: fuzzRekeyBatches(bytes)
     case .attempts: fuzzAttempts(bytes)
     case .names: fuzzNames(bytes)
     case .sealedNames: fuzzSealedNames(bytes)

@@ -9,13 +9,26 @@ func fuzzRecords(_ bytes: [UInt8]) {
     precondition(record.generation > 0)
     precondition(record.wrappedKey.count == FileRecord.wrappedKeySize(in: record.fileClass))
     precondition(bytes.count <= FileRecord.longest)
-    precondition((bytes.count == FileRecord.longest) == (record.fileClass == .completeUnlessOpen))
+    let isLong = record.fileClass == .completeUnlessOpen
+    precondition(bytes.count == (isLong ? 96 : 64) + (record.pending == nil ? 0 : 48))
+    if let pending = record.pending { precondition(pending.boundary <= PendingRekey.highestBoundary) }
   }
   if let record = try? DirectoryRecord(parsing: bytes) {
     precondition(record.bytes == bytes, "a record has one form")
     precondition(bytes.count == DirectoryRecord.size)
     precondition(record.directoryID.count == DirectoryRecord.identifierSize)
     precondition((try? FileRecord(parsing: bytes)) == nil, "no bytes are both records")
+  }
+}
+
+func fuzzRekeyBatches(_ bytes: [UInt8]) {
+  guard let batch = try? RekeyBatch(parsing: bytes) else { return }
+  precondition(batch.bytes == bytes, "a batch has one form")
+  precondition(RekeyBatch.chunkCount.contains(batch.chunks.count) && batch.number > 0)
+  for chunk in batch.chunks {
+    precondition(chunk.boundary <= chunk.firstUnit && chunk.firstUnit < chunk.nextBoundary)
+    precondition(
+      chunk.range.upperBound <= chunk.nextBoundary * 4096 && chunk.nextBoundary <= PendingRekey.highestBoundary)
   }
 }
 

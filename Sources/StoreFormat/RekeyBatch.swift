@@ -1,0 +1,126 @@
+/// The bytes of `.protectfs/rekey.0` and `.protectfs/rekey.1`: new ciphertext that is about to take the place of old, so
+/// that what a crash left half written can be written again.
+///
+/// The byte table is in Documentation/FORMAT.md.
+package struct RekeyBatch: Sendable, Equatable {
+  /// The first 8 bytes.
+  package static let magic = Array("protkrek".utf8)
+  /// The version this module reads and writes.
+  package static let version: UInt16 = 1
+  /// What is authenticated before the batch, to tell it from records under the same key.
+  package static let tagLabel: StaticString = "protectfs rekey batch\0"
+  /// How many chunks there may be.
+  package static let chunkCount = 1...4096
+  /// How much ciphertext all chunks have together at most, in bytes.
+  package static let mostCiphertext = 4 << 20
+  /// The length of the longest batch, in bytes.
+  package static let longest = 38 + chunkCount.upperBound * Chunk.headSize + mostCiphertext
+
+  /// Ciphertext of one file without a gap, and the boundaries that its record has before and afterwards.
+  package struct Chunk: Sendable, Equatable {
+    static let headSize = PendingRekey.wrappedKeySize + 8 + 8 + 8 + 4
+
+    /// What the rekey is known by: ``PendingRekey/wrappedOldKey``.
+    package let wrappedOldKey: [UInt8]
+    /// The boundary before; what lies between it and ``firstUnit`` are holes.
+    package let boundary: UInt64
+    /// The number of the first data unit of the ciphertext.
+    package let firstUnit: UInt64
+    /// The boundary afterwards; what lies between it and the end of the ciphertext are holes.
+    package var nextBoundary: UInt64
+    /// Whole AES blocks under the new key.
+    package let ciphertext: [UInt8]
+
+    package init(
+      wrappedOldKey: [UInt8], boundary: UInt64, firstUnit: UInt64, nextBoundary: UInt64, ciphertext: [UInt8]
+    ) {
+      self.wrappedOldKey = wrappedOldKey
+      self.boundary = boundary
+      self.firstUnit = firstUnit
+      self.nextBoundary = nextBoundary
+      self.ciphertext = ciphertext
+    }
+
+    /// Where in the file the ciphertext is, in bytes.
+    package var range: Range<UInt64> { firstUnit * 4096..<firstUnit * 4096 + UInt64(ciphertext.count) }
+  }
+
+  /// Grows with each batch, over restarts too: of two the higher one is the later.
+  package var number: UInt64
+  /// Those of one file stand together, in order, each from where the one before has come to.
+  package var chunks: [Chunk]
+  /// The first 16 bytes of HMAC-SHA256 over the label and ``bytesBeforeTag``.
+  package var tag = [UInt8](repeating: 0, count: 16)
+
+  /// A batch whose tag is still zeros.
+  package init(number: UInt64, chunks: [Chunk]) {
+    self.number = number
+    self.chunks = chunks
+  }
+
+  /// Reads a batch. Whether its tag is right is for the caller to check.
+  package init(parsing bytes: [UInt8]) throws(FormatError) {
+    var reader = ByteReader(bytes, record: .rekeyBatch)
+    try reader.require(bytes.count <= Self.longest, "length", "is more than \(Self.longest) bytes")
+    let magic = try reader.read(8, "magic")
+    try reader.require(magic == Self.magic, "magic", "is not 'protkrek'")
+    let version: UInt16 = try reader.readInteger("version")
+    guard version == Self.version else { throw .unsupportedVersion(record: .rekeyBatch, version: version) }
+    number = try reader.readInteger("number")
+    try reader.require(number > 0, "number", "is 0")
+    let count: UInt32 = try reader.readInteger("number of chunks")
+    try reader.require(Self.chunkCount.contains(Int(count)), "number of chunks", "\(count) is not in 1...4096")
+    chunks = []
+    var total = 0
+    for _ in 0..<count {
+      let chunk = try reader.readChunk()
+      total += chunk.ciphertext.count
+      try reader.require(total <= Self.mostCiphertext, "ciphertext", "is more than 4 MiB")
+      if let last = chunks.last, last.wrappedOldKey == chunk.wrappedOldKey {
+        try reader.require(last.nextBoundary == chunk.boundary, "boundary", "is not the one before")
+      }
+      chunks.append(chunk)
+    }
+    tag = try reader.read(16, "tag")
+    try reader.finish()
+  }
+
+  /// What the tag authenticates, after the label.
+  package var bytesBeforeTag: [UInt8] {
+    var bytes = Self.magic
+    bytes.reserveCapacity(38 + chunks.reduce(0) { $0 + Chunk.headSize + $1.ciphertext.count })
+    bytes.append(integer: Self.version)
+    bytes.append(integer: number)
+    bytes.append(integer: UInt32(chunks.count))
+    for chunk in chunks {
+      bytes += chunk.wrappedOldKey
+      bytes.append(integer: chunk.boundary)
+      bytes.append(integer: chunk.firstUnit)
+      bytes.append(integer: chunk.nextBoundary)
+      bytes.append(integer: UInt32(chunk.ciphertext.count))
+      bytes += chunk.ciphertext
+    }
+    return bytes
+  }
+
+  /// The batch as it is stored.
+  package var bytes: [UInt8] { bytesBeforeTag + tag }
+}
+
+extension ByteReader {
+  fileprivate mutating func readChunk() throws(FormatError) -> RekeyBatch.Chunk {
+    let wrappedOldKey = try read(PendingRekey.wrappedKeySize, "wrapped old key")
+    let boundary: UInt64 = try readInteger("boundary")
+    let firstUnit: UInt64 = try readInteger("first unit")
+    let nextBoundary: UInt64 = try readInteger("next boundary")
+    let count: UInt32 = try readInteger("length of ciphertext")
+    try require(count > 0 && count % 16 == 0, "length of ciphertext", "is not that of whole blocks")
+    try require(nextBoundary <= PendingRekey.highestBoundary, "next boundary", "is past the longest file")
+    try require(boundary <= firstUnit && firstUnit < nextBoundary, "first unit", "is not between the boundaries")
+    let units = (UInt64(count) + 4095) / 4096
+    try require(units <= nextBoundary - firstUnit, "next boundary", "is inside the ciphertext")
+    return RekeyBatch.Chunk(
+      wrappedOldKey: wrappedOldKey, boundary: boundary, firstUnit: firstUnit, nextBoundary: nextBoundary,
+      ciphertext: try read(Int(count), "ciphertext"))
+  }
+}
