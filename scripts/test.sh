@@ -87,7 +87,7 @@ fi
 
 # Suites that look at one mount each, and measure nothing, run two at a time. All others, new ones too, run alone.
 mount_tests() { swift test --skip-build --ignore-lock --no-parallel "$@"; }
-some='MountTests\.MountTests/(Conformance.*|FaultError|Interruption|Fsck|BadStore|DamagedFile|Namespace)Tests'
+some='MountTests\.MountTests/(Conformance.*|FaultError|Interruption|Fsck|BadStore|DamagedFile|Namespace|Raise|PendingRekey|Rekey.*)Tests'
 others='MountTests\.MountTests/(Keybag.*|Rotation|Erasure|WayIn|Restore|DataRotation|Orphan|GoldenStore|ClassTool|Tool)Tests'
 step "Mount tests, two at a time"
 mount_tests --filter "$others" >.build/mount-tests.log 2>&1 &

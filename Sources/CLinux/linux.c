@@ -192,8 +192,6 @@ int linux_wait_for_change(int watch, const char *name) {
   return 0;
 }
 
-int linux_set_lease(int fd, int type) { return RESULT(fcntl(fd, F_SETLEASE, type)); }
-int linux_get_lease(int fd) { return RESULT(fcntl(fd, F_GETLEASE)); }
 int linux_end_with_parent(void) { return RESULT(prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0)); }
 
 int linux_unshare_file_system_attributes(void) { return RESULT(unshare(CLONE_FS)); }

@@ -41,6 +41,12 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   public var requests: [String: Int]
   /// The clients that hold back the lock that is announced.
   public var delayingClients: Int
+  /// The files known to have a rekey pending: their contents are on the way to being under a new key.
+  public var pendingRekeys = 0
+  /// Those of them that failed, and are tried again later.
+  public var failedRekeys = 0
+  /// Those of them whose class is locked, which go on after an unlock.
+  public var lockedRekeys = 0
 
   /// A status of these values.
   public init(
@@ -98,6 +104,9 @@ extension DaemonStatus {
       refusals: try container.decode(Int.self, forKey: .refusals),
       requests: try container.decode([String: Int].self, forKey: .requests),
       delayingClients: try container.decodeIfPresent(Int.self, forKey: .delayingClients) ?? 0)
+    pendingRekeys = try container.decodeIfPresent(Int.self, forKey: .pendingRekeys) ?? 0
+    failedRekeys = try container.decodeIfPresent(Int.self, forKey: .failedRekeys) ?? 0
+    lockedRekeys = try container.decodeIfPresent(Int.self, forKey: .lockedRekeys) ?? 0
   }
 }
 

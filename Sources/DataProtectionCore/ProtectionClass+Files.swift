@@ -15,13 +15,22 @@ extension ProtectionClass {
 
   /// Puts a file or directory on a mount into the class. A symbolic link is followed.
   ///
-  /// A directory's class is that of what is created in it from then on. Of a file, the contents stay as they are and
-  /// its key is wrapped anew.
+  /// A directory's class is that of what is created in it from then on. Of a file, the key is wrapped anew; where the class
+  /// protects more than the one before, the file gets a new key, and the contents are encrypted under that in the
+  /// background.
   /// - Throws: `EACCES` where the old class or the new one is not usable now; `ENOTSUP` where the path is on no
   ///   protectfs mount.
   public func assign(toItemAt path: String) throws(Errno) {
     try Self.requireMount(of: path)
     try ExtendedAttribute.set(Self.attributeName, to: name, of: path)
+  }
+
+  /// Puts a file or directory on a mount into the class, and leaves a file the key that it has.
+  ///
+  /// - Throws: as ``assign(toItemAt:)``.
+  package func rewrap(itemAt path: String) throws(Errno) {
+    try Self.requireMount(of: path)
+    try ExtendedAttribute.set(Self.rewrapAttributeName, to: name, of: path)
   }
 
   /// Other file systems would store an attribute of this name and mean nothing by it.

@@ -78,4 +78,8 @@ public enum ProtectionClass: UInt8, CaseIterable, Sendable, Codable {
 extension ProtectionClass {
   /// The extended attribute that reads and sets a file's class.
   public static let attributeName = "user.protectfs.class"
+  /// The extended attribute that sets a file's class and leaves it the key that it has.
+  package static let rewrapAttributeName = "user.protectfs.class.rewrap"
+  /// The extended attribute that a file has while a rekey of it is pending; setting it draws a new key.
+  package static let rekeyAttributeName = "user.protectfs.rekey"
 }

@@ -10,6 +10,8 @@ struct ModificationTime {
   private var seconds: Int64
   private var nanoseconds: Int64
   private(set) var isMoved = false
+  /// A rekey is writing the file: the backing file keeps the time of that until ``rest()``.
+  private var isRekeyed = false
 
   init(_ status: Status) {
     seconds = status.modification_seconds
@@ -33,8 +35,25 @@ struct ModificationTime {
 
   /// What the backing file's time is to be set to, if it was moved; once.
   mutating func takeChange() -> TimeChange? {
-    guard isMoved else { return nil }
+    guard isMoved, !isRekeyed else { return nil }
     isMoved = false
     return .set(seconds: seconds, nanoseconds: nanoseconds)
+  }
+
+  /// Whether ``takeChange()`` would tell one.
+  var isSettleable: Bool { isMoved && !isRekeyed }
+
+  /// A rekey writes the file from now on.
+  mutating func beginRekey() { isRekeyed = true }
+
+  /// The rekey has come to its end, or is put off. The time is one second later than the kernel's then: a backup that goes by
+  /// time and length is to take the contents with the record. Returns both times.
+  mutating func rest() -> (kernel: TimeChange, backing: TimeChange)? {
+    guard isRekeyed else { return nil }
+    isRekeyed = false
+    let kernel = TimeChange.set(seconds: seconds, nanoseconds: nanoseconds)
+    seconds += 1
+    isMoved = true
+    return (kernel, .set(seconds: seconds, nanoseconds: nanoseconds))
   }
 }

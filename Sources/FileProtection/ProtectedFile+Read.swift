@@ -14,17 +14,37 @@ extension ProtectedFile {
   /// - Throws: `EACCES` when the class does not allow it, `EIO` for a length no plaintext can have, or what pread(2)
   ///   fails with.
   package func read(
-    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, isAccess: Bool = false
+    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, isAccess: Bool = false,
+    overlay: Overlay? = nil
   ) throws(Errno) -> UnsafeRawBufferPointer {
     try unsafe contents.read { () throws(Errno) in
       let cipher = try cipher(for: .read)
       guard isAccess, isAccessDue.exchange(false, ordering: .relaxed) else {
-        return try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher)
+        return try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher, overlay)
       }
       return try unsafe descriptor.movingAccessTime { () throws(Errno) in
-        try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher)
+        try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher, overlay)
       }
     }
+  }
+
+  /// Tells the chunks that another mount is just writing into the file, and that count as written.
+  package typealias Overlay = () throws(Errno) -> [RekeyBatch.Chunk]
+
+  /// Puts the ciphertext of chunks over what was read; returns the cipher for the whole.
+  private func overlay(
+    _ chunks: [RekeyBatch.Chunk], on bytes: UnsafeMutableRawBufferPointer, from start: UInt64, _ cipher: ContentsCipher
+  ) -> ContentsCipher {
+    guard let last = chunks.last else { return cipher }
+    let range = start..<start + UInt64(bytes.count)
+    for chunk in chunks where chunk.range.overlaps(range) {
+      let common = chunk.range.clamped(to: range)
+      let source = Int(common.lowerBound - chunk.range.lowerBound)
+      for index in 0..<common.count {
+        unsafe bytes[Int(common.lowerBound - start) + index] = chunk.ciphertext[source + index]
+      }
+    }
+    return cipher.moved(to: last.nextBoundary)
   }
 
   /// Reads and decrypts whole units; the contents lock is held.
@@ -32,13 +52,18 @@ extension ProtectedFile {
   /// Where the file may end, one block more than asked for is read: a backing file may end with up to 15 bytes that carry
   /// no data, so that only what lies a whole block past a unit proves that the unit is full.
   func plaintext(
-    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: XTSCipher
+    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: ContentsCipher,
+    _ overlay: Overlay? = nil
   ) throws(Errno) -> UnsafeRawBufferPointer {
+    var cipher = cipher
     let start = DataUnits.start(of: offset)
     let wanted = Int(DataUnits.end(of: offset + UInt64(count)) - start)
     let isInside = start + UInt64(wanted) <= length.load(ordering: .acquiring)
     let probe = isInside ? wanted : wanted + Int(DataUnits.blockSize)
     let received = try unsafe descriptor.read(into: .init(rebasing: buffer[..<probe]), at: start)
+    if let overlay {
+      cipher = try unsafe self.overlay(overlay(), on: .init(rebasing: buffer[..<received]), from: start, cipher)
+    }
     var available = wanted
     if received < probe {
       guard let length = ContentLength.plaintext(for: start + UInt64(received)) else { throw .ioError }
@@ -58,7 +83,7 @@ extension ProtectedFile {
 
   /// Decrypts units in place, and leaves what was never written the zeros it is. Runs of whole units go in one call.
   static func decrypt(
-    _ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64, cipher: XTSCipher
+    _ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64, cipher: ContentsCipher
   ) throws(Errno) {
     let size = Int(DataUnits.size)
     var runStart = 0
@@ -76,7 +101,7 @@ extension ProtectedFile {
   }
 
   private static func decryptRun(
-    _ bytes: UnsafeMutableRawBufferPointer, _ run: Range<Int>, firstUnit: UInt64, cipher: XTSCipher
+    _ bytes: UnsafeMutableRawBufferPointer, _ run: Range<Int>, firstUnit: UInt64, cipher: ContentsCipher
   ) throws(Errno) {
     guard !run.isEmpty else { return }
     let unit = firstUnit + UInt64(run.lowerBound) / DataUnits.size
@@ -89,7 +114,7 @@ extension ProtectedFile {
 
   /// Encrypts units in place.
   static func encrypt(
-    _ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64, cipher: XTSCipher
+    _ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64, cipher: ContentsCipher
   ) throws(Errno) {
     guard bytes.count > 0 else { return }
     do {

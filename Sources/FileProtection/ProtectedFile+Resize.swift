@@ -16,7 +16,7 @@ extension ProtectedFile {
   /// Sets the length with the contents lock held alone. A shrink is one ftruncate(2): what its last block holds past the
   /// length is ignored. A growth first gives the old last unit encrypted zeros. `room` in the backing file is taken before the
   /// file has its new length, and after what may cut it.
-  func resize(to newLength: UInt64, cipher: XTSCipher, taking room: Range<UInt64>? = nil) throws(Errno) {
+  func resize(to newLength: UInt64, cipher: ContentsCipher, taking room: Range<UInt64>? = nil) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
     do throws(Errno) {
       if newLength > oldLength { try completeLastUnit(upTo: newLength, cipher: cipher) }
@@ -32,7 +32,7 @@ extension ProtectedFile {
 
   /// After a shrink: gives the last block zeros past the length, and so the bytes behind it. Nobody reads them, but a power
   /// cut may put a new length on the disk without its data, or take back the length alone, and then they would be data.
-  private func clearLastBlock(cipher: XTSCipher) {
+  private func clearLastBlock(cipher: ContentsCipher) {
     let length = length.load(ordering: .relaxed)
     guard length != DataUnits.blockEnd(of: length) else { return }
     let start = DataUnits.start(of: length)
@@ -50,7 +50,7 @@ extension ProtectedFile {
   /// to `limit` or further. A unit that is a hole, or full, stays as it is; but the bytes that tell the length must not
   /// become data of the next unit: where they lie in it, the file is cut to the end of this one, and is that long until it has
   /// grown. It may also be longer; its length is told when it has grown.
-  func completeLastUnit(upTo limit: UInt64, cipher: XTSCipher) throws(Errno) {
+  func completeLastUnit(upTo limit: UInt64, cipher: ContentsCipher) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
     guard !DataUnits.isAligned(oldLength) else { return }
     let start = DataUnits.start(of: oldLength)
@@ -91,7 +91,7 @@ extension ProtectedFile {
   }
 
   /// Makes a range read as zeros: whole units become holes, parts of units encrypted zeros.
-  private func zero(_ range: Range<UInt64>, mode: AllocationMode, cipher: XTSCipher) throws(Errno) {
+  private func zero(_ range: Range<UInt64>, mode: AllocationMode, cipher: ContentsCipher) throws(Errno) {
     let fileEnd = length.load(ordering: .relaxed)
     let end = min(range.upperBound, fileEnd)
     guard range.lowerBound < end else {
@@ -113,7 +113,7 @@ extension ProtectedFile {
     }
   }
 
-  private func zeroPart(_ range: Range<UInt64>, cipher: XTSCipher) throws(Errno) {
+  private func zeroPart(_ range: Range<UInt64>, cipher: ContentsCipher) throws(Errno) {
     let start = DataUnits.start(of: range.lowerBound)
     let oldEnd = min(length.load(ordering: .relaxed), start + DataUnits.size)
     try unsafe withScratch { (scratch) throws(Errno) in
@@ -139,7 +139,13 @@ extension ProtectedFile {
 
   /// Writes data and metadata back to the device. Needs no key.
   package func synchronize(dataOnly: Bool) throws(Errno) {
-    if dataOnly { try descriptor.synchronizeData() } else { try descriptor.synchronize() }
+    let isRecordUnsettled = isRecordUnsettled.exchange(false, ordering: .acquiringAndReleasing)
+    do throws(Errno) {
+      if dataOnly, !isRecordUnsettled { try descriptor.synchronizeData() } else { try descriptor.synchronize() }
+    } catch {
+      if isRecordUnsettled { self.isRecordUnsettled.store(true, ordering: .releasing) }
+      throw error
+    }
   }
 
   /// The backing file's status.

@@ -33,7 +33,7 @@ extension ProtectedFile {
   /// Writes with the contents lock held alone: first the part of a unit at the start, then whole units together with an
   /// end that reaches the end of the file, or the part of a unit at the end. `position` is how far it has come.
   private func writeAlone(
-    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, position: inout UInt64, cipher: XTSCipher
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, position: inout UInt64, cipher: ContentsCipher
   ) throws(Errno) {
     let end = offset + UInt64(bytes.count)
     let oldLength = length.load(ordering: .relaxed)
@@ -61,7 +61,7 @@ extension ProtectedFile {
   /// by the bytes that make the backing length tell the true one.
   private func writeWhole(
     _ bytes: UnsafeMutableRawBufferPointer, from offset: UInt64, _ range: Range<UInt64>, position: inout UInt64,
-    cipher: XTSCipher
+    cipher: ContentsCipher
   ) throws(Errno) {
     let first = Int(range.lowerBound - offset)
     let count = Int(range.upperBound - range.lowerBound)
@@ -86,7 +86,7 @@ extension ProtectedFile {
 
   /// Writes part of a unit: reads the rest of it, and writes it whole. A hole becomes a unit of encrypted zeros.
   func merge(
-    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: XTSCipher
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: ContentsCipher
   ) throws(Errno) {
     let start = DataUnits.start(of: offset)
     let end = offset + UInt64(bytes.count)
@@ -105,7 +105,7 @@ extension ProtectedFile {
   /// Encrypts the unit in `scratch` up to `end`, an offset in the file, and writes it; the bytes that tell the length
   /// follow when the file ends there.
   func writeUnit(
-    _ scratch: UnsafeMutableRawBufferPointer, at start: UInt64, end: UInt64, cipher: XTSCipher
+    _ scratch: UnsafeMutableRawBufferPointer, at start: UInt64, end: UInt64, cipher: ContentsCipher
   ) throws(Errno) {
     let padded = Int(DataUnits.blockEnd(of: end) - start)
     let isLast = end >= length.load(ordering: .relaxed) && end < start + DataUnits.size
@@ -118,7 +118,7 @@ extension ProtectedFile {
   /// Puts the plaintext of a unit up to `oldEnd` into `scratch`, and zeros behind it. Returns whether it was a hole.
   @discardableResult
   func fill(
-    _ scratch: UnsafeMutableRawBufferPointer, withUnitAt start: UInt64, oldEnd: UInt64, cipher: XTSCipher
+    _ scratch: UnsafeMutableRawBufferPointer, withUnitAt start: UInt64, oldEnd: UInt64, cipher: ContentsCipher
   ) throws(Errno) -> Bool {
     unsafe scratch.initializeMemory(as: UInt8.self, repeating: 0)
     let blocks = Int(DataUnits.blockEnd(of: oldEnd) - start)
@@ -153,7 +153,7 @@ extension ProtectedFile {
 
   /// Runs `body`, which changes contents, with the contents lock held alone.
   func changing<Result>(
-    for operation: ProtectionPolicy.Operation, _ body: (XTSCipher) throws(Errno) -> Result
+    for operation: ProtectionPolicy.Operation, _ body: (ContentsCipher) throws(Errno) -> Result
   ) throws(Errno) -> Result {
     try contents.write { () throws(Errno) in
       let cipher = try cipher(for: operation)

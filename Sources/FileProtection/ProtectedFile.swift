@@ -14,17 +14,19 @@ package final class ProtectedFile: Sendable {
   /// What decides who may use the file, and the means to.
   struct Protection {
     var record: FileRecord
-    var cipher: XTSCipher?
+    var cipher: ContentsCipher?
     /// The record is no more what it was, and there is no other: nobody may use the file.
     var isRefused = false
+    /// A rekey failed, and could not be taken back: which key the contents are under, the next mount finds out.
+    var isUnsettled = false
   }
 
   let descriptor: Descriptor
   private let writable: Atomic<Bool>
   let contents = ReaderWriterLock()
   let controller: LockController
-  private let protection: Mutex<Protection>
-  private let modificationTime: Mutex<ModificationTime>
+  let protection: Mutex<Protection>
+  let modificationTime: Mutex<ModificationTime>
   /// Held while the backing file is given a modification time, so that of two the later one stays.
   private let timeChange = Mutex(())
   /// The next reader may move the access time: there was none since the file was opened or changed.
@@ -33,10 +35,12 @@ package final class ProtectedFile: Sendable {
   let length: Atomic<UInt64>
   /// The backing file may tell another length: it could not be cut back after a failure. Before the next change it is.
   let isLengthUnsettled = Atomic(false)
+  /// The record was changed, and may not be on the disk yet; fdatasync(2) does not see to that.
+  let isRecordUnsettled = Atomic(false)
 
   /// An open file whose record was verified, with the backing file's status.
   package init(
-    descriptor: consuming Descriptor, isWritable: Bool, record: FileRecord, cipher: XTSCipher? = nil,
+    descriptor: consuming Descriptor, isWritable: Bool, record: FileRecord, cipher: ContentsCipher? = nil,
     status: Status, controller: LockController
   ) throws(Errno) {
     guard let length = ContentLength.plaintext(for: status.size) else { throw .ioError }
@@ -78,7 +82,7 @@ package final class ProtectedFile: Sendable {
   }
 
   /// Whether the backing file has another modification time than the kernel.
-  package var isModificationTimeMoved: Bool { modificationTime.withLock { $0.isMoved } }
+  package var isModificationTimeMoved: Bool { modificationTime.withLock { $0.isSettleable } }
 
   /// The file's class.
   package var fileClass: ProtectionClass { protection.withLock { $0.record.fileClass } }
@@ -124,9 +128,9 @@ package final class ProtectedFile: Sendable {
   ///
   /// - Throws: `EACCES` when the class does not allow the operation, `EIO` when the record's key does not unwrap, or the file is
   ///   refused.
-  package func cipher(for operation: ProtectionPolicy.Operation) throws(Errno) -> XTSCipher {
+  package func cipher(for operation: ProtectionPolicy.Operation) throws(Errno) -> ContentsCipher {
     try protection.withLock { (protection) throws(Errno) in
-      if protection.isRefused { throw .ioError }
+      if protection.isRefused || protection.isUnsettled { throw .ioError }
       switch controller.access(for: operation, on: protection.record.fileClass) {
       case .denied:
         throw .permissionDenied
@@ -135,16 +139,18 @@ package final class ProtectedFile: Sendable {
         return cipher
       case .allowed:
         if let cipher = protection.cipher { return cipher }
-        let cipher = try ProtectedFile.contentsCipher(of: controller.fileKey(of: protection.record))
+        let cipher = try ProtectedFile.contentsCipher(of: controller.fileKey(of: protection.record), protection.record)
         protection.cipher = cipher
         return cipher
       }
     }
   }
 
-  /// The cipher for the contents of a file with that key.
-  package static func contentsCipher(of key: borrowing FileKey) throws(Errno) -> XTSCipher {
-    do throws(CryptographyError) { return try key.contentsCipher() } catch { throw Errno(error) }
+  /// The cipher for the contents of a file with that key in its record.
+  package static func contentsCipher(
+    of key: borrowing FileKey, _ record: FileRecord
+  ) throws(Errno) -> ContentsCipher {
+    do throws(CryptographyError) { return try ContentsCipher(key, record) } catch { throw Errno(error) }
   }
 
   /// Wipes the key, once the operations that use it have ended.
@@ -172,6 +178,24 @@ package final class ProtectedFile: Sendable {
     try contents.write { () throws(Errno) in
       try protection.withLock { (protection) throws(Errno) in
         protection.record = try change(protection.record)
+        protection.isRefused = false
+      }
+    }
+  }
+
+  /// Takes the record that `read` finds on the disk, while nobody reads or writes. Where another mount may have written it,
+  /// and so given the file another key, the cipher stays only if the record is known to be of the same keys.
+  package func renewRecord(isOwn: Bool, _ read: () throws(Errno) -> FileRecord) throws(Errno) {
+    try contents.write { () throws(Errno) in
+      try protection.withLock { (protection) throws(Errno) in
+        let record = try read()
+        if !isOwn, record != protection.record {
+          let isSameRekey =
+            record.pending == nil || record.pending?.wrappedOldKey == protection.record.pending?.wrappedOldKey
+          let isMoved = isSameRekey && record.wrappedKey == protection.record.wrappedKey
+          protection.cipher = isMoved ? protection.cipher?.moved(to: record.pending?.boundary) : nil
+        }
+        protection.record = record
         protection.isRefused = false
       }
     }

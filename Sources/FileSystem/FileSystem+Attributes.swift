@@ -26,6 +26,7 @@ extension ProtectedFileSystem {
     of id: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
   ) throws(Errno) -> (Attributes, timeout: Double) {
     let node = nodes.node(id)
+    let modification = node.backingTime(for: TimeChange(changes.modification))
     // All that can fail comes before a change of length, which cannot be taken back.
     let reference = try reference(to: node)
     var resized: Status?
@@ -39,12 +40,12 @@ extension ProtectedFileSystem {
     node.file?.noteChange()
     func apply() throws(Errno) -> Status {
       try reference.withDescriptor { (descriptor) throws(Errno) in
-        try set(changes, of: descriptor, resized: resized, caller: caller)
+        try set(changes, modification, of: descriptor, resized: resized, caller: caller)
       }
     }
     let status: Status
-    if let time = changes.modification, let file = node.file {
-      status = try file.setModificationTime(TimeChange(time), apply)
+    if changes.modification != nil, let file = node.file {
+      status = try file.setModificationTime(modification, apply)
     } else {
       status = try apply()
     }
@@ -54,7 +55,8 @@ extension ProtectedFileSystem {
 
   /// Sets owner, mode and times; returns the status afterwards.
   private func set(
-    _ changes: AttributeChanges, of descriptor: borrowing Descriptor, resized: Status?, caller: Caller
+    _ changes: AttributeChanges, _ modification: TimeChange, of descriptor: borrowing Descriptor, resized: Status?,
+    caller: Caller
   ) throws(Errno) -> Status {
     if changes.user != nil || changes.group != nil || changes.isEmpty {
       try setOwner(of: descriptor, to: changes, caller: caller)
@@ -64,7 +66,7 @@ extension ProtectedFileSystem {
     if let mode = changes.mode { try setPermissions(mode, of: descriptor) }
     do throws(Errno) {
       if changes.access != nil || changes.modification != nil {
-        try descriptor.setTimes(access: TimeChange(changes.access), modification: TimeChange(changes.modification))
+        try descriptor.setTimes(access: TimeChange(changes.access), modification: modification)
       }
       return try descriptor.status()
     } catch {

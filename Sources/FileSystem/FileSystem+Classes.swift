@@ -17,48 +17,60 @@ extension ProtectedFileSystem {
       return (record.directoryClass, record.isExplicit)
     }
     guard node.isRegular else { throw .noData }
-    if !options.isShared, let file = node.file { return (file.fileClass, file.record.isExplicit) }
+    if let record = try currentRecord(of: node) { return (record.fileClass, record.isExplicit) }
+    // A file whose creation was cut short: it will be given its directory's class.
+    guard let parent = node.location?.parent else { throw .noData }
+    return (try directory(parent).record.directoryClass, false)
+  }
+
+  /// The record of a regular file; `nil` for one that has none yet. Needs no class key.
+  func currentRecord(of node: Node) throws(Errno) -> FileRecord? {
+    guard node.isRegular else { return nil }
+    if !options.isShared, let file = node.file { return file.record }
     let reference = try reference(to: node)
     do throws(Errno) {
-      let record = try reference.withDescriptor { (descriptor) throws(Errno) in
+      return try reference.withDescriptor { (descriptor) throws(Errno) in
         let bytes = try lendingPermissions(of: descriptor) { () throws(Errno) in
           try PathName(descriptor: descriptor).attribute(Self.recordAttribute)
         }
         return try verifiedFileRecord(bytes, of: node)
       }
-      return (record.fileClass, record.isExplicit)
     } catch .noData {
       guard try status(of: node).size == 0 else {
         damaged(node, "the file has contents but no record, and so no class")
         throw .ioError
       }
-      // A file whose creation was cut short: it will be given its directory's class.
-      guard let parent = node.location?.parent else { throw .noData }
-      return (try directory(parent).record.directoryClass, false)
+      return nil
     }
   }
 
-  /// Sets the class of a file or directory. A file's key is rewrapped, in one atomic setxattr(2); no byte of content
-  /// changes. A directory's class decides over what is made in it later.
+  /// Sets the class of a file or directory, in one atomic setxattr(2). A file's key is wrapped anew; by a raise it gets
+  /// another one, and the contents are brought under that afterwards. A directory's class decides over what is made in it
+  /// later.
   ///
-  /// - Throws: `EACCES` for a file when the old or the new class is locked.
-  func setClass(_ newClass: ProtectionClass, of node: Node, isExplicit: Bool = true) throws(Errno) {
+  /// - Throws: `EACCES` for a file when the old or the new class is locked; `ENOSPC` where a record with two keys has no
+  ///   room.
+  func setClass(
+    _ newClass: ProtectionClass, of node: Node, isExplicit: Bool = true, _ rekeying: Rekeying = .onRaise
+  ) throws(Errno) {
     if node.isDirectory { return try setDirectoryClass(newClass, of: node, isExplicit: isExplicit) }
     guard node.isRegular else { throw .notSupportedOnSocket }
     try withOpenFile(node, for: .rewrapFrom, writing: false) { (file) throws(Errno) in
       // What is open goes on working after the lock, so its key is fetched while it can be.
       if newClass == .completeUnlessOpen { _ = try file.cipher(for: .rewrapFrom) }
-      try keyChanges.read { () throws(Errno) in
-        try file.changeRecord { (record) throws(Errno) in
-          let changed = try rewrapped(record, for: newClass, isExplicit: isExplicit)
-          try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
-          return changed
+      try changeKey(of: file, node) { (record, isEmpty) throws(Errno) in
+        guard rekeying == .onRaise, ProtectionPolicy.isRaise(from: record.fileClass, to: newClass) else {
+          return .rewrapped(try rewrapped(record, for: newClass, isExplicit: isExplicit))
         }
+        guard controller.allows(.rewrapTo, on: newClass) else { throw .permissionDenied }
+        if let change = try following(record, in: newClass, isExplicit) { return change }
+        return try replaced(record, for: newClass, isExplicit: isExplicit, of: file, isEmpty)
       }
       node.state.withLock { state in
         state.cachedClass = newClass
         state.classChanges &+= 1
       }
+      awaitRekey(of: node, file)
       // A lock that began since the key was wrapped did not find the file in the class.
       if !file.isAllowed(.read) {
         file.evict()
@@ -73,7 +85,8 @@ extension ProtectedFileSystem {
       try keyChanges.read { () throws(Errno) in
         try file.changeRecord { (record) throws(Errno) in
           let changed = try fileRecord(
-            record.fileClass, isExplicit: true, generation: record.generation, wrappedKey: record.wrappedKey)
+            record.fileClass, isExplicit: true, generation: record.generation, wrappedKey: record.wrappedKey,
+            pending: record.pending)
           try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
           return changed
         }
@@ -91,11 +104,13 @@ extension ProtectedFileSystem {
     let isExplicit = isExplicit ?? record.isExplicit
     if newClass == record.fileClass, controller.isCurrent(record) {
       return try fileRecord(
-        newClass, isExplicit: isExplicit, generation: record.generation, wrappedKey: record.wrappedKey)
+        newClass, isExplicit: isExplicit, generation: record.generation, wrappedKey: record.wrappedKey,
+        pending: record.pending)
     }
     let key = try controller.fileKey(of: record)
     let (generation, wrappedKey) = try controller.wrap(key, for: newClass)
-    return try fileRecord(newClass, isExplicit: isExplicit, generation: generation, wrappedKey: wrappedKey)
+    return try fileRecord(
+      newClass, isExplicit: isExplicit, generation: generation, wrappedKey: wrappedKey, pending: record.pending)
   }
 
   private func setDirectoryClass(

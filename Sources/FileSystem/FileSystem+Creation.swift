@@ -81,7 +81,7 @@ extension ProtectedFileSystem {
   }
 
   private func makeFile(
-    _ backing: BackingName, _ record: FileRecord, _ cipher: XTSCipher, in parent: Node, _ handle: SharedDescriptor,
+    _ backing: BackingName, _ record: FileRecord, _ cipher: ContentsCipher, in parent: Node, _ handle: SharedDescriptor,
     mode: UInt32, caller: Caller
   ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
     let hasNewSidecar = try writeSidecar(of: backing, in: handle)
@@ -112,13 +112,13 @@ extension ProtectedFileSystem {
   /// A record for a new file of a class, and its cipher.
   ///
   /// - Throws: `EACCES` when no file can be created in the class now.
-  func newFileRecord(in fileClass: ProtectionClass) throws(Errno) -> (FileRecord, XTSCipher) {
+  func newFileRecord(in fileClass: ProtectionClass) throws(Errno) -> (FileRecord, ContentsCipher) {
     guard controller.allows(.create, on: fileClass) else { throw .permissionDenied }
     let key: FileKey
     do throws(CryptographyError) { key = try FileKey() } catch { throw errno(error) }
     let (generation, wrappedKey) = try controller.wrap(key, for: fileClass)
     let record = try fileRecord(fileClass, isExplicit: false, generation: generation, wrappedKey: wrappedKey)
-    return (record, try ProtectedFile.contentsCipher(of: key))
+    return (record, try ProtectedFile.contentsCipher(of: key, record))
   }
 
   /// Makes a name: the sidecar first, then what `body` makes; undone as a whole when a step fails.

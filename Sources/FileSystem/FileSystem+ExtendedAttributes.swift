@@ -2,6 +2,7 @@ import Cryptography
 import DataProtectionCore
 import FUSE
 import FileProtection
+import KeyManagement
 import LinuxIO
 import StoreFormat
 import SystemPackage
@@ -14,7 +15,7 @@ extension ProtectedFileSystem {
   private static let accessACL: PathName = "system.posix_acl_access"
 
   private enum Space {
-    case fileClass, lockState, own, user, other
+    case fileClass, rewrappedClass, rekey, lockState, own, user, other
 
     /// - Throws: `EINVAL` for `user.` alone, which is no name.
     init(_ name: PathName) throws(Errno) {
@@ -22,6 +23,10 @@ extension ProtectedFileSystem {
       if text == "user." { throw .invalidArgument }
       if text == ProtectionClass.attributeName {
         self = .fileClass
+      } else if text == ProtectionClass.rewrapAttributeName {
+        self = .rewrappedClass
+      } else if text == ProtectionClass.rekeyAttributeName {
+        self = .rekey
       } else if text == LockState.attributeName {
         self = .lockState
       } else if text == FileRecord.attributeName || text.hasPrefix("user.protectfs.") {
@@ -40,13 +45,20 @@ extension ProtectedFileSystem {
       // Takes no lock: whoever asks is answered also while keys are being taken away.
       guard node === nodes.root else { throw .noData }
       return Array(controller.lockState.rawValue.utf8)
-    case .own: throw .noData
+    case .rekey:
+      guard try currentRecord(of: node)?.pending != nil else { throw .noData }
+      return Array("pending".utf8)
+    case .rewrappedClass, .own: throw .noData
     case .other: return try withPath(of: node) { (path) throws(Errno) in try path.attribute(name) }
     case .user:
       let stored = try backingAttributeName(name)
-      let sealed = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
+      // One that is not there is told whatever the class.
+      _ = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
       return try reportingDenial(of: .attribute, on: node, by: caller) { () throws(Errno) in
-        try openValue(sealed, name: name, of: node)
+        try withValueCiphers(of: node, writing: false) { (ciphers) throws(Errno) in
+          let sealed = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
+          return try openValue(sealed, name: name, of: node, ciphers)
+        }
       }
     }
   }
@@ -56,15 +68,11 @@ extension ProtectedFileSystem {
   ) throws(Errno) {
     let node = nodes.node(id)
     switch try Space(name) {
-    case .fileClass:
-      guard mode != .create, mode != .createAndReplace else { throw .fileExists }
-      guard let newClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else {
-        throw .invalidArgument
-      }
+    case .fileClass: try setClass(value, of: node, mode, .onRaise, caller)
+    case .rewrappedClass: try setClass(value, of: node, mode, .never, caller)
+    case .rekey:
       try requireOwner(of: node, caller)
-      try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in
-        try setClass(newClass, of: node)
-      }
+      try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in try rekey(node) }
     case .lockState, .own: throw .notSupportedOnSocket
     case .other:
       try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(name, to: value, mode: mode) }
@@ -72,10 +80,23 @@ extension ProtectedFileSystem {
     case .user:
       guard name.bytes.count <= 255 else { throw .outOfRange }
       let stored = try backingAttributeName(name)
-      let sealed = try reportingDenial(of: .attribute, on: node, by: caller) { () throws(Errno) in
-        try sealValue(value, name: name, of: node)
+      try reportingDenial(of: .attribute, on: node, by: caller) { () throws(Errno) in
+        try withValueCiphers(of: node, writing: true) { (ciphers) throws(Errno) in
+          let sealed = try sealValue(value, name: name, of: node, ciphers)
+          try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(stored, to: sealed, mode: mode) }
+        }
       }
-      try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(stored, to: sealed, mode: mode) }
+    }
+  }
+
+  private func setClass(
+    _ value: [UInt8], of node: Node, _ mode: AttributeMode, _ rekeying: Rekeying, _ caller: Caller
+  ) throws(Errno) {
+    guard mode != .create, mode != .createAndReplace else { throw .fileExists }
+    guard let newClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else { throw .invalidArgument }
+    try requireOwner(of: node, caller)
+    try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in
+      try setClass(newClass, of: node, rekeying)
     }
   }
 
@@ -89,7 +110,7 @@ extension ProtectedFileSystem {
       try requireOwner(of: node, caller)
       try setClass(fileClass, of: node, isExplicit: false)
     case .lockState: throw .notSupportedOnSocket
-    case .own: throw .noData
+    case .rewrappedClass, .rekey, .own: throw .noData
     case .other: try withPath(of: node) { (path) throws(Errno) in try path.removeAttribute(name) }
     case .user:
       let stored = try backingAttributeName(name)
@@ -156,24 +177,26 @@ extension ProtectedFileSystem {
     }
   }
 
-  private func openValue(_ stored: [UInt8], name: PathName, of node: Node) throws(Errno) -> [UInt8] {
-    let cipher = try valueCipher(of: node, writing: false)
+  private func openValue(
+    _ stored: [UInt8], name: PathName, of node: Node, _ ciphers: AttributeCiphers
+  ) throws(Errno) -> [UInt8] {
     do {
       let sealed = try AttributeEncoding.parse(stored).sealedValue
-      return try cipher.open(sealed, associatedData: associatedData(of: name, node))
+      return try ciphers.open(sealed, associatedData(of: name, node)).value
     } catch {
       damaged(node, "an extended attribute cannot be read: \(error)")
       throw .ioError
     }
   }
 
-  private func sealValue(_ value: [UInt8], name: PathName, of node: Node) throws(Errno) -> [UInt8] {
-    let cipher = try valueCipher(of: node, writing: true)
+  private func sealValue(
+    _ value: [UInt8], name: PathName, of node: Node, _ ciphers: AttributeCiphers
+  ) throws(Errno) -> [UInt8] {
     let associatedData = try associatedData(of: name, node)
     do throws(CryptographyError) {
       return AttributeEncoding.value(
         sealedName: try volume.attributeNames.seal(Array(name.bytes), associatedData: nil),
-        sealedValue: try cipher.seal(value, associatedData: associatedData))
+        sealedValue: try ciphers.current.seal(value, associatedData: associatedData))
     } catch {
       throw errno(error)
     }
@@ -184,13 +207,21 @@ extension ProtectedFileSystem {
     node.isDirectory ? try directory(node).record.identifier + name.bytes : Array(name.bytes)
   }
 
-  /// The cipher of attribute values: of a file under its own key, of a directory under the volume's.
-  /// Before one is written the file has its record, and so a key that stays.
-  private func valueCipher(of node: Node, writing: Bool) throws(Errno) -> NameCipher {
-    if node.isDirectory { return volume.directoryAttributes }
+  /// Runs `body` with the ciphers of attribute values: of a file under its own key, which stays meanwhile; of a directory
+  /// under the volume's. Before one is written the file has its record, and so a key that stays.
+  private func withValueCiphers<Result>(
+    of node: Node, writing: Bool, _ body: (AttributeCiphers) throws(Errno) -> Result
+  ) throws(Errno) -> Result {
+    if node.isDirectory { return try body(AttributeCiphers(current: volume.directoryAttributes)) }
     guard node.isRegular else { throw .notPermitted }
-    let record = try withOpenFile(node, for: .attribute, writing: writing) { (file) throws(Errno) in file.record }
-    let key = try controller.fileKey(of: record)
-    do throws(CryptographyError) { return try key.attributeCipher() } catch { throw errno(error) }
+    return try withOpenFile(node, for: .attribute, writing: writing) { (file) throws(Errno) in
+      try file.keepingKey { () throws(Errno) in
+        let record = file.record
+        let key = try controller.fileKey(of: record)
+        let ciphers: AttributeCiphers
+        do throws(CryptographyError) { ciphers = try AttributeCiphers(key, record) } catch { throw errno(error) }
+        return try body(ciphers)
+      }
+    }
   }
 }

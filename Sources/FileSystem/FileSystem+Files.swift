@@ -48,8 +48,14 @@ extension ProtectedFileSystem {
     let file = file(handle)
     // Through a handle that may not read, the kernel fills up a page that is written in part.
     let isAccess = flags.forReading && !flags.keepsAccessTime
-    let bytes = try unsafe reportingDenial(of: .read, on: nodes.node(id), by: caller) { () throws(Errno) in
-      try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess)
+    let node = nodes.node(id)
+    let bytes = try unsafe reportingDenial(of: .read, on: node, by: caller) { () throws(Errno) in
+      guard options.isReadOnly else {
+        return try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess)
+      }
+      return try unsafe readBesideWriter(file, node) { (overlay) throws(Errno) in
+        try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess, overlay: overlay)
+      }
     }
     return unsafe (bytes, file.fileClass.losesKey)
   }

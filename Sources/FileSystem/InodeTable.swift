@@ -58,6 +58,21 @@ final class InodeTable: Sendable {
     }
   }
 
+  /// Keeps the node of a file that is about to be worked at, until ``forget(_:count:)`` gives that back; returns the one
+  /// that is known, if another is.
+  func keep(_ node: Node) -> Node {
+    shard(of: node.identity.inode).nodes.withLock { nodes in
+      if let known = nodes[node.identity.inode], known === node || known.identity == node.identity {
+        unsafe known.lookups += 1
+        return known
+      }
+      unsafe node.lookups += 1
+      if unsafe node.lookups == 1 { unsafe _ = Unmanaged.passRetained(node) }
+      nodes[node.identity.inode] = node
+      return node
+    }
+  }
+
   /// The kernel gives back `count` lookups; at none left the node goes.
   func forget(_ id: NodeID, count: UInt64) {
     guard id != .root else { return }

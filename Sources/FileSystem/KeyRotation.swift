@@ -1,5 +1,6 @@
 import Cryptography
 import DataProtectionCore
+import Glibc
 import LinuxIO
 import StoreFormat
 import Synchronization
@@ -55,7 +56,11 @@ package final class KeyRotation {
   /// - Throws: `EINTR` when it was ended, `EACCES` when the class was locked, what the backing store fails with. The rest
   ///   is then for the next rotation.
   package func run() throws(Errno) -> RotationProgress {
-    fileSystem.moves.begin()
+    // The search for pending rekeys comes to its end before.
+    while !fileSystem.moves.begin() {
+      guard mayContinue() else { throw .interrupted }
+      usleep(10_000)
+    }
     defer { fileSystem.moves.end() }
     fileSystem.keyChanges.write {}
     try visit([fileSystem.nodes.root])
@@ -268,7 +273,8 @@ package final class KeyRotation {
     guard let key = unwrapped else { return nil }
     let (generation, wrappedKey) = try fileSystem.controller.wrap(key, for: record.fileClass)
     return try fileSystem.fileRecord(
-      record.fileClass, isExplicit: record.isExplicit, generation: generation, wrappedKey: wrappedKey)
+      record.fileClass, isExplicit: record.isExplicit, generation: generation, wrappedKey: wrappedKey,
+      pending: record.pending)
   }
 
   private func renewOpenFiles() throws(Errno) {

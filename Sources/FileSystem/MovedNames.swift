@@ -4,7 +4,14 @@ import Synchronization
 final class MovedNames: Sendable {
   private let state = Mutex<[Node.Location]?>(nil)
 
-  func begin() { state.withLock { $0 = [] } }
+  /// Returns `false` where somebody else wants to know.
+  func begin() -> Bool {
+    state.withLock { state in
+      guard state == nil else { return false }
+      state = []
+      return true
+    }
+  }
 
   func end() { state.withLock { $0 = nil } }
 

@@ -59,6 +59,10 @@ final class Node: Sendable {
     var awaitsRecord = false
     /// How often the class was set or the file closed: who read record and length meanwhile reads them again.
     var classChanges: UInt32 = 0
+    /// A rekey is pending, and the queue of rekeys has the file.
+    var isRekeyKnown = false
+    /// The modification time that the kernel has, where a rekey has given the backing file another.
+    var movedTime: (kernel: TimeChange, backing: TimeChange)?
     /// The directory's set-group-ID bit: new entries take its group.
     var setsGroup = false
 
@@ -115,5 +119,19 @@ final class Node: Sendable {
       }
       state.location = location
     }
+  }
+
+  /// Notes that a rekey has moved the backing file's modification time, of which the kernel is not told.
+  func movedTime(from kernel: TimeChange, to backing: TimeChange) {
+    state.withLock { state in
+      let known = state.movedTime
+      state.movedTime = (known?.backing == kernel ? known!.kernel : kernel, backing)
+    }
+  }
+
+  /// The modification time for the backing file when the kernel tells one: another, if it is the one from before a rekey.
+  func backingTime(for told: TimeChange) -> TimeChange {
+    guard let moved = state.withLock({ $0.movedTime }), moved.kernel == told else { return told }
+    return moved.backing
   }
 }

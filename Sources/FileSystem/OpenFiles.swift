@@ -79,17 +79,30 @@ extension ProtectedFileSystem {
   func renewRecord(of file: ProtectedFile, _ node: Node) throws(Errno) {
     guard !node.state.withLock({ $0.awaitsRecord }) else { return }
     do throws(Errno) {
-      try file.changeRecord { (_) throws(Errno) in
+      try file.renewRecord(isOwn: !options.isShared) { () throws(Errno) in
         let bytes = try file.withDescriptor { (descriptor) throws(Errno) in
           try lendingPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute) }
         }
-        return try verifiedFileRecord(bytes, of: node)
+        let record = try verifiedFileRecord(bytes, of: node)
+        try requireNotWeaker(record, node)
+        return record
       }
     } catch .noData {
       damaged(node, "its record is gone")
       throw .ioError
     }
     node.state.withLock { $0.cachedClass = file.fileClass }
+  }
+
+  /// Refuses a record that lets more in than the one of the same file that was known last: an older one that somebody has
+  /// put back. Where another mount writes, it may have lowered the class.
+  private func requireNotWeaker(_ record: FileRecord, _ node: Node) throws(Errno) {
+    guard !options.isShared, let known = node.state.withLock({ $0.cachedClass }),
+      ProtectionPolicy.isRaise(from: record.fileClass, to: known)
+    else { return }
+    damaged(
+      node, "its record says \(record.fileClass.name), and said \(known.name): an older record was put in its place")
+    throw .ioError
   }
 
   /// Makes a file just created the node's open file, with one handle.
@@ -151,7 +164,7 @@ extension ProtectedFileSystem {
       let bytes = try lendingPermissions(of: descriptor) { () throws(Errno) in
         try descriptor.attribute(Self.recordAttribute)
       }
-      record = try verifiedFileRecord(bytes, of: node)
+      record = try replayed(verifiedFileRecord(bytes, of: node), node)
     } catch .noData {
       guard status.size == 0, let parent = node.location?.parent else {
         damaged(node, "the file has contents but no record, and so no key")
@@ -160,6 +173,8 @@ extension ProtectedFileSystem {
       record = try newFileRecord(in: directory(parent).record.directoryClass).0
       awaitsRecord = true
     }
+    try requireNotWeaker(record, node)
+    if record.pending != nil { awaitRekey(of: node) }
     try requireKey(of: record, node)
     guard controller.allows(operation, on: record.fileClass) else { throw .permissionDenied }
     let file = try ProtectedFile(

@@ -28,6 +28,10 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   let keyChanges = ReaderWriterLock()
   let moves = MovedNames()
   package let kernelAttributes = KernelAttributes()
+  /// Files that are to be brought under new keys.
+  let rekeys = RekeyQueue()
+  let rekeyJournal: RekeyJournal
+  let unreplayed: UnreplayedBatches
   let log: Logger
   /// Backing names that decode to nothing, so that each is reported once.
   let undecodable = Mutex<Set<PathName>>([])
@@ -45,6 +49,8 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
     let rootNode = Node(status, location: nil)
     nodes = InodeTable(root: rootNode, files: files)
     rootNode.state.withLock { [root] in $0.handle = root }
+    rekeyJournal = RekeyJournal(root: root, volume: volume)
+    unreplayed = UnreplayedBatches(try rekeyJournal.batches())
     directories = DirectoryCache(capacity: options.directoryHandles)
     self.volume = volume
     self.controller = controller

@@ -55,7 +55,7 @@ extension Descriptor {
 }
 
 /// A new value for one of a file's times.
-package enum TimeChange: Sendable {
+package enum TimeChange: Sendable, Equatable {
   case leave
   case now
   case set(seconds: Int64, nanoseconds: Int64)

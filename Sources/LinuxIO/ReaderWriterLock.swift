@@ -30,4 +30,10 @@ import CLinux
     defer { unsafe linux_rwlock_unlock(storage) }
     return try body()
   }
+
+  /// Begins to have the lock alone, where the locks of several things are held at once; until ``endWriting()`` by the same
+  /// thread.
+  package func beginWriting() { unsafe linux_rwlock_write(storage) }
+
+  package func endWriting() { unsafe linux_rwlock_unlock(storage) }
 }

@@ -12,6 +12,7 @@ extension Daemon {
     do throws(KeyManagementError) {
       // Not with the turn taken: a lock may be waiting for a rotation, and that one for the turn.
       repeat { machine.waitUntilUnlockable() } while try !unlockNow(secret)
+      fileSystem.resumeRekeys()
       log.notice("unlocked")
     } catch {
       throw refusal(error)
@@ -26,7 +27,18 @@ extension Daemon {
     // Where another mount may write, it may also have changed the passcode.
     if options.hasOtherWriters { try adoptOthersKeybag() }
     let opened = try open(keybag.withLock { $0 }, with: secret, &trial)
+    allowRekeys(opened)
     return machine.unlock(try opened.heldKeys())
+  }
+
+  /// Has the keybag of a store of an earlier version say that there may be rekeys, before there are.
+  private func allowRekeys(_ opened: borrowing OpenKeybag) {
+    guard !options.isReadOnly else { return }
+    do throws(KeyManagementError) {
+      if let change = try opened.allowingRekeys() { try commit(change) }
+    } catch {
+      log.warning("the keybag of an earlier version could not be changed", metadata: ["reason": "\(error.code)"])
+    }
   }
 
   private func adoptOthersKeybag() throws(KeyManagementError) {

@@ -60,6 +60,11 @@ package final class Daemon: DaemonControl {
     self.deviceKey = deviceKey
   }
 
+  /// Starts to bring files under new keys, and goes on with what is pending.
+  func startRekeying() -> LinuxIO.Thread {
+    Thread(name: "rekey", stackSize: 1 << 20) { [fileSystem] in RekeyEngine(fileSystem).run() }
+  }
+
   // MARK: What the control socket asks for
 
   package func lock(gracePeriod: Duration?, wait: Bool) throws(ControlError) {
@@ -81,7 +86,7 @@ package final class Daemon: DaemonControl {
     let now = ContinuousClock.now
     let counts = fileSystem.openFileCounts
     let keybag = keybag.withLock { $0 }
-    return DaemonStatus(
+    var status = DaemonStatus(
       state: state.lockState,
       secondsUntilRevoked: state.takesEffectAt.map { max(0, (now.duration(to: $0)).inSeconds) },
       secondsUntilInactive: state.expiresAt.map { max(0, (now.duration(to: $0)).inSeconds) },
@@ -94,6 +99,11 @@ package final class Daemon: DaemonControl {
       isReadOnly: options.isReadOnly, isShared: options.isShared,
       knownInodes: fileSystem.knownInodeCount, undecodableNames: fileSystem.undecodableNameCount,
       refusals: events.refusals, requests: requests.byName, delayingClients: state.delays.count)
+    let rekeys = fileSystem.rekeyStatus
+    status.pendingRekeys = rekeys.pending
+    status.failedRekeys = rekeys.failed
+    status.lockedRekeys = rekeys.withoutKey
+    return status
   }
 
   package func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {

@@ -58,6 +58,7 @@ package enum MountProcess {
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
+    let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
     Thread(name: "signals") {
       endOnSignal(daemon: daemon, session: session, server: server, unmounter: unmounter)
     }.detach()
@@ -68,6 +69,8 @@ package enum MountProcess {
       ])
     ready()
     session.serve(threads: options.threads, latency: options.lowersLatency ? try? WakeupLatency() : nil)
+    daemon.fileSystem.stopRekeys()
+    rekeyThread?.join()
     daemon.fileSystem.settleModificationTimes()
     daemon.machine.stop()
     lockThread.join()

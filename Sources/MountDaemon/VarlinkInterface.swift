@@ -83,7 +83,10 @@ enum VarlinkInterface {
       undecodableNames: int,
       refusals: int,
       requests: [string]int,
-      delayingClients: int
+      delayingClients: int,
+      pendingRekeys: int,
+      failedRekeys: int,
+      lockedRekeys: int
     )
 
     type EventKind (

@@ -32,6 +32,7 @@ package enum Defect: String, CaseIterable, Sendable {
   case keyGenerationUnknown = "key-generation-unknown"
   case keyRevoked = "key-revoked"
   case fileKeyDamaged = "file-key-damaged"
+  case rekeyPending = "rekey-pending"
 
   // What files hold.
   case impossibleLength = "impossible-length"
@@ -59,7 +60,7 @@ package enum Defect: String, CaseIterable, Sendable {
     switch self {
     case .previousKeybagMissing, .previousKeybagUnrelated, .keybagLeftover, .orphanSidecar, .orphanTarget,
       .emptyDirectoryWithoutRecord,
-      .emptyFileWithoutRecord, .foreignAttribute, .keyRevoked, .effaceableCopyDamaged:
+      .emptyFileWithoutRecord, .foreignAttribute, .keyRevoked, .rekeyPending, .effaceableCopyDamaged:
       .note
     default: .error
     }
@@ -103,6 +104,8 @@ package enum Defect: String, CaseIterable, Sendable {
       "the file's key is wrapped under a newer class key than the keybag has; the keybag that has it opens the file"
     case .keyRevoked: "the file's class key was erased, reset or rotated away; 'protectfs orphans' lists such files"
     case .fileKeyDamaged: "the file's key does not unwrap"
+    case .rekeyPending:
+      "the file's contents are on the way to a new key: that goes on when the store is mounted and unlocked"
     case .impossibleLength: "no contents have this length"
     case .symbolicLinkDamaged: "the symbolic link's target does not open"
     case .orphanTarget: "a long target without its symbolic link: a leftover of a crash"

@@ -10,7 +10,7 @@ extension TreeCheck {
   /// What the attributes are of, and so how their values are sealed.
   enum AttributeOwner {
     case directory([UInt8])
-    case file(NameCipher)
+    case file(AttributeCiphers)
     /// A file whose key is not at hand: names only.
     case fileWithoutKey
   }
@@ -52,7 +52,7 @@ extension TreeCheck {
     let opened: [UInt8]?
     switch owner {
     case .fileWithoutKey: return nil
-    case .file(let cipher): opened = try? cipher.open(sealedValue, associatedData: name)
+    case .file(let ciphers): opened = try? ciphers.open(sealedValue, name).value
     case .directory(let identifier):
       opened = try? keys.volume.directoryAttributes.open(sealedValue, associatedData: identifier + name)
     }

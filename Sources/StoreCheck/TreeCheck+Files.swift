@@ -64,10 +64,15 @@ extension TreeCheck {
         .fileKeyDamaged, at: entry.place,
         "class \(record.fileClass.letter); \(owner) another key of generation \(record.generation)")
     case .notAtHand:
+      if record.pending != nil { findings.report(.rekeyPending, at: entry.place) }
       checkAttributes(of: file, .fileWithoutKey, at: entry.place)
     case .unwrapped(let key):
-      let cipher = try? key.attributeCipher()
-      checkAttributes(of: file, cipher.map { .file($0) } ?? .fileWithoutKey, at: entry.place)
+      if record.pending != nil { findings.report(.rekeyPending, at: entry.place) }
+      guard let ciphers = try? AttributeCiphers(key, record) else {
+        findings.report(.fileKeyDamaged, at: entry.place, "class \(record.fileClass.letter); the key before it")
+        return
+      }
+      checkAttributes(of: file, .file(ciphers), at: entry.place)
     }
   }
 

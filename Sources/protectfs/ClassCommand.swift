@@ -79,8 +79,13 @@ struct ClassSetCommand: ParsableCommand {
     commandName: "set",
     abstract: "Set the class of files and directories.",
     discussion: """
-      A file's contents stay as they are: its key is wrapped anew, for which the old and the new class must be usable \
-      now. A directory's class is that of what is created in it later; -R changes what is in it too.
+      A file's key is wrapped anew, for which the old and the new class must be usable now. Where the new class protects \
+      more (a raise: C to A, say), the file gets a new key, and its contents are encrypted under that, in place and while \
+      it is in use; the command waits for it. What a raise did not finish goes on in the background, after the next unlock \
+      or mount too. With --rewrap the key and the contents stay: whoever has an older copy of the file's record, from a \
+      backup or the journal of a file system, opens it with that as before.
+
+      A directory's class is that of what is created in it later; -R changes what is in it too.
 
       Classes: complete (A), completeUnlessOpen (B), completeUntilFirstUserAuthentication (C), none (D), \
       completeWhenUserInactive (CX).
@@ -117,8 +122,15 @@ struct ClassSetCommand: ParsableCommand {
     completion: .directory)
   var directory: String?
 
+  @Flag(help: "Do not wait until files with a new key are encrypted under it.")
+  var noWait = false
+
+  @Flag(help: "Leave files the keys that they have, also where the class protects more.")
+  var rewrap = false
+
   func validate() throws {
     if from != nil {
+      guard !rewrap else { throw ValidationError("--rewrap does not go with --from.") }
       guard protectionClass == nil, !recursive else {
         throw ValidationError(
           "With --from the manifest says which classes and files; give --directory for another tree.")
@@ -142,6 +154,7 @@ struct ClassSetCommand: ParsableCommand {
     let classes = try ManifestClasses(directory ?? manifest.directory, failures)
     let changed = classes.apply(manifest, progress.count)
     progress.finish()
+    if !noWait { try RekeyWait().finish([directory ?? manifest.directory]) }
     print("\(changed) of \(failures.total) files and directories had another class.")
     try failures.finish(of: "changed")
   }
@@ -149,16 +162,24 @@ struct ClassSetCommand: ParsableCommand {
   private func set(_ protectionClass: ProtectionClass) throws {
     let failures = FailureCount()
     let progress = Progress(isShown: recursive && isatty(STDERR_FILENO) == 1)
+    let attribute = rewrap ? ProtectionClass.rewrapAttributeName : ProtectionClass.attributeName
     let value = Array(protectionClass.name.utf8)
     for path in paths {
-      failures.attempt(path) { () throws(Errno) in try protectionClass.assign(toItemAt: path) }
+      failures.attempt(path) { () throws(Errno) in
+        if rewrap {
+          try protectionClass.rewrap(itemAt: path)
+        } else {
+          try protectionClass.assign(toItemAt: path)
+        }
+      }
       guard recursive else { continue }
       DirectoryTree.visit(path, threads: 2, report: failures.count) { (item, _) throws(Errno) in
         defer { progress.count() }
-        try item.setAttribute(PathName(ProtectionClass.attributeName), to: value)
+        try item.setAttribute(PathName(attribute), to: value)
       }
     }
     progress.finish()
+    if !noWait { try RekeyWait().finish(paths) }
     try failures.finish(of: "changed")
   }
 }

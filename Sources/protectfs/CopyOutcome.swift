@@ -42,29 +42,10 @@ enum CopyOutcome {
         CommandFailure(.failure, "\(path.printable): something else was put there meanwhile, and was left alone"))
     case .different:
       self = .failed(CommandFailure(.failure, "\(path.printable): what was read back is not what was written"))
-    case .inUse: self = .failed(CommandFailure(.busy, "\(path.printable) is open; close what uses it"))
-    case .severalNames:
-      self = .failed(
-        CommandFailure(.failure, "\(path.printable) has several names (hard links), and only one would get a new key"))
     case .attributesTooLarge:
       self = .failed(
         CommandFailure(.failure, "\(path.printable): there is no room for its extended attributes on the backing store")
       )
-    case .noLeases:
-      self = .stop(
-        CommandFailure(.failure, "the kernel grants no leases here, so nobody could be kept from writing meanwhile"))
-    case .leftover(let name):
-      self = .failed(
-        CommandFailure(
-          .failure,
-          "\(path.printable): a run that was killed has left \(name.description.printable), which is another version of it; "
-            + "keep the one you want, and remove the other"))
-    case .writtenTwice(let name):
-      self = .failed(
-        CommandFailure(
-          .failure,
-          "\(path.printable) was opened for writing twice while it was replaced; what one of the programs writes is in "
-            + "\(name.description.printable) beside it"))
     case .busy: self = .failed(CommandFailure(.busy, "\(path.printable): another run is copying it"))
     case .interrupted: self = .stop(CommandFailure(.interrupted, "interrupted; run again, it goes on"))
     }

@@ -16,6 +16,9 @@ final class FailureCount: Sendable {
   /// How many were tried.
   var total: Int { counts.withLock { $0.total } }
 
+  /// How many of them failed.
+  var failed: Int { counts.withLock { $0.failed } }
+
   /// Runs `body` for one path, and reports what it throws.
   func attempt(_ path: String, _ body: () throws(Errno) -> Void) {
     var failure: CommandFailure?

@@ -5,6 +5,8 @@ import KeyManagement
 import LinuxIO
 import MountDaemon
 import StoreFormat
+import Synchronization
+import SystemPackage
 
 /// `protectfs info`
 struct InfoCommand: ParsableCommand {
@@ -38,11 +40,25 @@ struct InfoCommand: ParsableCommand {
       let bytes = try KeybagFile(backing: directory).read()
       let record = try StoreSummary.parse(bytes)
       information = StoreInformation(
-        backing: path, record, authenticity: authenticity(of: bytes, storeID: record.storeID))
+        backing: path, record, authenticity: authenticity(of: bytes, storeID: record.storeID),
+        pendingRekeys: pendingRekeys(in: path))
     } catch .keybagMissing {
       throw StoreSummary.missingKeybag(in: directory, path: path)
     }
     if json { try JSONOutput.show(information) } else { print(information.report) }
+  }
+
+  /// How many records have a rekey pending; that takes a look at each file, but only where there may be one.
+  private func pendingRekeys(in path: String) -> Int {
+    guard FileManager.default.fileExists(atPath: "\(path)/.protectfs/rekey.0") else { return 0 }
+    let count = Atomic(0)
+    DirectoryTree.visit(path, report: { (_, _) in }) { (item, _) throws(Errno) in
+      guard let bytes = try? item.attribute(PathName(FileRecord.attributeName)),
+        let record = try? FileRecord(parsing: bytes), record.pending != nil
+      else { return }
+      count.wrappingAdd(1, ordering: .relaxed)
+    }
+    return count.load(ordering: .relaxed)
   }
 
   private func authenticity(of bytes: [UInt8], storeID: StoreID) -> StoreInformation.Authenticity {
@@ -89,8 +105,11 @@ struct StoreInformation: Encodable {
   var waysIn: [WayIn]
   var eraseAfter: UInt8?
   var erased: String?
+  /// Files whose contents are on the way to new keys.
+  var pendingRekeys: Int
 
-  init(backing: String, _ record: KeybagRecord, authenticity: Authenticity) {
+  init(backing: String, _ record: KeybagRecord, authenticity: Authenticity, pendingRekeys: Int) {
+    self.pendingRekeys = pendingRekeys
     self.backing = backing
     storeID = record.storeID.description
     features = record.features.rawValue
@@ -118,6 +137,7 @@ struct StoreInformation: Encodable {
     line("contents", "AES-256-XTS, a key for each file")
     line("names", "AES-256-SIV")
     if let erased { line("ERASED", "on \(erased); what was in it cannot be read any more") }
+    if pendingRekeys > 0 { line("rekeys", "pending for \(pendingRekeys.files); they go on after an unlock") }
     if let eraseAfter { line("erases itself", "after \(eraseAfter) wrong passcodes") }
     for way in waysIn {
       let label = way.label == way.kind ? "" : " '\(way.label.printable)'"

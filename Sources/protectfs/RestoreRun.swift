@@ -74,7 +74,7 @@ final class RestoreRun {
     if !options.isDryRun, let target = place.target { removeLeftovers(in: target, names) }
     for name in names.sorted(by: { $0.bytes.lexicographicallyPrecedes($1.bytes) }) {
       // What a killed run into the source has left there.
-      guard !TemporaryName.new.isOne(name) else { continue }
+      guard !TemporaryName.isOne(name) else { continue }
       do throws(Stop) {
         try attempt(place.path + [name]) { () throws(CopyError) in try restore(name, in: place) }
       } catch {
@@ -92,7 +92,7 @@ final class RestoreRun {
 
   private func removeLeftovers(in target: SharedDescriptor, _ names: [PathName]) {
     let there = (try? DirectoryNames(target.descriptor.openQuietly(".", [.directory])).all(limit: .max)) ?? []
-    for name in there where TemporaryName.new.isOne(name) && !names.contains(name) {
+    for name in there where TemporaryName.isOne(name) && !names.contains(name) {
       // One that is in use stays.
       try? TemporaryEntry.removeLeftover(name, in: target)
     }

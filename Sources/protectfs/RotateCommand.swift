@@ -3,6 +3,8 @@ import DataProtectionCore
 import Glibc
 import KeyManagement
 import LinuxIO
+import Synchronization
+import SystemPackage
 
 /// `protectfs rotate`
 struct RotateCommand: ParsableCommand {
@@ -18,8 +20,9 @@ struct RotateCommand: ParsableCommand {
       make it again afterwards.
 
       With --data, gives files new keys of their own and encrypts their contents anew, so that a key somebody has learnt \
-      opens nothing written later: each file is copied, read back, and replaced by the copy. Those that anybody has open, \
-      or that have several names, are told and left alone. What a disk keeps of the old contents, this cannot reach.
+      opens nothing any more: in place, and while the files are used as always. The command waits for that; what it did not \
+      wait for goes on in the background, after a lock or a restart too. What a disk or a copying file system keeps of the \
+      old contents, this cannot reach.
 
       Examples:
         protectfs rotate --class complete ~/private
@@ -43,12 +46,16 @@ struct RotateCommand: ParsableCommand {
 
   @OptionGroup var opening: OpeningOptions
 
+  @Flag(help: "With --data: do not wait until the files are encrypted under their new keys.")
+  var noWait = false
+
   @Flag(help: "Report in JSON, an object a line.")
   var json = false
 
   func validate() throws {
     guard data != (protectionClass != nil) else { throw ValidationError("Give --class or --data, one of them.") }
     guard data || paths.count == 1 else { throw ValidationError("A class is rotated on one mount.") }
+    guard data || !noWait else { throw ValidationError("--no-wait goes with --data.") }
     guard !data || !opening.isGiven else { throw ValidationError("With --data, no passcode or key is needed.") }
   }
 
@@ -79,26 +86,57 @@ struct RotateCommand: ParsableCommand {
   }
 
   private func rotateData() throws {
-    Interruption.block()
-    LinuxIO.Process.raiseOpenFileLimit()
-    let interruption = Interruption()
-    interruption.beginWork()
-    let rotation = DataRotation(interruption)
-    var ending: CommandFailure?
-    do {
-      for path in paths { try rotation.rotate(path) }
-    } catch {
-      ending = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
+    let failures = FailureCount()
+    let files = DrawnKeys()
+    for path in paths {
+      failures.attempt(path) { () throws(Errno) in
+        guard try MountedFileSystem.find(containing: path) != nil else { throw .notSupported }
+        try files.draw(PathName(path))
+      }
+      DirectoryTree.visit(path, threads: 2, report: failures.count) { (item, _) throws(Errno) in try files.draw(item) }
     }
-    do throws(CommandFailure) { try rotation.finish() } catch { ending = ending ?? error }
-    let summary = rotation.summary
+    var ending: CommandFailure?
+    if !noWait {
+      do { try RekeyWait().finish(paths) } catch {
+        ending = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
+      }
+    }
     if json {
-      try JSONOutput.showLine(summary)
+      try JSONOutput.showLine(DataRotationSummary(rotated: files.count, failed: failures.failed))
     } else {
-      print("\(summary.rotated.files) got a new key (\(summary.bytes.bytes)).")
+      print("\(files.count.files) got a new key.")
     }
     if let ending { throw ending }
-    guard summary.failed == 0 else { throw CommandFailure(.partial, "\(summary.failed.files) kept the old key") }
+    try failures.finish(of: "given a new key")
+  }
+}
+
+/// What `rotate --data` reports.
+private struct DataRotationSummary: Encodable {
+  var rotated: Int
+  var failed: Int
+}
+
+/// Has the mount draw new keys for files, and counts them; each once, under whichever of its names.
+private final class DrawnKeys: Sendable {
+  private struct State {
+    var count = 0
+    var linked: Set<UInt64> = []
+  }
+
+  private let state = Mutex(State())
+
+  var count: Int { state.withLock { $0.count } }
+
+  /// Directories have no key.
+  func draw(_ item: PathName) throws(Errno) {
+    let status = try Descriptor.open(item, [.path]).status()
+    guard status.type == .regular else { return }
+    if status.links > 1 {
+      guard state.withLock({ $0.linked.insert(status.inode).inserted }) else { return }
+    }
+    try item.setAttribute(PathName(ProtectionClass.rekeyAttributeName), to: Array("1".utf8))
+    state.withLock { $0.count += 1 }
   }
 }
 

@@ -74,6 +74,11 @@ struct StatusCommand: ParsableCommand {
     line(
       "daemon", (["process \(status.processID)", "user \(status.owner)"] + options).joined(separator: ", "))
     if status.refusals > 0 { line("refused", "\(status.refusals) accesses because of a class") }
+    if status.pendingRekeys > 0 {
+      let waiting = status.lockedRekeys > 0 ? ", \(status.lockedRekeys) after an unlock" : ""
+      let failed = status.failedRekeys > 0 ? ", \(status.failedRekeys) failed and are tried again" : ""
+      line("new keys", "\(status.pendingRekeys.files) to be encrypted anew\(waiting)\(failed)")
+    }
     if status.undecodableNames > 0 {
       line("left out", "\(status.undecodableNames) names in the backing directory that are not of this store")
     }

@@ -3,32 +3,21 @@ import Glibc
 import LinuxIO
 import SystemPackage
 
-/// The names under which files are kept aside, beside the names that are theirs in the end.
+/// The name under which something is kept that is being written, beside the name that is its own in the end.
 enum TemporaryName {
-  /// Of what is being written, and is nobody's yet.
-  case new
-  /// Of one of two whole files that change places: the one that has not the name.
-  case old
-
   private static let longest = 255
-
-  private var suffix: [UInt8] {
-    switch self {
-    case .new: Array(".protectfs-new".utf8)
-    case .old: Array(".protectfs-old".utf8)
-    }
-  }
+  private static let suffix = Array(".protectfs-new".utf8)
 
   /// The temporary name for a name: always the same, so that what a killed run has left is found again.
-  func of(_ name: PathName) -> PathName {
+  static func of(_ name: PathName) -> PathName {
     let whole = [UInt8(ascii: ".")] + name.bytes + suffix
-    guard whole.count > Self.longest else { return PathName(bytes: whole) }
+    guard whole.count > longest else { return PathName(bytes: whole) }
     let mark = [UInt8(ascii: "~")] + NameHash.digits(of: name.bytes).utf8 + suffix
-    return PathName(bytes: whole.prefix(Self.longest - mark.count) + mark)
+    return PathName(bytes: whole.prefix(longest - mark.count) + mark)
   }
 
   /// Whether a name is of that kind.
-  func isOne(_ name: PathName) -> Bool {
+  static func isOne(_ name: PathName) -> Bool {
     name.bytes.first == UInt8(ascii: ".") && name.bytes.count > suffix.count + 1
       && name.bytes.suffix(suffix.count).elementsEqual(suffix)
   }
@@ -45,7 +34,7 @@ final class TemporaryEntry {
   /// Takes the temporary name for a name; what a killed run has left there is removed.
   init(for name: PathName, in directory: SharedDescriptor) throws(CopyError) {
     self.directory = directory
-    self.name = TemporaryName.new.of(name)
+    self.name = TemporaryName.of(name)
     finalName = name
     try Self.removeLeftover(self.name, in: directory)
   }
@@ -107,19 +96,6 @@ final class TemporaryEntry {
       throw .replacedMeanwhile
     }
     do throws(Errno) { try directory.descriptor.unlink(name) } catch { throw .target(error) }
-  }
-
-  /// Gives a whole file the other temporary name, under which a later run does not take it for a leftover. It is the
-  /// caller's to remove from then on.
-  func keepAside() throws(CopyError) -> PathName {
-    let aside = TemporaryName.old.of(finalName)
-    do throws(Errno) {
-      try directory.descriptor.rename(name, to: aside, in: directory.descriptor, flags: .noReplace)
-    } catch {
-      throw error == .fileExists ? .leftover(aside) : .target(error)
-    }
-    isGone = true
-    return aside
   }
 
   private func rename(_ flags: RenameFlags) throws(CopyError) {

@@ -14,20 +14,10 @@ enum CopyError: Error, Equatable {
   case replacedMeanwhile
   /// What was read back is not what was written.
   case different
-  /// Somebody has the source open, or wants to open it.
-  case inUse
-  /// The source has names beside the one that would lead to the copy.
-  case severalNames
-  /// The kernel grants no leases on the source.
-  case noLeases
   /// The target has no room for the source's extended attributes.
   case attributesTooLarge
   /// Another copy of the same file is at work.
   case busy
-  /// A killed run has left a file aside that is not the same as the one that has the name.
-  case leftover(PathName)
-  /// Both the file and its copy were opened for writing at once; the one that has not the name is kept aside.
-  case writtenTwice(PathName)
   /// The process was told to end.
   case interrupted
 }

@@ -123,7 +123,10 @@ extension FaultOperation {
     _ name: String, _ old: String, _ new: String, flags: RenameFlags = [], outcome: Outcome = .whole,
     prepare: @escaping @Sendable (PathName) throws(Errno) -> Void
   ) -> FaultOperation {
-    .init(name, outcome, leftovers: sidecar, passedOver: ["unlinkat"], prepare: prepare) { d throws(Errno) in
+    .init(
+      name, outcome, leftovers: sidecar.union(["rekey-pending"]), passedOver: rekey.union(["unlinkat"]),
+      prepare: prepare
+    ) { d throws(Errno) in
       try d.appending(old).rename(to: d.appending(new), flags: flags)
     }
   }
@@ -185,8 +188,14 @@ extension FaultOperation {
     },
   ]
 
+  /// What gives a file a new key afterwards, and is tried again.
+  private static let rekey: Set = ["pwrite", "fsync", "fdatasync", "ftruncate", "fsetxattr", "openat"]
+
   private static func setClass(_ name: String, _ object: String, _ fileClass: ProtectionClass) -> FaultOperation {
-    .init("set class of \(name) to \(fileClass.letter)") { d throws(Errno) in
+    .init(
+      "set class of \(name) to \(fileClass.letter)", leftovers: object == "file" ? ["rekey-pending"] : [],
+      passedOver: object == "file" ? rekey : []
+    ) { d throws(Errno) in
       try d.appending("file").write(pattern(4, count: 100))
       try d.appending("directory").makeDirectory()
     } run: { d throws(Errno) in

@@ -52,6 +52,7 @@ extension MountTests {
             guard try run.fails(faults.during, action, fault.error, at: number, of: fault.kinds) else { break }
           }
         }
+        try volume.finishRekeys()
         try volume.expectSameAfterRemount(leftovers)
       }
     }
@@ -92,6 +93,7 @@ extension MountTests {
         _ during: During, _ action: Faults.Action, _ expected: Errno, at number: Int, of kinds: Faults.Kinds
       ) throws -> Bool {
         try operation.makePlace(directory)
+        try volume.finishRekeys()
         let (error, hit) = during(action, number, kinds) { () throws(Errno) in try operation.run(directory) }
         guard let hit else {
           #expect(error == nil, "\(operation.name): failed without a failure below")

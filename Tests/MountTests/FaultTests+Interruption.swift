@@ -33,6 +33,7 @@ extension MountTests {
       _ operation: FaultOperation, at number: Int, in directory: PathName, _ volume: Volume, _ faults: Faults
     ) throws -> Snapshot? {
       try operation.makePlace(directory)
+      try volume.finishRekeys()
       let (error, hit) = faults.during(.end, at: number, of: .changes) { () throws(Errno) in
         try operation.run(directory)
       }

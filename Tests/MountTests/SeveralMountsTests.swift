@@ -12,7 +12,7 @@ final class SecondMount {
 
   init(of volume: Volume, _ name: String, backing: PathName? = nil, options: String) throws {
     mountPoint = volume.directory.appending(name)
-    try mountPoint.makeDirectory()
+    if !mountPoint.exists { try mountPoint.makeDirectory() }
     program = try Program(
       [
         Command.path, "mount", (backing ?? volume.backing).description, mountPoint.description, "--foreground",
@@ -30,6 +30,12 @@ final class SecondMount {
     try? mountPoint.unmount(isLazy: true)
     program.send(SIGTERM)
     _ = program.wait(seconds: 10)
+  }
+
+  /// Unmounts, and waits until the daemon has ended.
+  func end() throws {
+    try mountPoint.unmount(isLazy: false)
+    try #require(program.wait(seconds: 20) == .exited(0))
   }
 
   func path(_ name: String) -> PathName { mountPoint.appending(name) }
@@ -124,6 +130,29 @@ extension MountTests {
         try reader.unlock()
         for name in names { #expect(try reader.path(name).contents().first == 0x41, "\(name)") }
         for file in held { #expect(try file.read(at: 0, count: 1) == [0x41]) }
+      }
+    }
+
+    /// Files get new keys while another mount reads them, by handles from before too.
+    @Test func readersFollowARekey() throws {
+      try Volume.with { volume in
+        let reader = try SecondMount(of: volume, "reader", options: "ro")
+        try reader.unlock()
+        let contents = pattern(1, count: 6 << 20)
+        let file = volume.path("file")
+        try file.write(contents)
+        let held = try OpenFile(reader.path("file"), O_RDONLY | OpenFile.direct)
+        for turn in 0..<12 {
+          if turn % 2 == 0 { try file.rekey() } else { try file.setProtectionClass(turn % 4 == 1 ? .complete : .none) }
+          var reads = 0
+          repeat {
+            let place = Int.random(in: 0..<1400) * 4096
+            let found = try held.read(at: place, count: 65_536)
+            expectSame(found, Array(contents[place..<place + 65_536]), "turn \(turn), at \(place)")
+            reads += 1
+          } while try reads < 20 || file.isRekeyPending()
+          try expectSame(reader.path("file").contents(), contents, "turn \(turn)")
+        }
       }
     }
 

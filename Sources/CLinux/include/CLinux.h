@@ -76,9 +76,6 @@ int linux_lock_all_bytes(int fd, int type);
 int linux_watch_directory(int directory);
 /// Waits until that has happened to a file of a name, or may have. -ESTALE: it will not any more.
 int linux_wait_for_change(int watch, const char *name);
-/// F_SETLEASE and F_GETLEASE of fcntl(2).
-int linux_set_lease(int fd, int type);
-int linux_get_lease(int fd);
 /// SIGTERM comes when the thread that made this process has ended (prctl(2), PR_SET_PDEATHSIG).
 int linux_end_with_parent(void);
 /// Gives the calling thread a umask and working directory of its own (unshare(2), CLONE_FS).

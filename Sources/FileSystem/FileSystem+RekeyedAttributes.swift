@@ -1,0 +1,59 @@
+import Cryptography
+import DataProtectionCore
+import FUSE
+import FileProtection
+import KeyManagement
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+extension ProtectedFileSystem {
+  /// Whether a file has extended attributes that are encrypted under its key.
+  func hasEncryptedAttributes(_ file: ProtectedFile) throws(Errno) -> Bool {
+    try file.withDescriptor { (descriptor) throws(Errno) in
+      try descriptor.attributeNames().contains { AttributeEncoding.isBackingName($0.bytes) }
+    }
+  }
+
+  /// Brings the encrypted attributes of a file under its new key, each in one step. Its contents lock is held alone, so that
+  /// nobody sets one; one that is removed meanwhile stays removed.
+  ///
+  /// - Throws: what reading or writing one fails with. Those that are damaged are left as they are.
+  func rekeyAttributes(of file: ProtectedFile, _ node: Node) throws(Errno) {
+    let record = file.record
+    try file.withDescriptor { (descriptor) throws(Errno) in
+      let stored = try descriptor.attributeNames().filter { AttributeEncoding.isBackingName($0.bytes) }
+      guard !stored.isEmpty else { return }
+      let key = try controller.fileKey(of: record)
+      let ciphers: AttributeCiphers
+      do throws(CryptographyError) { ciphers = try AttributeCiphers(key, record) } catch { throw errno(error) }
+      try lendingPermissions(of: descriptor) { () throws(Errno) in
+        for name in stored { try rekey(name, of: descriptor, ciphers, node) }
+      }
+    }
+  }
+
+  private func rekey(
+    _ stored: PathName, of descriptor: borrowing Descriptor, _ ciphers: AttributeCiphers, _ node: Node
+  ) throws(Errno) {
+    let value: [UInt8]
+    do throws(Errno) { value = try descriptor.attribute(stored) } catch .noData { return }
+    let rekeyed: [UInt8]
+    do {
+      let parsed = try AttributeEncoding.parse(value)
+      let name = try volume.attributeNames.open(parsed.sealedName, associatedData: nil)
+      let (plain, isOld) = try ciphers.open(parsed.sealedValue, name)
+      guard isOld else { return }
+      rekeyed = AttributeEncoding.value(
+        sealedName: parsed.sealedName, sealedValue: try ciphers.current.seal(plain, associatedData: name))
+    } catch {
+      damaged(node, "an extended attribute cannot be read: \(error)")
+      return
+    }
+    do throws(Errno) {
+      try descriptor.setAttribute(stored, to: rekeyed, mode: .replace)
+    } catch {
+      if error != .noData { throw error }
+    }
+  }
+}

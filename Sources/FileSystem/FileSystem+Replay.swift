@@ -1,0 +1,108 @@
+import FUSE
+import FileProtection
+import LinuxIO
+import StoreFormat
+import Synchronization
+import SystemPackage
+
+/// The batches of rekeys that the mount before has left, of which nobody knows how much was written.
+final class UnreplayedBatches: Sendable {
+  private let batches: Mutex<[RekeyBatch]>
+  /// Held while a file's part is written again.
+  let turn = Mutex(())
+
+  init(_ batches: [RekeyBatch]) {
+    self.batches = Mutex(batches)
+  }
+
+  var isEmpty: Bool { batches.withLock { $0.isEmpty } }
+
+  /// The chunks, in order, that go on from where a pending rekey has come to.
+  func chunks(after pending: PendingRekey) -> [RekeyBatch.Chunk] {
+    batches.withLock { $0.chunks(after: pending) }
+  }
+
+  /// Every file was looked at.
+  func removeAll() { batches.withLock { $0 = [] } }
+}
+
+extension [RekeyBatch] {
+  /// The chunks, in order, that go on from where a pending rekey has come to, by its record.
+  func chunks(after pending: PendingRekey) -> [RekeyBatch.Chunk] {
+    var boundary = pending.boundary
+    var found: [RekeyBatch.Chunk] = []
+    for batch in self {
+      for chunk in batch.chunks where chunk.wrappedOldKey == pending.wrappedOldKey && chunk.boundary == boundary {
+        found.append(chunk)
+        boundary = chunk.nextBoundary
+      }
+    }
+    return found
+  }
+}
+
+extension ProtectedFileSystem {
+  /// The record of a file whose chunks, if a batch that was cut short has any, are in place. To be called before contents
+  /// are read by it. Needs no class key.
+  ///
+  /// - Throws: what writing the chunks fails with.
+  func replayed(_ record: FileRecord, _ node: Node) throws(Errno) -> FileRecord {
+    guard let pending = record.pending, !unreplayed.isEmpty, !options.isReadOnly,
+      !unreplayed.chunks(after: pending).isEmpty
+    else { return record }
+    let path = try open(node, [.path, .noFollow])
+    return try keyChanges.read { () throws(Errno) in
+      try unreplayed.turn.withLock { (_) throws(Errno) in try replay(node, path) }
+    }
+  }
+
+  /// Writes a file's chunks again, and moves its record. Another request may just have done so.
+  private func replay(_ node: Node, _ path: borrowing Descriptor) throws(Errno) -> FileRecord {
+    try lendingPermissions(of: path) { () throws(Errno) in
+      let file = try Descriptor.open(PathName(descriptor: path), [.readWrite, .nonBlocking])
+      var record = try verifiedFileRecord(try file.attribute(Self.recordAttribute), of: node)
+      guard let pending = record.pending, let last = unreplayed.chunks(after: pending).last else { return record }
+      let end = try file.status().size
+      for chunk in unreplayed.chunks(after: pending) where chunk.range.lowerBound < end {
+        // It may have been made shorter since.
+        let bytes = Array(
+          chunk.ciphertext.prefix(Int(min(end - chunk.range.lowerBound, UInt64(chunk.ciphertext.count)))))
+        try unsafe bytes.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: chunk.range.lowerBound) }
+      }
+      try file.synchronize()
+      record.pending?.boundary = last.nextBoundary
+      let moved = try fileRecord(
+        record.fileClass, isExplicit: record.isExplicit, generation: record.generation, wrappedKey: record.wrappedKey,
+        pending: record.pending)
+      try file.setAttribute(Self.recordAttribute, to: moved.bytes)
+      try file.synchronize()
+      log.notice("a rekey that was cut short was put right", metadata: ["inode": "\(node.identity.inode)"])
+      return moved
+    }
+  }
+
+  /// Reads through a mount beside which another one writes, and may just be rekeying the file: the record must be the same
+  /// before and after, and what a batch has on its way counts as written.
+  func readBesideWriter(
+    _ file: ProtectedFile, _ node: Node, _ read: (ProtectedFile.Overlay?) throws(Errno) -> UnsafeRawBufferPointer
+  ) throws(Errno) -> UnsafeRawBufferPointer {
+    while true {
+      let before = try storedRecord(of: file)
+      if before != file.record.bytes { try renewRecord(of: file, node) }
+      let record = file.record
+      let bytes = try unsafe read(record.pending.map(overlay))
+      if try storedRecord(of: file) == record.bytes { return unsafe bytes }
+    }
+  }
+
+  private func storedRecord(of file: ProtectedFile) throws(Errno) -> [UInt8] {
+    try file.withDescriptor { (descriptor) throws(Errno) in
+      try lendingPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute) }
+    }
+  }
+
+  /// What a batch has of a file, looked up after the file was read.
+  private func overlay(_ pending: PendingRekey) -> ProtectedFile.Overlay {
+    { [rekeyJournal] () throws(Errno) in try rekeyJournal.batches().chunks(after: pending) }
+  }
+}

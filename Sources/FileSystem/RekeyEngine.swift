@@ -1,0 +1,358 @@
+import DataProtectionCore
+import FUSE
+import FileProtection
+import Glibc
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// Brings the contents of files under their new keys, in place, on a thread of its own.
+///
+/// A batch of files goes through these steps, each durable before the next:
+/// 1. the records of the pending rekeys, and the new ciphertext, in the journal;
+/// 2. the new ciphertext in the files, over the old; their attributes;
+/// 3. the records, with a new boundary or without the old key. Until they are durable, the journal keeps the batch.
+///
+/// From 1 to 3 the contents locks of the files are held alone.
+package final class RekeyEngine {
+  private let fileSystem: ProtectedFileSystem
+  private var rekeys: RekeyQueue { fileSystem.rekeys }
+  private var journal: RekeyJournal { fileSystem.rekeyJournal }
+  private var slot = 0
+  /// By slot, the files whose records may not be durable yet. They are kept open meanwhile, so that whoever synchronises one
+  /// sees to its record.
+  private var unsettled: [[Job]] = [[], []]
+  /// How much ciphertext a batch may have, in bytes: less where the disk has little room.
+  private var room = RekeyBatch.mostCiphertext
+  private static let leastRoom = 1 << 16
+  /// A batch could be neither carried out nor taken back: it is left to the next mount.
+  private var isHalted = false
+  /// The inode numbers of files of which the log has told that they failed.
+  private var told: Set<UInt64> = []
+  private static let mostTold = 1000
+
+  /// So many files at once are synchronised one by one; with more, the whole file system is.
+  private static let mostSynchronizedAlone = 8
+
+  /// A file in a batch.
+  struct Job {
+    let node: Node
+    let file: ProtectedFile
+    var step: RekeyStep
+    /// The contents lock is held, and something may have been written.
+    var isWritten = false
+    /// All that is left is the record.
+    var isFinished = false
+    var failure: Errno?
+  }
+
+  package init(_ fileSystem: ProtectedFileSystem) {
+    self.fileSystem = fileSystem
+    if fileSystem.rekeyJournal.isThere { fileSystem.rekeys.search() }
+  }
+
+  /// Works until ``ProtectedFileSystem/stopRekeys()``: the body of the engine's thread.
+  package func run() {
+    while true {
+      switch rekeys.next() {
+      case .rekey(let nodes): rekey(nodes)
+      case .search: search()
+      case .rest: settle()
+      case .stop: return end()
+      }
+    }
+  }
+
+  // MARK: A batch
+
+  private func rekey(_ nodes: [Node]) {
+    guard !isHalted, fileSystem.unreplayed.isEmpty else {
+      for node in nodes { rekeys.finish(node, .failed) }
+      return
+    }
+    let files = nodes.compactMap(open)
+    fileSystem.keyChanges.read {
+      var jobs = prepare(files)
+      carryOut(&jobs)
+      for job in jobs { job.file.endRekeyStep() }
+      for job in jobs { conclude(job) }
+    }
+  }
+
+  private func open(_ node: Node) -> Job? {
+    do throws(Errno) {
+      return Job(node: node, file: try fileSystem.openFile(node, forWriting: true), step: RekeyStep())
+    } catch {
+      finish(node, after: error)
+      return nil
+    }
+  }
+
+  /// Takes the contents locks, one after the other, and has the next ciphertext of each file made, as far as there is room.
+  private func prepare(_ files: [Job]) -> [Job] {
+    var room = room
+    var chunks = RekeyBatch.chunkCount.upperBound
+    var jobs: [Job] = []
+    for var job in files {
+      job.file.beginRekeyStep()
+      do throws(Errno) {
+        job.step = try job.file.prepareRekeyStep(room: room, mostChunks: chunks)
+        if job.step.isPutOff { throw Errno.wouldBlock }
+        room -= job.step.count
+        chunks -= job.step.chunks.count
+        jobs.append(job)
+      } catch {
+        job.file.endRekeyStep()
+        job.failure = error
+        conclude(job)
+      }
+    }
+    return jobs
+  }
+
+  private func carryOut(_ jobs: inout [Job]) {
+    let chunks = jobs.flatMap(\.step.chunks)
+    do throws(Errno) {
+      if !chunks.isEmpty {
+        try free(slot)
+        try begin(chunks, jobs)
+      }
+      for index in jobs.indices { write(&jobs[index]) }
+      try synchronize(jobs.filter { $0.failure == nil && ($0.isWritten || $0.isFinished) })
+      for index in jobs.indices where jobs[index].failure == nil { moveRecord(&jobs[index]) }
+    } catch {
+      let error = makesSmallerBatches(after: error) ? .wouldBlock : error
+      for index in jobs.indices where jobs[index].failure == nil { jobs[index].failure = error }
+    }
+    takeBack(&jobs)
+    for job in jobs where job.failure == nil {
+      _ = fileSystem.nodes.keep(job.node)
+      unsettled[slot].append(job)
+    }
+    if !chunks.isEmpty { slot = 1 - slot }
+  }
+
+  /// Whether what failed for want of room may be tried again at once, with less; the journal gives back what it has.
+  private func makesSmallerBatches(after error: Errno) -> Bool {
+    guard [.noSpace, .diskQuotaExceeded].contains(error), room > Self.leastRoom else { return false }
+    room = max(room / 8, Self.leastRoom)
+    let other = 1 - slot
+    do throws(Errno) {
+      try free(other)
+      try journal.clear(other)
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  /// Writes the batch to the journal. If that fails, there must be none: what is written to the files from now on would be
+  /// undone by it.
+  private func begin(_ chunks: [RekeyBatch.Chunk], _ jobs: [Job]) throws(Errno) {
+    do throws(Errno) {
+      try journal.write(chunks, to: slot)
+      try journal.synchronize(slot)
+      try synchronize(jobs)
+    } catch {
+      withdraw(jobs)
+      throw error
+    }
+  }
+
+  private func write(_ job: inout Job) {
+    do throws(Errno) {
+      if !job.step.chunks.isEmpty {
+        job.isWritten = true
+        try job.file.write(job.step)
+      }
+      guard job.step.boundary == nil else { return }
+      try fileSystem.rekeyAttributes(of: job.file, job.node)
+      job.isFinished = true
+    } catch {
+      job.failure = error
+    }
+  }
+
+  /// Writes the record that a step leads to. One that may have been written nevertheless is looked at.
+  private func moveRecord(_ job: inout Job) {
+    let record = job.file.record
+    guard let pending = record.pending else { return }
+    do throws(Errno) {
+      if job.isFinished, pending.isFollowed {
+        let (next, cipher) = try fileSystem.followingRekey(record)
+        try write(next, of: &job)
+        return job.file.replaceKey(next, cipher)
+      }
+      var moved = pending
+      if let boundary = job.step.boundary { moved.boundary = boundary }
+      let next = try fileSystem.fileRecord(
+        record.fileClass, isExplicit: record.isExplicit, generation: record.generation, wrappedKey: record.wrappedKey,
+        pending: job.isFinished ? nil : moved)
+      try write(next, of: &job)
+      job.file.moveRekey(to: next)
+    } catch {
+      job.failure = error
+    }
+  }
+
+  private func write(_ record: FileRecord, of job: inout Job) throws(Errno) {
+    try job.file.withDescriptor { (descriptor) throws(Errno) in
+      do throws(Errno) {
+        try fileSystem.setRecord(record.bytes, of: descriptor)
+      } catch {
+        guard (try? descriptor.attribute(ProtectedFileSystem.recordAttribute)) == record.bytes else { throw error }
+      }
+    }
+  }
+
+  // MARK: Failures
+
+  /// Gives the files that failed the ciphertext that they had, and takes the batch out of the journal, when the others are
+  /// safe.
+  private func takeBack(_ jobs: inout [Job]) {
+    let failed = jobs.filter { $0.failure != nil && $0.isWritten }
+    guard !failed.isEmpty else { return }
+    for job in failed {
+      do throws(Errno) {
+        try job.file.undo(job.step)
+        // Where a new record was refused, the old one is there; or one of which it is not known.
+        let stored = try job.file.withDescriptor { (descriptor) throws(Errno) in
+          try descriptor.attribute(ProtectedFileSystem.recordAttribute)
+        }
+        guard stored == job.file.record.bytes else { throw .ioError }
+      } catch {
+        return abandon(failed)
+      }
+    }
+    do throws(Errno) { try synchronize(jobs) } catch { return abandon(failed) }
+    withdraw(failed)
+  }
+
+  /// Empties the slot; where that fails, the batch will be carried out by the next mount, and until then nobody may change
+  /// the files.
+  private func withdraw(_ jobs: [Job]) {
+    do throws(Errno) { try journal.clear(slot) } catch { abandon(jobs) }
+  }
+
+  private func abandon(_ jobs: [Job]) {
+    isHalted = true
+    for job in jobs {
+      job.file.abandonContents()
+      fileSystem.damaged(job.node, "a rekey failed midway and could not be taken back; mount the store anew")
+    }
+  }
+
+  // MARK: Ends
+
+  /// A file of which a step has ended: its lock has been given back. Its handle is, when its record is durable.
+  private func conclude(_ job: Job) {
+    if let failure = job.failure {
+      finish(job.node, after: failure)
+      if !job.file.isAbandoned { fileSystem.close(job.file, of: job.node, wasWriter: true) }
+    } else if job.file.record.pending != nil {
+      rekeys.finish(job.node, .again)
+    } else {
+      rest(job.node)
+      finish(job.node)
+    }
+  }
+
+  /// Settles the modification time of a file that is not at work any more: it is another one than before.
+  private func rest(_ node: Node) {
+    guard let file = node.file, let times = file.restAfterRekey() else { return }
+    node.movedTime(from: times.kernel, to: times.backing)
+    fileSystem.settleModificationTime(of: file)
+  }
+
+  private func finish(_ node: Node) {
+    rekeys.finish(node, .done)
+    fileSystem.nodes.forget(node.id, count: 1)
+  }
+
+  private func finish(_ node: Node, after error: Errno) {
+    // There was no room in the batch.
+    if error == .wouldBlock { return rekeys.finish(node, .again) }
+    rest(node)
+    switch error {
+    case .noSuchFileOrDirectory, .staleNFSFileHandle, Errno(rawValue: EKEYREVOKED), Errno(rawValue: ENOKEY):
+      // Removed meanwhile, erased, or moved behind the mount's back: then whoever opens it adds it again.
+      finish(node)
+    case .permissionDenied where !fileSystem.isAvailable(node):
+      rekeys.finish(node, .withoutKey)
+    default:
+      if told.count < Self.mostTold, told.insert(node.identity.inode).inserted {
+        fileSystem.log.warning(
+          "a file keeps its old key for now; this is tried again",
+          metadata: ["error": "\(error)", "inode": "\(node.identity.inode)"])
+      }
+      rekeys.finish(node, .failed)
+    }
+  }
+
+  // MARK: Durability
+
+  private func synchronize(_ jobs: [Job]) throws(Errno) {
+    guard jobs.count > Self.mostSynchronizedAlone else {
+      for job in jobs { try job.file.synchronize(dataOnly: false) }
+      return
+    }
+    try fileSystem.root.descriptor.synchronizeFileSystem()
+  }
+
+  /// Sees to it that the records of the batch in a slot are durable, so that it may be overwritten.
+  private func free(_ slot: Int) throws(Errno) {
+    try synchronize(unsettled[slot])
+    for job in unsettled[slot] {
+      fileSystem.close(job.file, of: job.node, wasWriter: true)
+      fileSystem.nodes.forget(job.node.id, count: 1)
+    }
+    unsettled[slot] = []
+  }
+
+  /// Nothing is left to do for now: the records are made durable, and the journal empty.
+  private func settle() {
+    guard !isHalted, fileSystem.unreplayed.isEmpty else { return }
+    room = RekeyBatch.mostCiphertext
+    var hasFailed = false
+    for slot in 0...1 {
+      do throws(Errno) {
+        try free(slot)
+        if journal.isThere { try journal.clear(slot) }
+      } catch {
+        hasFailed = true
+        fileSystem.log.warning("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
+      }
+    }
+    rekeys.settle(hasFailed: hasFailed)
+  }
+
+  private func search() {
+    let search = RekeySearch(fileSystem) { [rekeys] in !rekeys.isStopping }
+    search.run()
+    rekeys.endSearch(isComplete: search.isComplete)
+    guard search.isComplete, !fileSystem.unreplayed.isEmpty else { return }
+    do throws(Errno) {
+      try fileSystem.root.descriptor.synchronizeFileSystem()
+      fileSystem.unreplayed.removeAll()
+      for slot in 0...1 { try journal.clear(slot) }
+    } catch {
+      isHalted = true
+      fileSystem.log.error("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
+    }
+  }
+
+  /// The mount has ended.
+  private func end() {
+    for job in unsettled.joined() { rest(job.node) }
+    settle()
+    let status = rekeys.status
+    guard !isHalted, status.pending == 0, status.isComplete, unsettled.allSatisfy(\.isEmpty), journal.isThere else {
+      return
+    }
+    do throws(Errno) {
+      try journal.remove()
+    } catch {
+      fileSystem.log.warning("the journal of rekeys was not removed", metadata: ["error": "\(error)"])
+    }
+  }
+}

@@ -1,0 +1,117 @@
+import KeyManagement
+import LinuxIO
+import Logging
+import StoreFormat
+import Synchronization
+import SystemPackage
+
+/// `.protectfs/rekey.0` and `.protectfs/rekey.1`: the batches that are being carried out, for the mount after a crash.
+///
+/// Two slots take turns: while the records of one batch are on their way to the disk, the next is written to the other. That
+/// there are such files says that a rekey may be pending somewhere.
+final class RekeyJournal: Sendable {
+  static let names: [PathName] = ["rekey.0", "rekey.1"]
+
+  private struct State {
+    var slots: [SharedDescriptor] = []
+    var number: UInt64 = 0
+  }
+
+  private let root: SharedDescriptor
+  private let volume: VolumeKeys
+  private let state = Mutex(State())
+
+  init(root: SharedDescriptor, volume: VolumeKeys) {
+    self.root = root
+    self.volume = volume
+  }
+
+  /// Whether a rekey may be pending in the store.
+  var isThere: Bool {
+    guard let directory = try? openDirectory() else { return false }
+    return Self.names.contains { (try? directory.status(of: $0)) != nil }
+  }
+
+  /// The authentic batches there are, the earlier one first. Others are what a crash left of one that was being written.
+  ///
+  /// - Throws: what reading them fails with.
+  func batches() throws(Errno) -> [RekeyBatch] {
+    let directory = try openDirectory()
+    var found: [RekeyBatch] = []
+    for name in Self.names {
+      let bytes: [UInt8]
+      do throws(Errno) {
+        bytes = try directory.open(name, [.readOnly, .noFollow, .nonBlocking]).readAll(limit: RekeyBatch.longest + 1)
+      } catch .noSuchFileOrDirectory {
+        continue
+      }
+      guard let batch = try? RekeyBatch(parsing: bytes), (try? volume.isAuthentic(batch)) == true else { continue }
+      found.append(batch)
+    }
+    return found.sorted { $0.number < $1.number }
+  }
+
+  /// Sees to it that the files are there, and durable, before the first record of a pending rekey is.
+  ///
+  /// - Throws: what making them fails with: `ENOSPC`, `EROFS`.
+  func open() throws(Errno) {
+    try state.withLock { (state) throws(Errno) in
+      guard state.slots.isEmpty else { return }
+      let directory = try openDirectory()
+      var slots: [SharedDescriptor] = []
+      for name in Self.names {
+        slots.append(
+          SharedDescriptor(
+            try directory.open(name, [.readWrite, .create, .noFollow, .nonBlocking], mode: 0o600)))
+      }
+      try directory.synchronize()
+      state.number = try batches().last?.number ?? 0
+      state.slots = slots
+    }
+  }
+
+  /// Writes a batch to a slot, not yet durably.
+  func write(_ chunks: [RekeyBatch.Chunk], to slot: Int) throws(Errno) {
+    let file = try opened(slot)
+    let number = state.withLock { state in
+      state.number += 1
+      return state.number
+    }
+    let batch: RekeyBatch
+    do { batch = try volume.tagged(RekeyBatch(number: number, chunks: chunks)) } catch { throw Errno(error) }
+    let bytes = batch.bytes
+    try file.descriptor.write(bytes)
+    try file.descriptor.truncate(to: UInt64(bytes.count))
+  }
+
+  /// Makes a slot durable.
+  func synchronize(_ slot: Int) throws(Errno) { try opened(slot).descriptor.synchronize() }
+
+  /// Empties a slot, durably.
+  func clear(_ slot: Int) throws(Errno) {
+    let file = try opened(slot)
+    guard try file.descriptor.status().size > 0 else { return }
+    try file.descriptor.truncate(to: 0)
+    try file.descriptor.synchronize()
+  }
+
+  /// Removes the files: nothing is pending in the store.
+  func remove() throws(Errno) {
+    try state.withLock { (state) throws(Errno) in
+      state.slots = []
+      let directory = try openDirectory()
+      for name in Self.names {
+        do throws(Errno) { try directory.unlink(name) } catch { if error != .noSuchFileOrDirectory { throw error } }
+      }
+    }
+  }
+
+  private func opened(_ slot: Int) throws(Errno) -> SharedDescriptor {
+    try open()
+    return state.withLock { $0.slots[slot] }
+  }
+
+  private func openDirectory() throws(Errno) -> Descriptor {
+    try root.descriptor.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
+  }
+}

@@ -1,0 +1,101 @@
+import FUSE
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+/// Goes through the backing tree, and finds the files whose rekeys are pending; what a batch that was cut short has of
+/// them is put in place.
+final class RekeySearch {
+  private let fileSystem: ProtectedFileSystem
+  private let mayContinue: () -> Bool
+  /// Whether everything could be looked at.
+  private(set) var isComplete = true
+
+  init(_ fileSystem: ProtectedFileSystem, mayContinue: @escaping () -> Bool) {
+    self.fileSystem = fileSystem
+    self.mayContinue = mayContinue
+  }
+
+  /// Searches the tree, and what a check took out of it.
+  func run() {
+    guard fileSystem.moves.begin() else {
+      isComplete = false
+      return
+    }
+    defer { fileSystem.moves.end() }
+    visit(fileSystem.nodes.root)
+    visitLostAndFound()
+    while let moved = fileSystem.renames.write({ fileSystem.moves.next() }) { visit(moved) }
+  }
+
+  private func visit(_ root: Node) {
+    var waiting = [root]
+    while let directory = waiting.popLast() {
+      attempt(directory) { () throws(Errno) in
+        let handle = try fileSystem.directoryHandle(directory)
+        let names = try DirectoryNames(fileSystem.openForListing(handle)).all(limit: .max)
+        for name in names where !(directory.isRoot && name.description == NameEncoding.storeDirectory) {
+          if let below = look(name, in: handle, .init(parent: directory, name: name)) { waiting.append(below) }
+        }
+      }
+    }
+  }
+
+  private func visit(_ location: Node.Location) {
+    attempt(location.parent) { () throws(Errno) in
+      let handle = try fileSystem.directoryHandle(location.parent)
+      if let below = look(location.name, in: handle, location) { visit(below) }
+    }
+  }
+
+  /// Files there are nobody's until somebody moves them back; but their chunks are in the journal only.
+  private func visitLostAndFound() {
+    guard !fileSystem.unreplayed.isEmpty else { return }
+    let store = PathName(NameEncoding.storeDirectory)
+    guard let handle = try? fileSystem.root.descriptor.open(store, [.path, .directory, .noFollow]),
+      let status = try? handle.status(of: "lost+found")
+    else { return }
+    let parent = Node(status, location: .init(parent: Node(status, location: nil), name: "lost+found"))
+    attempt(parent) { () throws(Errno) in
+      parent.state.withLock { [handle = SharedDescriptor(try handle.open("lost+found", [.readOnly, .directory]))] in
+        $0.handle = handle
+      }
+      visit(parent)
+    }
+  }
+
+  /// Looks at a name; returns it when it is a directory.
+  private func look(_ name: PathName, in handle: SharedDescriptor, _ location: Node.Location) -> Node? {
+    guard mayContinue() else {
+      isComplete = false
+      return nil
+    }
+    var below: Node?
+    attempt(location.parent) { () throws(Errno) in
+      let status = try fileSystem.lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+        try handle.descriptor.status(of: name)
+      }
+      let node = fileSystem.nodes.find(status) ?? Node(status, location: location)
+      if status.type == .directory { below = node }
+      guard status.type == .regular, let record = try fileSystem.currentRecord(of: node), record.pending != nil else {
+        return
+      }
+      _ = try fileSystem.replayed(record, node)
+      fileSystem.awaitRekey(of: node)
+    }
+    return below
+  }
+
+  /// Runs `body`; what fails is told, unless it is that something has gone meanwhile.
+  private func attempt(_ node: Node, _ body: () throws(Errno) -> Void) {
+    do throws(Errno) {
+      try body()
+    } catch {
+      guard ![.noSuchFileOrDirectory, .staleNFSFileHandle, .noData].contains(error) else { return }
+      isComplete = false
+      fileSystem.log.warning(
+        "rekeys that are pending cannot be searched for",
+        metadata: ["error": "\(error)", "inode": "\(node.identity.inode)"])
+    }
+  }
+}

@@ -1,0 +1,53 @@
+import DataProtectionCore
+import Glibc
+
+/// Waits until the files that a command has given new keys are encrypted under them, and tells how far that has come.
+final class RekeyWait {
+  private let progress = ProgressLine()
+  private let isWanted: () -> Bool
+
+  /// - Parameter isWanted: whether to go on waiting; asked a few times a second.
+  init(while isWanted: @escaping () -> Bool = { true }) {
+    self.isWanted = isWanted
+  }
+
+  /// Waits for the mounts on which paths are.
+  ///
+  /// - Throws: `partial` when files wait for an unlock or have failed, with what to do; what the daemon answers with.
+  func finish(_ paths: [String]) throws {
+    var seen: Set<String> = []
+    for path in paths {
+      guard let mount = try MountedFileSystem.containing(path), seen.insert(mount.mountPoint).inserted else { continue }
+      try finish(mount)
+    }
+  }
+
+  private func finish(_ mount: MountedFileSystem) throws {
+    defer { progress.clear() }
+    var daemon = try DaemonConnection(to: mount)
+    var interval: UInt32 = 2_000
+    while isWanted() {
+      let status = try daemon.status()
+      let stuck = status.failedRekeys + status.lockedRekeys
+      if status.pendingRekeys <= stuck {
+        if stuck > 0 { throw Self.failure(status) }
+        return
+      }
+      progress.show("\(status.pendingRekeys.files) to be encrypted anew")
+      usleep(interval)
+      interval = min(interval * 2, 100_000)
+    }
+    throw CommandFailure(.interrupted, "the rest is encrypted anew in the background")
+  }
+
+  private static func failure(_ status: DaemonStatus) -> CommandFailure {
+    if status.failedRekeys > 0 {
+      return CommandFailure(
+        .partial,
+        "\(status.failedRekeys.files) could not be encrypted anew yet, and stay as they are; the mount's log says why, "
+          + "and it is tried again")
+    }
+    return CommandFailure(
+      .partial, "\(status.lockedRekeys.files) are encrypted anew after the next unlock: the mount was locked")
+  }
+}

@@ -1,0 +1,70 @@
+import DataProtectionCore
+import Glibc
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension PathName {
+  static let rekeyAttribute: PathName = "user.protectfs.rekey"
+
+  /// Whether a rekey of the file is pending.
+  func isRekeyPending() throws(Errno) -> Bool {
+    do throws(Errno) {
+      _ = try extendedAttribute(Self.rekeyAttribute)
+      return true
+    } catch .noData {
+      return false
+    }
+  }
+
+  /// Draws a new key for a file, as `rotate --data` does.
+  func rekey() throws(Errno) { try setExtendedAttribute(Self.rekeyAttribute, to: [1]) }
+}
+
+extension Volume {
+  /// Has what failed tried again, and waits until nothing is on the way to a new key.
+  func finishRekeys() throws {
+    let deadline = ContinuousClock.now + .seconds(60)
+    while true {
+      let status = try status()
+      if status.pendingRekeys == 0 { return }
+      if status.failedRekeys > 0 { try unlock(recoveryKey: recoveryKey) }
+      try #require(ContinuousClock.now < deadline, "still pending: \(status.pendingRekeys)")
+      usleep(2000)
+    }
+  }
+
+  /// Waits until a rekey has come to its end, has failed, or the daemon has ended.
+  func awaitRekeyOrEnd() {
+    let deadline = ContinuousClock.now + .seconds(20)
+    while ContinuousClock.now < deadline, let status = try? status() {
+      if status.pendingRekeys <= status.failedRekeys + status.lockedRekeys { return }
+      usleep(2000)
+    }
+  }
+
+  /// Waits until nothing is on the way to a new key, but for what waits for an unlock.
+  func waitForRekeys(sourceLocation: SourceLocation = #_sourceLocation) throws {
+    let deadline = ContinuousClock.now + .seconds(60)
+    while true {
+      let status = try status()
+      if status.pendingRekeys == status.lockedRekeys { return }
+      try #require(
+        ContinuousClock.now < deadline, "still pending: \(status.pendingRekeys)", sourceLocation: sourceLocation)
+      usleep(2000)
+    }
+  }
+}
+
+/// Compares contents, of which a failure is to show where they differ, and not all.
+func expectSame(
+  _ found: [UInt8], _ wanted: [UInt8], _ comment: String = "", sourceLocation: SourceLocation = #_sourceLocation
+) {
+  let isSame = found == wanted
+  guard !isSame else { return }
+  let difference = zip(found, wanted).enumerated().first { $0.element.0 != $0.element.1 }?.offset
+  #expect(
+    isSame,
+    "\(comment): \(found.count) of \(wanted.count) bytes, different at \(difference ?? min(found.count, wanted.count))",
+    sourceLocation: sourceLocation)
+}
