@@ -1,4 +1,5 @@
 import DataProtectionCore
+import Glibc
 import LinuxIO
 import SystemPackage
 import Testing

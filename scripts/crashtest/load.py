@@ -201,6 +201,18 @@ class Worker:
         self.do(("class", identity, new), lambda: os.setxattr(
             self.path(directory, name), "user.protectfs.class", new.encode()))
 
+    def act_rekey(self):
+        """Draws a new key, which changes nothing that is seen."""
+        directory, name, _ = self.some("file")
+        try:
+            os.setxattr(self.path(directory, name), "user.protectfs.rekey", b"1")
+        except OSError as error:
+            if error.errno in REFUSED:
+                raise Refused from error
+            if error.errno in GONE:
+                raise Gone from error
+            raise
+
     def act_attribute(self):
         directory, name, identity = self.some(self.random.choice(["file", "directory"]))
         path, present = self.path(directory, name), self.tree.nodes[identity].xattrs
@@ -213,7 +225,7 @@ class Worker:
                     lambda: os.setxattr(path, attribute, bytes.fromhex(value)))
 
     actions = {"make": 10, "change": 14, "truncate": 5, "replace": 10, "rename": 10, "rename_directory": 2, "link": 4,
-               "unlink": 5, "mkdir": 4, "rmdir": 2, "symlink": 3, "class": 4, "attribute": 4}
+               "unlink": 5, "mkdir": 4, "rmdir": 2, "symlink": 3, "class": 4, "rekey": 8, "attribute": 4}
 
     def step(self):
         action = self.random.choices(list(self.actions), list(self.actions.values()))[0]
