@@ -88,7 +88,7 @@ def run(trial, options):
             print(f"{number} kills, {trial.operations} operations", flush=True)
     trial.store.unmount()
     trial.store.run("fsck", "--repair", "--device-key", trial.store.key, trial.store.backing, statuses=(0, 1))
-    if trial.store.check([trial.passcode]):
+    if {code for code, _ in trial.store.check([trial.passcode])} - {"rekey-pending"}:
         raise Failure("a repair left leftovers")
     return leftovers
 

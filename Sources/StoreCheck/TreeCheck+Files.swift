@@ -67,11 +67,11 @@ extension TreeCheck {
       if record.pending != nil { findings.report(.rekeyPending, at: entry.place) }
       checkAttributes(of: file, .fileWithoutKey, at: entry.place)
     case .unwrapped(let key):
-      if record.pending != nil { findings.report(.rekeyPending, at: entry.place) }
       guard let ciphers = try? AttributeCiphers(key, record) else {
         findings.report(.fileKeyDamaged, at: entry.place, "class \(record.fileClass.letter); the key before it")
         return
       }
+      if record.pending != nil { findings.report(.rekeyPending, at: entry.place) }
       checkAttributes(of: file, .file(ciphers), at: entry.place)
     }
   }

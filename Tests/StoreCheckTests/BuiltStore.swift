@@ -170,6 +170,16 @@ final class BuiltStore {
       FileRecord(fileClass: fileClass, isExplicit: false, generation: generation, wrappedKey: wrapped))
   }
 
+  /// The record of a file that is on the way to a new key; `damage` changes the last byte of the wrapped old one.
+  func pending(_ record: FileRecord, damage: UInt8 = 0) throws -> FileRecord {
+    let new = try FileKey()
+    var wrapped = try new.wrap(old: controller.fileKey(of: record))
+    wrapped[wrapped.count - 1] ^= damage
+    var changed = try fileRecord(new, record.fileClass)
+    changed.pending = PendingRekey(wrappedOldKey: wrapped)
+    return changed
+  }
+
   func tagged(_ record: FileRecord) throws -> FileRecord {
     var record = record
     record.tag = try volume.records.tag(FileRecord.tagLabel, record.bytesBeforeTag)

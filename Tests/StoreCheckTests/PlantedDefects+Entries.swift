@@ -63,6 +63,12 @@ extension PlantedDefect {
   }
 
   static let files = [
+    PlantedDefect(name: "the key before", defect: .fileKeyDamaged, repair: .left) { store in
+      try file(store, .none) { record in
+        record = try store.pending(record, damage: 1)
+        return try store.tagged(record).bytes
+      }
+    },
     PlantedDefect(name: "cut off", defect: .fileRecordMalformed, repair: .moved) { store in
       try file(store) { Array($0.bytes.dropLast()) }
     },
@@ -103,6 +109,12 @@ extension PlantedDefect {
         ) { store in
           try file(store, fileClass) { record in
             record.wrappedKey[record.wrappedKey.count - 1] ^= 1
+            return try store.tagged(record).bytes
+          }
+        },
+        PlantedDefect(name: "class \(fileClass.letter)", defect: .rekeyPending, repair: .left) { store in
+          try file(store, fileClass) { record in
+            record = try store.pending(record)
             return try store.tagged(record).bytes
           }
         },

@@ -102,7 +102,11 @@ import Testing
     }
     for bit in 0..<64 {
       let feature = KeybagFeatures(rawValue: 1 << UInt64(bit))
-      if KeybagFeatures.known.contains(feature) {
+      if feature == .rekeys {
+        // It stands for records that there may be, and nothing in the keybag.
+        let record = try? KeybagRecord(parsing: self.bytes.flippingBit(80 + bit))
+        #expect(record?.allowsRekeys == true)
+      } else if KeybagFeatures.known.contains(feature) {
         // The vector has nothing of the kind.
         #expect { _ = try KeybagRecord(parsing: self.bytes.flippingBit(80 + bit)) } throws: { error in
           if case FormatError.malformed = error { true } else { false }
