@@ -6,10 +6,12 @@ import shutil
 import tempfile
 
 from benchmark.growth import concurrency, large_directory, large_files, tree
-from benchmark.locking import classes, locking, starting
+from benchmark.locking import classes, locking, raising, starting
 from benchmark.mounted import Mounted
 
-PARTS = {part.__name__: part for part in (starting, tree, large_directory, large_files, concurrency, locking, classes)}
+PARTS = {
+    part.__name__: part
+    for part in (starting, tree, large_directory, large_files, concurrency, locking, classes, raising)}
 
 
 def measure(options):

@@ -94,7 +94,7 @@ def read_all(path, size):
 
 
 def classes(mounted, quick):
-    """A change of the class of a whole tree."""
+    """A change of the class of a whole tree, by which no file gets a new key."""
     count = 10_000 if quick else 100_000
     for number in range(count // 1000):
         os.mkdir(f"{mounted.directory}/tree{number}")
@@ -102,6 +102,21 @@ def classes(mounted, quick):
             create(f"{mounted.directory}/tree{number}/{index}")
     os.sync()
     seconds = [
-        mounted.timed("class", "set", "-R", name, mounted.directory) for name in ("complete", "completeUntilFirstUserAuthentication", "complete")
+        mounted.timed("class", "set", "-R", "--rewrap", name, mounted.directory)
+        for name in ("complete", "completeUntilFirstUserAuthentication", "complete")
     ]
-    return [Row("class set -R, files a second", count / statistics.median(seconds), 20_000, at_least=True)]
+    return [Row("class set -R --rewrap, files a second", count / statistics.median(seconds), 20_000, at_least=True)]
+
+
+def raising(mounted, quick):
+    """Files that get new keys, under which their contents are encrypted: in place, durably, with what is there in use."""
+    count = 4000 if quick else 20_000
+    tree = f"{mounted.directory}/tree"
+    os.mkdir(tree)
+    start = time.perf_counter()
+    for index in range(count):
+        with open(f"{tree}/{index}", "wb", buffering=0) as file:
+            file.write(bytes(4096))
+    creation = time.perf_counter() - start
+    seconds = mounted.timed("class", "set", "-R", "complete", tree)
+    return [Row(f"class set -R raising {count:,} files of 4 KiB, times their creation", seconds / creation, 4)]
