@@ -72,36 +72,15 @@ extension ProtectedFile {
   /// A write takes set-ID bits and file capabilities away (`file_remove_privs` in fs/inode.c); those that the file has stay.
   package func write(_ step: RekeyStep) throws(Errno) {
     modificationTime.withLock { $0.beginRekey() }
-    try keepingPrivileges { () throws(Errno) in
+    try descriptor.keepingPrivileges { () throws(Errno) in
       for chunk in step.chunks { try write(chunk.ciphertext, at: chunk.range.lowerBound) }
     }
   }
 
   /// Writes what a step replaced.
   package func undo(_ step: RekeyStep) throws(Errno) {
-    try keepingPrivileges { () throws(Errno) in
+    try descriptor.keepingPrivileges { () throws(Errno) in
       for (chunk, replaced) in zip(step.chunks, step.replaced) { try write(replaced, at: chunk.range.lowerBound) }
-    }
-  }
-
-  private func keepingPrivileges(_ body: () throws(Errno) -> Void) throws(Errno) {
-    let mode = try descriptor.status().permissions
-    let capabilities = try fileCapabilities()
-    try body()
-    if mode & 0o6000 != 0, try descriptor.status().permissions != mode { try descriptor.setMode(mode) }
-    if let capabilities, try fileCapabilities() != capabilities {
-      try descriptor.setAttribute(Self.capabilities, to: capabilities)
-    }
-  }
-
-  private static let capabilities: PathName = "security.capability"
-
-  private func fileCapabilities() throws(Errno) -> [UInt8]? {
-    do throws(Errno) {
-      return try descriptor.attribute(Self.capabilities)
-    } catch {
-      guard [.noData, .notSupportedOnSocket].contains(error) else { throw error }
-      return nil
     }
   }
 
@@ -112,7 +91,7 @@ extension ProtectedFile {
       protection.record = record
       protection.cipher = protection.cipher?.moved(to: record.pending?.boundary)
     }
-    isRecordUnsettled.store(true, ordering: .releasing)
+    recordChanges.wrappingAdd(1, ordering: .acquiringAndReleasing)
   }
 
   /// Whether ``abandonContents()`` was called.
@@ -146,7 +125,7 @@ extension ProtectedFile {
       protection.record = record
       protection.cipher = cipher
     }
-    isRecordUnsettled.store(true, ordering: .releasing)
+    recordChanges.wrappingAdd(1, ordering: .acquiringAndReleasing)
   }
 
   /// Runs `body` while the file gets no other key.

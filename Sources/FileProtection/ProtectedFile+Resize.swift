@@ -139,13 +139,10 @@ extension ProtectedFile {
 
   /// Writes data and metadata back to the device. Needs no key.
   package func synchronize(dataOnly: Bool) throws(Errno) {
-    let isRecordUnsettled = isRecordUnsettled.exchange(false, ordering: .acquiringAndReleasing)
-    do throws(Errno) {
-      if dataOnly, !isRecordUnsettled { try descriptor.synchronizeData() } else { try descriptor.synchronize() }
-    } catch {
-      if isRecordUnsettled { self.isRecordUnsettled.store(true, ordering: .releasing) }
-      throw error
-    }
+    let changes = recordChanges.load(ordering: .acquiring)
+    if dataOnly, durableRecordChanges.load(ordering: .acquiring) >= changes { return try descriptor.synchronizeData() }
+    try descriptor.synchronize()
+    durableRecordChanges.max(changes, ordering: .acquiringAndReleasing)
   }
 
   /// The backing file's status.

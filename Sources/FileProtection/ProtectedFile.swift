@@ -35,8 +35,10 @@ package final class ProtectedFile: Sendable {
   let length: Atomic<UInt64>
   /// The backing file may tell another length: it could not be cut back after a failure. Before the next change it is.
   let isLengthUnsettled = Atomic(false)
-  /// The record was changed, and may not be on the disk yet; fdatasync(2) does not see to that.
-  let isRecordUnsettled = Atomic(false)
+  /// How often a rekey has changed the record, and how many of these changes are on the disk for sure; fdatasync(2) does not
+  /// see to that.
+  let recordChanges = Atomic<UInt64>(0)
+  let durableRecordChanges = Atomic<UInt64>(0)
 
   /// An open file whose record was verified, with the backing file's status.
   package init(

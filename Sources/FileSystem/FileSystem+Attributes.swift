@@ -39,8 +39,10 @@ extension ProtectedFileSystem {
     }
     node.file?.noteChange()
     func apply() throws(Errno) -> Status {
-      try reference.withDescriptor { (descriptor) throws(Errno) in
-        try set(changes, modification, of: descriptor, resized: resized, caller: caller)
+      try withoutRekey(of: node) { () throws(Errno) in
+        try reference.withDescriptor { (descriptor) throws(Errno) in
+          try set(changes, modification, of: descriptor, resized: resized, caller: caller)
+        }
       }
     }
     let status: Status

@@ -75,7 +75,9 @@ extension ProtectedFileSystem {
       try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in try rekey(node) }
     case .lockState, .own: throw .notSupportedOnSocket
     case .other:
-      try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(name, to: value, mode: mode) }
+      try withoutRekey(of: node) { () throws(Errno) in
+        try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(name, to: value, mode: mode) }
+      }
       if name == Self.accessACL { try clearSetGroupID(of: node, for: caller) }
     case .user:
       guard name.bytes.count <= 255 else { throw .outOfRange }
@@ -111,7 +113,10 @@ extension ProtectedFileSystem {
       try setClass(fileClass, of: node, isExplicit: false)
     case .lockState: throw .notSupportedOnSocket
     case .rewrappedClass, .rekey, .own: throw .noData
-    case .other: try withPath(of: node) { (path) throws(Errno) in try path.removeAttribute(name) }
+    case .other:
+      try withoutRekey(of: node) { () throws(Errno) in
+        try withPath(of: node) { (path) throws(Errno) in try path.removeAttribute(name) }
+      }
     case .user:
       let stored = try backingAttributeName(name)
       try withPath(of: node) { (path) throws(Errno) in try path.removeAttribute(stored) }

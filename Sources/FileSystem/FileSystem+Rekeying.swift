@@ -25,6 +25,11 @@ extension ProtectedFileSystem {
         return try replaced(record, for: record.fileClass, isExplicit: record.isExplicit, of: file, isEmpty)
       }
       awaitRekey(of: node, file)
+      // A lock that began meanwhile may have passed the file already.
+      if !file.isAllowed(.read) {
+        file.evict()
+        observer.pagesAreStale(of: node.id)
+      }
     }
   }
 
@@ -115,6 +120,13 @@ extension ProtectedFileSystem {
   func isAvailable(_ node: Node) -> Bool {
     guard let fileClass = node.state.withLock({ $0.cachedClass }) else { return controller.lockState == .unlocked }
     return controller.allows(.open, on: fileClass)
+  }
+
+  /// Runs `body`, which changes mode, owner or capabilities of a file: not while a rekey writes it, and gives back what the
+  /// kernel takes away then.
+  func withoutRekey<Result>(of node: Node, _ body: () throws(Errno) -> Result) throws(Errno) -> Result {
+    guard let file = node.file else { return try body() }
+    return try file.keepingKey(body)
   }
 
   /// What is pending.

@@ -11,7 +11,11 @@ final class UnreplayedBatches: Sendable {
   /// Held while a file's part is written again.
   let turn = Mutex(())
 
+  /// Whether there were any when the store was mounted.
+  let hadBatches: Bool
+
   init(_ batches: [RekeyBatch]) {
+    hadBatches = !batches.isEmpty
     self.batches = Mutex(batches)
   }
 
@@ -47,9 +51,8 @@ extension ProtectedFileSystem {
   ///
   /// - Throws: what writing the chunks fails with.
   func replayed(_ record: FileRecord, _ node: Node) throws(Errno) -> FileRecord {
-    guard let pending = record.pending, !unreplayed.isEmpty, !options.isReadOnly,
-      !unreplayed.chunks(after: pending).isEmpty
-    else { return record }
+    // Also when all is replayed: the record may have been read before.
+    guard record.pending != nil, unreplayed.hadBatches, !options.isReadOnly else { return record }
     let path = try open(node, [.path, .noFollow])
     return try keyChanges.read { () throws(Errno) in
       try unreplayed.turn.withLock { (_) throws(Errno) in try replay(node, path) }
@@ -63,11 +66,9 @@ extension ProtectedFileSystem {
       var record = try verifiedFileRecord(try file.attribute(Self.recordAttribute), of: node)
       guard let pending = record.pending, let last = unreplayed.chunks(after: pending).last else { return record }
       let end = try file.status().size
-      for chunk in unreplayed.chunks(after: pending) where chunk.range.lowerBound < end {
-        // It may have been made shorter since.
-        let bytes = Array(
-          chunk.ciphertext.prefix(Int(min(end - chunk.range.lowerBound, UInt64(chunk.ciphertext.count)))))
-        try unsafe bytes.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: chunk.range.lowerBound) }
+      let chunks = unreplayed.chunks(after: pending).filter { $0.range.lowerBound < end }
+      try file.keepingPrivileges { () throws(Errno) in
+        for chunk in chunks { try replay(chunk, in: file, before: end) }
       }
       try file.synchronize()
       record.pending?.boundary = last.nextBoundary
@@ -79,6 +80,15 @@ extension ProtectedFileSystem {
       log.notice("a rekey that was cut short was put right", metadata: ["inode": "\(node.identity.inode)"])
       return moved
     }
+  }
+
+  private func replay(
+    _ chunk: RekeyBatch.Chunk, in file: borrowing Descriptor, before end: UInt64
+  ) throws(Errno) {
+    // The file may have been made shorter since.
+    let count = min(end - chunk.range.lowerBound, UInt64(chunk.ciphertext.count))
+    let bytes = Array(chunk.ciphertext.prefix(Int(count)))
+    try unsafe bytes.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: chunk.range.lowerBound) }
   }
 
   /// Reads through a mount beside which another one writes, and may just be rekeying the file: the record must be the same

@@ -30,19 +30,19 @@ final class InodeTable: Sendable {
   /// The node of a backing file just seen at a location, counted as looked up once more.
   func remember(_ status: Status, at location: Node.Location) -> Node {
     let identity = Node.Identity(status)
-    let (node, isNew) = shard(of: identity.inode).nodes.withLock { nodes in
+    let node = shard(of: identity.inode).nodes.withLock { nodes in
       if let known = nodes[identity.inode], known.identity == identity {
         unsafe known.lookups += 1
-        return (known, false)
+        return known
       }
       let node = Node(status, location: location)
       unsafe node.lookups = 1
       // Balanced by the release in `forget`.
       unsafe _ = Unmanaged.passRetained(node)
       nodes[identity.inode] = node
-      return (node, true)
+      givePlace(to: node)
+      return node
     }
-    if isNew, node.isRegular { unsafe node.place = files?.add(node.id.rawValue) }
     node.moved(to: location, hasOtherNames: status.links > 1 && !node.isDirectory)
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
     return node
@@ -62,15 +62,24 @@ final class InodeTable: Sendable {
   /// that is known, if another is.
   func keep(_ node: Node) -> Node {
     shard(of: node.identity.inode).nodes.withLock { nodes in
-      if let known = nodes[node.identity.inode], known === node || known.identity == node.identity {
+      let known = nodes[node.identity.inode]
+      if let known, known === node || known.identity == node.identity {
         unsafe known.lookups += 1
         return known
       }
       unsafe node.lookups += 1
       if unsafe node.lookups == 1 { unsafe _ = Unmanaged.passRetained(node) }
-      nodes[node.identity.inode] = node
+      // Where another file has got the number, this one is gone.
+      if known == nil { nodes[node.identity.inode] = node }
+      givePlace(to: node)
       return node
     }
+  }
+
+  /// Has the pages of a file dropped also when the daemon is killed. With the shard's lock held.
+  private func givePlace(to node: Node) {
+    guard node.isRegular, unsafe node.place == nil else { return }
+    unsafe node.place = files?.add(node.id.rawValue)
   }
 
   /// The kernel gives back `count` lookups; at none left the node goes.
@@ -81,10 +90,13 @@ final class InodeTable: Sendable {
       unsafe node.lookups -= min(count, node.lookups)
       guard unsafe node.lookups == 0 else { return false }
       if nodes[node.identity.inode] === node { nodes[node.identity.inode] = nil }
+      if let place = unsafe node.place {
+        files?.remove(place)
+        unsafe node.place = nil
+      }
       return true
     }
     guard isLast else { return }
-    if let place = unsafe node.place { files?.remove(place) }
     node.state.withLock { state in
       state.handle = nil
       state.nameless = nil

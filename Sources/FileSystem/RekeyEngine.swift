@@ -214,12 +214,13 @@ package final class RekeyEngine {
     guard !failed.isEmpty else { return }
     for job in failed {
       do throws(Errno) {
-        try job.file.undo(job.step)
-        // Where a new record was refused, the old one is there; or one of which it is not known.
+        // Where a new record was refused, the old one is there; or one of which it is not known, with which the new
+        // contents are right, or are put right by the next mount.
         let stored = try job.file.withDescriptor { (descriptor) throws(Errno) in
           try descriptor.attribute(ProtectedFileSystem.recordAttribute)
         }
         guard stored == job.file.record.bytes else { throw .ioError }
+        try job.file.undo(job.step)
       } catch {
         return abandon(failed)
       }
@@ -266,6 +267,8 @@ package final class RekeyEngine {
 
   private func finish(_ node: Node) {
     rekeys.finish(node, .done)
+    // Another one that was asked for just before has found the file known.
+    if let file = node.file { fileSystem.awaitRekey(of: node, file) }
     fileSystem.nodes.forget(node.id, count: 1)
   }
 
@@ -274,11 +277,16 @@ package final class RekeyEngine {
     if error == .wouldBlock { return rekeys.finish(node, .again) }
     rest(node)
     switch error {
-    case .noSuchFileOrDirectory, .staleNFSFileHandle, Errno(rawValue: EKEYREVOKED), Errno(rawValue: ENOKEY):
-      // Removed meanwhile, erased, or moved behind the mount's back: then whoever opens it adds it again.
+    case Errno(rawValue: EKEYREVOKED), Errno(rawValue: ENOKEY):
       finish(node)
+    case .noSuchFileOrDirectory, .staleNFSFileHandle:
+      // Removed meanwhile, or in a directory that was moved since it was found.
+      finish(node)
+      rekeys.search()
     case .permissionDenied where !fileSystem.isAvailable(node):
       rekeys.finish(node, .withoutKey)
+      // An unlock may just have passed.
+      if fileSystem.isAvailable(node) { rekeys.resume() }
     default:
       if told.count < Self.mostTold, told.insert(node.identity.inode).inserted {
         fileSystem.log.warning(

@@ -34,8 +34,8 @@ extension ProtectedFileSystem {
   /// The same for a request that is not answered with the file's attributes: the kernel would go on with the mode that it
   /// has, and execve(2) give what the bits gave.
   func clearSetID(of file: ProtectedFile, _ node: NodeID, for caller: Caller) throws(Errno) {
-    let hasChanged = try file.withDescriptor { (descriptor) throws(Errno) in
-      try clearSetID(of: descriptor, for: caller)
+    let hasChanged = try withoutRekey(of: nodes.node(node)) { () throws(Errno) in
+      try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor, for: caller) }
     }
     if hasChanged { kernelAttributes.invalidate(node) }
   }

@@ -1,0 +1,33 @@
+import LinuxIO
+import SystemPackage
+
+extension Descriptor {
+  private static let capabilities: PathName = "security.capability"
+
+  /// Runs `body`, which writes an open file in a way that is nobody's change of it, and gives back the set-ID bits and the
+  /// file capabilities that the kernel takes away then (`file_remove_privs` in fs/inode.c). Nobody else may change them
+  /// meanwhile.
+  package func keepingPrivileges(_ body: () throws(Errno) -> Void) throws(Errno) {
+    let before = try status()
+    let capabilities = try fileCapabilities()
+    try body()
+    if before.permissions & 0o6000 != 0 {
+      let now = try status()
+      let isSame = (now.user, now.group) == (before.user, before.group)
+      let isTaken = now.permissions | 0o6000 == before.permissions | 0o6000 && now.permissions != before.permissions
+      if isSame, isTaken { try setMode(before.permissions) }
+    }
+    if let capabilities, try fileCapabilities() != capabilities {
+      try setAttribute(Self.capabilities, to: capabilities)
+    }
+  }
+
+  private func fileCapabilities() throws(Errno) -> [UInt8]? {
+    do throws(Errno) {
+      return try attribute(Self.capabilities)
+    } catch {
+      guard [.noData, .notSupportedOnSocket].contains(error) else { throw error }
+      return nil
+    }
+  }
+}
