@@ -97,7 +97,10 @@ extension ProtectedFile {
   /// Whether ``abandonContents()`` was called.
   package var isAbandoned: Bool { protection.withLock { $0.isUnsettled } }
 
-  /// Nobody may read or write the file until the store is mounted anew.
+  /// What ``abandonContents()`` refused is as it was.
+  package func resumeContents() { protection.withLock { $0.isUnsettled = false } }
+
+  /// Nobody may read or write the file until ``resumeContents()``, or until the store is mounted anew.
   package func abandonContents() {
     protection.withLock { protection in
       protection.isUnsettled = true

@@ -25,7 +25,9 @@ package final class RekeyEngine {
   /// How much ciphertext a batch may have, in bytes: less where the disk has little room.
   private var room = RekeyBatch.mostCiphertext
   private static let leastRoom = 1 << 16
-  /// A batch could be neither carried out nor taken back: it is left to the next mount.
+  /// A batch that could be neither carried out nor taken back, and its slot.
+  private var stranded: (jobs: [Job], slot: Int)?
+  /// The journal of the mount before could not be emptied: what is pending is left to the next mount.
   private var isHalted = false
   /// The inode numbers of files of which the log has told that they failed.
   private var told: Set<UInt64> = []
@@ -66,8 +68,8 @@ package final class RekeyEngine {
   // MARK: A batch
 
   private func rekey(_ nodes: [Node]) {
-    guard !isHalted, fileSystem.unreplayed.isEmpty else {
-      for node in nodes { rekeys.finish(node, .failed) }
+    guard rescue(), fileSystem.unreplayed.isEmpty else {
+      for node in nodes { rekeys.finish(node, stranded == nil ? .failed : .stranded) }
       return
     }
     let files = nodes.compactMap(open)
@@ -208,39 +210,57 @@ package final class RekeyEngine {
   // MARK: Failures
 
   /// Gives the files that failed the ciphertext that they had, and takes the batch out of the journal, when the others are
-  /// safe.
+  /// safe. Where that fails too, nobody may change them until it has been done, or the batch was carried out by the next mount.
   private func takeBack(_ jobs: inout [Job]) {
     let failed = jobs.filter { $0.failure != nil && $0.isWritten }
-    guard !failed.isEmpty else { return }
-    for job in failed {
-      do throws(Errno) {
-        // Where a new record was refused, the old one is there; or one of which it is not known, with which the new
-        // contents are right, or are put right by the next mount.
+    guard !failed.isEmpty, !putBack(failed, of: jobs, in: slot) else { return }
+    strand(failed)
+  }
+
+  private func withdraw(_ jobs: [Job]) {
+    do throws(Errno) { try journal.clear(slot) } catch { strand(jobs) }
+  }
+
+  /// Where a new record was refused, the old one must be there: with one of which nothing is known the new contents are
+  /// right, or are put right by the next mount.
+  private func putBack(_ failed: [Job], of jobs: [Job], in slot: Int) -> Bool {
+    do throws(Errno) {
+      for job in failed {
         let stored = try job.file.withDescriptor { (descriptor) throws(Errno) in
           try descriptor.attribute(ProtectedFileSystem.recordAttribute)
         }
-        guard stored == job.file.record.bytes else { throw .ioError }
+        guard stored == job.file.record.bytes else { return false }
         try job.file.undo(job.step)
-      } catch {
-        return abandon(failed)
       }
+      try synchronize(jobs)
+      try journal.clear(slot)
+      return true
+    } catch {
+      return false
     }
-    do throws(Errno) { try synchronize(jobs) } catch { return abandon(failed) }
-    withdraw(failed)
   }
 
-  /// Empties the slot; where that fails, the batch will be carried out by the next mount, and until then nobody may change
-  /// the files.
-  private func withdraw(_ jobs: [Job]) {
-    do throws(Errno) { try journal.clear(slot) } catch { abandon(jobs) }
-  }
-
-  private func abandon(_ jobs: [Job]) {
-    isHalted = true
+  private func strand(_ jobs: [Job]) {
+    stranded = (jobs, slot)
     for job in jobs {
       job.file.abandonContents()
-      fileSystem.damaged(job.node, "a rekey failed midway and could not be taken back; mount the store anew")
+      fileSystem.damaged(job.node, "a rekey failed midway and could not be taken back yet; this is tried again")
     }
+  }
+
+  /// Tries once more to take back what could not be. Returns whether the engine can go on.
+  private func rescue() -> Bool {
+    guard let (jobs, slot) = stranded else { return !isHalted }
+    for job in jobs { job.file.beginRekeyStep() }
+    let isDone = putBack(jobs, of: jobs, in: slot)
+    for job in jobs { job.file.endRekeyStep() }
+    guard isDone else { return false }
+    stranded = nil
+    for job in jobs {
+      job.file.resumeContents()
+      fileSystem.close(job.file, of: job.node, wasWriter: true)
+    }
+    return !isHalted
   }
 
   // MARK: Ends
@@ -293,7 +313,7 @@ package final class RekeyEngine {
           "a file keeps its old key for now; this is tried again",
           metadata: ["error": "\(error)", "inode": "\(node.identity.inode)"])
       }
-      rekeys.finish(node, .failed)
+      rekeys.finish(node, stranded == nil ? .failed : .stranded)
     }
   }
 
@@ -319,7 +339,7 @@ package final class RekeyEngine {
 
   /// Nothing is left to do for now: the records are made durable, and the journal empty.
   private func settle() {
-    guard !isHalted, fileSystem.unreplayed.isEmpty else { return }
+    guard rescue(), fileSystem.unreplayed.isEmpty else { return rekeys.settle(hasFailed: true) }
     room = RekeyBatch.mostCiphertext
     var hasFailed = false
     for slot in 0...1 {
@@ -354,7 +374,9 @@ package final class RekeyEngine {
     for job in unsettled.joined() { rest(job.node) }
     settle()
     let status = rekeys.status
-    guard !isHalted, status.pending == 0, status.isComplete, unsettled.allSatisfy(\.isEmpty), journal.isThere else {
+    guard stranded == nil, !isHalted, status.pending == 0, status.isComplete, unsettled.allSatisfy(\.isEmpty),
+      journal.isThere
+    else {
       return
     }
     do throws(Errno) {

@@ -42,6 +42,7 @@ final class RekeyQueue: Sendable {
   static let mostKnown = 65_536
   private static let mostInBatch = 256
   private static let retryInterval = Duration.seconds(30)
+  private static let shortRetryInterval = Duration.seconds(1)
 
   /// Adds a file, whose node is kept from now on. One that is here already is not added.
   func add(_ node: Node, in nodes: InodeTable) {
@@ -78,7 +79,8 @@ final class RekeyQueue: Sendable {
       state.failed = []
       state.retriesAt = nil
       state.awaitsRetry = false
-      if !state.waiting.isEmpty { state.isResting = false }
+      if state.isSearchIncomplete { state.needsSearch = true }
+      if !state.waiting.isEmpty || state.isUnsettled { state.isResting = false }
     }
   }
 
@@ -100,12 +102,6 @@ final class RekeyQueue: Sendable {
           deadline = time
         }
       }
-      if !state.waiting.isEmpty {
-        let nodes = Array(state.waiting.prefix(Self.mostInBatch))
-        state.waiting.removeFirst(nodes.count)
-        state.inWork += nodes.count
-        return .rekey(nodes)
-      }
       if state.isOverfull, state.count < Self.mostKnown {
         state.isOverfull = false
         state.needsSearch = true
@@ -115,6 +111,12 @@ final class RekeyQueue: Sendable {
         state.isSearchIncomplete = false
         state.isSearching = true
         return .search
+      }
+      if !state.waiting.isEmpty {
+        let nodes = Array(state.waiting.prefix(Self.mostInBatch))
+        state.waiting.removeFirst(nodes.count)
+        state.inWork += nodes.count
+        return .rekey(nodes)
       }
       if !state.isResting, !state.awaitsRetry {
         state.isResting = true
@@ -130,6 +132,8 @@ final class RekeyQueue: Sendable {
     case again
     case withoutKey
     case failed
+    /// The same, and nobody may use the file until it is tried again.
+    case stranded
   }
 
   func finish(_ node: Node, _ outcome: Outcome) {
@@ -141,9 +145,10 @@ final class RekeyQueue: Sendable {
       // Large files take turns with others.
       case .again: state.waiting.append(node)
       case .withoutKey: state.withoutKey.append(node)
-      case .failed:
+      case .failed, .stranded:
         state.failed.append(node)
-        if state.retriesAt == nil { state.retriesAt = .now + Self.retryInterval }
+        let retry = ContinuousClock.now + (outcome == .stranded ? Self.shortRetryInterval : Self.retryInterval)
+        state.retriesAt = min(state.retriesAt ?? retry, retry)
       }
     }
   }

@@ -77,13 +77,30 @@ final class RekeySearch {
       }
       let node = fileSystem.nodes.find(status) ?? Node(status, location: location)
       if status.type == .directory { below = node }
-      guard status.type == .regular, let record = try fileSystem.currentRecord(of: node), record.pending != nil else {
+      guard status.type == .regular, let record = try record(of: name, in: handle), record.pending != nil else {
         return
       }
       _ = try fileSystem.replayed(record, node)
       fileSystem.awaitRekey(of: node)
     }
     return below
+  }
+
+  /// The record of a file; `nil` for one that has none, as sidecars, and for one that is damaged.
+  private func record(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> FileRecord? {
+    let path = try handle.descriptor.open(name, [.path, .noFollow])
+    let bytes: [UInt8]
+    do throws(Errno) {
+      bytes = try fileSystem.lendingPermissions(of: path) { () throws(Errno) in
+        try PathName(descriptor: path).attribute(ProtectedFileSystem.recordAttribute)
+      }
+    } catch .noData {
+      return nil
+    }
+    guard let record = try? FileRecord(parsing: bytes), (try? fileSystem.volume.isAuthentic(record)) == true else {
+      return nil
+    }
+    return record
   }
 
   /// Runs `body`; what fails is told, unless it is that something has gone meanwhile.

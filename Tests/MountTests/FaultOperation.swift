@@ -189,7 +189,11 @@ extension FaultOperation {
   ]
 
   /// What gives a file a new key afterwards, and is tried again.
-  private static let rekey: Set = ["pwrite", "fsync", "fdatasync", "ftruncate", "fsetxattr", "openat"]
+  private static let rekey: Set = [
+    "pwrite", "pwrite64", "pread64", "fsync", "fdatasync", "ftruncate", "ftruncate64", "fsetxattr", "fgetxattr",
+    "flistxattr",
+    "lseek64", "openat", "statx", "utimensat", "fchmod", "unlinkat",
+  ]
 
   private static func setClass(_ name: String, _ object: String, _ fileClass: ProtectionClass) -> FaultOperation {
     .init(

@@ -101,6 +101,7 @@ extension MountTests {
           #expect(isNew, "\(operation.name)")
           return false
         }
+        try volume.finishRekeys()
         let place = "\(operation.name), \(hit), call \(number), \(expected)"
         do throws(Errno) { try expectSoundness(error, hit, expected, place) } catch {
           Issue.record("\(place): \(error) when it was looked at")

@@ -46,7 +46,7 @@ extension MountTests {
       let notes = try volume.notesOfCheck("\(operation.name), after call \(number)")
       #expect(notes.isSubset(of: operation.leftovers), "\(operation.name), after call \(number): \(notes)")
       try volume.mount()
-      try volume.unlock()
+      try volume.unlock(recoveryKey: volume.recoveryKey)
       let snapshot = try Snapshot(of: directory)
       // A program that was told of success finds the new state; and what was cut short can be done again.
       try removeTree(directory)

@@ -29,7 +29,10 @@ extension Volume {
       let status = try status()
       if status.pendingRekeys == 0 { return }
       if status.failedRekeys > 0 { try unlock(recoveryKey: recoveryKey) }
-      try #require(ContinuousClock.now < deadline, "still pending: \(status.pendingRekeys)")
+      try #require(
+        ContinuousClock.now < deadline,
+        "\(status.pendingRekeys) pending, \(status.failedRekeys) failed, \(status.lockedRekeys) locked: \(log.suffix(1000))"
+      )
       usleep(2000)
     }
   }
