@@ -24,6 +24,11 @@ enum ModelContract {
     fileClass == .completeUnlessOpen || opens(fileClass, in: state)
   }
 
+  /// Moving to a class gives a file another key: there is a state in which the new class is not readable and the old was.
+  static func isRaise(from old: ProtectionClass, to new: ProtectionClass) -> Bool {
+    LockState.allCases.contains { opens(old, in: $0) && !opens(new, in: $0) }
+  }
+
   /// The class that a file takes when it is renamed over another; `nil` where it keeps its own.
   static func classKept(by replaced: ModelInode?, for inode: ModelInode) -> ProtectionClass? {
     guard let replaced, replaced.kind == .file, inode.kind == .file, replaced.isExplicit, !inode.isExplicit else {

@@ -158,6 +158,8 @@ struct ModelRun {
   /// The checker finds nothing in the store, and the daemon has met with nothing that it calls damaged.
   private func expectSoundStore(_ volume: Volume, _ workers: [ModelWorker]) throws {
     for worker in workers { worker.closeEverything() }
+    try volume.unlock()
+    try volume.finishRekeys()
     let log = volume.log
     try volume.unmount()
     let check = try Command.run(

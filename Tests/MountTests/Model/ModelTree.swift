@@ -26,6 +26,9 @@ struct ModelInode {
   /// Nothing moved the time since the file was synchronised.
   var isTimeSynchronized = false
 
+  /// How often it may have been given another key.
+  var rekeys = 0
+
   // Of a directory.
   var entries: [ModelName: Int] = [:]
   var parent = ModelTree.root
@@ -169,6 +172,17 @@ extension ModelTree {
     self[inode].time = time ?? now
     self[inode].isTimeSynchronized = false
   }
+
+  /// A file or directory is chosen another class, or the one that it has.
+  mutating func choose(_ fileClass: ProtectionClass, for inode: Int, isRewrapped: Bool = false) {
+    let node = self[inode]
+    if node.kind == .file, !isRewrapped, ModelContract.isRaise(from: node.fileClass!, to: fileClass) { rekey(inode) }
+    self[inode].fileClass = fileClass
+    self[inode].isExplicit = true
+  }
+
+  /// A file gets another key.
+  mutating func rekey(_ inode: Int) { if self[inode].contents.count > 0 { self[inode].rekeys += 1 } }
 
   /// The time may have moved.
   mutating func touch(_ inode: Int) {

@@ -94,18 +94,32 @@ extension ModelWorker {
     guard let place = classPlace() else { return }
     let newClass = anyClass()
     let node = tree[place.inode]
+    let isRewrapped = chance(15)
     try attempt(
-      "class", "\(place.text) from \(node.fileClass!.letter) to \(newClass.letter)",
+      isRewrapped ? "rewrap" : "class", "\(place.text) from \(node.fileClass!.letter) to \(newClass.letter)",
       failing: { state in
         if place.inode == ModelTree.root, newClass == .none { return .invalidArgument }
         if node.kind == .directory { return nil }
         return ModelContract.opens(node.fileClass!, in: state) && ModelContract.creates(newClass, in: state)
           ? nil : .permissionDenied
-      }, call: { try place.path.setProtectionClass(newClass) },
-      apply: { tree in
-        tree[place.inode].fileClass = newClass
-        tree[place.inode].isExplicit = true
-      })
+      },
+      call: {
+        if isRewrapped {
+          try place.path.setExtendedAttribute("user.protectfs.class.rewrap", to: Array(newClass.name.utf8))
+        } else {
+          try place.path.setProtectionClass(newClass)
+        }
+      }, apply: { $0.choose(newClass, for: place.inode, isRewrapped: isRewrapped) })
+  }
+
+  /// The file gets another key, as by `rotate --data`.
+  func rekey() throws {
+    guard let place = place([.file]) else { return }
+    let path = path(place)
+    let node = tree[place.inode]
+    try attempt(
+      "rekey", show(place), failing: { ModelContract.opens(node.fileClass!, in: $0) ? nil : .permissionDenied },
+      call: { try path.rekey() }, apply: { $0.rekey(place.inode) })
   }
 
   /// The class stays, and counts as inherited.

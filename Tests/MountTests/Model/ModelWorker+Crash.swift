@@ -50,8 +50,10 @@ extension ModelWorker {
 
   /// Takes what is found of files that were changed since they were synchronised.
   private func adoptContents() throws {
-    for place in tree.places where tree[place.inode].kind == .file && !tree[place.inode].isTimeSynchronized {
-      tree[place.inode].time = .unknown
+    for place in tree.places where tree[place.inode].kind == .file {
+      let node = tree[place.inode]
+      // While a rekey is at work the time is the present.
+      if !node.isTimeSynchronized || node.rekeys > 0 { tree[place.inode].time = .unknown }
     }
     for place in tree.places where tree[place.inode].kind == .file && !tree[place.inode].earlier.isEmpty {
       do {

@@ -113,9 +113,7 @@ extension ModelWorker {
     let keeps = flags.isEmpty && expected == nil && stage.conditions.keepsReplacedClass
     let kept = keeps ? ModelContract.classKept(by: replaced.map { tree[$0] }, for: inode) : nil
     func keepClass(_ tree: inout ModelTree) {
-      guard let kept else { return }
-      tree[place.inode].fileClass = kept
-      tree[place.inode].isExplicit = true
+      if let kept { tree.choose(kept, for: place.inode) }
     }
     try attempt(
       mode, "\(show(place)) to \(show(target.1, in: target.0))\(replaced.map { " (inode \($0))" } ?? "")",

@@ -9,11 +9,13 @@ extension ModelWorker {
   private static let onContents: Steps = [
     (10, open), (14, read), (16, write), (5, append), (7, truncate), (8, allocate), (5, copy), (4, seek),
     (4, synchronize), (4, close), (3, map), (5, readMapping), (6, writeMapping), (2, unmap), (6, expectStatus),
+    (1, setClass), (1, rekey),
   ]
   private static let onNames: Steps = [
     (7, createFile), (3, makeDirectory), (2, makeSymbolicLink), (2, readSymbolicLink), (4, link), (5, unlink),
     (3, removeDirectory), (9, rename), (3, expectNames), (3, setMode), (3, setTime), (4, setAttribute),
-    (3, getAttribute), (2, removeAttribute), (2, expectAttributeNames), (4, setClass), (2, removeClass),
+    (3, getAttribute), (2, removeAttribute), (2, expectAttributeNames), (4, setClass), (2, rekey),
+    (2, removeClass),
   ]
 
   func step() throws {
