@@ -1,5 +1,8 @@
 """A worker: changes a directory of its own on the mount at random, one system call after another, and keeps account."""
 
+import contextlib
+import errno
+import mmap
 import os
 import random
 import signal
@@ -47,6 +50,39 @@ class Worker:
             done = os.pwrite(descriptor, data(tag, count), offset)
             return ("write", identity, offset, done, tag) if done != count else None
         self.do(("write", identity, offset, count, tag), call)
+
+    def write_mapped(self, identity, descriptor, offset, count):
+        """Writes through a mapping, up to what the file has, and msync(2). A lock may have come between."""
+        tag = self.identity()
+        with memory(data(tag, count)) as source, mapped(descriptor, offset + count) as mapping:
+            def call():
+                try:
+                    # As pread(2) writes to the mapping, a page that cannot be had is an error, and no signal.
+                    done = os.preadv(source, [memoryview(mapping)[offset:]], 0)
+                    mapping.flush()
+                except OSError as error:
+                    if error.errno not in {*REFUSED, errno.EFAULT}:
+                        raise
+                    done = 0
+                return ("perhaps_write", identity, offset, count, tag) if done != count else None
+            self.do(("write", identity, offset, count, tag), call)
+
+    def read(self, identity, descriptor):
+        """Compares the file with what it should hold: as read(2) has it, and as a mapping."""
+        node = self.tree.nodes[identity]
+        if node.is_doubtful or not node.content:
+            return
+        with self.refusing(), mapped(descriptor, len(node.content)) as mapping, memory(b"") as copy:
+            self.expect(node, os.pread(descriptor, len(node.content) + 1, 0))
+            count = os.pwrite(copy, mapping, 0)
+            self.expect(node, os.pread(copy, count, 0), count)
+
+    @staticmethod
+    def expect(node, found, count=None):
+        if found == node.content[:count]:
+            return
+        differing = next((at for at, (one, other) in enumerate(zip(found, node.content)) if one != other), None)
+        raise AssertionError(f"read {len(found)} bytes of {len(node.content)}, differing at {differing}")
 
     def fsync(self, identity, descriptor):
         if self.random.random() < 0.2:
@@ -106,22 +142,38 @@ class Worker:
         directory, name, identity = self.some("file")
         descriptor = self.open(directory, name)
         with closing(descriptor):
-            for _ in range(self.random.randint(1, 4)):
-                size = len(self.tree.nodes[identity].content)
-                offset = size if self.random.random() < 0.5 else self.random.randint(0, size + 9000)
-                count = max(1, self.length())
-                if offset + count > MOST_BYTES:
-                    self.do(("truncate", identity, 0), lambda: os.ftruncate(descriptor, 0))
-                else:
-                    self.write(identity, descriptor, offset, count)
-            if self.random.random() < 0.6:
-                self.fsync(identity, descriptor)
+            self.change(identity, descriptor)
+
+    def change(self, identity, descriptor):
+        for _ in range(self.random.randint(1, 4)):
+            size = len(self.tree.nodes[identity].content)
+            offset = size if self.random.random() < 0.5 else self.random.randint(0, size + 9000)
+            count = max(1, self.length())
+            # Once is enough for doubt: each doubles what the file may hold.
+            if offset < size and not self.tree.nodes[identity].is_doubtful and self.random.random() < 0.4:
+                self.write_mapped(identity, descriptor, offset, min(count, size - offset))
+            elif offset + count > MOST_BYTES:
+                self.do(("truncate", identity, 0), lambda: os.ftruncate(descriptor, 0))
+            else:
+                self.write(identity, descriptor, offset, count)
+            if self.random.random() < 0.3:
+                self.read(identity, descriptor)
+        if self.random.random() < 0.6:
+            self.fsync(identity, descriptor)
 
     def open(self, directory, name):
-        try:
+        with self.refusing():
             return os.open(self.path(directory, name), os.O_RDWR)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def refusing():
+        """For calls that change nothing, and are not told to the account."""
+        try:
+            yield
         except OSError as error:
-            if error.errno in REFUSED:
+            # A mapping does not say whether the class is locked or the daemon dead: the next call does.
+            if error.errno in {*REFUSED, errno.EFAULT}:
                 raise Refused from error
             if error.errno in GONE:
                 raise Gone from error
@@ -202,16 +254,16 @@ class Worker:
             self.path(directory, name), "user.protectfs.class", new.encode()))
 
     def act_rekey(self):
-        """Draws a new key, which changes nothing that is seen."""
-        directory, name, _ = self.some("file")
-        try:
-            os.setxattr(self.path(directory, name), "user.protectfs.rekey", b"1")
-        except OSError as error:
-            if error.errno in REFUSED:
-                raise Refused from error
-            if error.errno in GONE:
-                raise Gone from error
-            raise
+        """Draws a new key, which changes nothing that is seen, and goes on with the file while its contents are brought
+        under that."""
+        directory, name, identity = self.some("file")
+        descriptor = self.open(directory, name)
+        with closing(descriptor):
+            with self.refusing():
+                os.setxattr(self.path(directory, name), "user.protectfs.rekey", b"1")
+            for _ in range(self.random.randint(0, 3)):
+                self.change(identity, descriptor)
+                self.read(identity, descriptor)
 
     def act_attribute(self):
         directory, name, identity = self.some(self.random.choice(["file", "directory"]))
@@ -239,6 +291,28 @@ class Worker:
     def work(self):
         while True:
             self.step()
+
+
+@contextlib.contextmanager
+def memory(content):
+    """A descriptor of a file in memory."""
+    descriptor = os.memfd_create("content")
+    try:
+        os.write(descriptor, content)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def mapped(descriptor, length):
+    """A shared mapping. A view of it that an error holds on to would keep it from being closed."""
+    mapping = mmap.mmap(descriptor, length)
+    try:
+        yield mapping
+    finally:
+        with contextlib.suppress(BufferError):
+            mapping.close()
 
 
 class closing:

@@ -14,13 +14,15 @@ def data(tag, count):
 
 
 class Node:
-    __slots__ = ("kind", "cls", "explicit", "xattrs", "target", "entries", "content", "has_stale_end")
+    __slots__ = ("kind", "cls", "explicit", "xattrs", "target", "entries", "content", "has_stale_end", "is_doubtful")
 
     def __init__(self, kind, cls=None, target=None):
         self.kind, self.cls, self.target = kind, cls, target
         self.explicit = False
         # An earlier power cut has perhaps left the length without what was written behind it, or cleared.
         self.has_stale_end = False
+        # A write through a mapping was perhaps lost, or a part of it, by a lock.
+        self.is_doubtful = False
         self.xattrs, self.entries, self.content = {}, {}, b""
 
 
@@ -108,6 +110,9 @@ class Tree:
     def do_write(self, identity, offset, count, tag):
         node = self.nodes[identity]
         node.content = written(node.content, offset, data(tag, count))
+
+    def do_perhaps_write(self, identity, *_):
+        self.nodes[identity].is_doubtful = True
 
     def do_truncate(self, identity, length):
         node = self.nodes[identity]

@@ -208,6 +208,8 @@ def contents(identity, base, events):
     """What a file held from when it was last synchronised on, one after each write; and where, behind an end that it had,
     the disk may hold something else: what a shrink cut off, or what was written before an earlier power cut."""
     old = base.nodes.get(identity, Node("file"))
+    # What it holds: with and without each write that was perhaps lost.
+    current = [old.content]
     states = [old.content]
     stale = [range(len(old.content), unit_end(len(old.content)) + 16)] if old.has_stale_end else []
     is_cleared = False
@@ -216,16 +218,21 @@ def contents(identity, base, events):
         if not arguments or arguments[0] != identity:
             continue
         if kind == "write":
-            is_cleared |= arguments[1] + arguments[2] >= len(states[-1])
-            states.append(written(states[-1], arguments[1], data(arguments[3], arguments[2])))
+            is_cleared |= arguments[1] + arguments[2] >= len(current[0])
+            current = [written(content, arguments[1], data(arguments[3], arguments[2])) for content in current]
+            states += current
+        elif kind == "perhaps_write":
+            current += [written(content, arguments[1], data(arguments[3], arguments[2])) for content in current]
+            states += current
         elif kind == "truncate":
-            is_cleared |= arguments[1] != len(states[-1])
-            if arguments[1] < len(states[-1]):
+            is_cleared |= arguments[1] != len(current[0])
+            if arguments[1] < len(current[0]):
                 # The rest of the block, and the one behind it, by which the length is told.
                 stale.append(range(arguments[1], block_end(arguments[1]) + (16 if arguments[1] % 16 else 0)))
-            states.append(resized(states[-1], arguments[1]))
+            current = [resized(content, arguments[1]) for content in current]
+            states += current
         elif kind in ("fsync", "fdatasync") and event.done:
-            states = states[-1:]
+            states = list(current)
             if is_cleared:
                 stale = []
     return states, stale
