@@ -28,10 +28,7 @@ package struct AttemptsRecord: Sendable, Equatable {
   /// Reads a record. Whether its tag is right is for the caller to check.
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .attempts)
-    let magic = try reader.read(8, "magic")
-    try reader.require(magic == Self.magic, "magic", "is not 'protkatt'")
-    let version: UInt16 = try reader.readInteger("version")
-    guard version == Self.version else { throw .unsupportedVersion(record: .attempts, version: version) }
+    try reader.readBeginning(magic: Self.magic, version: Self.version)
     count = try reader.readInteger("count")
     try reader.require(count > 0, "count", "is 0")
     lastTime = try reader.readInteger("time")

@@ -9,6 +9,14 @@ struct ByteReader {
     self.record = record
   }
 
+  /// What a file of the store begins with: its magic, and its version, of which only one is known.
+  mutating func readBeginning(magic: [UInt8], version: UInt16) throws(FormatError) {
+    let found = try read(magic.count, "magic")
+    try require(found == magic, "magic", "is not '\(String(decoding: magic, as: UTF8.self))'")
+    let foundVersion: UInt16 = try readInteger("version")
+    guard foundVersion == version else { throw .unsupportedVersion(record: record, version: foundVersion) }
+  }
+
   /// The next `count` bytes.
   mutating func read(_ count: Int, _ field: String) throws(FormatError) -> [UInt8] {
     guard count <= bytes.count - position else { throw malformed(field, "is cut off") }

@@ -6,10 +6,7 @@ extension KeybagRecord {
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .keybag)
     try reader.require(bytes.count <= Self.longest, "length", "is more than \(Self.longest) bytes")
-    let magic = try reader.read(8, "magic")
-    try reader.require(magic == Self.magic, "magic", "is not 'protkbag'")
-    let version: UInt16 = try reader.readInteger("version")
-    guard version == Self.version else { throw .unsupportedVersion(record: .keybag, version: version) }
+    try reader.readBeginning(magic: Self.magic, version: Self.version)
     let features = KeybagFeatures(rawValue: try reader.readInteger("features"))
     let unknown = features.subtracting(.known)
     guard unknown.isEmpty else { throw .unknownFeatures(unknown.rawValue) }

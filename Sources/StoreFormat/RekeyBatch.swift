@@ -62,10 +62,7 @@ package struct RekeyBatch: Sendable, Equatable {
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .rekeyBatch)
     try reader.require(bytes.count <= Self.longest, "length", "is more than \(Self.longest) bytes")
-    let magic = try reader.read(8, "magic")
-    try reader.require(magic == Self.magic, "magic", "is not 'protkrek'")
-    let version: UInt16 = try reader.readInteger("version")
-    guard version == Self.version else { throw .unsupportedVersion(record: .rekeyBatch, version: version) }
+    try reader.readBeginning(magic: Self.magic, version: Self.version)
     number = try reader.readInteger("number")
     try reader.require(number > 0, "number", "is 0")
     let count: UInt32 = try reader.readInteger("number of chunks")
