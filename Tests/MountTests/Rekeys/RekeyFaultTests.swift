@@ -19,8 +19,8 @@ extension MountTests {
     }
 
     private func expectWhole(_ file: PathName, _ place: String) throws {
-      let (contents, note) = try (file.contents(), file.extendedAttribute("user.note"))
-      #expect(contents == Self.contents && note == Array("a remark".utf8), "\(place)")
+      try expectSame(file.contents(), Self.contents, place)
+      #expect(try file.extendedAttribute("user.note") == Array("a remark".utf8), "\(place)")
     }
 
     @Test func killedAnywhere() throws {
