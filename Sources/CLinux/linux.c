@@ -11,6 +11,7 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
@@ -274,6 +275,8 @@ int linux_semaphore_wait(void *semaphore, int64_t microseconds) {
   return 0;
 }
 
+int linux_event(void) { return RESULT(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
+
 int linux_rwlock_size(void) { return sizeof(pthread_rwlock_t); }
 void linux_rwlock_init(void *lock) {
   // Many readers must not keep a writer out for good.
@@ -286,6 +289,10 @@ void linux_rwlock_init(void *lock) {
 void linux_rwlock_destroy(void *lock) { pthread_rwlock_destroy(lock); }
 void linux_rwlock_read(void *lock) { pthread_rwlock_rdlock(lock); }
 void linux_rwlock_write(void *lock) { pthread_rwlock_wrlock(lock); }
+int linux_rwlock_write_until(void *lock, int64_t nanoseconds) {
+  struct timespec time = {nanoseconds / 1000000000, nanoseconds % 1000000000};
+  return -pthread_rwlock_clockwrlock(lock, CLOCK_MONOTONIC, &time);
+}
 void linux_rwlock_unlock(void *lock) { pthread_rwlock_unlock(lock); }
 
 int linux_device_of(const char *path, uint32_t *major_number, uint32_t *minor_number) {

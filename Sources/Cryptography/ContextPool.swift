@@ -6,7 +6,8 @@ import Synchronization
 ///
 /// There are at most as many as calls were ever made at once. They are freed, and with that wiped, with the pool.
 struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
-  private let free = Mutex<[Context]>([])
+  /// `nil` when the pool is closed, and keeps none that comes back.
+  private let free = Mutex<[Context]?>([])
 
   /// Calls `body` with a context nobody else uses, made by `make` when none is free.
   ///
@@ -17,10 +18,15 @@ struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
     _ body: (Context) throws(CryptographyError) -> Result
   ) throws(CryptographyError) -> Result {
     let context: Context
-    if let idle = free.withLock({ $0.popLast() }) { context = idle } else { context = try make() }
+    if let idle = free.withLock({ $0?.popLast() }) { context = idle } else { context = try make() }
     let result = try body(context)
-    free.withLock { $0.append(context) }
+    free.withLock { $0?.append(context) }
     return result
+  }
+
+  /// Frees all contexts: those in use when their calls end.
+  func close() {
+    free.withLock { $0 = nil }
   }
 }
 

@@ -1,4 +1,5 @@
 import CLibcrypto
+import Synchronization
 
 /// AES-256-XTS over the data units of one file (IEEE 1619; NIST SP 800-38E): its contents, but not their integrity.
 ///
@@ -12,14 +13,31 @@ package final class XTSCipher: @unchecked Sendable {
   /// The length of the key, in bytes: one AES-256 key for the data, one for the tweak.
   package static let keySize = 64
 
-  private let key: SecretBytes
+  private struct Key: ~Copyable {
+    var secret: SecretBytes
+    var isWiped = false
+  }
+
+  /// Taken when a context is made, and not for each call.
+  private let key: Mutex<Key>
   private let encryption = ContextPool<CipherContext>()
   private let decryption = ContextPool<CipherContext>()
 
   /// A cipher under a key of ``keySize`` bytes.
   package init(key: consuming SecretBytes) throws(CryptographyError) {
     guard key.count == Self.keySize else { throw .invalidLength("an XTS key") }
-    self.key = key
+    self.key = Mutex(Key(secret: key))
+  }
+
+  /// Wipes the key, whoever holds the cipher. A call that is under way in another thread ends as it would, and wipes then what
+  /// it used; every later one fails.
+  package func wipe() {
+    key.withLock { key in
+      key.isWiped = true
+      unsafe key.secret.withMutableBytes { unsafe OPENSSL_cleanse($0.baseAddress, $0.count) }
+    }
+    encryption.close()
+    decryption.close()
   }
 
   /// Encrypts units in place; the first is number `firstUnit`.
@@ -55,8 +73,11 @@ package final class XTSCipher: @unchecked Sendable {
   }
 
   private func makeContext(encrypts: Bool) throws(CryptographyError) -> CipherContext {
-    try unsafe key.withBytes { (key) throws(CryptographyError) in
-      try unsafe CipherContext(.aes256XTS, key: key, encrypts: encrypts)
+    try key.withLock { (key) throws(CryptographyError) in
+      guard !key.isWiped else { throw .library(operation: "use a key", reason: "it was wiped") }
+      return try unsafe key.secret.withBytes { (key) throws(CryptographyError) in
+        try unsafe CipherContext(.aes256XTS, key: key, encrypts: encrypts)
+      }
     }
   }
 

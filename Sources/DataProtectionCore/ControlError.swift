@@ -6,6 +6,8 @@ public struct ControlError: Error, Sendable, Hashable, Codable, CustomStringConv
     case wrongPasscode = "WrongPasscode"
     /// An unlock came before the lock that was waited for had taken effect.
     case lockCancelled = "LockCancelled"
+    /// The lock has taken effect, but the backing store did not answer: files may have lost writes. The message names them.
+    case writesLost = "WritesLost"
     /// The store's keybag cannot be read or is damaged.
     case keybagCorrupt = "KeybagCorrupt"
     /// The new keybag could not be written; the old one still counts.

@@ -12,30 +12,44 @@ final class DeviceWatch: Sendable {
   /// How often the standby looks, in microseconds. Twice that is the longest that a request waits to be taken.
   private static let tick: Int64 = 1000
   /// After so many ticks without a request the standby sleeps until there is one.
-  private static let quietTicks = 4
+  static let quietTicks = 4
   /// Who serves fewer requests in a tick, while more wait, waits for a disk, and not for a processor: then more workers help.
   private static let brisk: UInt64 = 32
   /// From so many requests in a tick on, who asks and who answers wait for each other's waking most of the time.
   private static let burst: UInt64 = 4
 
-  private struct Waiting {
+  struct Waiting {
     var standby: Int?
     /// Those beside it.
     var spare: [Int] = []
     /// What a worker is woken for.
     var isCalled: [Bool]
+    /// The reserve sleeps until nobody waits here.
+    var isReserveAsleep = false
+
+    var isEmpty: Bool { standby == nil && spare.isEmpty }
+
+    /// Whether the reserve is to be woken, as nobody is left to be called.
+    mutating func wakesReserve() -> Bool {
+      guard isReserveAsleep, isEmpty else { return false }
+      isReserveAsleep = false
+      return true
+    }
   }
 
-  private let waiting: Mutex<Waiting>
-  private let device: RequestDevice
-  private let seats: [Semaphore]
+  let waiting: Mutex<Waiting>
+  let device: RequestDevice
+  let seats: [Semaphore]
   private let processors = Process.processorCount
   /// How many workers are at the device, or on their way there.
-  private let present = Atomic<Int>(0)
+  let present = Atomic<Int>(0)
   /// How many requests have been taken.
-  private let taken = Atomic<UInt64>(0)
+  let taken = Atomic<UInt64>(0)
+  /// What the reserve sleeps at; as a sleeper it has the number behind the workers'.
+  let reserveSeat = Semaphore()
+  let hasEnded = Atomic(false)
   /// The worker that sleeps as the standby, or -1.
-  private let sleeper = Atomic<Int>(-1)
+  let sleeper = Atomic<Int>(-1)
   private let latency: WakeupLatency?
   private let holdsLatency = Mutex(false)
 
@@ -77,6 +91,8 @@ final class DeviceWatch: Sendable {
   /// Leaves the device for good, and sees to it that someone is there.
   func end() {
     present.wrappingSubtract(1, ordering: .sequentiallyConsistent)
+    hasEnded.store(true, ordering: .sequentiallyConsistent)
+    reserveSeat.post()
     call()
   }
 
@@ -95,15 +111,16 @@ final class DeviceWatch: Sendable {
 
   /// Wakes a worker that waits, if there is one and fewer than `limit` do not, to come to the device.
   private func call(upTo limit: Int = .max) {
-    let called = waiting.withLock { waiting -> Int? in
+    let (called, wakesReserve) = waiting.withLock { waiting -> (Int?, Bool) in
       let waitingCount = waiting.spare.count + (waiting.standby == nil ? 0 : 1)
-      guard seats.count - waitingCount < limit else { return nil }
-      guard let worker = waiting.spare.popLast() ?? waiting.standby.take() else { return nil }
+      guard seats.count - waitingCount < limit else { return (nil, false) }
+      guard let worker = waiting.spare.popLast() ?? waiting.standby.take() else { return (nil, waiting.wakesReserve()) }
       waiting.isCalled[worker] = true
       present.wrappingAdd(1, ordering: .sequentiallyConsistent)
-      return worker
+      return (worker, waiting.wakesReserve())
     }
     if let called { seats[called].post() }
+    if wakesReserve { reserveSeat.post() }
   }
 
   private func wait(_ worker: Int) {
@@ -180,24 +197,25 @@ final class DeviceWatch: Sendable {
     return true
   }
 
-  private func withdraw(_ worker: Int) {
+  func withdraw(_ worker: Int) {
     _ = sleeper.compareExchange(expected: worker, desired: -1, ordering: .sequentiallyConsistent)
   }
 
   private func wakeSleeper() {
     let worker = sleeper.exchange(-1, ordering: .sequentiallyConsistent)
-    if worker >= 0 { seats[worker].post() }
+    if worker >= 0 { (worker < seats.count ? seats[worker] : reserveSeat).post() }
   }
 
   /// Goes to the device, and makes a spare worker the standby. False if it has been called meanwhile.
   private func helpOut(_ worker: Int) -> Bool {
-    let (isDone, next) = waiting.withLock { waiting -> (Bool, Int?) in
-      guard waiting.standby == worker else { return (false, nil) }
+    let (isDone, next, wakesReserve) = waiting.withLock { waiting -> (Bool, Int?, Bool) in
+      guard waiting.standby == worker else { return (false, nil, false) }
       waiting.standby = waiting.spare.popLast()
       arrive()
-      return (true, waiting.standby)
+      return (true, waiting.standby, waiting.wakesReserve())
     }
     if let next { seats[next].post() }
+    if wakesReserve { reserveSeat.post() }
     return isDone
   }
 

@@ -14,14 +14,17 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
     }
   }
   unsafe table.open = { request, node, info in
-    unsafe serve(request) { (fs) throws(Errno) in
-      unsafe .opened(
-        try fs.open(
-          NodeID(rawValue: node),
-          // fuse_open_in: flags u32, open_flags u32, which libfuse leaves out.
-          flags: HandleFlags(rawValue: info!.pointee.flags, clearsSetID: Worker.rawWord(at: 4) & 1 != 0),
-          caller: caller(request)))
+    // fuse_open_in: flags u32, open_flags u32, which libfuse leaves out.
+    let flags = unsafe HandleFlags(rawValue: info!.pointee.flags, clearsSetID: Worker.rawWord(at: 4) & 1 != 0)
+    let fileSystem = unsafe target(of: request).fileSystem
+    var opened: Opened?
+    let isTold = unsafe serve(request) { (fs) throws(Errno) in
+      let result = try unsafe fs.open(NodeID(rawValue: node), flags: flags, caller: caller(request))
+      opened = result
+      return .opened(result)
     }
+    // The kernel will never release what it was not told of.
+    if !isTold, let opened { fileSystem.release(opened.handle, of: NodeID(rawValue: node), flags: flags) }
   }
   unsafe table.read = { request, node, size, offset, info in
     unsafe serve(request) { (fs) throws(Errno) in

@@ -27,16 +27,19 @@ final class DispatchTarget: Sendable {
   }
 }
 
-/// Serves one request: asks the file system, then answers, exactly once and after every lock is gone.
+/// Serves one request: asks the file system, then answers, exactly once and after every lock is gone. Returns false if
+/// another thread has answered meanwhile, so that the answer was for nobody.
+@discardableResult
 func serve(
   _ request: fuse_req_t?, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
-) {
+) -> Bool {
   let reply = unsafe Reply(request!)
   do throws(Errno) {
     let answer = try handler(unsafe target(of: request).fileSystem)
-    reply.send(answer)
+    return reply.send(answer)
   } catch {
     reply.send(error)
+    return true
   }
 }
 
@@ -64,7 +67,7 @@ func serveChange(
   }
 }
 
-private func target(of request: fuse_req_t?) -> DispatchTarget {
+func target(of request: fuse_req_t?) -> DispatchTarget {
   unsafe Unmanaged<DispatchTarget>.fromOpaque(fuse_req_userdata(request)!).takeUnretainedValue()
 }
 

@@ -57,6 +57,9 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   func allocate(
     _ handle: Handle, of node: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno)
+  /// Whether a request on contents is refused now (EACCES). Answers from memory, without the store and without a lock that is
+  /// held while someone waits for it; tells whoever is told of refusals.
+  func refuses(_ request: RequestHeader) -> Bool
   /// Whether the kernel may hold data of a node that has not been written yet.
   func mayHaveDirtyPages(_ node: NodeID) -> Bool
   func seek(_ handle: Handle, to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64

@@ -19,7 +19,8 @@ import SystemPackage
   case attribute([UInt8], capacity: Int)
 }
 
-/// The duty to answer a request exactly once: sending consumes it, and one that is dropped answers EIO.
+/// The duty to answer a request exactly once: sending consumes it, and one that is dropped answers EIO. Where another thread
+/// has answered, as the store did not (``ServedRequest``), nothing is sent.
 @safe struct Reply: ~Copyable {
   private let request: fuse_req_t
 
@@ -28,12 +29,16 @@ import SystemPackage
   }
 
   deinit {
-    _ = unsafe fuse_reply_err(request, EIO)
+    if Worker.claimAnswer() { _ = unsafe fuse_reply_err(request, EIO) } else { unsafe fuse_reply_none(request) }
   }
 
   /// Answers with an error.
   consuming func send(_ error: Errno) {
-    _ = unsafe fuse_reply_err(request, error.rawValue)
+    if Worker.claimAnswer() {
+      _ = unsafe fuse_reply_err(request, error.rawValue)
+    } else {
+      unsafe fuse_reply_none(request)
+    }
     discard self
   }
 
@@ -43,8 +48,21 @@ import SystemPackage
     discard self
   }
 
-  /// Answers. What libfuse returns is whether the caller was still there to hear it, which changes nothing here.
-  consuming func send(_ answer: Answer) {
+  /// Answers. What libfuse returns is whether the caller was still there to hear it, which changes nothing here. Returns
+  /// false if another thread has answered.
+  @discardableResult
+  consuming func send(_ answer: Answer) -> Bool {
+    guard Worker.claimAnswer() else {
+      unsafe fuse_reply_none(request)
+      discard self
+      return false
+    }
+    unsafe Self.send(answer, to: request)
+    discard self
+    return true
+  }
+
+  private static func send(_ answer: Answer, to request: fuse_req_t) {
     switch answer {
     case .done:
       _ = unsafe fuse_reply_err(request, 0)
@@ -76,7 +94,6 @@ import SystemPackage
     case .attribute(let value, let capacity):
       unsafe Self.send(value, capacity: capacity, to: unsafe request)
     }
-    discard self
   }
 
   /// Answers with a value made for this answer alone, which is overwritten afterwards: it may have been encrypted.

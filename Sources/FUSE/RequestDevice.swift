@@ -17,12 +17,15 @@ final class RequestDevice: Sendable {
   private static let attempts = 8
 
   private let descriptor: Int32
+  /// What was taken from the kernel and put off comes before what is new.
+  let backlog: Backlog
   private let attemptsLeft = Atomic<Int>(RequestDevice.attempts)
   private let contendedUntil = Atomic<Int64>(0)
 
   /// Takes over reading from a device.
-  init(_ descriptor: Int32) {
+  init(_ descriptor: Int32, _ backlog: Backlog) {
     self.descriptor = descriptor
+    self.backlog = backlog
     _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
   }
 
@@ -49,9 +52,12 @@ final class RequestDevice: Sendable {
   }
 
   /// Whether a request waits to be read, or the connection has ended.
-  var hasRequest: Bool {
+  var hasRequest: Bool { !backlog.isEmpty || hasNewRequest(milliseconds: 0) }
+
+  /// Waits for so long at most until the kernel has a request, or the connection has ended; returns whether.
+  func hasNewRequest(milliseconds: CInt) -> Bool {
     var event = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-    return unsafe Glibc.poll(&event, 1, 0) != 0
+    return unsafe Glibc.poll(&event, 1, milliseconds) > 0
   }
 
   /// Sleeps until there is a request. Returns its bytes, or -1 when the connection has ended.
@@ -59,16 +65,30 @@ final class RequestDevice: Sendable {
     let start = MonotonicClock.nanoseconds
     var count = 0
     while count == 0 {
-      var event = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-      unsafe Glibc.poll(&event, 1, -1)
+      var events = (
+        pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: backlog.signal.rawValue, events: Int16(POLLIN), revents: 0)
+      )
+      unsafe withUnsafeMutableBytes(of: &events) { bytes in
+        _ = unsafe Glibc.poll(bytes.bindMemory(to: pollfd.self).baseAddress, 2, -1)
+      }
       count = unsafe read(into: buffer)
     }
     if MonotonicClock.nanoseconds - start < Self.patience { attemptsLeft.store(Self.attempts, ordering: .relaxed) }
     return count
   }
 
-  /// Reads a request, if there is one: its bytes, or 0 if not, or -1 when the connection has ended.
+  /// Takes a request, if there is one: its bytes, or 0 if not, or -1 when the connection has ended.
   func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+    if !backlog.isEmpty {
+      let count = unsafe backlog.take(into: buffer)
+      if count > 0 { return count }
+    }
+    return unsafe readNew(into: buffer)
+  }
+
+  /// The same, of what the kernel has.
+  func readNew(into buffer: UnsafeMutableRawBufferPointer) -> Int {
     while true {
       let count = unsafe Glibc.read(descriptor, buffer.baseAddress, buffer.count)
       if count > 0 { return count }

@@ -107,6 +107,9 @@ package struct AttributeChanges: Sendable {
   package var clearsSetID = false
   /// Nothing is to change: this is how chown(2) with neither a user nor a group arrives.
   package var isEmpty = false
+
+  /// Whether mode, owner or set-ID bits may change: more than a length and times.
+  package var changesPrivileges: Bool { mode != nil || user != nil || group != nil || clearsSetID || isEmpty }
 }
 
 /// What statfs(2) shows.

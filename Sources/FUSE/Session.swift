@@ -10,13 +10,19 @@ import SystemPackage
   /// Room that a handler may use behind the data of a read or write.
   package static let slack = Worker.slack
 
-  private let session: OpaquePointer
+  let session: OpaquePointer
   private let target: DispatchTarget
+  let backlog: Backlog
+  /// What each worker serves.
+  let served: [ServedRequest]
 
-  /// Prepares a session. `options` are mount options as `-o` takes them; requests are counted in `counts`.
+  /// Prepares a session that so many threads will serve. `options` are mount options as `-o` takes them; requests are counted
+  /// in `counts`.
   package init(
-    fileSystem: any LowLevelFileSystem, options: [String], isShared: Bool, counts: RequestCounts
+    fileSystem: any LowLevelFileSystem, options: [String], isShared: Bool, threads: Int, counts: RequestCounts
   ) throws(SessionError) {
+    do throws(Errno) { backlog = try Backlog() } catch { throw .outOfMemory }
+    served = (0..<threads).map { _ in ServedRequest() }
     target = DispatchTarget(
       fileSystem: fileSystem, negotiation: Negotiation(isShared: isShared), counts: counts)
     var arguments = unsafe fuse_args(argc: 0, argv: nil, allocated: 0)
@@ -53,16 +59,16 @@ import SystemPackage
     }
   }
 
-  /// Serves requests on that many threads; returns when the file system has been unmounted. `latency` is held during bursts of
-  /// requests.
-  package func serve(threads count: Int, latency: WakeupLatency?) {
-    let device = unsafe RequestDevice(fuse_session_fd(session))
-    let watch = DeviceWatch(device, workers: count, latency: latency)
-    let threads = (0..<count).map { index in
-      Thread(name: "request-\(index)", stackSize: 1 << 20) { [self] in
-        unsafe Worker(session, target, device, watch).run(as: index)
-      }
-    }
+  /// Serves requests; returns when the file system has been unmounted. `latency` is held during bursts of requests.
+  package func serve(latency: WakeupLatency?) {
+    let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
+    let watch = DeviceWatch(device, workers: served.count, latency: latency)
+    let threads =
+      served.enumerated().map { (index, served) in
+        Thread(name: "request-\(index)", stackSize: 1 << 20) { [self] in
+          unsafe Worker(session, target, device, watch, served).run(as: index)
+        }
+      } + [Thread(name: "reserve") { [self] in unsafe Reserve(session, target, device, watch).run() }]
     let queue = target.writebackQueue
     let writeback = Thread(name: "writeback") { [self] in queue.run(self) }
     for thread in threads { thread.join() }

@@ -10,7 +10,7 @@ import LinuxIO
 
   /// The header of a request and its arguments, without the data of a write or an attribute.
   private static let headerSize = 4096
-  private static let requestSize = headerSize + Session.maximumTransfer
+  static let requestSize = headerSize + Session.maximumTransfer
 
   /// The request being served.
   private let request: UnsafeMutableRawBufferPointer
@@ -18,12 +18,20 @@ import LinuxIO
   private let target: DispatchTarget
   private let device: RequestDevice
   private let watch: DeviceWatch
+  /// What it serves, for other threads to see.
+  private let served: ServedRequest
+  /// The request at hand was answered by another thread.
+  private var wasAnswered = false
 
-  init(_ session: OpaquePointer, _ target: DispatchTarget, _ device: RequestDevice, _ watch: DeviceWatch) {
+  init(
+    _ session: OpaquePointer, _ target: DispatchTarget, _ device: RequestDevice, _ watch: DeviceWatch,
+    _ served: ServedRequest
+  ) {
     unsafe self.session = session
     self.target = target
     self.device = device
     self.watch = watch
+    self.served = served
     unsafe request = .allocate(byteCount: Self.requestSize + 2 * Self.slack, alignment: 4096)
     unsafe Memory.keepOutOfCoreDumps(request)
   }
@@ -71,11 +79,31 @@ import LinuxIO
   private func serve(_ count: Int) {
     // struct fuse_in_header: len u32, opcode u32, …
     target.counts.count(unsafe request.load(fromByteOffset: 4, as: UInt32.self))
-    unsafe target.negotiation.inspectRequest(UnsafeRawBufferPointer(rebasing: request[..<count]))
+    let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
+    unsafe target.negotiation.inspectRequest(bytes)
+    served.begin(unsafe RequestHeader(bytes))
     var buffer = unsafe fuse_buf()
     unsafe buffer.mem = request.baseAddress
     unsafe buffer.size = count
     unsafe fuse_session_process_buf(session, &buffer)
+    served.end()
+    if wasAnswered {
+      wasAnswered = false
+      unsafe Memory.wipe(request)
+    }
+  }
+
+  /// The request at hand is about to be answered. Returns whether it is for its worker to do: no other thread has.
+  private func claim() -> Bool {
+    if served.claim() { return true }
+    wasAnswered = true
+    return false
+  }
+
+  /// The same, for whoever answers a request: threads that are no workers always do.
+  static func claimAnswer() -> Bool {
+    guard let worker = unsafe pthread_getspecific(key) else { return true }
+    return unsafe Unmanaged<Worker>.fromOpaque(worker).takeUnretainedValue().claim()
   }
 
   /// Whether the request at hand moves much data, or waits for a disk.

@@ -1,4 +1,5 @@
 import Cryptography
+import LinuxIO
 import StoreFormat
 
 /// The cipher of a file's contents: one key, or, while a rekey is pending, the new one for the data units below the
@@ -37,6 +38,12 @@ package struct ContentsCipher: Sendable {
     boundary.map { ContentsCipher(new, old, $0) } ?? ContentsCipher(new, nil, 0)
   }
 
+  /// Wipes the keys, whoever holds the cipher or one ``moved(to:)`` from it.
+  func wipe() {
+    new.wipe()
+    old?.wipe()
+  }
+
   /// Encrypts data units in place; the first is number `firstUnit`.
   func encrypt(_ buffer: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(CryptographyError) {
     guard let old else { return try unsafe new.encrypt(buffer, firstUnit: firstUnit) }
@@ -57,7 +64,13 @@ package struct ContentsCipher: Sendable {
   func rekey(_ buffer: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(CryptographyError) {
     guard let old else { return }
     try unsafe old.decrypt(buffer, firstUnit: firstUnit)
-    try unsafe new.encrypt(buffer, firstUnit: firstUnit)
+    do throws(CryptographyError) {
+      try unsafe new.encrypt(buffer, firstUnit: firstUnit)
+    } catch {
+      // The keys may have been wiped in between.
+      unsafe Memory.wipe(buffer)
+      throw error
+    }
   }
 
   private func parts(

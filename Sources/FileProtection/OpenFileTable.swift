@@ -21,9 +21,12 @@ package final class OpenFileTable: Sendable {
   /// The files that are open now.
   package var all: [ProtectedFile] { files.withLock { Array($0.values) } }
 
-  /// Wipes the keys of all open files of a class; operations that use them end first.
-  package func evict(_ fileClass: ProtectionClass) {
-    for file in all where file.fileClass == fileClass { file.evict() }
+  /// Wipes the keys of all open files of a class; operations that use them end first, unless they have not at a time of
+  /// `MonotonicClock`. Returns whether all had.
+  package func evict(_ fileClass: ProtectionClass, until nanoseconds: Int64) -> Bool {
+    var haveEnded = true
+    for file in all where file.fileClass == fileClass && !file.evict(until: nanoseconds) { haveEnded = false }
+    return haveEnded
   }
 
   /// How many files of each class are open.

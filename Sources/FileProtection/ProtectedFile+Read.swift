@@ -17,7 +17,8 @@ extension ProtectedFile {
     at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, isAccess: Bool = false,
     overlay: Overlay? = nil
   ) throws(Errno) -> UnsafeRawBufferPointer {
-    try unsafe contents.read { () throws(Errno) in
+    try requireNotDenied(.read)
+    return try unsafe contents.read { () throws(Errno) in
       let cipher = try cipher(for: .read)
       guard isAccess, isAccessDue.exchange(false, ordering: .relaxed) else {
         return try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher, overlay)

@@ -122,11 +122,17 @@ extension ProtectedFile {
     }
   }
 
-  /// Goes on with a record that has another key; the contents lock is held alone.
+  /// Goes on with a record that has another key; the contents lock is held alone. A lock that did not wait for that, as the store
+  /// did not answer, has taken the key away already.
   package func replaceKey(_ record: FileRecord, _ cipher: ContentsCipher) {
     protection.withLock { protection in
       protection.record = record
-      protection.cipher = cipher
+      if case .denied = controller.access(for: .write, on: record.fileClass) {
+        protection.cipher = nil
+        cipher.wipe()
+      } else {
+        protection.cipher = cipher
+      }
     }
     recordChanges.wrappingAdd(1, ordering: .acquiringAndReleasing)
   }

@@ -155,7 +155,8 @@ extension ProtectedFile {
   func changing<Result>(
     for operation: ProtectionPolicy.Operation, _ body: (ContentsCipher) throws(Errno) -> Result
   ) throws(Errno) -> Result {
-    try contents.write { () throws(Errno) in
+    try requireNotDenied(operation)
+    return try contents.write { () throws(Errno) in
       let cipher = try cipher(for: operation)
       try settleLength()
       return try body(cipher)

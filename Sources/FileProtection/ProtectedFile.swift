@@ -25,6 +25,7 @@ package final class ProtectedFile: Sendable {
   private let writable: Atomic<Bool>
   let contents = ReaderWriterLock()
   let controller: LockController
+  /// Never locked while anyone waits for the store.
   let protection: Mutex<Protection>
   let modificationTime: Mutex<ModificationTime>
   /// Held while the backing file is given a modification time, so that of two the later one stays.
@@ -126,6 +127,13 @@ package final class ProtectedFile: Sendable {
     }
   }
 
+  /// Refuses what the class does not allow now, before a lock is taken that someone may hold for whom the store does not answer.
+  ///
+  /// - Throws: `EACCES`.
+  func requireNotDenied(_ operation: ProtectionPolicy.Operation) throws(Errno) {
+    if case .denied = controller.access(for: operation, on: fileClass) { throw .permissionDenied }
+  }
+
   /// The cipher, for an operation that the class allows now; the key is unwrapped when it is not there yet.
   ///
   /// - Throws: `EACCES` when the class does not allow the operation, `EIO` when the record's key does not unwrap, or the file is
@@ -162,6 +170,14 @@ package final class ProtectedFile: Sendable {
     }
   }
 
+  /// The same, but waits for them until a time of ``MonotonicClock`` at the longest: then the key is wiped all the same, and
+  /// they fail with `EIO` where they come to need it. Returns whether they had ended.
+  package func evict(until nanoseconds: Int64) -> Bool {
+    if contents.write(until: nanoseconds, { protection.withLock { $0.cipher = nil } }) { return true }
+    protection.withLock { $0.cipher.take() }?.wipe()
+    return false
+  }
+
   /// Whether the file is closed to everyone; see ``refuse()``.
   package var isRefused: Bool { protection.withLock { $0.isRefused } }
 
@@ -175,11 +191,19 @@ package final class ProtectedFile: Sendable {
     }
   }
 
-  /// Replaces the record by what `change` makes of it, while nobody reads or writes.
+  /// The same at once: operations that use its key end first until a time of ``MonotonicClock`` at the longest.
+  package func refuse(until nanoseconds: Int64) {
+    protection.withLock { $0.isRefused = true }
+    _ = evict(until: nanoseconds)
+  }
+
+  /// Replaces the record by what `change` makes of it, while nobody reads or writes. The record's own lock is not held
+  /// meanwhile: `change` may wait for the store.
   package func changeRecord(_ change: (FileRecord) throws(Errno) -> FileRecord) throws(Errno) {
     try contents.write { () throws(Errno) in
-      try protection.withLock { (protection) throws(Errno) in
-        protection.record = try change(protection.record)
+      let changed = try change(record)
+      protection.withLock { protection in
+        protection.record = changed
         protection.isRefused = false
       }
     }
@@ -189,8 +213,8 @@ package final class ProtectedFile: Sendable {
   /// and so given the file another key, the cipher stays only if the record is known to be of the same keys.
   package func renewRecord(isOwn: Bool, _ read: () throws(Errno) -> FileRecord) throws(Errno) {
     try contents.write { () throws(Errno) in
-      try protection.withLock { (protection) throws(Errno) in
-        let record = try read()
+      let record = try read()
+      protection.withLock { protection in
         if !isOwn, record != protection.record {
           let isSameRekey =
             record.pending == nil || record.pending?.wrappedOldKey == protection.record.pending?.wrappedOldKey

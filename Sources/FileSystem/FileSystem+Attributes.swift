@@ -26,6 +26,11 @@ extension ProtectedFileSystem {
     of id: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
   ) throws(Errno) -> (Attributes, timeout: Double) {
     let node = nodes.node(id)
+    if changes.size != nil {
+      try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in
+        try requireNotDenied(.resize, on: node)
+      }
+    }
     let modification = node.backingTime(for: TimeChange(changes.modification))
     // All that can fail comes before a change of length, which cannot be taken back.
     let reference = try reference(to: node)
@@ -38,12 +43,14 @@ extension ProtectedFileSystem {
       resized?.size = ContentLength.backing(for: size)
     }
     node.file?.noteChange()
-    func apply() throws(Errno) -> Status {
-      try withoutRekey(of: node) { () throws(Errno) in
-        try reference.withDescriptor { (descriptor) throws(Errno) in
-          try set(changes, modification, of: descriptor, resized: resized, caller: caller)
-        }
+    func change() throws(Errno) -> Status {
+      try reference.withDescriptor { (descriptor) throws(Errno) in
+        try set(changes, modification, of: descriptor, resized: resized, caller: caller)
       }
+    }
+    // The kernel sends times of its own accord, also within setxattr(2): they do not wait for a rekey that may hang.
+    func apply() throws(Errno) -> Status {
+      try changes.changesPrivileges ? withoutRekey(of: node, change) : change()
     }
     let status: Status
     if changes.modification != nil, let file = node.file {

@@ -66,8 +66,9 @@ extension ProtectedFileSystem {
         if let change = try following(record, in: newClass, isExplicit) { return change }
         return try replaced(record, for: newClass, isExplicit: isExplicit, of: file, isEmpty)
       }
+      let record = file.record
       node.state.withLock { state in
-        state.cachedClass = newClass
+        state.cache(record)
         state.classChanges &+= 1
       }
       awaitRekey(of: node, file)

@@ -221,11 +221,7 @@ extension ProtectedFileSystem {
     guard node.isRegular else { throw .notPermitted }
     return try withOpenFile(node, for: .attribute, writing: writing) { (file) throws(Errno) in
       try file.keepingKey { () throws(Errno) in
-        let record = file.record
-        let key = try controller.fileKey(of: record)
-        let ciphers: AttributeCiphers
-        do throws(CryptographyError) { ciphers = try AttributeCiphers(key, record) } catch { throw errno(error) }
-        return try body(ciphers)
+        try body(attributeCiphers(of: file.record))
       }
     }
   }

@@ -71,9 +71,15 @@ extension ProtectedFileSystem {
     // of one below what a direct write asked for (fuse_writepage_end and fuse_get_res_by_io in fs/fuse/file.c).
     let isFromCache = flags.contains(.fromCache)
     let count = bytes.count
-    try reportingDenial(of: .write, on: nodes.node(id), by: caller) { () throws(Errno) in
-      try unsafe file.write(bytes, at: offset, keepingPart: isFromCache)
+    do throws(Errno) {
+      try reportingDenial(of: .write, on: nodes.node(id), by: caller) { () throws(Errno) in
+        try unsafe file.write(bytes, at: offset, keepingPart: isFromCache)
+      }
+    } catch {
+      if error == .permissionDenied, isFromCache { refusedWriteBack(to: id) }
+      throw error
     }
+    if case .revoking = controller.availability(of: file.fileClass) { pushes.wrappingAdd(1, ordering: .relaxed) }
     noteChange(of: file)
     if flags.contains(.clearsSetID) { try clearSetID(of: file, id, for: caller) }
     return count

@@ -15,6 +15,13 @@ extension ProtectedFileSystem {
     }
   }
 
+  /// The ciphers for a file's attributes. The file's key itself is gone when this returns: whoever uses them may wait for a store
+  /// that does not answer.
+  func attributeCiphers(of record: FileRecord) throws(Errno) -> AttributeCiphers {
+    let key = try controller.fileKey(of: record)
+    do throws(CryptographyError) { return try AttributeCiphers(key, record) } catch { throw errno(error) }
+  }
+
   /// Brings the encrypted attributes of a file under its new key, each in one step. Its contents lock is held alone, so that
   /// nobody sets one; one that is removed meanwhile stays removed.
   ///
@@ -24,9 +31,7 @@ extension ProtectedFileSystem {
     try file.withDescriptor { (descriptor) throws(Errno) in
       let stored = try descriptor.attributeNames().filter { AttributeEncoding.isBackingName($0.bytes) }
       guard !stored.isEmpty else { return }
-      let key = try controller.fileKey(of: record)
-      let ciphers: AttributeCiphers
-      do throws(CryptographyError) { ciphers = try AttributeCiphers(key, record) } catch { throw errno(error) }
+      let ciphers = try attributeCiphers(of: record)
       try lendingPermissions(of: descriptor) { () throws(Errno) in
         for name in stored { try rekey(name, of: descriptor, ciphers, node) }
       }

@@ -119,6 +119,11 @@ final class InodeTable: Sendable {
     nodes { $0.cachedClass == fileClass && $0.writers > 0 }
   }
 
+  /// The inode numbers of the files that ``cached(in:includingOpen:)`` finds, open or not, by node.
+  func inodes(in fileClass: ProtectionClass) -> [NodeID: UInt64] {
+    Dictionary(uniqueKeysWithValues: collect({ $0.cachedClass == fileClass }, { ($0.id, $0.identity.inode) }))
+  }
+
   /// The same as nodes, which stay as long as they are used.
   func openNodes(in fileClass: ProtectionClass) -> [Node] {
     collect({ $0.cachedClass == fileClass && $0.handles > 0 }, { $0 })

@@ -2,6 +2,7 @@ import DataProtectionCore
 import FUSE
 import FileProtection
 import LinuxIO
+import StoreFormat
 import Synchronization
 import SystemPackage
 
@@ -51,6 +52,8 @@ final class Node: Sendable {
     var nameless: SharedDescriptor?
     /// The class of the contents that the kernel may have pages of; `nil` before the first open.
     var cachedClass: ProtectionClass?
+    /// The generation of the class key in the record that told the class, where it is known.
+    var cachedGeneration: UInt32?
     /// Open handles of `file`.
     var handles = 0
     /// Those of them that may write.
@@ -65,6 +68,12 @@ final class Node: Sendable {
     var movedTime: (kernel: TimeChange, backing: TimeChange)?
     /// The directory's set-group-ID bit: new entries take its group.
     var setsGroup = false
+
+    /// Notes the record of the contents that the kernel may have pages of.
+    mutating func cache(_ record: FileRecord) {
+      cachedClass = record.fileClass
+      cachedGeneration = record.generation
+    }
 
     /// What is open of the backing file or directory, other than its contents.
     var kept: SharedDescriptor? { handle ?? nameless }

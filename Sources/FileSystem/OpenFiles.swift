@@ -36,11 +36,13 @@ extension ProtectedFileSystem {
           throw error
         }
       }
+      try requireNotDenied(operation, on: node)
       let (file, awaitsRecord) = try loadFile(node, operation: operation)
+      let record = file.record
       node.state.withLock { state in
         guard state.file == nil, state.classChanges == classChanges else { return }
         state.awaitsRecord = awaitsRecord
-        state.cachedClass = file.fileClass
+        state.cache(record)
         state.file = file
         openFiles.add(file)
       }
@@ -91,7 +93,8 @@ extension ProtectedFileSystem {
       damaged(node, "its record is gone")
       throw .ioError
     }
-    node.state.withLock { $0.cachedClass = file.fileClass }
+    let record = file.record
+    node.state.withLock { $0.cache(record) }
   }
 
   /// Refuses a record that lets more in than the one of the same file that was known last: an older one that somebody has
@@ -107,9 +110,10 @@ extension ProtectedFileSystem {
 
   /// Makes a file just created the node's open file, with one handle.
   func adopt(_ file: ProtectedFile, for node: Node, flags: HandleFlags) -> ProtectedFile {
+    let record = file.record
     node.state.withLock { state in
       state.file = file
-      state.cachedClass = file.fileClass
+      state.cache(record)
       state.handles += 1
       if flags.forWriting { state.writers += 1 }
     }

@@ -37,6 +37,10 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   let undecodable = Mutex<Set<PathName>>([])
   /// Held while a file's mode is another than its owner set.
   let lending = Mutex<Void>(())
+  /// How many writes of classes that are being taken away have completed.
+  let pushes = Atomic<Int>(0)
+  /// How often pages that the kernel wanted to write back were refused.
+  let refusals = Atomic<Int>(0)
   let daemonIdentity: (user: UInt32, group: UInt32)
 
   /// Serves the tree below an open backing directory. The nodes of files that the kernel knows are among `files`.
@@ -100,32 +104,6 @@ extension ProtectedFileSystem {
   }
 }
 
-// What the lock sequence needs.
-extension ProtectedFileSystem {
-  /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
-  package func cachedNodes(in fileClass: ProtectionClass, includingOpen: Bool) -> [NodeID] {
-    nodes.cached(in: fileClass, includingOpen: includingOpen)
-  }
-
-  /// The nodes of files in a class that are open.
-  package func openNodes(in fileClass: ProtectionClass) -> [NodeID] {
-    nodes.open(in: fileClass)
-  }
-
-  /// Those of them that are open for writing.
-  package func writtenNodes(in fileClass: ProtectionClass) -> [NodeID] {
-    nodes.written(in: fileClass)
-  }
-
-  /// Wipes the keys of the open files of a class, once the operations that use them have ended.
-  package func evictKeys(of fileClass: ProtectionClass) {
-    openFiles.evict(fileClass)
-  }
-
-  /// How many files of each class are open.
-  package var openFileCounts: [ProtectionClass: Int] { openFiles.counts }
-}
-
 extension ProtectedFileSystem {
   /// Logs a failure of cryptography, and turns it into what a caller sees.
   func errno(_ error: CryptographyError) -> Errno {
@@ -148,10 +126,16 @@ extension ProtectedFileSystem {
 
   /// Tells the observer of a refusal, if the class of the contents is its reason.
   func denied(_ operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller) {
+    reportDenial(of: operation, on: node, process: caller.process, path: path(of: node))
+  }
+
+  func reportDenial(
+    of operation: ProtectionPolicy.Operation, on node: Node, process: Int32, path: @autoclosure () -> String
+  ) {
     let state = node.state.withLock { ($0.file?.fileClass ?? $0.cachedClass, $0.directory?.directoryClass) }
     guard let fileClass = state.0 ?? state.1, !controller.allows(operation, on: fileClass) else { return }
     let code = operation == .open || operation == .read ? 257 : 513
     observer.accessDenied(
-      code: code, fileClass: fileClass, path: path(of: node), inode: node.identity.inode, process: caller.process)
+      code: code, fileClass: fileClass, path: path(), inode: node.identity.inode, process: process)
   }
 }

@@ -96,6 +96,11 @@ package final class LockController: Sendable {
     try slot(of: record.fileClass).read { (slot) throws(Errno) in try slot.requireKey(of: record) }
   }
 
+  /// Whether a class has a key of a generation, in memory or not.
+  package func knowsKey(_ generation: UInt32, of fileClass: ProtectionClass) -> Bool {
+    slot(of: fileClass).read { $0.generations.contains(generation) }
+  }
+
   /// Whether a record's class key is the one that new records use.
   package func isCurrent(_ record: FileRecord) -> Bool {
     slot(of: record.fileClass).read { $0.generations.last == record.generation }

@@ -31,6 +31,14 @@ import CLinux
     return try body()
   }
 
+  /// Runs `body` alone, unless others have not let go of the lock by a time of ``MonotonicClock``. Returns whether it ran.
+  package func write(until nanoseconds: Int64, _ body: () -> Void) -> Bool {
+    guard unsafe linux_rwlock_write_until(storage, nanoseconds) == 0 else { return false }
+    defer { unsafe linux_rwlock_unlock(storage) }
+    body()
+    return true
+  }
+
   /// Begins to have the lock alone, where the locks of several things are held at once; until ``endWriting()`` by the same
   /// thread.
   package func beginWriting() { unsafe linux_rwlock_write(storage) }

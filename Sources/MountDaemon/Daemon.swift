@@ -71,9 +71,10 @@ package final class Daemon: DaemonControl {
     guard let completedLocks = machine.requestLock(after: gracePeriod).count else { return }
     log.notice("locking", metadata: ["grace": "\((gracePeriod ?? options.gracePeriod).inSeconds) s"])
     guard wait else { return }
-    guard machine.waitUntilLocked(after: completedLocks) else {
+    guard let outcome = machine.waitUntilLocked(after: completedLocks) else {
       throw ControlError(.lockCancelled, "the lock was cancelled by an unlock during the grace period")
     }
+    if let error = outcome.error { throw error }
   }
 
   package func lockAll() throws(ControlError) {

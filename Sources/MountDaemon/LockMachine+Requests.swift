@@ -70,14 +70,15 @@ extension LockMachine {
     monitor.update { $0.delays.release(delay) }
   }
 
-  /// Waits until a lock has taken effect since there were `count` of them. Returns `false` when an unlock cancelled it.
-  func waitUntilLocked(after count: Int) -> Bool {
-    monitor.wait { state, _ in
-      if state.completedLocks > count { return true }
+  /// Waits until a lock has taken effect since there were `count` of them. Returns what it has left undone, or `nil` when an
+  /// unlock cancelled it.
+  func waitUntilLocked(after count: Int) -> LockOutcome? {
+    monitor.wait { state, _ -> LockOutcome?? in
+      if state.completedLocks > count { return state.lockOutcome }
       return switch state.lockState {
       case .gracePeriod: nil
-      case .unlocked: false
-      case .beforeFirstUnlock, .locked, .inactive: true
+      case .unlocked: .some(nil)
+      case .beforeFirstUnlock, .locked, .inactive: LockOutcome()
       }
     }
   }

@@ -17,6 +17,8 @@ final class LockMachine: Sendable {
     var expiresAt: ContinuousClock.Instant?
     /// How often a lock has taken effect.
     var completedLocks = 0
+    /// What the last one has left undone.
+    var lockOutcome = LockOutcome()
     /// The sequence is running: nothing may change the state until it has ended.
     var isRevoking = false
     /// The state in which a lock that is running ends.
@@ -26,7 +28,7 @@ final class LockMachine: Sendable {
     /// Keys that were destroyed, and are still in memory.
     var destruction: Destruction?
     /// Files whose pages are to be dropped, outside of a lock.
-    var staleNodes: [NodeID] = []
+    var staleNodes: Set<NodeID> = []
     var isStopping = false
 
     /// When an announced lock takes effect at the latest.
@@ -83,7 +85,7 @@ final class LockMachine: Sendable {
 
   /// Has a file's pages dropped soon.
   func drop(_ node: NodeID) {
-    monitor.update { $0.staleNodes.append(node) }
+    monitor.update { _ = $0.staleNodes.insert(node) }
   }
 
   /// Ends ``run(_:)``.
@@ -98,12 +100,13 @@ final class LockMachine: Sendable {
       case .stop:
         return
       case .drop(let nodes):
-        for node in nodes { sequence.invalidate(node) }
+        sequence.drop(nodes)
       case .destroy(let destruction):
-        sequence.run(destruction.classes, isEnding: true)
+        let outcome = sequence.run(destruction.classes, isEnding: true)
         waitUntilRotationEnds()
         destruction.completion()
         monitor.update { state in
+          state.lockOutcome = outcome
           if let newState = destruction.newState { finish(destruction.classes, enter: newState, &state) }
           install(destruction.successors, in: state.lockState)
           for fileClass in destruction.classes {
@@ -114,13 +117,16 @@ final class LockMachine: Sendable {
           state.destruction = nil
         }
       case .revoke(let classes, let newState):
-        sequence.run(classes, isEnding: false)
+        let outcome = sequence.run(classes, isEnding: false)
         waitUntilRotationEnds()
         monitor.update { state in
           enter(newState, &state)
           state.revokesTo = nil
           state.isRevoking = false
-          if newState == .locked { state.completedLocks += 1 }
+          if newState == .locked {
+            state.completedLocks += 1
+            state.lockOutcome = outcome
+          }
           state.revokesAt = nil
           state.delays.end()
           state.expiresAt = newState == .locked ? .now + inactivityPeriod : nil
@@ -161,7 +167,7 @@ final class LockMachine: Sendable {
       }
       if !state.staleNodes.isEmpty {
         defer { state.staleNodes = [] }
-        return .drop(state.staleNodes)
+        return .drop(Array(state.staleNodes))
       }
       return nil
     }

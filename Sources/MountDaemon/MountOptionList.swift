@@ -12,6 +12,7 @@ package struct MountOptionList: Equatable {
   package private(set) var gracePeriod: Double?
   package private(set) var lockDelay: Double?
   package private(set) var inactivityPeriod: Double?
+  package private(set) var pushTimeout: Double?
   package private(set) var keepsReplacedClass: Bool?
   package private(set) var threads: Int?
   /// Processors are kept from deep sleep while requests come fast.
@@ -55,6 +56,10 @@ package struct MountOptionList: Equatable {
     case "grace": gracePeriod = try Self.seconds(option, value)
     case "lock_delay": lockDelay = try Self.seconds(option, value, upTo: 60)
     case "inactive": inactivityPeriod = try Self.seconds(option, value)
+    case "push_timeout":
+      let seconds = try Self.seconds(option, value, upTo: 3600)
+      guard seconds >= 0.1 else { throw MountOptionError("'\(option)': give seconds, from 0.1 to 3600") }
+      pushTimeout = seconds
     case "replace_class":
       guard value == "keep" || value == "move" else {
         throw MountOptionError("'\(option)': replace_class is keep or move")

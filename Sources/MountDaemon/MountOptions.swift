@@ -16,6 +16,8 @@ package struct MountOptions: Sendable {
   package var lockDelay = Duration.seconds(10)
   /// From a lock until class CX goes.
   package var inactivityPeriod = Duration.seconds(600)
+  /// How long a lock waits for the backing store to take what programs wrote, from the last write that completed.
+  package var pushTimeout = Duration.seconds(5)
   /// A file that replaces one with an explicit class takes that class.
   package var keepsReplacedClass = true
   package var isReadOnly = false

@@ -40,7 +40,7 @@ package enum MountProcess {
 
     let session = try Session(
       fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.hasOtherWriters,
-      counts: daemon.requests)
+      threads: options.threads, counts: daemon.requests)
     let server = try ControlServer(
       mountPoint: options.mountPoint, backing: daemon.backing.status(), control: daemon, logger: log)
     defer { server.stop() }
@@ -56,7 +56,9 @@ package enum MountProcess {
     daemon.watchMount(session)
 
     let sequence = LockSequence(
-      fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, log: log)
+      fileSystem: daemon.fileSystem, session: session, controller: daemon.controller,
+      pages: PageInvalidation(session, log: log), patience: options.pushTimeout, log: log)
+    defer { sequence.pages.stop() }
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
     Thread(name: "signals") {
@@ -68,7 +70,7 @@ package enum MountProcess {
         "backing": "\(options.backing)", "mount point": "\(options.mountPoint)", "socket": "\(server.socketPath)",
       ])
     ready()
-    session.serve(threads: options.threads, latency: options.lowersLatency ? try? WakeupLatency() : nil)
+    session.serve(latency: options.lowersLatency ? try? WakeupLatency() : nil)
     daemon.fileSystem.stopRekeys()
     rekeyThread?.join()
     daemon.fileSystem.settleModificationTimes()

@@ -187,6 +187,9 @@ enum VarlinkInterface {
     # An unlock came before the lock that was waited for had taken effect.
     error LockCancelled (message: string)
 
+    # The lock has taken effect, but the backing store did not answer: the message names files that may have lost writes.
+    error WritesLost (message: string)
+
     # The keybag cannot be read, or is damaged.
     error KeybagCorrupt (message: string)
 

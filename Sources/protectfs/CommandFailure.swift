@@ -55,6 +55,7 @@ struct CommandFailure: Error {
     switch error.code {
     case .wrongPasscode: .wrongSecret
     case .lockCancelled: .lockCancelled
+    case .writesLost: .writesLost
     case .keybagCorrupt: .keybagCorrupt
     case .notMounted: .notMounted
     case .noAnswer: .noAnswer

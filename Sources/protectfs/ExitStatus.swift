@@ -49,6 +49,8 @@ enum ExitStatus: Int32, CaseIterable {
   case stillHeld = 24
   /// The daemon was killed, and what the kernel has of files is readable for who has them open.
   case pagesRemain = 25
+  /// The mount is locked, but its backing store did not answer: files may have lost writes.
+  case writesLost = 26
   /// The arguments are wrong: `EX_USAGE` of sysexits(3).
   case usage = 64
 }

@@ -19,6 +19,8 @@ struct MountCommand: ParsableCommand {
         grace=S             seconds between 'lock' and its effect (10)
         lock_delay=S        seconds for which programs may hold a lock back, counted
                             from its announcement (10; 0: none may)
+        push_timeout=S      seconds for which a lock waits for a backing store that
+                            does not answer, from its last answer to a write (5)
         inactive=S          seconds for which class CX outlives a lock (600)
         replace_class=keep  a file that replaces another by rename takes the
                             class that was set for that one (move: it does not)
@@ -124,6 +126,7 @@ struct MountCommand: ParsableCommand {
     var options = MountOptions(backing: backing, mountPoint: mountPoint)
     if let seconds = grace ?? list.gracePeriod { options.gracePeriod = .seconds(seconds) }
     if let seconds = list.lockDelay { options.lockDelay = .seconds(seconds) }
+    if let seconds = list.pushTimeout { options.pushTimeout = .seconds(seconds) }
     if let seconds = list.inactivityPeriod { options.inactivityPeriod = .seconds(seconds) }
     options.keepsReplacedClass = list.keepsReplacedClass ?? true
     options.isShared = list.isShared

@@ -57,6 +57,21 @@ import Testing
     #expect(try target == Self.encrypt(cipher, plain, 0))
   }
 
+  /// Whoever holds a cipher whose key was wiped can do nothing with it, also where it has made contexts before.
+  @Test func nothingIsLeftOfAWipedKey() throws {
+    var generator = RepeatableGenerator(seed: 4)
+    let cipher = try XTSCipher(key: SecretBytes(generator.bytes(64)))
+    let plain = generator.bytes(4096)
+    _ = try Self.encrypt(cipher, plain, 0)
+    cipher.wipe()
+    #expect(throws: CryptographyError.self) { try Self.encrypt(cipher, plain, 0) }
+    var buffer = plain
+    #expect(throws: CryptographyError.self) {
+      try unsafe buffer.withUnsafeMutableBytes { try unsafe cipher.decrypt($0, firstUnit: 0) }
+    }
+    #expect(buffer == plain)
+  }
+
   @Test func wrongKeyLengthIsRefused() {
     for count in [0, 32, 63, 65] {
       #expect(throws: CryptographyError.invalidLength("an XTS key")) {

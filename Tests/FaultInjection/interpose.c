@@ -63,6 +63,13 @@ static int fate(const char *name, uint32_t kinds, int is_ours) {
   uint32_t number = __atomic_add_fetch(&faults->seen, 1, __ATOMIC_SEQ_CST);
   if (number == faults->at) strncpy(faults->hit, name, sizeof faults->hit - 1);
   if (faults->action == FAULTS_FAIL_ON && number > faults->at) return (int)faults->error;
+  if (faults->action == FAULTS_SLOW && number >= faults->at) usleep(250000);
+  if (faults->action == FAULTS_HANG && number >= faults->at) {
+    __atomic_add_fetch(&faults->hanging, 1, __ATOMIC_SEQ_CST);
+    while (is_armed()) usleep(1000);
+    __atomic_sub_fetch(&faults->hanging, 1, __ATOMIC_SEQ_CST);
+    return GOES_ON;
+  }
   if (number != faults->at) return GOES_ON;
   switch (faults->action) {
   case FAULTS_FAIL:

@@ -17,7 +17,7 @@ import Testing
       Thread.sleep(.milliseconds(200))
       #expect(machine.state == .gracePeriod && machine.lock.state.delays.count == 1 && machine.revoked == [])
       machine.lock.releaseDelay(delay)
-      #expect(machine.lock.waitUntilLocked(after: 0))
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil)
       #expect(machine.state == .locked && machine.revoked == [.complete, .completeUnlessOpen])
       #expect(machine.events == [.willBecomeUnavailable, .didBecomeUnavailable])
     }
@@ -29,7 +29,7 @@ import Testing
       let began = ContinuousClock.now
       #expect(machine.lock.lock(after: .milliseconds(200)))
       machine.lock.releaseDelay(delay)
-      #expect(machine.lock.waitUntilLocked(after: 0))
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil)
       #expect(ContinuousClock.now - began >= .milliseconds(200))
     }
   }
@@ -40,7 +40,7 @@ import Testing
       _ = machine.lock.delayLock { told.add($0) }
       let began = ContinuousClock.now
       #expect(machine.lock.lock(after: .milliseconds(20)))
-      #expect(machine.lock.waitUntilLocked(after: 0))
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil)
       #expect(told.all == [.milliseconds(200)] && ContinuousClock.now - began >= .milliseconds(200))
       #expect(machine.lock.state.delays.count == 0)
     }
@@ -54,9 +54,9 @@ import Testing
       Thread.sleep(.milliseconds(50))
       // The grace period has ended already, and the delay alone is in the way.
       #expect(machine.lock.lock(after: .zero))
-      #expect(machine.lock.waitUntilLocked(after: 0))
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil)
       machine.unlock()
-      #expect(machine.lock.lock(after: .zero) && machine.lock.waitUntilLocked(after: 1))
+      #expect(machine.lock.lock(after: .zero) && machine.lock.waitUntilLocked(after: 1) != nil)
       #expect(told.all.count == 1)
     }
   }
@@ -71,7 +71,7 @@ import Testing
       #expect(!machine.lock.lock(after: .seconds(5)), "a longer one changes nothing")
       let latest = try #require(machine.lock.state.takesEffectAt)
       #expect(latest >= began + .milliseconds(400) && latest <= .now + .milliseconds(400))
-      #expect(machine.lock.waitUntilLocked(after: 0))
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil)
       #expect(ContinuousClock.now - began >= .milliseconds(400) && told.all.count == 1)
     }
   }
@@ -85,7 +85,7 @@ import Testing
       machine.unlock()
       #expect(machine.state == .unlocked && machine.lock.state.delays.count == 0 && machine.revoked == [])
       // Its client is still there, and holds nothing back.
-      #expect(machine.lock.lock(after: .milliseconds(1)) && machine.lock.waitUntilLocked(after: 0))
+      #expect(machine.lock.lock(after: .milliseconds(1)) && machine.lock.waitUntilLocked(after: 0) != nil)
       machine.lock.releaseDelay(delay)
       #expect(told.all.count == 1)
     }
@@ -96,10 +96,10 @@ import Testing
       let told = Told()
       #expect(machine.lock.lock(after: .milliseconds(50)))
       _ = machine.lock.delayLock { told.add($0) }
-      #expect(machine.lock.waitUntilLocked(after: 0) && told.all.isEmpty)
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil && told.all.isEmpty)
       machine.unlock()
       #expect(machine.lock.lock(after: .milliseconds(50)) && told.all == [.milliseconds(100)])
-      #expect(machine.lock.waitUntilLocked(after: 1))
+      #expect(machine.lock.waitUntilLocked(after: 1) != nil)
     }
   }
 
@@ -111,7 +111,7 @@ import Testing
       #expect(machine.lock.lock(after: .milliseconds(20)) && told.all == [.seconds(60)])
       let latest = try #require(machine.lock.state.takesEffectAt)
       #expect(latest <= .now + .milliseconds(200))
-      #expect(machine.lock.waitUntilLocked(after: 0))
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil)
     }
   }
 
@@ -130,7 +130,7 @@ import Testing
       #expect(machine.state == .gracePeriod && machine.revoked == [])
       let unlocking = Thread(name: "unlock") { machine.unlock() }
       machine.goOn()
-      #expect(machine.lock.waitUntilLocked(after: 0))
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil)
       destroying.join()
       unlocking.join()
       #expect(machine.revoked == [.completeWhenUserInactive, .complete, .completeUnlessOpen])
@@ -147,7 +147,7 @@ import Testing
       #expect(machine.lock.requestLock(after: .seconds(1)) == .underWay(after: 0))
       #expect(!machine.lock.unlock([:]) && machine.state == .gracePeriod)
       machine.goOn()
-      #expect(machine.lock.waitUntilLocked(after: 0) && machine.state == .locked)
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil && machine.state == .locked)
       #expect(machine.lock.requestLock(after: .zero) == .unnecessary)
     }
   }

@@ -76,12 +76,13 @@ final class Machine: Sendable, Revocation {
 
   func goOn() { isStalled.update { $0 = false } }
 
-  func run(_ classes: [ProtectionClass], isEnding: Bool) {
+  func run(_ classes: [ProtectionClass], isEnding: Bool) -> LockOutcome {
     isStalled.wait { (isStalled, _) -> Void? in isStalled ? nil : () }
     self.classes.withLock { $0 += classes }
+    return LockOutcome()
   }
 
-  func invalidate(_ node: NodeID) {}
+  func drop(_ nodes: [NodeID]) {}
 }
 
 /// The kinds of events in their order.

@@ -5,12 +5,13 @@ import Testing
 @Suite struct MountOptionListTests {
   @Test func ownOptionsAreTaken() throws {
     let list = try MountOptionList([
-      "grace=2.5,lock_delay=20,inactive=30,replace_class=move,shared,ro",
+      "grace=2.5,lock_delay=20,push_timeout=7,inactive=30,replace_class=move,shared,ro",
       "allow_other,nonempty,latency=system,threads=3,log_paths",
       "log_file=/l,device_key=/k,sandbox=off,hooks=/h",
     ])
     #expect(list.gracePeriod == 2.5)
     #expect(list.lockDelay == 20)
+    #expect(list.pushTimeout == 7)
     #expect(list.inactivityPeriod == 30)
     #expect(list.keepsReplacedClass == false)
     #expect(list.isShared && list.isReadOnly && list.allowsOthers && list.coversContents && list.logsPaths)
@@ -66,6 +67,7 @@ import Testing
 
   @Test(arguments: [
     "grace", "grace=", "grace=x", "grace=-1", "grace=nan", "grace=1e9", "inactive=1h", "lock_delay=61", "lock_delay=-1",
+    "push_timeout=0", "push_timeout=3601",
     "replace_class", "replace_class=both", "latency", "latency=0", "sandbox", "sandbox=no", "threads=0", "threads=x",
     "log_file", "device_key=", "hooks", "hooks=", "subtype=x", "fsname=/srv",
   ])

@@ -34,6 +34,10 @@ import Testing
     case fallShort(Errno)
     /// It takes a second and a half.
     case stall
+    /// It and all later ones take a quarter of a second.
+    case slow
+    /// It and all later ones wait until the faults are disarmed.
+    case hang
     case end
   }
 
@@ -61,12 +65,17 @@ import Testing
       case .failOn(let error): (FAULTS_FAIL_ON, error)
       case .fallShort(let error): (FAULTS_SHORT, error)
       case .stall: (FAULTS_STALL, nil)
+      case .slow: (FAULTS_SLOW, nil)
+      case .hang: (FAULTS_HANG, nil)
       case .end: (FAULTS_END_AFTER, nil)
       }
     unsafe faults_arm(faults, kinds.rawValue, UInt32(code), UInt32(number), UInt32(error?.rawValue ?? 0))
   }
 
   func disarm() { unsafe faults_disarm(faults) }
+
+  /// How many calls wait.
+  var hanging: Int { unsafe Int(faults_hanging(faults)) }
 
   /// The name of the call that was meant, if it has come.
   var hit: String? {

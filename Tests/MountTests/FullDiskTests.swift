@@ -6,7 +6,7 @@ import Testing
 /// A small ext4 of its own in a file, for a store to lie on; gone after ``with(_:_:)``, also after a failure.
 struct LoopDisk {
   private let directory: PathName
-  private var mounted: PathName { directory.appending("disk") }
+  var mounted: PathName { directory.appending("disk") }
 
   static func with(_ options: [String] = [], _ body: (LoopDisk) throws -> Void) throws {
     TemporaryDirectory.removeLeftovers

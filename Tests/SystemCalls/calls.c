@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/sendfile.h>
@@ -227,3 +228,10 @@ ssize_t calls_receive(int fd, void *buffer, size_t count, int milliseconds) {
   RESULT(read(fd, buffer, count));
 }
 ssize_t calls_send(int fd, const void *buffer, size_t count) { RESULT(send(fd, buffer, count, MSG_NOSIGNAL)); }
+
+// linux/fs.h, which has these, does not go with sys/mount.h.
+#ifndef FIFREEZE
+#define FIFREEZE _IOWR('X', 119, int)
+#define FITHAW _IOWR('X', 120, int)
+#endif
+int calls_freeze(int fd, int frozen) { return ioctl(fd, frozen ? FIFREEZE : FITHAW, 0) < 0 ? -errno : 0; }

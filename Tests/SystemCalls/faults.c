@@ -34,4 +34,6 @@ void faults_arm(struct faults *faults, uint32_t kinds, uint32_t action, uint32_t
 
 void faults_disarm(struct faults *faults) { __atomic_store_n(&faults->armed, 0, __ATOMIC_SEQ_CST); }
 
+uint32_t faults_hanging(const struct faults *faults) { return __atomic_load_n(&faults->hanging, __ATOMIC_SEQ_CST); }
+
 uint32_t faults_seen(const struct faults *faults) { return __atomic_load_n(&faults->seen, __ATOMIC_SEQ_CST); }

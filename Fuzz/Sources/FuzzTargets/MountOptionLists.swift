@@ -12,6 +12,7 @@ private func checkOptions(_ list: MountOptionList) {
   for seconds in [list.gracePeriod, list.inactivityPeriod].compactMap(\.self) {
     precondition((0...86_400).contains(seconds), "a lock is not put off for ever")
   }
+  if let seconds = list.pushTimeout { precondition((0.1...3600).contains(seconds), "no lock waits for good") }
   if let seconds = list.lockDelay { precondition((0...60).contains(seconds), "nor held back") }
   if let threads = list.threads { precondition((1...256).contains(threads)) }
   precondition(list.logFile?.isEmpty != true && list.deviceKeyFile?.isEmpty != true && list.hooks?.isEmpty != true)
@@ -23,8 +24,9 @@ private func checkOptions(_ list: MountOptionList) {
       precondition(!option.utf8.elementsEqual(name.utf8))
     }
     for name in [
-      "grace", "lock_delay", "inactive", "threads", "latency", "replace_class", "log_file", "device_key", "hooks",
-      "subtype", "fsname",
+      "grace", "lock_delay", "push_timeout", "inactive", "threads", "latency", "replace_class", "log_file",
+      "device_key",
+      "hooks", "subtype", "fsname",
     ] {
       precondition(!option.utf8.starts(with: "\(name)=".utf8))
     }

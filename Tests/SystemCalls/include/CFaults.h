@@ -25,6 +25,8 @@ enum {
   FAULTS_END_BEFORE, // the process ends before it
   FAULTS_END_AFTER,  // the process ends after it
   FAULTS_STALL,      // it takes a second and a half
+  FAULTS_SLOW,       // it and all that follow take a quarter of a second
+  FAULTS_HANG,       // it and all that follow wait until this is disarmed
 };
 
 // The exit status of a process that was ended.
@@ -38,6 +40,8 @@ struct faults {
   uint32_t seen;
   // A write was cut short: the next one fails.
   uint32_t pending;
+  // How many calls wait.
+  uint32_t hanging;
   // The name of the call that was meant, once there was one.
   char hit[32];
   // The directory in and below which calls count.
@@ -48,6 +52,7 @@ struct faults *faults_open(const char *path, const char *backing);
 void faults_close(struct faults *faults);
 void faults_arm(struct faults *faults, uint32_t kinds, uint32_t action, uint32_t at, uint32_t error);
 void faults_disarm(struct faults *faults);
+uint32_t faults_hanging(const struct faults *faults);
 uint32_t faults_seen(const struct faults *faults);
 
 #endif

@@ -100,4 +100,7 @@ int calls_attempt(int index);
 /// Makes a call under the number of another architecture, where the machine has one.
 void calls_use_other_numbers(void);
 
+// Freezes the file system that an open directory is on, or thaws it (FIFREEZE and FITHAW in linux/fs.h).
+int calls_freeze(int fd, int frozen);
+
 #endif

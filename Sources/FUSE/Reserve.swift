@@ -1,0 +1,79 @@
+import CFUSE
+import Glibc
+import LinuxIO
+
+/// The thread that answers where all workers are stuck in a store that does not answer.
+///
+/// It takes requests only when nobody else has for long. What a lock refuses it refuses, of files that the kernel knows; the
+/// rest it puts off until a worker is free. It never touches the store, nor a lock that is held while someone does.
+@safe final class Reserve {
+  private let session: OpaquePointer
+  private let target: DispatchTarget
+  private let device: RequestDevice
+  private let watch: DeviceWatch
+  private let request: UnsafeMutableRawBufferPointer
+
+  init(_ session: OpaquePointer, _ target: DispatchTarget, _ device: RequestDevice, _ watch: DeviceWatch) {
+    unsafe self.session = session
+    self.target = target
+    self.device = device
+    self.watch = watch
+    unsafe request = .allocate(byteCount: Worker.requestSize, alignment: 4096)
+    unsafe Memory.keepOutOfCoreDumps(request)
+  }
+
+  deinit {
+    unsafe request.deallocate()
+  }
+
+  /// Serves until the connection has ended.
+  func run() {
+    while watch.waitUntilAbandoned() {
+      while watch.isAbandoned, !watch.isOver {
+        guard device.backlog.hasRoom else {
+          usleep(Self.tick)
+          continue
+        }
+        guard device.hasNewRequest(milliseconds: CInt(Self.tick / 1000)) else { continue }
+        let count = unsafe device.readNew(into: request)
+        guard count >= 0 else { return }
+        if count > 0 { take(count) }
+      }
+    }
+  }
+
+  /// How often to look whether a worker is back, in microseconds.
+  private static let tick: UInt32 = 50_000
+
+  /// Answers the request at hand, or puts it off.
+  private func take(_ count: Int) {
+    let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
+    switch unsafe request.load(fromByteOffset: 4, as: UInt32.self) {
+    // forget, interrupt, batch_forget: they are about what the daemon has in memory, and have no answer.
+    case 2, 36, 42:
+      target.counts.count(unsafe request.load(fromByteOffset: 4, as: UInt32.self))
+      var buffer = unsafe fuse_buf()
+      unsafe buffer.mem = request.baseAddress
+      unsafe buffer.size = count
+      unsafe fuse_session_process_buf(session, &buffer)
+    default:
+      let header = unsafe RequestHeader(bytes)
+      if header.contents != nil, target.fileSystem.refuses(header) {
+        target.counts.count(unsafe request.load(fromByteOffset: 4, as: UInt32.self))
+        unsafe sendError(EACCES, to: header.unique, session)
+      } else {
+        unsafe device.backlog.add(bytes)
+      }
+    }
+    // It may have carried plaintext.
+    unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: request[..<count]))
+  }
+}
+
+/// Answers a request that libfuse does not know of, or that another thread is serving. One that has its answer already the
+/// kernel passes over.
+func sendError(_ error: CInt, to unique: UInt64, _ session: OpaquePointer) {
+  // struct fuse_out_header: len u32, error i32, unique u64.
+  var header = (UInt32(16), Int32(-error), unique)
+  unsafe withUnsafeBytes(of: &header) { _ = unsafe Glibc.write(fuse_session_fd(session), $0.baseAddress, 16) }
+}

@@ -1,0 +1,28 @@
+import CFUSE
+import Glibc
+
+// Answers in the place of workers that are stuck.
+extension Session {
+  /// The requests on contents that have no answer yet. Their nodes are known to the kernel for as long as
+  /// ``refuse(_:)`` finds them unanswered.
+  package var unanswered: [UnansweredRequest] {
+    let served = served.enumerated().compactMap { (worker, served) in
+      served.current.map { UnansweredRequest(header: $0, worker: worker) }
+    }
+    return served + backlog.all.filter { $0.contents != nil }.map { UnansweredRequest(header: $0, worker: nil) }
+  }
+
+  /// Refuses a request in its worker's place, which will find that out when it is done: a change that may have been made, or will
+  /// be when the store answers, with EIO, anything else with EACCES. Returns false if it has its answer.
+  package func refuse(_ request: UnansweredRequest) -> Bool {
+    let isOurs =
+      if let worker = request.worker {
+        served[worker].claim(for: request.header)
+      } else {
+        backlog.remove(request.header)
+      }
+    guard isOurs else { return false }
+    unsafe sendError(request.mayBeMade ? EIO : EACCES, to: request.header.unique, session)
+    return true
+  }
+}

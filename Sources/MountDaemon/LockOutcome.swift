@@ -1,0 +1,33 @@
+import DataProtectionCore
+
+/// What a store that did not answer has left undone when a lock had taken effect.
+struct LockOutcome: Sendable {
+  /// A file, told without its name: what the daemon says of a lock is for everyone who may read its log.
+  struct File: Hashable, Sendable {
+    let inode: UInt64
+    let fileClass: ProtectionClass
+
+    var description: String { "inode \(inode) (class \(fileClass.letter))" }
+  }
+
+  /// Files whose writers were told of success before the store was, and the store was not in time.
+  var unwritten: Set<File> = []
+  /// Files of which the kernel has not dropped all pages yet.
+  var undropped: Set<File> = []
+
+  /// The error for who waited for the lock; `nil` where nothing is left undone.
+  var error: ControlError? {
+    guard !unwritten.isEmpty || !undropped.isEmpty else { return nil }
+    var message = "the mount is locked, but its backing store does not answer"
+    if !unwritten.isEmpty { message += "; these files may have lost writes: \(Self.list(unwritten))" }
+    if !undropped.isEmpty { message += "; pages of these files are still in memory: \(Self.list(undropped))" }
+    return ControlError(.writesLost, message)
+  }
+
+  /// As many as fit into a message with ease.
+  private static func list(_ files: Set<File>) -> String {
+    let sorted = files.sorted { $0.inode < $1.inode }
+    let named = sorted.prefix(200).map(\.description).joined(separator: ", ")
+    return sorted.count <= 200 ? named : "\(named), and \(sorted.count - 200) more, which the log names"
+  }
+}

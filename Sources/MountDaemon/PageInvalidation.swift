@@ -1,0 +1,153 @@
+import FUSE
+import LinuxIO
+import Logging
+import Synchronization
+import SystemPackage
+
+/// Has the kernel write dirty pages of files back and drop all their pages, on threads that may be left behind: an invalidation
+/// returns only when the requests for these pages have their answers, which a store that does not answer keeps them from.
+final class PageInvalidation: Sendable {
+  private struct State {
+    var batches: [InvalidationBatch] = []
+    var threads = 1
+    /// Threads that wait for a batch.
+    var idle = 0
+    var isStopping = false
+  }
+
+  private let state = Monitor(State())
+  private let invalidate: @Sendable (NodeID) -> Void
+  /// How many threads there may be, those left behind among them.
+  private static let mostThreads = 32
+  /// How many wait for more to do when they have ended what they did.
+  private static let mostIdle = 2
+
+  /// The first thread starts at once: later the system may have too many.
+  init(_ invalidate: @escaping @Sendable (NodeID) -> Void) {
+    self.invalidate = invalidate
+    Thread(name: "invalidation") { [self] in run() }.detach()
+  }
+
+  /// Lets the threads end that wait.
+  func stop() {
+    state.update { $0.isStopping = true }
+  }
+
+  /// Begins to drop the pages of files, in that order.
+  func begin(_ nodes: [NodeID]) -> InvalidationBatch {
+    let batch = InvalidationBatch(nodes)
+    if !nodes.isEmpty { help(batch) }
+    return batch
+  }
+
+  /// Has one more thread work on a batch.
+  func help(_ batch: InvalidationBatch) {
+    let needsThread = state.update { state in
+      state.batches.append(batch)
+      guard state.idle < state.batches.count, state.threads < Self.mostThreads else { return false }
+      state.threads += 1
+      return true
+    }
+    guard needsThread else { return }
+    do throws(Errno) {
+      try Thread(starting: "invalidation") { [self] in run() }.detach()
+    } catch {
+      // One that there is takes the batch, when it can.
+      state.update { $0.threads -= 1 }
+    }
+  }
+
+  private func run() {
+    state.update { $0.idle += 1 }
+    while let batch = next() {
+      batch.work(invalidate)
+      let stays = state.update { state in
+        let stays = state.idle < Self.mostIdle
+        if stays { state.idle += 1 } else { state.threads -= 1 }
+        return stays
+      }
+      if !stays { return }
+    }
+  }
+
+  private func next() -> InvalidationBatch? {
+    state.wait { state, _ -> InvalidationBatch?? in
+      if !state.batches.isEmpty {
+        state.idle -= 1
+        return state.batches.removeFirst()
+      }
+      return state.isStopping ? .some(nil) : nil
+    }
+  }
+}
+
+extension PageInvalidation {
+  /// Of the files of a session.
+  convenience init(_ session: Session, log: Logger) {
+    self.init { node in
+      do throws(Errno) {
+        try session.invalidate(node)
+      } catch {
+        log.error("the kernel did not drop a file's pages", metadata: ["error": "\(error)"])
+      }
+    }
+  }
+}
+
+/// Files whose pages are being dropped, by one thread or by several.
+final class InvalidationBatch: Sendable {
+  private struct State {
+    let nodes: [NodeID]
+    /// How many of them were begun.
+    var begun = 0
+    var running: Set<NodeID> = []
+    var completed = 0
+  }
+
+  private let state: Mutex<State>
+  private let end = Semaphore()
+
+  init(_ nodes: [NodeID]) {
+    state = Mutex(State(nodes: nodes))
+    if nodes.isEmpty { end.post() }
+  }
+
+  /// How many files are done.
+  var completed: Int { state.withLock { $0.completed } }
+
+  /// Waits for so long at most until all are done; returns whether they are.
+  func wait(microseconds: Int64) -> Bool { end.wait(microseconds: microseconds) }
+
+  /// Has no more files begun, and returns those that are not done.
+  func giveUp() -> [NodeID] {
+    state.withLock { state in
+      defer { state.begun = state.nodes.count }
+      return Array(state.running) + state.nodes[state.begun...]
+    }
+  }
+
+  fileprivate func work(_ invalidate: (NodeID) -> Void) {
+    while let node = begin() {
+      invalidate(node)
+      complete(node)
+    }
+  }
+
+  private func begin() -> NodeID? {
+    state.withLock { state in
+      guard state.begun < state.nodes.count else { return nil }
+      defer { state.begun += 1 }
+      state.running.insert(state.nodes[state.begun])
+      return state.nodes[state.begun]
+    }
+  }
+
+  private func complete(_ node: NodeID) {
+    let isLast = state.withLock { state in
+      state.running.remove(node)
+      state.completed += 1
+      return state.running.isEmpty && state.begun == state.nodes.count
+    }
+    if isLast { end.post() }
+  }
+}

@@ -1,0 +1,98 @@
+import CSystemCalls
+import DataProtectionCore
+import Glibc
+import LinuxIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// A lock while the file system below is frozen: its calls wait in the kernel, where no signal reaches them.
+  @Suite struct FrozenStoreTests {
+    @Test func locksAndNamesWhatMayBeLost() throws {
+      try LoopDisk.with { disk in
+        try Volume.store(prepare: { try disk.attach($0.appending("backing")) }) { volume in
+          defer { try? volume.backing.unmount(isLazy: true) }
+          try volume.mount(["-o", "allow_other,push_timeout=1"])
+          try volume.unlock()
+          try checkFrozen(volume, disk)
+          // A thread that has told how its call ended may hold a file a moment longer.
+          let end = ContinuousClock.now + .seconds(10)
+          while true {
+            do throws(Errno) {
+              try volume.mountPoint.unmount(isLazy: false)
+              break
+            } catch {
+              guard error == .resourceBusy, .now < end else { throw error }
+              usleep(10_000)
+            }
+          }
+          #expect(volume.waitForDaemon() == .exited(0))
+        }
+      }
+    }
+
+    private func checkFrozen(_ volume: Volume, _ disk: LoopDisk) throws {
+      let files = try (0..<8).map { try volume.secret("file \($0)", $0) }
+      let clean = try volume.secret("clean", 100)
+      let kept = volume.path("kept")
+      try kept.write("of class C")
+      let lock = try volume.waitingLock()
+      // What the kernel knows of the directory it need not ask for.
+      _ = try volume.mountPoint.status()
+      let thaw = try disk.freeze(in: volume.directory)
+      defer { withExtendedLifetime(files + [clean]) { thaw() } }
+      for file in files { try file.makeDirty() }
+      let syncs = files.map { file in PendingCall { () throws(Errno) in try file.file.synchronize() } }
+      let other = PendingCall { () throws(Errno) in
+        let file = try OpenFile(kept, O_WRONLY)
+        try file.write(Array("of class C, longer".utf8), at: 0)
+        try file.synchronize()
+      }
+      usleep(50_000)
+      let result = try lock.run()
+      #expect(result.ending == .exited(26), "\(result.output)")
+      for file in files { #expect(result.output.contains("inode \(file.inode) (class A)"), "\(result.output)") }
+      for file in files + [clean] { try file.expectUnreadable() }
+      for call in syncs {
+        let error = try call.result()
+        #expect(error == .ioError || error == .permissionDenied, "\(String(describing: error))")
+      }
+      #expect(other.isPending, "what is not locked waits for the store")
+      #expect(try volume.status().state == .locked)
+      thaw()
+      #expect(try other.result() == nil)
+      try volume.unlock()
+      #expect(try kept.contents() == Array("of class C, longer".utf8))
+      #expect(try clean.path.contents() == clean.contents)
+      for file in files {
+        try file.file.write(file.contents, at: 0)
+        try file.file.synchronize()
+        #expect(try file.path.contents() == file.contents)
+      }
+    }
+  }
+}
+
+extension LoopDisk {
+  /// Freezes it, and returns what thaws it. A process of its own thaws it too, half a minute later, should that never be called.
+  ///
+  /// This process starts none to do so: a new one closes the files that it inherits, which may wait for the store.
+  func freeze(in directory: PathName) throws -> () -> Void {
+    let watchdog = try Program(
+      ["sh", "-c", "cd '\(mounted)' && { sleep 30 & trap 'kill $!; exit' TERM; wait; fsfreeze -u .; }"],
+      output: directory.appending("watchdog"))
+    let root = try OpenFile(mounted, O_RDONLY)
+    let thaw = {
+      _ = calls_freeze(root.descriptor, 0)
+      watchdog.send(SIGTERM)
+      _ = watchdog.wait(seconds: 5)
+    }
+    do {
+      try check(calls_freeze(root.descriptor, 1))
+    } catch {
+      thaw()
+      throw error
+    }
+    return thaw
+  }
+}
