@@ -139,8 +139,7 @@ let package = Package(
       name: "MountTests",
       dependencies: [
         "protectfs", "CSystemCalls", "DataProtection", "DataProtectionCore", "MountDaemon", "KeyManagement", "TPM",
-        "Cryptography",
-        "StoreFormat", "LinuxIO", "TestVectors", system,
+        "Cryptography", "StoreCheck", "StoreFormat", "LinuxIO", "TestVectors", system,
       ],
       exclude: ["Stores"],
       swiftSettings: settings),
