@@ -34,8 +34,10 @@ final class FireLog: Sendable {
 
 /// `count` bytes that tell their number at every place.
 func pattern(_ number: Int, count: Int) -> [UInt8] {
-  let text = Array("[\(number)]".utf8)
-  return (0..<count).map { text[$0 % text.count] }
+  var bytes = Array("[\(number)]".utf8)
+  // Twice as long each time: a byte at a time would take long.
+  while bytes.count < count { bytes += bytes }
+  return Array(bytes.prefix(count))
 }
 
 /// Writes numbered records over and over into slots, of a size that fits into no page, each with an fsync.
