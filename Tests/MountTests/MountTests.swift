@@ -3,8 +3,8 @@ import Glibc
 import LinuxIO
 import Testing
 
-/// Everything that needs a real mount. One test runs at a time: some measure time, or look into the daemon's memory.
-/// `scripts/test.sh` runs those that do neither in a process of their own beside.
+/// Everything that needs a real mount. One test runs at a time: some measure time. `scripts/test.sh` runs suites that do not in
+/// two processes beside each other.
 @Suite(.serialized, .enabled(if: Obstacle.found == nil, Obstacle.found))
 enum MountTests {}
 
