@@ -32,17 +32,17 @@ extension MountTests {
           #expect(try volume.status().state == .beforeFirstUnlock)
         }
         // After the fourth none is tried for a minute, not even the right one; a recovery key is.
-        let delayed = try #require(throws: ControlError.self) { try volume.unlock() }
+        let delayed = try #require(throws: ControlError.self) { try volume.unlock(Volume.passcode) }
         #expect(delayed.code == .passcodeDelayed)
         try volume.unlock(recoveryKey: volume.recoveryKey)
         try volume.lock()
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         #expect(throws: ControlError.self) { try volume.unlock("wrong") }
         #expect(try volume.status().state == .unlocked)
         try volume.lock()
         #expect(throws: ControlError.self) { try volume.unlock("wrong") }
         #expect(try volume.status().state == .locked)
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         // A wrong one does not cancel a lock that was announced.
         try volume.announceLock(gracePeriod: .seconds(600))
         #expect(throws: ControlError.self) { try volume.unlock("wrong") }

@@ -23,7 +23,7 @@ extension MountTests {
 
         // Mounting again cleans up.
         try volume.mount()
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         #expect(try file.contents() == Array("kept".utf8))
       }
     }
@@ -35,7 +35,7 @@ extension MountTests {
         volume.kill()
         #expect(failure { () throws(Errno) in _ = try volume.mountPoint.status() } == nil)
         try volume.mount()
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
       }
     }
 
@@ -62,7 +62,7 @@ extension MountTests {
         #expect(!volume.isMounted)
         #expect(failure { () throws(Errno) in _ = try open.read(at: 0, count: 1) } != nil)
         try volume.mount()
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         #expect(try file.contents() == pattern(1, count: 100_000), "what was written is on disk")
       }
     }
@@ -88,7 +88,7 @@ extension MountTests {
       try Volume.with { volume in
         try volume.path("file").write("x")
         try volume.remount(["-o", "allow_other,ro"])
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         #expect(try volume.path("file").contents() == Array("x".utf8))
         #expect(throws: Errno.readOnlyFileSystem) { try volume.path("file").write("y") }
         #expect(throws: Errno.readOnlyFileSystem) { try volume.path("file").setProtectionClass(.none) }
@@ -142,7 +142,7 @@ extension MountTests {
         }
         try volume.wait(for: .unlocked)
         try volume.lock()
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
       }
     }
 

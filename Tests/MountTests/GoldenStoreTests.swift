@@ -49,7 +49,7 @@ extension MountTests {
         try volume.mount()
         #expect(try volume.path("D/file").contents() == Array("none\n".utf8), "class D needs no passcode")
         #expect(throws: Errno.permissionDenied) { try volume.path("file of 1").contents() }
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         try volume.shell(Self.tree, in: "plain")
         for fileClass in Self.classes {
           let file = volume.path("\(fileClass.letter)/file")

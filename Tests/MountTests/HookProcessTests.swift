@@ -70,7 +70,7 @@ extension MountTests {
     @Test func hasNoSecrets() throws {
       try with { volume, hooks in
         try volume.mount(hooks.options())
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         hooks.wait(for: ["post-unlock"])
         let process = try #require(try runner(of: volume))
         let directory = PathName("/proc/\(process)")

@@ -6,7 +6,8 @@ extension MountTests {
   /// What is left in the daemon's memory, and in the kernel's page cache, after a lock.
   @Suite struct MemoryTests {
     @Test func afterALockNothingOfClassAIsLeft() throws {
-      try Volume.with { volume in
+      try Volume.with(unlocked: false) { volume in
+        try volume.unlock(Volume.passcode)
         let plaintext = try Plaintext(of: .complete, on: volume)
         let keys = try StoreKeys(of: volume)
         var needles = plaintext.needles
@@ -30,7 +31,8 @@ extension MountTests {
     }
 
     @Test func closedFilesOfClassBAreGoneToo() throws {
-      try Volume.with { volume in
+      try Volume.with(unlocked: false) { volume in
+        try volume.unlock(Volume.passcode)
         let plaintext = try Plaintext(of: .completeUnlessOpen, on: volume)
         let keys = try StoreKeys(of: volume)
         var needles = plaintext.needles
@@ -45,7 +47,8 @@ extension MountTests {
 
     /// The handle goes on working after the lock; when it is closed its key and pages go.
     @Test func lastCloseOfClassBWipesItsKey() throws {
-      try Volume.with { volume in
+      try Volume.with(unlocked: false) { volume in
+        try volume.unlock(Volume.passcode)
         let plaintext = try Plaintext(of: .completeUnlessOpen, on: volume)
         let keys = try StoreKeys(of: volume)
         var needles = plaintext.needles
@@ -65,7 +68,8 @@ extension MountTests {
     }
 
     @Test func classCXGoesWhenItsPeriodEnds() throws {
-      try Volume.with(["-o", "allow_other,inactive=1"]) { volume in
+      try Volume.with(["-o", "allow_other,inactive=1"], unlocked: false) { volume in
+        try volume.unlock(Volume.passcode)
         let plaintext = try Plaintext(of: .completeWhenUserInactive, on: volume)
         let keys = try StoreKeys(of: volume)
         var needles = plaintext.needles

@@ -37,11 +37,11 @@ extension MountTests {
 
         if !whileMounted { try volume.mount() }
         #expect(try volume.backing.appending(".protectfs/keybag").contents() != keybag)
-        #expect(throws: ControlError.self) { try volume.unlock() }
+        #expect(throws: ControlError.self) { try volume.unlock(Volume.passcode) }
         #expect(try volume.status().state == .beforeFirstUnlock)
         try volume.unlock("a new passcode")
         try volume.remount()
-        #expect(throws: ControlError.self) { try volume.unlock() }
+        #expect(throws: ControlError.self) { try volume.unlock(Volume.passcode) }
         try volume.unlock(recoveryKey: volume.recoveryKey)
         try volume.lock()
         try volume.unlock(recoveryKey: volume.recoveryKey.lowercased().split(separator: "-").joined(separator: " "))
@@ -69,7 +69,7 @@ extension MountTests {
         ])
         #expect(result.ending == .exited(3), "\(result.output)")
         #expect(try keybag.contents() == before)
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
       }
     }
 

@@ -170,6 +170,6 @@ extension Volume {
     ])
     try #require(result.succeeded, "\(result.output)")
     try mount()
-    try unlock()
+    try unlock(Self.passcode)
   }
 }

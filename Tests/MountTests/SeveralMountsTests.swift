@@ -8,10 +8,12 @@ import Testing
 /// One more mount of a volume's store, unlocked; unmounted with its last reference.
 final class SecondMount {
   let mountPoint: PathName
+  private let recoveryKey: String
   private let program: Program
 
   init(of volume: Volume, _ name: String, backing: PathName? = nil, options: String) throws {
     mountPoint = volume.directory.appending(name)
+    recoveryKey = volume.recoveryKey
     if !mountPoint.exists { try mountPoint.makeDirectory() }
     program = try Program(
       [
@@ -40,7 +42,14 @@ final class SecondMount {
 
   func path(_ name: String) -> PathName { mountPoint.appending(name) }
 
-  func unlock(_ passcode: String = Volume.passcode) throws {
+  /// Unlocks at no cost: a passcode takes scrypt.
+  func unlock() throws {
+    var connection = try DaemonConnection(mountPoint: mountPoint.description)
+    let bytes = Array(recoveryKey.utf8)
+    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.recoveryKey(bytes)) }
+  }
+
+  func unlock(_ passcode: String) throws {
     var connection = try DaemonConnection(mountPoint: mountPoint.description)
     let bytes = Array(passcode.utf8)
     try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.passcode(bytes)) }
@@ -207,7 +216,7 @@ extension MountTests {
           new.description, volume.backing.description,
         ])
         #expect(changed.succeeded, "\(changed.output)")
-        #expect(throws: ControlError.self) { try reader.unlock() }
+        #expect(throws: ControlError.self) { try reader.unlock(Volume.passcode) }
         try reader.unlock("a new passcode")
       }
     }

@@ -6,7 +6,7 @@ import SystemPackage
 
 @testable import KeyManagement
 
-/// The keys of a store, got as the daemon gets them: from its files and the passcode.
+/// The keys of a store, got as the daemon gets them: from its files and the recovery key.
 struct StoreKeys {
   private(set) var classKeys: [ProtectionClass: [UInt8]] = [:]
   let keybagKey: [UInt8]
@@ -60,16 +60,25 @@ extension Volume {
   }
 
   /// The store's keybag, opened beside whoever has the store.
-  func openKeybag(passcode: String = Volume.passcode) throws -> OpenKeybag {
+  ///
+  /// - Parameter passcode: `nil` for the recovery key, which takes no scrypt.
+  func openKeybag(passcode: String? = nil) throws -> OpenKeybag {
     let deviceKey = try volumeDeviceKey()
     let file = try keybagFile()
+    let secret: UnlockSecret =
+      if let passcode {
+        .passcode(SecretBytes(Array(passcode.utf8)))
+      } else {
+        .recoveryKey(SecretBytes(Array(recoveryKey.utf8)))
+      }
     return try file.open(
-      Keybag(parsing: file.read(), deviceKey: deviceKey), with: .passcode(SecretBytes(Array(passcode.utf8))),
-      deviceKey: deviceKey)
+      Keybag(parsing: file.read(), deviceKey: deviceKey), with: secret, deviceKey: deviceKey)
   }
 
   /// Why a passcode does not give the keys of all classes; `nil` where it does.
-  func refusal(of passcode: String = Volume.passcode) -> KeyManagementError? {
+  ///
+  /// - Parameter passcode: `nil` for the recovery key, which opens what the passcode opens, at no cost.
+  func refusal(of passcode: String? = Volume.passcode) -> KeyManagementError? {
     do {
       _ = try openKeybag(passcode: passcode).classKeys()
       return nil

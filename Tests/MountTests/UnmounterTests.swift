@@ -62,7 +62,7 @@ extension MountTests {
 
     /// It holds nothing of the caller's nor of the store's, and the signals of a terminal or service manager pass it by.
     @Test func holdsNothing() throws {
-      try Mounter.root.withVolume { volume in
+      try Mounter.root.withVolume(byPasscode: true) { volume in
         let unmounter = try Unmounter(of: volume.processID)
         let directory = unmounter.directory
         let targets = try directory.appending("fd").names().map {
@@ -124,7 +124,7 @@ enum Mounter: CaseIterable, CustomTestStringConvertible {
   }
 
   /// Makes a store of this user's, has it mounted and unlocked by them, and calls `body`.
-  func withVolume(_ body: (Volume) throws -> Void) throws {
+  func withVolume(byPasscode: Bool = false, _ body: (Volume) throws -> Void) throws {
     try Volume.store { volume in
       if self != .root {
         let owner = "\(Self.user):\(Self.user)"
@@ -133,7 +133,7 @@ enum Mounter: CaseIterable, CustomTestStringConvertible {
       // Where no XDG_RUNTIME_DIR is the user's, its sockets have a directory in /tmp.
       defer { TemporaryDirectory.remove(PathName("/tmp/protectfs-\(Self.user)")) }
       try volume.mount(["-o", "grace=10"], through: launcher)
-      try volume.unlock()
+      if byPasscode { try volume.unlock(Volume.passcode) } else { try volume.unlock() }
       try body(volume)
     }
   }

@@ -200,7 +200,10 @@ final class Volume: Sendable {
     return try connection.status()
   }
 
-  func unlock(_ passcode: String = Volume.passcode) throws(ControlError) {
+  /// Unlocks at no cost: a passcode takes scrypt.
+  func unlock() throws(ControlError) { try unlock(recoveryKey: recoveryKey) }
+
+  func unlock(_ passcode: String) throws(ControlError) {
     var connection = try connection()
     let bytes = Array(passcode.utf8)
     try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.passcode(bytes)) }

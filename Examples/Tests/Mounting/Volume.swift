@@ -9,6 +9,7 @@ public final class Volume {
   private static let passcode = "correct horse battery staple"
 
   private let directory: URL
+  private var recoveryKey = ""
   private var daemon: Program?
   private var mounts = 0
 
@@ -48,6 +49,8 @@ public final class Volume {
       ["init", backing.path, "--passcode-file", passcodeFile.path, "--device-key", deviceKey.path])
     let said = made.finish()
     try #require(made.wait() == .exited(0), "init: \(said)")
+    let words = said.flatMap { $0.split(separator: " ") }
+    recoveryKey = String(try #require(words.first { $0.count == 44 && $0.split(separator: "-").count == 9 }))
   }
 
   // MARK: The mount
@@ -107,10 +110,10 @@ public final class Volume {
     }
   }
 
-  /// Unlocks with the passcode.
+  /// Unlocks with the recovery key: a passcode takes scrypt each time.
   public func unlock() throws {
     var daemon = try DaemonConnection(mountPoint: mountPoint.path)
-    try unsafe Array(Self.passcode.utf8).withUnsafeBytes { bytes in try unsafe daemon.unlock(.passcode(bytes)) }
+    try unsafe Array(recoveryKey.utf8).withUnsafeBytes { bytes in try unsafe daemon.unlock(.recoveryKey(bytes)) }
   }
 
   /// Locks; returns when the lock has taken effect.

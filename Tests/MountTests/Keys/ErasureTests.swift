@@ -22,7 +22,7 @@ extension MountTests {
         if whileMounted {
           for file in files { file.expectRevoked() }
           files = []
-          #expect(try #require(throws: ControlError.self) { try volume.unlock() }.code == .storeErased)
+          #expect(try #require(throws: ControlError.self) { try volume.unlock(Volume.passcode) }.code == .storeErased)
           try volume.unmount()
         }
         // A later mount says when, not that the passcode is wrong.
@@ -82,7 +82,8 @@ extension MountTests {
 
     /// Class A's keys and plaintext, and everything that opens the store, are nowhere in the daemon after an erasure.
     @Test(arguments: [false, true]) func nothingIsLeftInMemory(all: Bool) throws {
-      try Volume.with { volume in
+      try Volume.with(unlocked: false) { volume in
+        try volume.unlock(Volume.passcode)
         let plaintext = try Plaintext(of: .complete, on: volume)
         let keys = try StoreKeys(of: volume)
         var needles = plaintext.needles
@@ -143,7 +144,7 @@ extension MountTests {
           }
           let place = "after call \(number), \(hit)"
           let isErased = try volume.ownFiles()["keybag"] != before["keybag"]
-          #expect(volume.refusal()?.code == (isErased && fileClass == nil ? "store-erased" : nil), "\(place)")
+          #expect(volume.refusal(of: nil)?.code == (isErased && fileClass == nil ? "store-erased" : nil), "\(place)")
           #expect(isErased || !wasErased, "\(place): it was erased before")
           wasErased = isErased
           // Whoever has the store next finishes it: then the old keybag is of no use.
@@ -151,7 +152,7 @@ extension MountTests {
           if isErased {
             let after = try volume.ownFiles()
             try volume.putBack(before.merging(["effaceable": after["effaceable"] ?? []]) { $1 })
-            #expect(volume.refusal()?.code == "effaceable-secret-missing", "\(place)")
+            #expect(volume.refusal(of: nil)?.code == "effaceable-secret-missing", "\(place)")
           }
         }
         #expect(wasErased)
@@ -169,7 +170,7 @@ extension MountTests {
           try volume.putBack(before)
           let (result, hit) = try erase(volume, faults, .end, at: number)
           let place = "after call \(number), \(hit ?? "none")"
-          if volume.refusal() == nil {
+          if volume.refusal(of: nil) == nil {
             #expect(!wasErased, "\(place): it was erased before")
           } else {
             wasErased = true
@@ -194,7 +195,7 @@ extension MountTests {
           try volume.putBack(before)
           let (result, hit) = try erase(volume, faults, .failOn(.noSpace), at: number, of: .room)
           let place = "from call \(number), \(hit ?? "none"): \(result.output)"
-          let code = volume.refusal()?.code
+          let code = volume.refusal(of: nil)?.code
           outcomes.insert(code == nil)
           if code == nil {
             #expect(!result.succeeded && result.output.contains("as it was"), "\(place)")
@@ -255,7 +256,7 @@ extension MountTests {
         while !volume.log.contains("the store was erased"), ContinuousClock.now < deadline { usleep(5000) }
         for file in files { file.expectRevoked() }
         #expect(throws: Errno.self) { try volume.path("new").write("lost") }
-        #expect(try #require(throws: ControlError.self) { try volume.unlock() }.code == .storeErased)
+        #expect(try #require(throws: ControlError.self) { try volume.unlock(Volume.passcode) }.code == .storeErased)
         files = []
       }
     }

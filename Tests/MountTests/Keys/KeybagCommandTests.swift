@@ -43,7 +43,7 @@ extension MountTests {
         let status = try Command.run(["status", "--json", volume.path("A").appending("file").description])
         #expect(status.output.contains("keyRevoked"), "\(status.output)")
         try volume.path("A").appending("new").write("new")
-        #expect(throws: ControlError.self) { try volume.unlock() }
+        #expect(throws: ControlError.self) { try volume.unlock(Volume.passcode) }
         try volume.unmount()
         #expect(
           try Command.run(["fsck", "--device-key", volume.deviceKey.description, volume.backing.description]).succeeded)
@@ -51,7 +51,7 @@ extension MountTests {
         // The passcode was found after all.
         #expect(try volume.command("keybag", ["restore", "--yes"]).succeeded)
         try volume.mount()
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         try Self.expectFiles(on: volume)
         // What was written since is not lost either: the other keybag opens it.
         let newer = volume.path("A").appending("new")
@@ -179,7 +179,7 @@ extension MountTests {
       }
     }
 
-    /// A reset that ends after any of its calls: the old passcode opens the store, or the new one does.
+    /// A reset that ends after any of its calls: the old recovery key opens the store, or the new passcode does.
     @Test func aResetCutShort() throws {
       try Volume.store { volume in
         let faults = try Faults(in: volume.directory, backing: volume.backing)
@@ -198,7 +198,7 @@ extension MountTests {
             #expect(result.succeeded, "\(result.output)")
             break
           }
-          let opens = [Volume.passcode, "another passcode"].map { volume.refusal(of: $0) == nil }
+          let opens = [nil, "another passcode"].map { volume.refusal(of: $0) == nil }
           #expect(opens[0] != opens[1], "after call \(number), \(hit): \(opens)")
         }
       }

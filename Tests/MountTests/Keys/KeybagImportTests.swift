@@ -149,8 +149,8 @@ extension MountTests {
       let exported = try volume.command(
         "keybag",
         [
-          "export", "--backup", backup, "--backup-passcode-file", secret, "--passcode-file",
-          volume.passcodeFile.description,
+          "export", "--backup", backup, "--backup-passcode-file", secret, "--recovery-key-file",
+          volume.recoveryKeyFile(),
         ])
       #expect(exported.succeeded, "\(exported.output)")
       let new = try volume.passcodeFile("new", "another passcode")

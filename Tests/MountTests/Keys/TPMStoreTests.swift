@@ -22,7 +22,7 @@ extension MountTests {
           try Program.run([Command.path] + words, environment: here)
         }
         try volume.mount()
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         try volume.path("file").write("here")
         let other = try volume.passcodeFile("other", "a short one")
         let added = try run([
@@ -46,14 +46,14 @@ extension MountTests {
         try volume.remount()
         #expect(throws: ControlError.self) { try volume.unlock("a short one") }
         try volume.unlock("newer")
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
         try volume.lock()
 
         // With the TPM gone the other ways in still open the store, and it is said what is missing.
         machine.stop()
         let gone = try #require(throws: ControlError.self) { try volume.unlock("newer") }
         #expect(gone.code == .failed && gone.message.contains("no TPM can be used"), "\(gone.message)")
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
       }
     }
 

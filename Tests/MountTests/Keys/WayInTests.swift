@@ -78,7 +78,7 @@ extension MountTests {
         #expect(throws: MountFailure.self) { try volume.mount() }
         try volume.putBack(after)
         try volume.mount()
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
       }
     }
 
@@ -205,7 +205,7 @@ extension MountTests {
         #expect(refused.ending == .exited(20) && refused.output.contains("seconds"), "\(refused.output)")
         try volume.unlock(recoveryKey: volume.recoveryKey)
         try volume.lock()
-        try volume.unlock()
+        try volume.unlock(Volume.passcode)
       }
     }
 
@@ -216,7 +216,7 @@ extension MountTests {
         for wrong in ["a", "b", "c", "d"] {
           #expect(try #require(throws: ControlError.self) { try volume.unlock(wrong) }.code == .wrongPasscode)
         }
-        #expect(try #require(throws: ControlError.self) { try volume.unlock() }.code == .passcodeDelayed)
+        #expect(try #require(throws: ControlError.self) { try volume.unlock(Volume.passcode) }.code == .passcodeDelayed)
       }
     }
   }
