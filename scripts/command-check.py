@@ -225,7 +225,8 @@ def check_locking():
     check("the grace period is reported", status["state"] == "gracePeriod" and status["secondsUntilRevoked"] > 50)
     waiting = subprocess.Popen([program, "lock", "--grace", "50", f"{root}/m"], env=environment,
                                stderr=subprocess.PIPE, text=True)
-    time.sleep(0.3)
+    shorter = lambda: json.loads(run("status", "--json", "m").stdout)["secondsUntilRevoked"] <= 50
+    check("a shorter period takes its place", wait_until(shorter))
     expect("unlock in the grace period", 0, "unlock", "--passcode-file", "pw", "m")
     check("the lock that waited was cancelled", waiting.wait(10) == 16, waiting.stderr.read())
     write("m/a", "text")

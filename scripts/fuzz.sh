@@ -43,6 +43,23 @@ run() {
   echo $(($(spent "$target") + seconds)) >Fuzz/.build/spent/"$target"
 }
 
+# Runs a target, and shows what it said when it has ended.
+run_quietly() {
+  local log ended=0
+  log=$(mktemp Fuzz/.build/run.XXXXXX)
+  bash -euo pipefail -c 'run "$@"' run "$@" >"$log" 2>&1 || ended=$?
+  flock Fuzz/.build/runs.lock cat "$log"
+  rm -f "$log"
+  return "$ended"
+}
+
+# As many at a time as there are processors: a target uses one.
+run_all() {
+  export fuzz
+  export -f spent run run_quietly
+  xargs -P "$(nproc)" -I '{}' bash -c 'run_quietly "$@"' run_quietly '{}' "$1" <<<"$targets"
+}
+
 # Turns go round, so that what is cut short has served all alike.
 run_total() {
   local wanted=$1 target left=1
@@ -72,7 +89,7 @@ case $1 in
   list) for target in $targets; do printf '%-16s %6d\n' "$target" "$(spent "$target")"; done ;;
   total) run_total "$seconds" ;;
   minimise) for target in $targets; do minimise "$target"; done ;;
-  all) for target in $targets; do run "$target" "$seconds"; done ;;
+  all) run_all "$seconds" ;;
   *)
     grep -qx -- "$1" <<<"$targets" || show_head
     run "$1" "$seconds"

@@ -54,28 +54,26 @@ check_service() (
 )
 check_service
 
-if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
-  # The mount tests say the same of themselves.
-  echo "Skipped: the command from outside, the control socket. /dev/fuse is missing or may not be used." >&2
-else
+check_command() {
   step "The command, from outside"
   python3 scripts/command-check.py "$protectfs"
+}
 
+check_control_socket() (
   step "The control socket, with another Varlink client"
   python3 -m venv .build/python
   .build/python/bin/pip install --quiet --disable-pip-version-check 'varlink>=31'
-  check_control_socket() (
-    work=$(mktemp -d /tmp/protectfs-varlink.XXXXXX)
-    trap '"$protectfs" unmount "$work/mount" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
-    mkdir "$work/backing" "$work/mount"
-    (umask 077 && echo "a passcode" >"$work/passcode")
-    "$protectfs" init "$work/backing" --passcode-file "$work/passcode" --device-key "$work/device.key" >/dev/null
-    "$protectfs" mount "$work/backing" "$work/mount" --device-key "$work/device.key" --log-file "$work/log"
-    socket=$(grep -o 'socket=[^ ]*' "$work/log" | cut -d= -f2)
-    .build/python/bin/python scripts/varlink-check.py "$socket" "a passcode"
-  )
-  check_control_socket
+  work=$(mktemp -d /tmp/protectfs-varlink.XXXXXX)
+  trap '"$protectfs" unmount "$work/mount" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+  mkdir "$work/backing" "$work/mount"
+  (umask 077 && echo "a passcode" >"$work/passcode")
+  "$protectfs" init "$work/backing" --passcode-file "$work/passcode" --device-key "$work/device.key" >/dev/null
+  "$protectfs" mount "$work/backing" "$work/mount" --device-key "$work/device.key" --log-file "$work/log"
+  socket=$(grep -o 'socket=[^ ]*' "$work/log" | cut -d= -f2)
+  .build/python/bin/python scripts/varlink-check.py "$socket" "a passcode"
+)
 
+check_crashes() {
   step "Crashes: the daemon killed, the power cut"
   python3 scripts/kill-test.py --protectfs "$protectfs" --rounds 5 --longest 0.5
   if ((EUID == 0)) && [[ -e /dev/loop-control ]]; then
@@ -83,10 +81,15 @@ else
   else
     echo "Skipped: the power cut. Only root has loop devices." >&2
   fi
-fi
+}
 
-# Suites that look at mounts of their own, and measure nothing, run two groups at a time, in turn: the longest first. All
-# others, new ones too, run alone.
+mount_tests() { swift test --skip-build --ignore-lock --no-parallel "$@"; }
+mount_group() {
+  step "Mount tests: $1"
+  mount_tests --filter "MountTests\.MountTests/($1)Tests/"
+}
+
+# Suites that look at mounts of their own, and measure nothing; the longest groups first. All others, new ones too, run alone.
 groups=(
   'Rotation|DataRotation'
   'Erasure|WayIn|Secrecy'
@@ -100,19 +103,29 @@ groups=(
   'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit'
   'Tool|ClassTool|PasscodeChange|AttributeKey|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
 )
-mount_tests() { swift test --skip-build --ignore-lock --no-parallel "$@"; }
-# What a group says is shown when it has ended.
-mount_group() {
+jobs=()
+if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
+  # The mount tests say the same of themselves.
+  echo "Skipped: the command from outside, the control socket. /dev/fuse is missing or may not be used." >&2
+else
+  jobs+=(check_command check_control_socket check_crashes)
+fi
+for group in "${groups[@]}"; do jobs+=("mount_group '$group'"); done
+
+# Runs a job as a script of its own, and shows what it said when it has ended.
+run_job() {
   local log ended=0
-  log=$(mktemp .build/mount-tests.XXXXXX)
-  mount_tests --filter "MountTests\.MountTests/($1)Tests/" >"$log" 2>&1 || ended=$?
-  flock .build/mount-tests.lock cat "$log"
+  log=$(mktemp .build/job.XXXXXX)
+  bash -euo pipefail -c "$1" >"$log" 2>&1 || ended=$?
+  flock .build/jobs.lock cat "$log"
   rm -f "$log"
   return "$ended"
 }
-export -f mount_tests mount_group
-step "Mount tests, two groups at a time"
-printf '%s\n' "${groups[@]}" | xargs -d '\n' -P 2 -I '{}' bash -c 'mount_group "$1"' mount_group '{}'
+export protectfs
+export -f step check_command check_control_socket check_crashes mount_tests mount_group run_job
+step "Two at a time, in turn: the command, the control socket, crashes, mount tests"
+printf '%s\n' "${jobs[@]}" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_job "$1"' run_job '{}'
+
 step "Mount tests, alone"
 all=$(IFS='|' && echo "${groups[*]}")
 mount_tests --filter MountTests --skip "MountTests\.MountTests/($all)Tests/"
