@@ -15,26 +15,26 @@ import SystemPackage
 ///
 /// From 1 to 3 the contents locks of the files are held alone.
 package final class RekeyEngine {
-  private let fileSystem: ProtectedFileSystem
-  private var rekeys: RekeyQueue { fileSystem.rekeys }
-  private var journal: RekeyJournal { fileSystem.rekeyJournal }
-  private var slot = 0
+  let fileSystem: ProtectedFileSystem
+  var rekeys: RekeyQueue { fileSystem.rekeys }
+  var journal: RekeyJournal { fileSystem.rekeyJournal }
+  var slot = 0
   /// By slot, the files whose records may not be durable yet. They are kept open meanwhile, so that whoever synchronises one
   /// sees to its record.
-  private var unsettled: [[Job]] = [[], []]
+  var unsettled: [[Job]] = [[], []]
   /// How much ciphertext a batch may have, in bytes: less where the disk has little room.
-  private var room = RekeyBatch.mostCiphertext
+  var room = RekeyBatch.mostCiphertext
   private static let leastRoom = 1 << 16
   /// A batch that could be neither carried out nor taken back, and its slot.
-  private var stranded: (jobs: [Job], slot: Int)?
+  var stranded: (jobs: [Job], slot: Int)?
   /// The journal of the mount before could not be emptied: what is pending is left to the next mount.
-  private var isHalted = false
+  var isHalted = false
   /// The inode numbers of files of which the log has told that they failed.
-  private var told: Set<UInt64> = []
-  private static let mostTold = 1000
+  var told: Set<UInt64> = []
+  static let mostTold = 1000
 
   /// So many files at once are synchronised one by one; with more, the whole file system is.
-  private static let mostSynchronizedAlone = 8
+  static let mostSynchronizedAlone = 8
 
   /// A file in a batch.
   struct Job {
@@ -204,185 +204,6 @@ package final class RekeyEngine {
       } catch {
         guard (try? descriptor.attribute(ProtectedFileSystem.recordAttribute)) == record.bytes else { throw error }
       }
-    }
-  }
-
-  // MARK: Failures
-
-  /// Gives the files that failed the ciphertext that they had, and takes the batch out of the journal, when the others are
-  /// safe. Where that fails too, nobody may change them until it has been done, or the batch was carried out by the next mount.
-  private func takeBack(_ jobs: inout [Job]) {
-    let failed = jobs.filter { $0.failure != nil && $0.isWritten }
-    guard !failed.isEmpty, !putBack(failed, of: jobs, in: slot) else { return }
-    strand(failed)
-  }
-
-  private func withdraw(_ jobs: [Job]) {
-    do throws(Errno) { try journal.clear(slot) } catch { strand(jobs) }
-  }
-
-  /// Where a new record was refused, the old one must be there: with one of which nothing is known the new contents are
-  /// right, or are put right by the next mount.
-  private func putBack(_ failed: [Job], of jobs: [Job], in slot: Int) -> Bool {
-    do throws(Errno) {
-      for job in failed {
-        let stored = try job.file.withDescriptor { (descriptor) throws(Errno) in
-          try descriptor.attribute(ProtectedFileSystem.recordAttribute)
-        }
-        guard stored == job.file.record.bytes else { return false }
-        try job.file.undo(job.step)
-      }
-      try synchronize(jobs)
-      try journal.clear(slot)
-      return true
-    } catch {
-      return false
-    }
-  }
-
-  private func strand(_ jobs: [Job]) {
-    stranded = (jobs, slot)
-    for job in jobs {
-      job.file.abandonContents()
-      fileSystem.damaged(job.node, "a rekey failed midway and could not be taken back yet; this is tried again")
-    }
-  }
-
-  /// Tries once more to take back what could not be. Returns whether the engine can go on.
-  private func rescue() -> Bool {
-    guard let (jobs, slot) = stranded else { return !isHalted }
-    for job in jobs { job.file.beginRekeyStep() }
-    let isDone = putBack(jobs, of: jobs, in: slot)
-    for job in jobs { job.file.endRekeyStep() }
-    guard isDone else { return false }
-    stranded = nil
-    for job in jobs {
-      job.file.resumeContents()
-      fileSystem.close(job.file, of: job.node, wasWriter: true)
-    }
-    return !isHalted
-  }
-
-  // MARK: Ends
-
-  /// A file of which a step has ended: its lock has been given back. Its handle is, when its record is durable.
-  private func conclude(_ job: Job) {
-    if let failure = job.failure {
-      finish(job.node, after: failure)
-      if !job.file.isAbandoned { fileSystem.close(job.file, of: job.node, wasWriter: true) }
-    } else if job.file.record.pending != nil {
-      rekeys.finish(job.node, .again)
-    } else {
-      rest(job.node)
-      finish(job.node)
-    }
-  }
-
-  /// Settles the modification time of a file that is not at work any more: it is another one than before.
-  private func rest(_ node: Node) {
-    guard let file = node.file, let times = file.restAfterRekey() else { return }
-    node.movedTime(from: times.kernel, to: times.backing)
-    fileSystem.settleModificationTime(of: file)
-  }
-
-  private func finish(_ node: Node) {
-    rekeys.finish(node, .done)
-    // Another one that was asked for just before has found the file known.
-    if let file = node.file { fileSystem.awaitRekey(of: node, file) }
-    fileSystem.nodes.forget(node.id, count: 1)
-  }
-
-  private func finish(_ node: Node, after error: Errno) {
-    // There was no room in the batch.
-    if error == .wouldBlock { return rekeys.finish(node, .again) }
-    rest(node)
-    switch error {
-    case Errno(rawValue: EKEYREVOKED), Errno(rawValue: ENOKEY):
-      finish(node)
-    case .noSuchFileOrDirectory, .staleNFSFileHandle:
-      // Removed meanwhile, or in a directory that was moved since it was found.
-      finish(node)
-      rekeys.search()
-    case .permissionDenied where !fileSystem.isAvailable(node):
-      rekeys.finish(node, .withoutKey)
-      // An unlock may just have passed.
-      if fileSystem.isAvailable(node) { rekeys.resume() }
-    default:
-      if told.count < Self.mostTold, told.insert(node.identity.inode).inserted {
-        fileSystem.log.warning(
-          "a file keeps its old key for now; this is tried again",
-          metadata: ["error": "\(error)", "inode": "\(node.identity.inode)"])
-      }
-      rekeys.finish(node, stranded == nil ? .failed : .stranded)
-    }
-  }
-
-  // MARK: Durability
-
-  private func synchronize(_ jobs: [Job]) throws(Errno) {
-    guard jobs.count > Self.mostSynchronizedAlone else {
-      for job in jobs { try job.file.synchronize(dataOnly: false) }
-      return
-    }
-    try fileSystem.root.descriptor.synchronizeFileSystem()
-  }
-
-  /// Sees to it that the records of the batch in a slot are durable, so that it may be overwritten.
-  private func free(_ slot: Int) throws(Errno) {
-    try synchronize(unsettled[slot])
-    for job in unsettled[slot] {
-      fileSystem.close(job.file, of: job.node, wasWriter: true)
-      fileSystem.nodes.forget(job.node.id, count: 1)
-    }
-    unsettled[slot] = []
-  }
-
-  /// Nothing is left to do for now: the records are made durable, and the journal empty.
-  private func settle() {
-    guard rescue(), fileSystem.unreplayed.isEmpty else { return rekeys.settle(hasFailed: true) }
-    room = RekeyBatch.mostCiphertext
-    var hasFailed = false
-    for slot in 0...1 {
-      do throws(Errno) {
-        try free(slot)
-        if journal.isThere { try journal.clear(slot) }
-      } catch {
-        hasFailed = true
-        fileSystem.log.warning("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
-      }
-    }
-    rekeys.settle(hasFailed: hasFailed)
-  }
-
-  private func search() {
-    let search = RekeySearch(fileSystem) { [rekeys] in !rekeys.isStopping }
-    search.run()
-    rekeys.endSearch(isComplete: search.isComplete)
-    guard search.isComplete, !fileSystem.unreplayed.isEmpty else { return }
-    do throws(Errno) {
-      try fileSystem.root.descriptor.synchronizeFileSystem()
-      fileSystem.unreplayed.removeAll()
-      for slot in 0...1 { try journal.clear(slot) }
-    } catch {
-      isHalted = true
-      fileSystem.log.error("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
-    }
-  }
-
-  /// The mount has ended.
-  private func end() {
-    for job in unsettled.joined() { rest(job.node) }
-    settle()
-    let status = rekeys.status
-    guard stranded == nil, !isHalted, status.pending == 0, status.isComplete, unsettled.allSatisfy(\.isEmpty),
-      journal.isThere
-    else {
-      return
-    }
-    do throws(Errno) {
-      try journal.remove()
-    } catch {
-      fileSystem.log.warning("the journal of rekeys was not removed", metadata: ["error": "\(error)"])
     }
   }
 }

@@ -1,0 +1,129 @@
+import FileProtection
+import Glibc
+import LinuxIO
+import StoreFormat
+import SystemPackage
+
+// The ends: of a file's turn, of a batch, whose records become durable, of a search, and of the mount.
+extension RekeyEngine {
+  /// A file of which a step has ended: its lock has been given back. Its handle is, when its record is durable.
+  func conclude(_ job: Job) {
+    if let failure = job.failure {
+      finish(job.node, after: failure)
+      if !job.file.isAbandoned { fileSystem.close(job.file, of: job.node, wasWriter: true) }
+    } else if job.file.record.pending != nil {
+      rekeys.finish(job.node, .again)
+    } else {
+      rest(job.node)
+      finish(job.node)
+    }
+  }
+
+  /// Settles the modification time of a file that is not at work any more: it is another one than before.
+  func rest(_ node: Node) {
+    guard let file = node.file, let times = file.restAfterRekey() else { return }
+    node.movedTime(from: times.kernel, to: times.backing)
+    fileSystem.settleModificationTime(of: file)
+  }
+
+  func finish(_ node: Node) {
+    rekeys.finish(node, .done)
+    // Another one that was asked for just before has found the file known.
+    if let file = node.file { fileSystem.awaitRekey(of: node, file) }
+    fileSystem.nodes.forget(node.id, count: 1)
+  }
+
+  func finish(_ node: Node, after error: Errno) {
+    // There was no room in the batch.
+    if error == .wouldBlock { return rekeys.finish(node, .again) }
+    rest(node)
+    switch error {
+    case Errno(rawValue: EKEYREVOKED), Errno(rawValue: ENOKEY):
+      finish(node)
+    case .noSuchFileOrDirectory, .staleNFSFileHandle:
+      // Removed meanwhile, or in a directory that was moved since it was found.
+      finish(node)
+      rekeys.search()
+    case .permissionDenied where !fileSystem.isAvailable(node):
+      rekeys.finish(node, .withoutKey)
+      // An unlock may just have passed.
+      if fileSystem.isAvailable(node) { rekeys.resume() }
+    default:
+      if told.count < Self.mostTold, told.insert(node.identity.inode).inserted {
+        fileSystem.log.warning(
+          "a file keeps its old key for now; this is tried again",
+          metadata: ["error": "\(error)", "inode": "\(node.identity.inode)"])
+      }
+      rekeys.finish(node, stranded == nil ? .failed : .stranded)
+    }
+  }
+
+  // MARK: Durability
+
+  func synchronize(_ jobs: [Job]) throws(Errno) {
+    guard jobs.count > Self.mostSynchronizedAlone else {
+      for job in jobs { try job.file.synchronize(dataOnly: false) }
+      return
+    }
+    try fileSystem.root.descriptor.synchronizeFileSystem()
+  }
+
+  /// Sees to it that the records of the batch in a slot are durable, so that it may be overwritten.
+  func free(_ slot: Int) throws(Errno) {
+    try synchronize(unsettled[slot])
+    for job in unsettled[slot] {
+      fileSystem.close(job.file, of: job.node, wasWriter: true)
+      fileSystem.nodes.forget(job.node.id, count: 1)
+    }
+    unsettled[slot] = []
+  }
+
+  /// Nothing is left to do for now: the records are made durable, and the journal empty.
+  func settle() {
+    guard rescue(), fileSystem.unreplayed.isEmpty else { return rekeys.settle(hasFailed: true) }
+    room = RekeyBatch.mostCiphertext
+    var hasFailed = false
+    for slot in 0...1 {
+      do throws(Errno) {
+        try free(slot)
+        if journal.isThere { try journal.clear(slot) }
+      } catch {
+        hasFailed = true
+        fileSystem.log.warning("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
+      }
+    }
+    rekeys.settle(hasFailed: hasFailed)
+  }
+
+  func search() {
+    let search = RekeySearch(fileSystem) { [rekeys] in !rekeys.isStopping }
+    search.run()
+    rekeys.endSearch(isComplete: search.isComplete)
+    guard search.isComplete, !fileSystem.unreplayed.isEmpty else { return }
+    do throws(Errno) {
+      try fileSystem.root.descriptor.synchronizeFileSystem()
+      fileSystem.unreplayed.removeAll()
+      for slot in 0...1 { try journal.clear(slot) }
+    } catch {
+      isHalted = true
+      fileSystem.log.error("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
+    }
+  }
+
+  /// The mount has ended.
+  func end() {
+    for job in unsettled.joined() { rest(job.node) }
+    settle()
+    let status = rekeys.status
+    guard stranded == nil, !isHalted, status.pending == 0, status.isComplete, unsettled.allSatisfy(\.isEmpty),
+      journal.isThere
+    else {
+      return
+    }
+    do throws(Errno) {
+      try journal.remove()
+    } catch {
+      fileSystem.log.warning("the journal of rekeys was not removed", metadata: ["error": "\(error)"])
+    }
+  }
+}
