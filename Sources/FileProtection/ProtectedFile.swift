@@ -90,6 +90,11 @@ package final class ProtectedFile: Sendable {
   /// The file's class.
   package var fileClass: ProtectionClass { protection.withLock { $0.record.fileClass } }
 
+  /// The class key that wraps the file's key, by its class and generation.
+  package var wrappingKey: (fileClass: ProtectionClass, generation: UInt32) {
+    protection.withLock { ($0.record.fileClass, $0.record.generation) }
+  }
+
   /// The file's record.
   package var record: FileRecord { protection.withLock { $0.record } }
 

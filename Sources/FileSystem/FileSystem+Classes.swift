@@ -66,9 +66,9 @@ extension ProtectedFileSystem {
         if let change = try following(record, in: newClass, isExplicit) { return change }
         return try replaced(record, for: newClass, isExplicit: isExplicit, of: file, isEmpty)
       }
-      let record = file.record
+      let key = file.wrappingKey
       node.state.withLock { state in
-        state.cache(record)
+        state.cache(key)
         state.classChanges &+= 1
       }
       awaitRekey(of: node, file)

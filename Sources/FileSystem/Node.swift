@@ -69,10 +69,10 @@ final class Node: Sendable {
     /// The directory's set-group-ID bit: new entries take its group.
     var setsGroup = false
 
-    /// Notes the record of the contents that the kernel may have pages of.
-    mutating func cache(_ record: FileRecord) {
-      cachedClass = record.fileClass
-      cachedGeneration = record.generation
+    /// Notes the class key of the contents that the kernel may have pages of.
+    mutating func cache(_ key: (fileClass: ProtectionClass, generation: UInt32)) {
+      cachedClass = key.fileClass
+      cachedGeneration = key.generation
     }
 
     /// What is open of the backing file or directory, other than its contents.

@@ -38,11 +38,11 @@ extension ProtectedFileSystem {
       }
       try requireNotDenied(operation, on: node)
       let (file, awaitsRecord) = try loadFile(node, operation: operation)
-      let record = file.record
+      let key = file.wrappingKey
       node.state.withLock { state in
         guard state.file == nil, state.classChanges == classChanges else { return }
         state.awaitsRecord = awaitsRecord
-        state.cache(record)
+        state.cache(key)
         state.file = file
         openFiles.add(file)
       }
@@ -93,8 +93,8 @@ extension ProtectedFileSystem {
       damaged(node, "its record is gone")
       throw .ioError
     }
-    let record = file.record
-    node.state.withLock { $0.cache(record) }
+    let key = file.wrappingKey
+    node.state.withLock { $0.cache(key) }
   }
 
   /// Refuses a record that lets more in than the one of the same file that was known last: an older one that somebody has
@@ -110,10 +110,10 @@ extension ProtectedFileSystem {
 
   /// Makes a file just created the node's open file, with one handle.
   func adopt(_ file: ProtectedFile, for node: Node, flags: HandleFlags) -> ProtectedFile {
-    let record = file.record
+    let key = file.wrappingKey
     node.state.withLock { state in
       state.file = file
-      state.cache(record)
+      state.cache(key)
       state.handles += 1
       if flags.forWriting { state.writers += 1 }
     }
