@@ -111,12 +111,12 @@ final class ModelWorker: @unchecked Sendable {
   ) throws -> Bool {
     note("\(kind) \(text)")
     let before = stage.sample
-    let start = Self.clock()
+    let start = Self.clock(CLOCK_REALTIME_COARSE)
     var failure: Errno?
     do { try call() } catch let error as Errno { failure = error }
     let after = stage.sample
     if let failure { trace[trace.count - 1] += " → \(failure)" }
-    tree.now = ModelTime(from: start - Self.tick, to: Self.clock())
+    tree.now = ModelTime(from: start, to: Self.clock())
     lastStates = ModelStage.states(from: before, to: after)
     if failure != nil, after.isCrashed {
       candidates = [tree]
@@ -152,12 +152,11 @@ final class ModelWorker: @unchecked Sendable {
 
   static func show(_ error: Errno?) -> String { error.map { "\($0) (\($0.rawValue))" } ?? "success" }
 
-  /// The kernel's coarse clock may be so many nanoseconds behind.
-  private static let tick: Int64 = 20_000_000
-
-  static func clock() -> Int64 {
+  /// In nanoseconds. The coarse clock is what the kernel takes the times of files from; it stands still between two ticks, which
+  /// may be long on a virtual machine.
+  static func clock(_ clock: clockid_t = CLOCK_REALTIME) -> Int64 {
     var time = timespec()
-    unsafe clock_gettime(CLOCK_REALTIME, &time)
+    unsafe clock_gettime(clock, &time)
     return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
   }
 
