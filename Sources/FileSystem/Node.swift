@@ -2,7 +2,6 @@ import DataProtectionCore
 import FUSE
 import FileProtection
 import LinuxIO
-import StoreFormat
 import Synchronization
 import SystemPackage
 

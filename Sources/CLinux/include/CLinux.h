@@ -140,14 +140,15 @@ void linux_reset_signals(void);
 void linux_block_ending_signals(void);
 /// Waits for one of them; returns its number.
 int linux_wait_for_ending_signal(void);
-/// The wrapper around a lock that readers share and writers have alone.
+/// A descriptor that does not block, and is closed by exec(2): eventfd(2), at 0.
 int linux_event(void);
-
+/// The wrapper around a lock that readers share and writers have alone.
 int linux_rwlock_size(void);
 void linux_rwlock_init(void *lock);
 void linux_rwlock_destroy(void *lock);
 void linux_rwlock_read(void *lock);
 void linux_rwlock_write(void *lock);
+/// Gives up at a time of CLOCK_MONOTONIC: -ETIMEDOUT.
 int linux_rwlock_write_until(void *lock, int64_t nanoseconds);
 void linux_rwlock_unlock(void *lock);
 
