@@ -80,22 +80,17 @@ final class Backlog: Sendable {
 @safe private final class PutOffRequest: @unchecked Sendable {
   let header: RequestHeader
   let count: Int
-  private let bytes: UnsafeMutableRawBufferPointer
+  private let buffer: AlignedBuffer
 
   init(_ request: UnsafeRawBufferPointer) {
     count = request.count
     unsafe header = RequestHeader(request)
-    unsafe bytes = .allocate(byteCount: (request.count + 4095) & ~4095, alignment: 4096)
-    unsafe Memory.keepOutOfCoreDumps(bytes)
-    unsafe bytes.copyMemory(from: request)
+    buffer = AlignedBuffer(count: (request.count + 4095) & ~4095)
+    unsafe Memory.keepOutOfCoreDumps(buffer.bytes)
+    unsafe buffer.bytes.copyMemory(from: request)
   }
 
-  deinit {
-    unsafe Memory.wipe(bytes)
-    unsafe bytes.deallocate()
-  }
-
-  func copy(into buffer: UnsafeMutableRawBufferPointer) {
-    unsafe buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+  func copy(into other: UnsafeMutableRawBufferPointer) {
+    unsafe other.copyMemory(from: UnsafeRawBufferPointer(rebasing: buffer.bytes[..<count]))
   }
 }

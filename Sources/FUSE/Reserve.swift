@@ -48,10 +48,11 @@ import LinuxIO
   /// Answers the request at hand, or puts it off.
   private func take(_ count: Int) {
     let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
-    switch unsafe request.load(fromByteOffset: 4, as: UInt32.self) {
+    let opcode = unsafe request.load(fromByteOffset: 4, as: UInt32.self)
+    switch opcode {
     // forget, interrupt, batch_forget: they are about what the daemon has in memory, and have no answer.
     case 2, 36, 42:
-      target.counts.count(unsafe request.load(fromByteOffset: 4, as: UInt32.self))
+      target.counts.count(opcode)
       var buffer = unsafe fuse_buf()
       unsafe buffer.mem = request.baseAddress
       unsafe buffer.size = count
@@ -59,7 +60,7 @@ import LinuxIO
     default:
       let header = unsafe RequestHeader(bytes)
       if header.contents != nil, target.fileSystem.refuses(header) {
-        target.counts.count(unsafe request.load(fromByteOffset: 4, as: UInt32.self))
+        target.counts.count(opcode)
         unsafe sendError(EACCES, to: header.unique, session)
       } else {
         unsafe device.backlog.add(bytes)
