@@ -71,12 +71,7 @@ extension ProtectedFileSystem {
         state.cache(key)
         state.classChanges &+= 1
       }
-      awaitRekey(of: node, file)
-      // A lock that began since the key was wrapped did not find the file in the class.
-      if !file.isAllowed(.read) {
-        file.evict()
-        observer.pagesAreStale(of: node.id)
-      }
+      keyHasChanged(of: file, node)
     }
   }
 

@@ -24,13 +24,17 @@ extension ProtectedFileSystem {
         if let change = try following(record, in: record.fileClass, record.isExplicit) { return change }
         return try replaced(record, for: record.fileClass, isExplicit: record.isExplicit, of: file, isEmpty)
       }
-      awaitRekey(of: node, file)
-      // A lock that began meanwhile may have passed the file already.
-      if !file.isAllowed(.read) {
-        file.evict()
-        observer.pagesAreStale(of: node.id)
-      }
+      keyHasChanged(of: file, node)
     }
+  }
+
+  /// Has the contents of a file brought under the key that it was given, and takes that away again where a lock began meanwhile,
+  /// which may have passed the file already.
+  func keyHasChanged(of file: ProtectedFile, _ node: Node) {
+    awaitRekey(of: node, file)
+    guard !file.isAllowed(.read) else { return }
+    file.evict()
+    observer.pagesAreStale(of: node.id)
   }
 
   /// Changes a file's key. What is pending then, is for the caller to have done.
