@@ -30,10 +30,7 @@ extension ProtectedFileSystem {
     let reference = try reference(to: node)
     do throws(Errno) {
       return try reference.withDescriptor { (descriptor) throws(Errno) in
-        let bytes = try lendingPermissions(of: descriptor) { () throws(Errno) in
-          try PathName(descriptor: descriptor).attribute(Self.recordAttribute)
-        }
-        return try verifiedFileRecord(bytes, of: node)
+        try verifiedFileRecord(recordBytes(of: descriptor), of: node)
       }
     } catch .noData {
       guard try status(of: node).size == 0 else {

@@ -121,14 +121,23 @@ extension ProtectedFileSystem {
     throw .ioError
   }
 
-  private func recordBytes(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> [UInt8] {
+  /// The record of a file in a directory.
+  ///
+  /// - Throws: `ENODATA` where it has none.
+  func recordBytes(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> [UInt8] {
     do throws(Errno) {
       return try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
     } catch .permissionDenied {
-      let path = try handle.descriptor.open(name, [.path, .noFollow])
-      return try lendingPermissions(of: path) { () throws(Errno) in
-        try PathName(descriptor: path).attribute(Self.recordAttribute)
-      }
+      return try recordBytes(of: handle.descriptor.open(name, [.path, .noFollow]))
+    }
+  }
+
+  /// The record of a file or directory that is open, if only by `O_PATH`.
+  ///
+  /// - Throws: `ENODATA` where it has none.
+  func recordBytes(of descriptor: borrowing Descriptor) throws(Errno) -> [UInt8] {
+    try lendingPermissions(of: descriptor) { () throws(Errno) in
+      try PathName(descriptor: descriptor).attribute(Self.recordAttribute)
     }
   }
 }

@@ -209,9 +209,7 @@ package final class KeyRotation {
     let read: [UInt8]?
     do throws(Errno) {
       read = try keeping(node) { () throws(Errno) in
-        try fileSystem.lendingPermissions(of: descriptor) { () throws(Errno) in
-          try PathName(descriptor: descriptor).attribute(ProtectedFileSystem.recordAttribute)
-        }
+        try fileSystem.recordBytes(of: descriptor)
       }
     } catch {
       if error == .noData { return nil } else { throw error }

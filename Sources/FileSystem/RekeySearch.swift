@@ -88,15 +88,8 @@ final class RekeySearch {
 
   /// The record of a file; `nil` for one that has none, as sidecars, and for one that is damaged.
   private func record(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> FileRecord? {
-    let path = try handle.descriptor.open(name, [.path, .noFollow])
     let bytes: [UInt8]
-    do throws(Errno) {
-      bytes = try fileSystem.lendingPermissions(of: path) { () throws(Errno) in
-        try PathName(descriptor: path).attribute(ProtectedFileSystem.recordAttribute)
-      }
-    } catch .noData {
-      return nil
-    }
+    do throws(Errno) { bytes = try fileSystem.recordBytes(of: name, in: handle) } catch .noData { return nil }
     guard let record = try? FileRecord(parsing: bytes), (try? fileSystem.volume.isAuthentic(record)) == true else {
       return nil
     }
