@@ -1,5 +1,6 @@
 import CSystemCalls
 import SystemPackage
+import Testing
 
 /// Bytes to look for in a process's memory, 16 at a time: AES key schedules hold keys in pieces of that length.
 struct Needles {
@@ -37,5 +38,14 @@ struct Needles {
     }
     let place = "at \(String(found.address, radix: 16)) in \(mapping)"
     return Finding(count: count, first: "\(names[found.needle]), \(place)", searched: searched)
+  }
+
+  /// Expects a process's memory to have none of them.
+  func expectNone(in process: CInt, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    let found = try find(in: process)
+    #expect(
+      found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all",
+      sourceLocation: sourceLocation)
+    #expect(found.searched > 1 << 20, "hardly anything was searched", sourceLocation: sourceLocation)
   }
 }

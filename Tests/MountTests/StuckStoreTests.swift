@@ -30,8 +30,7 @@ extension MountTests {
         #expect(try volume.status().state == .locked)
         for file in dirty + [clean] { try file.expectUnreadable() }
         #expect(throws: Errno.permissionDenied) { try reader.read(at: 0, count: 16) }
-        let found = try needles.find(in: volume.processID)
-        #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
+        try needles.expectNone(in: volume.processID)
         for file in dirty {
           // EACCES where it is told of pages that came after those that hung.
           let error = try PendingCall { () throws(Errno) in try file.file.synchronize() }.result()
@@ -146,8 +145,7 @@ extension MountTests {
           #expect(error == .ioError || error == .permissionDenied, "\(name): \(String(describing: error))")
         }
         #expect(try secret.mapping.residentPages() == 0)
-        let found = try needles.find(in: volume.processID)
-        #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
+        try needles.expectNone(in: volume.processID)
 
         faults.disarm()
         #expect(try volume.path("other").contents() == Array("of class C".utf8))
@@ -184,8 +182,7 @@ extension MountTests {
         #expect(try volume.status().state == .locked)
         let error = try PendingCall { () throws(Errno) in _ = try file.read(at: 0, count: 16) }.result()
         #expect(error == .permissionDenied)
-        let found = try needles.find(in: volume.processID)
-        #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
+        try needles.expectNone(in: volume.processID)
 
         faults.disarm()
         try volume.unlock()
