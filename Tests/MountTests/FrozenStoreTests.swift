@@ -16,17 +16,7 @@ extension MountTests {
           try volume.unlock()
           try checkFrozen(volume, disk)
           // A thread that has told how its call ended may hold a file a moment longer.
-          let end = ContinuousClock.now + .seconds(10)
-          while true {
-            do throws(Errno) {
-              try volume.mountPoint.unmount(isLazy: false)
-              break
-            } catch {
-              guard error == .resourceBusy, .now < end else { throw error }
-              usleep(10_000)
-            }
-          }
-          #expect(volume.waitForDaemon() == .exited(0))
+          try volume.unmountOnceIdle()
         }
       }
     }

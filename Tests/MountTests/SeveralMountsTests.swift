@@ -45,14 +45,12 @@ final class SecondMount {
   /// Unlocks at no cost: a passcode takes scrypt.
   func unlock() throws {
     var connection = try DaemonConnection(mountPoint: mountPoint.description)
-    let bytes = Array(recoveryKey.utf8)
-    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.recoveryKey(bytes)) }
+    try connection.unlock(recoveryKey: recoveryKey)
   }
 
   func unlock(_ passcode: String) throws {
     var connection = try DaemonConnection(mountPoint: mountPoint.description)
-    let bytes = Array(passcode.utf8)
-    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.passcode(bytes)) }
+    try connection.unlock(passcode: passcode)
   }
 }
 

@@ -159,6 +159,21 @@ final class Volume: Sendable {
     return program?.wait(seconds: seconds)
   }
 
+  /// The same, but what was closed a moment ago may still keep the mount busy.
+  func unmountOnceIdle() throws {
+    let deadline = ContinuousClock.now + .seconds(10)
+    while true {
+      do throws(Errno) {
+        try mountPoint.unmount(isLazy: false)
+        break
+      } catch {
+        guard error == .resourceBusy, ContinuousClock.now < deadline else { throw error }
+        usleep(1000)
+      }
+    }
+    try #require(waitForDaemon() == .exited(0), "the daemon did not end well")
+  }
+
   /// Unmounts and mounts again: before first unlock, nothing cached.
   func remount(_ options: [String] = []) throws {
     try unmount()
@@ -205,14 +220,12 @@ final class Volume: Sendable {
 
   func unlock(_ passcode: String) throws(ControlError) {
     var connection = try connection()
-    let bytes = Array(passcode.utf8)
-    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.passcode(bytes)) }
+    try connection.unlock(passcode: passcode)
   }
 
   func unlock(recoveryKey: String) throws(ControlError) {
     var connection = try connection()
-    let bytes = Array(recoveryKey.utf8)
-    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe connection.unlock(.recoveryKey(bytes)) }
+    try connection.unlock(recoveryKey: recoveryKey)
   }
 
   /// Locks without a grace period; returns when the lock has taken effect.
@@ -249,5 +262,17 @@ extension [UInt8] {
     _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
   ) throws(Failure) -> Result {
     try unsafe span.withUnsafeBytes { (bytes) throws(Failure) in try unsafe body(bytes) }
+  }
+}
+
+extension DaemonConnection {
+  mutating func unlock(passcode: String) throws(ControlError) {
+    let bytes = Array(passcode.utf8)
+    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe unlock(.passcode(bytes)) }
+  }
+
+  mutating func unlock(recoveryKey: String) throws(ControlError) {
+    let bytes = Array(recoveryKey.utf8)
+    try unsafe bytes.withBytes { (bytes) throws(ControlError) in try unsafe unlock(.recoveryKey(bytes)) }
   }
 }

@@ -111,18 +111,7 @@ final class ModelStage: Sendable {
 
   func remount() throws {
     try change(to: .beforeFirstUnlock, over: [.beforeFirstUnlock]) {
-      // What was closed a moment ago may still keep the mount busy.
-      let deadline = ContinuousClock.now + .seconds(5)
-      while true {
-        do throws(Errno) {
-          try volume.mountPoint.unmount(isLazy: false)
-          break
-        } catch {
-          guard error == .resourceBusy, ContinuousClock.now < deadline else { throw error }
-          usleep(1000)
-        }
-      }
-      guard volume.waitForDaemon() == .exited(0) else { throw ModelDifference(text: "the daemon did not end well") }
+      try volume.unmountOnceIdle()
       try volume.mount(options)
     }
   }
