@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import LinuxIO
 
 /// How the program was called: as `protectfs`, or as a helper of mount(8).
 enum Invocation {
@@ -13,6 +14,8 @@ enum Invocation {
       // mount.fuse(8) leaves the word out: it knows a file system by its program alone.
       rest = ["mount"] + rest
     }
+    // Before the arguments are read, since it begins anew.
+    if rest.first == "mount" { Process.bindSymbols() }
     do {
       var command = try ProtectFS.parseAsRoot(rest)
       try command.run()

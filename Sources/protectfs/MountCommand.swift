@@ -82,7 +82,6 @@ struct MountCommand: ParsableCommand {
   }
 
   func run() throws {
-    Process.bindSymbols()
     let list = try MountOptionList(options)
     if list.isRemount { return try Remount.run(mountPoint, isReadOnly: list.isReadOnly) }
     let backing = try CanonicalPath.ofBacking(backing)
