@@ -218,7 +218,7 @@ def record(kind, key, body):
 def file_record(v):
     pending = v.get("pending")
     flags = v["explicit"] | (pending["followed"] << 1 if pending else 0)
-    body = struct.pack("<BBHI", 0x81 if pending else 1, v["class"], flags, v["generation"])
+    body = struct.pack("<BBHI", 0x81 if pending else 1, v["class"], flags, v["classKeyID"])
     body += bytes.fromhex(v["wrappedKey"])
     if pending:
         body += wrapped_old_key(pending) + struct.pack("<Q", pending["boundary"])
@@ -253,7 +253,7 @@ def backing_name(key, directory, name):
     return short, short + ".name", sealed
 
 
-FEATURES = {"effaceable": 3, "key file": 4, "TPM": 5, "backup": 6, "eraseAfter": 7, "erased": 8, "rekeys": 9}
+FEATURES = {"effaceable": 3, "eraseAfter": 4}
 
 
 def class_wrapping_key(v, b, number, volume):
@@ -295,10 +295,8 @@ def keybag(v):
          and name != "source" and name != "recoveryText"}
     store = b["storeID"]
     volume = volume_key(b["deviceKey"], store)
-    features = {name for name in ("effaceable", "eraseAfter", "rekeys") if name in v}
-    features |= {p["type"] for p in v["protectors"]} | {"erased" for e in v["classKeys"] if "erased" in e}
-    bits = sum(1 << FEATURES[name] for name in features if name in FEATURES)
-    body = b"protkbag" + struct.pack("<HQ", 1, bits) + store + struct.pack("<QB", v["generation"], v["defaultClass"])
+    bits = sum(1 << bit for name, bit in FEATURES.items() if name in v)
+    body = b"protkbag" + struct.pack("<HQ", 2, bits) + store + struct.pack("<QB", v["generation"], v["defaultClass"])
     body += use_key(volume, store, "device key identifier") + struct.pack("<Q", v["creationTime"])
     if "effaceable" in v:
         body += hkdf(b["effaceable"], store, b"protectfs effaceable secret identifier", 16)
@@ -307,13 +305,13 @@ def keybag(v):
     body += bytes([len(v["classKeys"])])
     for entry in v["classKeys"]:
         number = entry["class"]
-        body += struct.pack("<BBI", number, int(number == 2), entry["generation"])
-        if "erased" in entry:
-            body += struct.pack("<BQ", 3, entry["erased"])
-            continue
+        body += struct.pack("<BBI", number, int(number == 2), entry["id"])
         secret = bytes.fromhex(entry["key"])
         body += bytes([1 if number == 4 else 2]) + wrap(class_wrapping_key(v, b, number, volume), secret)
         body += x25519(secret, NINE) if number == 2 else b""
+    body += struct.pack("<H", len(v["formerKeys"]))
+    for key in v["formerKeys"]:
+        body += struct.pack("<IBQ", key["id"], {"rotated": 1, "erased": 2}[key["end"]], key["time"])
     body += bytes([len(v["protectors"])])
     for p in v["protectors"]:
         body += protector(p, b, volume, store)
@@ -326,7 +324,7 @@ def attempts(v):
     """The record of wrong passcodes."""
     store = bytes.fromhex(v["storeID"])
     volume = volume_key(bytes.fromhex(v["deviceKey"]), store)
-    body = b"protkatt" + struct.pack("<HIQB", 1, v["count"], v["lastTime"], 0)
+    body = b"protkatt" + struct.pack("<HIQ", 2, v["count"], v["lastTime"])
     return body + mac(use_key(volume, store, "attempts"), body)
 
 
@@ -458,10 +456,10 @@ def own_vectors():
     one_pass = one_pass_wrap(*(bytes.fromhex(own(name, 32)) for name in ["file key", "public", "ephemeral"])).hex()
     yield FORMAT / "file-records.json", [
         {"name": f"class {number}", "recordsKey": use["records"], "class": number, "explicit": explicit,
-         "generation": generation, "wrappedKey": one_pass if number == 2 else wrapped}
-        for number, explicit, generation in [(1, 1, 1), (2, 0, 1), (3, 0, 1), (4, 1, 1), (7, 0, 0x01020304)]] + [
+         "classKeyID": identifier, "wrappedKey": one_pass if number == 2 else wrapped}
+        for number, explicit, identifier in [(1, 1, 1), (2, 0, 0xfffefdfc), (3, 0, 2**32 - 1), (4, 1, 7), (7, 0, 0x01020304)]] + [
         {"name": f"class {number}, a rekey pending", "recordsKey": use["records"], "class": number, "explicit": explicit,
-         "generation": 1, "wrappedKey": one_pass if number == 2 else wrapped,
+         "classKeyID": 0x01020304, "wrappedKey": one_pass if number == 2 else wrapped,
          "pending": {"newKey": own("new file key", 32), "oldKey": own("old file key", 32), "boundary": boundary,
                      "followed": followed}}
         for number, explicit, boundary, followed in [(1, 1, 0, 0), (2, 0, 3, 1), (3, 0, 2**51, 0)]]
@@ -496,13 +494,16 @@ def own_vectors():
     yield FORMAT / "contents.json", [
         {"name": f"{length} bytes", "fileKey": own("file key", 32), "length": length}
         for length in [0, 1, 16, 20, 4095, 4096, 4097, 8212]]
-    keys = [{"class": number, "generation": generation, "key": own("class key", number, generation, 32)}
-            for number, generation in [(1, 1), (2, 1), (3, 1), (3, 2), (4, 1), (7, 1)]]
+    keys = [{"class": number, "id": int(own("class key identifier", number, which, 4), 16),
+             "key": own("class key", number, which, 32)}
+            for number, which in [(1, 1), (2, 1), (3, 1), (3, 2), (4, 1), (7, 1)]]
+    former = [{"id": int(own("former key", which, 4), 16), "end": end, "time": 1_760_000_000 + which}
+              for which, end in enumerate(["rotated", "erased"])]
     ids = sorted(own("protector", i, 16) for i in range(2))
     first = {
-        "name": "a passcode, a recovery key, two generations of class C", "storeID": store,
+        "name": "a passcode, a recovery key, two keys of class C", "storeID": store,
         "deviceKey": own("device key", 32), "keybagKey": own("keybag key", 32), "generation": 5, "defaultClass": 3,
-        "creationTime": 1_750_000_000, "classKeys": keys, "recoveryText": recovery_text(bytes.fromhex(own("recovery key", 20))),
+        "creationTime": 1_750_000_000, "classKeys": keys, "formerKeys": [], "recoveryText": recovery_text(bytes.fromhex(own("recovery key", 20))),
         "protectors": [
             {"id": ids[0], "type": "passcode", "label": "passcode", "passcode": passcode, "salt": own("salt", 32),
              "logN": 16, "r": 8, "p": 1},
@@ -511,9 +512,9 @@ def own_vectors():
     low = {"logN": 16, "r": 8, "p": 1}
     yield FORMAT / "keybag.json", [
         first,
-        {**first, "name": "an effaceable secret, every kind of protector, erased keys, erasure after ten",
-         "generation": 12, "effaceable": own("effaceable secret", 32), "eraseAfter": 10, "rekeys": True,
-         "classKeys": [{"class": 1, "generation": 1, "erased": 1_760_000_000}, {**keys[0], "generation": 2}, *keys[1:]],
+        {**first, "name": "an effaceable secret, every kind of protector, former keys, erasure after ten",
+         "generation": 12, "effaceable": own("effaceable secret", 32), "eraseAfter": 10,
+         "formerKeys": former,
          "protectors": [
              {"id": more[0], "type": "passcode", "label": "passcode", "passcode": passcode, "salt": own("salt", 32), **low},
              {"id": more[1], "type": "recovery key", "label": "recovery key", "recoveryKey": own("recovery key", 20)},
@@ -523,8 +524,7 @@ def own_vectors():
              {"id": more[4], "type": "backup", "label": "backup", "passcode": passcode, "salt": own("backup salt", 32),
               **low}]},
         {**first, "name": "erased", "generation": 13, "protectors": [],
-         "classKeys": [{"class": number, "generation": 2 if number == 3 else 1, "erased": 1_770_000_000}
-                       for number in (1, 2, 3, 4, 7)]}]
+         "classKeys": [], "formerKeys": former + [{"id": key["id"], "end": "erased", "time": 1_770_000_000} for key in keys]}]
     yield FORMAT / "attempts.json", [
         {"name": "two wrong passcodes", "storeID": store, "deviceKey": own("device key", 32), "count": 2,
          "lastTime": 1_750_000_100}]

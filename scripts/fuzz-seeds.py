@@ -33,8 +33,7 @@ def stores():
     write("rekey-batches", *(bytes.fromhex(vector["batch"]) for vector in vectors("rekey-batches")
                              if len(vector["batch"]) < 4096))
     record = bytes.fromhex(vectors("attempts")[0]["record"])
-    older = record[:22] + b"\x02" + bytes(range(4)) + record[-32:]
-    write("attempts", record, older, record[:10] + b"\xff\xff\xff\xff" + record[14:])
+    write("attempts", record, record[:10] + b"\xff\xff\xff\xff" + record[14:])
 
 
 def names():

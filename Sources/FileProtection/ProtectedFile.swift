@@ -90,9 +90,9 @@ package final class ProtectedFile: Sendable {
   /// The file's class.
   package var fileClass: ProtectionClass { protection.withLock { $0.record.fileClass } }
 
-  /// The class key that wraps the file's key, by its class and generation.
-  package var wrappingKey: (fileClass: ProtectionClass, generation: UInt32) {
-    protection.withLock { ($0.record.fileClass, $0.record.generation) }
+  /// The class key that wraps the file's key, and its class.
+  package var wrappingKey: (fileClass: ProtectionClass, keyID: ClassKeyID) {
+    protection.withLock { ($0.record.fileClass, $0.record.classKeyID) }
   }
 
   /// The file's record.

@@ -78,7 +78,7 @@ extension ProtectedFileSystem {
       try keyChanges.read { () throws(Errno) in
         try file.changeRecord { (record) throws(Errno) in
           let changed = try fileRecord(
-            record.fileClass, isExplicit: true, generation: record.generation, wrappedKey: record.wrappedKey,
+            record.fileClass, isExplicit: true, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
             pending: record.pending)
           try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
           return changed
@@ -97,13 +97,13 @@ extension ProtectedFileSystem {
     let isExplicit = isExplicit ?? record.isExplicit
     if newClass == record.fileClass, controller.isCurrent(record) {
       return try fileRecord(
-        newClass, isExplicit: isExplicit, generation: record.generation, wrappedKey: record.wrappedKey,
+        newClass, isExplicit: isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
         pending: record.pending)
     }
     let key = try controller.fileKey(of: record)
-    let (generation, wrappedKey) = try controller.wrap(key, for: newClass)
+    let (keyID, wrappedKey) = try controller.wrap(key, for: newClass)
     return try fileRecord(
-      newClass, isExplicit: isExplicit, generation: generation, wrappedKey: wrappedKey, pending: record.pending)
+      newClass, isExplicit: isExplicit, classKeyID: keyID, wrappedKey: wrappedKey, pending: record.pending)
   }
 
   private func setDirectoryClass(

@@ -116,8 +116,8 @@ extension ProtectedFileSystem {
     guard controller.allows(.create, on: fileClass) else { throw .permissionDenied }
     let key: FileKey
     do throws(CryptographyError) { key = try FileKey() } catch { throw errno(error) }
-    let (generation, wrappedKey) = try controller.wrap(key, for: fileClass)
-    let record = try fileRecord(fileClass, isExplicit: false, generation: generation, wrappedKey: wrappedKey)
+    let (keyID, wrappedKey) = try controller.wrap(key, for: fileClass)
+    let record = try fileRecord(fileClass, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey)
     return (record, try ProtectedFile.contentsCipher(of: key, record))
   }
 

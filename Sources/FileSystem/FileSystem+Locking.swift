@@ -52,10 +52,10 @@ extension ProtectedFileSystem {
   /// - Throws: `EACCES`.
   func requireNotDenied(_ operation: ProtectionPolicy.Operation, on node: Node) throws(Errno) {
     guard !options.isShared else { return }
-    let (fileClass, generation) = node.state.withLock { ($0.cachedClass, $0.cachedGeneration) }
-    guard let fileClass, let generation, !controller.allows(operation, on: fileClass) else { return }
+    let (fileClass, keyID) = node.state.withLock { ($0.cachedClass, $0.cachedKeyID) }
+    guard let fileClass, let keyID, !controller.allows(operation, on: fileClass) else { return }
     if case .ifKeyHeld = controller.access(for: operation, on: fileClass) { return }
-    if controller.knowsKey(generation, of: fileClass) { throw .permissionDenied }
+    if controller.knowsKey(keyID, of: fileClass) { throw .permissionDenied }
   }
 
   package func refuses(_ request: RequestHeader) -> Bool {

@@ -55,13 +55,7 @@ extension ProtectedFileSystem {
     _ record: FileRecord, for newClass: ProtectionClass, isExplicit: Bool, of file: ProtectedFile, _ isEmpty: Bool
   ) throws(Errno) -> KeyChange {
     let hasNothing = isEmpty ? try !hasEncryptedAttributes(file) : false
-    if !hasNothing {
-      guard controller.allowsRekeys else {
-        log.error("the keybag of an earlier version could not be changed, so that no file can be given a new key")
-        throw .ioError
-      }
-      try rekeyJournal.open()
-    }
+    if !hasNothing { try rekeyJournal.open() }
     let (changed, cipher) = try replaced(record, for: newClass, isExplicit: isExplicit, hasNothing: hasNothing)
     return .replaced(changed, cipher)
   }
@@ -73,9 +67,9 @@ extension ProtectedFileSystem {
     let new = try newFileKey()
     let wrappedOldKey: [UInt8]
     do throws(CryptographyError) { wrappedOldKey = try new.wrap(old: old) } catch { throw errno(error) }
-    let (generation, wrappedKey) = try controller.wrap(new, for: newClass)
+    let (keyID, wrappedKey) = try controller.wrap(new, for: newClass)
     let changed = try fileRecord(
-      newClass, isExplicit: isExplicit, generation: generation, wrappedKey: wrappedKey,
+      newClass, isExplicit: isExplicit, classKeyID: keyID, wrappedKey: wrappedKey,
       pending: hasNothing ? nil : PendingRekey(wrappedOldKey: wrappedOldKey))
     return (changed, try ProtectedFile.contentsCipher(of: new, changed))
   }

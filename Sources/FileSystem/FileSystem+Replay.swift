@@ -73,7 +73,7 @@ extension ProtectedFileSystem {
       try file.synchronize()
       record.pending?.boundary = last.nextBoundary
       let moved = try fileRecord(
-        record.fileClass, isExplicit: record.isExplicit, generation: record.generation, wrappedKey: record.wrappedKey,
+        record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
         pending: record.pending)
       try file.setAttribute(Self.recordAttribute, to: moved.bytes)
       try file.synchronize()

@@ -269,9 +269,9 @@ package final class KeyRotation {
     }
     let unwrapped = try countingDamage { () throws(Errno) in try fileSystem.controller.fileKey(of: record) }
     guard let key = unwrapped else { return nil }
-    let (generation, wrappedKey) = try fileSystem.controller.wrap(key, for: record.fileClass)
+    let (keyID, wrappedKey) = try fileSystem.controller.wrap(key, for: record.fileClass)
     return try fileSystem.fileRecord(
-      record.fileClass, isExplicit: record.isExplicit, generation: generation, wrappedKey: wrappedKey,
+      record.fileClass, isExplicit: record.isExplicit, classKeyID: keyID, wrappedKey: wrappedKey,
       pending: record.pending)
   }
 

@@ -2,6 +2,7 @@ import DataProtectionCore
 import FUSE
 import FileProtection
 import LinuxIO
+import StoreFormat
 import Synchronization
 import SystemPackage
 
@@ -51,8 +52,8 @@ final class Node: Sendable {
     var nameless: SharedDescriptor?
     /// The class of the contents that the kernel may have pages of; `nil` before the first open.
     var cachedClass: ProtectionClass?
-    /// The generation of the class key in the record that told the class, where it is known.
-    var cachedGeneration: UInt32?
+    /// The class key in the record that told the class, where it is known.
+    var cachedKeyID: ClassKeyID?
     /// Open handles of `file`.
     var handles = 0
     /// Those of them that may write.
@@ -69,9 +70,9 @@ final class Node: Sendable {
     var setsGroup = false
 
     /// Notes the class key of the contents that the kernel may have pages of.
-    mutating func cache(_ key: (fileClass: ProtectionClass, generation: UInt32)) {
+    mutating func cache(_ key: (fileClass: ProtectionClass, keyID: ClassKeyID)) {
       cachedClass = key.fileClass
-      cachedGeneration = key.generation
+      cachedKeyID = key.keyID
     }
 
     /// What is open of the backing file or directory, other than its contents.

@@ -60,17 +60,17 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// The same of a file that is about to be opened. That the keybag is older than the file is for the administrator.
+  /// The same of a file that is about to be opened. That another keybag opens it is for the administrator.
   private func requireKey(of record: FileRecord, _ node: Node) throws(Errno) {
     do throws(Errno) {
       try controller.requireKey(of: record)
     } catch {
       if error == Errno(rawValue: ENOKEY) {
         log.error(
-          "a file is under a newer class key than the keybag has; the keybag that has it opens the file",
+          "a file is under a class key that the keybag does not have; the keybag that has it opens the file",
           metadata: [
             "backing": "\(backingPath(of: node))", "class": "\(record.fileClass.name)",
-            "generation": "\(record.generation)",
+            "key": "\(record.classKeyID)",
           ])
       }
       throw error

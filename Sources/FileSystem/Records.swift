@@ -34,11 +34,11 @@ extension ProtectedFileSystem {
 
   /// A record for a file key just wrapped.
   func fileRecord(
-    _ fileClass: ProtectionClass, isExplicit: Bool, generation: UInt32, wrappedKey: [UInt8],
+    _ fileClass: ProtectionClass, isExplicit: Bool, classKeyID: ClassKeyID, wrappedKey: [UInt8],
     pending: PendingRekey? = nil
   ) throws(Errno) -> FileRecord {
     let record = FileRecord(
-      fileClass: fileClass, isExplicit: isExplicit, generation: generation, wrappedKey: wrappedKey, pending: pending)
+      fileClass: fileClass, isExplicit: isExplicit, classKeyID: classKeyID, wrappedKey: wrappedKey, pending: pending)
     return try records { () throws(CryptographyError) in try volume.tagged(record) }
   }
 

@@ -188,7 +188,7 @@ package final class RekeyEngine {
       var moved = pending
       if let boundary = job.step.boundary { moved.boundary = boundary }
       let next = try fileSystem.fileRecord(
-        record.fileClass, isExplicit: record.isExplicit, generation: record.generation, wrappedKey: record.wrappedKey,
+        record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
         pending: job.isFinished ? nil : moved)
       try write(next, of: &job)
       job.file.moveRekey(to: next)

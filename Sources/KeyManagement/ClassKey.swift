@@ -1,19 +1,20 @@
 import Cryptography
 import DataProtectionCore
+import StoreFormat
 
 /// One key of a protection class; of class B, its private key.
 package struct ClassKey: ~Copyable, Sendable {
   /// The length of a class key, in bytes.
   package static let size = 32
 
-  /// Which of the class's keys it is, from 1; records of files name it.
-  package let generation: UInt32
+  /// Which key it is; records of files name it.
+  package let id: ClassKeyID
   /// The key, which wraps the keys of files.
   package let secret: SecretBytes
 
-  /// A key and its number.
-  package init(generation: UInt32, secret: consuming SecretBytes) {
-    self.generation = generation
+  /// A key and its identifier.
+  package init(id: ClassKeyID, secret: consuming SecretBytes) {
+    self.id = id
     self.secret = secret
   }
 
@@ -30,12 +31,12 @@ package struct ClassKeys: ~Copyable, Sendable {
   /// None.
   package init() {}
 
-  /// Adds a key; those of a class in the order of their generations.
+  /// Adds a key; those of a class in their order in the keybag, the current one last.
   mutating func add(_ key: consuming ClassKey, of fileClass: ProtectionClass) {
     keys[fileClass, default: []].append(Held(key))
   }
 
-  /// Takes the keys of a class out and makes of each what `use` returns, in the order of their generations.
+  /// Takes the keys of a class out and makes of each what `use` returns, in their order in the keybag, the current one last.
   package mutating func take<Result>(_ fileClass: ProtectionClass, _ use: (consuming ClassKey) -> Result) -> [Result] {
     var results: [Result] = []
     for held in keys.removeValue(forKey: fileClass) ?? [] {

@@ -48,8 +48,6 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case severalPasscodes
   case notABackup
   case foreignKeybag
-  /// Two keybags of a store have different keys of this class with the same generation.
-  case conflictingKeys(ProtectionClass)
   case trustedPlatformModule(TPMError)
   case cryptography(CryptographyError)
 
@@ -107,7 +105,6 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .severalPasscodes: "several-passcodes"
     case .notABackup: "not-a-backup"
     case .foreignKeybag: "foreign-keybag"
-    case .conflictingKeys: "conflicting-keys"
     case .trustedPlatformModule: "tpm"
     case .cryptography: "cryptography"
     }
@@ -139,6 +136,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
       "the keybag was altered by someone who lacks its keys, or is damaged; 'protectfs keybag restore' puts the one before "
         + "it, .protectfs/keybag.previous, in its place"
     case .keybagChangedMeanwhile: "someone else changed the keybag in between; try again"
+    case .unsupportedStore(.unsupportedVersion(_, version: 1)):
+      "the store has format 1, which no release had; copy its files out with the version that made it"
     case .unsupportedStore(let error): "the store needs a newer protectfs (\(error))"
     case .invalidPasscode: "a passcode has 1 to \(Keybag.longestPasscode) bytes"
     case .invalidDefaultClass: "the default class cannot be none"
@@ -170,9 +169,6 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
         + "and add another with 'protectfs key add --new-passcode'"
     case .notABackup: "this keybag was not exported; 'protectfs keybag export' makes one that can be imported"
     case .foreignKeybag: "this keybag is another store's"
-    case .conflictingKeys(let fileClass):
-      "this keybag has another key of class \(fileClass.letter) under the number of one that the store has; nothing was "
-        + "imported. 'protectfs rotate --class \(fileClass.letter)' moves the files here to a key of another number; then it can be"
     case .trustedPlatformModule(let error): "\(error)"
     case .cryptography(let error): "\(error)"
     }

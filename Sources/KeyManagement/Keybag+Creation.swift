@@ -27,19 +27,19 @@ extension Keybag {
       let keybagKey = try SecretBytes(randomCount: ClassKey.size)
       let recoveryKey = try RecoveryKey()
       let effaceable = try EffaceableSecret()
-      var entries: [KeybagRecord.ClassEntry] = []
-      for fileClass in classesInOrder {
-        entries.append(try newClassEntry(fileClass, generation: 1, keybagKey, deviceKey, effaceable, storeID))
-      }
-      let record = KeybagRecord(
+      var record = KeybagRecord(
         storeID: storeID, generation: 1, defaultClass: defaultClass,
         deviceKeyIdentifier: try deviceKey.identifier(of: storeID), creationTime: UInt64(max(time(nil), 0)),
-        effaceableIdentifier: try effaceable.identifier(of: storeID), eraseAfter: eraseAfter, allowsRekeys: true,
-        classEntries: entries,
+        effaceableIdentifier: try effaceable.identifier(of: storeID), eraseAfter: eraseAfter,
+        classEntries: [],
         protectors: sorted([
           try protector(for: passcode, keybagKey, deviceKey, storeID, cost: cost),
           try protector(for: recoveryKey, keybagKey, deviceKey, storeID),
         ]))
+      for fileClass in classesInOrder {
+        record.insert(
+          try newClassEntry(fileClass, id: record.newKeyID(), keybagKey, deviceKey, effaceable, storeID))
+      }
       let keybag = try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: deviceKey)
       return New(keybag: keybag, effaceable: effaceable, recoveryKey: recoveryKey)
     } catch {
@@ -56,7 +56,7 @@ extension Keybag {
 
   /// A new key of a class.
   static func newClassEntry(
-    _ fileClass: ProtectionClass, generation: UInt32, _ keybagKey: borrowing SecretBytes,
+    _ fileClass: ProtectionClass, id: ClassKeyID, _ keybagKey: borrowing SecretBytes,
     _ deviceKey: borrowing VolumeDeviceKey, _ effaceable: borrowing EffaceableSecret, _ storeID: StoreID
   ) throws(CryptographyError) -> KeybagRecord.ClassEntry {
     // Any 32 bytes are an X25519 private key.
@@ -66,8 +66,7 @@ extension Keybag {
       ? try KeyWrap.wrap(key, under: effaceable.wrappingKey(with: deviceKey, of: storeID))
       : try KeyWrap.wrap(key, under: effaceable.wrappingKey(with: keybagKey, of: storeID))
     let publicKey = fileClass == .completeUnlessOpen ? try OnePassDiffieHellman.publicKey(of: key) : nil
-    return KeybagRecord.ClassEntry(
-      fileClass: fileClass, generation: generation, key: .wrapped(wrapped, publicKey: publicKey))
+    return KeybagRecord.ClassEntry(fileClass: fileClass, id: id, wrappedKey: wrapped, publicKey: publicKey)
   }
 }
 

@@ -1,6 +1,5 @@
 import Cryptography
 import DataProtectionCore
-import Glibc
 import StoreFormat
 
 // What can be done to a keybag that nobody can open any more. It needs the device key only.
@@ -9,11 +8,10 @@ extension Keybag {
   /// stay unreadable until they are restored from a copy; those of class D stay readable.
   ///
   /// - Parameters:
-  ///   - other: the store's second copy, if it is authentic: no generation that it has is given again.
   ///   - effaceable: `nil` where it is lost; then class D has a new key too.
   /// - Throws: `invalidPasscode`, `storeErased`, `cryptography`.
   package func resetting(
-    beyond other: Keybag? = nil, passcode: borrowing SecretBytes, deviceKey: borrowing VolumeDeviceKey,
+    passcode: borrowing SecretBytes, deviceKey: borrowing VolumeDeviceKey,
     effaceable: consuming EffaceableSecret?, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> Reset {
     try Self.require(passcode: passcode)
@@ -26,21 +24,16 @@ extension Keybag {
       let isLost = effaceable == nil
       let secret = if let effaceable { effaceable } else { try EffaceableSecret() }
       changed.effaceableIdentifier = try secret.identifier(of: storeID)
-      for fileClass in Self.classesInOrder {
-        let keepsKeys = fileClass == .none && !isLost
-        let generation = try record.nextGeneration(of: fileClass, beyond: other?.record)
-        if keepsKeys {
-          guard generation - 1 > record.highestGeneration(of: fileClass) else { continue }
-        } else {
-          changed.classEntries.removeAll { $0.fileClass == fileClass && $0.erasureTime == nil }
-        }
+      for fileClass in Self.classesInOrder where fileClass != .none || isLost {
+        changed.end(.erased) { $0.fileClass == fileClass }
         changed.insert(
-          try Self.newClassEntry(fileClass, generation: generation, keybagKey, deviceKey, secret, storeID))
+          try Self.newClassEntry(fileClass, id: changed.newKeyID(), keybagKey, deviceKey, secret, storeID))
       }
       changed.protectors = Self.sorted([
         try Self.protector(for: passcode, keybagKey, deviceKey, storeID, cost: cost),
         try Self.protector(for: recoveryKey, keybagKey, deviceKey, storeID),
       ])
+      changed.trimFormerKeys()
       let keybag = try Keybag(sealing: changed, keybagKey: keybagKey, deviceKey: deviceKey)
       let change = KeybagChange(keybag, effaceable: isLost ? secret : .absent(), revokes: false)
       return Reset(change: change, recoveryKey: recoveryKey)
@@ -58,16 +51,13 @@ extension Keybag {
   /// The keybag of a store whose keys are all erased: a tombstone with the time of its erasure, which the device key
   /// authenticates. There is nothing in it that could be opened.
   package func erased(deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) -> KeybagChange {
-    let now = UInt64(max(time(nil), 0))
     var changed = record
     try changed.advance()
     changed.effaceableIdentifier = nil
     changed.eraseAfter = nil
     changed.protectors = []
-    changed.classEntries = Self.classesInOrder.map { fileClass in
-      KeybagRecord.ClassEntry(
-        fileClass: fileClass, generation: record.highestGeneration(of: fileClass), key: .erased(at: now))
-    }
+    changed.end(.erased) { _ in true }
+    changed.trimFormerKeys()
     changed.seal = [UInt8](repeating: 0, count: 32)
     do throws(CryptographyError) {
       changed.tag = try Self.tag(of: changed, deviceKey)

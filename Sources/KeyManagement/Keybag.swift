@@ -26,43 +26,28 @@ package struct Keybag: Sendable, Equatable {
   /// When the whole store was erased, in seconds since 1970; `nil` while it was not.
   package var erasureTime: UInt64? { record.erasureTime }
 
-  /// The generations of a class's keys that are there, the current one last.
-  package func generations(of fileClass: ProtectionClass) -> [UInt32] {
-    record.classEntries.filter { $0.fileClass == fileClass && $0.erasureTime == nil }.map(\.generation)
+  /// The identifiers of a class's keys, the current one last.
+  package func keyIDs(of fileClass: ProtectionClass) -> [ClassKeyID] {
+    record.classEntries.filter { $0.fileClass == fileClass }.map(\.id)
   }
 
-  /// The highest generation of a class's keys, erased ones included.
-  package func highestGeneration(of fileClass: ProtectionClass) -> UInt32 { record.highestGeneration(of: fileClass) }
-
-  /// The public keys of class B by their generations.
-  package var publicKeys: [UInt32: [UInt8]] {
-    var keys: [UInt32: [UInt8]] = [:]
-    for entry in record.classEntries { keys[entry.generation] = entry.publicKey ?? keys[entry.generation] }
+  /// The public keys of class B.
+  package var publicKeys: [ClassKeyID: [UInt8]] {
+    var keys: [ClassKeyID: [UInt8]] = [:]
+    for entry in record.classEntries { keys[entry.id] = entry.publicKey }
     return keys
   }
 
-  /// Whether it has the key of a class that a record names.
-  package func hasKey(of fileClass: ProtectionClass, generation: UInt32) -> Bool {
-    generations(of: fileClass).contains(generation)
-  }
+  /// Whether it has the class key that a record names.
+  package func hasKey(of record: FileRecord) -> Bool { keyIDs(of: record.fileClass).contains(record.classKeyID) }
+
+  /// Whether a class key is known to be no more.
+  package func isRevoked(_ id: ClassKeyID) -> Bool { record.formerKeys.contains { $0.id == id } }
 
   /// The class keys that another keybag of the store has, and this one lacks.
   package func lacking(keysOf other: Keybag) -> [KeybagRecord.ClassEntry] {
-    other.record.classEntries.filter {
-      $0.erasureTime == nil && !hasKey(of: $0.fileClass, generation: $0.generation)
-    }
-  }
-
-  /// Those, and the ones of which this one has a key under the same number that may be another. The first key of a class
-  /// is the same wherever the store was copied to; later ones each copy gives itself.
-  package func mayLack(keysOf other: Keybag) -> [KeybagRecord.ClassEntry] {
-    other.record.classEntries.filter { entry in
-      guard entry.erasureTime == nil else { return false }
-      return !record.classEntries.contains {
-        $0.fileClass == entry.fileClass && $0.generation == entry.generation && $0.erasureTime == nil
-          && ($0.generation == 1 || $0.isSurelySame(as: entry))
-      }
-    }
+    let ids = Set(record.classEntries.map(\.id))
+    return other.record.classEntries.filter { !ids.contains($0.id) }
   }
 
   /// Reads a keybag and verifies it.

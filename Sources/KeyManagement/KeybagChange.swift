@@ -41,6 +41,7 @@ extension OpenKeybag {
     try record.advance()
     do throws(CryptographyError) {
       try edit(&record)
+      record.trimFormerKeys()
       guard record.hasRoom else { throw CryptographyError.invalidLength("a keybag") }
       var fresh = EffaceableSecret.absent()
       if revokes, !effaceable.isAbsent {
@@ -54,14 +55,6 @@ extension OpenKeybag {
     } catch {
       throw error == .invalidLength("a keybag") ? .keybagFull : KeyManagementError(unwrapping: error)
     }
-  }
-}
-
-extension OpenKeybag {
-  /// The keybag that says that records of files may have a rekey pending; `nil` where it says so already.
-  package func allowingRekeys() throws(KeyManagementError) -> KeybagChange? {
-    guard !keybag.record.allowsRekeys else { return nil }
-    return try change(revokes: false) { $0.allowsRekeys = true }
   }
 }
 

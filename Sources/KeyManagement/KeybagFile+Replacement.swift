@@ -41,20 +41,6 @@ extension KeybagFile {
       current: current, previous: previous, currentOpens: currentOpens, previousOpens: previousOpens, bytes: bytes)
   }
 
-  /// The second copy of a store's keybag; `nil` where it is not authentic.
-  package func secondCopy(of keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey) -> Keybag? {
-    guard let bytes = try? readPrevious() else { return nil }
-    let copy = try? Keybag(parsing: bytes, deviceKey: deviceKey)
-    return copy?.storeID == keybag.storeID ? copy : nil
-  }
-
-  /// What is to be done before a keybag is changed, which overwrites the second copy: the numbers of class keys that only
-  /// that one knows are left behind. `nil`, nearly always, where it knows none.
-  package func outnumbering(_ opened: borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange? {
-    guard let other = secondCopy(of: opened.keybag, opened.deviceKey) else { return nil }
-    return try opened.outnumbering(other)
-  }
-
   /// Whether a keybag is not erased, and the secret is there that belongs to it.
   package func opens(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag.record) == true }
 

@@ -1,4 +1,3 @@
-import DataProtectionCore
 import StoreFormat
 
 // What a change that was cut short has left, put right by whoever has the store next.
@@ -37,13 +36,9 @@ extension KeybagFile {
   }
 
   /// Whether a second copy with another secret is not what the keybag was changed from, but one that an import or a
-  /// restoration put aside: with keys, or numbers of keys, that are nowhere else.
+  /// restoration put aside: with keys that are nowhere else.
   private func isPutAside(_ previous: Keybag, for keybag: Keybag) -> Bool {
-    if keybag.wasChanged(from: previous) { return false }
-    let hasHigher = ProtectionClass.allCases.contains {
-      previous.highestGeneration(of: $0) > keybag.highestGeneration(of: $0)
-    }
-    return hasHigher || (opens(previous) && !keybag.mayLack(keysOf: previous).isEmpty)
+    !keybag.wasChanged(from: previous) && opens(previous) && !keybag.lacking(keysOf: previous).isEmpty
   }
 }
 
@@ -51,8 +46,8 @@ extension Keybag {
   /// Whether it has all class keys of another one, wrapped as they are there, and more. So it is where a change added
   /// keys; after a reset each has keys that the other lacks.
   fileprivate func extends(_ other: Keybag) -> Bool {
-    let own = record.classEntries.filter { $0.erasureTime == nil }
-    let others = other.record.classEntries.filter { $0.erasureTime == nil }
+    let own = record.classEntries
+    let others = other.record.classEntries
     return own.count > others.count && others.allSatisfy(own.contains)
   }
 

@@ -14,8 +14,6 @@ package final class LockController: Sendable {
   /// The key availability of each class, a byte a class, in the order of `ProtectionClass.allCases`.
   private let availability = Atomic<UInt64>(0)
   private let slots = ProtectionClass.allCases.map { _ in Slot() }
-  /// Records of files may have a rekey pending: the keybag says so to those who would not know.
-  private let rekeys = Atomic(false)
   /// The place of the state in `LockState.allCases`.
   private let stateNumber = Atomic(0)
 
@@ -30,21 +28,17 @@ package final class LockController: Sendable {
 
   /// Takes over which class keys there are, after the keybag was changed. Keys in memory that are none any more go.
   package func adopt(_ keybag: Keybag) {
-    rekeys.store(keybag.record.allowsRekeys, ordering: .releasing)
+    let revoked = Set(keybag.record.formerKeys.map(\.id))
     for fileClass in ProtectionClass.allCases {
-      let generations = keybag.generations(of: fileClass)
-      let highest = keybag.highestGeneration(of: fileClass)
+      let ids = keybag.keyIDs(of: fileClass)
       slot(of: fileClass).write { slot in
-        slot.generations = generations
-        slot.highest = highest
-        slot.held.removeAll { !generations.contains($0.generation) }
+        slot.ids = ids
+        slot.revoked = revoked
+        slot.held.removeAll { !ids.contains($0.id) }
         if fileClass == .completeUnlessOpen { slot.publicKeys = keybag.publicKeys }
       }
     }
   }
-
-  /// Whether files may be given new keys beside those that they have.
-  package var allowsRekeys: Bool { rekeys.load(ordering: .acquiring) }
 
   // MARK: Policy
 
@@ -90,35 +84,35 @@ package final class LockController: Sendable {
 
   /// Finds out that a record's class key still exists, whether it is in memory or not.
   ///
-  /// - Throws: `EKEYREVOKED` when it was erased, reset, or rotated away; `ENOKEY` when another keybag has it: the number is
-  ///   higher than any that this one has given.
+  /// - Throws: `EKEYREVOKED` when it was erased, reset, or rotated away; `ENOKEY` when the keybag does not know it: another
+  ///   one has it.
   package func requireKey(of record: FileRecord) throws(Errno) {
     try slot(of: record.fileClass).read { (slot) throws(Errno) in try slot.requireKey(of: record) }
   }
 
-  /// Whether a class has a key of a generation, in memory or not.
-  package func knowsKey(_ generation: UInt32, of fileClass: ProtectionClass) -> Bool {
-    slot(of: fileClass).read { $0.generations.contains(generation) }
+  /// Whether a class has a key, in memory or not.
+  package func knowsKey(_ id: ClassKeyID, of fileClass: ProtectionClass) -> Bool {
+    slot(of: fileClass).read { $0.ids.contains(id) }
   }
 
   /// Whether a record's class key is the one that new records use.
   package func isCurrent(_ record: FileRecord) -> Bool {
-    slot(of: record.fileClass).read { $0.generations.last == record.generation }
+    slot(of: record.fileClass).read { $0.ids.last == record.classKeyID }
   }
 
   /// The file key that a record wraps.
   ///
-  /// - Throws: `EKEYREVOKED` and `ENOKEY` when the record's generation is none of the keybag's, as ``requireKey(of:)`` does,
+  /// - Throws: `EKEYREVOKED` and `ENOKEY` when the record's class key is none of the keybag's, as ``requireKey(of:)`` does,
   ///   `EACCES` when the class key is not in memory, `EIO` when the key does not unwrap, `ENOMEM` when libcrypto fails.
   package func fileKey(of record: FileRecord) throws(Errno) -> FileKey {
     try slot(of: record.fileClass).read { (slot) throws(Errno) in
       try slot.requireKey(of: record)
-      guard let key = slot.held.first(where: { $0.generation == record.generation }) else { throw .permissionDenied }
+      guard let key = slot.held.first(where: { $0.id == record.classKeyID }) else { throw .permissionDenied }
       do throws(CryptographyError) {
         if record.fileClass == .completeUnlessOpen {
           return try FileKey(
             OnePassDiffieHellman.unwrap(
-              record.wrappedKey, privateKey: key.secret, publicKey: slot.publicKeys[record.generation] ?? []))
+              record.wrappedKey, privateKey: key.secret, publicKey: slot.publicKeys[record.classKeyID] ?? []))
         }
         return try FileKey(KeyWrap.unwrap(record.wrappedKey, under: key.secret))
       } catch {
@@ -133,15 +127,15 @@ package final class LockController: Sendable {
   ///   when libcrypto fails.
   package func wrap(
     _ key: borrowing FileKey, for fileClass: ProtectionClass
-  ) throws(Errno) -> (generation: UInt32, wrappedKey: [UInt8]) {
+  ) throws(Errno) -> (keyID: ClassKeyID, wrappedKey: [UInt8]) {
     try slot(of: fileClass).read { (slot) throws(Errno) in
-      guard let generation = slot.generations.last else { throw Errno(rawValue: EKEYREVOKED) }
+      guard let id = slot.ids.last else { throw Errno(rawValue: EKEYREVOKED) }
       do throws(CryptographyError) {
         if fileClass == .completeUnlessOpen {
-          return (generation, try OnePassDiffieHellman.wrap(key.secret, for: slot.publicKeys[generation] ?? []))
+          return (id, try OnePassDiffieHellman.wrap(key.secret, for: slot.publicKeys[id] ?? []))
         }
-        if let current = slot.held.last(where: { $0.generation == generation }) {
-          return (generation, try KeyWrap.wrap(key.secret, under: current.secret))
+        if let current = slot.held.first(where: { $0.id == id }) {
+          return (id, try KeyWrap.wrap(key.secret, under: current.secret))
         }
       } catch {
         throw Errno(error)
@@ -152,7 +146,7 @@ package final class LockController: Sendable {
 
   // MARK: Unlocking and wiping
 
-  /// Takes the keys of a class that an unlock yields, in the order of their generations.
+  /// Takes the keys of a class that an unlock yields, the current one last.
   package func install(_ keys: [HeldKey], for fileClass: ProtectionClass) {
     slot(of: fileClass).write { $0.held = keys }
   }
@@ -186,11 +180,11 @@ package final class LockController: Sendable {
 
 /// A class key in memory, wiped when the last reference to it goes.
 package final class HeldKey: Sendable {
-  package let generation: UInt32
+  package let id: ClassKeyID
   let secret: SecretBytes
 
   package init(_ key: consuming ClassKey) {
-    generation = key.generation
+    id = key.id
     secret = key.takeSecret()
   }
 }
@@ -198,18 +192,17 @@ package final class HeldKey: Sendable {
 /// The keys of one class, and the lock under which they are used, by several at once; a change waits for all of them.
 private final class Slot: @unchecked Sendable {
   struct Keys {
-    /// In the order of generations; new files get the last.
     var held: [HeldKey] = []
-    /// Those that the keybag has, in memory or not, in their order.
-    var generations: [UInt32] = []
-    /// The highest that the keybag knows of, with erased ones.
-    var highest: UInt32 = 0
-    /// Of class B, by generation.
-    var publicKeys: [UInt32: [UInt8]] = [:]
+    /// Those that the keybag has, in memory or not; new files get the last.
+    var ids: [ClassKeyID] = []
+    /// Those that the keybag remembers as ended, of all classes.
+    var revoked: Set<ClassKeyID> = []
+    /// Of class B.
+    var publicKeys: [ClassKeyID: [UInt8]] = [:]
 
     func requireKey(of record: FileRecord) throws(Errno) {
-      guard !generations.contains(record.generation) else { return }
-      throw Errno(rawValue: record.generation > highest ? ENOKEY : EKEYREVOKED)
+      guard !ids.contains(record.classKeyID) else { return }
+      throw Errno(rawValue: revoked.contains(record.classKeyID) ? EKEYREVOKED : ENOKEY)
     }
   }
 

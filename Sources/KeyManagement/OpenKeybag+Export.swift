@@ -34,8 +34,8 @@ extension OpenKeybag {
   /// A keybag for a store whose own one cannot be opened here, made of this one, which was exported: with a new passcode
   /// and a new recovery key.
   ///
-  /// - Parameter others: the authentic keybags that the store has, the one whose place it takes first. Of classes that have
-  ///   newer keys there, it has one that is newer still: no two keys of a class must have one generation.
+  /// - Parameter others: the authentic keybags that the store has, the one whose place it takes first. Of classes whose
+  ///   current key has ended there, it has a new one.
   /// - Throws: `invalidPasscode`.
   package func replacement(
     over others: [KeybagRecord], passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
@@ -52,10 +52,11 @@ extension OpenKeybag {
       record.effaceableIdentifier = try effaceable.identifier(of: record.storeID)
       record.classEntries = try rewrapped(record.classEntries, under: newKey, effaceable)
       for fileClass in Keybag.classesInOrder {
-        let highest = others.map { $0.highestGeneration(of: fileClass) }.max() ?? 0
-        guard highest > record.highestGeneration(of: fileClass), highest < .max else { continue }
+        let current = record.classEntries.last { $0.fileClass == fileClass }?.id
+        guard others.contains(where: { $0.formerKeys.contains { $0.id == current } }) else { continue }
         record.insert(
-          try Keybag.newClassEntry(fileClass, generation: highest + 1, newKey, deviceKey, effaceable, record.storeID))
+          try Keybag.newClassEntry(
+            fileClass, id: record.newKeyID(), newKey, deviceKey, effaceable, record.storeID))
       }
       record.protectors = Keybag.sorted([
         try Keybag.protector(for: passcode, newKey, deviceKey, record.storeID, cost: cost),
@@ -73,13 +74,12 @@ extension OpenKeybag {
   ) throws(CryptographyError) -> [KeybagRecord.ClassEntry] {
     var entries = entries
     for (index, entry) in entries.enumerated() {
-      guard case .wrapped(let wrapped, let publicKey) = entry.key else { continue }
-      let key = try KeyWrap.unwrap(wrapped, under: wrappingKey(of: entry.fileClass, effaceable))
+      let key = try KeyWrap.unwrap(entry.wrappedKey, under: wrappingKey(of: entry.fileClass, effaceable))
       let newWrappingKey =
         entry.fileClass == .none
         ? try fresh.wrappingKey(with: deviceKey, of: keybag.storeID)
         : try fresh.wrappingKey(with: newKey, of: keybag.storeID)
-      entries[index].key = .wrapped(try KeyWrap.wrap(key, under: newWrappingKey), publicKey: publicKey)
+      entries[index].wrappedKey = try KeyWrap.wrap(key, under: newWrappingKey)
     }
     return entries
   }

@@ -18,7 +18,7 @@ package struct OpenKeybag: ~Copyable, Sendable {
   package func classKeys() throws(KeyManagementError) -> ClassKeys {
     var keys = ClassKeys()
     for entry in keybag.record.classEntries where entry.fileClass != .none {
-      if let key = try unwrapped(entry) { keys.add(key, of: entry.fileClass) }
+      keys.add(try unwrapped(entry), of: entry.fileClass)
     }
     return keys
   }
@@ -29,7 +29,7 @@ package struct OpenKeybag: ~Copyable, Sendable {
   ) throws(KeyManagementError) -> [ProtectionClass: [HeldKey]] {
     var held: [ProtectionClass: [HeldKey]] = [:]
     for entry in keybag.record.classEntries where classes.contains(entry.fileClass) {
-      if let key = try unwrapped(entry) { held[entry.fileClass, default: []].append(HeldKey(key)) }
+      held[entry.fileClass, default: []].append(HeldKey(try unwrapped(entry)))
     }
     return held
   }
@@ -57,15 +57,14 @@ package struct OpenKeybag: ~Copyable, Sendable {
       effaceable: try file.effaceableSecret(of: current))
   }
 
-  /// A class's key; `nil` for a tombstone.
-  func unwrapped(_ entry: KeybagRecord.ClassEntry) throws(KeyManagementError) -> ClassKey? {
-    guard case .wrapped(let wrapped, let publicKey) = entry.key else { return nil }
+  /// A class's key.
+  func unwrapped(_ entry: KeybagRecord.ClassEntry) throws(KeyManagementError) -> ClassKey {
     do throws(CryptographyError) {
-      let secret = try KeyWrap.unwrap(wrapped, under: wrappingKey(of: entry.fileClass, effaceable))
-      if let publicKey, try OnePassDiffieHellman.publicKey(of: secret) != publicKey {
+      let secret = try KeyWrap.unwrap(entry.wrappedKey, under: wrappingKey(of: entry.fileClass, effaceable))
+      if let publicKey = entry.publicKey, try OnePassDiffieHellman.publicKey(of: secret) != publicKey {
         throw CryptographyError.wrongKey
       }
-      return ClassKey(generation: entry.generation, secret: secret)
+      return ClassKey(id: entry.id, secret: secret)
     } catch {
       throw KeyManagementError(unwrapping: error)
     }
@@ -82,7 +81,7 @@ package struct OpenKeybag: ~Copyable, Sendable {
 }
 
 extension Keybag {
-  /// The keys of class D, which need no unlock, in the order of their generations.
+  /// The keys of class D, which need no unlock, the current one last.
   ///
   /// - Throws: `keybagAltered` when one does not unwrap.
   package func noneClassKeys(
@@ -90,10 +89,9 @@ extension Keybag {
   ) throws(KeyManagementError) -> ClassKeys {
     var keys = ClassKeys()
     for entry in record.classEntries where entry.fileClass == .none {
-      guard case .wrapped(let wrapped, _) = entry.key else { continue }
       do throws(CryptographyError) {
-        let secret = try KeyWrap.unwrap(wrapped, under: effaceable.wrappingKey(with: deviceKey, of: storeID))
-        keys.add(ClassKey(generation: entry.generation, secret: secret), of: .none)
+        let secret = try KeyWrap.unwrap(entry.wrappedKey, under: effaceable.wrappingKey(with: deviceKey, of: storeID))
+        keys.add(ClassKey(id: entry.id, secret: secret), of: .none)
       } catch {
         throw KeyManagementError(unwrapping: error)
       }

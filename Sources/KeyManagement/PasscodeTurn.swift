@@ -89,7 +89,7 @@ extension KeybagFile {
   /// Makes the file of wrong passcodes while there is room for it, so that they are counted also when there is none. What
   /// cannot be made now is made by the next wrong passcode, or the next mount.
   package func reserveAttempts() {
-    // A record of an older version, with what tells passcodes apart, is of no use to this one.
+    // One that is too long is malformed: zeros take its place.
     if let status = try? directory.status(of: Self.attemptsName), status.size > UInt64(AttemptsRecord.size) {
       forgetAttempts()
     }

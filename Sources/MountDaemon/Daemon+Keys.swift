@@ -27,18 +27,7 @@ extension Daemon {
     // Where another mount may write, it may also have changed the passcode.
     if options.hasOtherWriters { try adoptOthersKeybag() }
     let opened = try open(keybag.withLock { $0 }, with: secret, &trial)
-    allowRekeys(opened)
     return machine.unlock(try opened.heldKeys())
-  }
-
-  /// Has the keybag of a store of an earlier version say that there may be rekeys, before there are.
-  private func allowRekeys(_ opened: borrowing OpenKeybag) {
-    guard !options.isReadOnly else { return }
-    do throws(KeyManagementError) {
-      if let change = try opened.allowingRekeys() { try commit(change) }
-    } catch {
-      log.warning("the keybag of an earlier version could not be changed", metadata: ["reason": "\(error.code)"])
-    }
   }
 
   private func adoptOthersKeybag() throws(KeyManagementError) {
@@ -81,7 +70,7 @@ extension Daemon {
       var trial = try turn(toTry: secret)
       takeTurn()
       defer { giveTurn() }
-      let opened = try openToChange(with: secret, &trial)
+      let opened = try open(try readKeybag(), with: secret, &trial)
       let change = try make(opened)
       // Those of a rotation that could not be begun, too: the keybag in place may have them already.
       let keys =
@@ -125,23 +114,10 @@ extension Daemon {
     return try file.open(keybag, with: secret, deviceKey: deviceKey, known: &known, &trial)
   }
 
-  /// Opens the keybag that is in place to change it, which overwrites the second copy: where that one knows later numbers
-  /// of class keys, they are left behind first. Where others may write, they would not find those keys.
-  func openToChange(
-    with secret: borrowing UnlockSecret, _ trial: inout PasscodeTurn
-  ) throws(KeyManagementError) -> OpenKeybag {
-    let opened = try open(try readKeybag(), with: secret, &trial)
-    guard !options.isShared, let change = try KeybagFile(backing: backing).outnumbering(opened) else { return opened }
-    let new = opened.following(change)
-    let keys = try new.heldKeys(of: ProtectionClass.allCases)
-    try commit(change) { [machine] in machine.replaceKeys(keys) }
-    return new
-  }
-
   /// Whether a keybag has other class keys than the one that this daemon goes by.
   private func hasOtherKeys(_ other: Keybag) -> Bool {
     let own = keybag.withLock { $0 }
-    return ProtectionClass.allCases.contains { own.generations(of: $0) != other.generations(of: $0) }
+    return ProtectionClass.allCases.contains { own.keyIDs(of: $0) != other.keyIDs(of: $0) }
   }
 
   /// Puts a changed keybag in place, and goes on with it, also where something after that failed; but not with new class

@@ -37,8 +37,8 @@ extension Daemon {
   ) throws(KeyManagementError) -> OpenKeybag {
     takeTurn()
     defer { giveTurn() }
-    let opened = try openToChange(with: secret, &trial)
-    isContinuing = opened.keybag.generations(of: fileClass).count > 1
+    let opened = try open(try readKeybag(), with: secret, &trial)
+    isContinuing = opened.keybag.keyIDs(of: fileClass).count > 1
     guard isContinuing else { return try addKey(of: fileClass, to: opened) }
     let keys = try opened.heldKeys(of: [fileClass])
     // The last of those rotations may have ended before the second copy had its key.

@@ -47,7 +47,7 @@ enum WriterClaim {
   }
 
   private static func openOrCreate(in store: borrowing Descriptor) throws(Errno) -> Descriptor {
-    // A new store, and one that only older versions have written, has none.
+    // A new store has none.
     guard !exists(in: store) else { return try open(in: store, [.readWrite]) }
     let file = try open(in: store, [.readWrite, .create])
     // Root that writes another user's store must not take it from them.

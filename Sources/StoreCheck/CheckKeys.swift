@@ -40,16 +40,7 @@ struct CheckKeys {
 
   /// Whether the other copy of the keybag has the class key that a record names.
   func otherHasKey(of record: FileRecord) -> Bool {
-    other?.hasKey(of: record.fileClass, generation: record.generation) ?? false
-  }
-
-  /// Whether the other copy has a key under the number that a record names which is not this one's.
-  func otherHasAnotherKey(of record: FileRecord) -> Bool {
-    guard let other, otherHasKey(of: record) else { return false }
-    func entry(_ keybag: Keybag) -> KeybagRecord.ClassEntry? {
-      keybag.record.classEntries.first { $0.fileClass == record.fileClass && $0.generation == record.generation }
-    }
-    return entry(other) != entry(keybag)
+    other?.hasKey(of: record) ?? false
   }
 
   /// What came of unwrapping a file's key.

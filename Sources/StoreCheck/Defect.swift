@@ -29,7 +29,7 @@ package enum Defect: String, CaseIterable, Sendable {
   case fileWithoutRecord = "file-without-record"
   case emptyFileWithoutRecord = "empty-file-without-record"
   case recordVersionUnknown = "record-version-unknown"
-  case keyGenerationUnknown = "key-generation-unknown"
+  case classKeyUnknown = "class-key-unknown"
   case keyRevoked = "key-revoked"
   case fileKeyDamaged = "file-key-damaged"
   case rekeyPending = "rekey-pending"
@@ -100,8 +100,8 @@ package enum Defect: String, CaseIterable, Sendable {
     case .fileWithoutRecord: "the file has contents, but no record and so no key: \(Self.unusableFile)"
     case .emptyFileWithoutRecord: "an empty file without a record: it is given one when it is written"
     case .recordVersionUnknown: "the record needs a newer protectfs"
-    case .keyGenerationUnknown:
-      "the file's key is wrapped under a newer class key than the keybag has; the keybag that has it opens the file"
+    case .classKeyUnknown:
+      "the file's key is wrapped under a class key that the keybag does not have; the keybag that has it opens the file"
     case .keyRevoked: "the file's class key was erased, reset or rotated away; 'protectfs orphans' lists such files"
     case .fileKeyDamaged: "the file's key does not unwrap"
     case .rekeyPending:

@@ -36,7 +36,7 @@ extension TreeCheck {
       findings.report(.fileRecordAltered, at: entry.place, mend: entry.move)
       return
     }
-    guard keys.keybag.hasKey(of: record.fileClass, generation: record.generation) else {
+    guard keys.keybag.hasKey(of: record) else {
       reportMissingKey(of: record, entry)
       return
     }
@@ -49,20 +49,18 @@ extension TreeCheck {
 
   /// A file whose class key the keybag does not have stays where it is, whole as it is: another keybag may open it.
   private func reportMissingKey(of record: FileRecord, _ entry: Entry) {
-    var key = "class \(record.fileClass.letter), generation \(record.generation)"
+    var key = "class \(record.fileClass.letter), key \(record.classKeyID)"
     if keys.otherHasKey(of: record) { key += "; keybag.previous has it, and 'protectfs keybag restore' puts that back" }
-    let isRevoked = record.generation <= keys.keybag.highestGeneration(of: record.fileClass)
-    findings.report(isRevoked ? .keyRevoked : .keyGenerationUnknown, at: entry.place, key)
+    let isRevoked = keys.keybag.isRevoked(record.classKeyID)
+    findings.report(isRevoked ? .keyRevoked : .classKeyUnknown, at: entry.place, key)
   }
 
   private func checkKey(of record: FileRecord, _ file: borrowing Descriptor, _ entry: Entry) {
     switch keys.fileKey(of: record) {
     case .damaged:
-      // The record is authentic, so it is another class key that wrapped this: the file stays, for the keybag that has it.
-      let owner = keys.otherHasAnotherKey(of: record) ? "keybag.previous has" : "a copy of the store may have"
+      // The record is authentic: the file stays, whatever wrapped this.
       findings.report(
-        .fileKeyDamaged, at: entry.place,
-        "class \(record.fileClass.letter); \(owner) another key of generation \(record.generation)")
+        .fileKeyDamaged, at: entry.place, "class \(record.fileClass.letter), key \(record.classKeyID)")
     case .notAtHand:
       if record.pending != nil { findings.report(.rekeyPending, at: entry.place) }
       checkAttributes(of: file, .fileWithoutKey, at: entry.place)

@@ -5,9 +5,9 @@ package struct AttemptsRecord: Sendable, Equatable {
   /// The first 8 bytes.
   package static let magic = Array("protkatt".utf8)
   /// The version this module reads and writes.
-  package static let version: UInt16 = 1
+  package static let version: UInt16 = 2
   /// The length of a record, in bytes.
-  package static let size = 8 + 2 + 4 + 8 + 1 + 32
+  package static let size = 8 + 2 + 4 + 8 + 32
   /// What stands for none where there is a file: as many zeros as a record has bytes.
   package static let blank = [UInt8](repeating: 0, count: size)
 
@@ -33,9 +33,6 @@ package struct AttemptsRecord: Sendable, Equatable {
     try reader.require(count > 0, "count", "is 0")
     lastTime = try reader.readInteger("time")
     try reader.require(lastTime <= UInt64(Int64.max), "time", "is too late")
-    // Versions that kept a fingerprint of each passcode here had their number before them. Those bits sort out guesses.
-    let reserved: UInt8 = try reader.readInteger("reserved")
-    try reader.require(reserved == 0, "reserved", "is not 0")
     tag = try reader.read(32, "tag")
     try reader.finish()
   }
@@ -46,7 +43,6 @@ package struct AttemptsRecord: Sendable, Equatable {
     bytes.append(integer: Self.version)
     bytes.append(integer: count)
     bytes.append(integer: lastTime)
-    bytes.append(0)
     return bytes
   }
 

@@ -6,7 +6,7 @@ import DataProtectionCore
 ///  0  1  version, 1; 0x81 while a rekey is pending
 ///  1  1  class
 ///  2  2  flags: bit 0, the class was set explicitly; bit 1, another rekey follows the one that is pending
-///  4  4  generation of the class key, from 1
+///  4  4  identifier of the class key, not 0
 ///  8 40  wrapped key; 72 in class B, the ephemeral public key first
 /// 48 48  pending rekey, at 80 in class B; only in version 0x81
 /// 48 16  tag, at 80 in class B; 48 bytes later in version 0x81
@@ -25,7 +25,7 @@ package struct FileRecord: Sendable, Equatable {
   /// Whether the class was set, not inherited.
   package var isExplicit: Bool
   /// Which of the class's keys wraps the file's key.
-  package var generation: UInt32
+  package var classKeyID: ClassKeyID
   /// The file's key, wrapped: ``wrappedKeySize(in:)`` bytes.
   package var wrappedKey: [UInt8]
   /// The rekey that is under way; `nil` while there is none.
@@ -40,12 +40,13 @@ package struct FileRecord: Sendable, Equatable {
 
   /// A record without its tag, which is set to zeros.
   package init(
-    fileClass: ProtectionClass, isExplicit: Bool, generation: UInt32, wrappedKey: [UInt8], pending: PendingRekey? = nil
+    fileClass: ProtectionClass, isExplicit: Bool, classKeyID: ClassKeyID, wrappedKey: [UInt8],
+    pending: PendingRekey? = nil
   ) {
     self.pending = pending
     self.fileClass = fileClass
     self.isExplicit = isExplicit
-    self.generation = generation
+    self.classKeyID = classKeyID
     self.wrappedKey = wrappedKey
     tag = [UInt8](repeating: 0, count: 16)
   }
@@ -55,8 +56,7 @@ package struct FileRecord: Sendable, Equatable {
     var reader = ByteReader(bytes, record: .file)
     let header = try reader.readRecordHeader(mayBePending: true)
     (fileClass, isExplicit) = (header.fileClass, header.flags & 1 == 1)
-    generation = try reader.readInteger("generation")
-    try reader.require(generation > 0, "generation", "is 0")
+    classKeyID = try reader.readClassKeyID()
     wrappedKey = try reader.read(Self.wrappedKeySize(in: fileClass), "wrapped key")
     if header.isPending { pending = try PendingRekey(&reader, isFollowed: header.flags & 2 == 2) }
     tag = try reader.read(16, "tag")
@@ -69,7 +69,7 @@ package struct FileRecord: Sendable, Equatable {
     bytes.reserveCapacity(Self.longest)
     bytes.appendRecordHeader(
       fileClass, isExplicit: isExplicit, isPending: pending != nil, isFollowed: pending?.isFollowed ?? false)
-    bytes.append(integer: generation)
+    bytes.append(integer: classKeyID.rawValue)
     bytes += wrappedKey
     if let pending { bytes += pending.bytes }
     return bytes
@@ -99,6 +99,14 @@ extension ByteReader {
     let flags: UInt16 = try readInteger("flags")
     try require(flags & ~(isPending ? 3 : 1) == 0, "flags", "has unknown bits")
     return RecordHeader(fileClass: fileClass, flags: flags, isPending: isPending)
+  }
+
+  /// The identifier of a class key.
+  mutating func readClassKeyID() throws(FormatError) -> ClassKeyID {
+    guard let id = ClassKeyID(rawValue: try readInteger("identifier of a class key")) else {
+      throw malformed("identifier of a class key", "is 0")
+    }
+    return id
   }
 
   /// The number of a protection class.

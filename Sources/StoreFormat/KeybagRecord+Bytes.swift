@@ -16,6 +16,8 @@ extension KeybagRecord {
     if let eraseAfter { bytes.append(eraseAfter) }
     bytes.append(UInt8(classEntries.count))
     for entry in classEntries { bytes += entry.bytes }
+    bytes.append(integer: UInt16(formerKeys.count))
+    for key in formerKeys { bytes += key.bytes }
     bytes.append(UInt8(protectors.count))
     for protector in protectors { bytes += protector.bytes }
     return bytes
@@ -36,20 +38,20 @@ extension ProtectionClass {
 }
 
 extension KeybagRecord.ClassEntry {
-  /// The wrapping of a tombstone.
-  static let erasedWrapping: UInt8 = 3
-
   var bytes: [UInt8] {
     var bytes = [fileClass.rawValue, fileClass.keyType]
-    bytes.append(integer: generation)
-    switch key {
-    case .wrapped(let wrappedKey, let publicKey):
-      bytes.append(fileClass.wrapping)
-      bytes += wrappedKey + (publicKey ?? [])
-    case .erased(let time):
-      bytes.append(Self.erasedWrapping)
-      bytes.append(integer: time)
-    }
+    bytes.append(integer: id.rawValue)
+    bytes.append(fileClass.wrapping)
+    return bytes + wrappedKey + (publicKey ?? [])
+  }
+}
+
+extension KeybagRecord.FormerKey {
+  var bytes: [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.append(integer: id.rawValue)
+    bytes.append(end.rawValue)
+    bytes.append(integer: time)
     return bytes
   }
 }

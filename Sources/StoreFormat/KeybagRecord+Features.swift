@@ -9,24 +9,11 @@ package struct KeybagFeatures: OptionSet, Sendable, Equatable {
 
   /// Class keys are wrapped with a secret that can be effaced.
   package static let effaceableSecret = KeybagFeatures(rawValue: 1 << 3)
-  /// A protector of type 3.
-  package static let keyFiles = KeybagFeatures(rawValue: 1 << 4)
-  /// A protector of type 4.
-  package static let trustedPlatformModule = KeybagFeatures(rawValue: 1 << 5)
-  /// A protector of type 5.
-  package static let backupPasscodes = KeybagFeatures(rawValue: 1 << 6)
   /// The store erases itself after too many wrong passcodes.
-  package static let eraseAfter = KeybagFeatures(rawValue: 1 << 7)
-  /// A class key that was erased.
-  package static let tombstones = KeybagFeatures(rawValue: 1 << 8)
-
-  /// Records of files may have a rekey pending.
-  package static let rekeys = KeybagFeatures(rawValue: 1 << 9)
+  package static let eraseAfter = KeybagFeatures(rawValue: 1 << 4)
 
   /// Those that this version understands.
-  package static let known: KeybagFeatures = [
-    .effaceableSecret, .keyFiles, .trustedPlatformModule, .backupPasscodes, .eraseAfter, .tombstones, .rekeys,
-  ]
+  package static let known: KeybagFeatures = [.effaceableSecret, .eraseAfter]
 }
 
 extension KeybagRecord {
@@ -35,32 +22,14 @@ extension KeybagRecord {
     var features: KeybagFeatures = []
     if effaceableIdentifier != nil { features.insert(.effaceableSecret) }
     if eraseAfter != nil { features.insert(.eraseAfter) }
-    if allowsRekeys { features.insert(.rekeys) }
-    for entry in classEntries where entry.erasureTime != nil { features.insert(.tombstones) }
-    for protector in protectors { features.formUnion(protector.method.features) }
     return features
   }
 
-  /// When the whole store was erased, in seconds since 1970; `nil` while a class has a key.
-  package var erasureTime: UInt64? {
-    let times = classEntries.compactMap(\.erasureTime)
-    return times.count == classEntries.count ? times.max() : nil
-  }
+  /// When the whole store was erased, in seconds since 1970; `nil` while classes have keys.
+  package var erasureTime: UInt64? { classEntries.isEmpty ? formerKeys.last?.time : nil }
 
   /// Whether it is what one change made of another. That one may not be authenticated, and of any generation.
   package func follows(_ other: KeybagRecord) -> Bool {
     storeID == other.storeID && generation > other.generation && generation - other.generation == 1
-  }
-}
-
-extension KeybagRecord.Protector.Method {
-  /// What a reader must know to understand it.
-  var features: KeybagFeatures {
-    switch self {
-    case .passcode, .recoveryKey: []
-    case .keyFile: .keyFiles
-    case .trustedPlatformModule: .trustedPlatformModule
-    case .backupPasscode: .backupPasscodes
-    }
   }
 }

@@ -30,11 +30,13 @@ extension KeybagRecord {
     self.init(
       storeID: storeID, generation: generation, defaultClass: defaultClass, deviceKeyIdentifier: identifier,
       creationTime: creationTime, effaceableIdentifier: effaceable, eraseAfter: eraseAfter,
-      allowsRekeys: features.contains(.rekeys), classEntries: try reader.readClassEntries(),
+      classEntries: try reader.readClassEntries(), formerKeys: try reader.readFormerKeys(),
       protectors: try reader.readProtectors())
+    let ids = classEntries.map(\.id) + formerKeys.map(\.id)
+    try reader.require(Set(ids).count == ids.count, "identifier of a class key", "is there twice")
+    try reader.require(!classEntries.isEmpty || formerKeys.last?.end == .erased, "former keys", "do not end erased")
     try reader.require(
-      protectors.isEmpty == (erasureTime != nil), "number of protectors", "is not that of its class keys")
-    try reader.require(self.features == features, "features", "are not those of the contents")
+      protectors.isEmpty == classEntries.isEmpty, "number of protectors", "is not that of its class keys")
     seal = try reader.read(32, "seal")
     tag = try reader.read(32, "tag")
     try reader.finish()
@@ -53,14 +55,11 @@ extension ByteReader {
     for _ in 0..<(try readCount(KeybagRecord.classEntryCount, "number of class keys")) {
       let entry = try readClassEntry()
       if let last = entries.last {
-        let isSorted = (last.fileClass.rawValue, last.generation) < (entry.fileClass.rawValue, entry.generation)
-        try require(isSorted, "class keys", "are not sorted by class and generation")
-        let isAfterKey = last.fileClass == entry.fileClass && entry.erasureTime != nil
-        try require(!isAfterKey, "class keys", "have a tombstone behind a key of its class")
+        try require(last.fileClass.rawValue <= entry.fileClass.rawValue, "class keys", "are not sorted by class")
       }
       entries.append(entry)
     }
-    for fileClass in ProtectionClass.allCases {
+    for fileClass in ProtectionClass.allCases where !entries.isEmpty {
       let exists = entries.contains { $0.fileClass == fileClass }
       try require(exists, "class keys", "have none of class \(fileClass.letter)")
     }
@@ -71,19 +70,29 @@ extension ByteReader {
     let fileClass = try readClass("class of a class key")
     let keyType: UInt8 = try readInteger("key type")
     try require(keyType == fileClass.keyType, "key type", "is not the one of class \(fileClass.letter)")
-    let generation: UInt32 = try readInteger("generation of a class key")
-    try require(generation > 0, "generation of a class key", "is 0")
+    let id = try readClassKeyID()
     let wrapping: UInt8 = try readInteger("wrapping")
-    if wrapping == KeybagRecord.ClassEntry.erasedWrapping {
-      let time: UInt64 = try readInteger("erasure time")
-      try require(time <= UInt64(Int64.max), "erasure time", "is too late")
-      return KeybagRecord.ClassEntry(fileClass: fileClass, generation: generation, key: .erased(at: time))
-    }
     try require(wrapping == fileClass.wrapping, "wrapping", "is not the one of class \(fileClass.letter)")
     let wrappedKey = try read(40, "wrapped class key")
     let publicKey = keyType == 1 ? try read(32, "public key") : nil
-    return KeybagRecord.ClassEntry(
-      fileClass: fileClass, generation: generation, key: .wrapped(wrappedKey, publicKey: publicKey))
+    return KeybagRecord.ClassEntry(fileClass: fileClass, id: id, wrappedKey: wrappedKey, publicKey: publicKey)
+  }
+
+  fileprivate mutating func readFormerKeys() throws(FormatError) -> [KeybagRecord.FormerKey] {
+    let count = Int(try readInteger("number of former keys", as: UInt16.self))
+    try require(KeybagRecord.formerKeyCount.contains(count), "number of former keys", "\(count) is not in 0...256")
+    var keys: [KeybagRecord.FormerKey] = []
+    for _ in 0..<count {
+      let id = try readClassKeyID()
+      let number: UInt8 = try readInteger("end of a former key")
+      guard let end = KeybagRecord.FormerKey.End(rawValue: number) else {
+        throw malformed("end of a former key", "\(number) is not known")
+      }
+      let time: UInt64 = try readInteger("time of a former key")
+      try require(time <= UInt64(Int64.max), "time of a former key", "is too late")
+      keys.append(KeybagRecord.FormerKey(id: id, end: end, time: time))
+    }
+    return keys
   }
 
   fileprivate mutating func readProtectors() throws(FormatError) -> [KeybagRecord.Protector] {

@@ -8,12 +8,14 @@ package struct KeybagRecord: Sendable, Equatable {
   /// The first 8 bytes.
   package static let magic = Array("protkbag".utf8)
   /// The version this module reads and writes.
-  package static let version: UInt16 = 1
+  package static let version: UInt16 = 2
   /// No keybag is longer, in bytes.
   package static let longest = 16_384
-  /// How many class keys there may be, all generations counted.
-  package static let classEntryCount = 5...64
-  /// How many ways in there may be; none where every class is erased.
+  /// How many class keys there may be, of all classes; none where the store was erased.
+  package static let classEntryCount = 0...64
+  /// How many keys that are no more there may be.
+  package static let formerKeyCount = 0...256
+  /// How many ways in there may be; none where the store was erased.
   package static let protectorCount = 0...16
   /// After how many wrong passcodes a store may be told to erase itself.
   package static let eraseAfterRange: ClosedRange<UInt8> = 4...100
@@ -32,10 +34,10 @@ package struct KeybagRecord: Sendable, Equatable {
   package var effaceableIdentifier: [UInt8]?
   /// After how many wrong passcodes the store erases itself; `nil`: it does not.
   package var eraseAfter: UInt8?
-  /// Whether records of files may have a rekey pending; not in stores of earlier versions, until an unlock.
-  package var allowsRekeys: Bool
-  /// The class keys, sorted by class and generation; the highest generation of a class wraps new file keys.
+  /// The class keys, sorted by class. Of several keys of a class the last is current: it wraps new file keys.
   package var classEntries: [ClassEntry]
+  /// Keys that are no more, the latest last.
+  package var formerKeys: [FormerKey]
   /// The ways in, sorted by their identities.
   package var protectors: [Protector]
   /// HMAC-SHA256 over ``bytesBeforeSeal`` under a key that only an unlock yields.
@@ -43,40 +45,43 @@ package struct KeybagRecord: Sendable, Equatable {
   /// HMAC-SHA256 over ``bytesBeforeTag`` under a key that belongs to the device.
   package var tag: [UInt8]
 
-  /// One key of one class, or what is left of it.
+  /// One key of one class.
   package struct ClassEntry: Sendable, Equatable {
     package var fileClass: ProtectionClass
-    /// From 1; ``FileRecord/generation`` refers to it.
-    package var generation: UInt32
-    package var key: Key
+    /// What ``FileRecord/classKeyID`` refers to.
+    package var id: ClassKeyID
+    /// The key (of class B: the private key), wrapped, 40 bytes.
+    package var wrappedKey: [UInt8]
+    /// Of class B the public key, 32 bytes.
+    package var publicKey: [UInt8]?
 
-    /// A class's key as a keybag has it.
-    package enum Key: Sendable, Equatable {
-      /// The key (of class B: the private key), wrapped, 40 bytes; of class B also the public key, 32 bytes.
-      case wrapped([UInt8], publicKey: [UInt8]?)
-      /// A tombstone: this key and all before it were erased then, in seconds since 1970.
-      case erased(at: UInt64)
-    }
-
-    /// The public key of class B.
-    package var publicKey: [UInt8]? {
-      if case .wrapped(_, let publicKey) = key { publicKey } else { nil }
-    }
-
-    /// Whether the key is that of another entry for sure, though it may be wrapped anew there.
-    package func isSurelySame(as other: ClassEntry) -> Bool {
-      key == other.key || (publicKey != nil && publicKey == other.publicKey)
-    }
-
-    /// When the key was erased; `nil` for a key that is there.
-    package var erasureTime: UInt64? {
-      if case .erased(let time) = key { time } else { nil }
-    }
-
-    package init(fileClass: ProtectionClass, generation: UInt32, key: Key) {
+    package init(fileClass: ProtectionClass, id: ClassKeyID, wrappedKey: [UInt8], publicKey: [UInt8]?) {
       self.fileClass = fileClass
-      self.generation = generation
-      self.key = key
+      self.id = id
+      self.wrappedKey = wrappedKey
+      self.publicKey = publicKey
+    }
+  }
+
+  /// What is left of a class key that is no more.
+  package struct FormerKey: Sendable, Equatable {
+    package var id: ClassKeyID
+    package var end: End
+    /// When it ended, in seconds since 1970.
+    package var time: UInt64
+
+    /// How a class key ended.
+    package enum End: UInt8, Sendable {
+      /// Nothing was under it any more.
+      case rotated = 1
+      /// Its user wanted the end of what was under it, or had lost it.
+      case erased = 2
+    }
+
+    package init(id: ClassKeyID, end: End, time: UInt64) {
+      self.id = id
+      self.end = end
+      self.time = time
     }
   }
 
@@ -139,8 +144,8 @@ package struct KeybagRecord: Sendable, Equatable {
   /// A record whose seal and tag are still zeros.
   package init(
     storeID: StoreID, generation: UInt64, defaultClass: ProtectionClass, deviceKeyIdentifier: [UInt8],
-    creationTime: UInt64, effaceableIdentifier: [UInt8]? = nil, eraseAfter: UInt8? = nil, allowsRekeys: Bool = false,
-    classEntries: [ClassEntry], protectors: [Protector]
+    creationTime: UInt64, effaceableIdentifier: [UInt8]? = nil, eraseAfter: UInt8? = nil,
+    classEntries: [ClassEntry], formerKeys: [FormerKey] = [], protectors: [Protector]
   ) {
     self.storeID = storeID
     self.generation = generation
@@ -149,8 +154,8 @@ package struct KeybagRecord: Sendable, Equatable {
     self.creationTime = creationTime
     self.effaceableIdentifier = effaceableIdentifier
     self.eraseAfter = eraseAfter
-    self.allowsRekeys = allowsRekeys
     self.classEntries = classEntries
+    self.formerKeys = formerKeys
     self.protectors = protectors
     seal = [UInt8](repeating: 0, count: 32)
     tag = [UInt8](repeating: 0, count: 32)

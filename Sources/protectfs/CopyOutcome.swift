@@ -20,7 +20,7 @@ enum CopyOutcome {
       self = .failed(
         CommandFailure(
           .failure,
-          "\(path.printable) is under a newer class key than the keybag has, and was left alone: another keybag "
+          "\(path.printable) is under a class key that the keybag does not have, and was left alone: another keybag "
             + "opens it; where there is none any more, remove it first"))
     case .source(let error): self = .failed(CommandFailure("\(path.printable) cannot be read", error))
     case .target(.noSpace), .target(Errno(rawValue: EDQUOT)):

@@ -66,7 +66,7 @@ final class FailureCount: Sendable {
     case Errno(rawValue: ENOKEY):
       return CommandFailure(
         .failure,
-        "\(path.printable): its class key is a newer one than the store's keybag has; 'protectfs fsck' says what brings "
+        "\(path.printable): the keybag does not have its class key; 'protectfs fsck' says what brings "
           + "it back")
     case .permissionDenied:
       if let status = try? ProtectionStatus(ofItemAt: path), status.obstacle == .classLocked {

@@ -10,11 +10,11 @@ protocol FsckReport: CheckObserver {
 /// The report for people, and on a terminal how far the check is.
 final class FsckLines: FsckReport {
   private let progress = FsckProgress()
-  private var underNewerKeys = 0
+  private var underOtherKeys = 0
 
   func found(_ finding: Finding) {
     progress.clear()
-    if finding.defect == .keyGenerationUnknown { underNewerKeys += 1 }
+    if finding.defect == .classKeyUnknown { underOtherKeys += 1 }
     let place = finding.path ?? finding.backingPath
     print("\(finding.defect.severity.rawValue): \(place.description.printable): \(finding.description.printable)")
     if finding.path != nil { print("  backing file \(finding.backingPath)") }
@@ -30,9 +30,9 @@ final class FsckLines: FsckReport {
     var text = "\(summary.entries) entries, \(summary.errors) errors"
     if summary.errors > 0 { text += " (\(summary.errorsRepaired) repaired)" }
     print("\(text), \(summary.notes) notes")
-    if underNewerKeys > 0 {
+    if underOtherKeys > 0 {
       print(
-        "\(underNewerKeys.files) under newer class keys than the keybag has; they are whole, and were left in their places. "
+        "\(underOtherKeys.files) under class keys that the keybag does not have; they are whole, and were left in their places. "
           + "'protectfs keybag restore' puts keybag.previous back where that has the keys, "
           + "'protectfs keybag import' adds those of a keybag that was exported later.")
     }

@@ -14,7 +14,7 @@ struct InfoCommand: ParsableCommand {
     commandName: "info",
     abstract: "Show what a store says of itself, without any secret.",
     discussion: """
-      Reads the keybag: format, classes and their keys' generations, the ways in, and how the passcode is stretched. With \
+      Reads the keybag: format, classes and their keys, the ways in, and how the passcode is stretched. With \
       the device key at hand, it says whether the keybag is authentic.
 
       Example:
@@ -85,10 +85,10 @@ struct StoreInformation: Encodable {
 
   struct ClassKey: Encodable {
     var protectionClass: ProtectionClass
-    var generations: [UInt32]
+    var keys: [String]
 
     enum CodingKeys: String, CodingKey {
-      case generations
+      case keys
       case protectionClass = "class"
     }
   }
@@ -118,8 +118,8 @@ struct StoreInformation: Encodable {
     defaultClass = record.defaultClass
     self.authenticity = authenticity
     classes = ProtectionClass.allCases.map { fileClass in
-      let entries = record.classEntries.filter { $0.fileClass == fileClass && $0.erasureTime == nil }
-      return ClassKey(protectionClass: fileClass, generations: entries.map(\.generation))
+      let entries = record.classEntries.filter { $0.fileClass == fileClass }
+      return ClassKey(protectionClass: fileClass, keys: entries.map(\.id.description))
     }
     waysIn = record.protectors.map { WayIn($0) }
     eraseAfter = record.eraseAfter
@@ -144,8 +144,7 @@ struct StoreInformation: Encodable {
       line("way in", "\(way.kind)\(label)\(way.keyDerivation.map { ", \($0)" } ?? "")")
     }
     for entry in classes {
-      let numbers = entry.generations.map { "\($0)" }.joined(separator: ", ")
-      let key = numbers.isEmpty ? "no key" : "key generation \(numbers)"
+      let key = entry.keys.isEmpty ? "no key" : "key \(entry.keys.joined(separator: ", "))"
       line("class \(entry.protectionClass.letter)", "\(entry.protectionClass.name), \(key)")
     }
     return lines.joined(separator: "\n")

@@ -111,7 +111,7 @@ struct KeybagRestoreCommand: ParsableCommand {
     _ = try file.effaceableSecret(of: previous)
     try Confirmation.require(
       "Ways in and class keys of \(path.printable) will be those of keybag generation \(previous.generation). What was "
-        + "written under newer class keys will be unreadable.", isGiven: yes)
+        + "written under keys that it does not have will be unreadable.", isGiven: yes)
     try file.restore(previous, over: file.authenticKeybags { try? Keybag(parsing: $0, deviceKey: key) })
     print("The keybag was restored.")
     lock.hold()
@@ -152,17 +152,14 @@ struct KeybagResetCommand: ParsableCommand {
     let path = try CanonicalPath.ofBacking(backing)
     try StoreSummary.requireStore(path)
     let store = try UnmountedStore(path, deviceKey: deviceKey)
-    let other = store.file.secondCopy(of: store.keybag, store.deviceKey)
-    if let other, !store.file.opens(store.keybag), store.file.opens(other) {
-      throw KeyManagementError.effaceableSecretMissing
-    }
+    try store.requireThatNoOtherOpens()
     try Confirmation.require(
       "All files of classes A, B, C and CX in \(path.printable) will be unreadable, until they are restored from a copy.",
       isGiven: yes)
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
     do {
       let reset = try store.keybag.resetting(
-        beyond: other, passcode: newPasscode.read(files), deviceKey: store.deviceKey,
+        passcode: newPasscode.read(files), deviceKey: store.deviceKey,
         effaceable: store.effaceableSecretIfAny())
       try store.file.commit(reset.change)
       store.file.forgetAttempts()

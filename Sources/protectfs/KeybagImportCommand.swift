@@ -133,8 +133,8 @@ struct KeybagImportCommand: ParsableCommand {
   private func confirmLosses(_ found: AuthenticKeybags, _ exported: Keybag) throws(CommandFailure) -> Bool {
     var lacking: [String] = []
     for keybag in found.all {
-      for entry in exported.mayLack(keysOf: keybag) {
-        let name = "\(entry.fileClass.letter) (generation \(entry.generation))"
+      for entry in exported.lacking(keysOf: keybag) {
+        let name = "\(entry.fileClass.letter) (key \(entry.id))"
         if !lacking.contains(name) { lacking.append(name) }
       }
     }
@@ -143,8 +143,8 @@ struct KeybagImportCommand: ParsableCommand {
       !found.currentOpens && found.previousOpens
       ? " Try 'protectfs keybag restore' first: the second copy of the keybag opens the store." : ""
     try Confirmation.require(
-      "The exported keybag lacks keys that the store's own keybag, or its second copy, has, or has others under their "
-        + "numbers, of class \(lacking.joined(separator: ", ")): files under them will be unreadable.\(advice)",
+      "The exported keybag lacks keys that the store's own keybag, or its second copy, has, "
+        + "of class \(lacking.joined(separator: ", ")): files under them will be unreadable.\(advice)",
       isGiven: yes)
     return true
   }

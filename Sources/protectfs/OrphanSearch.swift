@@ -109,7 +109,7 @@ final class OrphanSearch {
     }
     if underOtherKeybags > 0 {
       CommandFailure.report(
-        "\(underOtherKeybags.files) under newer class keys than the keybag has: no orphans, since another keybag opens "
+        "\(underOtherKeybags.files) under class keys that the keybag does not have: no orphans, since another keybag opens "
           + "them ('protectfs keybag restore', 'protectfs keybag import')")
     }
   }

@@ -55,7 +55,7 @@ struct PathStatus: Encodable {
     let answer =
       switch status.obstacle {
       case nil where isUnderOtherKeybag:
-        "its class key is a newer one than the store's keybag has; 'protectfs fsck' says what brings it back"
+        "the keybag does not have its class key; 'protectfs fsck' says what brings it back"
       case nil: "\(use) now"
       case .permissions:
         status.isDirectory

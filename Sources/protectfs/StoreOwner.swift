@@ -121,16 +121,20 @@ struct UnmountedStore: ~Copyable {
     return nil
   }
 
-  /// Changes the keybag. That overwrites the second copy: where it knows later numbers of class keys, they are left behind
-  /// first.
+  /// Finds out that it is not the second copy alone that opens the store.
+  func requireThatNoOtherOpens() throws(KeyManagementError) {
+    guard !file.opens(keybag), let bytes = try? file.readPrevious(),
+      let other = try? Keybag(parsing: bytes, deviceKey: deviceKey), other.storeID == keybag.storeID, file.opens(other)
+    else { return }
+    throw .effaceableSecretMissing
+  }
+
+  /// Changes the keybag.
   func change(
     with secret: borrowing UnlockSecret,
     _ make: (borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange
   ) throws(KeyManagementError) {
-    let opened = try open(with: secret)
-    guard let first = try file.outnumbering(opened) else { return try file.commit(make(opened)) }
-    try file.commit(first)
-    try file.commit(make(opened.following(first)))
+    try file.commit(make(open(with: secret)))
   }
 
   /// Opens the keybag.

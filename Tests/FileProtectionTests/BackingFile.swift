@@ -26,8 +26,8 @@ final class BackingFile {
 
   init() throws {
     let controller = try Self.controller.get()
-    let (generation, wrappedKey) = try controller.wrap(FileKey(), for: .none)
-    record = FileRecord(fileClass: .none, isExplicit: false, generation: generation, wrappedKey: wrappedKey)
+    let (keyID, wrappedKey) = try controller.wrap(FileKey(), for: .none)
+    record = FileRecord(fileClass: .none, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey)
     self.controller = controller
     // O_TMPFILE: gone with its last descriptor.
     descriptor = try Descriptor.open("/tmp", OpenFlags(rawValue: 0o20200000 | O_RDWR), mode: 0o600)

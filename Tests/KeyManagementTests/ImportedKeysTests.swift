@@ -34,35 +34,24 @@ import Testing
     #expect(change.keybag.record.classEntries == opened.keybag.record.classEntries)
   }
 
-  /// Stores that were one, and have each made a new key since: to take either of them would lose the files of the other.
-  @Test func anotherKeyUnderOneNumberIsRefused() throws {
+  /// Stores that were one, and have each made a new key since: both have both afterwards, and each its own current one.
+  @Test(arguments: ProtectionClass.allCases) func keysOfACopyComeBesideTheOwn(_ fileClass: ProtectionClass) throws {
     let stored = try StoredKeybag()
     let opened = try stored.open(.passcode(stored.store.passcode()))
-    for fileClass in ProtectionClass.allCases {
-      let other = try exported(of: opened) { (entries, keybagKey) in
-        let place = try position(of: fileClass, in: entries)
-        entries[place] = try Keybag.newClassEntry(
-          fileClass, generation: entries[place].generation, keybagKey, stored.deviceKey, .absent(),
-          stored.keybag.storeID)
-      }
-      #expect(throws: KeyManagementError.conflictingKeys(fileClass)) { _ = try opened.adding(keysOf: other) }
-    }
-  }
-
-  /// As the refusal says: once the files here are under a key of another number, the other's key has room.
-  @Test func aRotationMakesRoomForAnotherKey() throws {
-    let stored = try StoredKeybag()
-    let other = try exported(of: stored.open(.passcode(stored.store.passcode()))) { (entries, keybagKey) in
-      let place = try position(of: .standard, in: entries)
+    let other = try exported(of: opened) { (entries, keybagKey) in
+      let place = try position(of: fileClass, in: entries)
       entries[place] = try Keybag.newClassEntry(
-        .standard, generation: entries[place].generation, keybagKey, stored.deviceKey, .absent(), stored.keybag.storeID)
+        fileClass, id: opened.keybag.record.newKeyID(), keybagKey, stored.deviceKey, .absent(), stored.keybag.storeID)
     }
-    let opened = try stored.open(.passcode(stored.store.passcode()))
-    let begun = try #require(try Box(opened.beginningRotation(of: .standard)))
-    let rotating = opened.following(begun.take())
-    let rotated = rotating.following(try rotating.finishingRotation(of: .standard))
-    #expect(rotated.keybag.generations(of: .standard) == [2])
-    #expect(try rotated.adding(keysOf: other).keybag.generations(of: .standard) == [1, 2])
+    let own = try #require(opened.keybag.keyIDs(of: fileClass).last)
+    let others = try #require(other.keybag.keyIDs(of: fileClass).last)
+    let change = try opened.adding(keysOf: other)
+    #expect(change.keybag.keyIDs(of: fileClass) == [others, own])
+    let wrapped = try opened.following(change).heldKeys(of: [fileClass])[fileClass]
+    #expect(
+      try wrapped?.map { $0.secret.exposed() }.first
+        == other.heldKeys(of: [fileClass])[fileClass]?.first?.secret.exposed())
+    #expect(throws: Never.self) { _ = try Keybag(parsing: change.keybag.bytes, deviceKey: stored.deviceKey) }
   }
 
   /// One that was erased here comes back.
@@ -71,7 +60,9 @@ import Testing
     let opened = try stored.open(.passcode(stored.store.passcode()))
     let erased = opened.following(try opened.erasing(.complete))
     let change = try erased.adding(keysOf: try exported(of: opened) { (_, _) in })
-    #expect(change.keybag.generations(of: .complete) == [1, 2])
+    #expect(
+      change.keybag.keyIDs(of: .complete) == opened.keybag.keyIDs(of: .complete) + erased.keybag.keyIDs(of: .complete))
+    #expect(change.keybag.record.formerKeys.isEmpty)
     var keys = try erased.following(change).classKeys()
     var before = try opened.classKeys()
     #expect(keys.take(.complete) { ExposedKey($0) }.first == before.take(.complete) { ExposedKey($0) }.first)

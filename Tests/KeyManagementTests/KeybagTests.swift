@@ -28,7 +28,7 @@ import Testing
     #expect(none[.none] == store.expectedKeys(of: .none))
     let privateKey = try #require(store.expectedKeys(of: .completeUnlessOpen).first)
     let publicKey = try OnePassDiffieHellman.publicKey(of: SecretBytes(privateKey.bytes))
-    #expect(keybag.publicKeys == [1: publicKey])
+    #expect(keybag.publicKeys.values.map { $0 } == [publicKey])
   }
 
   /// Each way into the keybag that has everything yields the keys of the vector.
@@ -57,7 +57,8 @@ import Testing
     #expect(none[.none] == store.expectedKeys(of: .none))
     let recovered = try Keybag.recover(keybag.bytes, backupPasscode: store.passcode())
     #expect(recovered.secret.exposed() == deviceKey.secret.exposed())
-    #expect(keybag.generations(of: .complete) == [2] && keybag.highestGeneration(of: .complete) == 2)
+    #expect(keybag.record.formerKeys.map(\.end) == [.rotated, .erased])
+    #expect(keybag.record.formerKeys.allSatisfy { keybag.isRevoked($0.id) })
 
     #expect(throws: KeyManagementError.wrongKeyFile) {
       _ = try keybag.open(
@@ -73,7 +74,7 @@ import Testing
     let keybag = try store.parsed()
     #expect(keybag.erasureTime == 1_770_000_000)
     #expect(keybag.protectors.isEmpty)
-    for fileClass in ProtectionClass.allCases { #expect(keybag.generations(of: fileClass).isEmpty) }
+    for fileClass in ProtectionClass.allCases { #expect(keybag.keyIDs(of: fileClass).isEmpty) }
     #expect(throws: KeyManagementError.wrongRecoveryKey) {
       _ = try Keybag.recover(keybag.bytes, recoveryKey: RecoveryKey())
     }
@@ -85,9 +86,9 @@ import Testing
 
   @Test func keysAreTakenOnce() throws {
     var keys = try store.parsed().unlock(passcode: store.passcode(), deviceKey: store.volumeKey())
-    #expect(keys.take(.complete) { $0.generation } == [1])
-    #expect(keys.take(.complete) { $0.generation } == [])
-    #expect(keys.take(.completeUntilFirstUserAuthentication) { $0.generation } == [1, 2])
+    #expect(keys.take(.complete) { $0.id.rawValue } == store.expectedKeys(of: .complete).map(\.id))
+    #expect(keys.take(.complete) { $0.id } == [])
+    #expect(keys.take(.standard) { $0.id.rawValue } == store.expectedKeys(of: .standard).map(\.id))
   }
 
   @Test(arguments: ProtectionClass.allCases) func newKeybag(_ defaultClass: ProtectionClass) throws {
@@ -190,8 +191,8 @@ import Testing
 
   @Test func newerStoresAreRefused() throws {
     var version = store.keybag.bytes
-    version[8] = 2
-    #expect(throws: KeyManagementError.unsupportedStore(.unsupportedVersion(record: .keybag, version: 2))) {
+    version[8] = 3
+    #expect(throws: KeyManagementError.unsupportedStore(.unsupportedVersion(record: .keybag, version: 3))) {
       _ = try Keybag(parsing: version, deviceKey: store.volumeKey())
     }
     var features = store.keybag.bytes
@@ -206,8 +207,7 @@ import Testing
     let deviceKey = try store.volumeKey()
     var record = try store.parsed().record
     let index = try #require(record.classEntries.firstIndex { $0.fileClass == .completeUnlessOpen })
-    guard case .wrapped(let key, _) = record.classEntries[index].key else { return }
-    record.classEntries[index].key = .wrapped(key, publicKey: try OnePassDiffieHellman.KeyPair().publicKey)
+    record.classEntries[index].publicKey = try OnePassDiffieHellman.KeyPair().publicKey
     record.tag = try Keybag.tag(of: record, deviceKey)
     let forged = try Keybag(parsing: record.bytes, deviceKey: deviceKey)
     #expect(throws: KeyManagementError.keybagAltered) {

@@ -57,17 +57,6 @@ import Testing
     }
   }
 
-  @Test func ofAClassHasNoNext() throws {
-    let last = try keybag { $0.classEntries[0].generation = .max }
-    #expect(last.highestGeneration(of: .complete) == .max)
-    let opened = try opened(last)
-    #expect(throws: KeyManagementError.keybagFull) { _ = try opened.beginningRotation(of: .complete) }
-    #expect(throws: KeyManagementError.keybagFull) { _ = try opened.erasing(.complete) }
-    #expect(throws: KeyManagementError.self) {
-      _ = try last.resetting(passcode: store.passcode(), deviceKey: store.volumeKey(), effaceable: nil)
-    }
-  }
-
   /// What an import takes the place of counts only where it is authentic.
   @Test func siblingsAreAuthentic() throws {
     let opened = try opened(keybag)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import KeyManagement
 
-/// What takes the place of a keybag and of its second copy, and what number a class key has then.
+/// What takes the place of a keybag and of its second copy.
 @Suite("The second copy of the keybag") struct SecondCopyTests {
   /// The store's keybag in its place, opened.
   private func opened(_ stored: borrowing StoredKeybag) throws -> OpenKeybag {
@@ -25,19 +25,11 @@ import Testing
     try stored.file.commit(opened(stored).finishingRotation(of: .standard))
   }
 
-  /// As the commands do it: what only the second copy knows is taken over first.
-  private func change(
-    _ stored: borrowing StoredKeybag, _ make: (borrowing OpenKeybag) throws -> KeybagChange
-  ) throws {
-    if let first = try Box(stored.file.outnumbering(opened(stored))) { try stored.file.commit(first.take()) }
-    try stored.file.commit(make(opened(stored)))
-  }
-
   private func reset(_ stored: borrowing StoredKeybag) throws {
     let keybag = try current(stored)
     let reset = try keybag.resetting(
-      beyond: stored.file.secondCopy(of: keybag, stored.deviceKey), passcode: stored.store.passcode(),
-      deviceKey: stored.deviceKey, effaceable: stored.file.effaceableSecret(of: keybag), cost: TestStore.cost)
+      passcode: stored.store.passcode(), deviceKey: stored.deviceKey,
+      effaceable: stored.file.effaceableSecret(of: keybag), cost: TestStore.cost)
     try stored.file.commit(reset.change)
   }
 
@@ -83,6 +75,7 @@ import Testing
   @Test(arguments: Damage.allCases) func aGoodSecondCopyOutlivesAnImport(_ damage: Damage) throws {
     let stored = try StoredKeybag()
     let backup = try exported(stored)
+    let first = try current(stored).keyIDs(of: .standard)
     try rotate(stored)
     let good = try stored.file.readPrevious()
     try self.damage(stored, damage)
@@ -90,7 +83,8 @@ import Testing
 
     let new = try replace(stored, with: backup)
     #expect(try stored.file.readPrevious() == good)
-    #expect(new.generations(of: .standard) == [1, 3], "no number twice")
+    #expect(new.keyIDs(of: .standard).dropLast() == first[...], "a key that was rotated away is current again")
+    #expect(new.keyIDs(of: .complete) == found(stored).previous?.keyIDs(of: .complete))
     for _ in 0..<2 {
       try stored.file.settle(new, deviceKey: stored.deviceKey)
       #expect(try stored.file.readPrevious() == good)
@@ -132,19 +126,18 @@ import Testing
     }
   }
 
-  /// Copies of a store that have both rotated a class have each a key of their own under the same number.
-  @Test func whatHasAnotherKeyUnderOneNumberIsKept() throws {
+  /// Copies of a store that have both rotated a class have each a key that the other lacks.
+  @Test func whatACopyOfTheStoreHasIsKept() throws {
     let stored = try StoredKeybag()
     try rotate(stored)
     let whole = try Keybag.open(exported: exported(stored), backupPasscode: "backup".secret)
     var record = whole.keybag.record
-    let place = try #require(record.classEntries.firstIndex { $0.fileClass == .standard && $0.generation == 2 })
+    let place = try #require(record.classEntries.firstIndex { $0.fileClass == .standard })
     record.classEntries[place] = try Keybag.newClassEntry(
-      .standard, generation: 2, whole.keybagKey, whole.deviceKey, .absent(), whole.keybag.storeID)
+      .standard, id: record.newKeyID(), whole.keybagKey, whole.deviceKey, .absent(), whole.keybag.storeID)
     let other = try Keybag(sealing: record, keybagKey: whole.keybagKey, deviceKey: whole.deviceKey)
     let old = try current(stored)
-    #expect(other.lacking(keysOf: old).isEmpty)
-    #expect(other.mayLack(keysOf: old).map(\.fileClass) == [.standard])
+    #expect(other.lacking(keysOf: old).map(\.fileClass) == [.standard])
     let new = try replace(stored, with: other.bytes)
     try stored.file.settle(new, deviceKey: stored.deviceKey)
     #expect(try stored.file.readPrevious() == old.bytes)
@@ -194,37 +187,75 @@ import Testing
     #expect(stored.directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
   }
 
-  // MARK: Numbers of class keys
+  // MARK: Identifiers of class keys
 
-  /// The keybag after a reset has later numbers than the one that is put back: they are not given again.
-  @Test func noNumberIsGivenTwiceAfterARestoration() throws {
+  /// What ended is remembered by the keybag that ended it, and by those made of it.
+  @Test func endedKeysAreRemembered() throws {
     let stored = try StoredKeybag()
-    try reset(stored)
-    try restore(stored)
-    #expect(try current(stored).generations(of: .standard) == [1])
-    try stored.file.settle(current(stored), deviceKey: stored.deviceKey)
-    // A change that makes no class key overwrites the second copy too.
-    try change(stored) { try $0.adding(.keyFile(SecretBytes(randomCount: 32)), label: "a file") }
-    #expect(try current(stored).generations(of: .standard) == [1, 3])
-    #expect(try current(stored).generations(of: .none) == [1])
+    let first = try current(stored)
     try rotate(stored)
-    #expect(try current(stored).generations(of: .standard) == [4])
+    try stored.file.commit(opened(stored).erasing(.complete))
+    let ended = first.keyIDs(of: .standard) + first.keyIDs(of: .complete)
+    #expect(try current(stored).record.formerKeys.map(\.id) == ended)
+    #expect(try current(stored).record.formerKeys.map(\.end) == [.rotated, .erased])
+    for id in ended { #expect(try current(stored).isRevoked(id) && !first.isRevoked(id)) }
+
+    let last = try current(stored)
+    try reset(stored)
+    let all = try current(stored)
+    for fileClass in ProtectionClass.allCases where fileClass != .none {
+      #expect(last.keyIDs(of: fileClass).allSatisfy(all.isRevoked))
+      #expect(all.keyIDs(of: fileClass).count == 1)
+    }
+    #expect(all.keyIDs(of: .none) == first.keyIDs(of: .none))
   }
 
-  @Test func noNumberIsGivenTwiceByErasuresAndResets() throws {
-    let stored = try StoredKeybag()
-    try reset(stored)
-    try restore(stored)
-    try change(stored) { try $0.erasing(.complete) }
-    #expect(try current(stored).generations(of: .complete) == [4])
-    #expect(try current(stored).generations(of: .standard) == [1, 3])
+  /// The history is bounded: what was rotated away goes first, since nothing is under it.
+  @Test func theHistoryHasAnEnd() throws {
+    var record = try current(StoredKeybag()).record
+    let erased = try #require(record.classEntries.first { $0.fileClass == .complete })
+    record.end(.erased) { $0.id == erased.id }
+    record.insert(erased.renamed(try record.newKeyID()))
+    for _ in 0..<300 {
+      let old = try #require(record.classEntries.first { $0.fileClass == .standard })
+      record.insert(old.renamed(try record.newKeyID()))
+      record.end(.rotated) { $0.id == old.id }
+      record.trimFormerKeys()
+    }
+    #expect(record.formerKeys.count == 256)
+    #expect(record.formerKeys[0].id == erased.id)
+    #expect(try KeybagRecord(parsing: record.bytes) == record)
+    for _ in 0..<300 {
+      let old = try #require(record.classEntries.first { $0.fileClass == .complete })
+      record.end(.erased) { $0.id == old.id }
+      record.insert(old.renamed(try record.newKeyID()))
+      record.trimFormerKeys()
+    }
+    #expect(record.formerKeys.count == 256 && record.formerKeys.allSatisfy { $0.end == .erased })
+  }
 
-    let other = try StoredKeybag()
-    try reset(other)
-    try restore(other)
-    try reset(other)
-    #expect(try current(other).generations(of: .standard) == [3])
-    #expect(try current(other).generations(of: .none) == [1])
+  /// Where there is room for a keybag, there is for one of which a class was erased.
+  @Test func erasureNeedsNoRoom() throws {
+    var record = try current(StoredKeybag()).record
+    let key = try #require(record.classEntries.last)
+    while record.classEntries.count < 64 { record.insert(key.renamed(try record.newKeyID())) }
+    let way = KeybagRecord.Protector(
+      id: [UInt8](repeating: 0xff, count: 16), label: String(repeating: "x", count: 64),
+      wrappedKeybagKey: [UInt8](repeating: 1, count: 40),
+      method: .trustedPlatformModule(
+        KeybagRecord.PasscodeDerivation(logN: 16, r: 8, p: 1, salt: [UInt8](repeating: 1, count: 32)),
+        sealedObject: [UInt8](repeating: 1, count: 1024)))
+    while record.bytes.count <= KeybagRecord.longest { record.protectors.append(way) }
+    record.protectors.removeLast()
+    while record.bytes.count + 13 <= KeybagRecord.longest {
+      record.formerKeys.append(KeybagRecord.FormerKey(id: try record.newKeyID(), end: .rotated, time: 1))
+    }
+    let ids = record.classEntries.filter { $0.fileClass == key.fileClass }.map(\.id)
+    record.end(.erased) { $0.fileClass == key.fileClass }
+    record.insert(key.renamed(try record.newKeyID()))
+    record.trimFormerKeys()
+    #expect(record.bytes.count <= KeybagRecord.longest)
+    #expect(record.formerKeys.suffix(ids.count).map(\.id) == ids)
   }
 
   // MARK: Settling
@@ -254,5 +285,13 @@ import Testing
     try reset(stored)
     try stored.file.settle(current(stored), deviceKey: stored.deviceKey)
     #expect(try stored.file.readPrevious() == stored.keybag.bytes)
+  }
+}
+
+extension KeybagRecord.ClassEntry {
+  fileprivate func renamed(_ id: ClassKeyID) -> KeybagRecord.ClassEntry {
+    var entry = self
+    entry.id = id
+    return entry
   }
 }

@@ -16,9 +16,8 @@ struct TestStore: Decodable, Sendable {
 
   struct ClassKeyVector: Decodable, Sendable {
     let `class`: UInt8
-    let generation: UInt32
-    /// `nil` for an erased one.
-    let key: Hex?
+    let id: UInt32
+    let key: Hex
   }
 
   struct Protector: Decodable, Sendable {
@@ -29,7 +28,7 @@ struct TestStore: Decodable, Sendable {
   /// scrypt at the lowest cost that a keybag may have.
   static let cost = ScryptParameters(logN: 16, r: 8, p: 1)
 
-  /// The first one has what version 1 began with; the second everything; the third is erased.
+  /// The first one has the least; the second everything; the third is erased.
   static func read(_ index: Int = 0) throws -> TestStore { try VectorFile.read("StoreFormatTests/keybag")[index] }
 
   func id() throws -> StoreID {
@@ -74,9 +73,7 @@ struct TestStore: Decodable, Sendable {
 
   /// The keys of the vector's classes that an unlock yields, as the vector has them.
   func expectedKeys(of fileClass: ProtectionClass) -> [ExposedKey] {
-    classKeys.filter { $0.class == fileClass.rawValue && $0.key != nil }.map {
-      ExposedKey(generation: $0.generation, bytes: $0.key?.bytes ?? [])
-    }
+    classKeys.filter { $0.class == fileClass.rawValue }.map { ExposedKey(id: $0.id, bytes: $0.key.bytes) }
   }
 }
 
@@ -105,16 +102,16 @@ extension Keybag {
 
 /// A class key that can be compared.
 struct ExposedKey: Equatable {
-  let generation: UInt32
+  let id: UInt32
   let bytes: [UInt8]
 
-  init(generation: UInt32, bytes: [UInt8]) {
-    self.generation = generation
+  init(id: UInt32, bytes: [UInt8]) {
+    self.id = id
     self.bytes = bytes
   }
 
   init(_ key: consuming ClassKey) {
-    generation = key.generation
+    id = key.id.rawValue
     bytes = key.takeSecret().exposed()
   }
 }

@@ -9,7 +9,7 @@ extension MountTests {
   /// `passcode`; its name is the version of the format, and what feature it is the first to have. With `PROTECTFS_KEEP_STORES=1` in the environment, one that is
   /// missing is made.
   @Suite struct GoldenStoreTests {
-    static let versions = ["version-1", "version-1-effaceable"]
+    static let versions = ["version-2"]
 
     /// Makes the tree, the same in every directory.
     static let tree = """

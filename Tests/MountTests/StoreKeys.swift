@@ -12,7 +12,7 @@ struct StoreKeys {
   let keybagKey: [UInt8]
   /// The effaceable secret, and the key that it makes of the keybag key.
   let effaceable: [UInt8]
-  private let publicKeys: [UInt32: [UInt8]]
+  private let publicKeys: [ClassKeyID: [UInt8]]
 
   init(of volume: Volume) throws {
     let opened = try volume.openKeybag()
@@ -35,7 +35,7 @@ struct StoreKeys {
     let key =
       record.fileClass == .completeUnlessOpen
       ? try OnePassDiffieHellman.unwrap(
-        record.wrappedKey, privateKey: classKey, publicKey: publicKeys[record.generation] ?? [])
+        record.wrappedKey, privateKey: classKey, publicKey: publicKeys[record.classKeyID] ?? [])
       : try KeyWrap.unwrap(record.wrappedKey, under: classKey)
     let contents = try KeyDerivation.counterMode(key: key, label: "protectfs xts", count: XTSCipher.keySize)
     let attributes = try KeyDerivation.counterMode(key: key, label: "protectfs attribute", count: 64)

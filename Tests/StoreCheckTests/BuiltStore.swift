@@ -97,11 +97,11 @@ final class BuiltStore {
       guard let bytes = content.attributes[FileRecord.attributeName], let record = try? FileRecord(parsing: bytes),
         record.fileClass == fileClass
       else { continue }
-      let (generation, wrappedKey) = try controller.wrap(controller.fileKey(of: record), for: fileClass)
+      let (keyID, wrappedKey) = try controller.wrap(controller.fileKey(of: record), for: fileClass)
       try setRecord(
         tagged(
           FileRecord(
-            fileClass: fileClass, isExplicit: record.isExplicit, generation: generation, wrappedKey: wrappedKey)
+            fileClass: fileClass, isExplicit: record.isExplicit, classKeyID: keyID, wrappedKey: wrappedKey)
         ).bytes, of: other)
     }
     let change = try opened.finishingRotation(of: fileClass)
@@ -165,9 +165,9 @@ final class BuiltStore {
   }
 
   func fileRecord(_ key: borrowing FileKey, _ fileClass: ProtectionClass) throws -> FileRecord {
-    let (generation, wrapped) = try controller.wrap(key, for: fileClass)
+    let (keyID, wrapped) = try controller.wrap(key, for: fileClass)
     return try tagged(
-      FileRecord(fileClass: fileClass, isExplicit: false, generation: generation, wrappedKey: wrapped))
+      FileRecord(fileClass: fileClass, isExplicit: false, classKeyID: keyID, wrappedKey: wrapped))
   }
 
   /// The record of a file that is on the way to a new key; `damage` changes the last byte of the wrapped old one.

@@ -23,7 +23,7 @@ import Testing
     for withPasscode in [false, true] {
       let (findings, summary) = try store.check(withPasscode: withPasscode, isRepairing: true)
       #expect(findings.map(\.path?.description).sorted { $0 ?? "" < $1 ?? "" } == ["/class A", "/folder/attributes"])
-      #expect(findings.allSatisfy { $0.defect == .keyGenerationUnknown && $0.outcome == .left }, "\(findings)")
+      #expect(findings.allSatisfy { $0.defect == .classKeyUnknown && $0.outcome == .left }, "\(findings)")
       #expect(summary.errors == 2 && summary.errorsRepaired == 0)
       #expect(try store.contents() == before)
     }
@@ -85,7 +85,7 @@ import Testing
     try store.write(old, to: Self.current)
     let before = try store.contents()
     let findings = try store.check(isRepairing: true).findings
-    #expect(findings.map(\.defect) == [.previousKeybagUnrelated, .keyGenerationUnknown])
+    #expect(findings.map(\.defect) == [.previousKeybagUnrelated, .classKeyUnknown])
     #expect(findings.last?.backingPath.description == item.backingPath)
     #expect(findings.last?.detail.contains("keybag restore") == true)
     #expect(findings.allSatisfy { $0.outcome == .left }, "\(findings)")
@@ -97,7 +97,7 @@ import Testing
     #expect(!revoked.isEmpty && revoked.allSatisfy { $0.defect == .keyRevoked && $0.detail.contains("keybag restore") })
   }
 
-  /// Two keybags with different keys of one number: a file of the other's is not damaged.
+  /// Two keybags that went apart: a file of the other's is not damaged.
   @Test func aFileOfTheSecondCopysKeyStays() throws {
     let store = try BuiltStore()
     let first = store.keybag
@@ -109,7 +109,7 @@ import Testing
     try store.write(other.bytes, to: Self.previous)
     let before = try store.contents()
     let findings = try store.check(isRepairing: true).findings
-    #expect(findings.map(\.defect) == [.previousKeybagUnrelated, .fileKeyDamaged])
+    #expect(findings.map(\.defect) == [.previousKeybagUnrelated, .classKeyUnknown])
     #expect(findings.last?.backingPath.description == item.backingPath)
     #expect(findings.allSatisfy { $0.outcome == .left }, "\(findings)")
     #expect(try store.contents() == before)

@@ -4,6 +4,7 @@ import LinuxIO
 import StoreCheck
 import StoreFormat
 import SystemPackage
+import Testing
 
 // Defects of directories, files, links and extended attributes; their names are whole.
 extension PlantedDefect {
@@ -123,9 +124,9 @@ extension PlantedDefect {
           try store.rotateAway(fileClass, but: place.0)
           return place
         },
-        PlantedDefect(name: "class \(fileClass.letter)", defect: .keyGenerationUnknown, repair: .left) { store in
+        PlantedDefect(name: "class \(fileClass.letter)", defect: .classKeyUnknown, repair: .left) { store in
           try file(store, fileClass) { record in
-            record.generation = 2
+            record.classKeyID = try #require(ClassKeyID(rawValue: ~record.classKeyID.rawValue))
             return try store.tagged(record).bytes
           }
         },

@@ -53,9 +53,8 @@ struct PlantedDefect: Sendable, CustomTestStringConvertible {
     PlantedDefect(name: "a public key exchanged", defect: .keybagSealWrong, repair: .left, needsPasscode: true) {
       store in
       var record = store.keybag.record
-      for index in record.classEntries.indices {
-        guard case .wrapped(let key, .some) = record.classEntries[index].key else { continue }
-        record.classEntries[index].key = .wrapped(key, publicKey: try OnePassDiffieHellman.KeyPair().publicKey)
+      for index in record.classEntries.indices where record.classEntries[index].publicKey != nil {
+        record.classEntries[index].publicKey = try OnePassDiffieHellman.KeyPair().publicKey
       }
       record.tag = try Keybag.tag(of: record, store.deviceKey)
       try store.write(record.bytes, to: current)

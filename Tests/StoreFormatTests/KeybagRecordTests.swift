@@ -13,7 +13,7 @@ import Testing
 
     struct ClassKey: Decodable, Sendable {
       let `class`: UInt8
-      let generation: UInt32
+      let id: UInt32
     }
 
     struct Protector: Decodable, Sendable {
@@ -40,7 +40,8 @@ import Testing
     #expect(record.defaultClass.rawValue == vector.defaultClass)
     #expect(record.creationTime == vector.creationTime)
     #expect(record.classEntries.map(\.fileClass.rawValue) == vector.classKeys.map(\.class))
-    #expect(record.classEntries.map(\.generation) == vector.classKeys.map(\.generation))
+    #expect(record.classEntries.map(\.id.rawValue) == vector.classKeys.map(\.id))
+    #expect(record.formerKeys.isEmpty)
     #expect(record.classEntries.map { $0.publicKey != nil } == vector.classKeys.map { $0.class == 2 })
     #expect(record.protectors.map(\.id) == vector.protectors.map(\.id.bytes))
     #expect(record.protectors.map(\.label) == vector.protectors.map(\.label))
@@ -67,13 +68,14 @@ import Testing
   @Test(
     arguments: [
       (0, 0x50, "magic"), (34, 0, "generation"), (42, 4, "default class"), (42, 9, "default class"),
-      (66, 0x80, "creation time"), (67, 4, "number of class keys"), (67, 65, "number of class keys"),
-      (68, 6, "class of a class key"), (69, 1, "key type"), (70, 0, "generation of a class key"), (74, 1, "wrapping"),
-      (116, 0, "key type"), (117, 0, "generation of a class key"), (121, 1, "wrapping"),
-      (243, 1, "class keys"), (194, 4, "wrapping"), (288, 3, "wrapping"),
-      (382, 0, "number of protectors"), (382, 17, "number of protectors"), (399, 6, "type of a protector"),
-      (400, 65, "length of a label"), (401, 0xff, "label"), (409, 13, "scrypt log N"), (409, 23, "scrypt log N"),
-      (410, 7, "scrypt r"), (410, 33, "scrypt r"), (411, 0, "scrypt p"), (411, 5, "scrypt p"),
+      (66, 0x80, "creation time"), (67, 4, "class keys"), (67, 65, "number of class keys"),
+      (68, 6, "class of a class key"), (69, 1, "key type"), (69, 2, "key type"), (74, 1, "wrapping"),
+      (116, 0, "key type"), (121, 1, "wrapping"),
+      (241, 2, "key type"), (194, 4, "wrapping"), (288, 3, "wrapping"),
+      (383, 2, "number of former keys"), (384, 0, "number of protectors"), (384, 17, "number of protectors"),
+      (401, 6, "type of a protector"), (402, 65, "length of a label"), (403, 0xff, "label"), (411, 13, "scrypt log N"),
+      (411, 23, "scrypt log N"), (412, 7, "scrypt r"), (412, 33, "scrypt r"), (413, 0, "scrypt p"),
+      (413, 5, "scrypt p"),
     ] as [(Int, UInt8, String)])
   func field(_ offset: Int, _ value: UInt8, _ field: String) {
     var bytes = self.bytes
@@ -86,9 +88,9 @@ import Testing
 
   @Test func memoryIsBounded() {
     var bytes = self.bytes
-    (bytes[409], bytes[410]) = (20, 8)
+    (bytes[411], bytes[412]) = (20, 8)
     #expect(throws: Never.self) { _ = try KeybagRecord(parsing: bytes) }
-    (bytes[409], bytes[410]) = (20, 9)
+    (bytes[411], bytes[412]) = (20, 9)
     #expect(throws: FormatError.malformed(record: .keybag, field: "scrypt memory", problem: "is more than 1 GiB")) {
       _ = try KeybagRecord(parsing: bytes)
     }
@@ -96,17 +98,15 @@ import Testing
 
   @Test func unknownVersionsAndFeatures() {
     var bytes = self.bytes
-    bytes[8] = 2
-    #expect(throws: FormatError.unsupportedVersion(record: .keybag, version: 2)) {
-      _ = try KeybagRecord(parsing: bytes)
+    for version in [1, 3] as [UInt8] {
+      bytes[8] = version
+      #expect(throws: FormatError.unsupportedVersion(record: .keybag, version: UInt16(version))) {
+        _ = try KeybagRecord(parsing: bytes)
+      }
     }
     for bit in 0..<64 {
       let feature = KeybagFeatures(rawValue: 1 << UInt64(bit))
-      if feature == .rekeys {
-        // It stands for records that there may be, and nothing in the keybag.
-        let record = try? KeybagRecord(parsing: self.bytes.flippingBit(80 + bit))
-        #expect(record?.allowsRekeys == true)
-      } else if KeybagFeatures.known.contains(feature) {
+      if KeybagFeatures.known.contains(feature) {
         // The vector has nothing of the kind.
         #expect { _ = try KeybagRecord(parsing: self.bytes.flippingBit(80 + bit)) } throws: { error in
           if case FormatError.malformed = error { true } else { false }
@@ -123,8 +123,19 @@ import Testing
   @Test func setsAreCanonical() throws {
     let record = try KeybagRecord(parsing: self.bytes)
     let changes: [(String, (inout KeybagRecord) -> Void)] = [
-      ("class keys", { $0.classEntries.swapAt(0, 1) }), ("class keys", { $0.classEntries.swapAt(2, 3) }),
-      ("class keys", { $0.classEntries[3] = $0.classEntries[2] }), ("class keys", { $0.classEntries.remove(at: 0) }),
+      ("class keys", { $0.classEntries.swapAt(0, 1) }),
+      ("identifier of a class key", { $0.classEntries[3].id = $0.classEntries[0].id }),
+      ("identifier of a class key", { $0.formerKeys = [Self.former(1, .erased), Self.former(1, .rotated)] }),
+      (
+        "identifier of a class key",
+        { record in
+          record.formerKeys = [Self.former(record.classEntries[2].id.rawValue, .erased)]
+        }
+      ),
+      ("former keys", { ($0.classEntries, $0.formerKeys, $0.protectors) = ([], [Self.former(1, .rotated)], []) }),
+      ("former keys", { ($0.classEntries, $0.formerKeys, $0.protectors) = ([], [], []) }),
+      ("number of former keys", { record in record.formerKeys = (1...257).map { Self.former($0, .rotated) } }),
+      ("class keys", { $0.classEntries.remove(at: 0) }),
       ("class keys", { $0.classEntries.remove(at: 4) }), ("protectors", { $0.protectors.swapAt(0, 1) }),
       ("protectors", { $0.protectors[1].id = $0.protectors[0].id }),
       ("number of protectors", { $0.protectors.removeAll() }),
@@ -137,9 +148,16 @@ import Testing
         return true
       }
     }
+    var former = record
+    former.formerKeys = (1...256).map { Self.former($0, .rotated) }
+    #expect(try KeybagRecord(parsing: former.bytes) == former)
     var single = record
     single.protectors.removeLast()
     #expect(try KeybagRecord(parsing: single.bytes) == single)
+  }
+
+  private static func former(_ number: UInt32, _ end: KeybagRecord.FormerKey.End) -> KeybagRecord.FormerKey {
+    KeybagRecord.FormerKey(id: ClassKeyID(rawValue: number)!, end: end, time: 1_700_000_000)
   }
 
   /// Whatever bytes come, the parser returns or throws, and what it accepts it writes back as it was.

@@ -8,7 +8,7 @@ import Testing
     let name: String
     let `class`: UInt8
     let explicit: Int
-    let generation: UInt32
+    let classKeyID: UInt32
     let wrappedKey, record: Hex
     let pending: Pending?
     let wrappedOldKey: Hex?
@@ -33,7 +33,7 @@ import Testing
     let record = try FileRecord(parsing: vector.record.bytes)
     #expect(record.fileClass.rawValue == vector.class)
     #expect(record.isExplicit == (vector.explicit == 1))
-    #expect(record.generation == vector.generation)
+    #expect(record.classKeyID.rawValue == vector.classKeyID)
     #expect(record.wrappedKey == vector.wrappedKey.bytes)
     #expect(record.tag == Array(vector.record.bytes.suffix(16)))
     #expect(record.bytes == vector.record.bytes)
@@ -42,7 +42,7 @@ import Testing
     #expect(record.pending?.wrappedOldKey == vector.wrappedOldKey?.bytes)
     #expect(record.bytesBeforeTag == Array(vector.record.bytes.dropLast(16)))
     var made = FileRecord(
-      fileClass: record.fileClass, isExplicit: record.isExplicit, generation: record.generation,
+      fileClass: record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID,
       wrappedKey: record.wrappedKey, pending: record.pending)
     made.tag = record.tag
     #expect(made == record)
@@ -86,7 +86,7 @@ import Testing
     arguments: [
       (1, 0, "class"), (1, 5, "class"), (1, 6, "class"), (1, 8, "class"), (1, 255, "class"), (2, 2, "flags"),
       (2, 3, "flags"),
-      (3, 1, "flags"), (2, 128, "flags"), (4, 0, "generation"), (1, 2, "wrapped key"),
+      (3, 1, "flags"), (2, 128, "flags"), (4, 0, "identifier of a class key"), (1, 2, "wrapped key"),
     ] as [(Int, UInt8, String)])
   func fileField(_ offset: Int, _ value: UInt8, _ field: String) throws {
     var bytes = try Self.files()[0].record.bytes

@@ -42,11 +42,10 @@ func fuzzKeybagContents(_ bytes: [UInt8]) {
 private func checkUnopened(_ keybag: Keybag, _ secrets: borrowing KeybagSecrets) {
   _ = try? keybag.noneClassKeys(deviceKey: secrets.deviceKey, effaceable: secrets.effaceable)
   for fileClass in ProtectionClass.allCases {
-    for generation in keybag.generations(of: fileClass) {
-      precondition(keybag.hasKey(of: fileClass, generation: generation))
-      precondition(generation <= keybag.highestGeneration(of: fileClass))
-    }
+    precondition(keybag.keyIDs(of: fileClass).isEmpty == (keybag.erasureTime != nil))
+    precondition(!keybag.keyIDs(of: fileClass).contains(where: keybag.isRevoked))
   }
+  precondition(keybag.lacking(keysOf: keybag).isEmpty)
   precondition(keybag.publicKeys.values.allSatisfy { $0.count == 32 })
   if let change = try? keybag.erased(deviceKey: secrets.deviceKey) {
     checkSuccessor(change.keybag, of: keybag, secrets)
@@ -66,7 +65,7 @@ private func checkOpened(_ opened: borrowing OpenKeybag, _ secrets: borrowing Ke
     if let change = try? opened.beginningRotation(of: fileClass) {
       checkSuccessor(change.keybag, of: opened.keybag, secrets)
       if let change = try? opened.following(change).finishingRotation(of: fileClass) {
-        precondition(change.keybag.generations(of: fileClass).count == 1)
+        precondition(change.keybag.keyIDs(of: fileClass).count == 1)
       }
     }
     if let change = try? opened.erasing(fileClass) { checkSuccessor(change.keybag, of: opened.keybag, secrets) }

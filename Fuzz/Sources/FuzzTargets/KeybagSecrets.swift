@@ -25,19 +25,17 @@ struct KeybagSecrets: ~Copyable {
     }
   }
 
-  /// Wraps a key for each class entry that has one.
+  /// Wraps a key for each class entry.
   func wrapClassKeys(of record: inout KeybagRecord) throws(CryptographyError) {
     let isEffaceable = record.effaceableIdentifier != nil
     let secret = isEffaceable ? effaceable.copy() : .absent()
     for (index, entry) in record.classEntries.enumerated() {
-      guard case .wrapped(_, let publicKey) = entry.key else { continue }
-      let key = SecretBytes([UInt8](repeating: UInt8(truncatingIfNeeded: entry.generation), count: 32))
+      let key = SecretBytes([UInt8](repeating: UInt8(truncatingIfNeeded: entry.id.rawValue), count: 32))
       let wrappingKey =
         entry.fileClass == .none
         ? try secret.wrappingKey(with: deviceKey, of: storeID) : try secret.wrappingKey(with: keybagKey, of: storeID)
-      record.classEntries[index].key = .wrapped(
-        try KeyWrap.wrap(key, under: wrappingKey),
-        publicKey: publicKey == nil ? nil : try OnePassDiffieHellman.publicKey(of: key))
+      record.classEntries[index].wrappedKey = try KeyWrap.wrap(key, under: wrappingKey)
+      if entry.publicKey != nil { record.classEntries[index].publicKey = try OnePassDiffieHellman.publicKey(of: key) }
     }
   }
 

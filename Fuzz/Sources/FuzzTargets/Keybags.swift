@@ -15,16 +15,15 @@ func fuzzKeybag(_ bytes: [UInt8]) {
   precondition(KeybagRecord.protectorCount.contains(record.protectors.count))
   precondition(record.generation > 0 && record.defaultClass != .none)
   precondition((record.erasureTime != nil) == record.protectors.isEmpty)
+  let ids = record.classEntries.map(\.id) + record.formerKeys.map(\.id)
+  precondition(Set(ids).count == ids.count)
+  precondition(KeybagRecord.formerKeyCount.contains(record.formerKeys.count))
   for fileClass in ProtectionClass.allCases {
-    let generations = record.classEntries.filter { $0.fileClass == fileClass }.map(\.generation)
-    precondition(!generations.isEmpty && generations == Set(generations).sorted())
+    precondition(record.classEntries.contains { $0.fileClass == fileClass } == (record.erasureTime == nil))
   }
   for entry in record.classEntries {
-    switch entry.key {
-    case .wrapped(let key, let publicKey):
-      precondition(key.count == 40 && publicKey.map(\.count) == (entry.fileClass == .completeUnlessOpen ? 32 : nil))
-    case .erased(let time): precondition(time <= UInt64(Int64.max))
-    }
+    precondition(entry.wrappedKey.count == 40)
+    precondition(entry.publicKey.map(\.count) == (entry.fileClass == .completeUnlessOpen ? 32 : nil))
   }
   for protector in record.protectors { checkProtector(protector) }
 }

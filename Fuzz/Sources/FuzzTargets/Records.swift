@@ -6,7 +6,6 @@ import StoreFormat
 func fuzzRecords(_ bytes: [UInt8]) {
   if let record = try? FileRecord(parsing: bytes) {
     precondition(record.bytes == bytes, "a record has one form")
-    precondition(record.generation > 0)
     precondition(record.wrappedKey.count == FileRecord.wrappedKeySize(in: record.fileClass))
     precondition(bytes.count <= FileRecord.longest)
     let isLong = record.fileClass == .completeUnlessOpen

@@ -25,15 +25,15 @@ extension MountTests {
         let backing = try Program.run(find + ["-type", "d", "-print"]).output.split(separator: "\n")
           .map { PathName(String($0)) }
         try #require(backing.count == 2)
-        var generation: UInt32 = 1
+        var last: [ClassKeyID] = []
         for (outer, inner) in [("000", "700"), ("600", "600"), ("700", "000"), ("300", "111"), ("000", "000")] {
           #expect(try run("chmod 0 o/i/x && chmod \(inner) o/i && chmod \(outer) o").succeeded)
           let result = try run("\"$0\" rotate --class C --recovery-key-file \"$1\" \"$2\"")
           #expect(result.succeeded, "\(outer), \(inner): \(result.output)")
-          generation += 1
           let keybag = try KeybagRecord(parsing: volume.backing.appending(".protectfs/keybag").contents())
           let entries = keybag.classEntries.filter { $0.fileClass == .completeUntilFirstUserAuthentication }
-          #expect(entries.map(\.generation) == [generation], "\(outer), \(inner)")
+          #expect(entries.count == 1 && entries.map(\.id) != last, "\(outer), \(inner)")
+          last = entries.map(\.id)
           let modes = try backing.map { String(try $0.status().mode & 0o777, radix: 8) }
           #expect(modes == [outer, inner].map { String(UInt32($0, radix: 8)!, radix: 8) })
           let after = try run("chmod 700 o && chmod 700 o/i && stat -c %a o/i/x && chmod 600 o/i/x && cat o/i/x o/y")
@@ -58,12 +58,17 @@ extension MountTests {
         let backing = try volume.backingFile(of: volume.path("y"))
         guard try Program.run(["chattr", "+i", backing.description]).succeeded else { return }
         defer { _ = try? Program.run(["chattr", "-i", backing.description]) }
+        let old = try volume.keyIDs(of: .completeUntilFirstUserAuthentication)
+        var keys: [ClassKeyID] = []
         for round in 1...3 {
           let result = try volume.rotateByRecoveryKey(.completeUntilFirstUserAuthentication)
           #expect(result.ending == .exited(15), "\(round): \(result.ending) \(result.output)")
           #expect(result.output.contains("1 files or directories could not be given the new key"), "\(result.output)")
-          #expect(try volume.generations(of: .completeUntilFirstUserAuthentication) == [1, 2], "\(round)")
-          #expect(try ["x", "y", "z"].map { try volume.record(of: volume.path($0)).generation } == [2, 1, 2])
+          if keys.isEmpty { keys = try volume.keyIDs(of: .completeUntilFirstUserAuthentication) }
+          #expect(keys.count == 2 && keys.first == old.first)
+          #expect(try volume.keyIDs(of: .completeUntilFirstUserAuthentication) == keys, "\(round)")
+          let found = try ["x", "y", "z"].map { try volume.record(of: volume.path($0)).classKeyID }
+          #expect(found == [keys[1], keys[0], keys[1]])
         }
         #expect(
           volume.log.contains("a file cannot be given the new class key") && volume.log.contains(backing.lastName))
@@ -72,7 +77,8 @@ extension MountTests {
         for name in ["x", "y", "z"] { #expect(try volume.path(name).contents() == Array(name.utf8)) }
         #expect(try Program.run(["chattr", "-i", backing.description]).succeeded)
         #expect(try volume.rotateByRecoveryKey(.completeUntilFirstUserAuthentication).succeeded)
-        #expect(try volume.generations(of: .completeUntilFirstUserAuthentication) == [3])
+        let new = try volume.keyIDs(of: .completeUntilFirstUserAuthentication)
+        #expect(new.count == 1 && !keys.contains(new[0]))
         for name in ["x", "y", "z"] { #expect(try volume.path(name).contents() == Array(name.utf8)) }
       }
     }

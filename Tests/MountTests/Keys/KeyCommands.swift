@@ -31,9 +31,8 @@ extension Volume {
   }
 
   /// The keys of a class that the keybag has.
-  func generations(of fileClass: ProtectionClass) throws -> [UInt32] {
-    let keybag = try Keybag(parsing: keybagFile().read(), deviceKey: volumeDeviceKey())
-    return keybag.generations(of: fileClass)
+  func keyIDs(of fileClass: ProtectionClass) throws -> [ClassKeyID] {
+    try Keybag(parsing: keybagFile().read(), deviceKey: volumeDeviceKey()).keyIDs(of: fileClass)
   }
 
   /// The record of a file on the mount.

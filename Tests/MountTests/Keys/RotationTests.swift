@@ -22,9 +22,10 @@ extension MountTests {
 
         let result = try volume.rotate(fileClass)
         #expect(result.succeeded, "\(result.output)")
-        #expect(try volume.generations(of: fileClass) == [2])
+        let keys = try volume.keyIDs(of: fileClass)
+        #expect(keys.count == 1 && keys[0] != old.classKeyID)
         for file in tree.files where file != tree.files[1] {
-          #expect(try volume.record(of: file).generation == 2, "\(file)")
+          #expect(try volume.record(of: file).classKeyID == keys[0], "\(file)")
         }
         #expect(try tree.others.map { try volume.record(of: $0) } == others)
         try held.write(pattern(0, count: 100), at: 0)
@@ -56,12 +57,13 @@ extension MountTests {
       try Volume.with { volume in
         let tree = try RotatedTree(of: .complete, on: volume, count: 400)
         var files = tree.files
-        for round in 2...4 as ClosedRange<UInt32> {
+        for _ in 0..<3 {
+          let old = try volume.keyIDs(of: .complete)
           let movers = TreeMovers(in: tree.root, files)
           let result = try volume.rotate(.complete)
           try movers.stop()
           #expect(result.succeeded, "\(result.output)")
-          #expect(try volume.generations(of: .complete) == [round])
+          #expect(try volume.keyIDs(of: .complete).count == 1 && volume.keyIDs(of: .complete) != old)
           try volume.remount()
           try volume.unlock()
           try movers.expectContents()
@@ -91,7 +93,7 @@ extension MountTests {
           try tree.expectContents()
           #expect(try volume.secondCopyOpensNewFiles(in: tree.root), "after call \(number), \(hit)")
         }
-        #expect(try volume.generations(of: .completeUntilFirstUserAuthentication).count == 1)
+        #expect(try volume.keyIDs(of: .completeUntilFirstUserAuthentication).count == 1)
         try tree.expectContents()
       }
     }
@@ -112,7 +114,7 @@ extension MountTests {
           try tree.expectContents(place)
         }
         #expect(try volume.rotateByRecoveryKey(.completeUnlessOpen).succeeded)
-        #expect(try volume.generations(of: .completeUnlessOpen).count == 1)
+        #expect(try volume.keyIDs(of: .completeUnlessOpen).count == 1)
         try volume.remount()
         try volume.unlock(recoveryKey: volume.recoveryKey)
         try tree.expectContents()
@@ -151,20 +153,20 @@ extension MountTests {
         needles.add("the key of class A", keys.classKeys[.complete]!)
         let program = try Program(
           volume.rotationWords(.completeUntilFirstUserAuthentication), output: volume.directory.appending("output"))
-        while try volume.generations(of: .completeUntilFirstUserAuthentication).count == 1, program.poll() == nil {
+        while try volume.keyIDs(of: .completeUntilFirstUserAuthentication).count == 1, program.poll() == nil {
           usleep(200)
         }
         try volume.lock()
         let found = try needles.find(in: volume.processID)
         #expect(found.count == 0, "\(found.first ?? "")")
         let ending = program.wait(seconds: 20)
-        if try volume.generations(of: .completeUntilFirstUserAuthentication).count == 2 {
+        if try volume.keyIDs(of: .completeUntilFirstUserAuthentication).count == 2 {
           #expect(ending == .exited(22), "\(program.output)")
         }
         try volume.unlock()
         try tree.expectContents()
         #expect(try volume.rotate(.completeUntilFirstUserAuthentication).succeeded)
-        #expect(try volume.generations(of: .completeUntilFirstUserAuthentication).count == 1)
+        #expect(try volume.keyIDs(of: .completeUntilFirstUserAuthentication).count == 1)
         try tree.expectContents()
       }
     }
@@ -190,13 +192,14 @@ extension MountTests {
         #expect(rotation.wait(seconds: 20) == .exited(22), "\(rotation.output)")
         faults.disarm()
         try tree.expectContents()
-        #expect(try volume.generations(of: .completeUntilFirstUserAuthentication).count == 2)
+        #expect(try volume.keyIDs(of: .completeUntilFirstUserAuthentication).count == 2)
         #expect(try volume.rotateByRecoveryKey(.completeUntilFirstUserAuthentication).succeeded)
       }
     }
 
     @Test func lockedAndReadOnlyMountsRefuse() throws {
       try Volume.with { volume in
+        let keys = try volume.keyIDs(of: .complete)
         try volume.lock()
         let locked = try volume.rotate(.complete)
         #expect(locked.ending == .exited(1) && locked.output.contains("unlock first"), "\(locked.output)")
@@ -204,7 +207,7 @@ extension MountTests {
         try volume.unlock()
         let readOnly = try volume.rotate(.complete)
         #expect(readOnly.ending == .exited(1) && readOnly.output.contains("read-only"), "\(readOnly.output)")
-        #expect(try volume.generations(of: .complete) == [1])
+        #expect(try volume.keyIDs(of: .complete) == keys)
       }
     }
   }
@@ -225,9 +228,7 @@ extension Volume {
     let path = directory.appending("new")
     try path.write("new")
     defer { try? path.unlink() }
-    let record = try record(of: path)
-    return try Keybag(parsing: keybagFile().readPrevious(), deviceKey: volumeDeviceKey())
-      .hasKey(of: record.fileClass, generation: record.generation)
+    return try Keybag(parsing: keybagFile().readPrevious(), deviceKey: volumeDeviceKey()).hasKey(of: record(of: path))
   }
 
   /// A rotation for tests that rotate a hundred times: no command has to begin, nor is a passcode tried. Returns what it failed
