@@ -4,3 +4,5 @@
 #define _FILE_OFFSET_BITS 64
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
+// What the kernel sends: libfuse leaves some of it out.
+#include <linux/fuse.h>

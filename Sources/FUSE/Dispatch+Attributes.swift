@@ -61,9 +61,6 @@ func handle(_ info: UnsafeMutablePointer<fuse_file_info>?) -> Handle? {
   unsafe info.map { unsafe Handle(rawValue: $0.pointee.fh) }
 }
 
-/// `FATTR_KILL_SUIDGID` in `fuse_setattr_in.valid` (linux/fuse.h): libfuse 3.14 masks it out.
-private let clearsSetIDBit: UInt32 = 1 << 11
-
 private func changes(_ status: stat, valid: Int32) -> AttributeChanges {
   var changes = AttributeChanges()
   if valid & FUSE_SET_ATTR_MODE != 0 { changes.mode = status.st_mode & 0o7777 }
@@ -81,7 +78,8 @@ private func changes(_ status: stat, valid: Int32) -> AttributeChanges {
     changes.modification = .at(
       Timestamp(seconds: Int64(status.st_mtim.tv_sec), nanoseconds: Int64(status.st_mtim.tv_nsec)))
   }
-  changes.clearsSetID = Worker.rawWord(at: 0) & clearsSetIDBit != 0
+  // libfuse 3.14 masks it out.
+  changes.clearsSetID = Worker.arguments(as: fuse_setattr_in.self).valid & UInt32(FATTR_KILL_SUIDGID) != 0
   // The kernel's own change time comes with every change of a regular file, and cannot be set.
   changes.isEmpty = valid & ~FUSE_SET_ATTR_CTIME == 0
   return changes

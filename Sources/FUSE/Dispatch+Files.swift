@@ -14,8 +14,9 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
     }
   }
   unsafe table.open = { request, node, info in
-    // fuse_open_in: flags u32, open_flags u32, which libfuse leaves out.
-    let flags = unsafe HandleFlags(rawValue: info!.pointee.flags, clearsSetID: Worker.rawWord(at: 4) & 1 != 0)
+    let kernelFlags = Worker.arguments(as: fuse_open_in.self).open_flags
+    let flags = unsafe HandleFlags(
+      rawValue: info!.pointee.flags, clearsSetID: kernelFlags & UInt32(FUSE_OPEN_KILL_SUIDGID) != 0)
     let fileSystem = unsafe target(of: request).fileSystem
     var opened: Opened?
     let isTold = unsafe serve(request) { (fs) throws(Errno) in
@@ -42,7 +43,7 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
       return unsafe .written(
         try fs.write(
           Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(offset), bytes: bytes,
-          flags: WriteFlags(rawValue: Worker.rawWord(at: 20)), caller: caller(request)))
+          flags: WriteFlags(rawValue: Worker.arguments(as: fuse_write_in.self).write_flags), caller: caller(request)))
     }
   }
   unsafe table.release = { request, node, info in

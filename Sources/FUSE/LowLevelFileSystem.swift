@@ -1,3 +1,4 @@
+import CFUSE
 import LinuxIO
 import SystemPackage
 
@@ -95,7 +96,7 @@ package struct WriteFlags: OptionSet, Sendable {
   }
 
   /// Written back from the page cache: the caller is not known.
-  package static let fromCache = WriteFlags(rawValue: 1 << 0)
+  package static let fromCache = WriteFlags(rawValue: UInt32(FUSE_WRITE_CACHE))
   /// The caller may not keep set-user-ID and set-group-ID bits.
-  package static let clearsSetID = WriteFlags(rawValue: 1 << 2)
+  package static let clearsSetID = WriteFlags(rawValue: UInt32(FUSE_WRITE_KILL_SUIDGID))
 }

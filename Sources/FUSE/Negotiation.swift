@@ -16,8 +16,8 @@ final class Negotiation: Sendable {
     self.isShared = isShared
   }
 
-  /// `FUSE_HANDLE_KILLPRIV_V2` (linux/fuse.h, 7.33). Without it each write(2) asks for `security.capability` first.
-  private static let handlesPrivileges: UInt32 = 1 << 28
+  /// Without it each write(2) asks for `security.capability` first.
+  private static let handlesPrivileges = UInt32(FUSE_HANDLE_KILLPRIV_V2)
 
   /// Chooses capabilities and sizes.
   func negotiate(_ connection: UnsafeMutablePointer<fuse_conn_info>) {
@@ -59,13 +59,14 @@ final class Negotiation: Sendable {
     unsafe connection.pointee.time_gran = 1
   }
 
-  /// Looks at a request on its way in: notes FUSE_INIT, and whether the kernel offers what libfuse does not know.
-  func inspectRequest(_ bytes: UnsafeRawBufferPointer) {
-    // struct fuse_in_header: len u32, opcode u32, unique u64, … 40 bytes; fuse_init_in: major, minor, readahead, flags.
-    guard bytes.count >= 56, unsafe bytes.load(fromByteOffset: 4, as: UInt32.self) == 26 else { return }
-    let offered = unsafe bytes.load(fromByteOffset: 52, as: UInt32.self)
+  /// Looks at FUSE_INIT on its way in, and whether the kernel offers what libfuse does not know.
+  func inspectRequest(_ bytes: UnsafeRawBufferPointer, _ header: RequestHeader) {
+    // Old kernels send no more than this.
+    let shortest = MemoryLayout<fuse_in_header>.size + MemoryLayout<fuse_init_in>.offset(of: \.flags)! + 4
+    guard bytes.count >= shortest else { return }
+    let offered = unsafe bytes.load(fromByteOffset: shortest - 4, as: UInt32.self)
     kernelHandlesPrivileges.store(offered & Self.handlesPrivileges != 0, ordering: .relaxed)
-    pendingInit.store(unsafe bytes.load(fromByteOffset: 8, as: UInt64.self), ordering: .relaxed)
+    pendingInit.store(header.unique, ordering: .relaxed)
   }
 
   /// Looks at a reply on its way out: the one to FUSE_INIT gets the flags that libfuse does not know.
@@ -74,13 +75,13 @@ final class Negotiation: Sendable {
     guard pending != 0, count >= 2, let header = unsafe parts[0].iov_base, let body = unsafe parts[1].iov_base else {
       return
     }
-    // struct fuse_out_header: len u32, error i32, unique u64; fuse_init_out: major, minor, readahead, flags.
-    guard unsafe header.load(fromByteOffset: 8, as: UInt64.self) == pending else { return }
+    let answer = unsafe header.load(as: fuse_out_header.self)
+    guard answer.unique == pending else { return }
     pendingInit.store(0, ordering: .relaxed)
-    guard unsafe header.load(fromByteOffset: 4, as: Int32.self) == 0, unsafe parts[1].iov_len >= 16,
-      kernelHandlesPrivileges.load(ordering: .relaxed)
+    let place = MemoryLayout<fuse_init_out>.offset(of: \.flags)!
+    guard answer.error == 0, unsafe parts[1].iov_len >= place + 4, kernelHandlesPrivileges.load(ordering: .relaxed)
     else { return }
-    let flags = unsafe body.load(fromByteOffset: 12, as: UInt32.self)
-    unsafe body.storeBytes(of: flags | Self.handlesPrivileges, toByteOffset: 12, as: UInt32.self)
+    let flags = unsafe body.load(fromByteOffset: place, as: UInt32.self)
+    unsafe body.storeBytes(of: flags | Self.handlesPrivileges, toByteOffset: place, as: UInt32.self)
   }
 }

@@ -1,32 +1,36 @@
+import CFUSE
 import Synchronization
 
 /// How many requests of each kind the kernel has sent: what an operation costs, in the one measure that is the same on
 /// every machine.
 package final class RequestCounts: Sendable {
-  /// Opcodes (`enum fuse_opcode` in linux/fuse.h) with the names of the operations.
-  private static let names: [Int: String] = [
-    1: "lookup", 2: "forget", 3: "getattr", 4: "setattr", 5: "readlink", 6: "symlink", 8: "mknod", 9: "mkdir",
-    10: "unlink", 11: "rmdir", 12: "rename", 13: "link", 14: "open", 15: "read", 16: "write", 17: "statfs",
-    18: "release", 20: "fsync", 21: "setxattr", 22: "getxattr", 23: "listxattr", 24: "removexattr", 25: "flush",
-    26: "init", 27: "opendir", 28: "readdir", 29: "releasedir", 30: "fsyncdir", 34: "access", 35: "create",
-    36: "interrupt", 38: "destroy", 39: "ioctl", 40: "poll", 42: "batch_forget", 43: "fallocate", 44: "readdirplus",
-    45: "rename2", 46: "lseek", 47: "copy_file_range", 50: "syncfs", 51: "tmpfile", 52: "statx",
+  private static let names: [fuse_opcode: String] = [
+    FUSE_LOOKUP: "lookup", FUSE_FORGET: "forget", FUSE_GETATTR: "getattr", FUSE_SETATTR: "setattr",
+    FUSE_READLINK: "readlink", FUSE_SYMLINK: "symlink", FUSE_MKNOD: "mknod", FUSE_MKDIR: "mkdir", FUSE_UNLINK: "unlink",
+    FUSE_RMDIR: "rmdir", FUSE_RENAME: "rename", FUSE_LINK: "link", FUSE_OPEN: "open", FUSE_READ: "read",
+    FUSE_WRITE: "write", FUSE_STATFS: "statfs", FUSE_RELEASE: "release", FUSE_FSYNC: "fsync", FUSE_SETXATTR: "setxattr",
+    FUSE_GETXATTR: "getxattr", FUSE_LISTXATTR: "listxattr", FUSE_REMOVEXATTR: "removexattr", FUSE_FLUSH: "flush",
+    FUSE_INIT: "init", FUSE_OPENDIR: "opendir", FUSE_READDIR: "readdir", FUSE_RELEASEDIR: "releasedir",
+    FUSE_FSYNCDIR: "fsyncdir", FUSE_ACCESS: "access", FUSE_CREATE: "create", FUSE_INTERRUPT: "interrupt",
+    FUSE_DESTROY: "destroy", FUSE_IOCTL: "ioctl", FUSE_POLL: "poll", FUSE_BATCH_FORGET: "batch_forget",
+    FUSE_FALLOCATE: "fallocate", FUSE_READDIRPLUS: "readdirplus", FUSE_RENAME2: "rename2", FUSE_LSEEK: "lseek",
+    FUSE_COPY_FILE_RANGE: "copy_file_range", FUSE_SYNCFS: "syncfs", FUSE_TMPFILE: "tmpfile",
   ]
 
   private let counts = InlineArray<64, Atomic<Int>> { _ in Atomic(0) }
 
   package init() {}
 
-  func count(_ opcode: UInt32) {
-    counts[Int(opcode & 63)].wrappingAdd(1, ordering: .relaxed)
+  func count(_ operation: fuse_opcode) {
+    counts[Int(operation.rawValue & 63)].wrappingAdd(1, ordering: .relaxed)
   }
 
   /// The counts by operation, without those that have not come.
   package var byName: [String: Int] {
     var result: [String: Int] = [:]
-    for opcode in 0..<64 {
-      let count = counts[opcode].load(ordering: .relaxed)
-      if count > 0 { result[Self.names[opcode] ?? "opcode \(opcode)"] = count }
+    for number in 0..<64 {
+      let count = counts[number].load(ordering: .relaxed)
+      if count > 0 { result[Self.names[fuse_opcode(rawValue: UInt32(number))] ?? "opcode \(number)"] = count }
     }
     return result
   }

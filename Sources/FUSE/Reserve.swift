@@ -48,19 +48,18 @@ import LinuxIO
   /// Answers the request at hand, or puts it off.
   private func take(_ count: Int) {
     let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
-    let opcode = unsafe request.load(fromByteOffset: 4, as: UInt32.self)
-    switch opcode {
-    // forget, interrupt, batch_forget: they are about what the daemon has in memory, and have no answer.
-    case 2, 36, 42:
-      target.counts.count(opcode)
+    let header = unsafe RequestHeader(bytes)
+    switch header.operation {
+    // They are about what the daemon has in memory, and have no answer.
+    case FUSE_FORGET, FUSE_INTERRUPT, FUSE_BATCH_FORGET:
+      target.counts.count(header.operation)
       var buffer = unsafe fuse_buf()
       unsafe buffer.mem = request.baseAddress
       unsafe buffer.size = count
       unsafe fuse_session_process_buf(session, &buffer)
     default:
-      let header = unsafe RequestHeader(bytes)
       if header.contents != nil, target.fileSystem.refuses(header) {
-        target.counts.count(opcode)
+        target.counts.count(header.operation)
         unsafe sendError(EACCES, to: header.unique, session)
       } else {
         unsafe device.backlog.add(bytes)
@@ -74,7 +73,6 @@ import LinuxIO
 /// Answers a request that libfuse does not know of, or that another thread is serving. One that has its answer already the
 /// kernel passes over.
 func sendError(_ error: CInt, to unique: UInt64, _ session: OpaquePointer) {
-  // struct fuse_out_header: len u32, error i32, unique u64.
-  var header = (UInt32(16), Int32(-error), unique)
-  unsafe withUnsafeBytes(of: &header) { _ = unsafe Glibc.write(fuse_session_fd(session), $0.baseAddress, 16) }
+  var header = fuse_out_header(len: UInt32(MemoryLayout<fuse_out_header>.size), error: -error, unique: unique)
+  unsafe withUnsafeBytes(of: &header) { _ = unsafe Glibc.write(fuse_session_fd(session), $0.baseAddress, $0.count) }
 }

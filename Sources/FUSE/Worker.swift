@@ -77,11 +77,11 @@ import LinuxIO
 
   /// Serves the request at hand, which has that many bytes.
   private func serve(_ count: Int) {
-    // struct fuse_in_header: len u32, opcode u32, …
-    target.counts.count(unsafe request.load(fromByteOffset: 4, as: UInt32.self))
     let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
-    unsafe target.negotiation.inspectRequest(bytes)
-    served.begin(unsafe RequestHeader(bytes))
+    let header = unsafe RequestHeader(bytes)
+    target.counts.count(header.operation)
+    if header.operation == FUSE_INIT { unsafe target.negotiation.inspectRequest(bytes, header) }
+    served.begin(header)
     var buffer = unsafe fuse_buf()
     unsafe buffer.mem = request.baseAddress
     unsafe buffer.size = count
@@ -108,12 +108,12 @@ import LinuxIO
 
   /// Whether the request at hand moves much data, or waits for a disk.
   private var mayTakeLong: Bool {
-    // struct fuse_in_header: len u32, opcode u32, … 40 bytes; fuse_read_in: handle, offset u64, size u32.
+    let header = unsafe request.load(as: fuse_in_header.self)
     let size =
-      switch unsafe request.load(fromByteOffset: 4, as: UInt32.self) {
-      case 15: unsafe request.load(fromByteOffset: 56, as: UInt32.self)  // FUSE_READ
-      case 16: unsafe request.load(as: UInt32.self)  // FUSE_WRITE
-      case 20, 30, 43, 46, 47, 50: UInt32.max  // fsync, fsyncdir, fallocate, lseek, copy_file_range, syncfs
+      switch fuse_opcode(rawValue: header.opcode) {
+      case FUSE_READ: unsafe UnsafeRawBufferPointer(request).arguments(as: fuse_read_in.self).size
+      case FUSE_WRITE: header.len
+      case FUSE_FSYNC, FUSE_FSYNCDIR, FUSE_FALLOCATE, FUSE_LSEEK, FUSE_COPY_FILE_RANGE, FUSE_SYNCFS: UInt32.max
       default: 0 as UInt32
       }
     return size > 1 << 14
@@ -131,8 +131,8 @@ import LinuxIO
     return key
   }()
 
-  /// A 32-bit word of the raw request being served, `offset` bytes behind its header: libfuse leaves some flags out.
-  static func rawWord(at offset: Int) -> UInt32 {
-    unsafe current.request.loadUnaligned(fromByteOffset: MemoryLayout<UInt64>.size * 5 + offset, as: UInt32.self)
+  /// The arguments of the request being served, as the kernel has sent them: libfuse leaves some flags out.
+  static func arguments<Arguments: BitwiseCopyable>(as type: Arguments.Type) -> Arguments {
+    unsafe UnsafeRawBufferPointer(current.request).arguments(as: type)
   }
 }

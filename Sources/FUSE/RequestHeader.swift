@@ -1,0 +1,64 @@
+import CFUSE
+import LinuxIO
+
+/// The kinds of requests on a file's contents, which a lock refuses.
+package enum ContentsOperation: Sendable {
+  /// The kernel asks for attributes before an open, to check modes, and before a write to its cache.
+  case attributes
+  case resize, open, read, write, allocate, copyRange
+
+  /// `nil` for requests of other kinds.
+  init?(_ operation: fuse_opcode) {
+    switch operation {
+    case FUSE_GETATTR: self = .attributes
+    case FUSE_SETATTR: self = .resize
+    case FUSE_OPEN: self = .open
+    case FUSE_READ: self = .read
+    case FUSE_WRITE: self = .write
+    case FUSE_FALLOCATE: self = .allocate
+    case FUSE_COPY_FILE_RANGE: self = .copyRange
+    default: return nil
+    }
+  }
+}
+
+/// What a request says of itself before its arguments (`struct fuse_in_header` in linux/fuse.h).
+package struct RequestHeader: Sendable {
+  let operation: fuse_opcode
+  package let unique: UInt64
+  package let node: NodeID
+  /// What it is to do with contents, if anything.
+  package let contents: ContentsOperation?
+  /// Who sent it; 0 for the kernel.
+  package let process: Int32
+
+  init(operation: fuse_opcode, unique: UInt64, node: NodeID, contents: ContentsOperation) {
+    self.operation = operation
+    self.unique = unique
+    self.node = node
+    self.contents = contents
+    process = 0
+  }
+
+  /// Reads it from a request as the kernel sends it.
+  init(_ request: UnsafeRawBufferPointer) {
+    let header = unsafe request.load(as: fuse_in_header.self)
+    operation = fuse_opcode(rawValue: header.opcode)
+    unique = header.unique
+    node = NodeID(rawValue: header.nodeid)
+    process = Int32(bitPattern: header.pid)
+    let contents = ContentsOperation(operation)
+    if contents == .resize, unsafe request.arguments(as: fuse_setattr_in.self).valid & UInt32(FATTR_SIZE) == 0 {
+      self.contents = nil
+    } else {
+      self.contents = contents
+    }
+  }
+}
+
+extension UnsafeRawBufferPointer {
+  /// What a request has behind its header. The buffer has room for it, whatever the kernel has sent.
+  func arguments<Arguments: BitwiseCopyable>(as type: Arguments.Type) -> Arguments {
+    unsafe load(fromByteOffset: MemoryLayout<fuse_in_header>.size, as: type)
+  }
+}
