@@ -32,6 +32,17 @@ final class Node: Sendable {
     let name: PathName
   }
 
+  /// The modification time of a file that a rekey has moved.
+  final class MovedTime: Sendable {
+    let kernel: TimeChange
+    let backing: TimeChange
+
+    init(kernel: TimeChange, backing: TimeChange) {
+      self.kernel = kernel
+      self.backing = backing
+    }
+  }
+
   /// What a directory's record says.
   struct Directory {
     let identifier: [UInt8]
@@ -64,8 +75,9 @@ final class Node: Sendable {
     var classChanges: UInt32 = 0
     /// A rekey is pending, and the queue of rekeys has the file.
     var isRekeyKnown = false
-    /// The modification time that the kernel has, where a rekey has given the backing file another.
-    var movedTime: (kernel: TimeChange, backing: TimeChange)?
+    /// The modification time that the kernel has, where a rekey has given the backing file another. Elsewhere, since few
+    /// nodes have it, and all of them are in memory.
+    var movedTime: MovedTime?
     /// The directory's set-group-ID bit: new entries take its group.
     var setsGroup = false
 
@@ -134,7 +146,7 @@ final class Node: Sendable {
   func movedTime(from kernel: TimeChange, to backing: TimeChange) {
     state.withLock { state in
       let known = state.movedTime
-      state.movedTime = (known?.backing == kernel ? known!.kernel : kernel, backing)
+      state.movedTime = MovedTime(kernel: known?.backing == kernel ? known!.kernel : kernel, backing: backing)
     }
   }
 
