@@ -68,7 +68,7 @@ let package = Package(
     .executableTarget(
       name: "protectfs",
       dependencies: [
-        "MountDaemon", "FileSystem", "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
+        "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
         "DataProtectionCore", system, logging, arguments,
       ],
       swiftSettings: settings),

@@ -17,6 +17,9 @@ step "Format"
 swift format lint --strict --recursive Package.swift Sources Tests Benchmarks/Package.swift \
   Benchmarks/Sources/Benchmarks Fuzz/Package.swift Fuzz/Sources/Fuzz Fuzz/Sources/FuzzTargets
 
+step "Borders between modules"
+python3 scripts/check-imports.py
+
 step "Manual pages"
 for page in Documentation/man/*; do
   LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" 2>&1 >/dev/null | tee /dev/stderr | { ! grep -q .; }

@@ -31,7 +31,7 @@ import LinuxIO
     while watch.waitUntilAbandoned() {
       while watch.isAbandoned, !watch.isOver {
         guard device.backlog.hasRoom else {
-          usleep(Self.tick)
+          Thread.sleep(microseconds: Self.tick)
           continue
         }
         guard device.hasNewRequest(milliseconds: CInt(Self.tick / 1000)) else { continue }

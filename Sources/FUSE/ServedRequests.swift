@@ -1,5 +1,4 @@
 import CFUSE
-import Glibc
 import LinuxIO
 import Synchronization
 

@@ -1,6 +1,5 @@
 import Cryptography
 import DataProtectionCore
-import Glibc
 import LinuxIO
 import StoreFormat
 import Synchronization
@@ -59,7 +58,7 @@ package final class KeyRotation {
     // The search for pending rekeys comes to its end before.
     while !fileSystem.moves.begin() {
       guard mayContinue() else { throw .interrupted }
-      usleep(10_000)
+      Thread.sleep(microseconds: 10_000)
     }
     defer { fileSystem.moves.end() }
     fileSystem.keyChanges.write {}

@@ -1,7 +1,6 @@
 import DataProtectionCore
 import FUSE
 import FileProtection
-import Glibc
 import LinuxIO
 import StoreFormat
 import SystemPackage
@@ -65,7 +64,7 @@ extension ProtectedFileSystem {
     do throws(Errno) {
       try controller.requireKey(of: record)
     } catch {
-      if error == Errno(rawValue: ENOKEY) {
+      if error == .noKey {
         log.error(
           "a file is under a class key that the keybag does not have; the keybag that has it opens the file",
           metadata: [

@@ -1,5 +1,4 @@
 import FileProtection
-import Glibc
 import LinuxIO
 import StoreFormat
 import SystemPackage
@@ -38,7 +37,7 @@ extension RekeyEngine {
     if error == .wouldBlock { return rekeys.finish(node, .again) }
     rest(node)
     switch error {
-    case Errno(rawValue: EKEYREVOKED), Errno(rawValue: ENOKEY):
+    case .keyRevoked, .noKey:
       finish(node)
     case .noSuchFileOrDirectory, .staleNFSFileHandle:
       // Removed meanwhile, or in a directory that was moved since it was found.

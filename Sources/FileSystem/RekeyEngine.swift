@@ -1,7 +1,6 @@
 import DataProtectionCore
 import FUSE
 import FileProtection
-import Glibc
 import LinuxIO
 import StoreFormat
 import SystemPackage

@@ -1,5 +1,4 @@
 import Cryptography
-import Glibc
 import LinuxIO
 import StoreFormat
 import SystemPackage
@@ -15,7 +14,7 @@ package enum DeviceKey {
 
   /// `/etc/protectfs` for root; for others `$XDG_CONFIG_HOME/protectfs`, by default `~/.config/protectfs`.
   package static func defaultDirectory() -> PathName {
-    if geteuid() == 0 { return "/etc/protectfs" }
+    if Process.identity.user == 0 { return "/etc/protectfs" }
     if let directory = environment("XDG_CONFIG_HOME") { return PathName(directory + "/protectfs") }
     let home = environment("HOME") ?? "/"
     return PathName(home + "/.config/protectfs")
@@ -90,10 +89,8 @@ package enum DeviceKey {
   }
 
   private static func environment(_ name: String) -> String? {
-    guard let value = unsafe getenv(name) else { return nil }
-    let text = unsafe String(cString: value)
     // A relative path is to be ignored (XDG Base Directory Specification).
-    return text.hasPrefix("/") ? text : nil
+    Process.environment(name).flatMap { $0.hasPrefix("/") ? $0 : nil }
   }
 
   static func path(_ name: String, in directory: PathName) -> PathName {
@@ -130,7 +127,7 @@ extension DeviceKey {
     let file = try reporting(path) { () throws(Errno) in try Descriptor.open(path, [.readOnly, .nonBlocking]) }
     let status = try reporting(path) { () throws(Errno) in try file.status() }
     guard status.type == .regular else { throw .deviceKeyMalformed(path: path.description) }
-    guard status.permissions & 0o077 == 0, status.user == geteuid() || status.user == 0 else {
+    guard status.permissions & 0o077 == 0, status.user == Process.identity.user || status.user == 0 else {
       throw .deviceKeyExposed(path: path.description)
     }
     return file

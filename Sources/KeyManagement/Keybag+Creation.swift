@@ -1,6 +1,6 @@
 import Cryptography
 import DataProtectionCore
-import Glibc
+import LinuxIO
 import StoreFormat
 
 extension Keybag {
@@ -29,7 +29,7 @@ extension Keybag {
       let effaceable = try EffaceableSecret()
       var record = KeybagRecord(
         storeID: storeID, generation: 1, defaultClass: defaultClass,
-        deviceKeyIdentifier: try deviceKey.identifier(of: storeID), creationTime: UInt64(max(time(nil), 0)),
+        deviceKeyIdentifier: try deviceKey.identifier(of: storeID), creationTime: WallClock.seconds,
         effaceableIdentifier: try effaceable.identifier(of: storeID), eraseAfter: eraseAfter,
         classEntries: [],
         protectors: sorted([

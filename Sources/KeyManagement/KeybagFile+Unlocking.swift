@@ -1,5 +1,4 @@
 import Cryptography
-import Glibc
 import LinuxIO
 import StoreFormat
 import SystemPackage
@@ -124,5 +123,5 @@ extension KeybagFile {
     }
   }
 
-  private static func now() -> UInt64 { UInt64(max(time(nil), 0)) }
+  private static func now() -> UInt64 { WallClock.seconds }
 }

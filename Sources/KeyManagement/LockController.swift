@@ -1,6 +1,5 @@
 import Cryptography
 import DataProtectionCore
-import Glibc
 import LinuxIO
 import StoreFormat
 import Synchronization
@@ -129,7 +128,7 @@ package final class LockController: Sendable {
     _ key: borrowing FileKey, for fileClass: ProtectionClass
   ) throws(Errno) -> (keyID: ClassKeyID, wrappedKey: [UInt8]) {
     try slot(of: fileClass).read { (slot) throws(Errno) in
-      guard let id = slot.ids.last else { throw Errno(rawValue: EKEYREVOKED) }
+      guard let id = slot.ids.last else { throw .keyRevoked }
       do throws(CryptographyError) {
         if fileClass == .completeUnlessOpen {
           return (id, try OnePassDiffieHellman.wrap(key.secret, for: slot.publicKeys[id] ?? []))
@@ -202,7 +201,7 @@ private final class Slot: @unchecked Sendable {
 
     func requireKey(of record: FileRecord) throws(Errno) {
       guard !ids.contains(record.classKeyID) else { return }
-      throw Errno(rawValue: revoked.contains(record.classKeyID) ? EKEYREVOKED : ENOKEY)
+      throw revoked.contains(record.classKeyID) ? .keyRevoked : .noKey
     }
   }
 

@@ -1,6 +1,6 @@
 import Cryptography
 import DataProtectionCore
-import Glibc
+import LinuxIO
 import StoreFormat
 
 // Class keys, changed: new ones, and the end of old ones.
@@ -83,7 +83,7 @@ extension KeybagRecord {
 
   /// Takes class keys out, and remembers their identifiers.
   mutating func end(_ end: FormerKey.End, where isEnded: (ClassEntry) -> Bool) {
-    let now = UInt64(max(time(nil), 0))
+    let now = WallClock.seconds
     for entry in classEntries where isEnded(entry) { formerKeys.append(FormerKey(id: entry.id, end: end, time: now)) }
     classEntries.removeAll(where: isEnded)
   }

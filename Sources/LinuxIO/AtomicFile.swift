@@ -161,7 +161,7 @@ extension Descriptor {
       } catch {
         guard error == .wouldBlock else { throw error }
         if ContinuousClock.now >= deadline { return false }
-        usleep(10_000)
+        Thread.sleep(microseconds: 10_000)
       }
     }
   }

@@ -10,6 +10,11 @@ package enum Process {
   /// The effective user and group, in whose name the daemon creates backing files.
   package static var identity: (user: UInt32, group: UInt32) { (geteuid(), getegid()) }
 
+  /// A variable of the environment (getenv(3)).
+  package static func environment(_ name: String) -> String? {
+    unsafe getenv(name).map { unsafe String(cString: $0) }
+  }
+
   /// How many descriptors may be open (getrlimit(2), `RLIMIT_NOFILE`).
   package static var openFileLimit: UInt64 {
     var limit = rlimit()

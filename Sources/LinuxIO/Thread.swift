@@ -54,6 +54,11 @@ package struct Thread: Sendable {
     linux_pause()
   }
 
+  /// Gives the processor away for so long (usleep(3)).
+  package static func sleep(microseconds: UInt32) {
+    usleep(microseconds)
+  }
+
   /// Lets the thread end unseen.
   package func detach() {
     pthread_detach(identifier)

@@ -1,5 +1,4 @@
 import Glibc
-
 /// The connections that a server has. When there is no room for one more, the one that has been silent longest goes, so
 /// that clients that say nothing keep nobody out.
 struct ConnectionTable {

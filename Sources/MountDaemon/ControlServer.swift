@@ -85,7 +85,7 @@ package final class ControlServer: Sendable {
     }
     _ = shutdown(listener.socket.rawValue, CInt(SHUT_RDWR))
     accepting?.join()
-    for _ in 0..<100 where state.withLock({ !$0.connections.isEmpty }) { usleep(10_000) }
+    for _ in 0..<100 where state.withLock({ !$0.connections.isEmpty }) { Thread.sleep(microseconds: 10_000) }
   }
 
   private func acceptClients() {
@@ -93,7 +93,7 @@ package final class ControlServer: Sendable {
       let descriptor = accept(listener.socket.rawValue, nil, nil)
       guard descriptor >= 0 else {
         // Out of descriptors or memory: leave the clients in the queue until some are free again.
-        if errno != EINTR && errno != ECONNABORTED { usleep(50_000) }
+        if errno != EINTR && errno != ECONNABORTED { Thread.sleep(microseconds: 50_000) }
         continue
       }
       _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)

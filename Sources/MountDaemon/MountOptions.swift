@@ -1,5 +1,4 @@
 import FileSystem
-import Glibc
 import LinuxIO
 
 /// How a store is mounted.

@@ -34,7 +34,7 @@ struct MountWatch: ~Copyable {
     while mount.isListed {
       // Changes of the table are told so (proc_pid_mounts(5)).
       var event = pollfd(fd: table.rawValue, events: Int16(POLLPRI), revents: 0)
-      if unsafe poll(&event, 1, -1) < 0, errno != EINTR { usleep(500_000) }
+      if unsafe poll(&event, 1, -1) < 0, errno != EINTR { Thread.sleep(microseconds: 500_000) }
     }
     return !session.ends(within: Self.patience)
   }
@@ -46,7 +46,7 @@ extension Session {
     let end = ContinuousClock.now + time
     while isConnected {
       if ContinuousClock.now >= end { return false }
-      usleep(10_000)
+      Thread.sleep(microseconds: 10_000)
     }
     return true
   }

@@ -34,7 +34,7 @@ extension Store {
         return try take(backing, path: path, for: use)
       } catch {
         guard error.mayPass, !isMounted(backing), ContinuousClock.now < deadline else { throw error }
-        usleep(10_000)
+        Thread.sleep(microseconds: 10_000)
       }
     }
   }

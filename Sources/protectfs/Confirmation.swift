@@ -1,5 +1,3 @@
-import Glibc
-
 /// Asks before something is destroyed.
 enum Confirmation {
   /// Has the user type a word, unless `--yes` was given.

@@ -1,5 +1,6 @@
 import DataProtectionCore
 import Glibc
+import LinuxIO
 import SystemPackage
 
 /// What a failed copy means for the rest of the run.
@@ -14,9 +15,9 @@ enum CopyOutcome {
   ///   - target: a path on the mount that is written.
   init(_ error: CopyError, _ path: String, on target: MountedFileSystem) {
     switch error {
-    case .source(Errno(rawValue: EKEYREVOKED)):
+    case .source(.keyRevoked):
       self = .failed(CommandFailure(.keyRevoked, "\(path.printable): its class key is no more in the source either"))
-    case .target(Errno(rawValue: ENOKEY)):
+    case .target(.noKey):
       self = .failed(
         CommandFailure(
           .failure,

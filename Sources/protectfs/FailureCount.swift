@@ -1,5 +1,5 @@
 import DataProtectionCore
-import Glibc
+import LinuxIO
 import Synchronization
 import SystemPackage
 
@@ -60,10 +60,10 @@ final class FailureCount: Sendable {
     switch error {
     case .notSupported, .notSupportedOnSocket:
       return CommandFailure(.notMounted, "\(path.printable) is not on a protectfs mount")
-    case Errno(rawValue: EKEYREVOKED):
+    case .keyRevoked:
       return CommandFailure(
         .keyRevoked, "\(path.printable): its class key was erased, reset or rotated away; nothing opens it any more")
-    case Errno(rawValue: ENOKEY):
+    case .noKey:
       return CommandFailure(
         .failure,
         "\(path.printable): the keybag does not have its class key; 'protectfs fsck' says what brings "

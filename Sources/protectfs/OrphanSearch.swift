@@ -73,11 +73,11 @@ final class OrphanSearch {
       progress.show("\(looked.files) looked at")
       switch Self.openError(name, in: directory) {
       case nil: break
-      case Errno(rawValue: EKEYREVOKED):
+      case .keyRevoked:
         progress.clear()
         found(
           Orphan(path: path, directory: directory, name: name, identity: .init(inode: status.inode, size: status.size)))
-      case Errno(rawValue: ENOKEY): underOtherKeybags += 1
+      case .noKey: underOtherKeybags += 1
       case Errno.permissionDenied: refused += 1
       case .some(let error): throw error
       }

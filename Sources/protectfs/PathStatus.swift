@@ -1,5 +1,4 @@
 import DataProtectionCore
-import Glibc
 import LinuxIO
 import SystemPackage
 
@@ -30,7 +29,7 @@ struct PathStatus: Encodable {
       _ = try Descriptor.open(PathName(path), [.readOnly, .nonBlocking])
       return false
     } catch {
-      return error == Errno(rawValue: ENOKEY)
+      return error == .noKey
     }
   }
 

@@ -22,7 +22,7 @@ final class PrivateMount {
       var hasEnded = false
       for _ in 0..<1000 where !hasEnded {
         hasEnded = waitpid(process, nil, WNOHANG) != 0
-        if !hasEnded { usleep(10_000) }
+        if !hasEnded { Thread.sleep(microseconds: 10_000) }
       }
       if MountedFileSystem.all().contains(where: { $0.mountPoint == mountPoint }) {
         _ = Unmount.run(mountPoint, isLazy: true)
@@ -84,7 +84,7 @@ final class PrivateMount {
       {
         return
       }
-      usleep(10_000)
+      Thread.sleep(microseconds: 10_000)
     }
     throw CommandFailure(.noAnswer, "the store in \(backing.printable) is not mounted after a minute")
   }

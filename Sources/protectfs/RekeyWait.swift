@@ -1,5 +1,5 @@
 import DataProtectionCore
-import Glibc
+import LinuxIO
 
 /// Waits until the files that a command has given new keys are encrypted under them, and tells how far that has come.
 final class RekeyWait {
@@ -34,7 +34,7 @@ final class RekeyWait {
         return
       }
       progress.show("\(status.pendingRekeys.files) to be encrypted anew")
-      usleep(interval)
+      Thread.sleep(microseconds: interval)
       interval = min(interval * 2, 100_000)
     }
     throw CommandFailure(.interrupted, "the rest is encrypted anew in the background")

@@ -1,5 +1,4 @@
 import DataProtectionCore
-import Glibc
 import LinuxIO
 import MountDaemon
 
@@ -14,7 +13,7 @@ enum RemainingPages {
     // They are being dropped right now, perhaps.
     while !PageRemovalMark.isSet(for: mount) {
       if ContinuousClock.now > start + .seconds(3) { return Self.failure(mount, users) }
-      usleep(50_000)
+      Thread.sleep(microseconds: 50_000)
     }
     return nil
   }

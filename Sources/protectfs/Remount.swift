@@ -1,5 +1,4 @@
 import DataProtectionCore
-import Glibc
 import LinuxIO
 import MountDaemon
 import SystemPackage

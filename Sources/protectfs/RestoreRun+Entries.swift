@@ -69,7 +69,7 @@ extension RestoreRun {
     guard there.type == .regular else { return there.type == .directory || !options.overwrites ? .leave : .replace }
     switch OrphanSearch.openError(name, in: target) {
     case nil: break
-    case Errno(rawValue: EKEYREVOKED): return .replace
+    case .keyRevoked: return .replace
     case .some(let error): throw .target(error)
     }
     let (wanted, now) = (metadata.status, there)

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Holds the borders between modules: who may import what (CONTRIBUTING.md, "Rules of the code").
+
+The compiler lets a module import whatever was built before it, declared in Package.swift or not.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# What only these may import.
+GATES = {
+    "CFUSE": {"FUSE"},
+    "CLibcrypto": {"Cryptography"},
+    "CLinux": {"LinuxIO"},
+    "CTSS2": {"TPM"},
+    "ArgumentParser": {"protectfs"},
+    # Apps have it; the command and the daemon need FoundationEssentials only.
+    "Foundation": {"DataProtection"},
+}
+# Modules that ask the operating system for nothing but through LinuxIO.
+WITHOUT_C = {"StoreFormat", "KeyManagement", "FileProtection", "FileSystem", "StoreCheck"}
+# Modules that a package declares as products of other names, or not at all.
+STANDARD = {"Foundation", "FoundationEssentials", "Glibc", "Synchronization"}
+
+IMPORT = re.compile(r"^\s*(?:@\w+(?:\([^)]*\))?\s+|public\s+|package\s+|internal\s+|private\s+)*import\s+"
+                    r"(?:(?:struct|class|enum|protocol|func|var|let|typealias)\s+)?(\w+)", re.MULTILINE)
+
+
+def declared():
+    """The modules of Sources, each with the names that it may import by Package.swift."""
+    text = subprocess.run(["swift", "package", "dump-package"], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+    modules = {}
+    for target in json.loads(text)["targets"]:
+        names = set()
+        for dependency in target["dependencies"]:
+            for kind in ("byName", "target", "product"):
+                if kind in dependency:
+                    names.add(dependency[kind][0])
+        modules[target["name"]] = names
+    return modules
+
+
+def main():
+    allowed = declared()
+    problems = files = 0
+    for path in sorted((ROOT / "Sources").rglob("*.swift")):
+        module = path.relative_to(ROOT / "Sources").parts[0]
+        files += 1
+        for name in IMPORT.findall(path.read_text()):
+            reason = None
+            if name in GATES and module not in GATES[name]:
+                reason = f"only {', '.join(sorted(GATES[name]))} may"
+            elif name == "Glibc" and module in WITHOUT_C:
+                reason = "LinuxIO is its way to the operating system"
+            elif name not in STANDARD | allowed[module]:
+                reason = "Package.swift does not say so"
+            if reason:
+                problems += 1
+                print(f"{path.relative_to(ROOT)}: imports {name}; {reason}", file=sys.stderr)
+    print(f"{files} files, {problems} imports across a border")
+    return problems == 0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)
