@@ -82,19 +82,24 @@ struct LockSequence: Revocation {
 
   /// A write(2) that had looked at the attributes before the kernel forgot them may have made its page dirty after the
   /// pages were written back. The kernel does not tell of such writes: they get time to finish, and what they left is
-  /// fetched, while it is still accepted.
+  /// fetched, while it is still accepted, until a pass brings nothing.
   private func finishWrites(to classes: [ProtectionClass]) -> [NodeID] {
-    for _ in 0..<Self.passes {
+    for _ in 0..<Self.mostPasses {
       let nodes = classes.flatMap { fileSystem.writtenNodes(in: $0) }
       if nodes.isEmpty { break }
-      usleep(4000)
+      let completed = fileSystem.completedPushes
+      Thread.sleep(microseconds: Self.timeToFinish)
       let unpushed = finish(pages.begin(nodes), progress: { fileSystem.completedPushes })
       if !unpushed.isEmpty { return unpushed }
+      if fileSystem.completedPushes == completed { break }
     }
     return []
   }
 
-  private static let passes = 3
+  /// Who writes past the cache all the time may bring something in every pass.
+  private static let mostPasses = 16
+  /// What a write(2) that has begun is given, in microseconds: it only copies to the page cache, if it gets the processor.
+  private static let timeToFinish: UInt32 = 4000
 
   /// Wipes the keys of open files. Returns whether all operations with them had ended.
   private func evictKeys(of classes: [ProtectionClass], waiting: Bool) -> Bool {
