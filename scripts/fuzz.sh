@@ -43,21 +43,11 @@ run() {
   echo $(($(spent "$target") + seconds)) >Fuzz/.build/spent/"$target"
 }
 
-# Runs a target, and shows what it said when it has ended.
-run_quietly() {
-  local log ended=0
-  log=$(mktemp Fuzz/.build/run.XXXXXX)
-  bash -euo pipefail -c 'run "$@"' run "$@" >"$log" 2>&1 || ended=$?
-  flock Fuzz/.build/runs.lock cat "$log"
-  rm -f "$log"
-  return "$ended"
-}
-
 # As many at a time as there are processors: a target uses one.
 run_all() {
   export fuzz
   export -f spent run run_quietly
-  xargs -P "$(nproc)" -I '{}' bash -c 'run_quietly "$@"' run_quietly '{}' "$1" <<<"$targets"
+  xargs -P "$(nproc)" -I '{}' bash -c 'run_quietly Fuzz/.build "$1"' job "run {} $1" <<<"$targets"
 }
 
 # Turns go round, so that what is cut short has served all alike.

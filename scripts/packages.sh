@@ -1,4 +1,4 @@
-# Sourced by the other scripts: how they begin.
+# Sourced by the other scripts: how they begin, and how they do several things at a time.
 
 # Shows the comment at the head of the script as its usage, and ends.
 show_head() {
@@ -33,4 +33,16 @@ prepare_build() {
     return 1
   }
   install_packages libfuse3-dev fuse3 libssl-dev libtss2-dev pkg-config "$@"
+}
+
+# Runs a script in a shell of its own, with the arguments that follow it, and shows what it said when it has ended, while
+# no other of the kind does. The first argument is a directory for that.
+run_quietly() {
+  local directory=$1 script=$2 log ended=0
+  shift 2
+  log=$(mktemp "$directory/job.XXXXXX")
+  bash -euo pipefail -c "$script" job "$@" >"$log" 2>&1 || ended=$?
+  flock "$directory/jobs.lock" cat "$log"
+  rm -f "$log"
+  return "$ended"
 }

@@ -115,19 +115,10 @@ else
 fi
 for group in "${groups[@]}"; do jobs+=("mount_group '$group'"); done
 
-# Runs a job as a script of its own, and shows what it said when it has ended.
-run_job() {
-  local log ended=0
-  log=$(mktemp .build/job.XXXXXX)
-  bash -euo pipefail -c "$1" >"$log" 2>&1 || ended=$?
-  flock .build/jobs.lock cat "$log"
-  rm -f "$log"
-  return "$ended"
-}
 export protectfs
-export -f step check_command check_control_socket check_crashes mount_tests mount_group run_job
+export -f step check_command check_control_socket check_crashes mount_tests mount_group run_quietly
 step "Two at a time, in turn: the command, the control socket, crashes, mount tests"
-printf '%s\n' "${jobs[@]}" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_job "$1"' run_job '{}'
+printf '%s\n' "${jobs[@]}" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .build "$1"' job '{}'
 
 step "Mount tests, alone"
 all=$(IFS='|' && echo "${groups[*]}")
