@@ -22,6 +22,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case keybagMalformed(FormatError)
   case keybagAltered
   case keybagChangedMeanwhile
+  /// The keybag in place lacks keys that the daemon has, so that a change of it would lose them.
+  case keybagPutBack
   case unsupportedStore(FormatError)
   case invalidPasscode
   case invalidDefaultClass
@@ -85,6 +87,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .keybagMalformed: "keybag-malformed"
     case .keybagAltered: "keybag-altered"
     case .keybagChangedMeanwhile: "keybag-changed-meanwhile"
+    case .keybagPutBack: "keybag-put-back"
     case .unsupportedStore: "unsupported-store"
     case .invalidPasscode: "invalid-passcode"
     case .invalidDefaultClass: "invalid-default-class"
@@ -136,6 +139,9 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
       "the keybag was altered by someone who lacks its keys, or is damaged; 'protectfs keybag restore' puts the one before "
         + "it, .protectfs/keybag.previous, in its place"
     case .keybagChangedMeanwhile: "someone else changed the keybag in between; try again"
+    case .keybagPutBack:
+      "another keybag was put in place, older than the one that the mount goes by or without some of its keys; nothing was "
+        + "changed. Unmount the store, and see what 'protectfs fsck' and 'protectfs keybag restore' say"
     case .unsupportedStore(.unsupportedVersion(_, version: 1)):
       "the store has format 1, which no release had; copy its files out with the version that made it"
     case .unsupportedStore(let error): "the store needs a newer protectfs (\(error))"

@@ -25,7 +25,7 @@ extension Keybag {
       let secret = if let effaceable { effaceable } else { try EffaceableSecret() }
       changed.effaceableIdentifier = try secret.identifier(of: storeID)
       for fileClass in Self.classesInOrder where fileClass != .none || isLost {
-        changed.end(.erased) { $0.fileClass == fileClass }
+        changed.end(.reset) { $0.fileClass == fileClass }
         changed.insert(
           try Self.newClassEntry(fileClass, id: changed.newKeyID(), keybagKey, deviceKey, secret, storeID))
       }

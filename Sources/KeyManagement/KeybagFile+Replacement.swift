@@ -41,6 +41,20 @@ extension KeybagFile {
       current: current, previous: previous, currentOpens: currentOpens, previousOpens: previousOpens, bytes: bytes)
   }
 
+  /// What is to be done before a keybag is changed, which overwrites the second copy: class keys that only that one has are
+  /// taken in. That is so where a keybag was put in place from elsewhere, from another copy of the store say. `nil`, nearly
+  /// always, where it has none that this one knows nothing of, or another secret opens it.
+  package func reuniting(_ opened: borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange? {
+    guard let bytes = try? readPrevious(), let other = opened.sibling(bytes), opens(other),
+      opened.keybag.lacking(keysOf: other).contains(where: { !opened.keybag.isRevoked($0.id) })
+    else { return nil }
+    do throws(KeyManagementError) {
+      return try opened.adding(keysOf: opened.refreshed(other, in: self))
+    } catch .keybagChangedMeanwhile {
+      return nil
+    }
+  }
+
   /// Whether a keybag is not erased, and the secret is there that belongs to it.
   package func opens(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag.record) == true }
 

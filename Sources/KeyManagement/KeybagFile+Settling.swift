@@ -30,15 +30,8 @@ extension KeybagFile {
     if keybag.extends(previous) { return try finish(keybag) }
     guard keybag.record.effaceableIdentifier != nil else { return }
     if previous.record.effaceableIdentifier == keybag.record.effaceableIdentifier { return try efface(keybag) }
-    guard isPutAside(previous, for: keybag) else { return try finish(keybag) }
-    // Its secret is in the slot that is not the keybag's.
-    if !opens(previous) { try efface(keybag) }
-  }
-
-  /// Whether a second copy with another secret is not what the keybag was changed from, but one that an import or a
-  /// restoration put aside: with keys that are nowhere else.
-  private func isPutAside(_ previous: Keybag, for keybag: Keybag) -> Bool {
-    !keybag.wasChanged(from: previous) && opens(previous) && !keybag.lacking(keysOf: previous).isEmpty
+    // One that an import or a restoration put aside, or that was left when another keybag was put in place from elsewhere.
+    if keybag.hasOrEnded(keysOf: previous) { try finish(keybag) }
   }
 }
 
@@ -51,9 +44,10 @@ extension Keybag {
     return own.count > others.count && others.allSatisfy(own.contains)
   }
 
-  /// Whether a change of another one has made it. All of them but a reset leave a way in; an import leaves none.
-  fileprivate func wasChanged(from other: Keybag) -> Bool {
-    let ways = Set(other.protectors.map(\.id))
-    return record.follows(other.record) && protectors.contains { ways.contains($0.id) }
+  /// Whether each class key of another one is in it, or was rotated away or erased by it: so that nothing is lost with the
+  /// other one. Those that a reset gave up may be wanted back.
+  fileprivate func hasOrEnded(keysOf other: Keybag) -> Bool {
+    let ended = Set(record.formerKeys.filter { $0.end != .reset }.map(\.id))
+    return lacking(keysOf: other).allSatisfy { ended.contains($0.id) }
   }
 }

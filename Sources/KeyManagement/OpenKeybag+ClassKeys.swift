@@ -16,9 +16,14 @@ extension OpenKeybag {
     }
   }
 
-  /// The keybag with the current key of a class alone. No record may refer to an older one any more.
-  package func finishingRotation(of fileClass: ProtectionClass) throws(KeyManagementError) -> KeybagChange {
-    let current = keybag.keyIDs(of: fileClass).last
+  /// The keybag with the current key of a class alone. No record may refer to another one any more.
+  ///
+  /// - Parameter current: the key that all files are under.
+  /// - Throws: `keybagChangedMeanwhile` where that is not the current one any more.
+  package func finishingRotation(
+    of fileClass: ProtectionClass, keeping current: ClassKeyID?
+  ) throws(KeyManagementError) -> KeybagChange {
+    guard let current, current == keybag.keyIDs(of: fileClass).last else { throw .keybagChangedMeanwhile }
     return try change(revokes: true) { (record) throws(CryptographyError) in
       record.end(.rotated) { $0.fileClass == fileClass && $0.id != current }
     }
@@ -53,7 +58,8 @@ extension OpenKeybag {
       }
     }
     return try change(revokes: false, addsKeys: true) { [added] (record) throws(CryptographyError) in
-      for entry in added {
+      // Each is put before those that are there.
+      for entry in added.reversed() {
         record.formerKeys.removeAll { $0.id == entry.id }
         record.insert(entry, isCurrent: false)
       }
@@ -71,6 +77,11 @@ extension KeybagRecord {
       else { continue }
       return id
     }
+  }
+
+  /// The key of a class that wraps new file keys.
+  func currentKeyID(of fileClass: ProtectionClass) -> ClassKeyID? {
+    classEntries.last { $0.fileClass == fileClass }?.id
   }
 
   /// Adds a key in its place: as its class's current one, or as the one that went before all others.

@@ -35,8 +35,8 @@ extension OpenKeybag {
   /// and a new recovery key.
   ///
   /// - Parameter others: the authentic keybags that the store has, the one whose place it takes first. Of classes whose
-  ///   current key has ended there, it has a new one.
-  /// - Throws: `invalidPasscode`.
+  ///   current key is not the current one there, it has a new one: theirs may be older, and its end was wanted.
+  /// - Throws: `invalidPasscode`, `keybagFull`.
   package func replacement(
     over others: [KeybagRecord], passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> Keybag.New {
@@ -52,16 +52,20 @@ extension OpenKeybag {
       record.effaceableIdentifier = try effaceable.identifier(of: record.storeID)
       record.classEntries = try rewrapped(record.classEntries, under: newKey, effaceable)
       for fileClass in Keybag.classesInOrder {
-        let current = record.classEntries.last { $0.fileClass == fileClass }?.id
-        guard others.contains(where: { $0.formerKeys.contains { $0.id == current } }) else { continue }
+        let current = record.currentKeyID(of: fileClass)
+        guard others.contains(where: { $0.currentKeyID(of: fileClass) != current }) else { continue }
         record.insert(
           try Keybag.newClassEntry(
             fileClass, id: record.newKeyID(), newKey, deviceKey, effaceable, record.storeID))
       }
+      // What another keybag has is not lost.
+      record.formerKeys.removeAll { key in others.contains { $0.classEntries.contains { $0.id == key.id } } }
       record.protectors = Keybag.sorted([
         try Keybag.protector(for: passcode, newKey, deviceKey, record.storeID, cost: cost),
         try Keybag.protector(for: recoveryKey, newKey, deviceKey, record.storeID),
       ])
+      record.trimFormerKeys()
+      guard record.hasRoom else { throw CryptographyError.invalidLength("a keybag") }
       return Keybag.New(
         keybag: try Keybag(sealing: record, keybagKey: newKey, deviceKey: deviceKey), effaceable: effaceable,
         recoveryKey: recoveryKey)
@@ -90,7 +94,7 @@ extension OpenKeybag {
     do throws(CryptographyError) {
       return try body()
     } catch {
-      throw KeyManagementError(unwrapping: error)
+      throw error == .invalidLength("a keybag") ? .keybagFull : KeyManagementError(unwrapping: error)
     }
   }
 }

@@ -14,7 +14,7 @@ extension ControlError {
       case .keybagMissing, .keybagUnreadable, .keybagMalformed, .keybagAltered, .unsupportedStore,
         .effaceableSecretMissing:
         .keybagCorrupt
-      case .keybagUnwritable, .keybagChangedMeanwhile: .keybagNotWritten
+      case .keybagUnwritable, .keybagChangedMeanwhile, .keybagPutBack: .keybagNotWritten
       default: .failed
       }
     self.init(code, error.description)

@@ -24,7 +24,7 @@ extension Daemon {
     var trial = try turn(toTry: secret)
     takeTurn()
     defer { giveTurn() }
-    let opened = try open(try readKeybag(), with: secret, &trial)
+    let opened = try openToChange(with: secret, &trial)
     let change = try opened.erasing(fileClass)
     let keybag = change.keybag
     // All that can fail comes before the change, which cannot be taken back.

@@ -70,7 +70,7 @@ extension Daemon {
       var trial = try turn(toTry: secret)
       takeTurn()
       defer { giveTurn() }
-      let opened = try open(try readKeybag(), with: secret, &trial)
+      let opened = try openToChange(with: secret, &trial)
       let change = try make(opened)
       // Those of a rotation that could not be begun, too: the keybag in place may have them already.
       let keys =
@@ -112,6 +112,31 @@ extension Daemon {
     var known = attempts.withLock { $0 }
     defer { attempts.withLock { [known] in $0 = known } }
     return try file.open(keybag, with: secret, deviceKey: deviceKey, known: &known, &trial)
+  }
+
+  /// Opens the keybag that is in place to change it, which overwrites the second copy: class keys that only that one has are
+  /// taken in first. Where others may write, they would not find those keys.
+  ///
+  /// - Throws: `keybagPutBack` where the keybag is not one that comes after the one that this daemon goes by: a change of it
+  ///   would lose keys.
+  func openToChange(
+    with secret: borrowing UnlockSecret, _ trial: inout PasscodeTurn
+  ) throws(KeyManagementError) -> OpenKeybag {
+    let current = try readKeybag()
+    try requireSuccessor(current)
+    let opened = try open(current, with: secret, &trial)
+    guard !options.isShared, let change = try KeybagFile(backing: backing).reuniting(opened) else { return opened }
+    let new = opened.following(change)
+    let keys = try new.heldKeys(of: ProtectionClass.allCases)
+    try commit(change) { [machine] in machine.replaceKeys(keys) }
+    return new
+  }
+
+  /// Finds out that a keybag in place is this daemon's, or one that a change has made of it.
+  func requireSuccessor(_ current: Keybag) throws(KeyManagementError) {
+    let own = keybag.withLock { $0 }
+    guard current.generation >= own.generation, current.lacking(keysOf: own).allSatisfy({ current.isRevoked($0.id) })
+    else { throw .keybagPutBack }
   }
 
   /// Whether a keybag has other class keys than the one that this daemon goes by.

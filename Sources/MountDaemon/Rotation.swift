@@ -37,7 +37,7 @@ extension Daemon {
   ) throws(KeyManagementError) -> OpenKeybag {
     takeTurn()
     defer { giveTurn() }
-    let opened = try open(try readKeybag(), with: secret, &trial)
+    let opened = try openToChange(with: secret, &trial)
     isContinuing = opened.keybag.keyIDs(of: fileClass).count > 1
     guard isContinuing else { return try addKey(of: fileClass, to: opened) }
     let keys = try opened.heldKeys(of: [fileClass])
@@ -134,6 +134,7 @@ final class Rotation: RotationControl {
     guard daemon.machine.mayRotate else { throw failure(.interrupted) }
     do throws(KeyManagementError) {
       let keybag = try daemon.readKeybag()
+      try daemon.requireSuccessor(keybag)
       let file = try KeybagFile(backing: daemon.backing)
       try opened.withLock { (opened) throws(KeyManagementError) in
         let current = try opened!.refreshed(keybag, in: file)
@@ -153,15 +154,24 @@ final class Rotation: RotationControl {
     guard daemon.machine.mayRotate else { return failure(.interrupted) }
     do throws(KeyManagementError) {
       let keybag = try daemon.readKeybag()
+      try daemon.requireSuccessor(keybag)
       let file = try KeybagFile(backing: daemon.backing)
       let change = try opened.withLock { (opened) throws(KeyManagementError) in
-        try opened!.refreshed(keybag, in: file).finishingRotation(of: fileClass)
+        try Self.finishing(opened!, of: fileClass, in: file, keybag)
       }
       try daemon.commit(change)
       return nil
     } catch {
       return ControlError(error)
     }
+  }
+
+  /// The keybag in place without the old key, if the key that files were wrapped under is still the current one.
+  private static func finishing(
+    _ opened: borrowing OpenKeybag, of fileClass: ProtectionClass, in file: borrowing KeybagFile, _ current: Keybag
+  ) throws(KeyManagementError) -> KeybagChange {
+    try opened.refreshed(current, in: file)
+      .finishingRotation(of: fileClass, keeping: opened.keybag.keyIDs(of: fileClass).last)
   }
 
   private func failure(_ error: Errno) -> ControlError {

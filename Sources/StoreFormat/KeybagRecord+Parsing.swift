@@ -38,6 +38,10 @@ extension KeybagRecord {
     try reader.require(
       protectors.isEmpty == classEntries.isEmpty, "number of protectors", "is not that of its class keys")
     seal = try reader.read(32, "seal")
+    if classEntries.isEmpty {
+      try reader.require(features.isEmpty, "features", "are not those of an erased store")
+      try reader.require(seal.allSatisfy { $0 == 0 }, "seal", "is not zeros")
+    }
     tag = try reader.read(32, "tag")
     try reader.finish()
   }

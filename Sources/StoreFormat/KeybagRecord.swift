@@ -74,8 +74,10 @@ package struct KeybagRecord: Sendable, Equatable {
     package enum End: UInt8, Sendable {
       /// Nothing was under it any more.
       case rotated = 1
-      /// Its user wanted the end of what was under it, or had lost it.
+      /// Its user wanted the end of what was under it.
       case erased = 2
+      /// A reset took its place, as nothing opened it.
+      case reset = 3
     }
 
     package init(id: ClassKeyID, end: End, time: UInt64) {

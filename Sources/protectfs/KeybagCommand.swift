@@ -163,7 +163,9 @@ struct KeybagResetCommand: ParsableCommand {
         effaceable: store.effaceableSecretIfAny())
       try store.file.commit(reset.change)
       store.file.forgetAttempts()
-      print("The store has new keys.")
+      print(
+        "The store has new keys. Until the keybag is next changed, 'protectfs keybag restore' brings back the one before it."
+      )
       try RecoveryKeyOutput.show(reset.recoveryKey.text(), output)
     } catch {
       output?.remove()

@@ -129,12 +129,15 @@ struct UnmountedStore: ~Copyable {
     throw .effaceableSecretMissing
   }
 
-  /// Changes the keybag.
+  /// Changes the keybag, after it has what only the second copy had.
   func change(
     with secret: borrowing UnlockSecret,
     _ make: (borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange
   ) throws(KeyManagementError) {
-    try file.commit(make(open(with: secret)))
+    let opened = try open(with: secret)
+    guard let first = try file.reuniting(opened) else { return try file.commit(make(opened)) }
+    try file.commit(first)
+    try file.commit(make(opened.following(first)))
   }
 
   /// Opens the keybag.

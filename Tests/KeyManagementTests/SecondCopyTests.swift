@@ -22,7 +22,8 @@ import Testing
   private func rotate(_ stored: borrowing StoredKeybag) throws {
     let change = try #require(try Box(opened(stored).beginningRotation(of: .standard)))
     try stored.file.commit(change.take())
-    try stored.file.commit(opened(stored).finishingRotation(of: .standard))
+    let new = try current(stored).keyIDs(of: .standard).last
+    try stored.file.commit(opened(stored).finishingRotation(of: .standard, keeping: new))
   }
 
   private func reset(_ stored: borrowing StoredKeybag) throws {

@@ -104,7 +104,7 @@ final class BuiltStore {
             fileClass: fileClass, isExplicit: record.isExplicit, classKeyID: keyID, wrappedKey: wrappedKey)
         ).bytes, of: other)
     }
-    let change = try opened.finishingRotation(of: fileClass)
+    let change = try opened.finishingRotation(of: fileClass, keeping: opened.keybag.keyIDs(of: fileClass).last)
     try file.commit(change)
     keybag = change.keybag
   }

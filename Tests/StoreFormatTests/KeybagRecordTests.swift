@@ -134,6 +134,13 @@ import Testing
       ),
       ("former keys", { ($0.classEntries, $0.formerKeys, $0.protectors) = ([], [Self.former(1, .rotated)], []) }),
       ("former keys", { ($0.classEntries, $0.formerKeys, $0.protectors) = ([], [], []) }),
+      (
+        "seal",
+        { record in
+          (record.classEntries, record.formerKeys, record.protectors) = ([], [Self.former(1, .erased)], [])
+          record.seal[3] = 1
+        }
+      ),
       ("number of former keys", { record in record.formerKeys = (1...257).map { Self.former($0, .rotated) } }),
       ("class keys", { $0.classEntries.remove(at: 0) }),
       ("class keys", { $0.classEntries.remove(at: 4) }), ("protectors", { $0.protectors.swapAt(0, 1) }),

@@ -107,6 +107,43 @@ extension MountTests {
       }
     }
 
+    /// A keybag from before an import, put back below a mount that has the keys: no change makes it the only one.
+    @Test func aKeybagThatWasPutBackIsNotChanged() throws {
+      try Volume.with { volume in
+        let backup = volume.directory.appending("backup").description
+        let secret = [
+          "--backup", backup, "--backup-passcode-file", try volume.passcodeFile("secret", "a backup passcode"),
+        ]
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        try volume.unmount()
+        let before = try volume.ownFiles()
+        try volume.mount()
+        try volume.unlock(recoveryKey: volume.recoveryKey)
+        #expect(volume.rotateThroughSocket(Self.standard) == nil)
+        try volume.path("file").write("under a new key")
+        #expect(try volume.command("keybag", ["export"] + secret + passcode).succeeded)
+        try volume.unmount()
+        try volume.putBack(before)
+        #expect(try volume.command("keybag", ["import"] + secret + passcode).succeeded)
+        try volume.mount()
+        try volume.unlock(recoveryKey: volume.recoveryKey)
+        let keybag = volume.backing.appending(".protectfs/keybag")
+        try keybag.write(before["keybag"]!)
+        let error = volume.rotateThroughSocket(Self.standard)
+        #expect(error?.message.contains("another keybag was put in place") == true, "\(error?.message ?? "none")")
+        #expect(try keybag.contents() == before["keybag"])
+        #expect(try volume.path("file").contents() == Array("under a new key".utf8))
+        // Unmounted, a change takes in what the second copy has.
+        try volume.unmount()
+        let file = try volume.passcodeFile("new", "another passcode")
+        let added = try volume.command("key", ["add", "--new-passcode-file", file] + passcode)
+        #expect(added.succeeded, "\(added.output)")
+        try volume.mount()
+        try volume.unlock(recoveryKey: volume.recoveryKey)
+        #expect(try volume.path("file").contents() == Array("under a new key".utf8))
+      }
+    }
+
     /// A restoration, and an import over a damaged keybag, that end after any of their calls: no keybag that opens is lost.
     @Test func whatIsCutShortLosesNothing() throws {
       try Volume.store { volume in
