@@ -141,7 +141,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .keybagChangedMeanwhile: "someone else changed the keybag in between; try again"
     case .keybagPutBack:
       "another keybag was put in place, older than the one that the mount goes by or without some of its keys; nothing was "
-        + "changed. Unmount the store, and see what 'protectfs fsck' and 'protectfs keybag restore' say"
+        + "changed. Put the right one back, or copy the files out first: what was written since may open on this mount alone"
     case .unsupportedStore(.unsupportedVersion(_, version: 1)):
       "the store has format 1, which no release had; copy its files out with the version that made it"
     case .unsupportedStore(let error): "the store needs a newer protectfs (\(error))"

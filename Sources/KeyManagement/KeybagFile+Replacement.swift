@@ -44,14 +44,34 @@ extension KeybagFile {
   /// What is to be done before a keybag is changed, which overwrites the second copy: class keys that only that one has are
   /// taken in. That is so where a keybag was put in place from elsewhere, from another copy of the store say. `nil`, nearly
   /// always, where it has none that this one knows nothing of, or another secret opens it.
+  ///
+  /// - Throws: `keybagFull`.
   package func reuniting(_ opened: borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange? {
     guard let bytes = try? readPrevious(), let other = opened.sibling(bytes), opens(other),
       opened.keybag.lacking(keysOf: other).contains(where: { !opened.keybag.isRevoked($0.id) })
     else { return nil }
     do throws(KeyManagementError) {
-      return try opened.adding(keysOf: opened.refreshed(other, in: self))
+      return try opened.adding(keysOf: opened.refreshed(other, in: self), endedToo: false)
     } catch .keybagChangedMeanwhile {
       return nil
+    }
+  }
+
+  /// Puts a keybag in place that ``reuniting(_:)`` made: first as the second copy, whose keys are nowhere else until then.
+  /// Where a crash comes between, the next change finds the same to do.
+  ///
+  /// - Throws: `keybagUnwritable`, whatever failed: nothing of what was asked for was done. `keybagChangedMeanwhile`.
+  package func commit(reunion change: borrowing KeybagChange) throws(KeyManagementError) {
+    let keybag = change.keybag
+    var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
+    guard let current = try currentRecord(), keybag.record.follows(current) else { throw .keybagChangedMeanwhile }
+    do throws(KeyManagementError) {
+      try replacePrevious(with: keybag)
+      try put(keybag, &file, keepingCurrent: false)
+    } catch .previousKeybagKept(let error), .keybagNotDurable(let error) {
+      throw .keybagUnwritable(error)
+    } catch {
+      throw error
     }
   }
 

@@ -46,7 +46,7 @@ extension Keybag {
 
   /// Whether each class key of another one is in it, or was rotated away or erased by it: so that nothing is lost with the
   /// other one. Those that a reset gave up may be wanted back.
-  fileprivate func hasOrEnded(keysOf other: Keybag) -> Bool {
+  package func hasOrEnded(keysOf other: Keybag) -> Bool {
     let ended = Set(record.formerKeys.filter { $0.end != .reset }.map(\.id))
     return lacking(keysOf: other).allSatisfy { ended.contains($0.id) }
   }

@@ -18,12 +18,12 @@ extension OpenKeybag {
 
   /// The keybag with the current key of a class alone. No record may refer to another one any more.
   ///
-  /// - Parameter current: the key that all files are under.
-  /// - Throws: `keybagChangedMeanwhile` where that is not the current one any more.
+  /// - Parameter known: the keys that the class had during the rotation; all files are under the last one.
+  /// - Throws: `keybagChangedMeanwhile` where the class has others now.
   package func finishingRotation(
-    of fileClass: ProtectionClass, keeping current: ClassKeyID?
+    of fileClass: ProtectionClass, from known: [ClassKeyID]
   ) throws(KeyManagementError) -> KeybagChange {
-    guard let current, current == keybag.keyIDs(of: fileClass).last else { throw .keybagChangedMeanwhile }
+    guard let current = known.last, known == keybag.keyIDs(of: fileClass) else { throw .keybagChangedMeanwhile }
     return try change(revokes: true) { (record) throws(CryptographyError) in
       record.end(.rotated) { $0.fileClass == fileClass && $0.id != current }
     }
@@ -47,10 +47,13 @@ extension OpenKeybag {
   /// The keybag with the class keys of another one of the same store that it does not have: of an exported one, or of the
   /// one before a reset. Files that were lost are readable again. The current key of a class stays the current one.
   ///
+  /// - Parameter endedToo: those too that this one remembers as ended.
   /// - Throws: `foreignKeybag`; `keybagFull`.
-  package func adding(keysOf other: borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange {
+  package func adding(
+    keysOf other: borrowing OpenKeybag, endedToo: Bool = true
+  ) throws(KeyManagementError) -> KeybagChange {
     guard other.keybag.storeID == keybag.storeID else { throw .foreignKeybag }
-    var added = keybag.lacking(keysOf: other.keybag)
+    var added = keybag.lacking(keysOf: other.keybag).filter { endedToo || !keybag.isRevoked($0.id) }
     for (index, entry) in added.enumerated() {
       let key = try other.unwrapped(entry)
       added[index].wrappedKey = try KeyManagementError.wrapping { () throws(CryptographyError) in
@@ -100,10 +103,10 @@ extension KeybagRecord {
   }
 
   /// Forgets former keys for which there is no room. Of the oldest those go first that were rotated away, under which
-  /// nothing is.
+  /// nothing is; but those that ended last go last, since the keybag before still has them.
   mutating func trimFormerKeys() {
     while formerKeys.count > Self.formerKeyCount.upperBound || (bytes.count > Self.longest && !formerKeys.isEmpty) {
-      formerKeys.remove(at: formerKeys.firstIndex { $0.end == .rotated } ?? 0)
+      formerKeys.remove(at: formerKeys.dropLast(Self.classEntryCount.upperBound).firstIndex { $0.end == .rotated } ?? 0)
     }
   }
 }

@@ -32,6 +32,9 @@ extension Daemon {
 
   private func adoptOthersKeybag() throws(KeyManagementError) {
     let current = try readKeybag()
+    if (try? requireSuccessor(current)) == nil {
+      log.error("another keybag was put in place, which may lack class keys")
+    }
     var noneKeys = try current.noneClassKeys(
       deviceKey: deviceKey, effaceable: KeybagFile(backing: backing).effaceableSecret(of: current))
     keybag.withLock { $0 = current }
@@ -115,7 +118,7 @@ extension Daemon {
   }
 
   /// Opens the keybag that is in place to change it, which overwrites the second copy: class keys that only that one has are
-  /// taken in first. Where others may write, they would not find those keys.
+  /// taken in first.
   ///
   /// - Throws: `keybagPutBack` where the keybag is not one that comes after the one that this daemon goes by: a change of it
   ///   would lose keys.
@@ -125,18 +128,20 @@ extension Daemon {
     let current = try readKeybag()
     try requireSuccessor(current)
     let opened = try open(current, with: secret, &trial)
-    guard !options.isShared, let change = try KeybagFile(backing: backing).reuniting(opened) else { return opened }
+    let file = try KeybagFile(backing: backing)
+    guard let change = try file.reuniting(opened) else { return opened }
     let new = opened.following(change)
     let keys = try new.heldKeys(of: ProtectionClass.allCases)
-    try commit(change) { [machine] in machine.replaceKeys(keys) }
+    try file.commit(reunion: change)
+    machine.replaceKeys(keys)
+    adopt(change.keybag)
     return new
   }
 
   /// Finds out that a keybag in place is this daemon's, or one that a change has made of it.
   func requireSuccessor(_ current: Keybag) throws(KeyManagementError) {
     let own = keybag.withLock { $0 }
-    guard current.generation >= own.generation, current.lacking(keysOf: own).allSatisfy({ current.isRevoked($0.id) })
-    else { throw .keybagPutBack }
+    guard current.generation >= own.generation, current.hasOrEnded(keysOf: own) else { throw .keybagPutBack }
   }
 
   /// Whether a keybag has other class keys than the one that this daemon goes by.

@@ -82,16 +82,19 @@ struct LockSequence: Revocation {
 
   /// A write(2) that had looked at the attributes before the kernel forgot them may have made its page dirty after the
   /// pages were written back. The kernel does not tell of such writes: they get time to finish, and what they left is
-  /// fetched, while it is still accepted, until a pass brings nothing.
+  /// fetched, while it is still accepted, until two passes bring nothing.
   private func finishWrites(to classes: [ProtectionClass]) -> [NodeID] {
-    for _ in 0..<Self.mostPasses {
+    let end = MonotonicClock.nanoseconds + patience.inNanoseconds
+    var quiet = 0
+    for _ in 0..<Self.mostPasses where MonotonicClock.nanoseconds < end {
       let nodes = classes.flatMap { fileSystem.writtenNodes(in: $0) }
       if nodes.isEmpty { break }
       let completed = fileSystem.completedPushes
       Thread.sleep(microseconds: Self.timeToFinish)
       let unpushed = finish(pages.begin(nodes), progress: { fileSystem.completedPushes })
       if !unpushed.isEmpty { return unpushed }
-      if fileSystem.completedPushes == completed { break }
+      quiet = fileSystem.completedPushes == completed ? quiet + 1 : 0
+      if quiet == 2 { break }
     }
     return []
   }

@@ -166,12 +166,12 @@ final class Rotation: RotationControl {
     }
   }
 
-  /// The keybag in place without the old key, if the key that files were wrapped under is still the current one.
+  /// The keybag in place without the old key, if the class has the keys that it had when files were wrapped anew.
   private static func finishing(
     _ opened: borrowing OpenKeybag, of fileClass: ProtectionClass, in file: borrowing KeybagFile, _ current: Keybag
   ) throws(KeyManagementError) -> KeybagChange {
     try opened.refreshed(current, in: file)
-      .finishingRotation(of: fileClass, keeping: opened.keybag.keyIDs(of: fileClass).last)
+      .finishingRotation(of: fileClass, from: opened.keybag.keyIDs(of: fileClass))
   }
 
   private func failure(_ error: Errno) -> ControlError {

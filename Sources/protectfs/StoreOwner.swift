@@ -136,7 +136,7 @@ struct UnmountedStore: ~Copyable {
   ) throws(KeyManagementError) {
     let opened = try open(with: secret)
     guard let first = try file.reuniting(opened) else { return try file.commit(make(opened)) }
-    try file.commit(first)
+    try file.commit(reunion: first)
     try file.commit(make(opened.following(first)))
   }
 

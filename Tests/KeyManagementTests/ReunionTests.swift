@@ -32,8 +32,8 @@ import Testing
 
   private func rotate() throws {
     try addKey()
-    let new = try current().keyIDs(of: .standard).last
-    try stored.file.commit(opened().finishingRotation(of: .standard, keeping: new))
+    let keys = try current().keyIDs(of: .standard)
+    try stored.file.commit(opened().finishingRotation(of: .standard, from: keys))
   }
 
   private func exported() throws -> [UInt8] {
@@ -53,10 +53,10 @@ import Testing
   @Test func aRotationEndsOnTheKeyThatItWrappedUnder() throws {
     let old = try stored.file.read()
     try addKey()
-    let new = try current().keyIDs(of: .standard).last
+    let keys = try current().keyIDs(of: .standard)
     try stored.directory.write(Self.keybag, old)
     #expect(throws: KeyManagementError.keybagChangedMeanwhile) {
-      _ = try opened().finishingRotation(of: .standard, keeping: new)
+      _ = try opened().finishingRotation(of: .standard, from: keys)
     }
   }
 
@@ -69,10 +69,47 @@ import Testing
     #expect(try Box(stored.file.reuniting(opened())) == nil)
     try stored.directory.write(Self.keybag, old)
     let change = try #require(try Box(stored.file.reuniting(opened())))
-    try stored.file.commit(change.take())
+    try stored.file.commit(reunion: change.take())
     #expect(try current().keyIDs(of: .standard) == [keys[1], keys[0]], "the current key is another one")
     #expect(try previous() == current())
     _ = try opened().classKeys()
+  }
+
+  /// Killed after the second copy has everything: the next change finds the same to do.
+  @Test func aReunionThatWasCutShortIsMadeAgain() throws {
+    let old = try stored.file.read()
+    try addKey()
+    let keys = try current().keyIDs(of: .standard)
+    try stored.directory.write(Self.keybag, old)
+    let change = try #require(try Box(stored.file.reuniting(opened())))
+    try stored.file.commit(reunion: change.take())
+    try stored.directory.write(Self.keybag, old)
+    try stored.file.settle(current(), deviceKey: stored.deviceKey)
+    let again = try #require(try Box(stored.file.reuniting(opened())))
+    try stored.file.commit(reunion: again.take())
+    #expect(try current().keyIDs(of: .standard) == [keys[1], keys[0]])
+  }
+
+  /// What was ended stays so, also where the second copy has another key that is to be taken in.
+  @Test func whatWasEndedDoesNotComeBack() throws {
+    try addKey()
+    let second = try stored.file.readPrevious()
+    let erased = try current().keyIDs(of: .complete)
+    let lost = try current().keyIDs(of: .standard).last
+    // As if another copy of the store, without the new key, had ended a key under the same secret.
+    let keybagKey = try stored.open(.passcode(stored.store.passcode())).keybagKey.copy()
+    var record = stored.keybag.record
+    record.end(.erased) { $0.fileClass == .complete }
+    record.insert(
+      try Keybag.newClassEntry(
+        .complete, id: record.newKeyID(), keybagKey, stored.deviceKey, stored.new.effaceable, record.storeID))
+    let diverged = try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: stored.deviceKey)
+    try stored.directory.write(Self.keybag, diverged.bytes)
+    #expect(try stored.file.readPrevious() == second)
+    let change = try #require(try Box(stored.file.reuniting(opened())))
+    try stored.file.commit(reunion: change.take())
+    #expect(try current().keyIDs(of: .standard).contains { $0 == lost })
+    #expect(try erased.allSatisfy(current().isRevoked))
   }
 
   /// After a reset another keybag key opens: the second copy undoes it, until the keybag is next changed.

@@ -22,8 +22,8 @@ import Testing
   private func rotate(_ stored: borrowing StoredKeybag) throws {
     let change = try #require(try Box(opened(stored).beginningRotation(of: .standard)))
     try stored.file.commit(change.take())
-    let new = try current(stored).keyIDs(of: .standard).last
-    try stored.file.commit(opened(stored).finishingRotation(of: .standard, keeping: new))
+    let keys = try current(stored).keyIDs(of: .standard)
+    try stored.file.commit(opened(stored).finishingRotation(of: .standard, from: keys))
   }
 
   private func reset(_ stored: borrowing StoredKeybag) throws {

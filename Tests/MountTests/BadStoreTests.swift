@@ -115,10 +115,13 @@ extension MountTests {
         #expect(try volume.refusedMount().status == 8)
 
         var newer = good
-        newer[8] = 2
-        try keybag.write(newer)
-        let version = try volume.refusedMount()
-        #expect(version.status == 17 && version.output.contains("newer"), "\(version.output)")
+        let sentences: [UInt8: String] = [3: "needs a newer protectfs", 1: "copy its files out with the version that"]
+        for (number, sentence) in sentences {
+          newer[8] = number
+          try keybag.write(newer)
+          let version = try volume.refusedMount()
+          #expect(version.status == 17 && version.output.contains(sentence), "\(version.output)")
+        }
         var features = good
         features[17] = 1
         try keybag.write(features)

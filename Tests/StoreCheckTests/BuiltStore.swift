@@ -104,7 +104,7 @@ final class BuiltStore {
             fileClass: fileClass, isExplicit: record.isExplicit, classKeyID: keyID, wrappedKey: wrappedKey)
         ).bytes, of: other)
     }
-    let change = try opened.finishingRotation(of: fileClass, keeping: opened.keybag.keyIDs(of: fileClass).last)
+    let change = try opened.finishingRotation(of: fileClass, from: opened.keybag.keyIDs(of: fileClass))
     try file.commit(change)
     keybag = change.keybag
   }

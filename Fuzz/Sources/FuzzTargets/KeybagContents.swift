@@ -66,8 +66,8 @@ private func checkOpened(_ opened: borrowing OpenKeybag, _ secrets: borrowing Ke
   for fileClass in ProtectionClass.allCases {
     if let change = try? opened.beginningRotation(of: fileClass) {
       checkSuccessor(change.keybag, of: opened.keybag, secrets)
-      let new = change.keybag.keyIDs(of: fileClass).last
-      if let change = try? opened.following(change).finishingRotation(of: fileClass, keeping: new) {
+      let keys = change.keybag.keyIDs(of: fileClass)
+      if let change = try? opened.following(change).finishingRotation(of: fileClass, from: keys) {
         precondition(change.keybag.keyIDs(of: fileClass).count == 1)
       }
     }
