@@ -61,23 +61,24 @@ final class Node: Sendable {
     /// The backing file or directory after its last name was taken, by `O_PATH`, for a kernel that still knows it: programs
     /// may be on their way to open it, or have it as their working directory. Kept open, its inode number is nobody else's.
     var nameless: SharedDescriptor?
-    /// The class of the contents that the kernel may have pages of; `nil` before the first open.
-    var cachedClass: ProtectionClass?
-    /// The class key in the record that told the class, where it is known.
-    var cachedKeyID: ClassKeyID?
+    /// The modification time that the kernel has, where a rekey has given the backing file another. Elsewhere, since few
+    /// nodes have it, and all of them are in memory.
+    var movedTime: MovedTime?
     /// Open handles of `file`.
     var handles = 0
     /// Those of them that may write.
     var writers = 0
+    // What follows is in the order in which it takes the fewest bytes.
+    /// The class key in the record that told the class, where it is known.
+    var cachedKeyID: ClassKeyID?
+    /// The class of the contents that the kernel may have pages of; `nil` before the first open.
+    var cachedClass: ProtectionClass?
     /// The file has a record in memory only: it was empty, had none, and was opened for reading.
     var awaitsRecord = false
-    /// How often the class was set or the file closed: who read record and length meanwhile reads them again.
-    var classChanges: UInt32 = 0
     /// A rekey is pending, and the queue of rekeys has the file.
     var isRekeyKnown = false
-    /// The modification time that the kernel has, where a rekey has given the backing file another. Elsewhere, since few
-    /// nodes have it, and all of them are in memory.
-    var movedTime: MovedTime?
+    /// How often the class was set or the file closed: who read record and length meanwhile reads them again.
+    var classChanges: UInt32 = 0
     /// The directory's set-group-ID bit: new entries take its group.
     var setsGroup = false
 
@@ -92,14 +93,13 @@ final class Node: Sendable {
   }
 
   let identity: Identity
+  /// Where it is among the nodes of files whose pages are dropped when the daemon was killed. Set once, before the kernel is
+  /// told of the node.
+  nonisolated(unsafe) var place: SharedNumbers.Place?
   let isRoot: Bool
   let state: Mutex<State>
   /// How often the kernel was told of the node and has not forgotten it. Guarded by the inode table's shard.
   nonisolated(unsafe) var lookups: UInt64 = 0
-
-  /// Where it is among the nodes of files whose pages are dropped when the daemon was killed. Set once, before the kernel is
-  /// told of the node.
-  nonisolated(unsafe) var place: SharedNumbers.Place?
 
   init(_ status: Status, location: Location?) {
     identity = Identity(status)
