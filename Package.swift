@@ -13,6 +13,17 @@ let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 let arguments: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
 
+// What most modules are on: how the store looks, and what asks the operating system.
+let base: [Target.Dependency] = ["Cryptography", "StoreFormat", "ProtectfsIO", "ProtectfsPolicy", system]
+
+func module(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .target(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency], exclude: [String] = []) -> Target {
+  .testTarget(name: name, dependencies: dependencies, exclude: exclude, swiftSettings: settings)
+}
+
 let package = Package(
   name: "protectfs",
   products: [
@@ -27,101 +38,47 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
   ],
   targets: [
-    .systemLibrary(name: "CFUSE", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
+    // What apps link. SwiftPM admits a name once among all modules of an app, so these carry the package's.
+    .target(name: "CProtectfsIO"),
+    module("ProtectfsIO", ["CProtectfsIO", system]),
+    module("ProtectfsPolicy", []),
+    module("ProtectfsClient", ["ProtectfsPolicy", "ProtectfsIO", system]),
+    module("DataProtection", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),
+
+    // The store and its keys.
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),
-    .target(name: "CLinux"),
-    .target(name: "DataProtectionCore", dependencies: [system], swiftSettings: settings),
-    .target(
-      name: "DataProtection", dependencies: ["DataProtectionCore", "LinuxIO", system], swiftSettings: settings),
-    .target(name: "LinuxIO", dependencies: ["CLinux", system], swiftSettings: settings),
-    .target(name: "Cryptography", dependencies: ["CLibcrypto"], swiftSettings: settings),
-    .target(name: "TPM", dependencies: ["CTSS2", "Cryptography"], swiftSettings: settings),
-    .target(name: "StoreFormat", dependencies: ["DataProtectionCore"], swiftSettings: settings),
-    .target(
-      name: "KeyManagement",
-      dependencies: ["TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
-      swiftSettings: settings),
-    .target(
-      name: "FileProtection",
-      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
-      swiftSettings: settings),
-    .target(
-      name: "StoreCheck",
-      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
-      swiftSettings: settings),
-    .target(name: "FUSE", dependencies: ["CFUSE", "LinuxIO", system], swiftSettings: settings),
-    .target(
-      name: "FileSystem",
-      dependencies: [
-        "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore",
-        system, logging,
-      ],
-      swiftSettings: settings),
-    .target(
-      name: "MountDaemon",
-      dependencies: [
-        "FileSystem", "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
-        "DataProtectionCore", system, logging,
-      ],
-      swiftSettings: settings),
+    module("Cryptography", ["CLibcrypto"]),
+    module("TPM", ["CTSS2", "Cryptography"]),
+    module("StoreFormat", ["ProtectfsPolicy"]),
+    module("KeyManagement", ["TPM"] + base),
+    module("FileProtection", ["KeyManagement"] + base),
+    module("StoreCheck", ["KeyManagement"] + base),
+
+    // The mounted file system, and the daemon.
+    .systemLibrary(name: "CFUSE", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
+    module("FUSE", ["CFUSE", "ProtectfsIO", system]),
+    module("FileSystem", ["FUSE", "FileProtection", "KeyManagement", logging] + base),
+    module(
+      "MountDaemon", ["FileSystem", "FUSE", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
     .executableTarget(
       name: "protectfs",
       dependencies: [
-        "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
-        "DataProtectionCore", system, logging, arguments,
-      ],
+        "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement", "ProtectfsClient", logging, arguments,
+      ] + base,
       swiftSettings: settings),
 
     .target(name: "TestVectors", dependencies: ["Cryptography"], path: "Tests/TestVectors", swiftSettings: settings),
-    .testTarget(name: "DataProtectionCoreTests", dependencies: ["DataProtectionCore"], swiftSettings: settings),
-    .testTarget(
-      name: "CryptographyTests", dependencies: ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"],
-      swiftSettings: settings),
-    .testTarget(
-      name: "TPMTests", dependencies: ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"],
-      swiftSettings: settings),
-    .testTarget(
-      name: "StoreFormatTests", dependencies: ["StoreFormat", "DataProtectionCore", "TestVectors"],
-      exclude: ["Vectors"],
-      swiftSettings: settings),
-    .testTarget(
-      name: "KeyManagementTests",
-      dependencies: [
-        "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", "TestVectors", system,
-      ],
-      swiftSettings: settings),
-    .testTarget(
-      name: "StoreCheckTests",
-      dependencies: [
-        "StoreCheck", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", "TestVectors",
-        system,
-      ],
-      exclude: ["Stores"],
-      swiftSettings: settings),
-    .testTarget(
-      name: "FileProtectionTests",
-      dependencies: [
-        "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore",
-        "TestVectors",
-        system,
-      ],
-      swiftSettings: settings),
-    .testTarget(
-      name: "MountDaemonTests",
-      dependencies: [
-        "MountDaemon", "FUSE", "KeyManagement", "Cryptography", "DataProtectionCore", "LinuxIO", "StoreFormat",
-        "TestVectors", system,
-      ],
-      swiftSettings: settings),
+    tests("ProtectfsClientTests", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),
+    tests("CryptographyTests", ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"]),
+    tests("TPMTests", ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"]),
+    tests("StoreFormatTests", ["StoreFormat", "ProtectfsPolicy", "TestVectors"], exclude: ["Vectors"]),
+    tests("KeyManagementTests", ["KeyManagement", "TestVectors"] + base),
+    tests("StoreCheckTests", ["StoreCheck", "KeyManagement", "TestVectors"] + base, exclude: ["Stores"]),
+    tests("FileProtectionTests", ["FileProtection", "KeyManagement", "TestVectors"] + base),
+    tests("MountDaemonTests", ["MountDaemon", "FUSE", "KeyManagement", "ProtectfsClient", "TestVectors"] + base),
     // Its directory Targets is Fuzz/Sources/FuzzTargets: no module of its own, as it needs what only tests can import.
-    .testTarget(
-      name: "FuzzTests",
-      dependencies: [
-        "MountDaemon", "KeyManagement", "TPM", "Cryptography", "DataProtectionCore", "LinuxIO", "StoreFormat",
-        "TestVectors",
-      ],
-      swiftSettings: settings),
+    tests("FuzzTests", ["MountDaemon", "KeyManagement", "TPM", "ProtectfsClient", "TestVectors"] + base),
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
     .target(
       name: "FaultInjection", path: "Tests/FaultInjection",
@@ -130,18 +87,14 @@ let package = Package(
     .executableTarget(
       name: "FoundationProbe", dependencies: ["DataProtection"], path: "Tests/FoundationProbe", swiftSettings: settings),
     .executableTarget(
-      name: "SandboxProbe", dependencies: ["CSystemCalls", "DataProtectionCore", "LinuxIO", system],
+      name: "SandboxProbe", dependencies: ["CSystemCalls", "ProtectfsClient", "ProtectfsIO", system],
       path: "Tests/SandboxProbe", swiftSettings: settings),
-    .testTarget(
-      name: "CommandTests",
-      dependencies: ["protectfs", "MountDaemon", "LinuxIO", system], swiftSettings: settings),
-    .testTarget(
-      name: "MountTests",
-      dependencies: [
-        "protectfs", "CSystemCalls", "DataProtection", "DataProtectionCore", "MountDaemon", "KeyManagement", "TPM",
-        "Cryptography", "StoreCheck", "StoreFormat", "LinuxIO", "TestVectors", system,
-      ],
-      exclude: ["Stores"],
-      swiftSettings: settings),
+    tests("CommandTests", ["protectfs", "MountDaemon", "ProtectfsIO", system]),
+    tests(
+      "MountTests",
+      [
+        "protectfs", "CSystemCalls", "DataProtection", "ProtectfsClient", "MountDaemon", "KeyManagement", "TPM",
+        "StoreCheck", "TestVectors",
+      ] + base, exclude: ["Stores"]),
   ]
 )

@@ -5,6 +5,11 @@ import PackageDescription
 let settings: [SwiftSetting] = [.strictMemorySafety(), .enableUpcomingFeature("ExistentialAny")]
 let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-system")
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+let base: [Target.Dependency] = ["Cryptography", "StoreFormat", "ProtectfsIO", "ProtectfsPolicy", system]
+
+func module(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .target(name: name, dependencies: dependencies, swiftSettings: settings)
+}
 
 // The modules are protectfs's own, by symbolic links: what is fuzzed is not public, and is to stay so.
 // scripts/fuzz.sh builds with the flags that libFuzzer needs.
@@ -15,45 +20,24 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
   ],
   targets: [
-    .systemLibrary(name: "CFUSE", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
+    .target(name: "CProtectfsIO"),
+    module("ProtectfsIO", ["CProtectfsIO", system]),
+    module("ProtectfsPolicy", []),
+    module("ProtectfsClient", ["ProtectfsPolicy", "ProtectfsIO", system]),
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),
-    .target(name: "CLinux"),
+    module("Cryptography", ["CLibcrypto"]),
+    module("TPM", ["CTSS2", "Cryptography"]),
+    module("StoreFormat", ["ProtectfsPolicy"]),
+    module("KeyManagement", ["TPM"] + base),
+    module("FileProtection", ["KeyManagement"] + base),
+    .systemLibrary(name: "CFUSE", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
+    module("FUSE", ["CFUSE", "ProtectfsIO", system]),
+    module("FileSystem", ["FUSE", "FileProtection", "KeyManagement", logging] + base),
+    module(
+      "MountDaemon", ["FileSystem", "FUSE", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
     .target(name: "CLibFuzzer"),
-    .target(name: "DataProtectionCore", dependencies: [system], swiftSettings: settings),
-    .target(name: "LinuxIO", dependencies: ["CLinux", system], swiftSettings: settings),
-    .target(name: "Cryptography", dependencies: ["CLibcrypto"], swiftSettings: settings),
-    .target(name: "TPM", dependencies: ["CTSS2", "Cryptography"], swiftSettings: settings),
-    .target(name: "StoreFormat", dependencies: ["DataProtectionCore"], swiftSettings: settings),
-    .target(
-      name: "KeyManagement",
-      dependencies: ["TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
-      swiftSettings: settings),
-    .target(
-      name: "FileProtection",
-      dependencies: ["KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore", system],
-      swiftSettings: settings),
-    .target(name: "FUSE", dependencies: ["CFUSE", "LinuxIO", system], swiftSettings: settings),
-    .target(
-      name: "FileSystem",
-      dependencies: [
-        "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore",
-        system, logging,
-      ],
-      swiftSettings: settings),
-    .target(
-      name: "MountDaemon",
-      dependencies: [
-        "FileSystem", "FUSE", "FileProtection", "KeyManagement", "Cryptography", "LinuxIO", "StoreFormat",
-        "DataProtectionCore", system, logging,
-      ],
-      swiftSettings: settings),
-    .target(
-      name: "FuzzTargets",
-      dependencies: [
-        "MountDaemon", "KeyManagement", "TPM", "Cryptography", "LinuxIO", "StoreFormat", "DataProtectionCore",
-      ],
-      swiftSettings: settings),
+    module("FuzzTargets", ["MountDaemon", "KeyManagement", "TPM", "ProtectfsClient"] + base),
     .executableTarget(name: "Fuzz", dependencies: ["FuzzTargets", "CLibFuzzer"], swiftSettings: settings),
   ],
   swiftLanguageModes: [.v6]

@@ -16,14 +16,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GATES = {
     "CFUSE": {"FUSE"},
     "CLibcrypto": {"Cryptography"},
-    "CLinux": {"LinuxIO"},
+    "CProtectfsIO": {"ProtectfsIO"},
     "CTSS2": {"TPM"},
     "ArgumentParser": {"protectfs"},
     # Apps have it; the command and the daemon need FoundationEssentials only.
     "Foundation": {"DataProtection"},
 }
-# Modules that ask the operating system for nothing but through LinuxIO.
+# Modules that ask the operating system for nothing but through ProtectfsIO.
 WITHOUT_C = {"StoreFormat", "KeyManagement", "FileProtection", "FileSystem", "StoreCheck"}
+# Apps link these modules; SwiftPM admits a name once among all modules of an app, so they carry this package's.
+LINKED_BY_APPS, PREFIXES = "DataProtection", ("DataProtection", "Protectfs", "CProtectfs")
 # Modules that a package declares as products of other names, or not at all.
 STANDARD = {"Foundation", "FoundationEssentials", "Glibc", "Synchronization"}
 
@@ -45,9 +47,19 @@ def declared():
     return modules
 
 
+def reached(module, modules):
+    """The module and what it depends on, within the package."""
+    below = {name for name in modules[module] if name in modules}
+    return {module}.union(*(reached(name, modules) for name in below))
+
+
 def main():
     allowed = declared()
     problems = files = 0
+    for module in sorted(reached(LINKED_BY_APPS, allowed)):
+        if not module.startswith(PREFIXES):
+            problems += 1
+            print(f"{module}: apps link it, and another package may have a module of that name", file=sys.stderr)
     for path in sorted((ROOT / "Sources").rglob("*.swift")):
         module = path.relative_to(ROOT / "Sources").parts[0]
         files += 1
@@ -56,7 +68,7 @@ def main():
             if name in GATES and module not in GATES[name]:
                 reason = f"only {', '.join(sorted(GATES[name]))} may"
             elif name == "Glibc" and module in WITHOUT_C:
-                reason = "LinuxIO is its way to the operating system"
+                reason = "ProtectfsIO is its way to the operating system"
             elif name not in STANDARD | allowed[module]:
                 reason = "Package.swift does not say so"
             if reason:

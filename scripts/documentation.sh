@@ -15,7 +15,7 @@ swift build --target DataProtection
 built=$(swift build --show-bin-path)
 options=(
   -I "$built/Modules" -target "$(uname -m)-unknown-linux-gnu"
-  -Xcc "-fmodule-map-file=$built/CLinux.build/module.modulemap"
+  -Xcc "-fmodule-map-file=$built/CProtectfsIO.build/module.modulemap"
   -Xcc "-fmodule-map-file=.build/checkouts/swift-system/Sources/CSystem/include/module.modulemap"
 )
 work=$(mktemp -d)
@@ -24,15 +24,16 @@ trap 'rm -rf "$work"' EXIT
 printf '\n== Documentation\n'
 mkdir "$work/graphs"
 swift symbolgraph-extract -module-name DataProtection "${options[@]}" -minimum-access-level public \
-  -skip-synthesized-members -emit-extension-block-symbols -experimental-allowed-reexported-modules=DataProtectionCore -output-dir "$work/graphs"
+  -skip-synthesized-members -emit-extension-block-symbols \
+  -experimental-allowed-reexported-modules=ProtectfsClient,ProtectfsPolicy -output-dir "$work/graphs"
 docc convert Sources/DataProtection/DataProtection.docc --additional-symbol-graph-dir "$work/graphs" \
   --fallback-display-name DataProtection --fallback-bundle-identifier org.protectfs.DataProtection \
   --output-dir .build/documentation --warnings-as-errors
 
 printf '\n== Interface\n'
 baseline=Documentation/api-baseline.json.gz
-swift-api-digester -dump-sdk -module DataProtection -module DataProtectionCore "${options[@]}" -avoid-location \
-  -abort-on-module-fail -o "$work/api.json"
+swift-api-digester -dump-sdk -module DataProtection -module ProtectfsClient -module ProtectfsPolicy "${options[@]}" \
+  -avoid-location -abort-on-module-fail -o "$work/api.json"
 if [[ ${1:-} == --new-baseline ]]; then gzip -9 -n <"$work/api.json" >"$baseline"; fi
 gunzip <"$baseline" >"$work/baseline.json"
 swift-api-digester -diagnose-sdk --input-paths "$work/baseline.json" --input-paths "$work/api.json" \

@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
+import ProtectfsPolicy
 
 // `Data.write(to:options:)` with a protection option, which Foundation drops on Linux; a property for the reason that
 // FileManager+Attributes.swift tells.

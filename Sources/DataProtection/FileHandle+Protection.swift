@@ -1,6 +1,7 @@
-import DataProtectionCore
 import Foundation
 import Glibc
+import ProtectfsClient
+import ProtectfsPolicy
 import SystemPackage
 
 extension FileHandle {

@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
+import ProtectfsPolicy
 import SystemPackage
 
 // Foundation's calls with `.protectionKey`, which it drops on Linux. Swift prefers a property to a method of the same

@@ -1,5 +1,5 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
 
 // Foundation's calls that create, with `.protectionKey`; properties for the reason that FileManager+Attributes.swift tells.
 extension FileManager {

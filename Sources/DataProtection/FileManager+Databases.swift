@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
+import ProtectfsPolicy
 
 extension FileManager {
   /// Makes a folder ready for a database of a class: what `NSPersistentStoreFileProtectionKey` does for Core Data.

@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
+import ProtectfsPolicy
 import SystemPackage
 
 // The class of a file or a directory, by calls of this module's own. FileManager+Attributes.swift has Foundation's.

@@ -1,6 +1,7 @@
-import DataProtectionCore
 import Foundation
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 

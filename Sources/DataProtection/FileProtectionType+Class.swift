@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
+import ProtectfsPolicy
 
 // `attributes[.protectionKey] as? FileProtectionType == .complete` needs it, and Foundation on Linux leaves it out.
 extension FileProtectionType: @retroactive Hashable {}

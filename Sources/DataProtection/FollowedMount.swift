@@ -1,5 +1,5 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
 
 /// Which mount is meant, now and after it was mounted anew. Nothing that is done here asks a daemon.
 struct FollowedMount: Sendable {

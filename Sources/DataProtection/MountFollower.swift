@@ -1,5 +1,6 @@
-import DataProtectionCore
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 
 /// Listens to the daemon of a mount, and to that which comes after it, on a thread of its own.

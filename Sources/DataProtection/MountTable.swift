@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Glibc
+import ProtectfsClient
+import ProtectfsIO
 import SystemPackage
 
 /// The kernel's table of mounts, and a way to wait until it changes (proc_pid_mounts(5)).

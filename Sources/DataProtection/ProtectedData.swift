@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
+import ProtectfsPolicy
 import SystemPackage
 
 /// Whether protected data is available: what UIKit tells of the device, for each protectfs mount.

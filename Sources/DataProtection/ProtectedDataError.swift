@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
+import ProtectfsPolicy
 import SystemPackage
 
 /// Why a file on a protectfs mount could not be used: told apart from what Foundation reports with one code.

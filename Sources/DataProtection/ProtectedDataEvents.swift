@@ -1,4 +1,5 @@
-import DataProtectionCore
+import ProtectfsClient
+import ProtectfsPolicy
 import Synchronization
 
 /// A change in what can be used: UIKit's three, for one mount and one class.

@@ -1,6 +1,7 @@
-import DataProtectionCore
 import Foundation
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// Writes a file so that its content is in its class from the first byte on.

@@ -1,7 +1,8 @@
-import DataProtectionCore
 import Foundation
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// A file that is made beside its place, in its class, and then takes it.

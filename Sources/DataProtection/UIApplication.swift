@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
+import ProtectfsPolicy
 
 /// The part of UIKit's class that is about protected data, so that code written for it finds what it uses.
 ///

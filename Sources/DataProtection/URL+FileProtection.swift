@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Foundation
+import ProtectfsClient
+import ProtectfsPolicy
 import SystemPackage
 
 /// The class of a file as a URL resource value.

@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import Synchronization
 
 // When the reserve is to take requests: all workers have been busy for long, and nobody is left to be called. It sleeps while

@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import Synchronization
 
 /// Which workers are at the kernel's device to take requests, and which wait until they are called there.

@@ -1,5 +1,5 @@
 import CFUSE
-import LinuxIO
+import ProtectfsIO
 
 /// The answer to readdir or readdirplus, filled entry by entry until it is full.
 @safe package struct DirectoryListing: ~Copyable {

@@ -1,6 +1,6 @@
 import CFUSE
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Requests about a node's attributes, plain and extended.

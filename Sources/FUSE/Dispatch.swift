@@ -1,6 +1,6 @@
 import CFUSE
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import Synchronization
 import SystemPackage
 

@@ -1,5 +1,5 @@
 import CFUSE
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Work for later, which nobody waits for.

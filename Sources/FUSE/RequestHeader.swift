@@ -1,5 +1,5 @@
 import CFUSE
-import LinuxIO
+import ProtectfsIO
 
 /// The kinds of requests on a file's contents, which a lock refuses.
 package enum ContentsOperation: Sendable {

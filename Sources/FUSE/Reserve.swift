@@ -1,6 +1,6 @@
 import CFUSE
 import Glibc
-import LinuxIO
+import ProtectfsIO
 
 /// The thread that answers where all workers are stuck in a store that does not answer.
 ///

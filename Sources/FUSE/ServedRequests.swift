@@ -1,5 +1,5 @@
 import CFUSE
-import LinuxIO
+import ProtectfsIO
 import Synchronization
 
 /// A request that has no answer yet: a worker is serving it, or it was put off.

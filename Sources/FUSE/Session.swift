@@ -1,6 +1,6 @@
 import CFUSE
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// A mounted file system: the connection to the kernel and the threads that serve it.

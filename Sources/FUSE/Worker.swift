@@ -1,6 +1,6 @@
 import CFUSE
 import Glibc
-import LinuxIO
+import ProtectfsIO
 
 /// One thread that serves requests, and the buffer that is its own: a request comes in it, and the data of the answer goes out
 /// of it, behind the page that holds the request. It is never allocated again, and kept out of core dumps.

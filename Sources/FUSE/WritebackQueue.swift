@@ -1,5 +1,5 @@
 import CFUSE
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Requests that can be answered only when the kernel has written a file's dirty pages back.

@@ -1,5 +1,5 @@
 import Cryptography
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 
 /// The cipher of a file's contents: one key, or, while a rekey is pending, the new one for the data units below the

@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 
 /// The modification time that the kernel has of an open file, which the backing file must end with.
 ///

@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 import Synchronization
 
 /// Every open file, so that a lock can find the keys of a class. Changed with the lock of the file's node held, so that

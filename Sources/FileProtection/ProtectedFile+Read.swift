@@ -1,5 +1,5 @@
 import Cryptography
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import Synchronization
 import SystemPackage

@@ -1,7 +1,7 @@
 import Cryptography
-import DataProtectionCore
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import Synchronization
 import SystemPackage

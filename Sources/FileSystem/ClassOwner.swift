@@ -1,5 +1,5 @@
 import FUSE
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 // A class decides who is kept from the contents, as a mode does: so it is changed by whom a mode is changed by, the file's

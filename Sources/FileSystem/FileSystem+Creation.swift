@@ -1,8 +1,8 @@
 import Cryptography
-import DataProtectionCore
 import FUSE
 import FileProtection
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 

@@ -1,7 +1,7 @@
-import DataProtectionCore
 import FUSE
 import FileProtection
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 // lookup, forget, link, unlink, rmdir: names that exist. The kernel serialises changes to one directory.

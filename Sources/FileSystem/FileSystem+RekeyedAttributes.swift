@@ -1,9 +1,9 @@
 import Cryptography
-import DataProtectionCore
 import FUSE
 import FileProtection
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 

@@ -1,6 +1,6 @@
 import FUSE
 import FileProtection
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import Synchronization
 import SystemPackage

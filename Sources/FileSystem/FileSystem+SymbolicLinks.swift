@@ -1,6 +1,6 @@
 import Cryptography
 import FUSE
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 

@@ -1,6 +1,6 @@
-import DataProtectionCore
 import FUSE
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 

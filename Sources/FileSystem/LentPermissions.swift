@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import Synchronization
 import SystemPackage
 

@@ -1,7 +1,7 @@
-import DataProtectionCore
 import FUSE
 import FileProtection
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import Synchronization
 import SystemPackage

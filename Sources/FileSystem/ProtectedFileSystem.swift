@@ -1,10 +1,10 @@
 import Cryptography
-import DataProtectionCore
 import FUSE
 import FileProtection
 import KeyManagement
-import LinuxIO
 import Logging
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import Synchronization
 import SystemPackage

@@ -1,7 +1,7 @@
-import DataProtectionCore
 import FUSE
 import FileProtection
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 // Where others may write the store, a file that is open here may be in another class by now. Its record is read whenever it is

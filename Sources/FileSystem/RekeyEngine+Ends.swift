@@ -1,5 +1,5 @@
 import FileProtection
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 

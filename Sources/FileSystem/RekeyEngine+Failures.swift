@@ -1,5 +1,5 @@
 import FileProtection
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 // What failed midway: the files are given back what they had, or nobody may use them until that has been done.

@@ -1,6 +1,6 @@
 import KeyManagement
-import LinuxIO
 import Logging
+import ProtectfsIO
 import StoreFormat
 import Synchronization
 import SystemPackage

@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// The files whose rekeys are pending, as far as they are known: those that wait for their turn, for their keys, or for

@@ -1,5 +1,5 @@
 import FUSE
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 

@@ -1,7 +1,7 @@
 import Cryptography
 import FUSE
 import FileProtection
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 

@@ -1,6 +1,6 @@
 import FUSE
 import FileProtection
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 // Set-user-ID and set-group-ID bits go when somebody changes the contents or the owner (chown(2), inode(7)). With

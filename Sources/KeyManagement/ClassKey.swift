@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 
 /// One key of a protection class; of class B, its private key.

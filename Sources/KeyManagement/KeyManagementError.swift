@@ -1,6 +1,6 @@
 import Cryptography
-import DataProtectionCore
 import FoundationEssentials
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 import TPM

@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 
 // From what a user knows or has to the keybag key, which is in memory only as long as the opened keybag is.

@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 
 // What can be done to a keybag that nobody can open any more. It needs the device key only.

@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 
 /// The keybag of a store: what is needed, beside a passcode or a recovery key, to have its class keys. It is no secret.

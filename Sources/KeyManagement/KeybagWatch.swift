@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Waits for a keybag that is put in place, by whomever.

@@ -1,6 +1,6 @@
 import Cryptography
-import DataProtectionCore
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 
 // Class keys, changed: new ones, and the end of old ones.

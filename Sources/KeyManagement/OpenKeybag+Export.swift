@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 
 // The same class keys in another keybag: one to be kept with a copy of the backing directory, and back again.

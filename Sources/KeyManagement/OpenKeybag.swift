@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 
 /// A keybag that a secret opened, its seal verified: what class keys and changes are made of. It holds the keybag key, so

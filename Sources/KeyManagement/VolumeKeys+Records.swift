@@ -1,5 +1,5 @@
 import Cryptography
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 
 // The formulas of records and names, for who serves a store and who checks one.

@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsClient
 import Synchronization
 
 /// The calls of a kind that lasts, which could take all connections there are.

@@ -1,6 +1,8 @@
 import Cryptography
-import DataProtectionCore
 import KeyManagement
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 
 // Calls that change keys.

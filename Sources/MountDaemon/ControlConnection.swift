@@ -1,7 +1,9 @@
 import Cryptography
-import DataProtectionCore
 import FoundationEssentials
 import Glibc
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 

@@ -1,5 +1,5 @@
-import DataProtectionCore
 import KeyManagement
+import ProtectfsClient
 
 extension ControlError {
   /// What a client is told of a failure that concerns keys.

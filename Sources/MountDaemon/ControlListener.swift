@@ -1,6 +1,7 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// The listening socket of one mount, in a directory of mode 0700 that belongs to the mount's owner.

@@ -1,6 +1,7 @@
-import DataProtectionCore
 import KeyManagement
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 
 // Keys destroyed while the store is mounted: first on disk, then in memory, with everything that was read by them. What
 // fails when the new keybag is in its place already is told when the rest is done.

@@ -1,7 +1,8 @@
 import Cryptography
-import DataProtectionCore
 import FileSystem
 import KeyManagement
+import ProtectfsClient
+import ProtectfsPolicy
 import StoreFormat
 import Synchronization
 import SystemPackage

@@ -1,11 +1,12 @@
 import Cryptography
-import DataProtectionCore
 import FUSE
 import FileSystem
 import Glibc
 import KeyManagement
-import LinuxIO
 import Logging
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import Synchronization
 import SystemPackage
@@ -61,7 +62,7 @@ package final class Daemon: DaemonControl {
   }
 
   /// Starts to bring files under new keys, and goes on with what is pending.
-  func startRekeying() -> LinuxIO.Thread {
+  func startRekeying() -> ProtectfsIO.Thread {
     Thread(name: "rekey", stackSize: 1 << 20) { [fileSystem] in RekeyEngine(fileSystem).run() }
   }
 

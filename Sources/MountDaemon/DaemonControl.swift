@@ -1,6 +1,7 @@
 import Cryptography
-import DataProtectionCore
 import KeyManagement
+import ProtectfsClient
+import ProtectfsPolicy
 
 /// What the control socket asks of the daemon behind it. Calls come from several threads at once.
 package protocol DaemonControl: AnyObject, Sendable {

@@ -1,5 +1,5 @@
-import LinuxIO
 import Logging
+import ProtectfsIO
 import SystemPackage
 
 /// Where a daemon's log goes.

@@ -1,6 +1,7 @@
 import Cryptography
-import DataProtectionCore
 import KeyManagement
+import ProtectfsClient
+import ProtectfsPolicy
 import Synchronization
 
 /// Lets one secret be tried at a time, so that many clients cannot make the daemon derive many keys at once, and few wait

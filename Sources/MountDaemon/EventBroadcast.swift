@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsClient
 import Synchronization
 
 /// The listeners of a daemon: what it tells goes to each of them.

@@ -1,7 +1,8 @@
-import DataProtectionCore
 import FUSE
 import FileSystem
 import Logging
+import ProtectfsClient
+import ProtectfsPolicy
 import Synchronization
 
 /// Passes events on to those who subscribed, and writes them to the log.

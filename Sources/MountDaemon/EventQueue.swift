@@ -1,5 +1,6 @@
-import DataProtectionCore
 import Glibc
+import ProtectfsClient
+import ProtectfsIO
 import Synchronization
 import SystemPackage
 

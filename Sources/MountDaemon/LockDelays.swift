@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 
 /// The clients that hold an announced lock back, and those that will hold the next one.
 ///

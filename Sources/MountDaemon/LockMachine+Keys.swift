@@ -1,6 +1,6 @@
-import DataProtectionCore
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 
 // Changes of keys while the machine runs: keys that were destroyed, others in their place, rotations.
 extension LockMachine {

@@ -1,6 +1,7 @@
-import DataProtectionCore
 import KeyManagement
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 
 // What clients ask for: locks, delays of locks, unlocks.
 extension LockMachine {

@@ -1,7 +1,8 @@
-import DataProtectionCore
 import FUSE
 import KeyManagement
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 
 /// The states of a mounted file system, and when they change: lock, grace period, inactivity.
 ///

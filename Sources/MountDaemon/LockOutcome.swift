@@ -1,4 +1,5 @@
-import DataProtectionCore
+import ProtectfsClient
+import ProtectfsPolicy
 
 /// What a store that did not answer has left undone when a lock had taken effect.
 struct LockOutcome: Sendable {

@@ -1,8 +1,8 @@
-import DataProtectionCore
 import FUSE
 import FileSystem
 import Glibc
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 
 // The parts of a lock that have to do with a store that does not answer.
 extension LockSequence {

@@ -1,10 +1,10 @@
-import DataProtectionCore
 import FUSE
 import FileSystem
 import Glibc
 import KeyManagement
-import LinuxIO
 import Logging
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// What a lock does to the classes that it takes away.

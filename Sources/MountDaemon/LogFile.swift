@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// A file to which lines are appended; each line is one write, so that lines of several threads do not mix.

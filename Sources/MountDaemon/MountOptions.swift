@@ -1,5 +1,5 @@
 import FileSystem
-import LinuxIO
+import ProtectfsIO
 
 /// How a store is mounted.
 package struct MountOptions: Sendable {

@@ -1,11 +1,12 @@
 import Cryptography
-import DataProtectionCore
 import FUSE
 import FileSystem
 import Glibc
 import KeyManagement
-import LinuxIO
 import Logging
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 

@@ -1,8 +1,9 @@
-import DataProtectionCore
 import FUSE
 import Glibc
-import LinuxIO
 import Logging
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// Notices that a mount was taken away: by umount(8), lazily or not, by whoever may. The file system lives on where a

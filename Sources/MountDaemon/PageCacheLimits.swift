@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// How many of a mount's pages may be dirty. The kernel's limit for FUSE is meant for daemons that it cannot trust; root may

@@ -1,6 +1,6 @@
 import FUSE
-import LinuxIO
 import Logging
+import ProtectfsIO
 import Synchronization
 import SystemPackage
 

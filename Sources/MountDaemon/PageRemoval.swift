@@ -1,6 +1,6 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// What is done for a mount whose daemon is no more, by the process beside it: the kernel ends the connection then, but keeps

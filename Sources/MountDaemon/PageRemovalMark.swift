@@ -1,6 +1,6 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
 import SystemPackage
 
 /// A file beside the control socket of a mount whose daemon was killed: says that the kernel has no page of it any more.

@@ -1,7 +1,8 @@
-import DataProtectionCore
 import FileSystem
 import KeyManagement
 import Logging
+import ProtectfsClient
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 

@@ -1,5 +1,5 @@
-import LinuxIO
 import Logging
+import ProtectfsIO
 import SystemPackage
 
 /// What a daemon gives up once it has mounted: whoever takes it over can then do little more than it does anyway.

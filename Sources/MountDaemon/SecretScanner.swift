@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtectionCore
+import ProtectfsClient
 
 /// Why a message is not read on; its sender is not answered.
 enum MessageError: Error, Equatable {

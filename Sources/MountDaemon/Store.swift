@@ -1,9 +1,9 @@
 import Cryptography
-import DataProtectionCore
 import FileSystem
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 

@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Takes a mount away: root by umount2(2), others by fusermount3(1).

@@ -1,6 +1,6 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// A process beside the daemon that takes the mount away when the daemon asks: the daemon itself may neither unmount nor

@@ -1,5 +1,5 @@
-import DataProtectionCore
 import FoundationEssentials
+import ProtectfsClient
 
 /// A call as it came, its secrets taken out of it.
 struct VarlinkCall: ~Copyable {

@@ -1,4 +1,5 @@
-import DataProtectionCore
+import ProtectfsClient
+import ProtectfsPolicy
 
 /// What the service says of itself: the interface `org.varlink.service`.
 enum VarlinkInterface {

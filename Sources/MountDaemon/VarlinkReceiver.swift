@@ -1,6 +1,6 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
 import SystemPackage
 
 /// Reads the messages of one client into a buffer of fixed size, and overwrites each once it has been used.

@@ -1,6 +1,6 @@
 import Cryptography
-import DataProtectionCore
 import KeyManagement
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 

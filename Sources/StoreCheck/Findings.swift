@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Where findings go to: counted, repaired where that was asked for, and told.

@@ -1,5 +1,5 @@
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 

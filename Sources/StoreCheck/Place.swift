@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 
 /// A place in the store, by the backing directory and as the mount shows it. It knows its name and its directory's place

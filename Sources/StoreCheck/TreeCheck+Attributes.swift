@@ -1,6 +1,6 @@
 import Cryptography
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 

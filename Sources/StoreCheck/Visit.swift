@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// A directory on the way from the root to where the check is.

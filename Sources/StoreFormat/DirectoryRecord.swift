@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 
 /// What a directory's extended attribute `user.cprotect` holds: the class of what is created in it, and its identity.
 ///

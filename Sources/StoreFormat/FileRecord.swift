@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 
 /// What a regular file's extended attribute ``attributeName`` holds: its class, and its key wrapped under that class's.
 ///

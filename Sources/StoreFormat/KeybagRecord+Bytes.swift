@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 
 // The record as bytes. Fields that belong together by rule (class, key type, wrapping) are written from one of them.
 extension KeybagRecord {

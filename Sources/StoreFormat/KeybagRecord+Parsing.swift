@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 
 // Bytes taken apart. Nothing here is authenticated yet: every count is bounded before it is used.
 extension KeybagRecord {

@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 
 /// The bytes of `.protectfs/keybag`, taken apart. It says how to get at the class keys, and holds no key in plain.
 ///

@@ -1,7 +1,7 @@
 import ArgumentParser
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 

@@ -1,10 +1,10 @@
 import ArgumentParser
 import Cryptography
-import DataProtectionCore
 import FUSE
 import Glibc
 import KeyManagement
 import MountDaemon
+import ProtectfsClient
 import StoreFormat
 import SystemPackage
 

@@ -1,6 +1,7 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// The daemon that a path of the user's means: by a mount, or by a backing directory or a former mount point, whose daemon

@@ -1,6 +1,6 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// A child process that becomes a daemon, and the parent that waits until it is ready.

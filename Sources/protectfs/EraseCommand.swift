@@ -1,6 +1,7 @@
 import ArgumentParser
-import DataProtectionCore
 import KeyManagement
+import ProtectfsClient
+import ProtectfsPolicy
 
 /// `protectfs erase`
 struct EraseCommand: ParsableCommand {

@@ -1,6 +1,7 @@
 import ArgumentParser
-import DataProtectionCore
 import FoundationEssentials
+import ProtectfsClient
+import ProtectfsPolicy
 
 /// `protectfs events`
 struct EventsCommand: ParsableCommand {

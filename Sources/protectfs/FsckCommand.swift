@@ -1,9 +1,9 @@
 import ArgumentParser
 import Cryptography
-import DataProtectionCore
 import KeyManagement
-import LinuxIO
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
 import StoreCheck
 import StoreFormat
 

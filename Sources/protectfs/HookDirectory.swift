@@ -1,7 +1,7 @@
-import DataProtectionCore
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// What happens on a mount and has scripts that are run for it.

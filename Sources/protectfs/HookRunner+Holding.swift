@@ -1,6 +1,6 @@
-import DataProtectionCore
-import LinuxIO
 import Logging
+import ProtectfsClient
+import ProtectfsIO
 
 // Locks wait until the scripts before them are done.
 extension HookRunner {

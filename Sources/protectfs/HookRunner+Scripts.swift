@@ -1,7 +1,7 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
 import Logging
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 // The scripts of one event, run one after the other within the time that they have.

@@ -1,7 +1,8 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
 import Logging
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// Runs the scripts for what happens on a mount, until the mount goes: those before a lock at once, the others one after

@@ -1,9 +1,9 @@
 import ArgumentParser
-import DataProtectionCore
 import FoundationEssentials
 import KeyManagement
-import LinuxIO
 import MountDaemon
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import Synchronization
 import SystemPackage

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import Synchronization
 
 /// SIGINT, SIGTERM and SIGHUP of a command that has something to put away before it ends.

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Glibc
-import LinuxIO
+import ProtectfsIO
 
 /// How the program was called: as `protectfs`, or as a helper of mount(8).
 enum Invocation {

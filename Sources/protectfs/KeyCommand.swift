@@ -1,9 +1,10 @@
 import ArgumentParser
 import Cryptography
-import DataProtectionCore
 import KeyManagement
-import LinuxIO
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 
 /// `protectfs key`

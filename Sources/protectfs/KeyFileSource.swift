@@ -1,7 +1,7 @@
 import Cryptography
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Where a key file comes from.

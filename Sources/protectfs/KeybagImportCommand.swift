@@ -1,9 +1,9 @@
 import ArgumentParser
 import Cryptography
-import DataProtectionCore
 import KeyManagement
-import LinuxIO
 import MountDaemon
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 

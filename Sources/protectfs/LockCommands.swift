@@ -1,5 +1,6 @@
 import ArgumentParser
-import DataProtectionCore
+import ProtectfsClient
+import ProtectfsPolicy
 
 /// `protectfs lock`
 struct LockCommand: ParsableCommand {

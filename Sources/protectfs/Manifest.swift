@@ -1,6 +1,6 @@
-import DataProtectionCore
 import FoundationEssentials
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// What is protected in a tree, and how: the document that `protectfs manifest --json` prints.

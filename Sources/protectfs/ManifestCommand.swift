@@ -1,7 +1,8 @@
 import ArgumentParser
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 

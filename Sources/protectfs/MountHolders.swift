@@ -1,6 +1,6 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
 
 /// Who holds a file system whose mount point is gone: its other mounts, here and in other mount namespaces, and processes
 /// that have files open on it. What the user may not look into is left out.

@@ -1,6 +1,6 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// The process beside a mount that runs its hooks: `protectfs hooks`, started before there is any secret.

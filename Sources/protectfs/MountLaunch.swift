@@ -1,9 +1,10 @@
 import Cryptography
-import DataProtectionCore
 import KeyManagement
-import LinuxIO
 import Logging
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 

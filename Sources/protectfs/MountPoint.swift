@@ -1,7 +1,7 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
 import SystemPackage
 
 /// Whether a store can be mounted at a place; each refusal says what to do.

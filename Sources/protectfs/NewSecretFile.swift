@@ -1,6 +1,6 @@
 import Cryptography
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// A new file that takes a secret: a recovery key or a key file.

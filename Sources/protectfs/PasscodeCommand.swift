@@ -1,7 +1,7 @@
 import ArgumentParser
 import Cryptography
-import DataProtectionCore
 import KeyManagement
+import ProtectfsClient
 
 /// `protectfs passcode`
 struct PasscodeCommand: ParsableCommand {

@@ -1,5 +1,5 @@
-import DataProtectionCore
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
 import SystemPackage
 
 /// `protectfs status` of one file or directory.

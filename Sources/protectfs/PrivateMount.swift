@@ -1,7 +1,8 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// A store mounted read-only in a directory that only this user reaches, for as long as it is needed.

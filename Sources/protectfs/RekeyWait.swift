@@ -1,5 +1,6 @@
-import DataProtectionCore
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 
 /// Waits until the files that a command has given new keys are encrypted under them, and tells how far that has come.
 final class RekeyWait {

@@ -1,6 +1,7 @@
-import DataProtectionCore
-import LinuxIO
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 
 /// Pages of a mount whose daemon was killed. The process beside the daemon drops them; where that was killed too, they are
 /// readable for who has files open.

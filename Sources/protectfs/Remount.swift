@@ -1,6 +1,6 @@
-import DataProtectionCore
-import LinuxIO
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
 import SystemPackage
 
 /// `mount -o remount,ro` and `remount,rw`: what the kernel lets programs do on a mount changes, and its daemon stays. All other

@@ -1,8 +1,9 @@
 import ArgumentParser
-import DataProtectionCore
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// `protectfs restore`
@@ -60,7 +61,7 @@ struct RestoreCommand: ParsableCommand {
       throw CommandFailure(.locked, "\(mount.mountPoint.printable) is locked; unlock it first")
     }
     Interruption.block()
-    LinuxIO.Process.raiseOpenFileLimit()
+    ProtectfsIO.Process.raiseOpenFileLimit()
     if (try? source.descriptor.status(of: ".protectfs/keybag")) != nil {
       try restore(fromStore: sourcePath, to: target, on: mount)
     } else {

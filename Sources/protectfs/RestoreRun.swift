@@ -1,6 +1,7 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// Brings what is in one tree, and missing or without a key in another, into that other one.

@@ -1,8 +1,9 @@
 import ArgumentParser
-import DataProtectionCore
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Whether passcodes, keys and recovery keys are taken from files that others can read.

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Cryptography
-import DataProtectionCore
 import KeyManagement
+import ProtectfsClient
 
 /// The options that say where a passcode comes from. Without one it is asked for on the terminal.
 struct PasscodeOptions: ParsableArguments {

@@ -1,8 +1,9 @@
 import Cryptography
-import DataProtectionCore
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// Where a passcode or a recovery key comes from.

@@ -1,5 +1,5 @@
-import DataProtectionCore
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
 import SystemPackage
 
 /// Finds out that two directories have nothing to do with each other, before one is copied into the other.

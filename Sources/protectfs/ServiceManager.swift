@@ -1,5 +1,5 @@
-import DataProtectionCore
 import Glibc
+import ProtectfsIO
 import SystemPackage
 
 /// The service manager that a daemon in the foreground may have been started by, such as systemd (sd_notify(3)).

@@ -1,5 +1,6 @@
 import ArgumentParser
-import DataProtectionCore
+import ProtectfsClient
+import ProtectfsPolicy
 
 /// `protectfs status`
 struct StatusCommand: ParsableCommand {

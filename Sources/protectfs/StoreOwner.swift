@@ -1,9 +1,9 @@
 import ArgumentParser
 import Cryptography
-import DataProtectionCore
 import KeyManagement
-import LinuxIO
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
 import StoreFormat
 
 /// The argument of commands that find a store by either of its directories.

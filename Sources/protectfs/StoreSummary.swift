@@ -1,6 +1,6 @@
 import KeyManagement
-import LinuxIO
 import MountDaemon
+import ProtectfsIO
 import StoreFormat
 
 /// Keybags, read without any key.

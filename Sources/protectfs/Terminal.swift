@@ -1,8 +1,8 @@
 import Cryptography
-import DataProtectionCore
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 /// The terminal of the process, from which secrets are read without being shown.

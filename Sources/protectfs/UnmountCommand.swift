@@ -1,8 +1,9 @@
 import ArgumentParser
-import DataProtectionCore
 import Glibc
-import LinuxIO
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 
 /// `protectfs unmount`
 struct UnmountCommand: ParsableCommand {

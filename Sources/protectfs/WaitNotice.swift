@@ -1,4 +1,4 @@
-import LinuxIO
+import ProtectfsIO
 
 /// Says on standard error that a command waits for a daemon that was stopped, which neither answers nor locks. The
 /// command goes on waiting.

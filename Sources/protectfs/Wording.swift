@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 
 // How reports for people call things.
 

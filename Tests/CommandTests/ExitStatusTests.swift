@@ -1,5 +1,5 @@
-import LinuxIO
 import MountDaemon
+import ProtectfsIO
 import Testing
 
 @testable import protectfs

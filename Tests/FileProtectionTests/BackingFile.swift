@@ -1,8 +1,8 @@
 import Cryptography
-import DataProtectionCore
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 

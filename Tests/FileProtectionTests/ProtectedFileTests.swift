@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 import TestVectors

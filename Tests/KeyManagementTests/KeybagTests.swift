@@ -1,5 +1,5 @@
 import Cryptography
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 import TestVectors
 import Testing

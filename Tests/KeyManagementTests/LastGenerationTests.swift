@@ -1,6 +1,6 @@
 import Cryptography
-import DataProtectionCore
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 import Testing

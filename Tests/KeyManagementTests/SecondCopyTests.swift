@@ -1,6 +1,6 @@
 import Cryptography
-import DataProtectionCore
 import Foundation
+import ProtectfsPolicy
 import StoreFormat
 import Testing
 

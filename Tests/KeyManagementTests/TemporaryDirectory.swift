@@ -1,5 +1,5 @@
 import Foundation
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// A directory for one test, removed with what is in it when the value ends.

@@ -1,5 +1,5 @@
-import DataProtectionCore
 import Glibc
+import ProtectfsIO
 import Testing
 
 @testable import MountDaemon

@@ -1,7 +1,8 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
 import Logging
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 import Testing
 

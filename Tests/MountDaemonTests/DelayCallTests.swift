@@ -1,8 +1,9 @@
-import DataProtectionCore
 import FoundationEssentials
 import Glibc
-import LinuxIO
 import Logging
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 import Testing

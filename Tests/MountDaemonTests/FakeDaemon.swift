@@ -1,8 +1,9 @@
 import Cryptography
-import DataProtectionCore
 import Glibc
 import KeyManagement
 import Logging
+import ProtectfsClient
+import ProtectfsPolicy
 import Synchronization
 
 @testable import MountDaemon

@@ -1,7 +1,8 @@
 import Cryptography
-import DataProtectionCore
 import Glibc
 import Logging
+import ProtectfsClient
+import ProtectfsPolicy
 import Testing
 
 @testable import MountDaemon

@@ -1,5 +1,6 @@
-import DataProtectionCore
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import Testing
 

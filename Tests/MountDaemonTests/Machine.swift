@@ -1,8 +1,9 @@
 import Cryptography
-import DataProtectionCore
 import FUSE
 import KeyManagement
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import Synchronization
 import TestVectors

@@ -1,7 +1,7 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
 import Logging
+import ProtectfsClient
+import ProtectfsIO
 import SystemPackage
 import Testing
 

@@ -1,5 +1,5 @@
 import CSystemCalls
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// The result of a function in CSystemCalls, or the error it stands for.

@@ -1,5 +1,5 @@
-import DataProtectionCore
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 import Testing
 

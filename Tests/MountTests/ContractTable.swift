@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 import SystemPackage
 
 /// What a program sees, written out by hand: operations × states × classes.

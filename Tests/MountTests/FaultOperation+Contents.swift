@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 // Operations on contents, at the edges of blocks of 16 bytes and units of 4096, where lengths on disk change most.

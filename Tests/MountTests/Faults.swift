@@ -2,8 +2,8 @@ import CSystemCalls
 import Cryptography
 import Glibc
 import KeyManagement
-import LinuxIO
 import MountDaemon
+import ProtectfsIO
 import StoreCheck
 import StoreFormat
 import SystemPackage

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import Synchronization
 import SystemPackage
 import TestVectors

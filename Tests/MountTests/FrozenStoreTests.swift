@@ -1,7 +1,7 @@
 import CSystemCalls
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 import Testing
 

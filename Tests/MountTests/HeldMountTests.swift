@@ -1,8 +1,8 @@
 import CSystemCalls
-import DataProtectionCore
 import Glibc
-import LinuxIO
 import MountDaemon
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 import Testing
 

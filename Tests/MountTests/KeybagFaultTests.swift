@@ -1,9 +1,9 @@
 import CSystemCalls
 import Cryptography
-import DataProtectionCore
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 import Testing

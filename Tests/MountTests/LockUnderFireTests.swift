@@ -1,6 +1,6 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 import Testing

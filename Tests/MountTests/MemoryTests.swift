@@ -1,5 +1,5 @@
-import DataProtectionCore
 import Glibc
+import ProtectfsPolicy
 import Testing
 
 extension MountTests {

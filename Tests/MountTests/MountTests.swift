@@ -1,6 +1,6 @@
 import CSystemCalls
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import Testing
 
 /// Everything that needs a real mount. One test runs at a time: some measure time. `scripts/test.sh` runs suites that do not in

@@ -1,7 +1,7 @@
 import Cryptography
-import DataProtectionCore
-import LinuxIO
 import MountDaemon
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import Synchronization
 import SystemPackage

@@ -1,6 +1,6 @@
 import CSystemCalls
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// An open file, closed with its last reference. Transfers are one call each, so that what a call does is what is seen.

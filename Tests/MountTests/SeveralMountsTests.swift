@@ -1,7 +1,8 @@
 import CSystemCalls
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 import Testing
 

@@ -1,7 +1,7 @@
 import CSystemCalls
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
 import SystemPackage
 
 /// Directories in /tmp, named after the process that uses them so that those of a dead one can be told.

@@ -1,5 +1,5 @@
-import DataProtectionCore
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import Testing
 
 /// The condition under which a test of a tool runs: the tool is there.

@@ -1,8 +1,9 @@
 import Cryptography
-import DataProtectionCore
 import Glibc
-import LinuxIO
 import MountDaemon
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 import Testing

@@ -1,7 +1,7 @@
 import CSystemCalls
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 // Gives up the system calls that a daemon gives up, then tries what it may not do, and some of what it must do, and

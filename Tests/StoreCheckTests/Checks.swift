@@ -1,7 +1,7 @@
 import Cryptography
 import Foundation
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
 import StoreCheck
 import StoreFormat
 import SystemPackage

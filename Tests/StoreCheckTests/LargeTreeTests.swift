@@ -1,6 +1,6 @@
 import Cryptography
 import Foundation
-import LinuxIO
+import ProtectfsIO
 import StoreCheck
 import SystemPackage
 import Testing

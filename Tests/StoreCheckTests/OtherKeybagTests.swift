@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreCheck
 import Testing
 

@@ -1,7 +1,7 @@
 import Cryptography
-import DataProtectionCore
 import Foundation
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreCheck
 import StoreFormat
 import SystemPackage

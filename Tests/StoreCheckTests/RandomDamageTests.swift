@@ -1,5 +1,5 @@
 import Foundation
-import LinuxIO
+import ProtectfsIO
 import StoreCheck
 import SystemPackage
 import TestVectors

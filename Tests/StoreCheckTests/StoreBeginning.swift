@@ -1,6 +1,6 @@
 import Cryptography
 import Foundation
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 import TestVectors

@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 import TestVectors
 import Testing

@@ -1,6 +1,6 @@
 import CCounting
 import Glibc
-import LinuxIO
+import ProtectfsIO
 
 /// What one operation costs: time, allocations, and system calls. The last two are the same on every machine.
 struct Measurement {

@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 
 func fuzzAttributes(_ bytes: [UInt8]) {

@@ -1,6 +1,7 @@
 import Cryptography
-import DataProtectionCore
 import FoundationEssentials
+import ProtectfsClient
+import ProtectfsPolicy
 
 @testable import MountDaemon
 

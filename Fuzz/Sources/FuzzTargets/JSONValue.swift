@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsClient
 
 /// Any JSON, as a decoder understands it.
 enum JSONValue: Decodable, Equatable {

@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 
 func fuzzKeybag(_ bytes: [UInt8]) {

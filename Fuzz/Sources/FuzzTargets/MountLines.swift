@@ -1,4 +1,5 @@
-@testable import DataProtectionCore
+@testable import ProtectfsClient
+@testable import ProtectfsPolicy
 
 /// A line of the kernel's; and one made of the bytes, as the kernel would write a mount at such a path.
 func fuzzMountLines(_ bytes: [UInt8]) {

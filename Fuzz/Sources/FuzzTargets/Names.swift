@@ -1,6 +1,6 @@
 import Cryptography
 import KeyManagement
-import LinuxIO
+import ProtectfsIO
 import StoreFormat
 
 /// A name in a backing directory, or the text of a link there.

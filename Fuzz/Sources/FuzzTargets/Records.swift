@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 import StoreFormat
 
 @testable import KeyManagement

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Contents: lengths around the edges of blocks and units, holes, allocation, copies, mappings, files without a name.

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// The kinds of file that a row is made for.

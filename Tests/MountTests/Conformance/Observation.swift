@@ -1,6 +1,6 @@
 import CSystemCalls
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// What lstat(2) tells of everything in a row's directory.

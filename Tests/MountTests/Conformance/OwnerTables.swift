@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Owners: who may give files away, and the set-id bits that go with it or with a change of the contents.

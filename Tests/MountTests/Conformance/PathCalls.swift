@@ -1,6 +1,6 @@
 import CSystemCalls
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// A call that takes a path, for the rows that every such call has.

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// What every call that takes a path answers to a path that leads nowhere.

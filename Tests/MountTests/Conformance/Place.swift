@@ -1,6 +1,6 @@
 import CSystemCalls
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// A row's directory on one of the two file systems, and the files that the row has open there.

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Directories with the sticky bit: names may be taken by the owner of the file, that of the directory, and root.

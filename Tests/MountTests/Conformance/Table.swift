@@ -1,6 +1,6 @@
 import CSystemCalls
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import Synchronization
 import SystemPackage
 import Testing
@@ -51,7 +51,7 @@ final class Table: Sendable {
   /// On a thread of its own: working directory, umask and identity change from call to call.
   private func runOnThread(_ plain: PathName, _ mounted: PathName) throws(Errno) {
     let failure = Mutex<Errno?>(nil)
-    LinuxIO.Thread(name: "conformance", stackSize: 1 << 22) {
+    ProtectfsIO.Thread(name: "conformance", stackSize: 1 << 22) {
       do throws(Errno) {
         try check(calls_unshare_directory())
         try self.run(plain, mounted)

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 /// Times: which call moves which, who may set them, and every value that they can have. All rows of all tables look at

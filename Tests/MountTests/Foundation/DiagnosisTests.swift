@@ -1,7 +1,7 @@
 import DataProtection
 import Foundation
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 import Testing
 

@@ -1,6 +1,6 @@
 import DataProtection
 import Foundation
-import LinuxIO
+import ProtectfsIO
 import Testing
 
 extension Volume {

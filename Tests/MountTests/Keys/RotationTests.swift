@@ -1,8 +1,9 @@
 import CSystemCalls
-import DataProtectionCore
 import Glibc
 import KeyManagement
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import Synchronization
 import SystemPackage

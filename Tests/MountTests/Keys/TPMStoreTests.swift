@@ -1,7 +1,7 @@
 import Cryptography
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
 import TPM

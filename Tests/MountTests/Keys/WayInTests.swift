@@ -1,6 +1,7 @@
-import DataProtectionCore
 import Glibc
-import LinuxIO
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 import Testing
 

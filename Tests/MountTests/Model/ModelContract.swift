@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 import SystemPackage
 
 /// What may be done with a file of a class, as the documents have it. Written down a second time, apart from the

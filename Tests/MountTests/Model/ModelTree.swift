@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 
 /// A name as the kernel takes it.
 typealias ModelName = [UInt8]

@@ -1,4 +1,4 @@
-import DataProtectionCore
+import ProtectfsPolicy
 
 // What the random generator decides: which name, which file, which range. Rather often one at or near an edge.
 extension ModelWorker {

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxIO
+import ProtectfsIO
 import SystemPackage
 
 // What must hold after the daemon was killed: every change of names and attributes that was acknowledged, and all that

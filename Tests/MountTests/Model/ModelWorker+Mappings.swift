@@ -1,5 +1,5 @@
-import DataProtectionCore
-import LinuxIO
+import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 // Shared mappings. A fault that a program would die of is an EFAULT here.

@@ -1,0 +1,101 @@
+#define _GNU_SOURCE
+#include "CProtectfsIO.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+int linux_clone_fuse_device(int device) {
+  int clone = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+  if (clone < 0) return -errno;
+  uint32_t number = (uint32_t)device;
+  if (ioctl(clone, FUSE_DEV_IOC_CLONE, &number) == 0) return clone;
+  int error = errno;
+  close(clone);
+  return -error;
+}
+
+void linux_refuse_fuse_requests(int device, int error, int stop) {
+  // The kernel gives no request to who has no room for the largest.
+  const size_t room = (1 << 20) + 65536;
+  char *buffer = malloc(room);
+  if (buffer == NULL) return;
+  fcntl(device, F_SETFL, O_RDWR | O_NONBLOCK);
+  while (1) {
+    ssize_t count = read(device, buffer, room);
+    if (count < 0 && errno == EAGAIN) {
+      struct pollfd events[2] = {{.fd = device, .events = POLLIN}, {.fd = stop, .events = POLLIN}};
+      if (poll(events, 2, -1) > 0 && events[0].revents == 0) break;
+      continue;
+    }
+    // The kernel has answered it itself, or it was taken back.
+    if (count < 0 && (errno == EINTR || errno == ENOENT || errno == EIO || errno == ENOMEM)) continue;
+    if (count < (ssize_t)sizeof(struct fuse_in_header)) break;
+    struct fuse_in_header request;
+    memcpy(&request, buffer, sizeof request);
+    // These are not answered.
+    if (request.opcode == FUSE_FORGET || request.opcode == FUSE_BATCH_FORGET || request.opcode == FUSE_INTERRUPT ||
+        request.opcode == FUSE_NOTIFY_REPLY)
+      continue;
+    struct fuse_out_header answer = {sizeof answer, -error, request.unique};
+    // Where the request was taken back meanwhile, nobody waits for the answer.
+    if (write(device, &answer, sizeof answer) < 0 && errno == ENODEV) break;
+  }
+  free(buffer);
+}
+
+int linux_probe_fuse(int device) {
+  // No bytes at the start of the root: nothing changes (fuse_notify_store() in fs/fuse/dev.c).
+  struct fuse_notify_store_out nothing = {.nodeid = FUSE_ROOT_ID};
+  struct fuse_out_header header = {sizeof header + sizeof nothing, FUSE_NOTIFY_STORE, 0};
+  struct iovec parts[2] = {{&header, sizeof header}, {&nothing, sizeof nothing}};
+  return writev(device, parts, 2) < 0 ? -errno : 0;
+}
+
+int linux_drop_fuse_pages(int device, uint64_t node) {
+  struct fuse_out_header header = {.error = FUSE_NOTIFY_INVAL_INODE};
+  struct fuse_notify_inval_inode_out inode = {.ino = node, .off = 0, .len = 0};
+  struct iovec parts[2] = {{&header, sizeof header}, {&inode, sizeof inode}};
+  header.len = sizeof header + sizeof inode;
+  return writev(device, parts, 2) < 0 ? -errno : 0;
+}
+
+int linux_send_with_descriptor(int socket, const void *bytes, size_t count, int descriptor) {
+  union {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(sizeof(int))];
+  } control = {0};
+  struct iovec part = {(void *)bytes, count};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  control.header.cmsg_level = SOL_SOCKET;
+  control.header.cmsg_type = SCM_RIGHTS;
+  control.header.cmsg_len = CMSG_LEN(sizeof descriptor);
+  memcpy(CMSG_DATA(&control.header), &descriptor, sizeof descriptor);
+  ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  if (sent < 0) return -errno;
+  return (size_t)sent == count ? 0 : -EMSGSIZE;
+}
+
+ssize_t linux_receive_with_descriptor(int socket, void *bytes, size_t count, int *descriptor) {
+  union {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(sizeof(int))];
+  } control = {0};
+  struct iovec part = {bytes, count};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  *descriptor = -1;
+  ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (received < 0) return -errno;
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+      memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
+  }
+  return received;
+}

@@ -1,0 +1,133 @@
+import ProtectfsPolicy
+
+// The messages of the control interface, as both sides write and read them. Documentation/PROTOCOL.md describes them.
+
+/// The interface of a daemon.
+package enum ControlInterface {
+  /// Its name in Varlink.
+  package static let name = "org.protectfs.Daemon"
+  /// The longest call or reply, in bytes, without the NUL that ends it.
+  package static let longestMessage = 65_536
+
+  /// Its methods.
+  package enum Method: String, CaseIterable, Sendable {
+    case status = "GetStatus"
+    case lock = "Lock"
+    case lockAll = "LockAll"
+    case unlock = "Unlock"
+    case changePasscode = "ChangePasscode"
+    case addKey = "AddKey"
+    case removeKey = "RemoveKey"
+    case rotate = "RotateClassKey"
+    case eraseClass = "EraseClassKeys"
+    case erase = "EraseStore"
+    case events = "MonitorEvents"
+    case delayLock = "DelayLock"
+
+    /// The name in a call.
+    package var qualifiedName: String { "\(ControlInterface.name).\(rawValue)" }
+  }
+
+  /// The members whose values are secrets; they travel in the parameters of a call.
+  package enum SecretMember: String, CaseIterable, Sendable {
+    case passcode, recoveryKey, keyFile, newPasscode, newTPMPasscode, newRecoveryKey, newKeyFile
+  }
+}
+
+/// A call without its secrets: `method` and its parameters.
+package struct Call<Parameters: Encodable & Sendable>: Encodable, Sendable {
+  package var method: String
+  package var parameters: Parameters?
+  package var more: Bool?
+
+  package init(_ method: String, _ parameters: Parameters?, more: Bool? = nil) {
+    self.method = method
+    self.parameters = parameters
+    self.more = more
+  }
+}
+
+/// What every reply may say beside its parameters.
+package struct ReplyHeader: Codable, Sendable {
+  package var error: String?
+  package var continues: Bool?
+}
+
+/// The parameters of a call or a reply.
+package struct Envelope<Parameters: Codable & Sendable>: Codable, Sendable {
+  package var parameters: Parameters
+
+  package init(parameters: Parameters) {
+    self.parameters = parameters
+  }
+}
+
+/// No parameters.
+package struct NoParameters: Codable, Sendable {
+  package init() {}
+}
+
+/// The parameters of `Lock`.
+package struct LockParameters: Codable, Sendable {
+  /// Seconds; absent: the mount's own grace period.
+  package var gracePeriod: Double?
+  /// Whether the reply waits until the lock has taken effect; absent: yes.
+  package var wait: Bool?
+
+  package init(gracePeriod: Double?, wait: Bool?) {
+    self.gracePeriod = gracePeriod
+    self.wait = wait
+  }
+}
+
+/// The parameter of calls that concern one class.
+package struct ClassParameters: Codable, Sendable {
+  package var protectionClass: ProtectionClass
+
+  enum CodingKeys: String, CodingKey {
+    case protectionClass = "class"
+  }
+}
+
+/// The parameters of the reply to `GetStatus`.
+package struct StatusReply: Codable, Sendable {
+  package var status: DaemonStatus
+
+  package init(status: DaemonStatus) {
+    self.status = status
+  }
+}
+
+/// The parameters of each reply to `MonitorEvents`.
+package struct EventReply: Codable, Sendable {
+  /// `nil` for one of a kind that a later version has added.
+  package var event: DaemonEvent?
+
+  package init(event: DaemonEvent) {
+    self.event = event
+  }
+
+  package init(from decoder: any Decoder) throws {
+    let container = try decoder.container(keyedBy: CodingKeys.self)
+    event = try? container.decode(DaemonEvent.self, forKey: .event)
+  }
+}
+
+/// The parameters of each reply to `DelayLock`.
+package struct DelayReply: Codable, Sendable {
+  /// How long the lock that was announced waits at most, in seconds; absent before there is one.
+  package var seconds: Double?
+
+  package init(seconds: Double?) {
+    self.seconds = seconds
+  }
+}
+
+/// The parameters of an error of the interface.
+package struct ErrorParameters: Codable, Sendable {
+  package var message: String?
+
+  package init(message: String?) {
+    self.message = message
+  }
+}

@@ -1,0 +1,74 @@
+import Glibc
+import ProtectfsPolicy
+
+/// Where the socket of a mount is: a directory of its owner's, and a name made from the mount point.
+package struct ControlSocket: Sendable, Hashable {
+  /// The directory, of mode 0700.
+  package let directory: String
+  /// The name in it.
+  package let name: String
+
+  /// The socket of that name in that directory.
+  package init(directory: String, name: String) {
+    self.directory = directory
+    self.name = name
+  }
+
+  /// The whole path, as people and other Varlink clients use it.
+  package var path: String { "\(directory)/\(name)" }
+
+  /// The places where the socket of a user's mount may be, the one that a new daemon uses first.
+  ///
+  /// Root: `/run/protectfs`. Others: `$XDG_RUNTIME_DIR/protectfs`, `/run/user/UID/protectfs`, where these are the
+  /// user's own, and `/tmp/protectfs-UID`.
+  package static func directories(of user: UInt32) -> [String] {
+    if user == 0 { return ["/run/protectfs"] }
+    var parents = ["/run/user/\(user)"]
+    if let variable = unsafe getenv("XDG_RUNTIME_DIR") {
+      let path = unsafe String(cString: variable)
+      if path.hasPrefix("/") && path != parents[0] { parents.insert(path, at: 0) }
+    }
+    return parents.filter { isDirectory($0, ownedBy: user) }.map { "\($0)/protectfs" } + ["/tmp/protectfs-\(user)"]
+  }
+
+  /// The name for a mount point: its path escaped as systemd escapes paths, so that it can be read back.
+  ///
+  /// A name that would not fit into a socket's address keeps its start and ends in a hash of the path.
+  package static func name(forMountPoint path: String) -> String {
+    var name = ""
+    for byte in path.utf8.drop(while: { $0 == UInt8(ascii: "/") }) {
+      switch byte {
+      case UInt8(ascii: "/"): name.append("-")
+      case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "."):
+        name.unicodeScalars.append(Unicode.Scalar(byte))
+      default: name += "\\x" + hexadecimal(UInt64(byte), digits: 2)
+      }
+    }
+    if name.isEmpty { name = "-" }
+    if name.utf8.count > longestName {
+      name = "\(name.prefix(longestName - 17))-\(NameHash.digits(of: path.utf8))"
+    }
+    return name + ".sock"
+  }
+
+  /// How the names of the sockets of a backing directory begin, by its device and inode number: it may have several paths,
+  /// and several daemons. No name for a mount point has such a `=`.
+  package static func prefix(forBackingDevice device: UInt64, inode: UInt64) -> String {
+    "backing=\(String(device, radix: 16))-\(String(inode, radix: 16))="
+  }
+
+  /// `sockaddr_un` takes 107 bytes, of which `/proc/self/fd/N/` may need some 20 and `.sock` 5.
+  private static let longestName = 64
+
+  private static func hexadecimal(_ value: UInt64, digits: Int) -> String {
+    let text = String(value, radix: 16)
+    return String(repeating: "0", count: max(0, digits - text.count)) + text
+  }
+
+  private static func isDirectory(_ path: String, ownedBy user: UInt32) -> Bool {
+    var status = stat()
+    guard unsafe lstat(path, &status) == 0 else { return false }
+    return status.st_mode & S_IFMT == S_IFDIR && status.st_uid == user
+  }
+}

@@ -1,0 +1,192 @@
+import FoundationEssentials
+import Glibc
+import ProtectfsIO
+import SystemPackage
+
+/// A connection to the daemon of one mount, which does one call at a time and waits for its reply.
+///
+/// ```swift
+/// var daemon = try DaemonConnection(mountPoint: "/home/me/private")
+/// try daemon.lock(gracePeriod: .zero)
+/// print(try daemon.status().state)
+/// ```
+///
+/// It speaks Varlink (varlink.org): JSON, each message ended by a NUL byte, over a Unix socket.
+public struct DaemonConnection: ~Copyable, Sendable {
+  let socket: LocalSocket
+  private var received: [UInt8] = []
+
+  /// Connects to the daemon of the mount that a file or directory is in; the mount point itself will do.
+  ///
+  /// - Throws: ``ControlError/Code-swift.enum/notMounted``, ``ControlError/Code-swift.enum/noAnswer`` or
+  ///   ``ControlError/Code-swift.enum/notPermitted``.
+  public init(mountPoint path: String) throws(ControlError) {
+    guard let mount = try MountedFileSystem.containing(path) else {
+      throw ControlError(.notMounted, "\(path) is not on a protectfs mount; mount it with 'protectfs mount'")
+    }
+    try self.init(to: mount)
+  }
+
+  /// Connects to the daemon of a mount.
+  public init(to mount: MountedFileSystem) throws(ControlError) {
+    var failure = Errno.noSuchFileOrDirectory
+    for candidate in [mount] + mount.sameFileSystem() {
+      let name = ControlSocket.name(forMountPoint: candidate.mountPoint)
+      for directory in ControlSocket.directories(of: mount.owner) {
+        do throws(Errno) {
+          let socket = try SocketDirectory(opening: directory, of: mount.owner).connect(to: name)
+          try self.init(socket, owner: mount.owner)
+          return
+        } catch .noSuchFileOrDirectory {
+          continue
+        } catch {
+          failure = error
+        }
+      }
+    }
+    if failure == .permissionDenied || failure == .notPermitted {
+      throw ControlError(
+        .notPermitted, "\(mount.mountPoint) was mounted by user \(mount.owner); ask as that user or as root")
+    }
+    throw ControlError(
+      .noAnswer,
+      "the daemon of \(mount.mountPoint) does not answer (\(failure)); 'protectfs unmount' cleans up after a dead one")
+  }
+
+  /// Connects to the socket of a path, which must be of the user's own daemon or of root's.
+  public init(socketPath path: String) throws(ControlError) {
+    do throws(Errno) {
+      let socket = try LocalSocket()
+      try socket.connect(to: path)
+      try self.init(socket, owner: geteuid())
+    } catch {
+      throw ControlError(.noAnswer, "nothing answers at \(path) (\(error))")
+    }
+  }
+
+  /// Connects to the daemon of a user at a place.
+  package init(at location: ControlSocket, owner: UInt32) throws(Errno) {
+    let socket = try SocketDirectory(opening: location.directory, of: owner).connect(to: location.name)
+    try self.init(socket, owner: owner)
+  }
+
+  /// The daemon's process; `nil` where this one does not see it.
+  package var processID: Int32? {
+    guard let process = try? socket.peerProcess(), process > 0 else { return nil }
+    return process
+  }
+
+  /// Takes a connected socket, once its peer has been found to be who it should be.
+  private init(_ socket: consuming LocalSocket, owner: UInt32) throws(Errno) {
+    let peer = try socket.peerUser()
+    guard peer == owner || peer == 0 else { throw .notPermitted }
+    self.socket = socket
+  }
+
+  deinit {
+    // The daemon sees at once that the client has gone, also where a canceller or a child process has the socket too.
+    shutdown(socket.rawValue, CInt(SHUT_RDWR))
+  }
+
+  // MARK: Messages
+
+  /// Sends a call and returns the parameters of its one reply.
+  ///
+  /// - Parameter patience: the seconds after which a daemon that says nothing counts as hung; 0 for no limit.
+  mutating func call<Parameters: Encodable & Sendable, Reply: Codable & Sendable>(
+    _ method: ControlInterface.Method, _ parameters: Parameters, returning: Reply.Type = Reply.self, patience: Int = 30
+  ) throws(ControlError) -> Reply {
+    try send(method, parameters)
+    return try receive(Reply.self, patience: patience).parameters
+  }
+
+  /// Sends a call that carries secrets and waits for its reply, which has no parameters.
+  mutating func call(_ message: consuming SecretMessage) throws(ControlError) {
+    try send(message)
+    _ = try receive(NoParameters.self, patience: 120)
+  }
+
+  /// Sends a call that carries secrets.
+  func send(_ message: consuming SecretMessage) throws(ControlError) {
+    do throws(Errno) {
+      try unsafe message.withBytes { (bytes) throws(Errno) in try unsafe socket.send(bytes) }
+    } catch {
+      throw Self.connectionLost(error)
+    }
+  }
+
+  /// Sends a call.
+  func send<Parameters: Encodable & Sendable>(
+    _ method: ControlInterface.Method, _ parameters: Parameters, more: Bool? = nil
+  ) throws(ControlError) {
+    guard let message = try? JSONEncoder().encode(Call(method.qualifiedName, parameters, more: more)) else {
+      throw ControlError(.invalidRequest, "the parameters of \(method.rawValue) cannot be written as JSON")
+    }
+    do throws(Errno) {
+      try socket.send(Array(message) + [0])
+    } catch {
+      throw Self.connectionLost(error)
+    }
+  }
+
+  /// Waits for one reply.
+  ///
+  /// - Throws: the daemon's error where the reply is one.
+  mutating func receive<Reply: Codable & Sendable>(
+    _ type: Reply.Type, patience: Int
+  ) throws(ControlError) -> (parameters: Reply, continues: Bool) {
+    let message = Data(try nextMessage(patience: patience))
+    let decoder = JSONDecoder()
+    guard let header = try? decoder.decode(ReplyHeader.self, from: message) else { throw Self.notUnderstood }
+    if let error = header.error {
+      let parameters = try? decoder.decode(Envelope<ErrorParameters>.self, from: message).parameters
+      throw Self.error(named: error, message: parameters?.message)
+    }
+    let continues = header.continues ?? false
+    if let empty = NoParameters() as? Reply { return (empty, continues) }
+    guard let reply = try? decoder.decode(Envelope<Reply>.self, from: message) else { throw Self.notUnderstood }
+    return (reply.parameters, continues)
+  }
+
+  /// The bytes of the next message, without its NUL.
+  private mutating func nextMessage(patience: Int) throws(ControlError) -> [UInt8] {
+    do throws(Errno) {
+      try socket.setTimeout(.receiving, seconds: patience)
+      var chunk = [UInt8](repeating: 0, count: 8192)
+      while true {
+        if let end = received.firstIndex(of: 0) {
+          let message = Array(received[..<end])
+          received.removeSubrange(...end)
+          return message
+        }
+        guard received.count <= ControlInterface.longestMessage else { throw .messageTooLong }
+        let count = try socket.receive(into: &chunk)
+        guard count > 0 else { throw .connectionReset }
+        received += chunk[..<count]
+      }
+    } catch {
+      throw Self.connectionLost(error)
+    }
+  }
+
+  static var notUnderstood: ControlError {
+    ControlError(.notUnderstood, "the daemon's answer is not understood; is it of another version?")
+  }
+
+  private static func connectionLost(_ error: Errno) -> ControlError {
+    if error == .wouldBlock || error == .resourceTemporarilyUnavailable {
+      return ControlError(.noAnswer, "the daemon does not answer in time")
+    }
+    if error == .messageTooLong { return notUnderstood }
+    return ControlError(.noAnswer, "the daemon closed the connection (\(error))")
+  }
+
+  private static func error(named name: String, message: String?) -> ControlError {
+    let prefix = ControlInterface.name + "."
+    guard name.hasPrefix(prefix) else {
+      return ControlError(.notUnderstood, "the daemon answered \(name); is it of another version?")
+    }
+    let code = ControlError.Code(rawValue: String(name.dropFirst(prefix.count)))
+    return ControlError(code ?? .failed, message ?? "the daemon answered \(name)")
+  }
+}

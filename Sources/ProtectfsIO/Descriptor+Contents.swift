@@ -1,0 +1,134 @@
+import CProtectfsIO
+import Glibc
+import Synchronization
+import SystemPackage
+
+// Calls on what an open file holds. Each is the system call of its name; partial transfers are continued.
+extension Descriptor {
+  /// Reads until the buffer is full or the file ends; returns the bytes read (pread(2)).
+  package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Errno) -> Int {
+    var done = 0
+    while done < buffer.count {
+      let count = unsafe linux_pread(
+        rawValue, buffer.baseAddress! + done, buffer.count - done, off_t(truncatingIfNeeded: offset) + off_t(done))
+      if count == -Int(EINTR) { continue }
+      if try check(count) == 0 { break }
+      done += count
+    }
+    return done
+  }
+
+  /// Makes everything durable that was written to the file system that this is on (syncfs(2)).
+  package func synchronizeFileSystem() throws(Errno) {
+    _ = try check(linux_syncfs(rawValue))
+  }
+
+  /// Writes the whole buffer, or throws and leaves in `written` how much reached the file (pwrite(2)).
+  package func write(
+    _ buffer: UnsafeRawBufferPointer, at offset: UInt64, written: inout Int
+  ) throws(Errno) {
+    written = 0
+    while written < buffer.count {
+      let rest = unsafe UnsafeRawBufferPointer(rebasing: buffer[written...])
+      let count = unsafe write(some: rest, at: off_t(truncatingIfNeeded: offset) + off_t(written))
+      if count == -Int(EINTR) { continue }
+      written += try check(count)
+    }
+  }
+
+  /// Long runs go to the disk at once and do not stay in the page cache, where that can be had: it has the plaintext too,
+  /// and so the disk is busy while the next run is being encrypted.
+  private func write(some buffer: UnsafeRawBufferPointer, at offset: off_t) -> Int {
+    if buffer.count >= Self.longRun, Self.canWriteUncached.load(ordering: .relaxed) {
+      let count = unsafe linux_pwrite_uncached(rawValue, buffer.baseAddress, buffer.count, offset)
+      if count != -Int(EOPNOTSUPP) { return count }
+      Self.canWriteUncached.store(false, ordering: .relaxed)
+    }
+    return unsafe linux_pwrite(rawValue, buffer.baseAddress, buffer.count, offset)
+  }
+
+  private static let longRun = 1 << 19
+  private static let canWriteUncached = Atomic(true)
+
+  /// Writes the whole buffer (pwrite(2)).
+  package func write(_ buffer: UnsafeRawBufferPointer, at offset: UInt64) throws(Errno) {
+    var written = 0
+    try unsafe write(buffer, at: offset, written: &written)
+  }
+
+  /// Writes all of the bytes at the start of the file.
+  package func write(_ bytes: [UInt8]) throws(Errno) {
+    try unsafe bytes.withBytes { (buffer) throws(Errno) in try unsafe write(buffer, at: 0) }
+  }
+
+  /// Reads the file from its start, up to `limit` bytes.
+  package func readAll(limit: Int) throws(Errno) -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: limit)
+    let count = try unsafe bytes.withMutableBytes { (buffer) throws(Errno) in
+      try unsafe read(into: buffer, at: 0)
+    }
+    bytes.removeSubrange(count...)
+    return bytes
+  }
+
+  /// Sets the length (ftruncate(2)).
+  package func truncate(to length: UInt64) throws(Errno) {
+    _ = try check(linux_ftruncate(rawValue, off_t(truncatingIfNeeded: length)))
+  }
+
+  /// Allocates or frees room (fallocate(2)).
+  package func allocate(_ mode: AllocationMode, offset: UInt64, length: UInt64) throws(Errno) {
+    while true {
+      let result = linux_fallocate(
+        rawValue, mode.rawValue, off_t(truncatingIfNeeded: offset), off_t(truncatingIfNeeded: length))
+      if result == -EINTR { continue }
+      _ = try check(result)
+      return
+    }
+  }
+
+  /// Moves the position, or finds data and holes (lseek(2)).
+  package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
+    UInt64(try check(linux_lseek(rawValue, off_t(truncatingIfNeeded: offset), origin.rawValue)))
+  }
+
+  /// Runs `body`, whose reads move the access time: `O_NOATIME` is off meanwhile. Where it cannot be, it was never on.
+  package func movingAccessTime<Result: ~Copyable>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
+    _ = linux_keep_access_time(rawValue, 0)
+    defer { _ = linux_keep_access_time(rawValue, 1) }
+    return try body()
+  }
+
+  /// Writes data and metadata back to the device (fsync(2)).
+  package func synchronize() throws(Errno) {
+    _ = try check(linux_fsync(rawValue))
+  }
+
+  /// Writes data and what is needed to reach it back to the device (fdatasync(2)).
+  package func synchronizeData() throws(Errno) {
+    _ = try check(linux_fdatasync(rawValue))
+  }
+}
+
+/// The mode of fallocate(2).
+package struct AllocationMode: OptionSet, Sendable {
+  package let rawValue: CInt
+
+  package init(rawValue: CInt) {
+    self.rawValue = rawValue
+  }
+
+  package static let keepSize = AllocationMode(rawValue: 1)
+  package static let punchHole = AllocationMode(rawValue: 2)
+  package static let collapseRange = AllocationMode(rawValue: 8)
+  package static let zeroRange = AllocationMode(rawValue: 16)
+  package static let insertRange = AllocationMode(rawValue: 32)
+}
+
+/// Where lseek(2) starts, or what it looks for.
+package enum SeekOrigin: CInt, Sendable {
+  case start = 0
+  case current = 1
+  case data = 3
+  case hole = 4
+}

@@ -1,0 +1,82 @@
+import CProtectfsIO
+import Glibc
+import SystemPackage
+
+// Calls on the names in an open directory. Each is the system call of its name.
+extension Descriptor {
+  package func makeDirectory(_ name: PathName, mode: UInt32) throws(Errno) {
+    _ = try check(unsafe name.withCString { unsafe linux_mkdirat(rawValue, $0, mode) })
+  }
+
+  /// Makes a fifo, a socket, a device or an empty regular file (mknod(2)).
+  package func makeNode(_ name: PathName, mode: UInt32, device: UInt64) throws(Errno) {
+    _ = try check(unsafe name.withCString { unsafe linux_mknodat(rawValue, $0, mode, device) })
+  }
+
+  package func makeSymbolicLink(_ name: PathName, target: PathName) throws(Errno) {
+    _ = try check(
+      unsafe name.withCString { name in unsafe target.withCString { unsafe linux_symlinkat($0, rawValue, name) } })
+  }
+
+  /// The target of a symbolic link, up to `PATH_MAX` − 1 bytes; with an empty name, of the descriptor itself.
+  package func target(ofSymbolicLink name: PathName) throws(Errno) -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: 4096)
+    let count = try unsafe bytes.withMutableBytes { (buffer) throws(Errno) in
+      try check(
+        unsafe name.withCString {
+          unsafe linux_readlinkat(rawValue, $0, buffer.baseAddress!.assumingMemoryBound(to: CChar.self), buffer.count)
+        })
+    }
+    bytes.removeSubrange(count...)
+    return bytes
+  }
+
+  package func unlink(_ name: PathName) throws(Errno) {
+    _ = try check(unsafe name.withCString { unsafe linux_unlinkat(rawValue, $0, 0) })
+  }
+
+  package func removeDirectory(_ name: PathName) throws(Errno) {
+    _ = try check(unsafe name.withCString { unsafe linux_unlinkat(rawValue, $0, AT_REMOVEDIR) })
+  }
+
+  package func rename(
+    _ name: PathName, to target: PathName, in directory: borrowing Descriptor, flags: RenameFlags = []
+  ) throws(Errno) {
+    let other = directory.rawValue
+    _ = try check(
+      unsafe name.withCString { name in
+        unsafe target.withCString { unsafe linux_renameat2(rawValue, name, other, $0, flags.rawValue) }
+      })
+  }
+
+  /// Gives the open file one more name; it may have been opened with `O_PATH` (linkat(2), through /proc).
+  package func link(to target: PathName, in directory: borrowing Descriptor) throws(Errno) {
+    let other = directory.rawValue
+    _ = try check(
+      unsafe PathName(descriptor: self).withCString { path in
+        unsafe target.withCString { unsafe linux_linkat(AT_FDCWD, path, other, $0, AT_SYMLINK_FOLLOW) }
+      })
+  }
+
+  /// Gives the file of a name one more name; a symbolic link is not followed (linkat(2)).
+  package func link(_ name: PathName, to target: PathName, in directory: borrowing Descriptor) throws(Errno) {
+    let other = directory.rawValue
+    _ = try check(
+      unsafe name.withCString { name in
+        unsafe target.withCString { unsafe linux_linkat(rawValue, name, other, $0, 0) }
+      })
+  }
+}
+
+/// The flags of renameat2(2).
+package struct RenameFlags: OptionSet, Sendable {
+  package let rawValue: UInt32
+
+  package init(rawValue: UInt32) {
+    self.rawValue = rawValue
+  }
+
+  package static let noReplace = RenameFlags(rawValue: 1)
+  package static let exchange = RenameFlags(rawValue: 2)
+  package static let whiteout = RenameFlags(rawValue: 4)
+}

@@ -1,0 +1,80 @@
+import CProtectfsIO
+import Glibc
+import SystemPackage
+
+/// An open file descriptor, closed when its value ends.
+package struct Descriptor: ~Copyable, Sendable {
+  /// The number by which the kernel knows it.
+  package let rawValue: CInt
+
+  /// Takes ownership of an open descriptor.
+  package init(owning rawValue: CInt) {
+    self.rawValue = rawValue
+  }
+
+  deinit {
+    // A failed close(2) leaves nothing to be done: Linux has freed the number by then (close(2), "Dealing with error
+    // returns"). Writing back is checked by fsync, where it matters.
+    _ = linux_close(rawValue)
+  }
+
+  /// Gives the descriptor up without closing it.
+  package consuming func release() -> CInt {
+    let rawValue = rawValue
+    discard self
+    return rawValue
+  }
+
+  /// Opens a path; a relative one starts at the working directory (openat(2)). `O_CLOEXEC` is always set.
+  package static func open(_ path: PathName, _ flags: OpenFlags, mode: UInt32 = 0) throws(Errno) -> Descriptor {
+    Descriptor(owning: try check(unsafe path.withCString { unsafe linux_openat(AT_FDCWD, $0, flags.rawValue, mode) }))
+  }
+
+  /// Opens a name in this directory (openat(2)).
+  package func open(_ name: PathName, _ flags: OpenFlags, mode: UInt32 = 0) throws(Errno) -> Descriptor {
+    Descriptor(owning: try check(unsafe name.withCString { unsafe linux_openat(rawValue, $0, flags.rawValue, mode) }))
+  }
+}
+
+extension Descriptor {
+  /// Makes this number stand for what another descriptor is open on; calls under way end on the old one (dup3(2)).
+  package func stand(for other: borrowing Descriptor) throws(Errno) {
+    _ = try check(linux_duplicate(other.rawValue, rawValue))
+  }
+}
+
+/// The flags of open(2).
+package struct OpenFlags: OptionSet, Sendable {
+  package let rawValue: CInt
+
+  package init(rawValue: CInt) {
+    self.rawValue = rawValue
+  }
+
+  package static let readOnly = OpenFlags(rawValue: O_RDONLY)
+  package static let writeOnly = OpenFlags(rawValue: O_WRONLY)
+  package static let readWrite = OpenFlags(rawValue: O_RDWR)
+  package static let create = OpenFlags(rawValue: O_CREAT)
+  package static let exclusive = OpenFlags(rawValue: O_EXCL)
+  package static let truncate = OpenFlags(rawValue: O_TRUNC)
+  package static let directory = OpenFlags(rawValue: O_DIRECTORY)
+  package static let noFollow = OpenFlags(rawValue: O_NOFOLLOW)
+  package static let nonBlocking = OpenFlags(rawValue: O_NONBLOCK)
+  /// `O_NOATIME`, which Glibc's module leaves out (asm-generic/fcntl.h).
+  package static let keepAccessTime = OpenFlags(rawValue: 0o1000000)
+  /// `O_DIRECT`, which Glibc's module leaves out too: transfers go past the page cache (asm/fcntl.h).
+  #if arch(arm64)
+    package static let direct = OpenFlags(rawValue: 0o200000)
+  #else
+    package static let direct = OpenFlags(rawValue: 0o40000)
+  #endif
+  /// `O_PATH`, which Glibc's module leaves out (asm-generic/fcntl.h).
+  package static let path = OpenFlags(rawValue: 0o10000000)
+}
+
+/// The result of a wrapper in CProtectfsIO, or the error it stands for.
+@inline(__always)
+func check<Value: SignedInteger>(_ result: Value) throws(Errno) -> Value {
+  guard result >= 0 else { throw Errno(rawValue: CInt(truncatingIfNeeded: -result)) }
+  return result
+}

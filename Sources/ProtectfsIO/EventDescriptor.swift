@@ -1,0 +1,28 @@
+import CProtectfsIO
+import Glibc
+import SystemPackage
+
+/// A descriptor that is readable while it is raised, for poll(2) (eventfd(2)).
+package final class EventDescriptor: Sendable {
+  package let rawValue: CInt
+
+  package init() throws(Errno) {
+    let result = linux_event()
+    guard result >= 0 else { throw Errno(rawValue: -result) }
+    rawValue = result
+  }
+
+  deinit { close(rawValue) }
+
+  package func raise() {
+    var one: UInt64 = 1
+    // It fails only where it is raised already, as often as it can be.
+    _ = unsafe write(rawValue, &one, MemoryLayout<UInt64>.size)
+  }
+
+  package func clear() {
+    var count: UInt64 = 0
+    // It fails only where it was not raised.
+    _ = unsafe read(rawValue, &count, MemoryLayout<UInt64>.size)
+  }
+}

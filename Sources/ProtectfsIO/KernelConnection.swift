@@ -1,0 +1,63 @@
+import CProtectfsIO
+import Glibc
+import SystemPackage
+
+/// A connection of the kernel's to a FUSE file system, by a descriptor of its own: it lives as long as this does, also when
+/// the daemon that made it has been killed.
+package struct KernelConnection: ~Copyable, Sendable {
+  private let descriptor: Descriptor
+
+  /// Another descriptor of the connection that one of `/dev/fuse` is open on. It may be used while that one is.
+  package init(of device: CInt) throws(Errno) {
+    descriptor = Descriptor(owning: try check(linux_clone_fuse_device(device)))
+  }
+
+  /// What comes by a socket.
+  package struct Received: ~Copyable {
+    package let count: Int
+    package var connection: KernelConnection?
+  }
+
+  /// Receives bytes and maybe a connection by a Unix socket; no bytes where the other end was closed.
+  package static func receive(
+    from socket: CInt, into bytes: inout [UInt8]
+  ) throws(Errno) -> Received {
+    var received: CInt = -1
+    while true {
+      let count = unsafe bytes.withUnsafeMutableBytes {
+        unsafe linux_receive_with_descriptor(socket, $0.baseAddress, $0.count, &received)
+      }
+      if count == -Int(EINTR) { continue }
+      _ = try check(count)
+      return Received(count: count, connection: received < 0 ? nil : KernelConnection(owning: received))
+    }
+  }
+
+  private init(owning number: CInt) {
+    descriptor = Descriptor(owning: number)
+  }
+
+  /// Sends it by a Unix socket, with bytes.
+  package func send(by socket: CInt, with bytes: [UInt8]) throws(Errno) {
+    _ = try check(
+      unsafe bytes.withUnsafeBytes {
+        unsafe linux_send_with_descriptor(socket, $0.baseAddress, $0.count, descriptor.rawValue)
+      })
+  }
+
+  /// Takes every request of the kernel's and refuses it with an error, until the connection has ended or the other end of a
+  /// socket is closed. Leaves no request half done.
+  package func refuseRequests(_ error: Errno, until stop: CInt) {
+    linux_refuse_fuse_requests(descriptor.rawValue, error.rawValue, stop)
+  }
+
+  /// Whether the file system is gone: nobody holds it.
+  package var hasNoFileSystem: Bool { linux_probe_fuse(descriptor.rawValue) == -ENOENT }
+
+  /// Has the kernel write back and drop the pages of a node. Waits for that: somebody else must take the requests.
+  ///
+  /// - Throws: `ENOENT` where the kernel does not know the node.
+  package func dropPages(of node: UInt64) throws(Errno) {
+    _ = try check(linux_drop_fuse_pages(descriptor.rawValue, node))
+  }
+}

@@ -1,0 +1,65 @@
+import CProtectfsIO
+import Glibc
+
+/// State guarded by a lock, and a way to wait until it changes (pthread_cond_init(3)).
+@safe package final class Monitor<State>: @unchecked Sendable {
+  private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+  private let condition: UnsafeMutablePointer<pthread_cond_t>
+  private var state: State
+
+  package init(_ state: sending State) {
+    self.state = state
+    unsafe mutex = .allocate(capacity: 1)
+    unsafe condition = .allocate(capacity: 1)
+    unsafe pthread_mutex_init(mutex, nil)
+    unsafe linux_condition_init(condition)
+  }
+
+  deinit {
+    unsafe pthread_cond_destroy(condition)
+    unsafe pthread_mutex_destroy(mutex)
+    unsafe condition.deallocate()
+    unsafe mutex.deallocate()
+  }
+
+  /// Runs `body` alone with the state, then wakes everyone who waits.
+  package func update<Result: ~Copyable, Failure: Error>(
+    _ body: (inout State) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    unsafe pthread_mutex_lock(mutex)
+    defer {
+      unsafe pthread_cond_broadcast(condition)
+      unsafe pthread_mutex_unlock(mutex)
+    }
+    return try body(&state)
+  }
+
+  /// Runs `body` alone with the state, which it only reads.
+  package func read<Result>(_ body: (State) -> Result) -> Result {
+    unsafe pthread_mutex_lock(mutex)
+    defer { unsafe pthread_mutex_unlock(mutex) }
+    return body(state)
+  }
+
+  /// Waits until `body` answers something else than `nil`. It is asked at once, after each update, and when the time
+  /// that it set in `deadline` has come.
+  package func wait<Result>(_ body: (inout State, _ deadline: inout ContinuousClock.Instant?) -> Result?) -> Result {
+    unsafe pthread_mutex_lock(mutex)
+    defer { unsafe pthread_mutex_unlock(mutex) }
+    while true {
+      var deadline: ContinuousClock.Instant?
+      if let result = body(&state, &deadline) {
+        unsafe pthread_cond_broadcast(condition)
+        return result
+      }
+      if let deadline {
+        // At most a minute at once: the clock goes on while the machine sleeps, and this wait does not.
+        let rest = min(max(deadline - .now, .milliseconds(1)), .seconds(60))
+        let milliseconds = rest.components.seconds * 1000 + rest.components.attoseconds / 1_000_000_000_000_000
+        unsafe linux_condition_wait(condition, mutex, milliseconds)
+      } else {
+        unsafe linux_condition_wait(condition, mutex, -1)
+      }
+    }
+  }
+}

@@ -1,0 +1,47 @@
+import CProtectfsIO
+import SystemPackage
+
+/// What the kernel lets a process do beyond what it lets everyone (capabilities(7)).
+package struct Capabilities: OptionSet, Sendable {
+  package let rawValue: UInt64
+
+  package init(rawValue: UInt64) {
+    self.rawValue = rawValue
+  }
+
+  private init(number: UInt64) {
+    rawValue = 1 << number
+  }
+
+  package static let changeOwner = Capabilities(number: 0)  // CAP_CHOWN
+  package static let overridePermissions = Capabilities(number: 1)  // CAP_DAC_OVERRIDE
+  package static let readAndSearch = Capabilities(number: 2)  // CAP_DAC_READ_SEARCH
+  package static let actAsOwner = Capabilities(number: 3)  // CAP_FOWNER
+  package static let keepSetIDBits = Capabilities(number: 4)  // CAP_FSETID
+  package static let administrate = Capabilities(number: 21)  // CAP_SYS_ADMIN
+  package static let makeNodes = Capabilities(number: 27)  // CAP_MKNOD
+  package static let setFileCapabilities = Capabilities(number: 31)  // CAP_SETFCAP
+}
+
+/// What a process gives up for good. Each holds for the calling thread and those it starts, so it is for the time when
+/// there is one.
+package enum Privileges {
+  /// Gives up all capabilities but these, of those that it has. The bounding set is left to who lacks `CAP_SETPCAP`.
+  package static func keep(_ capabilities: Capabilities) throws(Errno) {
+    _ = try check(linux_keep_capabilities(capabilities.rawValue))
+  }
+
+  /// Gives up what programs with set-id bits or capabilities would give (prctl(2), `PR_SET_NO_NEW_PRIVS`).
+  package static func refuseNew() throws(Errno) {
+    _ = try check(linux_set_no_new_privileges())
+  }
+
+  /// Gives up the system calls that a daemon of a file system never makes; CProtectfsIO has the list. They fail with `EPERM`;
+  /// a call under the number of another architecture ends the process (seccomp(2)). Others' privileges must be refused
+  /// before.
+  ///
+  /// - Throws: `EINVAL` or `ENOSYS` where the kernel has no such filters.
+  package static func filterSystemCalls() throws(Errno) {
+    _ = try check(linux_filter_system_calls())
+  }
+}

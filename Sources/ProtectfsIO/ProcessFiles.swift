@@ -1,0 +1,55 @@
+import CProtectfsIO
+import Glibc
+import SystemPackage
+
+// What processes hold of a file system, as proc(5) shows it. Nothing here asks the file system itself.
+extension Process {
+  /// All processes that are shown.
+  package static var all: [Int32] {
+    let names = try? DirectoryNames(Descriptor.open("/proc", [.readOnly, .directory])).all(limit: 1 << 22)
+    return (names ?? []).compactMap { Int32($0.description) }
+  }
+
+  /// What tells the mount namespace of a process from others; `nil` where this is not shown.
+  package static func mountNamespace(of process: Int32) -> String? {
+    guard let root = try? Descriptor.open("/", [.readOnly, .directory]),
+      let target = try? root.target(ofSymbolicLink: PathName("/proc/\(process)/ns/mnt"))
+    else { return nil }
+    return String(decoding: target, as: UTF8.self)
+  }
+
+  /// Whether a process has a file, its working directory or a mapping in the file system with a device number, written as
+  /// `MAJOR:MINOR`; `false` where this is not shown.
+  package static func uses(device: String, _ process: Int32) -> Bool {
+    let directory = "/proc/\(process)"
+    let numbers = try? DirectoryNames(Descriptor.open(PathName("\(directory)/fd"), [.readOnly, .directory]))
+      .all(limit: 1 << 22)
+    let places = ["cwd", "root"] + (numbers ?? []).map { "fd/\($0)" }
+    return places.contains { Self.device(of: "\(directory)/\($0)") == device } || maps(device: device, directory)
+  }
+
+  private static func device(of path: String) -> String? {
+    var (major, minor): (UInt32, UInt32) = (0, 0)
+    guard unsafe linux_device_of(path, &major, &minor) == 0 else { return nil }
+    return "\(major):\(minor)"
+  }
+
+  private static func maps(device: String, _ directory: String) -> Bool {
+    var (bytes, limit): ([UInt8], Int) = ([], 1 << 18)
+    repeat {
+      limit *= 4
+      guard let file = try? Descriptor.open(PathName("\(directory)/maps"), [.readOnly]),
+        let read = try? file.readAll(limit: limit)
+      else { return false }
+      bytes = read
+    } while bytes.count == limit && limit < 1 << 28
+    // ADDRESSES PERMISSIONS OFFSET MAJOR:MINOR INODE PATH, the device in hexadecimal digits (proc_pid_maps(5)).
+    let numbers = device.split(separator: ":").compactMap { UInt32($0) }
+    return bytes.split(separator: UInt8(ascii: "\n")).contains { line in
+      let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 4)
+      guard fields.count > 3 else { return false }
+      let found = String(decoding: fields[3], as: UTF8.self).split(separator: ":").compactMap { UInt32($0, radix: 16) }
+      return found == numbers
+    }
+  }
+}

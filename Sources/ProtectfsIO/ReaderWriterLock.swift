@@ -1,0 +1,47 @@
+import CProtectfsIO
+
+/// A lock that readers share and a writer has alone (pthread_rwlock_init(3)).
+@safe package final class ReaderWriterLock: @unchecked Sendable {
+  private let storage: UnsafeMutableRawPointer
+
+  package init() {
+    unsafe storage = .allocate(byteCount: Int(linux_rwlock_size()), alignment: 16)
+    unsafe linux_rwlock_init(storage)
+  }
+
+  deinit {
+    unsafe linux_rwlock_destroy(storage)
+    unsafe storage.deallocate()
+  }
+
+  /// Runs `body` beside other readers.
+  @inline(__always)
+  package func read<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+    unsafe linux_rwlock_read(storage)
+    defer { unsafe linux_rwlock_unlock(storage) }
+    return try body()
+  }
+
+  /// Runs `body` alone.
+  @inline(__always)
+  package func write<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result
+  {
+    unsafe linux_rwlock_write(storage)
+    defer { unsafe linux_rwlock_unlock(storage) }
+    return try body()
+  }
+
+  /// Runs `body` alone, unless others have not let go of the lock by a time of ``MonotonicClock``. Returns whether it ran.
+  package func write(until nanoseconds: Int64, _ body: () -> Void) -> Bool {
+    guard unsafe linux_rwlock_write_until(storage, nanoseconds) == 0 else { return false }
+    defer { unsafe linux_rwlock_unlock(storage) }
+    body()
+    return true
+  }
+
+  /// Begins to have the lock alone, where the locks of several things are held at once; until ``endWriting()`` by the same
+  /// thread.
+  package func beginWriting() { unsafe linux_rwlock_write(storage) }
+
+  package func endWriting() { unsafe linux_rwlock_unlock(storage) }
+}

@@ -1,0 +1,30 @@
+import CProtectfsIO
+import Glibc
+
+/// A POSIX semaphore (sem_overview(7)) that starts at 0.
+@safe package final class Semaphore: @unchecked Sendable {
+  private let semaphore: UnsafeMutablePointer<sem_t>
+
+  package init() {
+    unsafe semaphore = .allocate(capacity: 1)
+    unsafe sem_init(semaphore, 0, 0)
+  }
+
+  deinit {
+    unsafe sem_destroy(semaphore)
+    unsafe semaphore.deallocate()
+  }
+
+  package func post() {
+    unsafe sem_post(semaphore)
+  }
+
+  package func wait() {
+    while unsafe sem_wait(semaphore) != 0 {}  // EINTR
+  }
+
+  /// Waits at most that long, and tells whether there was a post.
+  package func wait(microseconds: Int64) -> Bool {
+    unsafe linux_semaphore_wait(semaphore, microseconds) == 0
+  }
+}

@@ -1,0 +1,50 @@
+import CProtectfsIO
+import Glibc
+import SystemPackage
+
+/// What statx(2) tells of a file: attributes and times, the birth time included.
+package typealias Status = linux_status
+
+extension Status {
+  /// The file's type bits (`S_IFMT`).
+  package var type: InodeType? { InodeType(rawValue: mode & 0o170000) }
+  /// Permissions, set-id and sticky bits.
+  package var permissions: UInt32 { mode & 0o7777 }
+}
+
+/// The type of a file, as `S_IFMT` masks it out of a mode (inode(7)).
+package enum InodeType: UInt32, Sendable {
+  case fifo = 0o010000
+  case character = 0o020000
+  case directory = 0o040000
+  case block = 0o060000
+  case regular = 0o100000
+  case symbolicLink = 0o120000
+  case socket = 0o140000
+}
+
+extension Descriptor {
+  /// `AT_EMPTY_PATH`: the call is about the descriptor itself (openat(2)).
+  static let emptyPath: CInt = 0x1000
+
+  /// The status of the open file.
+  package func status() throws(Errno) -> Status {
+    var status = Status()
+    _ = try check(unsafe linux_statx(rawValue, "", Self.emptyPath, &status))
+    return status
+  }
+
+  /// The status of a name in this directory; a symbolic link is not followed.
+  package func status(of name: PathName) throws(Errno) -> Status {
+    var status = Status()
+    _ = try check(unsafe name.withCString { unsafe linux_statx(rawValue, $0, AT_SYMLINK_NOFOLLOW, &status) })
+    return status
+  }
+
+  /// The status of the file system (statvfs(3)).
+  package func fileSystemStatus() throws(Errno) -> linux_filesystem_status {
+    var status = linux_filesystem_status()
+    _ = try check(unsafe linux_statvfs(rawValue, &status))
+    return status
+  }
+}

@@ -1,0 +1,25 @@
+import CProtectfsIO
+
+/// The system's log, which on most systems is the journal (syslog(3)).
+package enum SystemLog {
+  /// How grave a message is, by the number of syslog(3).
+  package enum Severity: CInt, Sendable {
+    case error = 3
+    case warning = 4
+    case notice = 5
+    case information = 6
+    case debug = 7
+  }
+
+  /// Begins to log under a name, which must stay in memory: a literal.
+  package static func open(as name: StaticString) {
+    name.withUTF8Buffer { buffer in
+      unsafe buffer.withMemoryRebound(to: CChar.self) { unsafe linux_syslog_open($0.baseAddress!) }
+    }
+  }
+
+  /// Logs one line.
+  package static func write(_ severity: Severity, _ line: String) {
+    unsafe linux_syslog(severity.rawValue, line)
+  }
+}

@@ -1,0 +1,76 @@
+import CProtectfsIO
+import Glibc
+import SystemPackage
+
+/// A POSIX thread that runs a closure and can be waited for.
+///
+/// Request handlers make blocking system calls, so they have threads of their own rather than Swift's pool.
+package struct Thread: Sendable {
+  private let identifier: pthread_t
+
+  /// Starts a thread. `stackSize` is in bytes; `name` is cut to the 15 bytes that the kernel keeps.
+  package init(name: String, stackSize: Int = 1 << 19, _ body: @escaping @Sendable () -> Void) {
+    do throws(Errno) {
+      try self.init(starting: name, stackSize: stackSize, body)
+    } catch {
+      preconditionFailure("no thread can be started: \(error)")
+    }
+  }
+
+  /// The same, where one more thread is not needed for good.
+  ///
+  /// - Throws: `EAGAIN` where the user or the system has too many (pthread_create(3)).
+  package init(
+    starting name: String, stackSize: Int = 1 << 19, _ body: @escaping @Sendable () -> Void
+  ) throws(Errno) {
+    var attributes = pthread_attr_t()
+    unsafe pthread_attr_init(&attributes)
+    unsafe pthread_attr_setstacksize(&attributes, stackSize)
+    defer { unsafe pthread_attr_destroy(&attributes) }
+    var identifier = pthread_t()
+    let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
+    let result = unsafe pthread_create(
+      &identifier, &attributes,
+      { argument in
+        let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
+        _ = unsafe linux_set_thread_name(start.name)
+        start.body()
+        return nil
+      }, start.toOpaque())
+    guard result == 0 else {
+      unsafe start.release()
+      throw Errno(rawValue: result)
+    }
+    self.identifier = identifier
+  }
+
+  /// Waits until the thread has ended.
+  package func join() {
+    pthread_join(identifier, nil)
+  }
+
+  /// Lets about a microsecond pass without giving the processor away.
+  @inline(__always) package static func pause() {
+    linux_pause()
+  }
+
+  /// Gives the processor away for so long (usleep(3)).
+  package static func sleep(microseconds: UInt32) {
+    usleep(microseconds)
+  }
+
+  /// Lets the thread end unseen.
+  package func detach() {
+    pthread_detach(identifier)
+  }
+
+  private final class Start {
+    let name: String
+    let body: @Sendable () -> Void
+
+    init(name: String, body: @escaping @Sendable () -> Void) {
+      self.name = name
+      self.body = body
+    }
+  }
+}
