@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the borders between modules: who may import what (CONTRIBUTING.md, "Rules of the code").
+"""Holds the borders between modules: who may import what (CONTRIBUTING.md, "Rules of the code"), and that the files
+which the documents name exist.
 
 The compiler lets a module import whatever was built before it, declared in Package.swift or not.
 """
@@ -31,6 +32,9 @@ STANDARD = {"Foundation", "FoundationEssentials", "Glibc", "Synchronization"}
 
 IMPORT = re.compile(r"^\s*(?:@\w+(?:\([^)]*\))?\s+|public\s+|package\s+|internal\s+|private\s+)*import\s+"
                     r"(?:(?:struct|class|enum|protocol|func|var|let|typealias)\s+)?(\w+)", re.MULTILINE)
+
+# `Module/File` in a document.
+NAMED_FILE = re.compile(r"`([A-Za-z]\w+/[\w+/.]*\w)`")
 
 
 def declared():
@@ -74,7 +78,14 @@ def main():
             if reason:
                 problems += 1
                 print(f"{path.relative_to(ROOT)}: imports {name}; {reason}", file=sys.stderr)
-    print(f"{files} files, {problems} imports across a border")
+    for document in sorted([*ROOT.glob("*.md"), *(ROOT / "Documentation").glob("*.md")]):
+        for named in NAMED_FILE.findall(document.read_text()):
+            path = ROOT / "Sources" / named
+            if (ROOT / "Sources" / path.relative_to(ROOT / "Sources").parts[0]).is_dir() and not (
+                    path.exists() or path.with_name(path.name + ".swift").exists()):
+                problems += 1
+                print(f"{document.relative_to(ROOT)}: there is no {named}", file=sys.stderr)
+    print(f"{files} files, {problems} problems")
     return problems == 0
 
 
