@@ -311,7 +311,7 @@ def keybag(v):
         body += x25519(secret, NINE) if number == 2 else b""
     body += struct.pack("<H", len(v["formerKeys"]))
     for key in v["formerKeys"]:
-        body += struct.pack("<IBQ", key["id"], {"rotated": 1, "erased": 2}[key["end"]], key["time"])
+        body += struct.pack("<IBQ", key["id"], {"rotated": 1, "erased": 2, "reset": 3}[key["end"]], key["time"])
     body += bytes([len(v["protectors"])])
     for p in v["protectors"]:
         body += protector(p, b, volume, store)
@@ -524,7 +524,13 @@ def own_vectors():
              {"id": more[4], "type": "backup", "label": "backup", "passcode": passcode, "salt": own("backup salt", 32),
               **low}]},
         {**first, "name": "erased", "generation": 13, "protectors": [],
-         "classKeys": [], "formerKeys": former + [{"id": key["id"], "end": "erased", "time": 1_770_000_000} for key in keys]}]
+         "classKeys": [], "formerKeys": former + [{"id": key["id"], "end": "erased", "time": 1_770_000_000} for key in keys]},
+        {**first, "name": "reset: all class keys but class D's are new", "generation": 6,
+         "classKeys": [
+             key if key["class"] == 4 else
+             {**key, "id": int(own("class key identifier", key["class"], 3, 4), 16), "key": own("class key", key["class"], 3, 32)}
+             for key in keys if key["id"] != keys[3]["id"]],
+         "formerKeys": [{"id": key["id"], "end": "reset", "time": 1_765_000_000} for key in keys if key["class"] != 4]}]
     yield FORMAT / "attempts.json", [
         {"name": "two wrong passcodes", "storeID": store, "deviceKey": own("device key", 32), "count": 2,
          "lastTime": 1_750_000_100}]

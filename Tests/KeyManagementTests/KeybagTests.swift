@@ -84,6 +84,23 @@ import Testing
     #expect(try Keybag(parsing: erased.bytes, deviceKey: first.volumeKey()) == erased)
   }
 
+  /// What a reset gave up is remembered as that.
+  @Test func resetVectorIsOpened() throws {
+    let store = try TestStore.read(3)
+    let keybag = try store.parsed()
+    #expect(keybag.bytes == store.keybag.bytes)
+    #expect(keybag.record.formerKeys.map(\.end) == [.reset, .reset, .reset, .reset, .reset])
+    let first = try TestStore.read().parsed()
+    let given = first.record.classEntries.filter { $0.fileClass != .none }.map(\.id)
+    #expect(keybag.record.formerKeys.map(\.id) == given)
+    #expect(keybag.keyIDs(of: .none) == first.keyIDs(of: .none))
+    for (fileClass, keys) in try keybag.unlock(passcode: store.passcode(), deviceKey: store.volumeKey()).exposed() {
+      #expect(keys == (fileClass == .none ? [] : store.expectedKeys(of: fileClass)))
+    }
+    // A second copy from before may be wanted back: the keys that it alone has are not gone for good.
+    #expect(!keybag.hasOrEnded(keysOf: first))
+  }
+
   @Test func keysAreTakenOnce() throws {
     var keys = try store.parsed().unlock(passcode: store.passcode(), deviceKey: store.volumeKey())
     #expect(keys.take(.complete) { $0.id.rawValue } == store.expectedKeys(of: .complete).map(\.id))

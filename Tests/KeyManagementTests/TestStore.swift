@@ -28,7 +28,7 @@ struct TestStore: Decodable, Sendable {
   /// scrypt at the lowest cost that a keybag may have.
   static let cost = ScryptParameters(logN: 16, r: 8, p: 1)
 
-  /// The first one has the least; the second everything; the third is erased.
+  /// The first one has the least; the second everything; the third is erased, the fourth was reset.
   static func read(_ index: Int = 0) throws -> TestStore { try VectorFile.read("StoreFormatTests/keybag")[index] }
 
   func id() throws -> StoreID {
