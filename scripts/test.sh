@@ -58,23 +58,11 @@ check_service() (
 check_service
 
 check_command() {
-  step "The command, from outside"
-  python3 scripts/command-check.py "$protectfs"
-}
-
-check_control_socket() (
-  step "The control socket, with another Varlink client"
+  step "The command and its control socket, from outside"
   python3 -m venv .build/python
   .build/python/bin/pip install --quiet --disable-pip-version-check 'varlink>=31'
-  work=$(mktemp -d /tmp/protectfs-varlink.XXXXXX)
-  trap '"$protectfs" unmount "$work/mount" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
-  mkdir "$work/backing" "$work/mount"
-  (umask 077 && echo "a passcode" >"$work/passcode")
-  "$protectfs" init "$work/backing" --passcode-file "$work/passcode" --device-key "$work/device.key" >/dev/null
-  "$protectfs" mount "$work/backing" "$work/mount" --device-key "$work/device.key" --log-file "$work/log"
-  socket=$(grep -o 'socket=[^ ]*' "$work/log" | cut -d= -f2)
-  .build/python/bin/python scripts/varlink-check.py "$socket" "a passcode"
-)
+  PATH="$PWD/.build/python/bin:$PATH" scripts/transcripts.py "$protectfs"
+}
 
 check_crashes() {
   step "Crashes: the daemon killed, the power cut"
@@ -109,15 +97,15 @@ groups=(
 jobs=()
 if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
   # The mount tests say the same of themselves.
-  echo "Skipped: the command from outside, the control socket. /dev/fuse is missing or may not be used." >&2
+  echo "Skipped: the command from outside, crashes. /dev/fuse is missing or may not be used." >&2
 else
-  jobs+=(check_command check_control_socket check_crashes)
+  jobs+=(check_command check_crashes)
 fi
 for group in "${groups[@]}"; do jobs+=("mount_group '$group'"); done
 
 export protectfs
-export -f step check_command check_control_socket check_crashes mount_tests mount_group run_quietly
-step "Two at a time, in turn: the command, the control socket, crashes, mount tests"
+export -f step check_command check_crashes mount_tests mount_group run_quietly
+step "Two at a time, in turn: the command, crashes, mount tests"
 printf '%s\n' "${jobs[@]}" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .build "$1"' job '{}'
 
 step "Mount tests, alone"
