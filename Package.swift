@@ -61,10 +61,12 @@ let package = Package(
     module("FileSystem", ["FUSE", "FileProtection", "KeyManagement", logging] + base),
     module(
       "MountDaemon", ["FileSystem", "FUSE", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
+    module("Hooks", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system, logging]),
     .executableTarget(
       name: "protectfs",
       dependencies: [
-        "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement", "ProtectfsClient", logging, arguments,
+        "Hooks", "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement", "ProtectfsClient", logging,
+        arguments,
       ] + base,
       swiftSettings: settings),
 

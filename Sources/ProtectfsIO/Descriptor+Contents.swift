@@ -71,6 +71,26 @@ extension Descriptor {
     return bytes
   }
 
+  /// Reads what comes next of a pipe, a terminal or a file, up to the buffer's size; 0 at its end (read(2)).
+  package func readNext(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
+    while true {
+      let count = unsafe Glibc.read(rawValue, buffer.baseAddress, buffer.count)
+      if count >= 0 { return count }
+      if errno != EINTR { throw Errno(rawValue: errno) }
+    }
+  }
+
+  /// Reads a pipe, a terminal or a file to its end, as far as there is room; returns how many bytes.
+  package func readToEnd(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
+    var count = 0
+    while count < buffer.count {
+      let next = try unsafe readNext(into: UnsafeMutableRawBufferPointer(rebasing: buffer[count...]))
+      if next == 0 { break }
+      count += next
+    }
+    return count
+  }
+
   /// Sets the length (ftruncate(2)).
   package func truncate(to length: UInt64) throws(Errno) {
     _ = try check(linux_ftruncate(rawValue, off_t(truncatingIfNeeded: length)))

@@ -37,6 +37,18 @@ package struct Descriptor: ~Copyable, Sendable {
 }
 
 extension Descriptor {
+  /// Another number for what a number is open on, such as one of the standard streams (fcntl(2), `F_DUPFD_CLOEXEC`).
+  package init(duplicating number: CInt) throws(Errno) {
+    let copy = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
+    guard copy >= 0 else { throw Errno(rawValue: errno) }
+    self.init(owning: copy)
+  }
+
+  /// From now on, transfers go past the page cache (fcntl(2), `O_DIRECT`), as with ``OpenFlags/direct``.
+  package func transferDirectly() throws(Errno) {
+    guard fcntl(rawValue, F_SETFL, OpenFlags.direct.rawValue) == 0 else { throw Errno(rawValue: errno) }
+  }
+
   /// Makes this number stand for what another descriptor is open on; calls under way end on the old one (dup3(2)).
   package func stand(for other: borrowing Descriptor) throws(Errno) {
     _ = try check(linux_duplicate(other.rawValue, rawValue))

@@ -1,4 +1,5 @@
 import Glibc
+import SystemPackage
 
 /// A path or a name as the kernel takes it: any bytes but NUL, with a NUL at the end.
 ///
@@ -50,6 +51,16 @@ extension PathName {
   /// Whether it can be the name of a directory entry: not empty, no slash, no NUL, neither `.` nor `..`.
   package var isEntryName: Bool {
     !bytes.isEmpty && self != "." && self != ".." && !bytes.contains(UInt8(ascii: "/")) && !bytes.contains(0)
+  }
+}
+
+extension PathName {
+  /// The path without symbolic links, `.` and `..`, of something that exists. What is mounted there is not asked, so that a
+  /// dead mount is found too.
+  package func canonical() throws(Errno) -> PathName {
+    let file = try Descriptor.open(self, [.path])
+    let root = try Descriptor.open("/", [.readOnly, .directory])
+    return PathName(bytes: try root.target(ofSymbolicLink: PathName(descriptor: file)))
   }
 }
 

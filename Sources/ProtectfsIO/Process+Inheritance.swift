@@ -21,6 +21,50 @@ extension Process {
     if null > STDERR_FILENO { close(null) }
   }
 
+  /// Lets standard input stand for `/dev/null`.
+  package static func forgoInput() {
+    let null = unsafe open("/dev/null", O_RDONLY)
+    guard null >= 0 else { return }
+    dup2(null, STDIN_FILENO)
+    if null != STDIN_FILENO { close(null) }
+  }
+
+  /// Starts this program anew, as a process of nobody's that nobody has to wait for, in a session of its own. Only while
+  /// there is one thread.
+  ///
+  /// - Parameters:
+  ///   - arguments: the program's name first.
+  ///   - input: its standard input. Standard output is `/dev/null`, and so is standard error unless it `keepsError`.
+  ///   - variables: the names of what it has of the environment.
+  package static func startBeside(
+    _ arguments: [String], input: borrowing Descriptor, keepsError: Bool, variables: [String]
+  ) throws(Errno) {
+    let child = try fork()
+    guard child == 0 else {
+      while waitpid(child, nil, 0) < 0 && errno == EINTR {}
+      return
+    }
+    if (try? fork()) != 0 { _exit(0) }
+    // Away from the terminal, whose signals are for the process that starts it.
+    setsid()
+    resetSignals()
+    forgoSparing()
+    let null = unsafe open("/dev/null", O_RDWR)
+    dup2(input.rawValue, STDIN_FILENO)
+    dup2(null, STDOUT_FILENO)
+    if !keepsError { dup2(null, STDERR_FILENO) }
+    closeDescriptors(except: -1)
+    _ = unsafe chdir("/")
+    let environment = variables.compactMap { name in self.environment(name).map { "\(name)=\($0)" } }
+    // By its own path, which gives the process its name.
+    if let path = unsafe realpath("/proc/self/exe", nil) {
+      _ = unsafe withCStrings(arguments) { arguments in
+        unsafe withCStrings(environment) { unsafe execve(path, arguments, $0) }
+      }
+    }
+    _exit(127)
+  }
+
   /// Gives every signal its default action, and blocks none.
   package static func resetSignals() {
     linux_reset_signals()

@@ -15,6 +15,18 @@ package enum Process {
     unsafe getenv(name).map { unsafe String(cString: $0) }
   }
 
+  /// The user's directory, also where a service manager has set none (getpwuid(3)).
+  package static var homeDirectory: String {
+    if let variable = environment("HOME") { return variable }
+    guard let entry = unsafe getpwuid(geteuid()), let directory = unsafe entry.pointee.pw_dir else { return "/" }
+    return unsafe String(cString: directory)
+  }
+
+  /// Makes the root the working directory, so that no mount is kept busy (chdir(2)).
+  package static func enterRoot() throws(Errno) {
+    guard unsafe chdir("/") == 0 else { throw Errno(rawValue: errno) }
+  }
+
   /// How many descriptors may be open (getrlimit(2), `RLIMIT_NOFILE`).
   package static var openFileLimit: UInt64 {
     var limit = rlimit()
@@ -105,11 +117,11 @@ package enum Process {
 
   /// Runs a program found on the path and waits for it; returns its exit status, or −1 when it could not be started.
   package static func run(_ program: String, arguments: [String]) -> Int32 {
-    var list: [UnsafeMutablePointer<CChar>?] = unsafe ([program] + arguments).map { unsafe strdup($0) }
-    unsafe list.append(nil)
-    defer { unsafe list.forEach { unsafe free($0) } }
     var child = pid_t()
-    guard unsafe posix_spawnp(&child, program, nil, nil, list, environ) == 0 else { return -1 }
+    let failure = unsafe withCStrings([program] + arguments) {
+      unsafe posix_spawnp(&child, program, nil, nil, $0, environ)
+    }
+    guard failure == 0 else { return -1 }
     var status: Int32 = 0
     while unsafe waitpid(child, &status, 0) < 0 {
       if errno != EINTR { return -1 }

@@ -4,13 +4,10 @@ import SystemPackage
 
 /// Paths without symbolic links, `.` and `..`.
 enum CanonicalPath {
-  /// The canonical path of something that exists. What is mounted there is not asked, so that a dead mount is found too.
+  /// The canonical path of something that exists.
   static func of(_ path: String) throws(CommandFailure) -> String {
     do throws(Errno) {
-      let descriptor = try Descriptor.open(PathName(path), [.path])
-      let link = PathName(descriptor: descriptor)
-      let directory = try Descriptor.open("/", [.readOnly, .directory])
-      return String(decoding: try directory.target(ofSymbolicLink: link), as: UTF8.self)
+      return try PathName(path).canonical().description
     } catch {
       throw CommandFailure(path, error)
     }

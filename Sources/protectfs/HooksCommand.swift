@@ -1,9 +1,11 @@
 import ArgumentParser
-import Glibc
+import Hooks
+import KeyManagement
 import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
+import SystemPackage
 
 /// `protectfs hooks`
 struct HooksCommand: ParsableCommand {
@@ -50,30 +52,31 @@ struct HooksCommand: ParsableCommand {
   func run() throws {
     // Scripts get nothing that is open here.
     Process.closeDescriptors(except: -1)
-    if besideMount, !Self.awaitMount() { return }
+    if besideMount, !MountHooks.awaitMount() { return }
     let log = try logFile.map { DaemonLog.file(try MountLaunch.openLog($0)) } ?? (systemLog ? .system : .standardError)
     guard let mount = try MountedFileSystem.containing(mountPoint) else {
       throw CommandFailure(.notMounted, "\(mountPoint) is not on a protectfs mount")
     }
     let paths = directories.isEmpty ? [HookDirectory.defaultPath] : directories
-    var hooks: [HookDirectory] = []
-    for path in paths { hooks.append(try HookDirectory(path)) }
-    // No mount is kept busy.
-    guard unsafe chdir("/") == 0 else { throw CommandFailure(.failure, "/ cannot be entered") }
+    let hooks = try paths.map { try HookDirectory.of($0) }
+    try Process.enterRoot()
     Process.blockEndingSignals()
     try HookRunner(mount, hooks, log: log.logger(level: .info)).run(sawMount: besideMount)
   }
+}
 
-  /// Waits until `mount` has mounted; false where it did not come to that.
-  private static func awaitMount() -> Bool {
-    var byte: UInt8 = 0
-    while true {
-      let count = unsafe read(STDIN_FILENO, &byte, 1)
-      if count < 0 && errno == EINTR { continue }
-      let null = unsafe open("/dev/null", O_RDONLY)
-      dup2(null, STDIN_FILENO)
-      close(null)
-      return count == 1
+extension HookDirectory {
+  /// `/etc/protectfs/hooks` for root; for others `$XDG_CONFIG_HOME/protectfs/hooks`, by default below `~/.config`.
+  static var defaultPath: String { "\(DeviceKey.defaultDirectory())/hooks" }
+
+  /// The directory of a path.
+  static func of(_ path: String) throws(CommandFailure) -> HookDirectory {
+    do throws(Errno) {
+      return try HookDirectory(path)
+    } catch .notDirectory {
+      throw CommandFailure(.failure, "\(path) is not a directory, so there are no hooks in it")
+    } catch {
+      throw CommandFailure(path, error)
     }
   }
 }

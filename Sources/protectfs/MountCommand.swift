@@ -1,5 +1,6 @@
 import ArgumentParser
 import Cryptography
+import Hooks
 import KeyManagement
 import MountDaemon
 import ProtectfsIO
@@ -143,8 +144,8 @@ struct MountCommand: ParsableCommand {
   private static func hookDirectory(_ option: String?) throws(CommandFailure) -> HookDirectory? {
     switch option {
     case "off": nil
-    case .some(let path): try HookDirectory(path)
-    case .none: HookDirectory.standard()
+    case .some(let path): try HookDirectory.of(path)
+    case .none: try? HookDirectory.of(HookDirectory.defaultPath)
     }
   }
 

@@ -1,4 +1,5 @@
 import Cryptography
+import Hooks
 import KeyManagement
 import Logging
 import MountDaemon

@@ -1,5 +1,4 @@
 import Cryptography
-import Glibc
 import KeyManagement
 import ProtectfsClient
 import ProtectfsIO
@@ -38,10 +37,10 @@ enum SecretSource {
     case .terminal:
       return try Self.checked(try Self.openTerminal(name).readSecret(prompt: "\(name): "), name)
     case .file("-"):
-      return try Self.checked(try Self.readToEnd(STDIN_FILENO, "standard input"), name)
+      return try Self.checked(try Self.readToEnd(0, "standard input"), name)
     case .file(let path):
       let file = try files.open(path)
-      return try Self.checked(try Self.readToEnd(file.rawValue, path), name)
+      return try Self.checked(try Self.readToEnd(file, path), name)
     case .descriptor(let number):
       return try Self.checked(try Self.readToEnd(number, "descriptor \(number)"), name)
     case .command(let command):
@@ -67,22 +66,23 @@ enum SecretSource {
   }
 
   /// Reads a descriptor to its end, into memory that is wiped.
-  static func readToEnd(_ descriptor: CInt, _ name: String) throws(CommandFailure) -> SecretBytes {
+  static func readToEnd(_ descriptor: borrowing Descriptor, _ name: String) throws(CommandFailure) -> SecretBytes {
     // One byte for the newline, and one to notice what is too long.
     var secret = SecretBytes(count: Keybag.longestPasscode + 2)
-    var count = 0
-    while count < secret.count {
-      let received = unsafe secret.withMutableBytes {
-        unsafe Glibc.read(descriptor, $0.baseAddress! + count, $0.count - count)
+    do throws(Errno) {
+      let count = try unsafe secret.withMutableBytes { (buffer) throws(Errno) in
+        try unsafe descriptor.readToEnd(into: buffer)
       }
-      if received == 0 { break }
-      if received < 0 {
-        if errno == EINTR { continue }
-        throw CommandFailure(name, Errno(rawValue: errno))
-      }
-      count += received
+      return secret.prefix(count)
+    } catch {
+      throw CommandFailure(name, error)
     }
-    return secret.prefix(count)
+  }
+
+  private static func readToEnd(_ number: Int32, _ name: String) throws(CommandFailure) -> SecretBytes {
+    let descriptor: Descriptor
+    do throws(Errno) { descriptor = try Descriptor(duplicating: number) } catch { throw CommandFailure(name, error) }
+    return try readToEnd(descriptor, name)
   }
 
   private static func checked(_ secret: consuming SecretBytes, _ name: String) throws(CommandFailure) -> SecretBytes {

@@ -189,6 +189,8 @@ extension MountTests {
           usleep(100_000)
           if hooks.notes.isEmpty { try volume.lock() }
         }
+        // The script may have begun just before the last lock.
+        try volume.unlock()
         command.send(SIGTERM)
         #expect(command.wait(seconds: 20) == .exited(0), "\(command.output)")
         #expect(try CommandLines.haveGone(with: slow.description))

@@ -1,4 +1,3 @@
-import Glibc
 import Logging
 import ProtectfsIO
 import ProtectfsPolicy
@@ -51,9 +50,9 @@ extension HookRunner {
   }
 
   private func run(_ path: String, _ job: Job, until bound: ContinuousClock.Instant, seconds: Double?) {
-    let script: HookScript
+    let script: ChildProcess
     do throws(Errno) {
-      script = try HookScript(path, environment: environment(of: job, seconds: seconds))
+      script = try ChildProcess(path, [], .own(environment: environment(of: job, seconds: seconds)))
     } catch {
       log.warning("a hook could not be started", metadata: ["hook": "\(path)", "error": "\(error)"])
       return
@@ -80,7 +79,7 @@ extension HookRunner {
   }
 
   /// Logs what a script prints, and shortly after its end what it has left running prints.
-  private func logOutput(of script: HookScript, _ number: Int, _ path: String) {
+  private func logOutput(of script: ChildProcess, _ number: Int, _ path: String) {
     var count = 0
     var end: ContinuousClock.Instant?
     script.readLines { line in
@@ -97,7 +96,7 @@ extension HookRunner {
   }
 
   private func waitForEnd(
-    of script: HookScript, _ number: Int, _ path: String, _ job: Job, until bound: ContinuousClock.Instant
+    of script: ChildProcess, _ number: Int, _ path: String, _ job: Job, until bound: ContinuousClock.Instant
   ) {
     func hasEnded(_ state: State) -> Bool { state.scripts[number]?.hasEnded ?? true }
     _ = waits(max(.zero, bound - .now)) { state in
@@ -110,13 +109,13 @@ extension HookRunner {
     } else if !state.isEnding {
       log.warning("a hook takes too long, and is ended", metadata: ["hook": "\(path)"])
     }
-    script.send(SIGTERM)
+    script.endGroup()
     _ = waits(Self.respite, until: hasEnded)
     // Also for what has outlived the script.
-    script.send(SIGKILL)
+    script.killGroup()
   }
 
-  private func report(_ ending: HookScript.Ending, of path: String) {
+  private func report(_ ending: ChildProcess.Ending, of path: String) {
     switch ending {
     case .exited(0): log.debug("a hook has run", metadata: ["hook": "\(path)"])
     case .exited(let status): log.warning("a hook failed", metadata: ["hook": "\(path)", "status": "\(status)"])
@@ -126,7 +125,7 @@ extension HookRunner {
 
   private func environment(of job: Job, seconds: Double?) -> [String] {
     var variables = [
-      "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=\(Self.home)",
+      "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=\(Process.homeDirectory)",
       "PROTECTFS_EVENT=\(job.event.rawValue)", "PROTECTFS_MOUNT_POINT=\(mount.mountPoint)",
       "PROTECTFS_CLASSES=\(job.classes.map(\.letter).joined(separator: " "))",
     ]
@@ -136,11 +135,4 @@ extension HookRunner {
     }
     return variables
   }
-
-  /// The user's directory, also where a service manager has set none.
-  private static let home: String = {
-    if let variable = unsafe getenv("HOME") { return unsafe String(cString: variable) }
-    guard let entry = unsafe getpwuid(geteuid()), let directory = unsafe entry.pointee.pw_dir else { return "/" }
-    return unsafe String(cString: directory)
-  }()
 }

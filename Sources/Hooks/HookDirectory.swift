@@ -1,11 +1,8 @@
-import Glibc
-import KeyManagement
 import ProtectfsIO
-import ProtectfsPolicy
 import SystemPackage
 
 /// What happens on a mount and has scripts that are run for it.
-enum HookEvent: String, CaseIterable, Sendable {
+package enum HookEvent: String, CaseIterable, Sendable {
   /// A lock was announced, and waits for the scripts.
   case preLock = "pre-lock"
   /// Keys have been wiped.
@@ -18,31 +15,23 @@ enum HookEvent: String, CaseIterable, Sendable {
 /// `post-unlock.d`.
 ///
 /// What is run is what run-parts(8) would run, and that only where nobody but root and this user can have written it.
-struct HookDirectory: Sendable {
+package struct HookDirectory: Sendable {
   /// Absolute, and without symbolic links.
   let path: String
 
-  /// `/etc/protectfs/hooks` for root; for others `$XDG_CONFIG_HOME/protectfs/hooks`, by default below `~/.config`.
-  static var defaultPath: String { "\(DeviceKey.defaultDirectory())/hooks" }
-
   /// The directory of a path.
   ///
-  /// - Throws: where there is none.
-  init(_ path: String) throws(CommandFailure) {
-    self.path = try CanonicalPath.of(path)
-    guard Self.status(of: self.path).map({ $0.st_mode & S_IFMT == S_IFDIR }) == true else {
-      throw CommandFailure(.failure, "\(path) is not a directory, so there are no hooks in it")
-    }
+  /// - Throws: `ENOTDIR` for what is no directory, and what reaching it fails with.
+  package init(_ path: String) throws(Errno) {
+    self.path = try PathName(path).canonical().description
+    guard Self.status(of: self.path)?.type == .directory else { throw .notDirectory }
   }
-
-  /// The default one; `nil` where there is none.
-  static func standard() -> HookDirectory? { try? HookDirectory(defaultPath) }
 
   /// The paths of the scripts for an event, in the order of the bytes of their names. `warn` is told of what is passed
   /// over because others could have written it.
   func scripts(for event: HookEvent, warn: (_ path: String) -> Void) -> [String] {
     let directory = "\(path)/\(event.rawValue).d"
-    guard let status = Self.status(of: directory), status.st_mode & S_IFMT == S_IFDIR else { return [] }
+    guard Self.status(of: directory)?.type == .directory else { return [] }
     for above in Self.directories(above: path) where !Self.isKept(above) {
       warn(above)
       return []
@@ -55,9 +44,7 @@ struct HookDirectory: Sendable {
       (try? DirectoryNames(Descriptor.open(PathName(directory), [.readOnly, .directory])).all(limit: 10_000)) ?? []
     return names.filter(Self.isScriptName).sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }.compactMap { name in
       let script = "\(directory)/\(name)"
-      guard let status = Self.status(of: script), status.st_mode & S_IFMT == S_IFREG, status.st_mode & 0o111 != 0 else {
-        return nil
-      }
+      guard let status = Self.status(of: script), status.type == .regular, status.mode & 0o111 != 0 else { return nil }
       guard Self.isOurs(script) else {
         warn(script)
         return nil
@@ -81,8 +68,8 @@ struct HookDirectory: Sendable {
   /// Whether root or this user has it, and nobody else may write it.
   private static func isOurs(_ path: String, orSticky: Bool = false) -> Bool {
     guard let status = status(of: path) else { return false }
-    let isClosed = status.st_mode & 0o022 == 0 || (orSticky && status.st_mode & S_ISVTX != 0)
-    return (status.st_uid == 0 || status.st_uid == geteuid()) && isClosed
+    let isClosed = status.mode & 0o022 == 0 || (orSticky && status.mode & 0o1000 != 0)
+    return (status.user == 0 || status.user == Process.identity.user) && isClosed
   }
 
   /// Whether nobody else may put another entry in the place of one that is root's or this user's: this is so where others
@@ -94,8 +81,7 @@ struct HookDirectory: Sendable {
     path.indices.filter { path[$0] == "/" }.map { $0 == path.startIndex ? "/" : String(path[..<$0]) }
   }
 
-  private static func status(of path: String) -> stat? {
-    var status = stat()
-    return unsafe lstat(path, &status) == 0 ? status : nil
+  private static func status(of path: String) -> Status? {
+    try? Descriptor.open(PathName(path), [.path, .noFollow]).status()
   }
 }

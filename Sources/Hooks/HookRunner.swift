@@ -1,4 +1,3 @@
-import Glibc
 import Logging
 import ProtectfsClient
 import ProtectfsIO
@@ -10,7 +9,7 @@ import SystemPackage
 ///
 /// One thread takes the events in, one holds locks back for the scripts before them, one runs these, and one the others.
 /// Announced locks have numbers, from 1.
-final class HookRunner: Sendable {
+package final class HookRunner: Sendable {
   struct State {
     /// What is to be run after locks and unlocks.
     var jobs: [Job] = []
@@ -62,7 +61,7 @@ final class HookRunner: Sendable {
   let directories: [HookDirectory]
   let log: Logger
 
-  init(_ mount: MountedFileSystem, _ directories: [HookDirectory], log: Logger) {
+  package init(_ mount: MountedFileSystem, _ directories: [HookDirectory], log: Logger) {
     self.mount = mount
     self.directories = directories
     self.log = log
@@ -72,7 +71,7 @@ final class HookRunner: Sendable {
   ///
   /// - Parameter sawMount: nothing had happened on the mount when this process was started.
   /// - Throws: where the daemon does not let itself be listened to.
-  func run(sawMount: Bool) throws(ControlError) {
+  package func run(sawMount: Bool) throws(ControlError) {
     let events = try DaemonConnection(to: mount)
     let listening = try events.canceller()
     Thread(name: "signals") { [self] in

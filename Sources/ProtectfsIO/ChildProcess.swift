@@ -1,0 +1,126 @@
+import Glibc
+import SystemPackage
+
+/// A program that was started, and what it prints (posix_spawn(3)). Its process stays known until ``reap()``.
+package struct ChildProcess: Sendable {
+  /// What a program has of the process that starts it.
+  package enum Surroundings {
+    /// Everything, but for standard output, which is read by that process.
+    case inherited
+    /// Only the variables given, in a process group of its own, with no signal blocked or ignored and nothing to read.
+    /// Both of its outputs are read by that process.
+    case own(environment: [String])
+  }
+
+  /// How a program ended.
+  package enum Ending: Sendable, Equatable {
+    case exited(Int32)
+    case killed(Int32)
+
+    init(_ status: Int32) {
+      self = status & 0x7f == 0 ? .exited((status >> 8) & 0xff) : .killed(status & 0x7f)
+    }
+  }
+
+  private let process: pid_t
+  /// What the program prints comes out here.
+  package let output: SharedDescriptor
+
+  /// Starts a program, by its path.
+  package init(_ path: String, _ arguments: [String], _ surroundings: Surroundings) throws(Errno) {
+    var ends: (CInt, CInt) = (-1, -1)
+    let result = unsafe withUnsafeMutablePointer(to: &ends) { pointer in
+      unsafe pointer.withMemoryRebound(to: CInt.self, capacity: 2) { unsafe pipe($0) }
+    }
+    guard result == 0 else { throw Errno(rawValue: errno) }
+    for end in [ends.0, ends.1] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    output = SharedDescriptor(Descriptor(owning: ends.0))
+    let input = Descriptor(owning: ends.1)
+    var child = pid_t()
+    let failure = Self.spawn(path, arguments, surroundings, output: input.rawValue, &child)
+    guard failure == 0 else { throw Errno(rawValue: failure) }
+    process = child
+  }
+
+  private static func spawn(
+    _ path: String, _ arguments: [String], _ surroundings: Surroundings, output: CInt, _ child: inout pid_t
+  ) -> CInt {
+    var actions = unsafe posix_spawn_file_actions_t()
+    unsafe posix_spawn_file_actions_init(&actions)
+    defer { unsafe posix_spawn_file_actions_destroy(&actions) }
+    var attributes = posix_spawnattr_t()
+    unsafe posix_spawnattr_init(&attributes)
+    defer { unsafe posix_spawnattr_destroy(&attributes) }
+    unsafe posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO)
+    guard case .own(let environment) = surroundings else {
+      return unsafe withCStrings([path] + arguments) {
+        unsafe posix_spawn(&child, path, &actions, &attributes, $0, environ)
+      }
+    }
+    unsafe posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+    unsafe posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO)
+    var signals = sigset_t()
+    unsafe sigemptyset(&signals)
+    unsafe posix_spawnattr_setsigmask(&attributes, &signals)
+    unsafe sigfillset(&signals)
+    unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
+    let flags = CInt(POSIX_SPAWN_SETPGROUP) | CInt(POSIX_SPAWN_SETSIGMASK) | CInt(POSIX_SPAWN_SETSIGDEF)
+    unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
+    return unsafe withCStrings([path] + arguments) { arguments in
+      unsafe withCStrings(environment) { unsafe posix_spawn(&child, path, &actions, &attributes, arguments, $0) }
+    }
+  }
+
+  /// Waits until the program has ended. Its number stays taken, so that signals reach no stranger.
+  package func waitForEnd() {
+    var information = unsafe siginfo_t()
+    while unsafe waitid(P_PID, id_t(process), &information, WEXITED | WNOWAIT) != 0 && errno == EINTR {}
+  }
+
+  /// Asks the program and what it has started to end (SIGTERM). It must have a process group of its own, as for
+  /// ``killGroup()``.
+  package func endGroup() { kill(-process, SIGTERM) }
+
+  /// Ends the program and what it has started (SIGKILL).
+  package func killGroup() { kill(-process, SIGKILL) }
+
+  /// Waits until the program has ended, and returns how; nothing may be sent to it any more.
+  package func reap() -> Ending {
+    var status: Int32 = 0
+    while unsafe waitpid(process, &status, 0) < 0 && errno == EINTR {}
+    return Ending(status)
+  }
+
+  private static let longestLine = 1024
+
+  /// Calls `take` with each line that is printed, a long one in parts, until nobody can print any more, or `isOver`, which
+  /// is asked now and then, says so.
+  package func readLines(_ take: (String) -> Void, isOver: () -> Bool) {
+    var line: [UInt8] = []
+    var chunk = [UInt8](repeating: 0, count: 4096)
+    func end() {
+      if !line.isEmpty { take(String(decoding: line, as: UTF8.self)) }
+      line = []
+    }
+    while !isOver() {
+      var entry = pollfd(fd: output.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+      guard unsafe poll(&entry, 1, 250) > 0 else { continue }
+      let count = unsafe chunk.withUnsafeMutableBytes { unsafe (try? output.descriptor.readNext(into: $0)) ?? 0 }
+      guard count > 0 else { break }
+      for byte in chunk[..<count] {
+        if byte == UInt8(ascii: "\n") { end() } else { line.append(byte) }
+        if line.count >= Self.longestLine { end() }
+      }
+    }
+    end()
+  }
+}
+
+/// Calls `body` with strings as C's functions take a list of them: with a null pointer at its end.
+func withCStrings<Result>(
+  _ strings: [String], _ body: ([UnsafeMutablePointer<CChar>?]) -> Result
+) -> Result {
+  let pointers: [UnsafeMutablePointer<CChar>?] = unsafe strings.map { unsafe strdup($0) } + [nil]
+  defer { unsafe pointers.forEach { unsafe free($0) } }
+  return unsafe body(pointers)
+}
