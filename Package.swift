@@ -53,14 +53,16 @@ let package = Package(
     module("StoreFormat", ["ProtectfsPolicy"]),
     module("KeyManagement", ["TPM"] + base),
     module("FileProtection", ["KeyManagement"] + base),
+    module("BackingTree", ["FileProtection", "KeyManagement", logging] + base),
     module("StoreCheck", ["KeyManagement"] + base),
 
     // The mounted file system, and the daemon.
     .systemLibrary(name: "CFUSE", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
     module("FUSE", ["CFUSE", "ProtectfsIO", system]),
-    module("FileSystem", ["FUSE", "FileProtection", "KeyManagement", logging] + base),
+    module("FileSystem", ["FUSE", "BackingTree", "FileProtection", "KeyManagement", logging] + base),
     module(
-      "MountDaemon", ["FileSystem", "FUSE", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
+      "MountDaemon",
+      ["FileSystem", "FUSE", "BackingTree", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
     module("Hooks", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system, logging]),
     .executableTarget(
       name: "protectfs",

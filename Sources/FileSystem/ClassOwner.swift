@@ -1,3 +1,4 @@
+import BackingTree
 import FUSE
 import ProtectfsIO
 import SystemPackage
@@ -8,7 +9,7 @@ import SystemPackage
 extension ProtectedFileSystem {
   /// - Throws: `EPERM` when `caller` may not change the class of a node.
   func requireOwner(of node: Node, _ caller: Caller) throws(Errno) {
-    try requireOwner(of: status(of: node), caller)
+    try requireOwner(of: tree.status(of: node), caller)
   }
 
   /// - Throws: `EPERM` when `caller` may not change the class of the file or directory of that status.

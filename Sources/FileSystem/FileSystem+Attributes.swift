@@ -1,3 +1,4 @@
+import BackingTree
 import FUSE
 import FileProtection
 import ProtectfsIO
@@ -12,28 +13,28 @@ extension ProtectedFileSystem {
   package func attributes(
     of id: NodeID, handle: Handle?, caller: Caller
   ) throws(Errno) -> (Attributes, timeout: Double) {
-    let node = nodes.node(id)
+    let node = node(id)
     if handle != nil, let file = node.file, !file.isAllowed(.read) {
       if file.isRefused { throw .ioError }
       denied(.write, on: node, by: caller)
       throw .permissionDenied
     }
-    let status = try status(of: node)
+    let status = try tree.status(of: node)
     return (attributes(of: node, status), attributeTimeout(of: node))
   }
 
   package func setAttributes(
     of id: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
   ) throws(Errno) -> (Attributes, timeout: Double) {
-    let node = nodes.node(id)
+    let node = node(id)
     if changes.size != nil {
       try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in
-        try requireNotDenied(.resize, on: node)
+        try tree.requireNotDenied(.resize, on: node)
       }
     }
     let modification = node.backingTime(for: TimeChange(changes.modification))
     // All that can fail comes before a change of length, which cannot be taken back.
-    let reference = try reference(to: node)
+    let reference = try tree.reference(to: node)
     var resized: Status?
     if let size = changes.size {
       resized = try reference.withDescriptor { (descriptor) throws(Errno) in try descriptor.status() }
@@ -50,7 +51,7 @@ extension ProtectedFileSystem {
     }
     // The kernel sends times of its own accord, also within setxattr(2): they do not wait for a rekey that may hang.
     func apply() throws(Errno) -> Status {
-      try changes.changesPrivileges ? withoutRekey(of: node, change) : change()
+      try changes.changesPrivileges ? tree.withoutRekey(of: node, change) : change()
     }
     let status: Status
     if changes.modification != nil, let file = node.file {
@@ -72,7 +73,7 @@ extension ProtectedFileSystem {
     } else if changes.clearsSetID {
       try clearSetID(of: descriptor, for: caller)
     }
-    if let mode = changes.mode { try setPermissions(mode, of: descriptor) }
+    if let mode = changes.mode { try tree.setPermissions(mode, of: descriptor) }
     do throws(Errno) {
       if changes.access != nil || changes.modification != nil {
         try descriptor.setTimes(access: TimeChange(changes.access), modification: modification)
@@ -81,7 +82,7 @@ extension ProtectedFileSystem {
     } catch {
       // The kernel must know of the new length.
       guard let resized else { throw error }
-      log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
+      tree.log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
       return resized
     }
   }
@@ -89,16 +90,16 @@ extension ProtectedFileSystem {
   private func truncate(_ node: Node, to size: UInt64, throughHandle: Bool) throws(Errno) {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
     if throughHandle, let file = node.file { return try truncate(file, to: size) }
-    try withOpenFile(node, for: .resize) { (file) throws(Errno) in try truncate(file, to: size) }
+    try tree.withOpenFile(node, for: .resize) { (file) throws(Errno) in try truncate(file, to: size) }
   }
 
   private func truncate(_ file: ProtectedFile, to size: UInt64) throws(Errno) {
     try file.truncate(to: size)
-    noteChange(of: file)
+    tree.noteChange(of: file)
   }
 
   package func fileSystemStatus() throws(Errno) -> FileSystemStatus {
-    let status = try root.descriptor.fileSystemStatus()
+    let status = try tree.root.descriptor.fileSystemStatus()
     var result = FileSystemStatus()
     result.blockSize = status.block_size
     result.fragmentSize = status.fragment_size

@@ -1,3 +1,4 @@
+import BackingTree
 import Cryptography
 import FUSE
 import FileProtection
@@ -12,14 +13,14 @@ extension ProtectedFileSystem {
   package func create(
     _ name: PathName, in parent: NodeID, mode: UInt32, flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (Entry, Opened) {
-    let parent = nodes.node(parent)
+    let parent = node(parent)
     do throws(Errno) {
       var (file, entry) = try makeFile(name, in: parent, mode: mode, caller: caller)
-      let node = nodes.node(entry.node)
+      let node = node(entry.node)
       // A lock that comes before this answer tells the kernel nothing of a file that it does not know yet: so it is to ask
       // before the first write(2).
       if file.fileClass.isRevoked { entry.attributeTimeout = 0 }
-      return (entry, opened(adopt(file, for: node, flags: flags)))
+      return (entry, opened(tree.adopt(file, for: node, forWriting: flags.forWriting)))
     } catch .fileExists where !flags.exclusive {
       // Someone made it behind the mount's back since the kernel looked.
       let entry = try lookup(name, in: parent.id)
@@ -30,7 +31,7 @@ extension ProtectedFileSystem {
   package func makeNode(
     _ name: PathName, in parent: NodeID, mode: UInt32, device: UInt64, caller: Caller
   ) throws(Errno) -> Entry {
-    let parent = nodes.node(parent)
+    let parent = node(parent)
     if mode & 0o170000 == InodeType.regular.rawValue || mode & 0o170000 == 0 {
       return try makeFile(name, in: parent, mode: mode, caller: caller).entry
     }
@@ -54,13 +55,13 @@ extension ProtectedFileSystem {
   package func makeDirectory(
     _ name: PathName, in parent: NodeID, mode: UInt32, caller: Caller
   ) throws(Errno) -> Entry {
-    let parent = nodes.node(parent)
+    let parent = node(parent)
     return try make(name, in: parent) { (handle, name, record) throws(Errno) in
       Memory.setThreadUmask(caller.umask)
       try handle.descriptor.makeDirectory(name, mode: mode)
       try self.giveToCaller(name, in: handle, parent: parent, caller: caller)
       let descriptor = try handle.descriptor.open(name, [.path, .directory, .noFollow])
-      try self.writeDirectoryRecord(self.newDirectory(in: record), to: descriptor)
+      try tree.writeDirectoryRecord(tree.newDirectory(in: record), to: descriptor)
     } undo: { (handle, name) throws(Errno) in
       try handle.descriptor.removeDirectory(name)
     }
@@ -70,11 +71,11 @@ extension ProtectedFileSystem {
   private func makeFile(
     _ name: PathName, in parent: Node, mode: UInt32, caller: Caller
   ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
-    let (handle, directory) = try directory(parent)
-    let backing = try backingName(name, in: directory)
-    return try keyChanges.read { () throws(Errno) in
+    let (handle, directory) = try tree.directory(parent)
+    let backing = try tree.backingName(name, in: directory)
+    return try tree.keyChanges.read { () throws(Errno) in
       let (record, cipher) = try reportingDenial(of: .create, on: parent, by: caller) { () throws(Errno) in
-        try newFileRecord(in: directory.directoryClass)
+        try tree.newFileRecord(in: directory.directoryClass)
       }
       return try makeFile(backing, record, cipher, in: parent, handle, mode: mode, caller: caller)
     }
@@ -84,41 +85,29 @@ extension ProtectedFileSystem {
     _ backing: BackingName, _ record: FileRecord, _ cipher: ContentsCipher, in parent: Node, _ handle: SharedDescriptor,
     mode: UInt32, caller: Caller
   ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
-    let hasNewSidecar = try writeSidecar(of: backing, in: handle)
+    let hasNewSidecar = try tree.writeSidecar(of: backing, in: handle)
     Memory.setThreadUmask(caller.umask)
     let descriptor: Descriptor
     do throws(Errno) {
       descriptor = try handle.descriptor.open(
         backing.name, [.readWrite, .create, .exclusive, .noFollow, .keepAccessTime], mode: mode & 0o7777)
     } catch {
-      if error != .fileExists, hasNewSidecar { removeSidecar(of: backing, in: handle) }
+      if error != .fileExists, hasNewSidecar { tree.removeSidecar(of: backing, in: handle) }
       throw error
     }
     do throws(Errno) {
-      try requireRoom(for: descriptor)
+      try tree.requireRoom(for: descriptor)
       try setOwner(of: descriptor, parent: parent, mode: mode, caller: caller)
-      try setRecord(record.bytes, of: descriptor)
+      try tree.setRecord(record.bytes, of: descriptor)
       let status = try descriptor.status()
       let file = try ProtectedFile(
         descriptor: descriptor, isWritable: true, record: record, cipher: cipher, status: status,
-        controller: controller)
+        controller: tree.controller)
       return (file, entry(status, at: .init(parent: parent, name: backing.name)))
     } catch {
       undo(backing, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
       throw error
     }
-  }
-
-  /// A record for a new file of a class, and its cipher.
-  ///
-  /// - Throws: `EACCES` when no file can be created in the class now.
-  func newFileRecord(in fileClass: ProtectionClass) throws(Errno) -> (FileRecord, ContentsCipher) {
-    guard controller.allows(.create, on: fileClass) else { throw .permissionDenied }
-    let key: FileKey
-    do throws(CryptographyError) { key = try FileKey() } catch { throw errno(error) }
-    let (keyID, wrappedKey) = try controller.wrap(key, for: fileClass)
-    let record = try fileRecord(fileClass, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey)
-    return (record, try ProtectedFile.contentsCipher(of: key, record))
   }
 
   /// Makes a name: the sidecar first, then what `body` makes; undone as a whole when a step fails.
@@ -127,9 +116,9 @@ extension ProtectedFileSystem {
     _ body: (SharedDescriptor, PathName, Node.Directory) throws(Errno) -> Void,
     undo remove: (SharedDescriptor, PathName) throws(Errno) -> Void
   ) throws(Errno) -> Entry {
-    let (handle, record) = try directory(parent)
-    let backing = try backingName(name, in: record)
-    _ = try writeSidecar(of: backing, in: handle)
+    let (handle, record) = try tree.directory(parent)
+    let backing = try tree.backingName(name, in: record)
+    _ = try tree.writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try body(handle, backing.name, record)
       return entry(try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
@@ -149,10 +138,10 @@ extension ProtectedFileSystem {
       try remove()
     } catch {
       if error != .noSuchFileOrDirectory {
-        log.error("a half-made file was left behind", metadata: ["backing": "\(name.name)", "error": "\(error)"])
+        tree.log.error("a half-made file was left behind", metadata: ["backing": "\(name.name)", "error": "\(error)"])
       }
     }
-    removeSidecar(of: name, in: handle)
+    tree.removeSidecar(of: name, in: handle)
   }
 
   /// Gives a new name to the caller, when the daemon itself is somebody else.
@@ -177,9 +166,9 @@ extension ProtectedFileSystem {
   /// Who a new file is to belong to, where that is not who the daemon makes it as. In a set-group-ID directory the
   /// backing file system has given it the directory's group already.
   private func newOwner(parent: Node, caller: Caller) -> (user: UInt32?, group: UInt32?)? {
-    let user = caller.user == daemonIdentity.user ? nil : caller.user
+    let user = caller.user == tree.daemonIdentity.user ? nil : caller.user
     let takesGroup = parent.state.withLock { $0.setsGroup }
-    let group = takesGroup || caller.group == daemonIdentity.group ? nil : caller.group
+    let group = takesGroup || caller.group == tree.daemonIdentity.group ? nil : caller.group
     return user == nil && group == nil ? nil : (user, group)
   }
 }

@@ -1,3 +1,4 @@
+import BackingTree
 import FUSE
 import ProtectfsIO
 import StoreFormat
@@ -34,33 +35,19 @@ extension ProtectedFileSystem {
   }
 
   package func openDirectory(_ id: NodeID, flags: HandleFlags) throws(Errno) -> Opened {
-    let node = nodes.node(id)
-    let open = OpenDirectory(node: node, record: try directory(node).record, keepsAccessTime: flags.keepsAccessTime)
+    let node = node(id)
+    let open = OpenDirectory(
+      node: node, record: try tree.directory(node).record, keepsAccessTime: flags.keepsAccessTime)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
-    return Opened(handle: Handle(rawValue: address), cachesDirectory: !options.isShared)
+    return Opened(handle: Handle(rawValue: address), cachesDirectory: !tree.options.isShared)
   }
 
   private func stream(of open: OpenDirectory) throws(Errno) -> DirectoryStream {
     try open.stream { (keepsAccessTime) throws(Errno) in
-      let descriptor = try openForListing(directoryHandle(open.node), keepsAccessTime: keepsAccessTime)
-      try requireRoom(for: descriptor)
+      let descriptor = try tree.openForListing(tree.directoryHandle(open.node), keepsAccessTime: keepsAccessTime)
+      try tree.requireRoom(for: descriptor)
       return descriptor
-    }
-  }
-
-  /// Through /proc, because opening `.` in it would need permission to search it as well.
-  func openForListing(_ handle: SharedDescriptor, keepsAccessTime: Bool = true) throws(Errno) -> Descriptor {
-    let path = PathName(descriptor: handle.descriptor)
-    return try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
-      if keepsAccessTime {
-        do throws(Errno) {
-          return try Descriptor.open(path, [.readOnly, .directory, .keepAccessTime])
-        } catch .notPermitted {
-          // The directory is not the daemon's own, and it has no privileges: then its time moves.
-        }
-      }
-      return try Descriptor.open(path, [.readOnly, .directory])
     }
   }
 
@@ -68,7 +55,7 @@ extension ProtectedFileSystem {
     _ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing
   ) throws(Errno) -> ReadAhead? {
     let open = openDirectory(handle)
-    let directory = try directoryHandle(open.node)
+    let directory = try tree.directoryHandle(open.node)
     let stream = try stream(of: open)
     var isFull = false
     // `listing` is inout and ~Copyable: the closure borrows it for as long as the stream runs.
@@ -95,7 +82,7 @@ extension ProtectedFileSystem {
       listing.append(raw.name, inode: raw.inode, mode: raw.type, next: raw.next)
       return true
     }
-    guard let name = visibleName(of: raw.name, in: open, directory) else { return true }
+    guard let name = tree.visibleName(of: raw.name, in: open.node, open.record, directory) else { return true }
     guard listing.fits(name) else { return false }
     guard listing.isPlus else {
       listing.append(name, inode: raw.inode, mode: raw.type, next: raw.next)
@@ -113,27 +100,6 @@ extension ProtectedFileSystem {
     return true
   }
 
-  /// The plain name of a backing entry; `nil` for what callers do not see: the store's own files, sidecars, and names
-  /// that this store did not make, each of which is logged once.
-  private func visibleName(
-    of name: PathName, in open: OpenDirectory, _ directory: SharedDescriptor
-  ) -> PathName? {
-    let kind = NameEncoding.parse(name.bytes)
-    if kind == .sidecar { return nil }
-    if open.node === nodes.root, name == Self.storeDirectory { return nil }
-    do throws(Errno) {
-      return try plainName(of: name, kind, in: directory, open.record)
-    } catch {
-      let isNew = undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
-      if isNew {
-        log.warning(
-          "a name in the backing directory is none of this store's: it is left out",
-          metadata: ["backing": "\(backingPath(of: open.node))/\(name)"])
-      }
-      return nil
-    }
-  }
-
   package func releaseDirectory(_ handle: Handle) {
     let address = unsafe UnsafeRawPointer(bitPattern: UInt(handle.rawValue))!
     unsafe Unmanaged<OpenDirectory>.fromOpaque(address).release()
@@ -147,13 +113,4 @@ extension ProtectedFileSystem {
     let address = unsafe UnsafeRawPointer(bitPattern: UInt(handle.rawValue))!
     return unsafe Unmanaged<OpenDirectory>.fromOpaque(address).takeUnretainedValue()
   }
-
-  /// The store's own directory in the backing root.
-  static let storeDirectory = PathName(NameEncoding.storeDirectory)
-
-  /// How many inodes the kernel knows, beside the root.
-  package var knownInodeCount: Int { nodes.count }
-
-  /// How many names in the backing directory were found to be none of this store's.
-  package var undecodableNameCount: Int { undecodable.withLock { $0.count } }
 }

@@ -1,3 +1,4 @@
+import BackingTree
 import Cryptography
 import FUSE
 import FileProtection
@@ -38,15 +39,15 @@ extension ProtectedFileSystem {
   }
 
   package func attribute(_ name: PathName, of id: NodeID, caller: Caller) throws(Errno) -> [UInt8] {
-    let node = nodes.node(id)
+    let node = node(id)
     switch try Space(name) {
-    case .fileClass: return Array(try protectionClass(of: node).0.name.utf8)
+    case .fileClass: return Array(try tree.protectionClass(of: node).0.name.utf8)
     case .lockState:
       // Takes no lock: whoever asks is answered also while keys are being taken away.
-      guard node === nodes.root else { throw .noData }
-      return Array(controller.lockState.rawValue.utf8)
+      guard node === tree.nodes.root else { throw .noData }
+      return Array(tree.controller.lockState.rawValue.utf8)
     case .rekey:
-      guard try currentRecord(of: node)?.pending != nil else { throw .noData }
+      guard try tree.currentRecord(of: node)?.pending != nil else { throw .noData }
       return Array("pending".utf8)
     case .rewrappedClass, .own: throw .noData
     case .other: return try withPath(of: node) { (path) throws(Errno) in try path.attribute(name) }
@@ -66,16 +67,16 @@ extension ProtectedFileSystem {
   package func setAttribute(
     _ name: PathName, of id: NodeID, to value: [UInt8], mode: AttributeMode, caller: Caller
   ) throws(Errno) {
-    let node = nodes.node(id)
+    let node = node(id)
     switch try Space(name) {
     case .fileClass: try setClass(value, of: node, mode, .onRaise, caller)
     case .rewrappedClass: try setClass(value, of: node, mode, .never, caller)
     case .rekey:
       try requireOwner(of: node, caller)
-      try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in try rekey(node) }
+      try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in try tree.rekey(node) }
     case .lockState, .own: throw .notSupportedOnSocket
     case .other:
-      try withoutRekey(of: node) { () throws(Errno) in
+      try tree.withoutRekey(of: node) { () throws(Errno) in
         try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(name, to: value, mode: mode) }
       }
       if name == Self.accessACL { try clearSetGroupID(of: node, for: caller) }
@@ -92,29 +93,29 @@ extension ProtectedFileSystem {
   }
 
   private func setClass(
-    _ value: [UInt8], of node: Node, _ mode: AttributeMode, _ rekeying: Rekeying, _ caller: Caller
+    _ value: [UInt8], of node: Node, _ mode: AttributeMode, _ rekeying: BackingTree.Rekeying, _ caller: Caller
   ) throws(Errno) {
     guard mode != .create, mode != .createAndReplace else { throw .fileExists }
     guard let newClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else { throw .invalidArgument }
     try requireOwner(of: node, caller)
     try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in
-      try setClass(newClass, of: node, rekeying)
+      try tree.setClass(newClass, of: node, rekeying)
     }
   }
 
   package func removeAttribute(_ name: PathName, of id: NodeID, caller: Caller) throws(Errno) {
-    let node = nodes.node(id)
+    let node = node(id)
     switch try Space(name) {
     case .fileClass:
       // The class stays; it only counts as inherited again.
-      let (fileClass, isExplicit) = try protectionClass(of: node)
+      let (fileClass, isExplicit) = try tree.protectionClass(of: node)
       guard isExplicit else { throw .noData }
       try requireOwner(of: node, caller)
-      try setClass(fileClass, of: node, isExplicit: false)
+      try tree.setClass(fileClass, of: node, isExplicit: false)
     case .lockState: throw .notSupportedOnSocket
     case .rewrappedClass, .rekey, .own: throw .noData
     case .other:
-      try withoutRekey(of: node) { () throws(Errno) in
+      try tree.withoutRekey(of: node) { () throws(Errno) in
         try withPath(of: node) { (path) throws(Errno) in try path.removeAttribute(name) }
       }
     case .user:
@@ -126,15 +127,15 @@ extension ProtectedFileSystem {
   /// Names are told while locked: they are under the volume key. The class is listed where it was chosen; what is not for
   /// the caller to see, and what is damaged, is left out.
   package func attributeNames(of id: NodeID, caller: Caller) throws(Errno) -> [UInt8] {
-    let node = nodes.node(id)
+    let node = node(id)
     var list: [UInt8] = []
-    let reference = try reference(to: node)
+    let reference = try tree.reference(to: node)
     try reference.withDescriptor { (descriptor) throws(Errno) in
       let path = PathName(descriptor: descriptor)
       for stored in try path.attributeNames() {
         let text = stored.description
         if AttributeEncoding.isBackingName(stored.bytes) {
-          let value = try lendingPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }
+          let value = try tree.lendingPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }
           list += plainAttributeName(value, storedAs: stored, node)?.terminated ?? []
         } else if text.hasPrefix("trusted.") {
           // The kernel checks who reads one, but not who lists them (xattr(7)).
@@ -144,7 +145,7 @@ extension ProtectedFileSystem {
         }
       }
     }
-    if node.isRegular || node.isDirectory, try protectionClass(of: node).isExplicit {
+    if node.isRegular || node.isDirectory, try tree.protectionClass(of: node).isExplicit {
       list += PathName(ProtectionClass.attributeName).terminated
     }
     return list
@@ -155,7 +156,7 @@ extension ProtectedFileSystem {
   private func withPath<Result>(
     of node: Node, _ body: (PathName) throws(Errno) -> Result
   ) throws(Errno) -> Result {
-    let reference = try reference(to: node)
+    let reference = try tree.reference(to: node)
     return try reference.withDescriptor { (descriptor) throws(Errno) in try body(PathName(descriptor: descriptor)) }
   }
 
@@ -163,9 +164,9 @@ extension ProtectedFileSystem {
 
   private func backingAttributeName(_ name: PathName) throws(Errno) -> PathName {
     do throws(CryptographyError) {
-      return PathName(bytes: try volume.backingAttributeName(Array(name.bytes)))
+      return PathName(bytes: try tree.volume.backingAttributeName(Array(name.bytes)))
     } catch {
-      throw errno(error)
+      throw tree.errno(error)
     }
   }
 
@@ -173,11 +174,13 @@ extension ProtectedFileSystem {
   private func plainAttributeName(_ value: [UInt8], storedAs stored: PathName, _ node: Node) -> PathName? {
     do {
       let sealed = try AttributeEncoding.parse(value).sealedName
-      let name = try volume.attributeNames.open(sealed, associatedData: nil)
-      guard try volume.backingAttributeName(name) == Array(stored.bytes) else { throw CryptographyError.notAuthentic }
+      let name = try tree.volume.attributeNames.open(sealed, associatedData: nil)
+      guard try tree.volume.backingAttributeName(name) == Array(stored.bytes) else {
+        throw CryptographyError.notAuthentic
+      }
       return PathName(bytes: name)
     } catch {
-      damaged(node, "an extended attribute cannot be read: \(error)")
+      tree.damaged(node, "an extended attribute cannot be read: \(error)")
       return nil
     }
   }
@@ -189,7 +192,7 @@ extension ProtectedFileSystem {
       let sealed = try AttributeEncoding.parse(stored).sealedValue
       return try ciphers.open(sealed, associatedData(of: name, node)).value
     } catch {
-      damaged(node, "an extended attribute cannot be read: \(error)")
+      tree.damaged(node, "an extended attribute cannot be read: \(error)")
       throw .ioError
     }
   }
@@ -200,16 +203,16 @@ extension ProtectedFileSystem {
     let associatedData = try associatedData(of: name, node)
     do throws(CryptographyError) {
       return AttributeEncoding.value(
-        sealedName: try volume.attributeNames.seal(Array(name.bytes), associatedData: nil),
+        sealedName: try tree.volume.attributeNames.seal(Array(name.bytes), associatedData: nil),
         sealedValue: try ciphers.current.seal(value, associatedData: associatedData))
     } catch {
-      throw errno(error)
+      throw tree.errno(error)
     }
   }
 
   /// What a value is bound to: its name, and for a directory, whose key is every directory's, the directory too.
   private func associatedData(of name: PathName, _ node: Node) throws(Errno) -> [UInt8] {
-    node.isDirectory ? try directory(node).record.identifier + name.bytes : Array(name.bytes)
+    node.isDirectory ? try tree.directory(node).record.identifier + name.bytes : Array(name.bytes)
   }
 
   /// Runs `body` with the ciphers of attribute values: of a file under its own key, which stays meanwhile; of a directory
@@ -217,11 +220,11 @@ extension ProtectedFileSystem {
   private func withValueCiphers<Result>(
     of node: Node, writing: Bool, _ body: (AttributeCiphers) throws(Errno) -> Result
   ) throws(Errno) -> Result {
-    if node.isDirectory { return try body(AttributeCiphers(current: volume.directoryAttributes)) }
+    if node.isDirectory { return try body(AttributeCiphers(current: tree.volume.directoryAttributes)) }
     guard node.isRegular else { throw .notPermitted }
-    return try withOpenFile(node, for: .attribute, writing: writing) { (file) throws(Errno) in
+    return try tree.withOpenFile(node, for: .attribute, writing: writing) { (file) throws(Errno) in
       try file.keepingKey { () throws(Errno) in
-        try body(attributeCiphers(of: file.record))
+        try body(tree.attributeCiphers(of: file.record))
       }
     }
   }

@@ -1,3 +1,4 @@
+import BackingTree
 import FUSE
 import FileProtection
 import ProtectfsIO
@@ -9,17 +10,17 @@ import SystemPackage
 // A handle is the address of its node's open file, which lives until its last handle is released.
 extension ProtectedFileSystem {
   package func open(_ id: NodeID, flags: HandleFlags, caller: Caller) throws(Errno) -> Opened {
-    let node = nodes.node(id)
+    let node = node(id)
     return try reportingDenial(of: .open, on: node, by: caller) { () throws(Errno) in
-      let file = try openFile(node, forWriting: flags.forWriting)
+      let file = try tree.openFile(node, forWriting: flags.forWriting)
       if flags.truncates {
         do throws(Errno) {
-          try prepareForWriting(file, node)
+          try tree.prepareForWriting(file, node)
           try file.truncate(to: 0)
-          noteChange(of: file)
+          tree.noteChange(of: file)
           if flags.clearsSetID { try clearSetID(of: file, id, for: caller) }
         } catch {
-          close(file, of: node, wasWriter: flags.forWriting)
+          tree.close(file, of: node, wasWriter: flags.forWriting)
           throw error
         }
       }
@@ -29,7 +30,7 @@ extension ProtectedFileSystem {
 
   func opened(_ file: ProtectedFile) -> Opened {
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(file).toOpaque()))
-    return Opened(handle: Handle(rawValue: address), keepsCache: !options.isShared)
+    return Opened(handle: Handle(rawValue: address), keepsCache: !tree.options.isShared)
   }
 
   func file(_ handle: Handle) -> ProtectedFile {
@@ -38,7 +39,7 @@ extension ProtectedFileSystem {
   }
 
   package func release(_ handle: Handle, of id: NodeID, flags: HandleFlags) {
-    close(file(handle), of: nodes.node(id), wasWriter: flags.forWriting)
+    tree.close(file(handle), of: node(id), wasWriter: flags.forWriting)
   }
 
   package func read(
@@ -48,12 +49,12 @@ extension ProtectedFileSystem {
     let file = file(handle)
     // Through a handle that may not read, the kernel fills up a page that is written in part.
     let isAccess = flags.forReading && !flags.keepsAccessTime
-    let node = nodes.node(id)
+    let node = node(id)
     let bytes = try unsafe reportingDenial(of: .read, on: node, by: caller) { () throws(Errno) in
-      guard options.isReadOnly else {
+      guard tree.options.isReadOnly else {
         return try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess)
       }
-      return try unsafe readBesideWriter(file, node) { (overlay) throws(Errno) in
+      return try unsafe tree.readBesideWriter(file, node) { (overlay) throws(Errno) in
         try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess, overlay: overlay)
       }
     }
@@ -72,15 +73,15 @@ extension ProtectedFileSystem {
     let isFromCache = flags.contains(.fromCache)
     let count = bytes.count
     do throws(Errno) {
-      try reportingDenial(of: .write, on: nodes.node(id), by: caller) { () throws(Errno) in
+      try reportingDenial(of: .write, on: node(id), by: caller) { () throws(Errno) in
         try unsafe file.write(bytes, at: offset, keepingPart: isFromCache)
       }
     } catch {
       if error == .permissionDenied, isFromCache { refusedWriteBack(to: id) }
       throw error
     }
-    if case .revoking = controller.availability(of: file.fileClass) { pushes.wrappingAdd(1, ordering: .relaxed) }
-    noteChange(of: file)
+    if case .revoking = tree.controller.availability(of: file.fileClass) { pushes.wrappingAdd(1, ordering: .relaxed) }
+    tree.noteChange(of: file)
     if flags.contains(.clearsSetID) { try clearSetID(of: file, id, for: caller) }
     return count
   }
@@ -96,10 +97,10 @@ extension ProtectedFileSystem {
     _ handle: Handle, of id: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno) {
     let file = file(handle)
-    try reportingDenial(of: .resize, on: nodes.node(id), by: caller) { () throws(Errno) in
+    try reportingDenial(of: .resize, on: node(id), by: caller) { () throws(Errno) in
       try file.allocate(mode, offset: offset, length: length)
     }
-    noteChange(of: file)
+    tree.noteChange(of: file)
     // The kernel does not say who may keep the bits here.
     if caller.user != 0 { try clearSetID(of: file, id, for: caller) }
   }
@@ -107,7 +108,7 @@ extension ProtectedFileSystem {
   /// Pages become dirty only while a handle that may write, or a mapping made through one, is open: close(2) writes them
   /// back.
   package func mayHaveDirtyPages(_ node: NodeID) -> Bool {
-    nodes.node(node).state.withLock { $0.writers > 0 }
+    self.node(node).state.withLock { $0.writers > 0 }
   }
 
   package func seek(_ handle: Handle, to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
@@ -130,40 +131,13 @@ extension ProtectedFileSystem {
         done += bytes.count
       } catch {
         if done > 0 { break }
-        if error == .permissionDenied { denied(.write, on: nodes.node(id), by: caller) }
+        if error == .permissionDenied { denied(.write, on: node(id), by: caller) }
         throw error
       }
     }
-    if done > 0 { noteChange(of: target) }
+    if done > 0 { tree.noteChange(of: target) }
     if done > 0, caller.user != 0 { try clearSetID(of: target, id, for: caller) }
     return done
   }
 
-  /// Gives all open files the modification times that the kernel has, when the mount has ended: of files closed just
-  /// before, it tells nothing any more (fuse_conn_destroy in fs/fuse/inode.c).
-  package func settleModificationTimes() {
-    for file in openFiles.all { settleModificationTime(of: file) }
-  }
-
-  func settleModificationTime(of file: ProtectedFile) {
-    do throws(Errno) {
-      try file.settleModificationTime()
-    } catch {
-      log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
-    }
-  }
-
-  /// The kernel keeps the modification time, unless others may change files behind its back.
-  func noteChange(of file: ProtectedFile) {
-    file.noteChange()
-    if !options.isShared { file.movedModificationTime() }
-  }
-}
-
-extension ProtectionClass {
-  /// The class's key can go while the file system is mounted, so plaintext must not stay behind in the daemon's memory.
-  var losesKey: Bool { self != .none && self != .completeUntilFirstUserAuthentication }
-
-  /// Open files of the class stop working at a lock.
-  var isRevoked: Bool { losesKey && self != .completeUnlessOpen }
 }

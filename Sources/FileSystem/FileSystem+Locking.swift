@@ -1,3 +1,4 @@
+import BackingTree
 import FUSE
 import FileProtection
 import ProtectfsIO
@@ -10,28 +11,33 @@ import SystemPackage
 extension ProtectedFileSystem {
   /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
   package func cachedNodes(in fileClass: ProtectionClass, includingOpen: Bool) -> [NodeID] {
-    nodes.cached(in: fileClass, includingOpen: includingOpen)
+    tree.nodes.cached(in: fileClass, includingOpen: includingOpen).map(NodeID.init)
   }
 
   /// The nodes of files in a class that are open.
   package func openNodes(in fileClass: ProtectionClass) -> [NodeID] {
-    nodes.open(in: fileClass)
+    tree.nodes.open(in: fileClass).map(NodeID.init)
   }
 
   /// Those of them that are open for writing.
   package func writtenNodes(in fileClass: ProtectionClass) -> [NodeID] {
-    nodes.written(in: fileClass)
+    tree.nodes.written(in: fileClass).map(NodeID.init)
   }
 
   /// The inode numbers of files in a class whose pages the kernel may hold, by node.
-  package func inodes(in fileClass: ProtectionClass) -> [NodeID: UInt64] {
-    nodes.inodes(in: fileClass)
+  package func inodes(in fileClass: ProtectionClass) -> [UInt64: UInt64] {
+    tree.nodes.inodes(in: fileClass)
   }
 
   /// Wipes the keys of the open files of a class, once the operations that use them have ended, and all the same where they
   /// have not at a time of `MonotonicClock`. Returns whether they had.
   package func evictKeys(of fileClass: ProtectionClass, until nanoseconds: Int64) -> Bool {
-    openFiles.evict(fileClass, until: nanoseconds)
+    tree.openFiles.evict(fileClass, until: nanoseconds)
+  }
+
+  /// As ``BackingTree/renewRecords(within:)``.
+  package func renewRecords(within patience: Duration) -> [NodeID] {
+    tree.renewRecords(within: patience).map(NodeID.init)
   }
 
   /// How many writes of classes that are being taken away have completed.
@@ -39,28 +45,13 @@ extension ProtectedFileSystem {
 
   /// How often pages that the kernel wanted to write back were refused, so that it has them in the clear.
   package var refusedWriteBacks: Int { refusals.load(ordering: .sequentiallyConsistent) }
-
-  /// How many files of each class are open.
-  package var openFileCounts: [ProtectionClass: Int] { openFiles.counts }
 }
 
 // What is refused without the store, which may not answer.
 extension ProtectedFileSystem {
-  /// Refuses an operation on contents that the class of a closed file does not allow, when the kernel knows the file and its
-  /// class key is still one of the keybag's. Everything else the store has to tell.
-  ///
-  /// - Throws: `EACCES`.
-  func requireNotDenied(_ operation: ProtectionPolicy.Operation, on node: Node) throws(Errno) {
-    guard !options.isShared else { return }
-    let (fileClass, keyID) = node.state.withLock { ($0.cachedClass, $0.cachedKeyID) }
-    guard let fileClass, let keyID, !controller.allows(operation, on: fileClass) else { return }
-    if case .ifKeyHeld = controller.access(for: operation, on: fileClass) { return }
-    if controller.knowsKey(keyID, of: fileClass) { throw .permissionDenied }
-  }
-
   package func refuses(_ request: RequestHeader) -> Bool {
     guard let contents = request.contents else { return false }
-    let node = nodes.node(request.node)
+    let node = node(request.node)
     let operation: ProtectionPolicy.Operation =
       switch contents {
       case .open: .open
@@ -69,11 +60,11 @@ extension ProtectedFileSystem {
       case .resize, .allocate: .resize
       }
     do throws(Errno) {
-      try requireNotDenied(operation, on: node)
+      try tree.requireNotDenied(operation, on: node)
       return false
     } catch {
       if contents == .write { refusedWriteBack(to: request.node) }
-      reportDenial(of: operation, on: node, process: request.process, path: pathInMemory(of: node))
+      reportDenial(of: operation, on: node, process: request.process, path: tree.pathInMemory(of: node))
       return true
     }
   }
@@ -85,21 +76,4 @@ extension ProtectedFileSystem {
     observer.pagesAreStale(of: node)
   }
 
-  /// A node's path as ``path(of:)`` tells it, but without the store: names that it is needed for are shown as `?`.
-  private func pathInMemory(of node: Node) -> String {
-    var names: [String] = []
-    var current = node
-    while let location = current.location {
-      names.append(nameInMemory(location)?.description ?? "?")
-      current = location.parent
-    }
-    return "/" + names.reversed().joined(separator: "/")
-  }
-
-  private func nameInMemory(_ location: Node.Location) -> PathName? {
-    guard let record = location.parent.state.withLock({ $0.directory }),
-      case .direct(let sealed) = NameEncoding.parse(location.name.bytes)
-    else { return nil }
-    return volume.entryName(sealed, in: record.identifier)
-  }
 }

@@ -1,3 +1,4 @@
+import BackingTree
 import FUSE
 import FileProtection
 import ProtectfsIO
@@ -11,23 +12,23 @@ extension ProtectedFileSystem {
     _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags,
     caller: Caller
   ) throws(Errno) {
-    let (source, target) = (nodes.node(parent), nodes.node(newParent))
-    let (sourceHandle, sourceRecord) = try directory(source)
-    let (targetHandle, targetRecord) = try directory(target)
-    let old = try backingName(name, in: sourceRecord)
-    let new = try backingName(newName, in: targetRecord)
-    if flags.isDisjoint(with: [.exchange, .noReplace]), options.keepsReplacedClass {
+    let (source, target) = (node(parent), node(newParent))
+    let (sourceHandle, sourceRecord) = try tree.directory(source)
+    let (targetHandle, targetRecord) = try tree.directory(target)
+    let old = try tree.backingName(name, in: sourceRecord)
+    let new = try tree.backingName(newName, in: targetRecord)
+    if flags.isDisjoint(with: [.exchange, .noReplace]), tree.options.keepsReplacedClass {
       try keepReplacedClass(of: new.name, in: target, for: old.name, in: source, caller: caller)
     }
-    let hasNewSidecar = try writeSidecar(of: new, in: targetHandle)
+    let hasNewSidecar = try tree.writeSidecar(of: new, in: targetHandle)
     do throws(Errno) {
       try keepingReplaced(new.name, in: targetHandle, flags) { () throws(Errno) in
-        try renames.write { () throws(Errno) in
+        try tree.renames.write { () throws(Errno) in
           do throws(Errno) {
             try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
           } catch .directoryNotEmpty {
             // What a crash left in the directory to be replaced does not count.
-            try removeLeftovers(in: new.name, of: targetHandle)
+            try tree.removeLeftovers(in: new.name, of: targetHandle)
             try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
           }
           noteMove(to: .init(parent: target, name: new.name), targetHandle)
@@ -35,11 +36,11 @@ extension ProtectedFileSystem {
         }
       }
     } catch {
-      if error != .fileExists, hasNewSidecar { removeSidecar(of: new, in: targetHandle) }
+      if error != .fileExists, hasNewSidecar { tree.removeSidecar(of: new, in: targetHandle) }
       throw error
     }
     if flags.isDisjoint(with: [.exchange, .whiteout]), old.name != new.name || source !== target {
-      removeSidecar(of: old, in: sourceHandle)
+      tree.removeSidecar(of: old, in: sourceHandle)
     }
   }
 
@@ -47,18 +48,18 @@ extension ProtectedFileSystem {
     _ name: PathName, in handle: SharedDescriptor, _ flags: RenameFlags, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
     guard flags.isDisjoint(with: [.exchange, .noReplace]) else { return try body() }
-    try keepingNameless(name, in: handle, body)
+    try tree.keepingNameless(name, in: handle, body)
   }
 
   /// The kernel's node of what has just moved is found at its new place from now on.
   private func noteMove(to location: Node.Location, _ handle: SharedDescriptor) {
-    moves.note(location)
+    tree.moves.note(location)
     do throws(Errno) {
       let status = try handle.descriptor.status(of: location.name)
-      nodes.find(status)?.moved(to: location, hasOtherNames: status.links > 1 && status.type != .directory)
+      tree.nodes.find(status)?.moved(to: location, hasOtherNames: status.links > 1 && status.type != .directory)
     } catch {
       // Gone again already: whoever removed it behind the mount's back makes the node stale, which it says when asked.
-      log.debug("a renamed file vanished", metadata: ["error": "\(error)"])
+      tree.log.debug("a renamed file vanished", metadata: ["error": "\(error)"])
     }
   }
 
@@ -71,7 +72,7 @@ extension ProtectedFileSystem {
     of replaced: PathName, in target: Node, for name: PathName, in source: Node, caller: Caller
   ) throws(Errno) {
     guard case .stored(let old) = try storedRecord(of: replaced, in: target), old.isExplicit else { return }
-    let status = try directoryHandle(source).descriptor.status(of: name)
+    let status = try tree.directoryHandle(source).descriptor.status(of: name)
     let fileClass: ProtectionClass?
     switch try storedRecord(of: name, in: source) {
     case .stored(let new) where new.isExplicit: return
@@ -81,9 +82,9 @@ extension ProtectedFileSystem {
     case .noFile: return
     }
     try requireOwner(of: status, caller)
-    let node = nodes.find(status) ?? Node(status, location: .init(parent: source, name: name))
+    let node = tree.nodes.find(status) ?? Node(status, location: .init(parent: source, name: name))
     node.moved(to: .init(parent: source, name: name), hasOtherNames: status.links > 1)
-    if fileClass == old.fileClass { try chooseClass(of: node) } else { try setClass(old.fileClass, of: node) }
+    if fileClass == old.fileClass { try tree.chooseClass(of: node) } else { try tree.setClass(old.fileClass, of: node) }
   }
 
   /// What is known of the class of a name.
@@ -97,11 +98,11 @@ extension ProtectedFileSystem {
 
   /// - Throws: `EIO` for a record that is damaged, or gone from a file that has contents.
   private func storedRecord(of name: PathName, in directory: Node) throws(Errno) -> StoredRecord {
-    let handle = try directoryHandle(directory)
+    let handle = try tree.directoryHandle(directory)
     var bytes: [UInt8]?
     var denial: Errno?
     do throws(Errno) {
-      bytes = try recordBytes(of: name, in: handle)
+      bytes = try tree.recordBytes(of: name, in: handle)
     } catch {
       switch error {
       case .noSuchFileOrDirectory: return .noFile
@@ -114,30 +115,11 @@ extension ProtectedFileSystem {
     let status = try handle.descriptor.status(of: name)
     guard status.type == .regular else { return .noFile }
     if let denial { throw denial }
-    let node = nodes.find(status) ?? Node(status, location: .init(parent: directory, name: name))
-    if let bytes { return .stored(try verifiedFileRecord(bytes, of: node)) }
+    let node = tree.nodes.find(status) ?? Node(status, location: .init(parent: directory, name: name))
+    if let bytes { return .stored(try tree.verifiedFileRecord(bytes, of: node)) }
     guard status.size > 0 else { return .awaited }
-    damaged(node, "the file has contents but no record, and so no class")
+    tree.damaged(node, "the file has contents but no record, and so no class")
     throw .ioError
   }
 
-  /// The record of a file in a directory.
-  ///
-  /// - Throws: `ENODATA` where it has none.
-  func recordBytes(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> [UInt8] {
-    do throws(Errno) {
-      return try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
-    } catch .permissionDenied {
-      return try recordBytes(of: handle.descriptor.open(name, [.path, .noFollow]))
-    }
-  }
-
-  /// The record of a file or directory that is open, if only by `O_PATH`.
-  ///
-  /// - Throws: `ENODATA` where it has none.
-  func recordBytes(of descriptor: borrowing Descriptor) throws(Errno) -> [UInt8] {
-    try lendingPermissions(of: descriptor) { () throws(Errno) in
-      try PathName(descriptor: descriptor).attribute(Self.recordAttribute)
-    }
-  }
 }

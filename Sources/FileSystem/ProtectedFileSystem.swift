@@ -1,89 +1,43 @@
-import Cryptography
+import BackingTree
 import FUSE
-import FileProtection
 import KeyManagement
 import Logging
 import ProtectfsIO
 import ProtectfsPolicy
-import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// The mounted tree: names, attributes and contents of a backing directory, in the clear.
-///
-/// One extension a kind of request. Errors are the `Errno` that the caller sees; what comes from elsewhere becomes one
-/// in ``errno(_:)``.
+/// The mounted tree, as the kernel asks for it: one file of handlers for each kind of request, on a ``BackingTree``.
 package final class ProtectedFileSystem: LowLevelFileSystem {
-  let controller: LockController
-  let volume: VolumeKeys
+  package let tree: BackingTree
   let observer: any FileSystemObserver
-  let options: FileSystemOptions
-  let root: SharedDescriptor
-  let nodes: InodeTable
-  let directories: DirectoryCache
-  let openFiles = OpenFileTable()
-  /// Held alone from a rename until the nodes it moved are known at their new names.
-  let renames = ReaderWriterLock()
-  /// Shared by whoever wraps a file's key and writes it into its record. Taken before the locks of nodes and files.
-  let keyChanges = ReaderWriterLock()
-  let moves = MovedNames()
   package let kernelAttributes = KernelAttributes()
-  /// Files that are to be brought under new keys.
-  let rekeys = RekeyQueue()
-  let rekeyJournal: RekeyJournal
-  let unreplayed: UnreplayedBatches
-  let log: Logger
-  /// Backing names that decode to nothing, so that each is reported once.
-  let undecodable = Mutex<Set<PathName>>([])
-  /// Held while a file's mode is another than its owner set.
-  let lending = Mutex<Void>(())
   /// How many writes of classes that are being taken away have completed.
   let pushes = Atomic<Int>(0)
   /// How often pages that the kernel wanted to write back were refused.
   let refusals = Atomic<Int>(0)
-  let daemonIdentity: (user: UInt32, group: UInt32)
 
   /// Serves the tree below an open backing directory. The nodes of files that the kernel knows are among `files`.
   package init(
     backing: consuming Descriptor, volume: VolumeKeys, controller: LockController,
-    observer: any FileSystemObserver, options: FileSystemOptions, files: SharedNumbers?, log: Logger
+    observer: any FileSystemObserver, options: TreeOptions, files: SharedNumbers?, log: Logger
   ) throws(Errno) {
-    let status = try backing.status()
-    root = SharedDescriptor(backing)
-    let rootNode = Node(status, location: nil)
-    nodes = InodeTable(root: rootNode, files: files)
-    rootNode.state.withLock { [root] in $0.handle = root }
-    rekeyJournal = RekeyJournal(root: root, volume: volume)
-    unreplayed = UnreplayedBatches(try rekeyJournal.batches())
-    directories = DirectoryCache(capacity: options.directoryHandles)
-    self.volume = volume
-    self.controller = controller
     self.observer = observer
-    self.options = options
-    self.log = log
-    daemonIdentity = Process.identity
-    // A root without a record would leave every file without a class to inherit.
-    _ = try directory(rootNode)
+    tree = try BackingTree(
+      backing: backing, volume: volume, controller: controller, options: options, files: files, log: log,
+      pagesAreStale: { observer.pagesAreStale(of: $0.id) })
   }
 
   /// The kernel may keep names and attributes that long, in seconds: for good while nobody else writes.
-  var timeout: Double { options.isShared ? 0 : 86_400 }
+  var timeout: Double { tree.options.isShared ? 0 : 86_400 }
+
+  /// The node that the kernel means.
+  func node(_ id: NodeID) -> Node { tree.nodes.node(id.rawValue) }
 }
 
-/// How a store is served.
-package struct FileSystemOptions: Sendable {
-  /// Others may write the backing directory too: the kernel caches nothing.
-  package var isShared = false
-  /// Nothing may be changed.
-  package var isReadOnly = false
-  /// A file that replaces one with an explicit class takes that class.
-  package var keepsReplacedClass = true
-  /// How many backing directories may stay open.
-  package var directoryHandles = 512
-  /// Descriptors from this number on are not for what callers keep open.
-  package var firstReservedDescriptor = CInt.max
-
-  package init() {}
+extension Node {
+  /// What the kernel calls the node.
+  var id: NodeID { NodeID(rawValue: number) }
 }
 
 /// Who is told of what the file system refuses and finds.
@@ -95,22 +49,6 @@ package protocol FileSystemObserver: AnyObject, Sendable {
 }
 
 extension ProtectedFileSystem {
-  /// Refuses what a caller is to keep open where few descriptors are left: nobody may keep the daemon from taking a lock.
-  /// The kernel gives the lowest number that is free (open(2)), so that the number tells.
-  ///
-  /// - Throws: `ENFILE`.
-  func requireRoom(for descriptor: borrowing Descriptor) throws(Errno) {
-    guard descriptor.rawValue < options.firstReservedDescriptor else { throw .tooManyOpenFilesInSystem }
-  }
-}
-
-extension ProtectedFileSystem {
-  /// Logs a failure of cryptography, and turns it into what a caller sees.
-  func errno(_ error: CryptographyError) -> Errno {
-    log.error("cryptography failed", metadata: ["error": "\(error)"])
-    return Errno(error)
-  }
-
   /// Runs a request on contents, and tells the observer when its class was what refused it.
   func reportingDenial<Result: ~Copyable>(
     of operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller,
@@ -126,14 +64,14 @@ extension ProtectedFileSystem {
 
   /// Tells the observer of a refusal, if the class of the contents is its reason.
   func denied(_ operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller) {
-    reportDenial(of: operation, on: node, process: caller.process, path: path(of: node))
+    reportDenial(of: operation, on: node, process: caller.process, path: tree.path(of: node))
   }
 
   func reportDenial(
     of operation: ProtectionPolicy.Operation, on node: Node, process: Int32, path: @autoclosure () -> String
   ) {
     let state = node.state.withLock { ($0.file?.fileClass ?? $0.cachedClass, $0.directory?.directoryClass) }
-    guard let fileClass = state.0 ?? state.1, !controller.allows(operation, on: fileClass) else { return }
+    guard let fileClass = state.0 ?? state.1, !tree.controller.allows(operation, on: fileClass) else { return }
     let code = operation == .open || operation == .read ? 257 : 513
     observer.accessDenied(
       code: code, fileClass: fileClass, path: path(), inode: node.identity.inode, process: process)

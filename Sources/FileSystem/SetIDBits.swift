@@ -1,3 +1,4 @@
+import BackingTree
 import FUSE
 import FileProtection
 import ProtectfsIO
@@ -27,14 +28,14 @@ extension ProtectedFileSystem {
     let status = try descriptor.status()
     let lost = setIDBits(lostBy: caller, of: status)
     guard lost != 0 else { return false }
-    try setPermissions(status.permissions & ~lost, of: descriptor)
+    try tree.setPermissions(status.permissions & ~lost, of: descriptor)
     return true
   }
 
   /// The same for a request that is not answered with the file's attributes: the kernel would go on with the mode that it
   /// has, and execve(2) give what the bits gave.
   func clearSetID(of file: ProtectedFile, _ node: NodeID, for caller: Caller) throws(Errno) {
-    let hasChanged = try withoutRekey(of: nodes.node(node)) { () throws(Errno) in
+    let hasChanged = try tree.withoutRekey(of: self.node(node)) { () throws(Errno) in
       try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor, for: caller) }
     }
     if hasChanged { kernelAttributes.invalidate(node) }
@@ -44,11 +45,11 @@ extension ProtectedFileSystem {
   /// (`posix_acl_update_mode` in fs/posix_acl.c): the backing file system would, were it the caller who asks it. The kernel
   /// asks for the mode after this request.
   func clearSetGroupID(of node: Node, for caller: Caller) throws(Errno) {
-    let reference = try reference(to: node)
+    let reference = try tree.reference(to: node)
     try reference.withDescriptor { (descriptor) throws(Errno) in
       let status = try descriptor.status()
       guard status.permissions & 0o2000 != 0, !isMember(caller, of: status.group) else { return }
-      try setPermissions(status.permissions & ~0o2000, of: descriptor)
+      try tree.setPermissions(status.permissions & ~0o2000, of: descriptor)
       if node.isDirectory { node.state.withLock { $0.setsGroup = false } }
     }
   }
@@ -68,6 +69,6 @@ extension ProtectedFileSystem {
       return
     }
     try descriptor.setOwner(user: changes.user, group: changes.group)
-    if lost != 0, changes.mode == nil { try setPermissions(status.permissions & ~lost, of: descriptor) }
+    if lost != 0, changes.mode == nil { try tree.setPermissions(status.permissions & ~lost, of: descriptor) }
   }
 }

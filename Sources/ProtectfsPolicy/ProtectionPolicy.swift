@@ -72,3 +72,11 @@ public enum ProtectionPolicy {
     }
   }
 }
+
+extension ProtectionClass {
+  /// The class's key can go while the file system is mounted, so plaintext must not stay behind in the daemon's memory.
+  package var losesKey: Bool { self != .none && self != .completeUntilFirstUserAuthentication }
+
+  /// Open files of the class stop working at a lock.
+  package var isRevoked: Bool { losesKey && self != .completeUnlessOpen }
+}

@@ -13,7 +13,7 @@ extension Daemon {
     do throws(KeyManagementError) {
       // Not with the turn taken: a lock may be waiting for a rotation, and that one for the turn.
       repeat { machine.waitUntilUnlockable() } while try !unlockNow(secret)
-      fileSystem.resumeRekeys()
+      tree.resumeRekeys()
       log.notice("unlocked")
     } catch {
       throw refusal(error)

@@ -1,3 +1,4 @@
+import BackingTree
 import FileSystem
 import KeyManagement
 import Logging
@@ -110,7 +111,7 @@ final class Rotation: RotationControl {
     _ report: @escaping (RotationStatus) -> Bool
   ) throws(ControlError) -> RotationProgress {
     let rotation = KeyRotation(
-      daemon.fileSystem, of: fileClass, mayContinue: { [machine = daemon.machine] in machine.mayRotate },
+      daemon.tree, of: fileClass, mayContinue: { [machine = daemon.machine] in machine.mayRotate },
       report: { report(RotationStatus($0, isFinished: false)) })
     let progress: RotationProgress
     do throws(Errno) {

@@ -89,7 +89,7 @@ extension LockSequence {
     var files: [NodeID: LockOutcome.File] = [:]
     for fileClass in classes {
       for (node, inode) in fileSystem.inodes(in: fileClass) {
-        files[node] = LockOutcome.File(inode: inode, fileClass: fileClass)
+        files[NodeID(rawValue: node)] = LockOutcome.File(inode: inode, fileClass: fileClass)
       }
     }
     return files

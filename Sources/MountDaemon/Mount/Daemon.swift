@@ -1,3 +1,4 @@
+import BackingTree
 import Cryptography
 import FUSE
 import FileSystem
@@ -29,6 +30,7 @@ package final class Daemon: DaemonControl {
   let requests = RequestCounts()
   let log: Logger
   let fileSystem: ProtectedFileSystem
+  var tree: BackingTree { fileSystem.tree }
 
   package let owner: UInt32
 
@@ -63,7 +65,7 @@ package final class Daemon: DaemonControl {
 
   /// Starts to bring files under new keys, and goes on with what is pending.
   func startRekeying() -> ProtectfsIO.Thread {
-    Thread(name: "rekey", stackSize: 1 << 20) { [fileSystem] in RekeyEngine(fileSystem).run() }
+    Thread(name: "rekey", stackSize: 1 << 20) { [tree] in RekeyEngine(tree).run() }
   }
 
   // MARK: What the control socket asks for
@@ -86,7 +88,7 @@ package final class Daemon: DaemonControl {
   package func status() -> DaemonStatus {
     let state = machine.state
     let now = ContinuousClock.now
-    let counts = fileSystem.openFileCounts
+    let counts = tree.openFiles.counts
     let keybag = keybag.withLock { $0 }
     var status = DaemonStatus(
       state: state.lockState,
@@ -99,9 +101,9 @@ package final class Daemon: DaemonControl {
       defaultClass: keybag.defaultClass, backing: options.backing, mountPoint: options.mountPoint,
       storeID: keybag.storeID.description, owner: owner, processID: getpid(), version: protectfsVersion,
       isReadOnly: options.isReadOnly, isShared: options.isShared,
-      knownInodes: fileSystem.knownInodeCount, undecodableNames: fileSystem.undecodableNameCount,
+      knownInodes: tree.nodes.count, undecodableNames: tree.undecodableNameCount,
       refusals: events.refusals, requests: requests.byName, delayingClients: state.delays.count)
-    let rekeys = fileSystem.rekeyStatus
+    let rekeys = tree.rekeyStatus
     status.pendingRekeys = rekeys.pending
     status.failedRekeys = rekeys.failed
     status.lockedRekeys = rekeys.withoutKey

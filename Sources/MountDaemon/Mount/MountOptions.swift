@@ -1,4 +1,4 @@
-import FileSystem
+import BackingTree
 import ProtectfsIO
 
 /// How a store is mounted.
@@ -41,8 +41,8 @@ package struct MountOptions: Sendable {
   /// Nothing may be cached: beside a mount that only reads, another may write.
   var hasOtherWriters: Bool { isShared || isReadOnly }
 
-  var fileSystemOptions: FileSystemOptions {
-    var options = FileSystemOptions()
+  var fileSystemOptions: TreeOptions {
+    var options = TreeOptions()
     options.isShared = hasOtherWriters
     options.isReadOnly = isReadOnly
     options.keepsReplacedClass = keepsReplacedClass

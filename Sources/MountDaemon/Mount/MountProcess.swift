@@ -72,9 +72,9 @@ package enum MountProcess {
       ])
     ready()
     session.serve(latency: options.lowersLatency ? try? WakeupLatency() : nil)
-    daemon.fileSystem.stopRekeys()
+    daemon.tree.stopRekeys()
     rekeyThread?.join()
-    daemon.fileSystem.settleModificationTimes()
+    daemon.tree.settleModificationTimes()
     daemon.machine.stop()
     lockThread.join()
     log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])
@@ -129,7 +129,7 @@ package enum MountProcess {
         : "the mount is busy: everything is locked, and it is detached")
     daemon.machine.lockEverything(isEnding: true)
     if !isUnmounted, !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
-    daemon.fileSystem.settleModificationTimes()
+    daemon.tree.settleModificationTimes()
     server.stop()
     exit(0)
   }

@@ -1,5 +1,5 @@
+import BackingTree
 import Cryptography
-import FileSystem
 import Glibc
 import KeyManagement
 import ProtectfsIO
@@ -33,7 +33,7 @@ package enum Store {
     // On other hosts too.
     let claim = try lock(backing, path: path, for: .change)
     try requireRoomForStore(backing, path)
-    try ProtectedFileSystem.writeRootRecord(
+    try BackingTree.writeRootRecord(
       to: backing, defaultClass: defaultClass, volume: VolumeKeys(deviceKey, storeID: storeID))
     try backing.synchronize()
     let file = try KeybagFile(backing: backing)

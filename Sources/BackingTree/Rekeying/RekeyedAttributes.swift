@@ -1,5 +1,4 @@
 import Cryptography
-import FUSE
 import FileProtection
 import KeyManagement
 import ProtectfsIO
@@ -7,7 +6,7 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-extension ProtectedFileSystem {
+extension BackingTree {
   /// Whether a file has extended attributes that are encrypted under its key.
   func hasEncryptedAttributes(_ file: ProtectedFile) throws(Errno) -> Bool {
     try file.withDescriptor { (descriptor) throws(Errno) in
@@ -17,7 +16,7 @@ extension ProtectedFileSystem {
 
   /// The ciphers for a file's attributes. The file's key itself is gone when this returns: whoever uses them may wait for a store
   /// that does not answer.
-  func attributeCiphers(of record: FileRecord) throws(Errno) -> AttributeCiphers {
+  package func attributeCiphers(of record: FileRecord) throws(Errno) -> AttributeCiphers {
     let key = try controller.fileKey(of: record)
     do throws(CryptographyError) { return try AttributeCiphers(key, record) } catch { throw errno(error) }
   }

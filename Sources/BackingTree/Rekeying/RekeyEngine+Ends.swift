@@ -9,7 +9,7 @@ extension RekeyEngine {
   func conclude(_ job: Job) {
     if let failure = job.failure {
       finish(job.node, after: failure)
-      if !job.file.isAbandoned { fileSystem.close(job.file, of: job.node, wasWriter: true) }
+      if !job.file.isAbandoned { tree.close(job.file, of: job.node, wasWriter: true) }
     } else if job.file.record.pending != nil {
       rekeys.finish(job.node, .again)
     } else {
@@ -22,14 +22,14 @@ extension RekeyEngine {
   func rest(_ node: Node) {
     guard let file = node.file, let times = file.restAfterRekey() else { return }
     node.movedTime(from: times.kernel, to: times.backing)
-    fileSystem.settleModificationTime(of: file)
+    tree.settleModificationTime(of: file)
   }
 
   func finish(_ node: Node) {
     rekeys.finish(node, .done)
     // Another one that was asked for just before has found the file known.
-    if let file = node.file { fileSystem.awaitRekey(of: node, file) }
-    fileSystem.nodes.forget(node.id, count: 1)
+    if let file = node.file { tree.awaitRekey(of: node, file) }
+    tree.nodes.forget(node, count: 1)
   }
 
   func finish(_ node: Node, after error: Errno) {
@@ -43,13 +43,13 @@ extension RekeyEngine {
       // Removed meanwhile, or in a directory that was moved since it was found.
       finish(node)
       rekeys.search()
-    case .permissionDenied where !fileSystem.isAvailable(node):
+    case .permissionDenied where !tree.isAvailable(node):
       rekeys.finish(node, .withoutKey)
       // An unlock may just have passed.
-      if fileSystem.isAvailable(node) { rekeys.resume() }
+      if tree.isAvailable(node) { rekeys.resume() }
     default:
       if told.count < Self.mostTold, told.insert(node.identity.inode).inserted {
-        fileSystem.log.warning(
+        tree.log.warning(
           "a file keeps its old key for now; this is tried again",
           metadata: ["error": "\(error)", "inode": "\(node.identity.inode)"])
       }
@@ -64,22 +64,22 @@ extension RekeyEngine {
       for job in jobs { try job.file.synchronize(dataOnly: false) }
       return
     }
-    try fileSystem.root.descriptor.synchronizeFileSystem()
+    try tree.root.descriptor.synchronizeFileSystem()
   }
 
   /// Sees to it that the records of the batch in a slot are durable, so that it may be overwritten.
   func free(_ slot: Int) throws(Errno) {
     try synchronize(unsettled[slot])
     for job in unsettled[slot] {
-      fileSystem.close(job.file, of: job.node, wasWriter: true)
-      fileSystem.nodes.forget(job.node.id, count: 1)
+      tree.close(job.file, of: job.node, wasWriter: true)
+      tree.nodes.forget(job.node, count: 1)
     }
     unsettled[slot] = []
   }
 
   /// Nothing is left to do for now: the records are made durable, and the journal empty.
   func settle() {
-    guard rescue(), fileSystem.unreplayed.isEmpty else { return rekeys.settle(hasFailed: true) }
+    guard rescue(), tree.unreplayed.isEmpty else { return rekeys.settle(hasFailed: true) }
     room = RekeyBatch.mostCiphertext
     var hasFailed = false
     for slot in 0...1 {
@@ -88,24 +88,24 @@ extension RekeyEngine {
         if journal.isThere { try journal.clear(slot) }
       } catch {
         hasFailed = true
-        fileSystem.log.warning("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
+        tree.log.warning("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
       }
     }
     rekeys.settle(hasFailed: hasFailed)
   }
 
   func search() {
-    let search = RekeySearch(fileSystem) { [rekeys] in !rekeys.isStopping }
+    let search = RekeySearch(tree) { [rekeys] in !rekeys.isStopping }
     search.run()
     rekeys.endSearch(isComplete: search.isComplete)
-    guard search.isComplete, !fileSystem.unreplayed.isEmpty else { return }
+    guard search.isComplete, !tree.unreplayed.isEmpty else { return }
     do throws(Errno) {
-      try fileSystem.root.descriptor.synchronizeFileSystem()
-      fileSystem.unreplayed.removeAll()
+      try tree.root.descriptor.synchronizeFileSystem()
+      tree.unreplayed.removeAll()
       for slot in 0...1 { try journal.clear(slot) }
     } catch {
       isHalted = true
-      fileSystem.log.error("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
+      tree.log.error("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
     }
   }
 
@@ -122,7 +122,7 @@ extension RekeyEngine {
     do throws(Errno) {
       try journal.remove()
     } catch {
-      fileSystem.log.warning("the journal of rekeys was not removed", metadata: ["error": "\(error)"])
+      tree.log.warning("the journal of rekeys was not removed", metadata: ["error": "\(error)"])
     }
   }
 }

@@ -1,4 +1,3 @@
-import FUSE
 import FileProtection
 import ProtectfsIO
 import ProtectfsPolicy
@@ -14,9 +13,9 @@ import SystemPackage
 ///
 /// From 1 to 3 the contents locks of the files are held alone.
 package final class RekeyEngine {
-  let fileSystem: ProtectedFileSystem
-  var rekeys: RekeyQueue { fileSystem.rekeys }
-  var journal: RekeyJournal { fileSystem.rekeyJournal }
+  let tree: BackingTree
+  var rekeys: RekeyQueue { tree.rekeys }
+  var journal: RekeyJournal { tree.rekeyJournal }
   var slot = 0
   /// By slot, the files whose records may not be durable yet. They are kept open meanwhile, so that whoever synchronises one
   /// sees to its record.
@@ -47,12 +46,12 @@ package final class RekeyEngine {
     var failure: Errno?
   }
 
-  package init(_ fileSystem: ProtectedFileSystem) {
-    self.fileSystem = fileSystem
-    if fileSystem.rekeyJournal.isThere { fileSystem.rekeys.search() }
+  package init(_ tree: BackingTree) {
+    self.tree = tree
+    if tree.rekeyJournal.isThere { tree.rekeys.search() }
   }
 
-  /// Works until ``ProtectedFileSystem/stopRekeys()``: the body of the engine's thread.
+  /// Works until ``BackingTree/stopRekeys()``: the body of the engine's thread.
   package func run() {
     while true {
       switch rekeys.next() {
@@ -67,12 +66,12 @@ package final class RekeyEngine {
   // MARK: A batch
 
   private func rekey(_ nodes: [Node]) {
-    guard rescue(), fileSystem.unreplayed.isEmpty else {
+    guard rescue(), tree.unreplayed.isEmpty else {
       for node in nodes { rekeys.finish(node, stranded == nil ? .failed : .stranded) }
       return
     }
     let files = nodes.compactMap(open)
-    fileSystem.keyChanges.read {
+    tree.keyChanges.read {
       var jobs = prepare(files)
       carryOut(&jobs)
       for job in jobs { job.file.endRekeyStep() }
@@ -82,7 +81,7 @@ package final class RekeyEngine {
 
   private func open(_ node: Node) -> Job? {
     do throws(Errno) {
-      return Job(node: node, file: try fileSystem.openFile(node, forWriting: true), step: RekeyStep())
+      return Job(node: node, file: try tree.openFile(node, forWriting: true), step: RekeyStep())
     } catch {
       finish(node, after: error)
       return nil
@@ -127,7 +126,7 @@ package final class RekeyEngine {
     }
     takeBack(&jobs)
     for job in jobs where job.failure == nil {
-      _ = fileSystem.nodes.keep(job.node)
+      _ = tree.nodes.keep(job.node)
       unsettled[slot].append(job)
     }
     if !chunks.isEmpty { slot = 1 - slot }
@@ -167,7 +166,7 @@ package final class RekeyEngine {
         try job.file.write(job.step)
       }
       guard job.step.boundary == nil else { return }
-      try fileSystem.rekeyAttributes(of: job.file, job.node)
+      try tree.rekeyAttributes(of: job.file, job.node)
       job.isFinished = true
     } catch {
       job.failure = error
@@ -180,13 +179,13 @@ package final class RekeyEngine {
     guard let pending = record.pending else { return }
     do throws(Errno) {
       if job.isFinished, pending.isFollowed {
-        let (next, cipher) = try fileSystem.followingRekey(record)
+        let (next, cipher) = try tree.followingRekey(record)
         try write(next, of: &job)
         return job.file.replaceKey(next, cipher)
       }
       var moved = pending
       if let boundary = job.step.boundary { moved.boundary = boundary }
-      let next = try fileSystem.fileRecord(
+      let next = try tree.fileRecord(
         record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
         pending: job.isFinished ? nil : moved)
       try write(next, of: &job)
@@ -199,9 +198,9 @@ package final class RekeyEngine {
   private func write(_ record: FileRecord, of job: inout Job) throws(Errno) {
     try job.file.withDescriptor { (descriptor) throws(Errno) in
       do throws(Errno) {
-        try fileSystem.setRecord(record.bytes, of: descriptor)
+        try tree.setRecord(record.bytes, of: descriptor)
       } catch {
-        guard (try? descriptor.attribute(ProtectedFileSystem.recordAttribute)) == record.bytes else { throw error }
+        guard (try? descriptor.attribute(BackingTree.recordAttribute)) == record.bytes else { throw error }
       }
     }
   }

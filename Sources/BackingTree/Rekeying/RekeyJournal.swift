@@ -21,7 +21,7 @@ final class RekeyJournal: Sendable {
   private let volume: VolumeKeys
   private let state = Mutex(State())
 
-  init(root: SharedDescriptor, volume: VolumeKeys) {
+  package init(root: SharedDescriptor, volume: VolumeKeys) {
     self.root = root
     self.volume = volume
   }

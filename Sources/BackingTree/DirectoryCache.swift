@@ -11,7 +11,7 @@ final class DirectoryCache: Sendable {
 
   private let ring: Mutex<Ring>
 
-  init(capacity: Int) {
+  package init(capacity: Int) {
     ring = Mutex(Ring(nodes: Array(repeating: nil, count: capacity)))
   }
 

@@ -5,9 +5,9 @@ import SystemPackage
 // Modes say what callers may do, and the kernel has asked them. But a daemon without privileges is bound by them too: it
 // needs to read what its owner may only write, to set records of what its owner may only read, and to get to what is
 // below a directory that its owner may not search. A daemon that is killed in between leaves the owner what was lent.
-extension ProtectedFileSystem {
+extension BackingTree {
   /// Runs `body`, and where permissions are missing once more with those of the owner lent for the moment (chmod(2)).
-  func lendingPermissions<Result: ~Copyable>(
+  package func lendingPermissions<Result: ~Copyable>(
     of descriptor: borrowing Descriptor, _ body: () throws(Errno) -> Result
   ) throws(Errno) -> Result {
     do throws(Errno) {
@@ -22,7 +22,7 @@ extension ProtectedFileSystem {
   }
 
   /// Sets permissions, not while they are lent.
-  func setPermissions(_ permissions: UInt32, of descriptor: borrowing Descriptor) throws(Errno) {
+  package func setPermissions(_ permissions: UInt32, of descriptor: borrowing Descriptor) throws(Errno) {
     try lending.withLock { (_) throws(Errno) in try descriptor.setModeThroughPath(permissions) }
   }
 

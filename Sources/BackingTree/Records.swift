@@ -1,5 +1,4 @@
 import Cryptography
-import FUSE
 import FileProtection
 import KeyManagement
 import ProtectfsIO
@@ -8,13 +7,13 @@ import StoreFormat
 import SystemPackage
 
 // Records of files and directories: read, verified, written.
-extension ProtectedFileSystem {
+extension BackingTree {
   static let recordAttribute = PathName(FileRecord.attributeName)
 
   /// The record that a file's attribute holds, verified.
   ///
   /// - Throws: `EIO`, with the reason in the log, when it is malformed or its tag does not match.
-  func verifiedFileRecord(_ bytes: [UInt8], of node: Node) throws(Errno) -> FileRecord {
+  package func verifiedFileRecord(_ bytes: [UInt8], of node: Node) throws(Errno) -> FileRecord {
     let record: FileRecord
     do throws(FormatError) {
       record = try FileRecord(parsing: bytes)
@@ -73,7 +72,7 @@ extension ProtectedFileSystem {
   }
 
   /// Writes a directory's record.
-  func writeDirectoryRecord(
+  package func writeDirectoryRecord(
     _ directory: Node.Directory, to descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
   ) throws(Errno) {
     let record = DirectoryRecord(
@@ -92,7 +91,7 @@ extension ProtectedFileSystem {
   }
 
   /// Sets the record attribute of an open file, or through /proc where the descriptor was opened with `O_PATH`.
-  func setRecord(
+  package func setRecord(
     _ bytes: [UInt8], of descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
   ) throws(Errno) {
     try lendingPermissions(of: descriptor) { () throws(Errno) in
@@ -111,7 +110,7 @@ extension ProtectedFileSystem {
   }
 
   /// A fresh record for a new directory.
-  func newDirectory(in parent: Node.Directory) throws(Errno) -> Node.Directory {
+  package func newDirectory(in parent: Node.Directory) throws(Errno) -> Node.Directory {
     let identifier = try records { () throws(CryptographyError) in try randomBytes(DirectoryRecord.identifierSize) }
     return Node.Directory(identifier: identifier, directoryClass: parent.directoryClass, isExplicit: false)
   }
@@ -135,21 +134,36 @@ extension ProtectedFileSystem {
     try DirectoryStream(openForListing(handle)).isEmpty()
   }
 
-  /// Logs what is wrong with a backing file, by its backing path.
-  func damaged(_ node: Node, _ reason: String) {
-    log.error(
-      "damaged: \(reason)", metadata: ["backing": "\(backingPath(of: node))", "inode": "\(node.identity.inode)"])
+  /// The record of a file in a directory.
+  ///
+  /// - Throws: `ENODATA` where it has none.
+  package func recordBytes(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> [UInt8] {
+    do throws(Errno) {
+      return try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
+    } catch .permissionDenied {
+      return try recordBytes(of: handle.descriptor.open(name, [.path, .noFollow]))
+    }
   }
 
-  /// A node's path in the backing directory.
-  func backingPath(of node: Node) -> String {
-    var names: [String] = []
-    var current = node
-    while let location = current.location {
-      names.append(location.name.description)
-      current = location.parent
+  /// The record of a file or directory that is open, if only by `O_PATH`.
+  ///
+  /// - Throws: `ENODATA` where it has none.
+  package func recordBytes(of descriptor: borrowing Descriptor) throws(Errno) -> [UInt8] {
+    try lendingPermissions(of: descriptor) { () throws(Errno) in
+      try PathName(descriptor: descriptor).attribute(Self.recordAttribute)
     }
-    return "/" + names.reversed().joined(separator: "/")
+  }
+
+  /// A record for a new file of a class, and its cipher.
+  ///
+  /// - Throws: `EACCES` when no file can be created in the class now.
+  package func newFileRecord(in fileClass: ProtectionClass) throws(Errno) -> (FileRecord, ContentsCipher) {
+    guard controller.allows(.create, on: fileClass) else { throw .permissionDenied }
+    let key: FileKey
+    do throws(CryptographyError) { key = try FileKey() } catch { throw errno(error) }
+    let (keyID, wrappedKey) = try controller.wrap(key, for: fileClass)
+    let record = try fileRecord(fileClass, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey)
+    return (record, try ProtectedFile.contentsCipher(of: key, record))
   }
 
   private func records<Result>(_ body: () throws(CryptographyError) -> Result) throws(Errno) -> Result {

@@ -1,21 +1,20 @@
 import Cryptography
-import FUSE
 import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
 /// A name as the backing directory has it, and for a long name the content of its sidecar.
-struct BackingName {
-  let name: PathName
+package struct BackingName {
+  package let name: PathName
   let sidecar: (name: PathName, sealed: [UInt8])?
 }
 
 // From plain names to backing names and back: AES-256-SIV with the directory's ID as associated data.
-extension ProtectedFileSystem {
+extension BackingTree {
   /// The backing name of a plain name in a directory.
   ///
   /// - Throws: `ENAMETOOLONG` above 255 bytes.
-  func backingName(_ name: PathName, in directory: Node.Directory) throws(Errno) -> BackingName {
+  package func backingName(_ name: PathName, in directory: Node.Directory) throws(Errno) -> BackingName {
     guard name.bytes.count <= NameEncoding.longestName else { throw .fileNameTooLong }
     do throws(CryptographyError) {
       let sealed = try volume.names.seal(Array(name.bytes), associatedData: directory.identifier)
@@ -69,7 +68,7 @@ extension ProtectedFileSystem {
   ///
   /// It is made durable here: a journal keeps names in their order, but not contents, and a file whose sidecar is empty
   /// after a power cut has no name, also one that was on the disk for long and had just been renamed.
-  func writeSidecar(of name: BackingName, in handle: SharedDescriptor) throws(Errno) -> Bool {
+  package func writeSidecar(of name: BackingName, in handle: SharedDescriptor) throws(Errno) -> Bool {
     guard let sidecar = name.sidecar else { return false }
     let file: Descriptor
     do throws(Errno) {
@@ -101,12 +100,33 @@ extension ProtectedFileSystem {
   }
 
   /// Removes a long name's sidecar, after the name itself is gone. What is left behind is a leftover, not an error.
-  func removeSidecar(of name: BackingName, in handle: SharedDescriptor) {
+  package func removeSidecar(of name: BackingName, in handle: SharedDescriptor) {
     guard let sidecar = name.sidecar else { return }
     do throws(Errno) {
       try handle.descriptor.unlink(sidecar.name)
     } catch {
       log.warning("a sidecar was left behind", metadata: ["name": "\(sidecar.name)", "error": "\(error)"])
+    }
+  }
+
+  /// The plain name of a backing entry; `nil` for what callers do not see: the store's own files, sidecars, and names
+  /// that this store did not make, each of which is logged once.
+  package func visibleName(
+    of name: PathName, in node: Node, _ record: Node.Directory, _ directory: SharedDescriptor
+  ) -> PathName? {
+    let kind = NameEncoding.parse(name.bytes)
+    if kind == .sidecar { return nil }
+    if node === nodes.root, name == Self.storeDirectory { return nil }
+    do throws(Errno) {
+      return try plainName(of: name, kind, in: directory, record)
+    } catch {
+      let isNew = undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
+      if isNew {
+        log.warning(
+          "a name in the backing directory is none of this store's: it is left out",
+          metadata: ["backing": "\(backingPath(of: node))/\(name)"])
+      }
+      return nil
     }
   }
 }

@@ -1,4 +1,3 @@
-import FUSE
 import FileProtection
 import ProtectfsIO
 import ProtectfsPolicy
@@ -6,7 +5,7 @@ import SystemPackage
 
 // Where others may write the store, a file that is open here may be in another class by now. Its record is read whenever it is
 // opened; but a descriptor from before goes on by the record of then, and a lock would not find it.
-extension ProtectedFileSystem {
+extension BackingTree {
   /// Reads the records of all open files again, where others may have changed them: a file is in its new class from then on,
   /// and has its new key. One whose record cannot be had is closed to everyone; and so is one of which the store has not told
   /// it in time, until it does.
@@ -15,7 +14,7 @@ extension ProtectedFileSystem {
   /// store, for so long at most.
   /// - Returns: nodes of which the kernel must drop the pages whatever the class: of files that are closed to everyone, and
   ///   of those not open, which may be in any class by now.
-  package func renewRecords(within patience: Duration) -> [NodeID] {
+  package func renewRecords(within patience: Duration) -> [UInt64] {
     guard options.isShared else { return [] }
     let stale = nodes.closedAndCached()
     let renewal = Monitor(Renewal(remaining: nodes.openNodes()))
@@ -26,7 +25,7 @@ extension ProtectedFileSystem {
       renewAll(renewal)
     }
     let end = ContinuousClock.now + patience
-    let (refused, late) = renewal.wait { state, deadline -> ([NodeID], [Node])? in
+    let (refused, late) = renewal.wait { state, deadline -> ([UInt64], [Node])? in
       guard state.remaining.isEmpty || .now >= end else {
         deadline = end
         return nil
@@ -39,13 +38,13 @@ extension ProtectedFileSystem {
         "an open file is closed to everyone, as the backing store does not tell its record",
         metadata: ["inode": "\(node.identity.inode)"])
     }
-    return stale + refused + late.map(\.id)
+    return stale + refused + late.map(\.number)
   }
 
   private struct Renewal {
     /// The last one is at work.
     var remaining: [Node]
-    var refused: [NodeID] = []
+    var refused: [UInt64] = []
   }
 
   private func renewAll(_ renewal: Monitor<Renewal>) {
@@ -53,7 +52,7 @@ extension ProtectedFileSystem {
       let isRefused = !renewOrRefuse(node)
       renewal.update { state in
         state.remaining.removeLast()
-        if isRefused { state.refused.append(node.id) }
+        if isRefused { state.refused.append(node.number) }
       }
     }
   }

@@ -1,4 +1,3 @@
-import FUSE
 import ProtectfsIO
 import ProtectfsPolicy
 import Synchronization
@@ -8,27 +7,27 @@ import SystemPackage
 ///
 /// A node lives from its first lookup until the kernel forgets it; the table's own reference is counted by hand,
 /// because the kernel holds the node's address meanwhile.
-final class InodeTable: Sendable {
+package final class InodeTable: Sendable {
   private let shards: [Shard]
-  let root: Node
+  package let root: Node
   /// The nodes of files, for who drops their pages when this process was killed.
   private let files: SharedNumbers?
 
-  init(root: Node, files: SharedNumbers?) {
+  package init(root: Node, files: SharedNumbers?) {
     self.root = root
     self.files = files
     shards = (0..<16).map { _ in Shard() }
   }
 
-  /// The node that the kernel means.
-  func node(_ id: NodeID) -> Node {
-    if id == .root { return root }
-    let address = unsafe UnsafeRawPointer(bitPattern: UInt(id.rawValue))!
+  /// The node of a number.
+  package func node(_ number: UInt64) -> Node {
+    if number == 1 { return root }
+    let address = unsafe UnsafeRawPointer(bitPattern: UInt(number))!
     return unsafe Unmanaged<Node>.fromOpaque(address).takeUnretainedValue()
   }
 
   /// The node of a backing file just seen at a location, counted as looked up once more.
-  func remember(_ status: Status, at location: Node.Location) -> Node {
+  package func remember(_ status: Status, at location: Node.Location) -> Node {
     let identity = Node.Identity(status)
     let node = shard(of: identity.inode).nodes.withLock { nodes in
       if let known = nodes[identity.inode], known.identity == identity {
@@ -49,7 +48,7 @@ final class InodeTable: Sendable {
   }
 
   /// The node of a backing file, if the kernel knows it.
-  func find(_ status: Status) -> Node? {
+  package func find(_ status: Status) -> Node? {
     let identity = Node.Identity(status)
     if identity == root.identity { return root }
     return shard(of: identity.inode).nodes.withLock { nodes in
@@ -79,13 +78,12 @@ final class InodeTable: Sendable {
   /// Has the pages of a file dropped also when the daemon is killed. With the shard's lock held.
   private func givePlace(to node: Node) {
     guard node.isRegular, unsafe node.place == nil else { return }
-    unsafe node.place = files?.add(node.id.rawValue)
+    unsafe node.place = files?.add(node.number)
   }
 
   /// The kernel gives back `count` lookups; at none left the node goes.
-  func forget(_ id: NodeID, count: UInt64) {
-    guard id != .root else { return }
-    let node = node(id)
+  package func forget(_ node: Node, count: UInt64) {
+    guard !node.isRoot else { return }
     let isLast = shard(of: node.identity.inode).nodes.withLock { nodes in
       unsafe node.lookups -= min(count, node.lookups)
       guard unsafe node.lookups == 0 else { return false }
@@ -105,23 +103,23 @@ final class InodeTable: Sendable {
   }
 
   /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
-  func cached(in fileClass: ProtectionClass, includingOpen: Bool) -> [NodeID] {
+  package func cached(in fileClass: ProtectionClass, includingOpen: Bool) -> [UInt64] {
     nodes { $0.cachedClass == fileClass && (includingOpen || $0.handles == 0) }
   }
 
   /// The nodes of files in a class that are open.
-  func open(in fileClass: ProtectionClass) -> [NodeID] {
+  package func open(in fileClass: ProtectionClass) -> [UInt64] {
     nodes { $0.cachedClass == fileClass && $0.handles > 0 }
   }
 
   /// The nodes of files in a class that are open for writing.
-  func written(in fileClass: ProtectionClass) -> [NodeID] {
+  package func written(in fileClass: ProtectionClass) -> [UInt64] {
     nodes { $0.cachedClass == fileClass && $0.writers > 0 }
   }
 
   /// The inode numbers of the files that ``cached(in:includingOpen:)`` finds, open or not, by node.
-  func inodes(in fileClass: ProtectionClass) -> [NodeID: UInt64] {
-    Dictionary(uniqueKeysWithValues: collect({ $0.cachedClass == fileClass }, { ($0.id, $0.identity.inode) }))
+  package func inodes(in fileClass: ProtectionClass) -> [UInt64: UInt64] {
+    Dictionary(uniqueKeysWithValues: collect({ $0.cachedClass == fileClass }, { ($0.number, $0.identity.inode) }))
   }
 
   /// The same as nodes, which stay as long as they are used.
@@ -133,10 +131,10 @@ final class InodeTable: Sendable {
   func openNodes() -> [Node] { collect({ $0.handles > 0 }, { $0 }) }
 
   /// The nodes of files that are not open and whose pages the kernel may hold, of any class.
-  func closedAndCached() -> [NodeID] { nodes { $0.cachedClass != nil && $0.handles == 0 } }
+  func closedAndCached() -> [UInt64] { nodes { $0.cachedClass != nil && $0.handles == 0 } }
 
-  private func nodes(where isWanted: (borrowing Node.State) -> Bool) -> [NodeID] {
-    collect(isWanted, \.id)
+  private func nodes(where isWanted: (borrowing Node.State) -> Bool) -> [UInt64] {
+    collect(isWanted, \.number)
   }
 
   private func collect<Element>(
@@ -152,7 +150,7 @@ final class InodeTable: Sendable {
   }
 
   /// How many nodes the kernel knows.
-  var count: Int { shards.reduce(0) { $0 + $1.nodes.withLock { $0.count } } }
+  package var count: Int { shards.reduce(0) { $0 + $1.nodes.withLock { $0.count } } }
 
   private func shard(of inode: UInt64) -> Shard { shards[Int(truncatingIfNeeded: inode) & 15] }
 }

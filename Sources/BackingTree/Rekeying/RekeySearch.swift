@@ -1,4 +1,3 @@
-import FUSE
 import ProtectfsIO
 import StoreFormat
 import SystemPackage
@@ -6,34 +5,34 @@ import SystemPackage
 /// Goes through the backing tree, and finds the files whose rekeys are pending; what a batch that was cut short has of
 /// them is put in place.
 final class RekeySearch {
-  private let fileSystem: ProtectedFileSystem
+  private let tree: BackingTree
   private let mayContinue: () -> Bool
   /// Whether everything could be looked at.
   private(set) var isComplete = true
 
-  init(_ fileSystem: ProtectedFileSystem, mayContinue: @escaping () -> Bool) {
-    self.fileSystem = fileSystem
+  package init(_ tree: BackingTree, mayContinue: @escaping () -> Bool) {
+    self.tree = tree
     self.mayContinue = mayContinue
   }
 
   /// Searches the tree, and what a check took out of it.
   func run() {
-    guard fileSystem.moves.begin() else {
+    guard tree.moves.begin() else {
       isComplete = false
       return
     }
-    defer { fileSystem.moves.end() }
-    visit(fileSystem.nodes.root)
+    defer { tree.moves.end() }
+    visit(tree.nodes.root)
     visitLostAndFound()
-    while let moved = fileSystem.renames.write({ fileSystem.moves.next() }) { visit(moved) }
+    while let moved = tree.renames.write({ tree.moves.next() }) { visit(moved) }
   }
 
   private func visit(_ root: Node) {
     var waiting = [root]
     while let directory = waiting.popLast() {
       attempt(directory) { () throws(Errno) in
-        let handle = try fileSystem.directoryHandle(directory)
-        let names = try DirectoryNames(fileSystem.openForListing(handle)).all(limit: .max)
+        let handle = try tree.directoryHandle(directory)
+        let names = try DirectoryNames(tree.openForListing(handle)).all(limit: .max)
         for name in names where !(directory.isRoot && name.description == NameEncoding.storeDirectory) {
           if let below = look(name, in: handle, .init(parent: directory, name: name)) { waiting.append(below) }
         }
@@ -43,16 +42,16 @@ final class RekeySearch {
 
   private func visit(_ location: Node.Location) {
     attempt(location.parent) { () throws(Errno) in
-      let handle = try fileSystem.directoryHandle(location.parent)
+      let handle = try tree.directoryHandle(location.parent)
       if let below = look(location.name, in: handle, location) { visit(below) }
     }
   }
 
   /// Files there are nobody's until somebody moves them back; but their chunks are in the journal only.
   private func visitLostAndFound() {
-    guard !fileSystem.unreplayed.isEmpty else { return }
+    guard !tree.unreplayed.isEmpty else { return }
     let store = PathName(NameEncoding.storeDirectory)
-    guard let handle = try? fileSystem.root.descriptor.open(store, [.path, .directory, .noFollow]),
+    guard let handle = try? tree.root.descriptor.open(store, [.path, .directory, .noFollow]),
       let status = try? handle.status(of: "lost+found")
     else { return }
     let parent = Node(status, location: .init(parent: Node(status, location: nil), name: "lost+found"))
@@ -72,16 +71,16 @@ final class RekeySearch {
     }
     var below: Node?
     attempt(location.parent) { () throws(Errno) in
-      let status = try fileSystem.lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+      let status = try tree.lendingPermissions(of: handle.descriptor) { () throws(Errno) in
         try handle.descriptor.status(of: name)
       }
-      let node = fileSystem.nodes.find(status) ?? Node(status, location: location)
+      let node = tree.nodes.find(status) ?? Node(status, location: location)
       if status.type == .directory { below = node }
       guard status.type == .regular, let record = try record(of: name, in: handle), record.pending != nil else {
         return
       }
-      _ = try fileSystem.replayed(record, node)
-      fileSystem.awaitRekey(of: node)
+      _ = try tree.replayed(record, node)
+      tree.awaitRekey(of: node)
     }
     return below
   }
@@ -89,8 +88,8 @@ final class RekeySearch {
   /// The record of a file; `nil` for one that has none, as sidecars, and for one that is damaged.
   private func record(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> FileRecord? {
     let bytes: [UInt8]
-    do throws(Errno) { bytes = try fileSystem.recordBytes(of: name, in: handle) } catch .noData { return nil }
-    guard let record = try? FileRecord(parsing: bytes), (try? fileSystem.volume.isAuthentic(record)) == true else {
+    do throws(Errno) { bytes = try tree.recordBytes(of: name, in: handle) } catch .noData { return nil }
+    guard let record = try? FileRecord(parsing: bytes), (try? tree.volume.isAuthentic(record)) == true else {
       return nil
     }
     return record
@@ -103,7 +102,7 @@ final class RekeySearch {
     } catch {
       guard ![.noSuchFileOrDirectory, .staleNFSFileHandle, .noData].contains(error) else { return }
       isComplete = false
-      fileSystem.log.warning(
+      tree.log.warning(
         "rekeys that are pending cannot be searched for",
         metadata: ["error": "\(error)", "inode": "\(node.identity.inode)"])
     }

@@ -1,7 +1,7 @@
 import Synchronization
 
 /// Names that came to be by rename or link while someone goes through the tree.
-final class MovedNames: Sendable {
+package final class MovedNames: Sendable {
   private let state = Mutex<[Node.Location]?>(nil)
 
   /// Returns `false` where somebody else wants to know.
@@ -16,7 +16,7 @@ final class MovedNames: Sendable {
   func end() { state.withLock { $0 = nil } }
 
   /// Notes a name, while somebody wants to know.
-  func note(_ location: Node.Location) { state.withLock { $0?.append(location) } }
+  package func note(_ location: Node.Location) { state.withLock { $0?.append(location) } }
 
   /// A name that nobody has looked at.
   func next() -> Node.Location? { state.withLock { $0?.popLast() } }

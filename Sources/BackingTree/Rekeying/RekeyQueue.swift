@@ -56,7 +56,7 @@ final class RekeyQueue: Sendable {
       defer { state.isRekeyKnown = true }
       return !state.isRekeyKnown
     }
-    guard isNew else { return nodes.forget(node.id, count: 1) }
+    guard isNew else { return nodes.forget(node, count: 1) }
     monitor.update { state in
       state.waiting.append(node)
       state.isResting = false

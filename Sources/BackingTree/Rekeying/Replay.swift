@@ -1,4 +1,3 @@
-import FUSE
 import FileProtection
 import ProtectfsIO
 import StoreFormat
@@ -14,7 +13,7 @@ final class UnreplayedBatches: Sendable {
   /// Whether there were any when the store was mounted.
   let hadBatches: Bool
 
-  init(_ batches: [RekeyBatch]) {
+  package init(_ batches: [RekeyBatch]) {
     hadBatches = !batches.isEmpty
     self.batches = Mutex(batches)
   }
@@ -45,7 +44,7 @@ extension [RekeyBatch] {
   }
 }
 
-extension ProtectedFileSystem {
+extension BackingTree {
   /// The record of a file whose chunks, if a batch that was cut short has any, are in place. To be called before contents
   /// are read by it. Needs no class key.
   ///
@@ -93,7 +92,7 @@ extension ProtectedFileSystem {
 
   /// Reads through a mount beside which another one writes, and may just be rekeying the file: the record must be the same
   /// before and after, and what a batch has on its way counts as written.
-  func readBesideWriter(
+  package func readBesideWriter(
     _ file: ProtectedFile, _ node: Node, _ read: (ProtectedFile.Overlay?) throws(Errno) -> UnsafeRawBufferPointer
   ) throws(Errno) -> UnsafeRawBufferPointer {
     while true {

@@ -1,5 +1,4 @@
 import Cryptography
-import FUSE
 import FileProtection
 import ProtectfsIO
 import ProtectfsPolicy
@@ -7,11 +6,11 @@ import StoreFormat
 import SystemPackage
 
 // The protection class of files and directories, read and set.
-extension ProtectedFileSystem {
+extension BackingTree {
   /// A node's class and whether it was chosen rather than inherited. Needs no class key.
   ///
   /// - Throws: `ENODATA` for what has no class: links, devices, fifos and sockets. `EIO` for a record that is damaged or gone.
-  func protectionClass(of node: Node) throws(Errno) -> (ProtectionClass, isExplicit: Bool) {
+  package func protectionClass(of node: Node) throws(Errno) -> (ProtectionClass, isExplicit: Bool) {
     if node.isDirectory {
       let record = try directory(node).record
       return (record.directoryClass, record.isExplicit)
@@ -24,7 +23,7 @@ extension ProtectedFileSystem {
   }
 
   /// The record of a regular file; `nil` for one that has none yet. Needs no class key.
-  func currentRecord(of node: Node) throws(Errno) -> FileRecord? {
+  package func currentRecord(of node: Node) throws(Errno) -> FileRecord? {
     guard node.isRegular else { return nil }
     if !options.isShared, let file = node.file { return file.record }
     let reference = try reference(to: node)
@@ -47,7 +46,7 @@ extension ProtectedFileSystem {
   ///
   /// - Throws: `EACCES` for a file when the old or the new class is locked; `ENOSPC` where a record with two keys has no
   ///   room.
-  func setClass(
+  package func setClass(
     _ newClass: ProtectionClass, of node: Node, isExplicit: Bool = true, _ rekeying: Rekeying = .onRaise
   ) throws(Errno) {
     if node.isDirectory { return try setDirectoryClass(newClass, of: node, isExplicit: isExplicit) }
@@ -73,7 +72,7 @@ extension ProtectedFileSystem {
   }
 
   /// Has the class that a file has count as chosen. No key is wrapped, so that of class B can be chosen while locked.
-  func chooseClass(of node: Node) throws(Errno) {
+  package func chooseClass(of node: Node) throws(Errno) {
     try withOpenFile(node, for: .rewrapTo, writing: false) { (file) throws(Errno) in
       try keyChanges.read { () throws(Errno) in
         try file.changeRecord { (record) throws(Errno) in

@@ -1,17 +1,16 @@
 import Cryptography
-import FUSE
 import FileProtection
 import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
 /// Something to make system calls on for a node: its open file, what is kept open of it, or its backing file by `O_PATH`.
-enum Reference: ~Copyable {
+package enum Reference: ~Copyable {
   case file(ProtectedFile)
   case kept(SharedDescriptor)
   case path(Descriptor)
 
-  borrowing func withDescriptor<Result: ~Copyable>(
+  package borrowing func withDescriptor<Result: ~Copyable>(
     _ body: (borrowing Descriptor) throws(Errno) -> Result
   ) throws(Errno) -> Result {
     switch self {
@@ -23,9 +22,9 @@ enum Reference: ~Copyable {
 }
 
 // From nodes to backing files. A path is walked from the nearest open directory; what is found must be the very file.
-extension ProtectedFileSystem {
+extension BackingTree {
   /// The open backing directory of a node, and what its record says.
-  func directory(_ node: Node) throws(Errno) -> (handle: SharedDescriptor, record: Node.Directory) {
+  package func directory(_ node: Node) throws(Errno) -> (handle: SharedDescriptor, record: Node.Directory) {
     let handle = try directoryHandle(node)
     if !options.isShared, let record = node.state.withLock({ $0.directory }) { return (handle, record) }
     let record = try readDirectoryRecord(of: node, handle)
@@ -39,7 +38,7 @@ extension ProtectedFileSystem {
   }
 
   /// The open backing directory of a node, opened from its nearest open ancestor.
-  func directoryHandle(_ node: Node) throws(Errno) -> SharedDescriptor {
+  package func directoryHandle(_ node: Node) throws(Errno) -> SharedDescriptor {
     guard node.isDirectory else { throw .notDirectory }
     return try findingMoved { () throws(Errno) in try walk(to: node) }
   }
@@ -86,7 +85,7 @@ extension ProtectedFileSystem {
   }
 
   /// A descriptor to a node, whatever its type.
-  func reference(to node: Node) throws(Errno) -> Reference {
+  package func reference(to node: Node) throws(Errno) -> Reference {
     let (file, kept) = node.state.withLock { ($0.file, $0.kept) }
     if let file { return .file(file) }
     if let kept { return .kept(kept) }
@@ -95,13 +94,13 @@ extension ProtectedFileSystem {
   }
 
   /// Opens a node's backing file by one of its names.
-  func open(_ node: Node, _ flags: OpenFlags) throws(Errno) -> Descriptor {
+  package func open(_ node: Node, _ flags: OpenFlags) throws(Errno) -> Descriptor {
     var status = Status()
     return try open(node, flags, status: &status)
   }
 
   /// The same, and tells its status, by which it was found to be the right one.
-  func open(_ node: Node, _ flags: OpenFlags, status: inout Status) throws(Errno) -> Descriptor {
+  package func open(_ node: Node, _ flags: OpenFlags, status: inout Status) throws(Errno) -> Descriptor {
     if let file = node.state.withLock({ $0.nameless }) {
       status = try file.descriptor.status()
       return try Descriptor.open(PathName(descriptor: file.descriptor), flags.subtracting(.noFollow))
@@ -124,7 +123,7 @@ extension ProtectedFileSystem {
   }
 
   /// A node's status, without opening it.
-  func status(of node: Node) throws(Errno) -> Status {
+  package func status(of node: Node) throws(Errno) -> Status {
     let (file, kept) = node.state.withLock { ($0.file, $0.kept) }
     if let file { return try file.status() }
     if let kept { return try kept.descriptor.status() }
@@ -150,63 +149,4 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// The attributes that a caller sees.
-  func attributes(of node: Node, _ status: Status) -> Attributes {
-    var attributes = Attributes()
-    attributes.inode = status.inode
-    attributes.mode = status.mode
-    attributes.links = status.links
-    attributes.user = status.user
-    attributes.group = status.group
-    attributes.rawDevice = status.raw_device
-    attributes.blocks = status.blocks
-    attributes.blockSize = 4096
-    attributes.access = Timestamp(status.access_seconds, status.access_nanoseconds)
-    attributes.modification = Timestamp(status.modification_seconds, status.modification_nanoseconds)
-    attributes.change = Timestamp(status.change_seconds, status.change_nanoseconds)
-    if node.isRegular {
-      // A length that no plaintext can have is shown as it is; opening such a file fails.
-      attributes.size = ContentLength.plaintext(for: status.size) ?? status.size
-    } else if node.isSymbolicLink {
-      attributes.size = targetCount(of: node, status)
-    } else {
-      attributes.size = status.size
-      // The store's own directory is in the root, and is not shown. Some file systems count no subdirectories.
-      if node === nodes.root, status.links > 2 { attributes.links -= 1 }
-    }
-    return attributes
-  }
-
-  /// The answer to the lookup of a backing file just seen.
-  func entry(_ status: Status, at location: Node.Location) -> Entry {
-    let node = nodes.remember(status, at: location)
-    return Entry(
-      node: node.id, attributes: attributes(of: node, status), entryTimeout: timeout,
-      attributeTimeout: attributeTimeout(of: node))
-  }
-
-  /// For how long the kernel may keep a node's attributes. Not at all while the class of an open file is locked: so the
-  /// kernel asks before each cached write, and the write is refused.
-  func attributeTimeout(of node: Node) -> Double {
-    if let file = node.file, !file.isAllowed(.read) { return 0 }
-    return timeout
-  }
-
-  /// A node's path in the mounted tree, for messages; names that cannot be told are shown as `?`.
-  func path(of node: Node) -> String {
-    var names: [String] = []
-    var current = node
-    while let location = current.location {
-      let name: PathName? = try? plainName(of: location.name, in: location.parent)
-      names.append(name?.description ?? "?")
-      current = location.parent
-    }
-    return "/" + names.reversed().joined(separator: "/")
-  }
-}
-
-extension Timestamp {
-  init(_ seconds: Int64, _ nanoseconds: UInt32) {
-    self.init(seconds: seconds, nanoseconds: Int64(nanoseconds))
-  }
 }

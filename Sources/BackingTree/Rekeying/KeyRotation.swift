@@ -23,13 +23,13 @@ package struct RotationProgress: Sendable, Equatable {
 /// Wraps the keys of all files of a class under its current key, while the store is in use.
 ///
 /// It goes through the backing tree. That no file is missed, though files come, go and move meanwhile, is seen to thus:
-/// - Whoever wraps a key and writes it into a record holds ``ProtectedFileSystem/keyChanges`` shared. It is taken alone
+/// - Whoever wraps a key and writes it into a record holds ``BackingTree/keyChanges`` shared. It is taken alone
 ///   once after the class has its new key: from then on no record with the old one comes into being.
-/// - What is renamed or linked meanwhile is noted in ``ProtectedFileSystem/moves``, and looked at after the tree: it may have come from where this had not
+/// - What is renamed or linked meanwhile is noted in ``BackingTree/moves``, and looked at after the tree: it may have come from where this had not
 ///   been yet, to where it had.
 /// - Open files without a name are found in the table of open files.
 package final class KeyRotation {
-  private let fileSystem: ProtectedFileSystem
+  private let tree: BackingTree
   private let fileClass: ProtectionClass
   private let mayContinue: () -> Bool
   private var progress = RotationProgress()
@@ -41,10 +41,10 @@ package final class KeyRotation {
   ///   - mayContinue: asked before each file; a lock ends the rotation at once.
   ///   - report: told of each directory; may end the rotation too.
   package init(
-    _ fileSystem: ProtectedFileSystem, of fileClass: ProtectionClass, mayContinue: @escaping () -> Bool,
+    _ tree: BackingTree, of fileClass: ProtectionClass, mayContinue: @escaping () -> Bool,
     report: @escaping (RotationProgress) -> Bool
   ) {
-    self.fileSystem = fileSystem
+    self.tree = tree
     self.fileClass = fileClass
     self.mayContinue = mayContinue
     self.report = report
@@ -56,13 +56,13 @@ package final class KeyRotation {
   ///   is then for the next rotation.
   package func run() throws(Errno) -> RotationProgress {
     // The search for pending rekeys comes to its end before.
-    while !fileSystem.moves.begin() {
+    while !tree.moves.begin() {
       guard mayContinue() else { throw .interrupted }
       Thread.sleep(microseconds: 10_000)
     }
-    defer { fileSystem.moves.end() }
-    fileSystem.keyChanges.write {}
-    try visit([fileSystem.nodes.root])
+    defer { tree.moves.end() }
+    tree.keyChanges.write {}
+    try visit([tree.nodes.root])
     try visitLostAndFound()
     try renewOpenFiles()
     while let moved = nextMoved() { try visit(moved) }
@@ -72,7 +72,7 @@ package final class KeyRotation {
 
   /// A name that came to be meanwhile. With renames and links held off, so that none is done and not noted yet.
   private func nextMoved() -> Node.Location? {
-    fileSystem.renames.write { fileSystem.moves.next() }
+    tree.renames.write { tree.moves.next() }
   }
 
   /// Brings open files up to date that were opened with the old record at the last moment. After the old key is gone.
@@ -86,8 +86,8 @@ package final class KeyRotation {
       let opened: (handle: SharedDescriptor, stream: SharedDescriptor)?
       do throws(Errno) {
         opened = try keeping(directory) { () throws(Errno) in
-          let handle = try fileSystem.directoryHandle(directory)
-          return (handle, SharedDescriptor(try fileSystem.openForListing(handle)))
+          let handle = try tree.directoryHandle(directory)
+          return (handle, SharedDescriptor(try tree.openForListing(handle)))
         }
       } catch {
         // Removed, or moved: then it was noted.
@@ -110,7 +110,7 @@ package final class KeyRotation {
 
   private func visit(_ location: Node.Location) throws(Errno) {
     do throws(Errno) {
-      let handle = try keeping(location.parent) { () throws(Errno) in try fileSystem.directoryHandle(location.parent) }
+      let handle = try keeping(location.parent) { () throws(Errno) in try tree.directoryHandle(location.parent) }
       if let handle, let below = try visit(location.name, in: handle, location) { try visit([below]) }
     } catch {
       guard error == .staleNFSFileHandle || error == .noSuchFileOrDirectory else { throw error }
@@ -131,9 +131,9 @@ package final class KeyRotation {
     }
     guard let status = found else { return nil }
     switch status.type {
-    case .directory: return fileSystem.nodes.find(status) ?? Node(status, location: location)
+    case .directory: return tree.nodes.find(status) ?? Node(status, location: location)
     case .regular:
-      let node = fileSystem.nodes.find(status) ?? Node(status, location: location)
+      let node = tree.nodes.find(status) ?? Node(status, location: location)
       try rewrap(name, in: directory, location.parent, node)
       return nil
     default: return nil
@@ -142,7 +142,7 @@ package final class KeyRotation {
 
   /// What a check took out of the tree has records too.
   private func visitLostAndFound() throws(Errno) {
-    let store = try fileSystem.root.descriptor.open(PathName(NameEncoding.storeDirectory), [.path, .directory])
+    let store = try tree.root.descriptor.open(PathName(NameEncoding.storeDirectory), [.path, .directory])
     do throws(Errno) {
       _ = try store.status(of: "lost+found")
     } catch {
@@ -153,7 +153,7 @@ package final class KeyRotation {
 
   private func visitPlain(_ directory: SharedDescriptor) throws(Errno) {
     let node = Node(try directory.descriptor.status(), location: nil)
-    let opened = try keeping(node) { () throws(Errno) in SharedDescriptor(try fileSystem.openForListing(directory)) }
+    let opened = try keeping(node) { () throws(Errno) in SharedDescriptor(try tree.openForListing(directory)) }
     guard let stream = opened else { return }
     while true {
       let names = try stream.descriptor.nextNames()
@@ -193,13 +193,13 @@ package final class KeyRotation {
 
   /// Replaces a file's record, and then what is in memory of it.
   private func rewrap(_ descriptor: borrowing Descriptor, _ node: Node) throws(Errno) {
-    try fileSystem.keyChanges.write { () throws(Errno) in
+    try tree.keyChanges.write { () throws(Errno) in
       guard let old = try storedRecord(of: descriptor, node), old.fileClass == fileClass else { return }
       guard let new = try rewrapped(old) else { return }
-      let written: Void? = try keeping(node) { () throws(Errno) in try fileSystem.setRecord(new.bytes, of: descriptor) }
+      let written: Void? = try keeping(node) { () throws(Errno) in try tree.setRecord(new.bytes, of: descriptor) }
       guard written != nil else { return }
       progress.rewrapped += 1
-      fileSystem.nodes.find(try descriptor.status()).map(fileSystem.renewRecordInMemory)
+      tree.nodes.find(try descriptor.status()).map(tree.renewRecordInMemory)
     }
   }
 
@@ -208,20 +208,20 @@ package final class KeyRotation {
     let read: [UInt8]?
     do throws(Errno) {
       read = try keeping(node) { () throws(Errno) in
-        try fileSystem.recordBytes(of: descriptor)
+        try tree.recordBytes(of: descriptor)
       }
     } catch {
       if error == .noData { return nil } else { throw error }
     }
     guard let bytes = read else { return nil }
-    return try countingDamage { () throws(Errno) in try fileSystem.verifiedFileRecord(bytes, of: node) }
+    return try countingDamage { () throws(Errno) in try tree.verifiedFileRecord(bytes, of: node) }
   }
 
   /// What `body` does in a directory of the backing tree, searched also where its mode does not allow that.
   private func searching<Result>(
     _ directory: SharedDescriptor, _ node: Node, _ body: () throws(Errno) -> Result
   ) throws(Errno) -> Result? {
-    try keeping(node) { () throws(Errno) in try fileSystem.lendingPermissions(of: directory.descriptor, body) }
+    try keeping(node) { () throws(Errno) in try tree.lendingPermissions(of: directory.descriptor, body) }
   }
 
   /// What `body` does to a file or directory; `nil` where that is not allowed and will not be the next time either: an
@@ -234,9 +234,9 @@ package final class KeyRotation {
     } catch {
       guard [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error) else { throw error }
       if kept.insert(node.identity.inode).inserted, kept.count <= Self.mostNamed {
-        fileSystem.log.error(
+        tree.log.error(
           "\(node.isDirectory ? "a directory cannot be gone through" : "a file cannot be given the new class key"): \(error)",
-          metadata: ["backing": "\(fileSystem.backingPath(of: node))", "inode": "\(node.identity.inode)"])
+          metadata: ["backing": "\(tree.backingPath(of: node))", "inode": "\(node.identity.inode)"])
       }
       progress.kept = kept.count
       return nil
@@ -260,30 +260,30 @@ package final class KeyRotation {
 
   /// The record under the current key; `nil` when it is already, when its key is none any more, and when it is damaged.
   private func rewrapped(_ record: FileRecord) throws(Errno) -> FileRecord? {
-    guard !fileSystem.controller.isCurrent(record) else { return nil }
+    guard !tree.controller.isCurrent(record) else { return nil }
     do throws(Errno) {
-      try fileSystem.controller.requireKey(of: record)
+      try tree.controller.requireKey(of: record)
     } catch {
       return nil
     }
-    let unwrapped = try countingDamage { () throws(Errno) in try fileSystem.controller.fileKey(of: record) }
+    let unwrapped = try countingDamage { () throws(Errno) in try tree.controller.fileKey(of: record) }
     guard let key = unwrapped else { return nil }
-    let (keyID, wrappedKey) = try fileSystem.controller.wrap(key, for: record.fileClass)
-    return try fileSystem.fileRecord(
+    let (keyID, wrappedKey) = try tree.controller.wrap(key, for: record.fileClass)
+    return try tree.fileRecord(
       record.fileClass, isExplicit: record.isExplicit, classKeyID: keyID, wrappedKey: wrappedKey,
       pending: record.pending)
   }
 
   private func renewOpenFiles() throws(Errno) {
-    for node in fileSystem.nodes.openNodes(in: fileClass) {
-      guard let file = node.file, !fileSystem.controller.isCurrent(file.record) else { continue }
+    for node in tree.nodes.openNodes(in: fileClass) {
+      guard let file = node.file, !tree.controller.isCurrent(file.record) else { continue }
       try file.withDescriptor { (descriptor) throws(Errno) in try rewrap(descriptor, node) }
-      fileSystem.renewRecordInMemory(of: node)
+      tree.renewRecordInMemory(of: node)
     }
   }
 }
 
-extension ProtectedFileSystem {
+extension BackingTree {
   /// Takes the record on disk for an open file, and has those who are about to open it read it again.
   func renewRecordInMemory(of node: Node) {
     let file = node.state.withLock { state in

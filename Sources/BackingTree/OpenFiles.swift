@@ -1,4 +1,3 @@
-import FUSE
 import FileProtection
 import ProtectfsIO
 import ProtectfsPolicy
@@ -6,12 +5,12 @@ import StoreFormat
 import SystemPackage
 
 // Open files and their nodes: one `ProtectedFile` an inode, shared by its handles.
-extension ProtectedFileSystem {
+extension BackingTree {
   /// Opens a node's file, or takes one more handle of it. The class is asked at every open.
   ///
   /// - Throws: `EKEYREVOKED` when the class key is no more, `ENOKEY` when another keybag has it, `EACCES` when the class is locked, `EIO` for a damaged record,
   ///   or what open(2) fails with.
-  func openFile(
+  package func openFile(
     _ node: Node, forWriting: Bool, operation: ProtectionPolicy.Operation = .open
   ) throws(Errno) -> ProtectedFile {
     while true {
@@ -108,13 +107,13 @@ extension ProtectedFileSystem {
   }
 
   /// Makes a file just created the node's open file, with one handle.
-  func adopt(_ file: ProtectedFile, for node: Node, flags: HandleFlags) -> ProtectedFile {
+  package func adopt(_ file: ProtectedFile, for node: Node, forWriting: Bool) -> ProtectedFile {
     let key = file.wrappingKey
     node.state.withLock { state in
       state.file = file
       state.cache(key)
       state.handles += 1
-      if flags.forWriting { state.writers += 1 }
+      if forWriting { state.writers += 1 }
     }
     openFiles.add(file)
     // A lock that began since the key was made has gone through the table already.
@@ -123,7 +122,7 @@ extension ProtectedFileSystem {
   }
 
   /// Gives a handle back; with the last one the file and its key go.
-  func close(_ file: ProtectedFile, of node: Node, wasWriter: Bool) {
+  package func close(_ file: ProtectedFile, of node: Node, wasWriter: Bool) {
     var isLast: Bool?
     while isLast == nil {
       isLast = node.state.withLock { state in
@@ -140,11 +139,11 @@ extension ProtectedFileSystem {
       }
       if isLast == nil { settleModificationTime(of: file) }
     }
-    if isLast == true, !controller.allows(.open, on: file.fileClass) { observer.pagesAreStale(of: node.id) }
+    if isLast == true, !controller.allows(.open, on: file.fileClass) { pagesAreStale(node) }
   }
 
   /// Opens a file for as long as `body` runs.
-  func withOpenFile<Result>(
+  package func withOpenFile<Result>(
     _ node: Node, for operation: ProtectionPolicy.Operation, writing: Bool = true,
     _ body: (ProtectedFile) throws(Errno) -> Result
   ) throws(Errno) -> Result {
@@ -240,7 +239,7 @@ extension ProtectedFileSystem {
   }
 
   /// Makes a file ready to be changed: opened for writing, and with its record.
-  func prepareForWriting(_ file: ProtectedFile, _ node: Node) throws(Errno) {
+  package func prepareForWriting(_ file: ProtectedFile, _ node: Node) throws(Errno) {
     if !file.isWritable {
       let descriptor = try file.withDescriptor { (old) throws(Errno) in try reopen(old, .readWrite) }
       try file.becomeWritable(descriptor)
@@ -255,5 +254,37 @@ extension ProtectedFileSystem {
       }
       node.state.withLock { $0.awaitsRecord = false }
     }
+  }
+
+  /// Gives all open files the modification times that the kernel has, when the mount has ended: of files closed just
+  /// before, it tells nothing any more (fuse_conn_destroy in fs/fuse/inode.c).
+  package func settleModificationTimes() {
+    for file in openFiles.all { settleModificationTime(of: file) }
+  }
+
+  func settleModificationTime(of file: ProtectedFile) {
+    do throws(Errno) {
+      try file.settleModificationTime()
+    } catch {
+      log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
+    }
+  }
+
+  /// The kernel keeps the modification time, unless others may change files behind its back.
+  package func noteChange(of file: ProtectedFile) {
+    file.noteChange()
+    if !options.isShared { file.movedModificationTime() }
+  }
+
+  /// Refuses an operation on contents that the class of a closed file does not allow, when the kernel knows the file and its
+  /// class key is still one of the keybag's. Everything else the store has to tell.
+  ///
+  /// - Throws: `EACCES`.
+  package func requireNotDenied(_ operation: ProtectionPolicy.Operation, on node: Node) throws(Errno) {
+    guard !options.isShared else { return }
+    let (fileClass, keyID) = node.state.withLock { ($0.cachedClass, $0.cachedKeyID) }
+    guard let fileClass, let keyID, !controller.allows(operation, on: fileClass) else { return }
+    if case .ifKeyHeld = controller.access(for: operation, on: fileClass) { return }
+    if controller.knowsKey(keyID, of: fileClass) { throw .permissionDenied }
   }
 }

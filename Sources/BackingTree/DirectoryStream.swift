@@ -4,7 +4,7 @@ import Synchronization
 import SystemPackage
 
 /// An open directory that is being read: the entries of the backing directory, buffered.
-final class DirectoryStream: Sendable {
+package final class DirectoryStream: Sendable {
   private struct Buffer {
     var entries: ArraySlice<DirectoryEntry> = []
     /// The offset of the first buffered entry, or of what would be read next.
@@ -13,16 +13,16 @@ final class DirectoryStream: Sendable {
     var told = 0
   }
 
-  let descriptor: Descriptor
+  package let descriptor: Descriptor
   private let buffer = Mutex(Buffer())
 
-  init(_ descriptor: consuming Descriptor) {
+  package init(_ descriptor: consuming Descriptor) {
     self.descriptor = descriptor
   }
 
   /// Calls `body` with the entries from `offset` on, until it answers `false` or there are no more. Entries that it did
   /// not want are there for the next call.
-  func entries(
+  package func entries(
     from offset: UInt64, _ body: (DirectoryEntry) throws(Errno) -> Bool
   ) throws(Errno) {
     try buffer.withLock { (buffer) throws(Errno) in
@@ -47,7 +47,7 @@ final class DirectoryStream: Sendable {
   }
 
   /// The names of entries that are buffered for the next calls, up to `limit` entries ahead; each is told once.
-  func upcoming(_ limit: Int) -> [PathName] {
+  package func upcoming(_ limit: Int) -> [PathName] {
     buffer.withLock { buffer in
       let names = buffer.entries.prefix(limit).dropFirst(buffer.told).map(\.name)
       buffer.told += names.count
@@ -78,5 +78,26 @@ final class DirectoryStream: Sendable {
       return false
     }
     return names
+  }
+}
+
+// Directories that are listed.
+extension BackingTree {
+  /// The store's own directory in the backing root.
+  static let storeDirectory = PathName(NameEncoding.storeDirectory)
+
+  /// Through /proc, because opening `.` in it would need permission to search it as well.
+  package func openForListing(_ handle: SharedDescriptor, keepsAccessTime: Bool = true) throws(Errno) -> Descriptor {
+    let path = PathName(descriptor: handle.descriptor)
+    return try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+      if keepsAccessTime {
+        do throws(Errno) {
+          return try Descriptor.open(path, [.readOnly, .directory, .keepAccessTime])
+        } catch .notPermitted {
+          // The directory is not the daemon's own, and it has no privileges: then its time moves.
+        }
+      }
+      return try Descriptor.open(path, [.readOnly, .directory])
+    }
   }
 }

@@ -22,7 +22,7 @@ extension RekeyEngine {
     do throws(Errno) {
       for job in failed {
         let stored = try job.file.withDescriptor { (descriptor) throws(Errno) in
-          try descriptor.attribute(ProtectedFileSystem.recordAttribute)
+          try descriptor.attribute(BackingTree.recordAttribute)
         }
         guard stored == job.file.record.bytes else { return false }
         try job.file.undo(job.step)
@@ -39,7 +39,7 @@ extension RekeyEngine {
     stranded = (jobs, slot)
     for job in jobs {
       job.file.abandonContents()
-      fileSystem.damaged(job.node, "a rekey failed midway and could not be taken back yet; this is tried again")
+      tree.damaged(job.node, "a rekey failed midway and could not be taken back yet; this is tried again")
     }
   }
 
@@ -53,7 +53,7 @@ extension RekeyEngine {
     stranded = nil
     for job in jobs {
       job.file.resumeContents()
-      fileSystem.close(job.file, of: job.node, wasWriter: true)
+      tree.close(job.file, of: job.node, wasWriter: true)
     }
     return !isHalted
   }

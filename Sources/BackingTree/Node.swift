@@ -1,4 +1,3 @@
-import FUSE
 import FileProtection
 import ProtectfsIO
 import ProtectfsPolicy
@@ -10,15 +9,15 @@ import SystemPackage
 ///
 /// A node holds no descriptor unless it is open or its directory is in use, so that a tree may be larger than the
 /// descriptor limit. Its state's lock is never held across a system call.
-final class Node: Sendable {
+package final class Node: Sendable {
   /// What tells a backing file from another that got its inode number later.
-  struct Identity: Equatable {
-    let inode: UInt64
+  package struct Identity: Equatable {
+    package let inode: UInt64
     let birthSeconds: Int64
     let birthNanoseconds: UInt32
     let type: UInt32
 
-    init(_ status: Status) {
+    package init(_ status: Status) {
       inode = status.inode
       birthSeconds = status.birth_seconds
       birthNanoseconds = status.birth_nanoseconds
@@ -27,9 +26,14 @@ final class Node: Sendable {
   }
 
   /// A name in a directory under which the backing file is found.
-  struct Location {
-    let parent: Node
-    let name: PathName
+  package struct Location {
+    package let parent: Node
+    package let name: PathName
+
+    package init(parent: Node, name: PathName) {
+      self.parent = parent
+      self.name = name
+    }
   }
 
   /// The modification time of a file that a rekey has moved.
@@ -37,27 +41,27 @@ final class Node: Sendable {
     let kernel: TimeChange
     let backing: TimeChange
 
-    init(kernel: TimeChange, backing: TimeChange) {
+    package init(kernel: TimeChange, backing: TimeChange) {
       self.kernel = kernel
       self.backing = backing
     }
   }
 
   /// What a directory's record says.
-  struct Directory {
-    let identifier: [UInt8]
-    var directoryClass: ProtectionClass
+  package struct Directory {
+    package let identifier: [UInt8]
+    package var directoryClass: ProtectionClass
     var isExplicit: Bool
   }
 
-  struct State {
+  package struct State {
     var location: Location?
     /// Further names of a file with hard links.
     var aliases: [Location] = []
-    var directory: Directory?
+    package var directory: Directory?
     /// The open backing directory, for as long as the directory cache keeps it.
     var handle: SharedDescriptor?
-    var file: ProtectedFile?
+    package var file: ProtectedFile?
     /// The backing file or directory after its last name was taken, by `O_PATH`, for a kernel that still knows it: programs
     /// may be on their way to open it, or have it as their working directory. Kept open, its inode number is nobody else's.
     var nameless: SharedDescriptor?
@@ -67,12 +71,12 @@ final class Node: Sendable {
     /// Open handles of `file`.
     var handles = 0
     /// Those of them that may write.
-    var writers = 0
+    package var writers = 0
     // What follows is in the order in which it takes the fewest bytes.
     /// The class key in the record that told the class, where it is known.
     var cachedKeyID: ClassKeyID?
     /// The class of the contents that the kernel may have pages of; `nil` before the first open.
-    var cachedClass: ProtectionClass?
+    package var cachedClass: ProtectionClass?
     /// The file has a record in memory only: it was empty, had none, and was opened for reading.
     var awaitsRecord = false
     /// A rekey is pending, and the queue of rekeys has the file.
@@ -80,7 +84,7 @@ final class Node: Sendable {
     /// How often the class was set or the file closed: who read record and length meanwhile reads them again.
     var classChanges: UInt32 = 0
     /// The directory's set-group-ID bit: new entries take its group.
-    var setsGroup = false
+    package var setsGroup = false
 
     /// Notes the class key of the contents that the kernel may have pages of.
     mutating func cache(_ key: (fileClass: ProtectionClass, keyID: ClassKeyID)) {
@@ -92,16 +96,16 @@ final class Node: Sendable {
     var kept: SharedDescriptor? { handle ?? nameless }
   }
 
-  let identity: Identity
+  package let identity: Identity
   /// Where it is among the nodes of files whose pages are dropped when the daemon was killed. Set once, before the kernel is
   /// told of the node.
   nonisolated(unsafe) var place: SharedNumbers.Place?
   let isRoot: Bool
-  let state: Mutex<State>
+  package let state: Mutex<State>
   /// How often the kernel was told of the node and has not forgotten it. Guarded by the inode table's shard.
   nonisolated(unsafe) var lookups: UInt64 = 0
 
-  init(_ status: Status, location: Location?) {
+  package init(_ status: Status, location: Location?) {
     identity = Identity(status)
     isRoot = location == nil
     var state = State()
@@ -110,24 +114,24 @@ final class Node: Sendable {
     self.state = Mutex(state)
   }
 
-  var isDirectory: Bool { identity.type == InodeType.directory.rawValue }
-  var isRegular: Bool { identity.type == InodeType.regular.rawValue }
-  var isSymbolicLink: Bool { identity.type == InodeType.symbolicLink.rawValue }
+  package var isDirectory: Bool { identity.type == InodeType.directory.rawValue }
+  package var isRegular: Bool { identity.type == InodeType.regular.rawValue }
+  package var isSymbolicLink: Bool { identity.type == InodeType.symbolicLink.rawValue }
 
-  /// What the kernel calls the node: its address, so that no table is searched for it.
-  var id: NodeID {
-    isRoot
-      ? .root : unsafe NodeID(rawValue: UInt64(UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque())))
+  /// What stands for the node outside this process: its address, so that no table is searched for it; 1 for the root, as
+  /// the kernel has it (`FUSE_ROOT_ID`).
+  package var number: UInt64 {
+    isRoot ? 1 : unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque()))
   }
 
   /// Where the backing file was last seen.
   var location: Location? { state.withLock { $0.location } }
 
   /// The open file, if there is one.
-  var file: ProtectedFile? { state.withLock { $0.file } }
+  package var file: ProtectedFile? { state.withLock { $0.file } }
 
   /// Notes a name under which the file was seen.
-  func moved(to location: Location, hasOtherNames: Bool) {
+  package func moved(to location: Location, hasOtherNames: Bool) {
     state.withLock { state in
       guard let current = state.location else { return }
       if current.parent === location.parent, current.name == location.name { return }
@@ -151,7 +155,7 @@ final class Node: Sendable {
   }
 
   /// The modification time for the backing file when the kernel tells one: another, if it is the one from before a rekey.
-  func backingTime(for told: TimeChange) -> TimeChange {
+  package func backingTime(for told: TimeChange) -> TimeChange {
     guard let moved = state.withLock({ $0.movedTime }), moved.kernel == told else { return told }
     return moved.backing
   }

@@ -1,5 +1,4 @@
 import Cryptography
-import FUSE
 import FileProtection
 import ProtectfsIO
 import ProtectfsPolicy
@@ -7,9 +6,9 @@ import StoreFormat
 import SystemPackage
 
 // New keys for files: drawn when a class is raised, or on request. The engine brings the contents under them.
-extension ProtectedFileSystem {
+extension BackingTree {
   /// What a change of class does to the key.
-  enum Rekeying {
+  package enum Rekeying {
     /// A raise draws another one.
     case onRaise
     /// It stays: who has an older record opens the file with that.
@@ -17,7 +16,7 @@ extension ProtectedFileSystem {
   }
 
   /// Draws a new key for a file, in the class that it has.
-  func rekey(_ node: Node) throws(Errno) {
+  package func rekey(_ node: Node) throws(Errno) {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .notSupportedOnSocket }
     try withOpenFile(node, for: .rewrapFrom) { (file) throws(Errno) in
       try changeKey(of: file, node) { (record, isEmpty) throws(Errno) in
@@ -34,7 +33,7 @@ extension ProtectedFileSystem {
     awaitRekey(of: node, file)
     guard !file.isAllowed(.read) else { return }
     file.evict()
-    observer.pagesAreStale(of: node.id)
+    pagesAreStale(node)
   }
 
   /// Changes a file's key. What is pending then, is for the caller to have done.
@@ -122,7 +121,7 @@ extension ProtectedFileSystem {
 
   /// Runs `body`, which changes mode, owner or capabilities of a file: not while a rekey writes it, and gives back what the
   /// kernel takes away then.
-  func withoutRekey<Result>(of node: Node, _ body: () throws(Errno) -> Result) throws(Errno) -> Result {
+  package func withoutRekey<Result>(of node: Node, _ body: () throws(Errno) -> Result) throws(Errno) -> Result {
     guard let file = node.file else { return try body() }
     return try file.keepingKey(body)
   }

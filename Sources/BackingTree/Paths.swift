@@ -1,0 +1,53 @@
+import ProtectfsIO
+import StoreFormat
+import SystemPackage
+
+// Where a node is, for messages.
+extension BackingTree {
+  /// A node's path in the mounted tree, for messages; names that cannot be told are shown as `?`.
+  package func path(of node: Node) -> String {
+    var names: [String] = []
+    var current = node
+    while let location = current.location {
+      let name: PathName? = try? plainName(of: location.name, in: location.parent)
+      names.append(name?.description ?? "?")
+      current = location.parent
+    }
+    return "/" + names.reversed().joined(separator: "/")
+  }
+
+  /// A node's path as ``path(of:)`` tells it, but without the store: names that it is needed for are shown as `?`.
+  package func pathInMemory(of node: Node) -> String {
+    var names: [String] = []
+    var current = node
+    while let location = current.location {
+      names.append(nameInMemory(location)?.description ?? "?")
+      current = location.parent
+    }
+    return "/" + names.reversed().joined(separator: "/")
+  }
+
+  private func nameInMemory(_ location: Node.Location) -> PathName? {
+    guard let record = location.parent.state.withLock({ $0.directory }),
+      case .direct(let sealed) = NameEncoding.parse(location.name.bytes)
+    else { return nil }
+    return volume.entryName(sealed, in: record.identifier)
+  }
+
+  /// Logs what is wrong with a backing file, by its backing path.
+  package func damaged(_ node: Node, _ reason: String) {
+    log.error(
+      "damaged: \(reason)", metadata: ["backing": "\(backingPath(of: node))", "inode": "\(node.identity.inode)"])
+  }
+
+  /// A node's path in the backing directory.
+  func backingPath(of node: Node) -> String {
+    var names: [String] = []
+    var current = node
+    while let location = current.location {
+      names.append(location.name.description)
+      current = location.parent
+    }
+    return "/" + names.reversed().joined(separator: "/")
+  }
+}

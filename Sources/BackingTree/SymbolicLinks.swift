@@ -1,0 +1,111 @@
+import Cryptography
+import ProtectfsIO
+import StoreFormat
+import SystemPackage
+
+// Targets of symbolic links: encrypted in the backing link's text, or in a file of their own that the text names.
+extension BackingTree {
+  /// The text of a backing link to a target, and where that does not fit, the file that now holds the target.
+  ///
+  /// - Throws: `ENAMETOOLONG` for a target above 4095 bytes, or what writing the file fails with.
+  package func backingText(forTarget target: PathName) throws(Errno) -> (text: PathName, long: LongTarget?) {
+    let encrypted = try seal(target)
+    guard target.bytes.count > NameEncoding.longestDirectTarget else {
+      return (PathName(bytes: NameEncoding.encode(encrypted)), nil)
+    }
+    let long = try writeTargetFile(encrypted)
+    return (PathName(bytes: long.text), long)
+  }
+
+  /// The target of a symbolic link.
+  ///
+  /// - Throws: `EINVAL` for a node of another type, `EIO` for a text that this store did not make.
+  package func target(of node: Node) throws(Errno) -> PathName {
+    guard node.isSymbolicLink else { throw .invalidArgument }
+    let text = try text(of: node)
+    guard let encrypted = try LongTarget(text: text).map(readTargetFile) ?? NameEncoding.decode(text) else {
+      throw .ioError
+    }
+    do throws(CryptographyError) {
+      return PathName(bytes: try volume.symbolicLinks.open(encrypted, associatedData: nil))
+    } catch {
+      throw .ioError
+    }
+  }
+
+  /// The length of a link's target, which the backing link's length tells; only that of a long one must be looked for.
+  package func targetCount(of node: Node, _ status: Status) -> UInt64 {
+    if let count = NameEncoding.targetCount(textCount: Int(status.size)) { return UInt64(count) }
+    // Text that no target gives is shown with its own length; reading it fails.
+    guard status.size == LongTarget.textCount, let text = try? text(of: node), let long = LongTarget(text: text)
+    else { return status.size }
+    return UInt64(long.count)
+  }
+
+  /// The target file of a link that is about to lose its last name.
+  func longTarget(of link: borrowing Descriptor, _ status: Status) throws(Errno) -> LongTarget? {
+    guard status.type == .symbolicLink, status.size == LongTarget.textCount else { return nil }
+    return LongTarget(text: try link.target(ofSymbolicLink: ""))
+  }
+
+  private func text(of node: Node) throws(Errno) -> [UInt8] {
+    try reference(to: node).withDescriptor { (descriptor) throws(Errno) in
+      try descriptor.target(ofSymbolicLink: "")
+    }
+  }
+
+  private func seal(_ target: PathName) throws(Errno) -> [UInt8] {
+    guard target.bytes.count <= NameEncoding.longestTarget else { throw .fileNameTooLong }
+    do throws(CryptographyError) {
+      return try volume.symbolicLinks.seal(Array(target.bytes), associatedData: nil)
+    } catch {
+      throw errno(error)
+    }
+  }
+
+  // MARK: Target files
+
+  /// Makes a target file durable, because nobody can ask for that later: a link cannot be opened for fsync(2).
+  private func writeTargetFile(_ sealed: [UInt8]) throws(Errno) -> LongTarget {
+    let token: [UInt8]
+    do throws(CryptographyError) { token = try randomBytes(LongTarget.tokenCount) } catch { throw errno(error) }
+    let target = LongTarget(token: token, count: sealed.count - NameEncoding.overhead)
+    do throws(Errno) {
+      try root.descriptor.makeDirectory(PathName(LongTarget.directoryPath), mode: 0o700)
+    } catch .fileExists {
+      // It is made with the first long target.
+    }
+    let directory = try targetDirectory()
+    let file = try directory.open(
+      PathName(bytes: target.fileName), [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
+    do throws(Errno) {
+      try file.write(sealed)
+      try file.synchronize()
+      try directory.synchronize()
+    } catch {
+      removeTargetFile(of: target)
+      throw error
+    }
+    return target
+  }
+
+  private func readTargetFile(_ target: LongTarget) throws(Errno) -> [UInt8] {
+    let file = try targetDirectory().open(PathName(bytes: target.fileName), [.readOnly, .noFollow, .nonBlocking])
+    let sealed = try file.readAll(limit: target.fileSize + 1)
+    guard sealed.count == target.fileSize else { throw .ioError }
+    return sealed
+  }
+
+  /// Removes a target file whose link is gone. What is left behind is a leftover, not an error.
+  package func removeTargetFile(of target: LongTarget) {
+    do throws(Errno) {
+      try targetDirectory().unlink(PathName(bytes: target.fileName))
+    } catch {
+      log.warning("a symbolic link's target file was left behind", metadata: ["error": "\(error)"])
+    }
+  }
+
+  private func targetDirectory() throws(Errno) -> Descriptor {
+    try root.descriptor.open(PathName(LongTarget.directoryPath), [.readOnly, .directory, .noFollow])
+  }
+}
