@@ -8,10 +8,10 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// A store's backing directory as a tree of nodes: names, records, classes and keys of files, in the clear.
+/// A store's backing directory as a tree of nodes, with the names, records, classes and keys of its files in the clear.
 ///
-/// Whoever serves it (``FileSystem`` to the kernel) asks by node. Errors are the `Errno` that a caller sees; what comes
-/// from elsewhere becomes one in ``errno(_:)``.
+/// Its user (``FileSystem``, for the kernel) asks by node. Errors are the `Errno` that a caller sees; ``errno(_:)``
+/// turns other errors into one.
 package final class BackingTree: Sendable {
   package let controller: LockController
   package let volume: VolumeKeys
@@ -21,24 +21,24 @@ package final class BackingTree: Sendable {
   package let log: Logger
   let directories: DirectoryCache
   package let openFiles = OpenFileTable()
-  /// Held alone from a rename until the nodes it moved are known at their new names.
+  /// Taken exclusively by a rename, until the nodes it moved are known under their new names.
   package let renames = ReaderWriterLock()
-  /// Shared by whoever wraps a file's key and writes it into its record. Taken before the locks of nodes and files.
+  /// Taken shared to wrap a file's key and write it into the file's record. Taken before the locks of nodes and files.
   package let keyChanges = ReaderWriterLock()
   package let moves = MovedNames()
-  /// Files that are to be brought under new keys.
+  /// Files that wait for a rekey.
   let rekeys = RekeyQueue()
   let rekeyJournal: RekeyJournal
   let unreplayed: UnreplayedBatches
-  /// Backing names that decode to nothing, so that each is reported once.
+  /// Backing names that cannot be decoded. Each is reported once.
   package let undecodable = Mutex<Set<PathName>>([])
-  /// Held while a file's mode is another than its owner set.
+  /// Held while the mode of a file includes temporary owner permissions.
   let lending = Mutex<Void>(())
   package let daemonIdentity = Process.identity
-  /// Told that the kernel's pages of a node are to go, as its class is locked.
+  /// Called when the kernel must drop its pages of a node, because the node's class is locked.
   let pagesAreStale: @Sendable (Node) -> Void
 
-  /// The tree below an open backing directory. The nodes of files that the kernel knows are among `files`.
+  /// Creates the tree below an open backing directory, and adds the nodes of files that the kernel knows to `files`.
   package init(
     backing: consuming Descriptor, volume: VolumeKeys, controller: LockController, options: TreeOptions,
     files: SharedNumbers?, log: Logger, pagesAreStale: @escaping @Sendable (Node) -> Void
@@ -56,21 +56,21 @@ package final class BackingTree: Sendable {
     self.options = options
     self.log = log
     self.pagesAreStale = pagesAreStale
-    // A root without a record would leave every file without a class to inherit.
+    // Without a record of the root, files would have no class to inherit.
     _ = try directory(rootNode)
   }
 
-  /// How many names in the backing directory were found to be none of this store's.
+  /// The number of names in the backing directory that do not belong to this store.
   package var undecodableNameCount: Int { undecodable.withLock { $0.count } }
 
-  /// Logs a failure of cryptography, and turns it into what a caller sees.
+  /// Logs a cryptographic failure and returns the error that a caller sees.
   package func errno(_ error: CryptographyError) -> Errno {
     log.error("cryptography failed", metadata: ["error": "\(error)"])
     return Errno(error)
   }
 
-  /// Refuses what a caller is to keep open where few descriptors are left: nobody may keep the daemon from taking a lock.
-  /// The kernel gives the lowest number that is free (open(2)), so that the number tells.
+  /// Refuses a descriptor that a caller would keep open when few are left, so that no caller can keep the daemon from
+  /// locking. open(2) returns the lowest free number, so the number shows how many are left.
   ///
   /// - Throws: `ENFILE`.
   package func requireRoom(for descriptor: borrowing Descriptor) throws(Errno) {
@@ -78,17 +78,17 @@ package final class BackingTree: Sendable {
   }
 }
 
-/// How a store is served.
+/// Options that a store is served with.
 package struct TreeOptions: Sendable {
-  /// Others may write the backing directory too: the kernel caches nothing.
+  /// Others may write the backing directory too, so the kernel caches nothing.
   package var isShared = false
-  /// Nothing may be changed.
+  /// The store must not be changed.
   package var isReadOnly = false
-  /// A file that replaces one with an explicit class takes that class.
+  /// A file that replaces a file of an explicit class takes over that class.
   package var keepsReplacedClass = true
-  /// How many backing directories may stay open.
+  /// The maximum number of backing directories kept open.
   package var directoryHandles = 512
-  /// Descriptors from this number on are not for what callers keep open.
+  /// Descriptors from this number on are not available for what callers keep open.
   package var firstReservedDescriptor = CInt.max
 
   package init() {}

@@ -5,11 +5,12 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-// The protection class of files and directories, read and set.
+// Reading and setting the protection class of files and directories.
 extension BackingTree {
-  /// A node's class and whether it was chosen rather than inherited. Needs no class key.
+  /// A node's class, and whether the class is explicit rather than inherited. Needs no class key.
   ///
-  /// - Throws: `ENODATA` for what has no class: links, devices, fifos and sockets. `EIO` for a record that is damaged or gone.
+  /// - Throws: `ENODATA` for nodes without a class: links, devices, fifos and sockets. `EIO` for a record that is
+  ///   damaged or gone.
   package func protectionClass(of node: Node) throws(Errno) -> (ProtectionClass, isExplicit: Bool) {
     if node.isDirectory {
       let record = try directory(node).record
@@ -17,12 +18,12 @@ extension BackingTree {
     }
     guard node.isRegular else { throw .noData }
     if let record = try currentRecord(of: node) { return (record.fileClass, record.isExplicit) }
-    // A file whose creation was cut short: it will be given its directory's class.
+    // The creation of this file was cut short. The file will be given its directory's class.
     guard let parent = node.location?.parent else { throw .noData }
     return (try directory(parent).record.directoryClass, false)
   }
 
-  /// The record of a regular file; `nil` for one that has none yet. Needs no class key.
+  /// The record of a regular file, or `nil` if the file has none yet. Needs no class key.
   package func currentRecord(of node: Node) throws(Errno) -> FileRecord? {
     guard node.isRegular else { return nil }
     if !options.isShared, let file = node.file { return file.record }
@@ -40,19 +41,20 @@ extension BackingTree {
     }
   }
 
-  /// Sets the class of a file or directory, in one atomic setxattr(2). A file's key is wrapped anew; by a raise it gets
-  /// another one, and the contents are brought under that afterwards. A directory's class decides over what is made in it
-  /// later.
+  /// Sets the class of a file or directory, in one atomic setxattr(2).
   ///
-  /// - Throws: `EACCES` for a file when the old or the new class is locked; `ENOSPC` where a record with two keys has no
-  ///   room.
+  /// A file's key is wrapped again. If the class is raised, the file gets a new key, and its contents are re-encrypted
+  /// afterwards. The class of a directory applies to what is created in it later.
+  ///
+  /// - Throws: `EACCES` for a file when the old or the new class is locked; `ENOSPC` if there is no room for a record
+  ///   with two keys.
   package func setClass(
     _ newClass: ProtectionClass, of node: Node, isExplicit: Bool = true, _ rekeying: Rekeying = .onRaise
   ) throws(Errno) {
     if node.isDirectory { return try setDirectoryClass(newClass, of: node, isExplicit: isExplicit) }
     guard node.isRegular else { throw .notSupportedOnSocket }
     try withOpenFile(node, for: .rewrapFrom, writing: false) { (file) throws(Errno) in
-      // What is open goes on working after the lock, so its key is fetched while it can be.
+      // Open files keep working after the lock, so the key is fetched while it is available.
       if newClass == .completeUnlessOpen { _ = try file.cipher(for: .rewrapFrom) }
       try changeKey(of: file, node) { (record, isEmpty) throws(Errno) in
         guard rekeying == .onRaise, ProtectionPolicy.isRaise(from: record.fileClass, to: newClass) else {
@@ -71,7 +73,8 @@ extension BackingTree {
     }
   }
 
-  /// Has the class that a file has count as chosen. No key is wrapped, so that of class B can be chosen while locked.
+  /// Marks the current class of a file as explicit. No key is wrapped, so this also works for class B while it is
+  /// locked.
   package func chooseClass(of node: Node) throws(Errno) {
     try withOpenFile(node, for: .rewrapTo, writing: false) { (file) throws(Errno) in
       try keyChanges.read { () throws(Errno) in
@@ -87,8 +90,7 @@ extension BackingTree {
     }
   }
 
-  /// The record with its key wrapped for a class: the same one when class and class key stay, so that only the flag
-  /// changes.
+  /// The record with its key wrapped for a class. If class and class key stay the same, only the flag changes.
   func rewrapped(
     _ record: FileRecord, for newClass: ProtectionClass, isExplicit: Bool? = nil
   ) throws(Errno) -> FileRecord {
@@ -108,7 +110,7 @@ extension BackingTree {
   private func setDirectoryClass(
     _ newClass: ProtectionClass, of node: Node, isExplicit: Bool
   ) throws(Errno) {
-    // The root's class is the volume's default, and that is never `none`.
+    // The root's class is the volume's default, which is never `none`.
     if node === nodes.root, newClass == .none { throw .invalidArgument }
     var (handle, record) = try directory(node)
     record.directoryClass = newClass

@@ -2,7 +2,7 @@ import ProtectfsIO
 import Synchronization
 import SystemPackage
 
-/// A bounded number of open backing directories: the oldest is closed for a new one.
+/// A bounded number of open backing directories. A new one replaces the oldest, which is closed.
 final class DirectoryCache: Sendable {
   private struct Ring {
     var nodes: [Node?]
@@ -15,7 +15,7 @@ final class DirectoryCache: Sendable {
     ring = Mutex(Ring(nodes: Array(repeating: nil, count: capacity)))
   }
 
-  /// Keeps a directory's handle with its node, until it is the oldest.
+  /// Keeps a directory's handle in its node until it is the oldest.
   func keep(_ handle: SharedDescriptor, for node: Node) {
     let isNew = node.state.withLock { state in
       guard state.handle == nil else { return false }

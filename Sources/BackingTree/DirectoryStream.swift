@@ -3,13 +3,13 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// An open directory that is being read: the entries of the backing directory, buffered.
+/// An open directory that is being read, with the buffered entries of the backing directory.
 package final class DirectoryStream: Sendable {
   private struct Buffer {
     var entries: ArraySlice<DirectoryEntry> = []
-    /// The offset of the first buffered entry, or of what would be read next.
+    /// The offset of the first buffered entry or, if there is none, of the next entry to read.
     var offset: UInt64 = 0
-    /// How many entries at the front `upcoming` has told.
+    /// The number of entries at the front that `upcoming` has returned.
     var told = 0
   }
 
@@ -20,8 +20,8 @@ package final class DirectoryStream: Sendable {
     self.descriptor = descriptor
   }
 
-  /// Calls `body` with the entries from `offset` on, until it answers `false` or there are no more. Entries that it did
-  /// not want are there for the next call.
+  /// Calls `body` with the entries from `offset` on, until `body` returns `false` or there are no more. An entry that
+  /// `body` refused is passed to it again in the next call.
   package func entries(
     from offset: UInt64, _ body: (DirectoryEntry) throws(Errno) -> Bool
   ) throws(Errno) {
@@ -46,7 +46,7 @@ package final class DirectoryStream: Sendable {
     }
   }
 
-  /// The names of entries that are buffered for the next calls, up to `limit` entries ahead; each is told once.
+  /// The names of buffered entries for the next calls, up to `limit` entries ahead. Each name is returned once.
   package func upcoming(_ limit: Int) -> [PathName] {
     buffer.withLock { buffer in
       let names = buffer.entries.prefix(limit).dropFirst(buffer.told).map(\.name)
@@ -55,7 +55,7 @@ package final class DirectoryStream: Sendable {
     }
   }
 
-  /// Whether there is nothing in the directory but itself and its parent.
+  /// Whether the directory contains nothing but `.` and `..`.
   func isEmpty() throws(Errno) -> Bool {
     var isEmpty = true
     try entries(from: 0) { (entry) throws(Errno) in
@@ -65,7 +65,7 @@ package final class DirectoryStream: Sendable {
     return isEmpty
   }
 
-  /// The names in a directory that holds sidecars of long names and nothing else; `nil` when it holds more.
+  /// The names in a directory that contains only sidecars of long names; `nil` if it contains anything else.
   func onlySidecars() throws(Errno) -> [PathName]? {
     var names: [PathName]? = []
     try entries(from: 0) { (entry) throws(Errno) in
@@ -81,12 +81,13 @@ package final class DirectoryStream: Sendable {
   }
 }
 
-// Directories that are listed.
+// Listing directories.
 extension BackingTree {
   /// The store's own directory in the backing root.
   static let storeDirectory = PathName(NameEncoding.storeDirectory)
 
-  /// Through /proc, because opening `.` in it would need permission to search it as well.
+  /// Opens a directory for listing. It goes through /proc, because opening `.` in the directory would also need search
+  /// permission.
   package func openForListing(_ handle: SharedDescriptor, keepsAccessTime: Bool = true) throws(Errno) -> Descriptor {
     let path = PathName(descriptor: handle.descriptor)
     return try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
@@ -94,7 +95,7 @@ extension BackingTree {
         do throws(Errno) {
           return try Descriptor.open(path, [.readOnly, .directory, .keepAccessTime])
         } catch .notPermitted {
-          // The directory is not the daemon's own, and it has no privileges: then its time moves.
+          // The directory belongs to another user, and the daemon has no privileges, so the access time moves.
         }
       }
       return try Descriptor.open(path, [.readOnly, .directory])

@@ -3,14 +3,14 @@ import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 
-/// The nodes that the kernel knows, found by inode number when a name is looked up.
+/// The nodes that the kernel knows. A lookup of a name finds them by inode number.
 ///
-/// A node lives from its first lookup until the kernel forgets it; the table's own reference is counted by hand,
-/// because the kernel holds the node's address meanwhile.
+/// A node lives from its first lookup until the kernel forgets it. The kernel holds the node's address meanwhile, so
+/// the table's own reference is counted by hand.
 package final class InodeTable: Sendable {
   private let shards: [Shard]
   package let root: Node
-  /// The nodes of files, for who drops their pages when this process was killed.
+  /// The nodes of files, for the unmounter, which drops their pages if this process is killed.
   private let files: SharedNumbers?
 
   package init(root: Node, files: SharedNumbers?) {
@@ -19,14 +19,14 @@ package final class InodeTable: Sendable {
     shards = (0..<16).map { _ in Shard() }
   }
 
-  /// The node of a number.
+  /// The node with a number.
   package func node(_ number: UInt64) -> Node {
     if number == 1 { return root }
     let address = unsafe UnsafeRawPointer(bitPattern: UInt(number))!
     return unsafe Unmanaged<Node>.fromOpaque(address).takeUnretainedValue()
   }
 
-  /// The node of a backing file just seen at a location, counted as looked up once more.
+  /// Returns the node of a backing file that was found at a location, and counts one more lookup.
   package func remember(_ status: Status, at location: Node.Location) -> Node {
     let identity = Node.Identity(status)
     let node = shard(of: identity.inode).nodes.withLock { nodes in
@@ -57,8 +57,8 @@ package final class InodeTable: Sendable {
     }
   }
 
-  /// Keeps the node of a file that is about to be worked at, until ``forget(_:count:)`` gives that back; returns the one
-  /// that is known, if another is.
+  /// Pins the node of a file that will be worked on, until ``forget(_:count:)`` releases it. Returns the known node of
+  /// the file if there is another.
   func keep(_ node: Node) -> Node {
     shard(of: node.identity.inode).nodes.withLock { nodes in
       let known = nodes[node.identity.inode]
@@ -68,20 +68,20 @@ package final class InodeTable: Sendable {
       }
       unsafe node.lookups += 1
       if unsafe node.lookups == 1 { unsafe _ = Unmanaged.passRetained(node) }
-      // Where another file has got the number, this one is gone.
+      // If another file has the inode number now, this file is gone.
       if known == nil { nodes[node.identity.inode] = node }
       givePlace(to: node)
       return node
     }
   }
 
-  /// Has the pages of a file dropped also when the daemon is killed. With the shard's lock held.
+  /// Adds a file to those whose pages are dropped if the daemon is killed. The caller holds the shard's lock.
   private func givePlace(to node: Node) {
     guard node.isRegular, unsafe node.place == nil else { return }
     unsafe node.place = files?.add(node.number)
   }
 
-  /// The kernel gives back `count` lookups; at none left the node goes.
+  /// Releases `count` lookups for the kernel. The node is freed when none is left.
   package func forget(_ node: Node, count: UInt64) {
     guard !node.isRoot else { return }
     let isLast = shard(of: node.identity.inode).nodes.withLock { nodes in
@@ -102,12 +102,13 @@ package final class InodeTable: Sendable {
     unsafe Unmanaged.passUnretained(node).release()
   }
 
-  /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
+  /// The nodes of files in a class whose pages the kernel may hold. Nodes with open handles are included only if
+  /// `includingOpen`.
   package func cached(in fileClass: ProtectionClass, includingOpen: Bool) -> [UInt64] {
     nodes { $0.cachedClass == fileClass && (includingOpen || $0.handles == 0) }
   }
 
-  /// The nodes of files in a class that are open.
+  /// The nodes of open files in a class.
   package func open(in fileClass: ProtectionClass) -> [UInt64] {
     nodes { $0.cachedClass == fileClass && $0.handles > 0 }
   }
@@ -117,20 +118,20 @@ package final class InodeTable: Sendable {
     nodes { $0.cachedClass == fileClass && $0.writers > 0 }
   }
 
-  /// The inode numbers of the files that ``cached(in:includingOpen:)`` finds, open or not, by node.
+  /// The inode numbers, by node, of the files that ``cached(in:includingOpen:)`` finds, open or not.
   package func inodes(in fileClass: ProtectionClass) -> [UInt64: UInt64] {
     Dictionary(uniqueKeysWithValues: collect({ $0.cachedClass == fileClass }, { ($0.number, $0.identity.inode) }))
   }
 
-  /// The same as nodes, which stay as long as they are used.
+  /// The nodes of open files in a class, as references that keep the nodes alive.
   func openNodes(in fileClass: ProtectionClass) -> [Node] {
     collect({ $0.cachedClass == fileClass && $0.handles > 0 }, { $0 })
   }
 
-  /// All that are open, as nodes.
+  /// The nodes of all open files, as references.
   func openNodes() -> [Node] { collect({ $0.handles > 0 }, { $0 }) }
 
-  /// The nodes of files that are not open and whose pages the kernel may hold, of any class.
+  /// The nodes of files of any class that are not open and whose pages the kernel may hold.
   func closedAndCached() -> [UInt64] { nodes { $0.cachedClass != nil && $0.handles == 0 } }
 
   private func nodes(where isWanted: (borrowing Node.State) -> Bool) -> [UInt64] {
@@ -149,7 +150,7 @@ package final class InodeTable: Sendable {
     return found
   }
 
-  /// How many nodes the kernel knows.
+  /// The number of nodes that the kernel knows.
   package var count: Int { shards.reduce(0) { $0 + $1.nodes.withLock { $0.count } } }
 
   private func shard(of inode: UInt64) -> Shard { shards[Int(truncatingIfNeeded: inode) & 15] }

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// Names that came to be by rename or link while someone goes through the tree.
+/// Names that appeared by rename or link while a thread walks the tree.
 package final class MovedNames: Sendable {
   private let state = Mutex<[Node.Location]?>(nil)
 
-  /// Returns `false` where somebody else wants to know.
+  /// Starts recording. Returns `false` if another walk is recording already.
   func begin() -> Bool {
     state.withLock { state in
       guard state == nil else { return false }
@@ -15,9 +15,9 @@ package final class MovedNames: Sendable {
 
   func end() { state.withLock { $0 = nil } }
 
-  /// Notes a name, while somebody wants to know.
+  /// Records a name if a walk is under way.
   package func note(_ location: Node.Location) { state.withLock { $0?.append(location) } }
 
-  /// A name that nobody has looked at.
+  /// Removes and returns a recorded name that the walk has not visited.
   func next() -> Node.Location? { state.withLock { $0?.popLast() } }
 }

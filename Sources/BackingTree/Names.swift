@@ -3,13 +3,13 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// A name as the backing directory has it, and for a long name the content of its sidecar.
+/// A name as stored in the backing directory and, for a long name, the content of its sidecar.
 package struct BackingName {
   package let name: PathName
   let sidecar: (name: PathName, sealed: [UInt8])?
 }
 
-// From plain names to backing names and back: AES-256-SIV with the directory's ID as associated data.
+// Conversion between plain names and backing names: AES-256-SIV with the directory's ID as associated data.
 extension BackingTree {
   /// The backing name of a plain name in a directory.
   ///
@@ -31,7 +31,7 @@ extension BackingTree {
 
   /// The plain name of a backing name in a node's directory.
   ///
-  /// - Throws: `EIO` for a name that this store did not make.
+  /// - Throws: `EIO` for a name that does not belong to this store.
   func plainName(of name: PathName, in node: Node) throws(Errno) -> PathName {
     let (handle, record) = try directory(node)
     return try plainName(of: name, NameEncoding.parse(name.bytes), in: handle, record)
@@ -63,11 +63,13 @@ extension BackingTree {
     }
   }
 
-  /// Writes a long name's sidecar, before the name itself comes to be. One that is there already and right is left
-  /// alone, because its name may be in use. Returns whether it is new: then it goes again if the name does not come.
+  /// Writes the sidecar of a long name, before the name itself is created. A correct sidecar that exists already is
+  /// left alone, because its name may be in use.
   ///
-  /// It is made durable here: a journal keeps names in their order, but not contents, and a file whose sidecar is empty
-  /// after a power cut has no name, also one that was on the disk for long and had just been renamed.
+  /// The sidecar is made durable here. A journal keeps the order of names, but not contents: a file whose sidecar is
+  /// empty after a power cut has no name, even if the file had been on disk for long and was only renamed.
+  ///
+  /// - Returns: whether the sidecar is new. The caller removes a new sidecar if it does not create the name.
   package func writeSidecar(of name: BackingName, in handle: SharedDescriptor) throws(Errno) -> Bool {
     guard let sidecar = name.sidecar else { return false }
     let file: Descriptor
@@ -95,11 +97,12 @@ extension BackingTree {
       try file.write(sealed)
       try file.truncate(to: UInt64(sealed.count))
     }
-    // Whoever wrote it may have been killed before it was durable.
+    // The writer may have been killed before the sidecar was durable.
     try file.synchronizeData()
   }
 
-  /// Removes a long name's sidecar, after the name itself is gone. What is left behind is a leftover, not an error.
+  /// Removes the sidecar of a long name, after the name itself is gone. If that fails, the sidecar is a leftover, not
+  /// an error.
   package func removeSidecar(of name: BackingName, in handle: SharedDescriptor) {
     guard let sidecar = name.sidecar else { return }
     do throws(Errno) {
@@ -109,8 +112,8 @@ extension BackingTree {
     }
   }
 
-  /// The plain name of a backing entry; `nil` for what callers do not see: the store's own files, sidecars, and names
-  /// that this store did not make, each of which is logged once.
+  /// The plain name of a backing entry. `nil` for entries that callers do not see: the store's own files, sidecars, and
+  /// names that do not belong to this store, each of which is logged once.
   package func visibleName(
     of name: PathName, in node: Node, _ record: Node.Directory, _ directory: SharedDescriptor
   ) -> PathName? {

@@ -5,12 +5,12 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// An inode that the kernel knows: which backing file it is, where that is found, and what is open of it.
+/// An inode that the kernel knows: the identity of its backing file, where that file is found, and what is open of it.
 ///
-/// A node holds no descriptor unless it is open or its directory is in use, so that a tree may be larger than the
-/// descriptor limit. Its state's lock is never held across a system call.
+/// A node holds no descriptor unless it is open or its directory is in use, so a tree may be larger than the descriptor
+/// limit. The lock of a node's state is never held across a system call.
 package final class Node: Sendable {
-  /// What tells a backing file from another that got its inode number later.
+  /// Distinguishes a backing file from another that got the same inode number later.
   package struct Identity: Equatable {
     package let inode: UInt64
     let birthSeconds: Int64
@@ -25,7 +25,7 @@ package final class Node: Sendable {
     }
   }
 
-  /// A name in a directory under which the backing file is found.
+  /// A name in a directory under which the backing file was found.
   package struct Location {
     package let parent: Node
     package let name: PathName
@@ -36,7 +36,7 @@ package final class Node: Sendable {
     }
   }
 
-  /// The modification time of a file that a rekey has moved.
+  /// The modification time of a file that a rekey has changed.
   final class MovedTime: Sendable {
     let kernel: TimeChange
     let backing: TimeChange
@@ -47,7 +47,7 @@ package final class Node: Sendable {
     }
   }
 
-  /// What a directory's record says.
+  /// The contents of a directory's record.
   package struct Directory {
     package let identifier: [UInt8]
     package var directoryClass: ProtectionClass
@@ -56,53 +56,56 @@ package final class Node: Sendable {
 
   package struct State {
     var location: Location?
-    /// Further names of a file with hard links.
+    /// Other names of a file with hard links.
     var aliases: [Location] = []
     package var directory: Directory?
     /// The open backing directory, for as long as the directory cache keeps it.
     var handle: SharedDescriptor?
     package var file: ProtectedFile?
-    /// The backing file or directory after its last name was taken, by `O_PATH`, for a kernel that still knows it: programs
-    /// may be on their way to open it, or have it as their working directory. Kept open, its inode number is nobody else's.
+    /// The backing file or directory after its last name was removed, opened with `O_PATH`, while the kernel still
+    /// knows it: programs may be about to open it, or have it as their working directory. While it is open, its inode
+    /// number is not reused.
     var nameless: SharedDescriptor?
-    /// The modification time that the kernel has, where a rekey has given the backing file another. Elsewhere, since few
-    /// nodes have it, and all of them are in memory.
+    /// The modification time in the kernel, if a rekey has given the backing file another one. It is a separate object,
+    /// because few nodes have one and all nodes are in memory.
     var movedTime: MovedTime?
     /// Open handles of `file`.
     var handles = 0
-    /// Those of them that may write.
+    /// The number of them that may write.
     package var writers = 0
-    // What follows is in the order in which it takes the fewest bytes.
-    /// The class key in the record that told the class, where it is known.
+    // The following fields are in the order that takes the fewest bytes.
+    /// The class key in the record that `cachedClass` comes from, if it is known.
     var cachedKeyID: ClassKeyID?
-    /// The class of the contents that the kernel may have pages of; `nil` before the first open.
+    /// The class of contents that the kernel may have in its page cache; `nil` before the first open.
     package var cachedClass: ProtectionClass?
-    /// The file has a record in memory only: it was empty, had none, and was opened for reading.
+    /// The file's record is only in memory: the file was empty, had no record, and was opened for reading.
     var awaitsRecord = false
-    /// A rekey is pending, and the queue of rekeys has the file.
+    /// A rekey is pending, and the rekey queue contains the file.
     var isRekeyKnown = false
-    /// How often the class was set or the file closed: who read record and length meanwhile reads them again.
+    /// Counts changes of the class and closes of the file. A thread that read the record and length meanwhile reads
+    /// them again.
     var classChanges: UInt32 = 0
-    /// The directory's set-group-ID bit: new entries take its group.
+    /// The directory's set-group-ID bit: new entries take the directory's group.
     package var setsGroup = false
 
-    /// Notes the class key of the contents that the kernel may have pages of.
+    /// Stores the class key of the contents that the kernel may have in its page cache.
     mutating func cache(_ key: (fileClass: ProtectionClass, keyID: ClassKeyID)) {
       cachedClass = key.fileClass
       cachedKeyID = key.keyID
     }
 
-    /// What is open of the backing file or directory, other than its contents.
+    /// An open descriptor of the backing file or directory that does not give access to its contents.
     var kept: SharedDescriptor? { handle ?? nameless }
   }
 
   package let identity: Identity
-  /// Where it is among the nodes of files whose pages are dropped when the daemon was killed. Set once, before the kernel is
-  /// told of the node.
+  /// The position in the list of files whose pages are dropped if the daemon is killed. Set once, before the kernel
+  /// learns of the node.
   nonisolated(unsafe) var place: SharedNumbers.Place?
   let isRoot: Bool
   package let state: Mutex<State>
-  /// How often the kernel was told of the node and has not forgotten it. Guarded by the inode table's shard.
+  /// The number of times that the kernel has looked up the node and not forgotten it. Guarded by the shard of the inode
+  /// table.
   nonisolated(unsafe) var lookups: UInt64 = 0
 
   package init(_ status: Status, location: Location?) {
@@ -118,8 +121,8 @@ package final class Node: Sendable {
   package var isRegular: Bool { identity.type == InodeType.regular.rawValue }
   package var isSymbolicLink: Bool { identity.type == InodeType.symbolicLink.rawValue }
 
-  /// What stands for the node outside this process: its address, so that no table is searched for it; 1 for the root, as
-  /// the kernel has it (`FUSE_ROOT_ID`).
+  /// Identifies the node outside this process: its address, so that no table is searched; 1 for the root, as the kernel
+  /// requires (`FUSE_ROOT_ID`).
   package var number: UInt64 {
     isRoot ? 1 : unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque()))
   }
@@ -130,7 +133,7 @@ package final class Node: Sendable {
   /// The open file, if there is one.
   package var file: ProtectedFile? { state.withLock { $0.file } }
 
-  /// Notes a name under which the file was seen.
+  /// Stores a name under which the file was found.
   package func moved(to location: Location, hasOtherNames: Bool) {
     state.withLock { state in
       guard let current = state.location else { return }
@@ -146,7 +149,7 @@ package final class Node: Sendable {
     }
   }
 
-  /// Notes that a rekey has moved the backing file's modification time, of which the kernel is not told.
+  /// Stores that a rekey has changed the backing file's modification time, which the kernel does not learn.
   func movedTime(from kernel: TimeChange, to backing: TimeChange) {
     state.withLock { state in
       let known = state.movedTime
@@ -154,9 +157,10 @@ package final class Node: Sendable {
     }
   }
 
-  /// The modification time for the backing file when the kernel tells one: another, if it is the one from before a rekey.
-  package func backingTime(for told: TimeChange) -> TimeChange {
-    guard let moved = state.withLock({ $0.movedTime }), moved.kernel == told else { return told }
+  /// The modification time to set on the backing file when the kernel reports `reported`: the time after a rekey, if
+  /// the kernel still has the one before it.
+  package func backingTime(for reported: TimeChange) -> TimeChange {
+    guard let moved = state.withLock({ $0.movedTime }), moved.kernel == reported else { return reported }
     return moved.backing
   }
 }

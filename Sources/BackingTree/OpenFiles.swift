@@ -4,12 +4,12 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-// Open files and their nodes: one `ProtectedFile` an inode, shared by its handles.
+// Open files and their nodes: one `ProtectedFile` per inode, shared by its handles.
 extension BackingTree {
-  /// Opens a node's file, or takes one more handle of it. The class is asked at every open.
+  /// Opens a node's file, or adds a handle to it. The class is checked at every open.
   ///
-  /// - Throws: `EKEYREVOKED` when the class key is no more, `ENOKEY` when another keybag has it, `EACCES` when the class is locked, `EIO` for a damaged record,
-  ///   or what open(2) fails with.
+  /// - Throws: `EKEYREVOKED` when the class key was erased, `ENOKEY` when another keybag has it, `EACCES` when the
+  ///   class is locked, `EIO` for a damaged record, or what open(2) fails with.
   package func openFile(
     _ node: Node, forWriting: Bool, operation: ProtectionPolicy.Operation = .open
   ) throws(Errno) -> ProtectedFile {
@@ -44,11 +44,11 @@ extension BackingTree {
         state.file = file
         openFiles.add(file)
       }
-      // Someone else may have been first: the next round takes what is there.
+      // Another thread may have been first. The next round takes what is there.
     }
   }
 
-  /// Finds out that the class key of an open file still exists. Its record may be the one from before a rotation.
+  /// Checks that the class key of an open file still exists. The record in memory may be from before a rotation.
   private func requireKey(of file: ProtectedFile, _ node: Node) throws(Errno) {
     do throws(Errno) {
       try controller.requireKey(of: file.record)
@@ -58,7 +58,8 @@ extension BackingTree {
     }
   }
 
-  /// The same of a file that is about to be opened. That another keybag opens it is for the administrator.
+  /// Checks the same for a file that is about to be opened. If only another keybag opens the file, the administrator is
+  /// told in the log.
   private func requireKey(of record: FileRecord, _ node: Node) throws(Errno) {
     do throws(Errno) {
       try controller.requireKey(of: record)
@@ -75,7 +76,7 @@ extension BackingTree {
     }
   }
 
-  /// Takes the record that is there now: others may have changed the class.
+  /// Replaces the record in memory by the one on disk, since others may have changed the class.
   func renewRecord(of file: ProtectedFile, _ node: Node) throws(Errno) {
     guard !node.state.withLock({ $0.awaitsRecord }) else { return }
     do throws(Errno) {
@@ -95,8 +96,8 @@ extension BackingTree {
     node.state.withLock { $0.cache(key) }
   }
 
-  /// Refuses a record that lets more in than the one of the same file that was known last: an older one that somebody has
-  /// put back. Where another mount writes, it may have lowered the class.
+  /// Refuses a record with a weaker class than the last known record of the same file: an attacker may have put an
+  /// older record back. If another mount writes the store, it may have lowered the class.
   private func requireNotWeaker(_ record: FileRecord, _ node: Node) throws(Errno) {
     guard !options.isShared, let known = node.state.withLock({ $0.cachedClass }),
       ProtectionPolicy.isRaise(from: record.fileClass, to: known)
@@ -106,7 +107,7 @@ extension BackingTree {
     throw .ioError
   }
 
-  /// Makes a file just created the node's open file, with one handle.
+  /// Makes a newly created file the node's open file, with one handle.
   package func adopt(_ file: ProtectedFile, for node: Node, forWriting: Bool) -> ProtectedFile {
     let key = file.wrappingKey
     node.state.withLock { state in
@@ -116,23 +117,24 @@ extension BackingTree {
       if forWriting { state.writers += 1 }
     }
     openFiles.add(file)
-    // A lock that began since the key was made has gone through the table already.
+    // A lock that began after the key was made has already passed the table.
     if !file.isAllowed(.write) { file.evict() }
     return file
   }
 
-  /// Gives a handle back; with the last one the file and its key go.
+  /// Closes a handle. The last one also closes the file and frees its key.
   package func close(_ file: ProtectedFile, of node: Node, wasWriter: Bool) {
     var isLast: Bool?
     while isLast == nil {
       isLast = node.state.withLock { state in
-        // While the file is the node's, whoever sets the time waits for this; and who opens it anew finds the right one.
+        // While the file is in the node, a thread that sets the time waits for this change, and a thread that opens the
+        // file anew finds the right time.
         if state.handles == 1, file.isModificationTimeMoved { return nil }
         state.handles -= 1
         if wasWriter { state.writers -= 1 }
         guard state.handles == 0 else { return false }
         state.file = nil
-        // Who is just reading what an open file is made of has read what was there before the changes of this one.
+        // A thread that is reading the file's record and length has read them from before the changes of this file.
         state.classChanges &+= 1
         openFiles.remove(file)
         return true
@@ -142,7 +144,7 @@ extension BackingTree {
     if isLast == true, !controller.allows(.open, on: file.fileClass) { pagesAreStale(node) }
   }
 
-  /// Opens a file for as long as `body` runs.
+  /// Opens a file while `body` runs.
   package func withOpenFile<Result>(
     _ node: Node, for operation: ProtectionPolicy.Operation, writing: Bool = true,
     _ body: (ProtectedFile) throws(Errno) -> Result
@@ -185,15 +187,15 @@ extension BackingTree {
     return (file, awaitsRecord)
   }
 
-  /// An open handle of class B goes on working after the lock, so its key is fetched while it can be. Who is to put a key
-  /// into the class, or only to change its record, needs none.
+  /// Fetches the key of a class B file while the key is available, because open handles keep working after a lock.
+  /// Wrapping a key for the class, or changing only the record, needs no file key.
   private func fetchKey(of file: ProtectedFile, for operation: ProtectionPolicy.Operation) throws(Errno) {
     guard file.fileClass == .completeUnlessOpen, operation != .rewrapTo else { return }
     _ = try file.cipher(for: operation)
   }
 
-  /// Opens for reading and writing whatever the caller asked for: the kernel reads through write-only handles to fill
-  /// pages, and part of a unit can be written only by reading the rest.
+  /// Opens the file for reading and writing, whatever the caller asked for: the kernel reads through write-only handles
+  /// to fill pages, and a partial write of a unit has to read the rest.
   private func openBacking(
     _ node: Node, isWritable: inout Bool, status: inout Status
   ) throws(Errno) -> Descriptor {
@@ -210,7 +212,7 @@ extension BackingTree {
     do throws(Errno) {
       return try openKeepingAccessTime(node, [.readOnly, .noFollow, .nonBlocking], status: &status)
     } catch .permissionDenied {
-      // The owner may write it and not read it, or only execute it.
+      // The owner may be allowed to write but not read the file, or only to execute it.
       isWritable = !options.isReadOnly
       let path = try open(node, [.path, .noFollow], status: &status)
       return try reopen(path, isWritable ? .readWrite : .readOnly)
@@ -227,7 +229,8 @@ extension BackingTree {
     }
   }
 
-  /// With `O_NOATIME`, which only the file's owner and root may use; for others the daemon's own reads move the time.
+  /// Opens with `O_NOATIME`, which only the file's owner and root may use. For others, the daemon's own reads move the
+  /// access time.
   private func openKeepingAccessTime(
     _ node: Node, _ flags: OpenFlags, status: inout Status
   ) throws(Errno) -> Descriptor {
@@ -238,7 +241,7 @@ extension BackingTree {
     }
   }
 
-  /// Makes a file ready to be changed: opened for writing, and with its record.
+  /// Prepares a file for changes: opens it for writing and writes its record if it has none.
   package func prepareForWriting(_ file: ProtectedFile, _ node: Node) throws(Errno) {
     if !file.isWritable {
       let descriptor = try file.withDescriptor { (old) throws(Errno) in try reopen(old, .readWrite) }
@@ -246,7 +249,7 @@ extension BackingTree {
     }
     guard node.state.withLock({ $0.awaitsRecord }) else { return }
     try keyChanges.read { () throws(Errno) in
-      // The class may have been given another key since the record was made.
+      // The class key may have been replaced since the record was made.
       try file.changeRecord { (record) throws(Errno) in
         let current = controller.isCurrent(record) ? record : try rewrapped(record, for: record.fileClass)
         try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(current.bytes, of: descriptor) }
@@ -256,8 +259,8 @@ extension BackingTree {
     }
   }
 
-  /// Gives all open files the modification times that the kernel has, when the mount has ended: of files closed just
-  /// before, it tells nothing any more (fuse_conn_destroy in fs/fuse/inode.c).
+  /// Gives all open files the modification times that the kernel has, at the end of the mount. For files closed just
+  /// before, the kernel no longer sends a time (fuse_conn_destroy in fs/fuse/inode.c).
   package func settleModificationTimes() {
     for file in openFiles.all { settleModificationTime(of: file) }
   }
@@ -270,14 +273,15 @@ extension BackingTree {
     }
   }
 
-  /// The kernel keeps the modification time, unless others may change files behind its back.
+  /// Records a change of a file's contents. The kernel keeps the modification time, unless others may change files
+  /// behind its back.
   package func noteChange(of file: ProtectedFile) {
     file.noteChange()
     if !options.isShared { file.movedModificationTime() }
   }
 
-  /// Refuses an operation on contents that the class of a closed file does not allow, when the kernel knows the file and its
-  /// class key is still one of the keybag's. Everything else the store has to tell.
+  /// Refuses an operation on the contents of a closed file if its class does not allow the operation, the kernel knows
+  /// the file, and the keybag still has its class key. All other cases need the store and are decided there.
   ///
   /// - Throws: `EACCES`.
   package func requireNotDenied(_ operation: ProtectionPolicy.Operation, on node: Node) throws(Errno) {

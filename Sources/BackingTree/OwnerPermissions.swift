@@ -2,11 +2,12 @@ import ProtectfsIO
 import Synchronization
 import SystemPackage
 
-// Modes say what callers may do, and the kernel has asked them. But a daemon without privileges is bound by them too: it
-// needs to read what its owner may only write, to set records of what its owner may only read, and to get to what is
-// below a directory that its owner may not search. A daemon that is killed in between leaves the owner what was lent.
+// Modes restrict callers, and the kernel checks them. A daemon without privileges is restricted by them too, but needs
+// more: to read files that their owner may only write, to set records of files that their owner may only read, and to
+// reach files below a directory that its owner may not search. The daemon then adds temporary owner permissions. If it
+// is killed meanwhile, the owner keeps them.
 extension BackingTree {
-  /// Runs `body`, and where permissions are missing once more with those of the owner lent for the moment (chmod(2)).
+  /// Runs `body`; if permission is denied, runs it again with temporary owner permissions (chmod(2)).
   package func lendingPermissions<Result: ~Copyable>(
     of descriptor: borrowing Descriptor, _ body: () throws(Errno) -> Result
   ) throws(Errno) -> Result {
@@ -21,7 +22,7 @@ extension BackingTree {
     }
   }
 
-  /// Sets permissions, not while they are lent.
+  /// Sets permissions, but not while a file has temporary owner permissions.
   package func setPermissions(_ permissions: UInt32, of descriptor: borrowing Descriptor) throws(Errno) {
     try lending.withLock { (_) throws(Errno) in try descriptor.setModeThroughPath(permissions) }
   }

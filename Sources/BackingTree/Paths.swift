@@ -2,9 +2,9 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-// Where a node is, for messages.
+// Paths of nodes, for messages.
 extension BackingTree {
-  /// A node's path in the mounted tree, for messages; names that cannot be told are shown as `?`.
+  /// A node's path in the mounted tree. Names that cannot be decrypted are shown as `?`.
   package func path(of node: Node) -> String {
     var names: [String] = []
     var current = node
@@ -16,7 +16,7 @@ extension BackingTree {
     return "/" + names.reversed().joined(separator: "/")
   }
 
-  /// A node's path as ``path(of:)`` tells it, but without the store: names that it is needed for are shown as `?`.
+  /// The same path as ``path(of:)``, without access to the store. Names that would need it are shown as `?`.
   package func pathInMemory(of node: Node) -> String {
     var names: [String] = []
     var current = node
@@ -34,7 +34,7 @@ extension BackingTree {
     return volume.entryName(sealed, in: record.identifier)
   }
 
-  /// Logs what is wrong with a backing file, by its backing path.
+  /// Logs what is wrong with a backing file, with its backing path.
   package func damaged(_ node: Node, _ reason: String) {
     log.error(
       "damaged: \(reason)", metadata: ["backing": "\(backingPath(of: node))", "inode": "\(node.identity.inode)"])

@@ -3,23 +3,23 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-// Where others may write the store, a file that is open here may be in another class by now. Its record is read whenever it is
-// opened; but a descriptor from before goes on by the record of then, and a lock would not find it.
+// If others may write the store, an open file may be in another class by now. The record is read at each open, but an
+// older descriptor follows the record of that time, and a lock would not find it.
 extension BackingTree {
-  /// Reads the records of all open files again, where others may have changed them: a file is in its new class from then on,
-  /// and has its new key. One whose record cannot be had is closed to everyone; and so is one of which the store has not told
-  /// it in time, until it does.
+  /// Reads the records of all open files again if others may have changed them. From then on, a file is in its new
+  /// class and has its new key. A file whose record cannot be read is closed to everyone, and so is a file whose record
+  /// does not arrive in time, until it does.
   ///
-  /// To be called before classes are locked, while their keys are there. Waits for operations on the files under way, and for the
-  /// store, for so long at most.
-  /// - Returns: nodes of which the kernel must drop the pages whatever the class: of files that are closed to everyone, and
-  ///   of those not open, which may be in any class by now.
+  /// To be called before classes are locked, while their keys are available. Waits for operations on the files and for
+  /// the store, but no longer than `patience`.
+  /// - Returns: the nodes whose pages the kernel must drop whatever their class: files that are closed to everyone, and
+  ///   files that are not open, which may be in any class by now.
   package func renewRecords(within patience: Duration) -> [UInt64] {
     guard options.isShared else { return [] }
     let stale = nodes.closedAndCached()
     let renewal = Monitor(Renewal(remaining: nodes.openNodes()))
     do throws(Errno) {
-      // It may be left behind in the store.
+      // The thread may hang in the store, and is then abandoned.
       try Thread(starting: "renewal") { [self] in renewAll(renewal) }.detach()
     } catch {
       renewAll(renewal)
@@ -42,7 +42,7 @@ extension BackingTree {
   }
 
   private struct Renewal {
-    /// The last one is at work.
+    /// The thread works on the last one.
     var remaining: [Node]
     var refused: [UInt64] = []
   }
@@ -57,7 +57,7 @@ extension BackingTree {
     }
   }
 
-  /// Returns false for a file that is closed to everyone.
+  /// Renews a file's record. Returns `false` if the file was closed to everyone instead.
   private func renewOrRefuse(_ node: Node) -> Bool {
     guard let file = node.file else { return true }
     do throws(Errno) {
@@ -75,10 +75,10 @@ extension BackingTree {
   private func renew(_ file: ProtectedFile, _ node: Node) throws(Errno) {
     let old = file.record.wrappedKey
     try renewRecord(of: file, node)
-    // Without the class key nothing but the key of before is to be had, which an open file of class B keeps.
+    // Without the class key only the previous file key is available, which an open file of class B keeps.
     guard file.record.wrappedKey != old, controller.allows(.open, on: file.fileClass) else { return }
     file.evict()
-    // What is open of class B goes on working after the lock, so its key is fetched while it can be.
+    // Open files of class B keep working after the lock, so the key is fetched while it is available.
     if file.fileClass == .completeUnlessOpen { _ = try file.cipher(for: .open) }
   }
 }

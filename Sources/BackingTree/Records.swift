@@ -6,13 +6,13 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-// Records of files and directories: read, verified, written.
+// Records of files and directories: reading, verifying, writing.
 extension BackingTree {
   static let recordAttribute = PathName(FileRecord.attributeName)
 
-  /// The record that a file's attribute holds, verified.
+  /// The verified record from a file's extended attribute.
   ///
-  /// - Throws: `EIO`, with the reason in the log, when it is malformed or its tag does not match.
+  /// - Throws: `EIO`, with the reason in the log, if the record is malformed or its authentication tag does not match.
   package func verifiedFileRecord(_ bytes: [UInt8], of node: Node) throws(Errno) -> FileRecord {
     let record: FileRecord
     do throws(FormatError) {
@@ -31,7 +31,7 @@ extension BackingTree {
     return record
   }
 
-  /// A record for a file key just wrapped.
+  /// A record for a newly wrapped file key.
   func fileRecord(
     _ fileClass: ProtectionClass, isExplicit: Bool, classKeyID: ClassKeyID, wrappedKey: [UInt8],
     pending: PendingRekey? = nil
@@ -41,8 +41,8 @@ extension BackingTree {
     return try records { () throws(CryptographyError) in try volume.tagged(record) }
   }
 
-  /// What a directory's record says. A directory that has none and is empty is one whose creation was cut short: it is
-  /// given a record with its parent's class.
+  /// The contents of a directory's record. An empty directory without a record is one whose creation was cut short; it
+  /// is given a record with its parent's class.
   func readDirectoryRecord(of node: Node, _ handle: SharedDescriptor) throws(Errno) -> Node.Directory {
     let path = PathName(descriptor: handle.descriptor)
     let bytes: [UInt8]
@@ -81,7 +81,7 @@ extension BackingTree {
     try setRecord(tagged.bytes, of: descriptor, mode: mode)
   }
 
-  /// Gives a new store's root its record.
+  /// Writes the record of a new store's root.
   package static func writeRootRecord(
     to backing: borrowing Descriptor, defaultClass: ProtectionClass, volume: VolumeKeys
   ) throws {
@@ -90,7 +90,7 @@ extension BackingTree {
     try PathName(descriptor: backing).setAttribute(recordAttribute, to: volume.tagged(record).bytes)
   }
 
-  /// Sets the record attribute of an open file, or through /proc where the descriptor was opened with `O_PATH`.
+  /// Sets the record attribute of an open file; through /proc if the descriptor was opened with `O_PATH`.
   package func setRecord(
     _ bytes: [UInt8], of descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
   ) throws(Errno) {
@@ -109,7 +109,7 @@ extension BackingTree {
     }
   }
 
-  /// A fresh record for a new directory.
+  /// A new record for a new directory.
   package func newDirectory(in parent: Node.Directory) throws(Errno) -> Node.Directory {
     let identifier = try records { () throws(CryptographyError) in try randomBytes(DirectoryRecord.identifierSize) }
     return Node.Directory(identifier: identifier, directoryClass: parent.directoryClass, isExplicit: false)
@@ -136,7 +136,7 @@ extension BackingTree {
 
   /// The record of a file in a directory.
   ///
-  /// - Throws: `ENODATA` where it has none.
+  /// - Throws: `ENODATA` if the file has none.
   package func recordBytes(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> [UInt8] {
     do throws(Errno) {
       return try handle.descriptor.linkAttribute(Self.recordAttribute, of: name)
@@ -145,16 +145,16 @@ extension BackingTree {
     }
   }
 
-  /// The record of a file or directory that is open, if only by `O_PATH`.
+  /// The record of an open file or directory; `O_PATH` is enough.
   ///
-  /// - Throws: `ENODATA` where it has none.
+  /// - Throws: `ENODATA` if it has none.
   package func recordBytes(of descriptor: borrowing Descriptor) throws(Errno) -> [UInt8] {
     try lendingPermissions(of: descriptor) { () throws(Errno) in
       try PathName(descriptor: descriptor).attribute(Self.recordAttribute)
     }
   }
 
-  /// A record for a new file of a class, and its cipher.
+  /// The record and cipher of a new file in a class.
   ///
   /// - Throws: `EACCES` when no file can be created in the class now.
   package func newFileRecord(in fileClass: ProtectionClass) throws(Errno) -> (FileRecord, ContentsCipher) {

@@ -4,7 +4,8 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// Something to make system calls on for a node: its open file, what is kept open of it, or its backing file by `O_PATH`.
+/// A target for system calls on a node: its open file, a descriptor that the node keeps, or its backing file opened
+/// with `O_PATH`.
 package enum Reference: ~Copyable {
   case file(ProtectedFile)
   case kept(SharedDescriptor)
@@ -21,14 +22,16 @@ package enum Reference: ~Copyable {
   }
 }
 
-// From nodes to backing files. A path is walked from the nearest open directory; what is found must be the very file.
+// From nodes to backing files. A path is walked from the nearest open directory, and the file found must be the node's
+// own.
 extension BackingTree {
-  /// The open backing directory of a node, and what its record says.
+  /// The open backing directory of a node, and the contents of its record.
   package func directory(_ node: Node) throws(Errno) -> (handle: SharedDescriptor, record: Node.Directory) {
     let handle = try directoryHandle(node)
     if !options.isShared, let record = node.state.withLock({ $0.directory }) { return (handle, record) }
     let record = try readDirectoryRecord(of: node, handle)
-    // The class may have been set since it was read: what is there already counts, unless others may have set it.
+    // The class may have been set since the record was read. A record in the node takes precedence, unless others may
+    // change records.
     let current = node.state.withLock { [isShared = options.isShared] state in
       if let known = state.directory, !isShared { return known }
       state.directory = record
@@ -63,7 +66,7 @@ extension BackingTree {
 
   private func open(_ node: Node, _ name: PathName, in parent: SharedDescriptor) throws(Errno) -> SharedDescriptor {
     do throws(Errno) {
-      // The kernel has let the caller through, by an open file perhaps, or a working directory.
+      // The kernel has let the caller through, perhaps by an open file or a working directory.
       let descriptor = try lendingPermissions(of: parent.descriptor) { () throws(Errno) in
         try parent.descriptor.open(name, [.path, .directory, .noFollow])
       }
@@ -74,8 +77,8 @@ extension BackingTree {
     throw .staleNFSFileHandle
   }
 
-  /// Calls `body`, which looks for a node by its names. What it does not find may be on its way to another name: it
-  /// looks once more, with renames held off.
+  /// Calls `body`, which looks for a node by its names. If `body` finds nothing, the node may be being renamed, so
+  /// `body` runs once more with renames held off.
   private func findingMoved<Result: ~Copyable>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
     do throws(Errno) {
       return try body()
@@ -84,7 +87,7 @@ extension BackingTree {
     }
   }
 
-  /// A descriptor to a node, whatever its type.
+  /// A descriptor of a node of any type.
   package func reference(to node: Node) throws(Errno) -> Reference {
     let (file, kept) = node.state.withLock { ($0.file, $0.kept) }
     if let file { return .file(file) }
@@ -99,7 +102,7 @@ extension BackingTree {
     return try open(node, flags, status: &status)
   }
 
-  /// The same, and tells its status, by which it was found to be the right one.
+  /// Opens a node's backing file by one of its names, and returns the status that identified the file.
   package func open(_ node: Node, _ flags: OpenFlags, status: inout Status) throws(Errno) -> Descriptor {
     if let file = node.state.withLock({ $0.nameless }) {
       status = try file.descriptor.status()

@@ -3,11 +3,11 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-// Targets of symbolic links: encrypted in the backing link's text, or in a file of their own that the text names.
+// Targets of symbolic links: encrypted in the backing link's text, or in a long symlink file that the text names.
 extension BackingTree {
-  /// The text of a backing link to a target, and where that does not fit, the file that now holds the target.
+  /// The text of a backing link to a target and, if the target does not fit, the long symlink file that now holds it.
   ///
-  /// - Throws: `ENAMETOOLONG` for a target above 4095 bytes, or what writing the file fails with.
+  /// - Throws: `ENAMETOOLONG` for a target above 4095 bytes, or the error of writing the file.
   package func backingText(forTarget target: PathName) throws(Errno) -> (text: PathName, long: LongTarget?) {
     let encrypted = try seal(target)
     guard target.bytes.count > NameEncoding.longestDirectTarget else {
@@ -19,7 +19,7 @@ extension BackingTree {
 
   /// The target of a symbolic link.
   ///
-  /// - Throws: `EINVAL` for a node of another type, `EIO` for a text that this store did not make.
+  /// - Throws: `EINVAL` for a node of another type, `EIO` for a text that does not belong to this store.
   package func target(of node: Node) throws(Errno) -> PathName {
     guard node.isSymbolicLink else { throw .invalidArgument }
     let text = try text(of: node)
@@ -33,16 +33,17 @@ extension BackingTree {
     }
   }
 
-  /// The length of a link's target, which the backing link's length tells; only that of a long one must be looked for.
+  /// The length of a link's target. It follows from the length of the backing link; only for a long target the link is
+  /// read.
   package func targetCount(of node: Node, _ status: Status) -> UInt64 {
     if let count = NameEncoding.targetCount(textCount: Int(status.size)) { return UInt64(count) }
-    // Text that no target gives is shown with its own length; reading it fails.
+    // A text that is no encoded target is shown with its own length. Reading it fails.
     guard status.size == LongTarget.textCount, let text = try? text(of: node), let long = LongTarget(text: text)
     else { return status.size }
     return UInt64(long.count)
   }
 
-  /// The target file of a link that is about to lose its last name.
+  /// The long symlink file of a link that is about to lose its last name.
   func longTarget(of link: borrowing Descriptor, _ status: Status) throws(Errno) -> LongTarget? {
     guard status.type == .symbolicLink, status.size == LongTarget.textCount else { return nil }
     return LongTarget(text: try link.target(ofSymbolicLink: ""))
@@ -63,9 +64,10 @@ extension BackingTree {
     }
   }
 
-  // MARK: Target files
+  // MARK: Long symlink files
 
-  /// Makes a target file durable, because nobody can ask for that later: a link cannot be opened for fsync(2).
+  /// Writes a long symlink file and makes it durable, because no caller can ask for that later: a link cannot be opened
+  /// for fsync(2).
   private func writeTargetFile(_ sealed: [UInt8]) throws(Errno) -> LongTarget {
     let token: [UInt8]
     do throws(CryptographyError) { token = try randomBytes(LongTarget.tokenCount) } catch { throw errno(error) }
@@ -73,7 +75,7 @@ extension BackingTree {
     do throws(Errno) {
       try root.descriptor.makeDirectory(PathName(LongTarget.directoryPath), mode: 0o700)
     } catch .fileExists {
-      // It is made with the first long target.
+      // The directory is created with the first long target.
     }
     let directory = try targetDirectory()
     let file = try directory.open(
@@ -96,7 +98,7 @@ extension BackingTree {
     return sealed
   }
 
-  /// Removes a target file whose link is gone. What is left behind is a leftover, not an error.
+  /// Removes the long symlink file of a link that is gone. If that fails, the file is a leftover, not an error.
   package func removeTargetFile(of target: LongTarget) {
     do throws(Errno) {
       try targetDirectory().unlink(PathName(bytes: target.fileName))

@@ -2,10 +2,10 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-// What stays of a file or directory that has lost its last name, and what must not.
+// Unlinked files and directories that the kernel still knows, and leftovers.
 extension BackingTree {
-  /// Takes a name away with `body`. If that was the last one of a file or directory, it is kept with its node, and what a
-  /// link has in a target file goes.
+  /// Removes a name with `body`. If that was the last name of a file or directory, its node keeps the file open. If it
+  /// was that of a link, the link's long symlink file is removed.
   package func keepingNameless(
     _ name: PathName, in handle: SharedDescriptor, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
@@ -14,7 +14,7 @@ extension BackingTree {
       let file = SharedDescriptor(try handle.descriptor.open(name, [.path, .noFollow]))
       last = (file, try file.descriptor.status())
     } catch {
-      // There is no such name, or no descriptor left: whoever holds the file by its node alone finds it stale.
+      // There is no such name, or no descriptor left. In the latter case the node of the file becomes stale.
       return try body()
     }
     guard last.status.links == 1 || last.status.type == .directory else { return try body() }
@@ -27,19 +27,19 @@ extension BackingTree {
       node?.state.withLock { $0.nameless = nil }
       throw error
     }
-    // It may have been given another name meanwhile.
+    // The link may have been given another name meanwhile.
     if let target, try last.file.descriptor.status().links == 0 { removeTargetFile(of: target) }
   }
 
-  /// Sidecars whose names are gone are leftovers of a crash: no caller can see them, and they must not keep a directory
-  /// from being removed.
+  /// Removes sidecars without a name from a directory. A crash left them; no caller can see them, and they must not
+  /// keep the directory from being removed.
   package func removeLeftovers(in name: PathName, of handle: SharedDescriptor) throws(Errno) {
     let directory: Descriptor
     do throws(Errno) {
       let path = try handle.descriptor.open(name, [.path, .directory, .noFollow])
       directory = try openForListing(SharedDescriptor(path))
     } catch {
-      // What cannot be opened is left to rmdir(2), which says why.
+      // If the directory cannot be opened, rmdir(2) reports why.
       return
     }
     let stream = DirectoryStream(directory)

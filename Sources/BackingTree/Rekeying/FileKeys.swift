@@ -5,17 +5,17 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-// New keys for files: drawn when a class is raised, or on request. The engine brings the contents under them.
+// New keys for files, generated when a class is raised or on request. The engine re-encrypts the contents.
 extension BackingTree {
-  /// What a change of class does to the key.
+  /// The effect of a change of class on the file key.
   package enum Rekeying {
-    /// A raise draws another one.
+    /// A raise generates a new key.
     case onRaise
-    /// It stays: who has an older record opens the file with that.
+    /// The key stays. Someone who has an older record can open the file with it.
     case never
   }
 
-  /// Draws a new key for a file, in the class that it has.
+  /// Generates a new key for a file in its present class.
   package func rekey(_ node: Node) throws(Errno) {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .notSupportedOnSocket }
     try withOpenFile(node, for: .rewrapFrom) { (file) throws(Errno) in
@@ -27,8 +27,8 @@ extension BackingTree {
     }
   }
 
-  /// Has the contents of a file brought under the key that it was given, and takes that away again where a lock began meanwhile,
-  /// which may have passed the file already.
+  /// Queues a file for re-encryption under its new key. If a lock began meanwhile, it may have passed the file already,
+  /// so the key is evicted.
   func keyHasChanged(of file: ProtectedFile, _ node: Node) {
     awaitRekey(of: node, file)
     guard !file.isAllowed(.read) else { return }
@@ -36,7 +36,7 @@ extension BackingTree {
     pagesAreStale(node)
   }
 
-  /// Changes a file's key. What is pending then, is for the caller to have done.
+  /// Changes a file's key. The caller queues the rekey that is then pending.
   func changeKey(
     of file: ProtectedFile, _ node: Node, _ change: (FileRecord, _ isEmpty: Bool) throws(Errno) -> KeyChange
   ) throws(Errno) {
@@ -49,7 +49,7 @@ extension BackingTree {
     }
   }
 
-  /// A record with a new key. The old one is pending where contents or attributes are under it.
+  /// A record with a new key. The old key stays pending if contents or extended attributes are encrypted under it.
   func replaced(
     _ record: FileRecord, for newClass: ProtectionClass, isExplicit: Bool, of file: ProtectedFile, _ isEmpty: Bool
   ) throws(Errno) -> KeyChange {
@@ -77,7 +77,7 @@ extension BackingTree {
     do throws(CryptographyError) { return try FileKey() } catch { throw errno(error) }
   }
 
-  /// The record of a file whose rekey is pending, for a change that asks for another one; `nil` where none is pending.
+  /// The record for a change that asks for a new key while a rekey is pending; `nil` if none is pending.
   func following(
     _ record: FileRecord, in newClass: ProtectionClass, _ isExplicit: Bool
   ) throws(Errno) -> KeyChange? {
@@ -88,24 +88,24 @@ extension BackingTree {
     return .rewrapped(changed)
   }
 
-  /// Has a file's contents brought under its new key, if that is pending.
+  /// Queues a file for re-encryption under its new key, if that is pending.
   func awaitRekey(of node: Node, _ file: ProtectedFile) {
     if file.record.pending != nil { awaitRekey(of: node) }
   }
 
-  /// Has a file's contents brought under its new key, as soon as may be.
+  /// Queues a file for re-encryption under its new key, as soon as possible.
   func awaitRekey(of node: Node) {
     guard !options.isReadOnly else { return }
     rekeys.add(node, in: nodes)
   }
 
-  /// Class keys have come into memory: what is pending can go on.
+  /// Resumes pending rekeys after class keys have come into memory.
   package func resumeRekeys() { rekeys.resume() }
 
-  /// The engine comes to its end.
+  /// Stops the engine.
   package func stopRekeys() { rekeys.stop() }
 
-  /// A record with one more new key, for a file whose rekey has come to its end and is followed by another one.
+  /// A record with a further new key, for a file whose rekey has finished and is followed by another one.
   func followingRekey(_ record: FileRecord) throws(Errno) -> (FileRecord, ContentsCipher) {
     var finished = record
     finished.pending = nil
@@ -113,20 +113,20 @@ extension BackingTree {
     return (changed.record, changed.cipher)
   }
 
-  /// Whether a file's rekey needs nothing that an unlock brings.
+  /// Whether a file's rekey can run without an unlock.
   func isAvailable(_ node: Node) -> Bool {
     guard let fileClass = node.state.withLock({ $0.cachedClass }) else { return controller.lockState == .unlocked }
     return controller.allows(.open, on: fileClass)
   }
 
-  /// Runs `body`, which changes mode, owner or capabilities of a file: not while a rekey writes it, and gives back what the
-  /// kernel takes away then.
+  /// Runs `body`, which changes the mode, owner or capabilities of a file. No rekey writes the file meanwhile, because
+  /// a rekey restores what the kernel removes at its writes.
   package func withoutRekey<Result>(of node: Node, _ body: () throws(Errno) -> Result) throws(Errno) -> Result {
     guard let file = node.file else { return try body() }
     return try file.keepingKey(body)
   }
 
-  /// What is pending.
+  /// The pending rekeys.
   package var rekeyStatus: RekeyStatus { rekeys.status }
 }
 

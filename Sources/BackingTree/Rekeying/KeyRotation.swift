@@ -5,15 +5,15 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// How far a rotation has come.
+/// The progress of a rotation.
 package struct RotationProgress: Sendable, Equatable {
-  /// Files looked at.
+  /// Files examined.
   package var files = 0
-  /// Files whose keys were wrapped anew.
+  /// Files whose keys were wrapped again.
   package var rewrapped = 0
-  /// Files whose records or keys are damaged, so that nobody can open them.
+  /// Files whose records or keys are damaged, so that they cannot be opened.
   package var damaged = 0
-  /// Files whose records cannot be replaced, and directories that cannot be gone through, for a reason that stays: the old
+  /// Files whose records cannot be replaced and directories that cannot be searched, for a permanent reason. The old
   /// class key is still needed.
   package var kept = 0
 
@@ -22,11 +22,11 @@ package struct RotationProgress: Sendable, Equatable {
 
 /// Wraps the keys of all files of a class under its current key, while the store is in use.
 ///
-/// It goes through the backing tree. That no file is missed, though files come, go and move meanwhile, is seen to thus:
-/// - Whoever wraps a key and writes it into a record holds ``BackingTree/keyChanges`` shared. It is taken alone
-///   once after the class has its new key: from then on no record with the old one comes into being.
-/// - What is renamed or linked meanwhile is noted in ``BackingTree/moves``, and looked at after the tree: it may have come from where this had not
-///   been yet, to where it had.
+/// The rotation walks the backing tree. It misses no file, although files are created, removed and moved meanwhile:
+/// - A thread that wraps a key and writes it into a record holds ``BackingTree/keyChanges`` shared. The rotation takes
+///   it exclusively once, after the class has its new key. From then on, no record with the old key is created.
+/// - Names that are renamed or linked meanwhile are recorded in ``BackingTree/moves`` and visited after the tree: they
+///   may have moved from a place not yet visited to one that was.
 /// - Open files without a name are found in the table of open files.
 package final class KeyRotation {
   private let tree: BackingTree
@@ -34,12 +34,12 @@ package final class KeyRotation {
   private let mayContinue: () -> Bool
   private var progress = RotationProgress()
   private let report: (RotationProgress) -> Bool
-  /// What is counted as ``RotationProgress/kept``, by inode numbers.
+  /// The inode numbers of the files counted in ``RotationProgress/kept``.
   private var kept: Set<UInt64> = []
 
   /// - Parameters:
-  ///   - mayContinue: asked before each file; a lock ends the rotation at once.
-  ///   - report: told of each directory; may end the rotation too.
+  ///   - mayContinue: called before each file. A lock ends the rotation at once.
+  ///   - report: called for each directory. It may end the rotation too.
   package init(
     _ tree: BackingTree, of fileClass: ProtectionClass, mayContinue: @escaping () -> Bool,
     report: @escaping (RotationProgress) -> Bool
@@ -50,12 +50,12 @@ package final class KeyRotation {
     self.report = report
   }
 
-  /// Goes through all files. When it returns and has kept none, no record of the class names another than the current key.
+  /// Visits all files. If it returns with none kept, every record of the class names the current key.
   ///
-  /// - Throws: `EINTR` when it was ended, `EACCES` when the class was locked, what the backing store fails with. The rest
-  ///   is then for the next rotation.
+  /// - Throws: `EINTR` if the rotation was ended, `EACCES` if the class was locked, or the error of the backing store.
+  ///   The next rotation does the rest.
   package func run() throws(Errno) -> RotationProgress {
-    // The search for pending rekeys comes to its end before.
+    // Waits for the end of the search for pending rekeys.
     while !tree.moves.begin() {
       guard mayContinue() else { throw .interrupted }
       Thread.sleep(microseconds: 10_000)
@@ -70,12 +70,12 @@ package final class KeyRotation {
     return progress
   }
 
-  /// A name that came to be meanwhile. With renames and links held off, so that none is done and not noted yet.
+  /// A name that appeared meanwhile. Renames and links are held off, so none is complete but not recorded.
   private func nextMoved() -> Node.Location? {
     tree.renames.write { tree.moves.next() }
   }
 
-  /// Brings open files up to date that were opened with the old record at the last moment. After the old key is gone.
+  /// Updates files that were opened with the old record at the last moment. Called after the old key is gone.
   package func finish() throws(Errno) { try renewOpenFiles() }
 
   // MARK: The tree
@@ -90,7 +90,7 @@ package final class KeyRotation {
           return (handle, SharedDescriptor(try tree.openForListing(handle)))
         }
       } catch {
-        // Removed, or moved: then it was noted.
+        // The directory was removed, or moved and then recorded.
         guard error == .staleNFSFileHandle || error == .noSuchFileOrDirectory else { throw error }
         continue
       }
@@ -117,7 +117,7 @@ package final class KeyRotation {
     }
   }
 
-  /// Looks at a name; returns it when it is a directory.
+  /// Visits a name. Returns its node if it is a directory.
   private func visit(
     _ name: PathName, in directory: SharedDescriptor, _ location: Node.Location
   ) throws(Errno) -> Node? {
@@ -126,7 +126,7 @@ package final class KeyRotation {
       found = try searching(directory, location.parent) { () throws(Errno) in try directory.descriptor.status(of: name)
       }
     } catch {
-      // Removed, or renamed, since it was listed.
+      // Removed or renamed since it was listed.
       if error == .noSuchFileOrDirectory { return nil } else { throw error }
     }
     guard let status = found else { return nil }
@@ -140,7 +140,7 @@ package final class KeyRotation {
     }
   }
 
-  /// What a check took out of the tree has records too.
+  /// Files that a check moved out of the tree have records too.
   private func visitLostAndFound() throws(Errno) {
     let store = try tree.root.descriptor.open(PathName(NameEncoding.storeDirectory), [.path, .directory])
     do throws(Errno) {
@@ -191,7 +191,7 @@ package final class KeyRotation {
     if let path { try rewrap(path.descriptor, node) }
   }
 
-  /// Replaces a file's record, and then what is in memory of it.
+  /// Replaces a file's record on disk, then in memory.
   private func rewrap(_ descriptor: borrowing Descriptor, _ node: Node) throws(Errno) {
     try tree.keyChanges.write { () throws(Errno) in
       guard let old = try storedRecord(of: descriptor, node), old.fileClass == fileClass else { return }
@@ -203,7 +203,7 @@ package final class KeyRotation {
     }
   }
 
-  /// The record on disk; `nil` for a file that has none yet, for one that is damaged, and where it may not be read.
+  /// The record on disk; `nil` for a file that has none yet, whose record is damaged, or that may not be read.
   private func storedRecord(of descriptor: borrowing Descriptor, _ node: Node) throws(Errno) -> FileRecord? {
     let read: [UInt8]?
     do throws(Errno) {
@@ -217,17 +217,18 @@ package final class KeyRotation {
     return try countingDamage { () throws(Errno) in try tree.verifiedFileRecord(bytes, of: node) }
   }
 
-  /// What `body` does in a directory of the backing tree, searched also where its mode does not allow that.
+  /// The result of `body` in a directory of the backing tree, with temporary search permission if its mode lacks that.
   private func searching<Result>(
     _ directory: SharedDescriptor, _ node: Node, _ body: () throws(Errno) -> Result
   ) throws(Errno) -> Result? {
     try keeping(node) { () throws(Errno) in try tree.lendingPermissions(of: directory.descriptor, body) }
   }
 
-  /// What `body` does to a file or directory; `nil` where that is not allowed and will not be the next time either: an
-  /// immutable file, somebody else's. It is told once in the log, and the rotation goes on with all others.
+  /// The result of `body` on a file or directory. `nil` if permission is denied and will be denied the next time too,
+  /// as for an immutable file or another user's. The log names the file once, and the rotation continues with all
+  /// others.
   ///
-  /// Not for what may fail because a class was locked.
+  /// Not for calls that may fail because a class was locked.
   private func keeping<Result>(_ node: Node, _ body: () throws(Errno) -> Result) throws(Errno) -> Result? {
     do throws(Errno) {
       return try body()
@@ -243,11 +244,11 @@ package final class KeyRotation {
     }
   }
 
-  /// So many are named in the log: a backing file system that is read-only has them all.
+  /// The maximum number of files named in the log. On a read-only backing file system, all files fail.
   private static let mostNamed = 1000
 
-  /// What `body` makes of a record; `nil` for one that is damaged. All else that fails ends the rotation: the file may be
-  /// whole, and would be lost with the old key.
+  /// The result of `body` on a record; `nil` if the record is damaged. Any other failure ends the rotation: the file
+  /// may be intact and would be lost with the old key.
   private func countingDamage<Result: ~Copyable>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result? {
     do throws(Errno) {
       return try body()
@@ -258,7 +259,7 @@ package final class KeyRotation {
     }
   }
 
-  /// The record under the current key; `nil` when it is already, when its key is none any more, and when it is damaged.
+  /// The record under the current key; `nil` if it is already, if its class key was removed, or if it is damaged.
   private func rewrapped(_ record: FileRecord) throws(Errno) -> FileRecord? {
     guard !tree.controller.isCurrent(record) else { return nil }
     do throws(Errno) {
@@ -284,7 +285,7 @@ package final class KeyRotation {
 }
 
 extension BackingTree {
-  /// Takes the record on disk for an open file, and has those who are about to open it read it again.
+  /// Replaces an open file's record by the one on disk. Threads that are about to open the file read it again.
   func renewRecordInMemory(of node: Node) {
     let file = node.state.withLock { state in
       state.classChanges &+= 1

@@ -3,9 +3,9 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-// The ends: of a file's turn, of a batch, whose records become durable, of a search, and of the mount.
+// The end of a step for a file, of a batch whose records become durable, of a search, and of the mount.
 extension RekeyEngine {
-  /// A file of which a step has ended: its lock has been given back. Its handle is, when its record is durable.
+  /// Handles the end of a file's step, whose lock was released. The file's handle is closed when its record is durable.
   func conclude(_ job: Job) {
     if let failure = job.failure {
       finish(job.node, after: failure)
@@ -18,7 +18,7 @@ extension RekeyEngine {
     }
   }
 
-  /// Settles the modification time of a file that is not at work any more: it is another one than before.
+  /// Applies the modification time of a file that is no longer being rekeyed; it differs from the previous time.
   func rest(_ node: Node) {
     guard let file = node.file, let times = file.restAfterRekey() else { return }
     node.movedTime(from: times.kernel, to: times.backing)
@@ -27,7 +27,7 @@ extension RekeyEngine {
 
   func finish(_ node: Node) {
     rekeys.finish(node, .done)
-    // Another one that was asked for just before has found the file known.
+    // A rekey that was requested just before found the file in the queue.
     if let file = node.file { tree.awaitRekey(of: node, file) }
     tree.nodes.forget(node, count: 1)
   }
@@ -45,7 +45,7 @@ extension RekeyEngine {
       rekeys.search()
     case .permissionDenied where !tree.isAvailable(node):
       rekeys.finish(node, .withoutKey)
-      // An unlock may just have passed.
+      // An unlock may have happened just before.
       if tree.isAvailable(node) { rekeys.resume() }
     default:
       if told.count < Self.mostTold, told.insert(node.identity.inode).inserted {
@@ -67,7 +67,7 @@ extension RekeyEngine {
     try tree.root.descriptor.synchronizeFileSystem()
   }
 
-  /// Sees to it that the records of the batch in a slot are durable, so that it may be overwritten.
+  /// Makes the records of the batch in a slot durable, so that the slot may be overwritten.
   func free(_ slot: Int) throws(Errno) {
     try synchronize(unsettled[slot])
     for job in unsettled[slot] {
@@ -77,7 +77,7 @@ extension RekeyEngine {
     unsettled[slot] = []
   }
 
-  /// Nothing is left to do for now: the records are made durable, and the journal empty.
+  /// Makes the records durable and empties the journal when there is nothing else to do.
   func settle() {
     guard rescue(), tree.unreplayed.isEmpty else { return rekeys.settle(hasFailed: true) }
     room = RekeyBatch.mostCiphertext
@@ -109,7 +109,7 @@ extension RekeyEngine {
     }
   }
 
-  /// The mount has ended.
+  /// Handles the end of the mount.
   func end() {
     for job in unsettled.joined() { rest(job.node) }
     settle()

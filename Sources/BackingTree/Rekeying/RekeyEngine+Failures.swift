@@ -2,10 +2,10 @@ import FileProtection
 import ProtectfsIO
 import SystemPackage
 
-// What failed midway: the files are given back what they had, or nobody may use them until that has been done.
+// Failures midway: the files get their previous contents back, or they cannot be used until that has been done.
 extension RekeyEngine {
-  /// Gives the files that failed the ciphertext that they had, and takes the batch out of the journal, when the others are
-  /// safe. Where that fails too, nobody may change them until it has been done, or the batch was carried out by the next mount.
+  /// Gives the files that failed their previous ciphertext, and removes the batch from the journal once the other files
+  /// are safe. If that fails too, the files cannot be changed until it succeeds or the next mount replays the batch.
   func takeBack(_ jobs: inout [Job]) {
     let failed = jobs.filter { $0.failure != nil && $0.isWritten }
     guard !failed.isEmpty, !putBack(failed, of: jobs, in: slot) else { return }
@@ -16,8 +16,8 @@ extension RekeyEngine {
     do throws(Errno) { try journal.clear(slot) } catch { strand(jobs) }
   }
 
-  /// Where a new record was refused, the old one must be there: with one of which nothing is known the new contents are
-  /// right, or are put right by the next mount.
+  /// If a new record was refused, the old record must be there. If the record is unknown, the new contents are correct,
+  /// or the next mount makes them so.
   func putBack(_ failed: [Job], of jobs: [Job], in slot: Int) -> Bool {
     do throws(Errno) {
       for job in failed {
@@ -43,7 +43,7 @@ extension RekeyEngine {
     }
   }
 
-  /// Tries once more to take back what could not be. Returns whether the engine can go on.
+  /// Tries once more to undo a batch. Returns whether the engine can continue.
   func rescue() -> Bool {
     guard let (jobs, slot) = stranded else { return !isHalted }
     for job in jobs { job.file.beginRekeyStep() }

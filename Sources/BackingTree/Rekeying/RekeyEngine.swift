@@ -4,34 +4,34 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-/// Brings the contents of files under their new keys, in place, on a thread of its own.
+/// Re-encrypts the contents of files under their new keys, in place, on a thread of its own.
 ///
-/// A batch of files goes through these steps, each durable before the next:
-/// 1. the records of the pending rekeys, and the new ciphertext, in the journal;
-/// 2. the new ciphertext in the files, over the old; their attributes;
-/// 3. the records, with a new boundary or without the old key. Until they are durable, the journal keeps the batch.
+/// A batch of files goes through these steps. Each is durable before the next:
+/// 1. the records of the pending rekeys, and the new ciphertext in the journal;
+/// 2. the new ciphertext in the files, over the old, and the files' extended attributes;
+/// 3. the records, with a new boundary or without the old key. The journal keeps the batch until they are durable.
 ///
-/// From 1 to 3 the contents locks of the files are held alone.
+/// From 1 to 3 the engine holds the contents locks of the files exclusively.
 package final class RekeyEngine {
   let tree: BackingTree
   var rekeys: RekeyQueue { tree.rekeys }
   var journal: RekeyJournal { tree.rekeyJournal }
   var slot = 0
-  /// By slot, the files whose records may not be durable yet. They are kept open meanwhile, so that whoever synchronises one
-  /// sees to its record.
+  /// By slot, the files whose records may not be durable yet. They are kept open, so that a caller that synchronises
+  /// one of them makes its record durable too.
   var unsettled: [[Job]] = [[], []]
-  /// How much ciphertext a batch may have, in bytes: less where the disk has little room.
+  /// The maximum ciphertext of a batch in bytes; less if the disk has little room.
   var room = RekeyBatch.mostCiphertext
   private static let leastRoom = 1 << 16
-  /// A batch that could be neither carried out nor taken back, and its slot.
+  /// A batch that could be neither carried out nor undone, and its slot.
   var stranded: (jobs: [Job], slot: Int)?
-  /// The journal of the mount before could not be emptied: what is pending is left to the next mount.
+  /// The previous mount's journal could not be emptied. Pending rekeys are left to the next mount.
   var isHalted = false
-  /// The inode numbers of files of which the log has told that they failed.
+  /// The inode numbers of files whose failure was logged.
   var told: Set<UInt64> = []
   static let mostTold = 1000
 
-  /// So many files at once are synchronised one by one; with more, the whole file system is.
+  /// Up to this number, files are synchronised one by one; for more, the whole file system is.
   static let mostSynchronizedAlone = 8
 
   /// A file in a batch.
@@ -41,7 +41,7 @@ package final class RekeyEngine {
     var step: RekeyStep
     /// The contents lock is held, and something may have been written.
     var isWritten = false
-    /// All that is left is the record.
+    /// Only the record is left to write.
     var isFinished = false
     var failure: Errno?
   }
@@ -51,7 +51,7 @@ package final class RekeyEngine {
     if tree.rekeyJournal.isThere { tree.rekeys.search() }
   }
 
-  /// Works until ``BackingTree/stopRekeys()``: the body of the engine's thread.
+  /// The body of the engine's thread. Works until ``BackingTree/stopRekeys()``.
   package func run() {
     while true {
       switch rekeys.next() {
@@ -88,7 +88,8 @@ package final class RekeyEngine {
     }
   }
 
-  /// Takes the contents locks, one after the other, and has the next ciphertext of each file made, as far as there is room.
+  /// Takes the contents locks one after the other and prepares the next ciphertext of each file, as far as there is
+  /// room.
   private func prepare(_ files: [Job]) -> [Job] {
     var room = room
     var chunks = RekeyBatch.chunkCount.upperBound
@@ -132,7 +133,8 @@ package final class RekeyEngine {
     if !chunks.isEmpty { slot = 1 - slot }
   }
 
-  /// Whether what failed for want of room may be tried again at once, with less; the journal gives back what it has.
+  /// Whether a batch that failed for want of room may be tried again at once with less. The journal then frees its
+  /// space.
   private func makesSmallerBatches(after error: Errno) -> Bool {
     guard [.noSpace, .diskQuotaExceeded].contains(error), room > Self.leastRoom else { return false }
     room = max(room / 8, Self.leastRoom)
@@ -146,8 +148,8 @@ package final class RekeyEngine {
     }
   }
 
-  /// Writes the batch to the journal. If that fails, there must be none: what is written to the files from now on would be
-  /// undone by it.
+  /// Writes the batch to the journal. If that fails, the journal must not contain the batch: it would undo what is
+  /// written to the files from now on.
   private func begin(_ chunks: [RekeyBatch.Chunk], _ jobs: [Job]) throws(Errno) {
     do throws(Errno) {
       try journal.write(chunks, to: slot)
@@ -173,7 +175,8 @@ package final class RekeyEngine {
     }
   }
 
-  /// Writes the record that a step leads to. One that may have been written nevertheless is looked at.
+  /// Writes the record that a step leads to. After an error the record is read back, since it may have been written
+  /// nevertheless.
   private func moveRecord(_ job: inout Job) {
     let record = job.file.record
     guard let pending = record.pending else { return }

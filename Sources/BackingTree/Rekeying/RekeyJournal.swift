@@ -5,10 +5,10 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// `.protectfs/rekey.0` and `.protectfs/rekey.1`: the batches that are being carried out, for the mount after a crash.
+/// `.protectfs/rekey.0` and `.protectfs/rekey.1`: the batches in progress, for a mount after a crash.
 ///
-/// Two slots take turns: while the records of one batch are on their way to the disk, the next is written to the other. That
-/// there are such files says that a rekey may be pending somewhere.
+/// The engine alternates between two slots: while the records of one batch are being made durable, it writes the next
+/// batch to the other slot. If these files exist, a rekey may be pending somewhere.
 final class RekeyJournal: Sendable {
   static let names: [PathName] = ["rekey.0", "rekey.1"]
 
@@ -32,9 +32,9 @@ final class RekeyJournal: Sendable {
     return Self.names.contains { (try? directory.status(of: $0)) != nil }
   }
 
-  /// The authentic batches there are, the earlier one first. Others are what a crash left of one that was being written.
+  /// The authentic batches, the earlier one first. Any other content is what a crash left of a batch being written.
   ///
-  /// - Throws: what reading them fails with.
+  /// - Throws: the error of reading them.
   func batches() throws(Errno) -> [RekeyBatch] {
     let directory = try openDirectory()
     var found: [RekeyBatch] = []
@@ -51,9 +51,9 @@ final class RekeyJournal: Sendable {
     return found.sorted { $0.number < $1.number }
   }
 
-  /// Sees to it that the files are there, and durable, before the first record of a pending rekey is.
+  /// Creates the files and makes them durable, before the first record of a pending rekey is written.
   ///
-  /// - Throws: what making them fails with: `ENOSPC`, `EROFS`.
+  /// - Throws: the error of creating them: `ENOSPC`, `EROFS`.
   func open() throws(Errno) {
     try state.withLock { (state) throws(Errno) in
       guard state.slots.isEmpty else { return }
@@ -70,7 +70,7 @@ final class RekeyJournal: Sendable {
     }
   }
 
-  /// Writes a batch to a slot, not yet durably.
+  /// Writes a batch to a slot, without making it durable.
   func write(_ chunks: [RekeyBatch.Chunk], to slot: Int) throws(Errno) {
     let file = try opened(slot)
     let number = state.withLock { state in
@@ -95,7 +95,7 @@ final class RekeyJournal: Sendable {
     try file.descriptor.synchronize()
   }
 
-  /// Removes the files: nothing is pending in the store.
+  /// Removes the files, when no rekey is pending in the store.
   func remove() throws(Errno) {
     try state.withLock { (state) throws(Errno) in
       state.slots = []

@@ -1,15 +1,15 @@
 import ProtectfsIO
 import SystemPackage
 
-/// The files whose rekeys are pending, as far as they are known: those that wait for their turn, for their keys, or for
-/// what has failed to be tried again.
+/// The known files with a pending rekey: files that wait for processing, for their keys, or for a retry after a
+/// failure.
 final class RekeyQueue: Sendable {
-  /// What is to be done next.
+  /// The next work for the engine.
   enum Work {
     case rekey([Node])
-    /// More is pending than is known.
+    /// There are pending rekeys that are not known.
     case search
-    /// Nothing more for now.
+    /// There is nothing else to do for now.
     case rest
     case stop
   }
@@ -19,17 +19,17 @@ final class RekeyQueue: Sendable {
     var inWork = 0
     var withoutKey: [Node] = []
     var failed: [Node] = []
-    /// When what has failed is tried again.
+    /// The time of the next retry of what failed.
     var retriesAt: ContinuousClock.Instant?
-    /// There were more than may be known: they are searched for when others are done.
+    /// There were more files than may be known. The tree is searched for them when others are done.
     var isOverfull = false
     var needsSearch = false
     var isSearching = false
     var isSearchIncomplete = false
     var isResting = true
-    /// Records of files that are done may not be durable yet.
+    /// Records of finished files may not be durable yet.
     var isUnsettled = false
-    /// They could not be made so, which is tried again with what has failed.
+    /// Records could not be made durable. This is retried with what failed.
     var awaitsRetry = false
     var isStopping = false
 
@@ -38,13 +38,13 @@ final class RekeyQueue: Sendable {
 
   private let monitor = Monitor(State())
 
-  /// How many files are known at once; of more, the tree is searched again.
+  /// The maximum number of files known at once. If there are more, the tree is searched again.
   static let mostKnown = 65_536
   private static let mostInBatch = 256
   private static let retryInterval = Duration.seconds(30)
   private static let shortRetryInterval = Duration.seconds(1)
 
-  /// Adds a file, whose node is kept from now on. One that is here already is not added.
+  /// Adds a file and pins its node. A file that is in the queue already is not added.
   func add(_ node: Node, in nodes: InodeTable) {
     let isFull = monitor.update { state in
       state.isOverfull = state.isOverfull || state.count >= Self.mostKnown
@@ -63,7 +63,7 @@ final class RekeyQueue: Sendable {
     }
   }
 
-  /// Has the tree searched for more.
+  /// Requests a search of the tree for more.
   func search() {
     monitor.update { state in
       state.needsSearch = true
@@ -71,7 +71,7 @@ final class RekeyQueue: Sendable {
     }
   }
 
-  /// Class keys are there again: those that waited for theirs are next.
+  /// Queues the files that waited for class keys, and those that failed.
   func resume() {
     monitor.update { state in
       state.waiting += state.withoutKey + state.failed
@@ -126,13 +126,13 @@ final class RekeyQueue: Sendable {
     }
   }
 
-  /// What has become of files that were given out, each told once.
+  /// The result for a file that `next` returned. Each is reported once.
   enum Outcome {
     case done
     case again
     case withoutKey
     case failed
-    /// The same, and nobody may use the file until it is tried again.
+    /// Failed, and the file cannot be used until a retry succeeds.
     case stranded
   }
 
@@ -142,7 +142,7 @@ final class RekeyQueue: Sendable {
       state.inWork -= 1
       switch outcome {
       case .done: state.isUnsettled = true
-      // Large files take turns with others.
+      // Large files alternate with others.
       case .again: state.waiting.append(node)
       case .withoutKey: state.withoutKey.append(node)
       case .failed, .stranded:
@@ -153,7 +153,7 @@ final class RekeyQueue: Sendable {
     }
   }
 
-  /// All records are durable and the journal is empty, or not yet: then this is tried again.
+  /// Reports that all records are durable and the journal is empty or, if `hasFailed`, that this must be retried.
   func settle(hasFailed: Bool) {
     monitor.update { state in
       state.isUnsettled = hasFailed
@@ -174,10 +174,10 @@ final class RekeyQueue: Sendable {
 
   var isStopping: Bool { monitor.read(\.isStopping) }
 
-  /// What is pending.
+  /// The pending rekeys.
   var status: RekeyStatus {
     monitor.read { state in
-      // What is not durable yet counts as one more.
+      // Records that are not durable yet count as one more.
       let isUnsettled = state.isUnsettled && (state.count == 0 || state.awaitsRetry)
       return RekeyStatus(
         pending: state.count + (isUnsettled ? 1 : 0), failed: state.failed.count + (state.awaitsRetry ? 1 : 0),
@@ -187,14 +187,14 @@ final class RekeyQueue: Sendable {
   }
 }
 
-/// How many files have a rekey pending.
+/// The number of files with a pending rekey.
 package struct RekeyStatus: Sendable, Equatable {
-  /// All that are known.
+  /// All known files.
   package var pending = 0
-  /// Those of them that failed, and are tried again later.
+  /// Known files that failed and are retried later.
   package var failed = 0
-  /// Those of them that wait for an unlock.
+  /// Known files that wait for an unlock.
   package var withoutKey = 0
-  /// Whether there are no others.
+  /// Whether all pending files are known.
   package var isComplete = true
 }

@@ -2,12 +2,11 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// Goes through the backing tree, and finds the files whose rekeys are pending; what a batch that was cut short has of
-/// them is put in place.
+/// Walks the backing tree for files with pending rekeys, and replays what an interrupted batch has of them.
 final class RekeySearch {
   private let tree: BackingTree
   private let mayContinue: () -> Bool
-  /// Whether everything could be looked at.
+  /// Whether everything could be examined.
   private(set) var isComplete = true
 
   package init(_ tree: BackingTree, mayContinue: @escaping () -> Bool) {
@@ -15,7 +14,7 @@ final class RekeySearch {
     self.mayContinue = mayContinue
   }
 
-  /// Searches the tree, and what a check took out of it.
+  /// Searches the tree, and the files that a check moved out of it.
   func run() {
     guard tree.moves.begin() else {
       isComplete = false
@@ -47,7 +46,7 @@ final class RekeySearch {
     }
   }
 
-  /// Files there are nobody's until somebody moves them back; but their chunks are in the journal only.
+  /// Files in lost+found are not in use until someone moves them back, but their chunks are only in the journal.
   private func visitLostAndFound() {
     guard !tree.unreplayed.isEmpty else { return }
     let store = PathName(NameEncoding.storeDirectory)
@@ -63,7 +62,7 @@ final class RekeySearch {
     }
   }
 
-  /// Looks at a name; returns it when it is a directory.
+  /// Examines a name. Returns its node if it is a directory.
   private func look(_ name: PathName, in handle: SharedDescriptor, _ location: Node.Location) -> Node? {
     guard mayContinue() else {
       isComplete = false
@@ -85,7 +84,7 @@ final class RekeySearch {
     return below
   }
 
-  /// The record of a file; `nil` for one that has none, as sidecars, and for one that is damaged.
+  /// The record of a file; `nil` for a file that has none, such as a sidecar, or a damaged one.
   private func record(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> FileRecord? {
     let bytes: [UInt8]
     do throws(Errno) { bytes = try tree.recordBytes(of: name, in: handle) } catch .noData { return nil }
@@ -95,7 +94,7 @@ final class RekeySearch {
     return record
   }
 
-  /// Runs `body`; what fails is told, unless it is that something has gone meanwhile.
+  /// Runs `body` and logs its failure, unless something was removed meanwhile.
   private func attempt(_ node: Node, _ body: () throws(Errno) -> Void) {
     do throws(Errno) {
       try body()

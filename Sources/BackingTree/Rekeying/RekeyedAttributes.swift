@@ -14,17 +14,17 @@ extension BackingTree {
     }
   }
 
-  /// The ciphers for a file's attributes. The file's key itself is gone when this returns: whoever uses them may wait for a store
-  /// that does not answer.
+  /// The ciphers for a file's extended attributes. The file key is wiped when this returns, because the caller may wait
+  /// for a store that does not respond.
   package func attributeCiphers(of record: FileRecord) throws(Errno) -> AttributeCiphers {
     let key = try controller.fileKey(of: record)
     do throws(CryptographyError) { return try AttributeCiphers(key, record) } catch { throw errno(error) }
   }
 
-  /// Brings the encrypted attributes of a file under its new key, each in one step. Its contents lock is held alone, so that
-  /// nobody sets one; one that is removed meanwhile stays removed.
+  /// Re-encrypts the extended attributes of a file under its new key, each in one step. The caller holds the contents
+  /// lock exclusively, so no thread sets one meanwhile. One that is removed meanwhile stays removed.
   ///
-  /// - Throws: what reading or writing one fails with. Those that are damaged are left as they are.
+  /// - Throws: the error of reading or writing one. Damaged ones are left as they are.
   func rekeyAttributes(of file: ProtectedFile, _ node: Node) throws(Errno) {
     let record = file.record
     try file.withDescriptor { (descriptor) throws(Errno) in

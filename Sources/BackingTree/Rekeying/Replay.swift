@@ -4,10 +4,10 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// The batches of rekeys that the mount before has left, of which nobody knows how much was written.
+/// The batches of rekeys that the previous mount left. It is unknown how much of them was written.
 final class UnreplayedBatches: Sendable {
   private let batches: Mutex<[RekeyBatch]>
-  /// Held while a file's part is written again.
+  /// Held while a file's chunks are written again.
   let turn = Mutex(())
 
   /// Whether there were any when the store was mounted.
@@ -20,17 +20,17 @@ final class UnreplayedBatches: Sendable {
 
   var isEmpty: Bool { batches.withLock { $0.isEmpty } }
 
-  /// The chunks, in order, that go on from where a pending rekey has come to.
+  /// The chunks, in order, that continue from the boundary of a pending rekey.
   func chunks(after pending: PendingRekey) -> [RekeyBatch.Chunk] {
     batches.withLock { $0.chunks(after: pending) }
   }
 
-  /// Every file was looked at.
+  /// Forgets the batches, after every file was examined.
   func removeAll() { batches.withLock { $0 = [] } }
 }
 
 extension [RekeyBatch] {
-  /// The chunks, in order, that go on from where a pending rekey has come to, by its record.
+  /// The chunks, in order, that continue from the boundary in the record of a pending rekey.
   func chunks(after pending: PendingRekey) -> [RekeyBatch.Chunk] {
     var boundary = pending.boundary
     var found: [RekeyBatch.Chunk] = []
@@ -45,12 +45,12 @@ extension [RekeyBatch] {
 }
 
 extension BackingTree {
-  /// The record of a file whose chunks, if a batch that was cut short has any, are in place. To be called before contents
-  /// are read by it. Needs no class key.
+  /// Replays an interrupted batch's chunks for a file, if there are any, and returns the file's record. To be called
+  /// before contents are read by the record. Needs no class key.
   ///
-  /// - Throws: what writing the chunks fails with.
+  /// - Throws: the error of writing the chunks.
   func replayed(_ record: FileRecord, _ node: Node) throws(Errno) -> FileRecord {
-    // Also when all is replayed: the record may have been read before.
+    // Also if everything is replayed, because `record` may have been read before.
     guard record.pending != nil, unreplayed.hadBatches, !options.isReadOnly else { return record }
     let path = try open(node, [.path, .noFollow])
     return try keyChanges.read { () throws(Errno) in
@@ -58,7 +58,7 @@ extension BackingTree {
     }
   }
 
-  /// Writes a file's chunks again, and moves its record. Another request may just have done so.
+  /// Writes a file's chunks again and advances its record. Another request may have done so already.
   private func replay(_ node: Node, _ path: borrowing Descriptor) throws(Errno) -> FileRecord {
     try lendingPermissions(of: path) { () throws(Errno) in
       let file = try Descriptor.open(PathName(descriptor: path), [.readWrite, .nonBlocking])
@@ -84,14 +84,14 @@ extension BackingTree {
   private func replay(
     _ chunk: RekeyBatch.Chunk, in file: borrowing Descriptor, before end: UInt64
   ) throws(Errno) {
-    // The file may have been made shorter since.
+    // The file may have been truncated since.
     let count = min(end - chunk.range.lowerBound, UInt64(chunk.ciphertext.count))
     let bytes = Array(chunk.ciphertext.prefix(Int(count)))
     try unsafe bytes.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: chunk.range.lowerBound) }
   }
 
-  /// Reads through a mount beside which another one writes, and may just be rekeying the file: the record must be the same
-  /// before and after, and what a batch has on its way counts as written.
+  /// Reads in a mount while another mount writes the store and may be rekeying the file. The record must be the same
+  /// before and after the read, and the chunks of batches in progress count as written.
   package func readBesideWriter(
     _ file: ProtectedFile, _ node: Node, _ read: (ProtectedFile.Overlay?) throws(Errno) -> UnsafeRawBufferPointer
   ) throws(Errno) -> UnsafeRawBufferPointer {
@@ -110,7 +110,7 @@ extension BackingTree {
     }
   }
 
-  /// What a batch has of a file, looked up after the file was read.
+  /// The chunks that the journal has of a file, looked up after the file was read.
   private func overlay(_ pending: PendingRekey) -> ProtectedFile.Overlay {
     { [rekeyJournal] () throws(Errno) in try rekeyJournal.batches().chunks(after: pending) }
   }
