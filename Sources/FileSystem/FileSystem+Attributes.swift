@@ -8,8 +8,8 @@ import SystemPackage
 
 // getattr, setattr, statfs.
 extension ProtectedFileSystem {
-  /// Attributes are told whatever the class. Asked through a handle of a locked file they are refused: that is how the
-  /// kernel asks before a cached write (fuse_update_attributes in fs/fuse/file.c).
+  /// Returns inode attributes whatever the class. Through a handle of a locked file the request is refused: the kernel
+  /// sends such a request before a cached write (fuse_update_attributes in fs/fuse/file.c).
   package func attributes(
     of id: NodeID, handle: Handle?, caller: Caller
   ) throws(Errno) -> (Attributes, timeout: Double) {
@@ -33,7 +33,7 @@ extension ProtectedFileSystem {
       }
     }
     let modification = node.backingTime(for: TimeChange(changes.modification))
-    // All that can fail comes before a change of length, which cannot be taken back.
+    // Everything that can fail comes before a change of length, which cannot be undone.
     let reference = try tree.reference(to: node)
     var resized: Status?
     if let size = changes.size {
@@ -49,7 +49,7 @@ extension ProtectedFileSystem {
         try set(changes, modification, of: descriptor, resized: resized, caller: caller)
       }
     }
-    // The kernel sends times of its own accord, also within setxattr(2): they do not wait for a rekey that may hang.
+    // The kernel sends times of its own accord, also within setxattr(2). They do not wait for a rekey that may hang.
     func apply() throws(Errno) -> Status {
       try changes.changesPrivileges ? tree.withoutRekey(of: node, change) : change()
     }
@@ -63,7 +63,7 @@ extension ProtectedFileSystem {
     return (attributes(of: node, status), attributeTimeout(of: node))
   }
 
-  /// Sets owner, mode and times; returns the status afterwards.
+  /// Sets owner, mode and times, and returns the status afterwards.
   private func set(
     _ changes: AttributeChanges, _ modification: TimeChange, of descriptor: borrowing Descriptor, resized: Status?,
     caller: Caller
@@ -80,7 +80,7 @@ extension ProtectedFileSystem {
       }
       return try descriptor.status()
     } catch {
-      // The kernel must know of the new length.
+      // The kernel must learn the new length.
       guard let resized else { throw error }
       tree.log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
       return resized

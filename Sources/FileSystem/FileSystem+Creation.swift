@@ -7,8 +7,8 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-// create, mknod, mkdir: names that come to be. What is made belongs to the caller, and takes its directory's
-// class. A failure on the way leaves no name behind.
+// create, mknod, mkdir: new names. A new file or directory belongs to the caller and takes its directory's class. A
+// failure leaves no name behind.
 extension ProtectedFileSystem {
   package func create(
     _ name: PathName, in parent: NodeID, mode: UInt32, flags: HandleFlags, caller: Caller
@@ -17,12 +17,12 @@ extension ProtectedFileSystem {
     do throws(Errno) {
       var (file, entry) = try makeFile(name, in: parent, mode: mode, caller: caller)
       let node = node(entry.node)
-      // A lock that comes before this answer tells the kernel nothing of a file that it does not know yet: so it is to ask
-      // before the first write(2).
+      // The kernel does not know the file yet, so a lock that comes before this answer cannot invalidate its
+      // attributes. The kernel therefore has to send GETATTR before the first write(2).
       if file.fileClass.isRevoked { entry.attributeTimeout = 0 }
       return (entry, opened(tree.adopt(file, for: node, forWriting: flags.forWriting)))
     } catch .fileExists where !flags.exclusive {
-      // Someone made it behind the mount's back since the kernel looked.
+      // Someone created it behind the mount's back after the kernel's lookup.
       let entry = try lookup(name, in: parent.id)
       return (entry, try open(entry.node, flags: flags, caller: caller))
     }
@@ -39,7 +39,7 @@ extension ProtectedFileSystem {
       Memory.setThreadUmask(caller.umask)
       try handle.descriptor.makeNode(name, mode: mode, device: device)
       try self.giveToCaller(name, in: handle, parent: parent, caller: caller)
-      // A change of owner has taken set-id bits away.
+      // The change of owner has removed set-ID bits.
       if mode & 0o6000 != 0 {
         let node = try handle.descriptor.open(name, [.path, .noFollow])
         let permissions = try node.status().permissions
@@ -67,7 +67,8 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Makes an empty regular file with its record. Its cipher comes with it, so that class B can be written while locked.
+  /// Creates an empty regular file with its record. The file keeps its cipher, so that a class B file can be written
+  /// while locked.
   private func makeFile(
     _ name: PathName, in parent: Node, mode: UInt32, caller: Caller
   ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
@@ -110,7 +111,7 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Makes a name: the sidecar first, then what `body` makes; undone as a whole when a step fails.
+  /// Creates a name: first the sidecar, then what `body` creates. If a step fails, everything is undone.
   func make(
     _ name: PathName, in parent: Node,
     _ body: (SharedDescriptor, PathName, Node.Directory) throws(Errno) -> Void,
@@ -130,7 +131,7 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Takes away what a failed creation has made, and its sidecar.
+  /// Removes what a failed creation has made, and its sidecar.
   func undo(
     _ name: BackingName, in handle: SharedDescriptor, _ remove: () throws(Errno) -> Void
   ) {
@@ -144,7 +145,7 @@ extension ProtectedFileSystem {
     tree.removeSidecar(of: name, in: handle)
   }
 
-  /// Gives a new name to the caller, when the daemon itself is somebody else.
+  /// Gives a new name to the caller, if the daemon is another user.
   func giveToCaller(
     _ name: PathName, in handle: SharedDescriptor, parent: Node, caller: Caller
   ) throws(Errno) {
@@ -152,7 +153,7 @@ extension ProtectedFileSystem {
     try handle.descriptor.setOwner(of: name, user: owner.user, group: owner.group)
   }
 
-  /// The same for an open file. A change of owner takes set-id bits away, so they are set once more.
+  /// Gives an open file to the caller. A change of owner removes set-ID bits, so they are set again.
   private func setOwner(
     of descriptor: borrowing Descriptor, parent: Node, mode: UInt32, caller: Caller
   ) throws(Errno) {
@@ -163,8 +164,8 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Who a new file is to belong to, where that is not who the daemon makes it as. In a set-group-ID directory the
-  /// backing file system has given it the directory's group already.
+  /// The owner that a new file needs, if it differs from the user and group that the daemon runs as. In a set-group-ID
+  /// directory the backing file system has already given the file the directory's group.
   private func newOwner(parent: Node, caller: Caller) -> (user: UInt32?, group: UInt32?)? {
     let user = caller.user == tree.daemonIdentity.user ? nil : caller.user
     let takesGroup = parent.state.withLock { $0.setsGroup }

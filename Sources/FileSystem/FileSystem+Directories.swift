@@ -7,8 +7,8 @@ import SystemPackage
 
 // opendir, readdir, readdirplus, releasedir, fsyncdir.
 extension ProtectedFileSystem {
-  /// An open directory: the node whose names are in it, and its stream from when it is first read. Until then it costs
-  /// no descriptor: programs open directories by the thousand only to hold them.
+  /// An open directory: the node that its names belong to, and its stream. The stream is opened at the first read, and
+  /// there is no descriptor until then, because some programs open thousands of directories only to hold them.
   final class OpenDirectory: Sendable {
     let node: Node
     let record: Node.Directory
@@ -58,7 +58,7 @@ extension ProtectedFileSystem {
     let directory = try tree.directoryHandle(open.node)
     let stream = try stream(of: open)
     var isFull = false
-    // `listing` is inout and ~Copyable: the closure borrows it for as long as the stream runs.
+    // `listing` is inout and ~Copyable: the closure borrows it while the stream runs.
     try stream.entries(from: offset) { (raw) throws(Errno) in
       isFull = try !append(raw, of: open, directory, to: &listing)
       return !isFull
@@ -67,13 +67,14 @@ extension ProtectedFileSystem {
     return { Self.loadInodes(of: stream.upcoming(256), in: directory) }
   }
 
-  /// Has the backing file system load inodes that are about to be asked for, while the kernel takes in the last answer.
+  /// Makes the backing file system load inodes that the kernel will ask for next, while the kernel processes the last
+  /// answer.
   private static func loadInodes(of names: [PathName], in directory: SharedDescriptor) {
-    // What cannot be loaded is noticed when it is asked for.
+    // An error is reported when the kernel asks for the inode.
     for name in names { _ = try? directory.descriptor.status(of: name) }
   }
 
-  /// Adds an entry; answers `false` when it no longer fits.
+  /// Adds an entry. Returns `false` if the entry does not fit.
   private func append(
     _ raw: DirectoryEntry, of open: OpenDirectory, _ directory: SharedDescriptor, to listing: inout DirectoryListing
   ) throws(Errno) -> Bool {
@@ -92,7 +93,7 @@ extension ProtectedFileSystem {
       let status = try directory.descriptor.status(of: raw.name)
       listing.append(name, entry(status, at: .init(parent: open.node, name: raw.name)), next: raw.next)
     } catch .noSuchFileOrDirectory {
-      // Removed since it was read: it is left out.
+      // Removed since it was read, so it is left out.
     } catch .permissionDenied {
       // The directory may be read but not searched.
       listing.append(name, inode: raw.inode, mode: raw.type, next: raw.next)

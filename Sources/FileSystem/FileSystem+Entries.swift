@@ -4,9 +4,9 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-// What the kernel is answered of an inode.
+// Replies to the kernel about an inode.
 extension ProtectedFileSystem {
-  /// The attributes that a caller sees.
+  /// The inode attributes that a caller sees.
   func attributes(of node: Node, _ status: Status) -> Attributes {
     var attributes = Attributes()
     attributes.inode = status.inode
@@ -21,19 +21,19 @@ extension ProtectedFileSystem {
     attributes.modification = Timestamp(status.modification_seconds, status.modification_nanoseconds)
     attributes.change = Timestamp(status.change_seconds, status.change_nanoseconds)
     if node.isRegular {
-      // A length that no plaintext can have is shown as it is; opening such a file fails.
+      // A length that no plaintext can have is shown unchanged. Opening such a file fails.
       attributes.size = ContentLength.plaintext(for: status.size) ?? status.size
     } else if node.isSymbolicLink {
       attributes.size = tree.targetCount(of: node, status)
     } else {
       attributes.size = status.size
-      // The store's own directory is in the root, and is not shown. Some file systems count no subdirectories.
+      // The root contains the store's own directory, which is not shown. Some file systems do not count subdirectories.
       if node === tree.nodes.root, status.links > 2 { attributes.links -= 1 }
     }
     return attributes
   }
 
-  /// The answer to the lookup of a backing file just seen.
+  /// The reply to a lookup that found a backing file.
   func entry(_ status: Status, at location: Node.Location) -> Entry {
     let node = tree.nodes.remember(status, at: location)
     return Entry(
@@ -41,8 +41,8 @@ extension ProtectedFileSystem {
       attributeTimeout: attributeTimeout(of: node))
   }
 
-  /// For how long the kernel may keep a node's attributes. Not at all while the class of an open file is locked: so the
-  /// kernel asks before each cached write, and the write is refused.
+  /// How long the kernel may keep a node's attributes, in seconds: not at all while the class of an open file is
+  /// locked. The kernel then sends GETATTR before each cached write, and the write is refused.
   func attributeTimeout(of node: Node) -> Double {
     if let file = node.file, !file.isAllowed(.read) { return 0 }
     return timeout

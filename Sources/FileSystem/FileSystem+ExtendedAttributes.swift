@@ -8,11 +8,11 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-// Extended attributes. `user.protectfs.class` is the class, and `user.protectfs.state` of the root the state of the device;
-// other `user.` ones are encrypted, name and value; the rest (`security.`, `trusted.`, ACLs) is the backing file's own. The
-// store's records are not shown.
+// Extended attributes. `user.protectfs.class` is the class, and `user.protectfs.state` of the root is the lock state.
+// Other `user.` attributes are encrypted, name and value. The rest (`security.`, `trusted.`, ACLs) are those of the
+// backing file. The store's records are not shown.
 extension ProtectedFileSystem {
-  /// The ACL that decides over access, as opposed to the one that new entries of a directory begin with (acl(5)).
+  /// The access ACL, as opposed to the default ACL that new entries of a directory get (acl(5)).
   private static let accessACL: PathName = "system.posix_acl_access"
 
   private enum Space {
@@ -43,7 +43,7 @@ extension ProtectedFileSystem {
     switch try Space(name) {
     case .fileClass: return Array(try tree.protectionClass(of: node).0.name.utf8)
     case .lockState:
-      // Takes no lock: whoever asks is answered also while keys are being taken away.
+      // Takes no lock, so a reader gets an answer even while keys are being wiped.
       guard node === tree.nodes.root else { throw .noData }
       return Array(tree.controller.lockState.rawValue.utf8)
     case .rekey:
@@ -53,7 +53,7 @@ extension ProtectedFileSystem {
     case .other: return try withPath(of: node) { (path) throws(Errno) in try path.attribute(name) }
     case .user:
       let stored = try backingAttributeName(name)
-      // One that is not there is told whatever the class.
+      // A missing attribute is reported whatever the class.
       _ = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
       return try reportingDenial(of: .attribute, on: node, by: caller) { () throws(Errno) in
         try withValueCiphers(of: node, writing: false) { (ciphers) throws(Errno) in
@@ -107,7 +107,7 @@ extension ProtectedFileSystem {
     let node = node(id)
     switch try Space(name) {
     case .fileClass:
-      // The class stays; it only counts as inherited again.
+      // The class stays, but counts as inherited again.
       let (fileClass, isExplicit) = try tree.protectionClass(of: node)
       guard isExplicit else { throw .noData }
       try requireOwner(of: node, caller)
@@ -124,8 +124,8 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Names are told while locked: they are under the volume key. The class is listed where it was chosen; what is not for
-  /// the caller to see, and what is damaged, is left out.
+  /// Lists names even while locked, because names are encrypted under the volume key. The class is listed if it is
+  /// explicit. Attributes that the caller may not see, and damaged ones, are left out.
   package func attributeNames(of id: NodeID, caller: Caller) throws(Errno) -> [UInt8] {
     let node = node(id)
     var list: [UInt8] = []
@@ -138,7 +138,7 @@ extension ProtectedFileSystem {
           let value = try tree.lendingPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }
           list += plainAttributeName(value, storedAs: stored, node)?.terminated ?? []
         } else if text.hasPrefix("trusted.") {
-          // The kernel checks who reads one, but not who lists them (xattr(7)).
+          // The kernel checks who reads such an attribute, but not who lists it (xattr(7)).
           if caller.user == 0 { list += stored.terminated }
         } else if !text.hasPrefix("user.") {
           list += stored.terminated
@@ -151,8 +151,8 @@ extension ProtectedFileSystem {
     return list
   }
 
-  /// Calls `body` with a path to the node that works whatever its type. Links are not followed: the path is the
-  /// descriptor's own.
+  /// Calls `body` with a path of the node that works for any type of file. Links are not followed, since the path is
+  /// that of the descriptor.
   private func withPath<Result>(
     of node: Node, _ body: (PathName) throws(Errno) -> Result
   ) throws(Errno) -> Result {
@@ -160,7 +160,7 @@ extension ProtectedFileSystem {
     return try reference.withDescriptor { (descriptor) throws(Errno) in try body(PathName(descriptor: descriptor)) }
   }
 
-  // MARK: Encrypted attributes
+  // MARK: Encrypted extended attributes
 
   private func backingAttributeName(_ name: PathName) throws(Errno) -> PathName {
     do throws(CryptographyError) {
@@ -170,7 +170,7 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// The plain name that a stored attribute has; `nil` for a damaged one, which must not hide the others.
+  /// The plain name of a stored attribute; `nil` for a damaged one, which must not hide the others.
   private func plainAttributeName(_ value: [UInt8], storedAs stored: PathName, _ node: Node) -> PathName? {
     do {
       let sealed = try AttributeEncoding.parse(value).sealedName
@@ -210,13 +210,15 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// What a value is bound to: its name, and for a directory, whose key is every directory's, the directory too.
+  /// The associated data of a value: its name and, for a directory, the directory's ID, because all directories share
+  /// one key.
   private func associatedData(of name: PathName, _ node: Node) throws(Errno) -> [UInt8] {
     node.isDirectory ? try tree.directory(node).record.identifier + name.bytes : Array(name.bytes)
   }
 
-  /// Runs `body` with the ciphers of attribute values: of a file under its own key, which stays meanwhile; of a directory
-  /// under the volume's. Before one is written the file has its record, and so a key that stays.
+  /// Runs `body` with the ciphers of attribute values. Those of a file use the file's own key, which does not change
+  /// meanwhile; those of a directory use the volume's. Before a value is written, the file gets a record, and with it a
+  /// key that lasts.
   private func withValueCiphers<Result>(
     of node: Node, writing: Bool, _ body: (AttributeCiphers) throws(Errno) -> Result
   ) throws(Errno) -> Result {

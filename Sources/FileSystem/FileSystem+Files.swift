@@ -47,7 +47,7 @@ extension ProtectedFileSystem {
     flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool) {
     let file = file(handle)
-    // Through a handle that may not read, the kernel fills up a page that is written in part.
+    // The kernel also reads through a handle that may not read, to fill a page that is written in part.
     let isAccess = flags.forReading && !flags.keepsAccessTime
     let node = node(id)
     let bytes = try unsafe reportingDenial(of: .read, on: node, by: caller) { () throws(Errno) in
@@ -66,10 +66,10 @@ extension ProtectedFileSystem {
     caller: Caller
   ) throws(Errno) -> Int {
     let file = file(handle)
-    // Whole units are encrypted where they are; of anything else plaintext may be left in the request.
+    // Whole units are encrypted in place. Otherwise the request may still contain plaintext.
     defer { if file.fileClass.losesKey { unsafe Memory.wipe(bytes) } }
-    // A part that was written is no answer: of pages of the cache the kernel takes any number for all, and it makes EIO
-    // of one below what a direct write asked for (fuse_writepage_end and fuse_get_res_by_io in fs/fuse/file.c).
+    // A short count is not an answer. For pages from the cache the kernel takes any count for success; for a direct write
+    // it turns a count below the requested one into EIO (fuse_writepage_end and fuse_get_res_by_io in fs/fuse/file.c).
     let isFromCache = flags.contains(.fromCache)
     let count = bytes.count
     do throws(Errno) {
@@ -88,7 +88,7 @@ extension ProtectedFileSystem {
 
   package func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) {
     let file = file(handle)
-    // After a crash too the time is the one that was seen.
+    // After a crash, too, the file has the time that callers have seen.
     if !dataOnly { try file.settleModificationTime() }
     try file.synchronize(dataOnly: dataOnly)
   }
@@ -101,12 +101,12 @@ extension ProtectedFileSystem {
       try file.allocate(mode, offset: offset, length: length)
     }
     tree.noteChange(of: file)
-    // The kernel does not say who may keep the bits here.
+    // Here the kernel does not say whether the caller may keep the bits.
     if caller.user != 0 { try clearSetID(of: file, id, for: caller) }
   }
 
-  /// Pages become dirty only while a handle that may write, or a mapping made through one, is open: close(2) writes them
-  /// back.
+  /// Pages become dirty only while a handle that may write, or a mapping made through one, is open. close(2) writes
+  /// them back.
   package func mayHaveDirtyPages(_ node: NodeID) -> Bool {
     self.node(node).state.withLock { $0.writers > 0 }
   }

@@ -9,17 +9,18 @@ import SystemPackage
 
 // What the lock sequence needs.
 extension ProtectedFileSystem {
-  /// The nodes whose pages the kernel may hold, of files in a class; those with open handles only if `includingOpen`.
+  /// The nodes of files in a class whose pages the kernel may hold. Nodes with open handles are included only if
+  /// `includingOpen`.
   package func cachedNodes(in fileClass: ProtectionClass, includingOpen: Bool) -> [NodeID] {
     tree.nodes.cached(in: fileClass, includingOpen: includingOpen).map(NodeID.init)
   }
 
-  /// The nodes of files in a class that are open.
+  /// The nodes of open files in a class.
   package func openNodes(in fileClass: ProtectionClass) -> [NodeID] {
     tree.nodes.open(in: fileClass).map(NodeID.init)
   }
 
-  /// Those of them that are open for writing.
+  /// The nodes of files in a class that are open for writing.
   package func writtenNodes(in fileClass: ProtectionClass) -> [NodeID] {
     tree.nodes.written(in: fileClass).map(NodeID.init)
   }
@@ -29,25 +30,25 @@ extension ProtectedFileSystem {
     tree.nodes.inodes(in: fileClass)
   }
 
-  /// Wipes the keys of the open files of a class, once the operations that use them have ended, and all the same where they
-  /// have not at a time of `MonotonicClock`. Returns whether they had.
+  /// Wipes the keys of the open files of a class when the operations that use them have ended, or at a time of
+  /// `MonotonicClock` if they have not. Returns whether they had ended.
   package func evictKeys(of fileClass: ProtectionClass, until nanoseconds: Int64) -> Bool {
     tree.openFiles.evict(fileClass, until: nanoseconds)
   }
 
-  /// As ``BackingTree/renewRecords(within:)``.
+  /// Calls ``BackingTree/renewRecords(within:)``.
   package func renewRecords(within patience: Duration) -> [NodeID] {
     tree.renewRecords(within: patience).map(NodeID.init)
   }
 
-  /// How many writes of classes that are being taken away have completed.
+  /// The number of completed writes to classes that are being locked.
   package var completedPushes: Int { pushes.load(ordering: .relaxed) }
 
-  /// How often pages that the kernel wanted to write back were refused, so that it has them in the clear.
+  /// The number of refused write-backs, after each of which the kernel still holds pages in the clear.
   package var refusedWriteBacks: Int { refusals.load(ordering: .sequentiallyConsistent) }
 }
 
-// What is refused without the store, which may not answer.
+// Refusals that do not need the store, which may not respond.
 extension ProtectedFileSystem {
   package func refuses(_ request: RequestHeader) -> Bool {
     guard let contents = request.contents else { return false }
@@ -69,8 +70,8 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Pages that were not written back stay with the kernel until they are dropped: a write(2) may have made them dirty after
-  /// a lock had dropped what there was.
+  /// The kernel keeps pages that were not written back until they are dropped. A write(2) may have made them dirty
+  /// after a lock had dropped the previous pages.
   func refusedWriteBack(to node: NodeID) {
     refusals.wrappingAdd(1, ordering: .sequentiallyConsistent)
     observer.pagesAreStale(of: node)

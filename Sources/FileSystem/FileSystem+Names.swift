@@ -5,7 +5,7 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-// lookup, forget, link, unlink, rmdir: names that exist. The kernel serialises changes to one directory.
+// lookup, forget, link, unlink, rmdir: existing names. The kernel serialises changes to a directory.
 extension ProtectedFileSystem {
   package func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry {
     let parent = node(parent)
@@ -15,7 +15,7 @@ extension ProtectedFileSystem {
       let status = try handle.descriptor.status(of: backing.name)
       return entry(status, at: .init(parent: parent, name: backing.name))
     } catch .noSuchFileOrDirectory {
-      // Node 0: the kernel may keep it that there is no such name.
+      // Node 0: the kernel may cache that there is no such name.
       return Entry(node: NodeID(rawValue: 0), attributes: Attributes(), entryTimeout: timeout, attributeTimeout: 0)
     }
   }

@@ -6,7 +6,7 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-// rename, with the rule for a file that replaces one whose class was chosen.
+// rename, with the rule for a file that replaces one with an explicit class.
 extension ProtectedFileSystem {
   package func rename(
     _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags,
@@ -27,7 +27,7 @@ extension ProtectedFileSystem {
           do throws(Errno) {
             try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
           } catch .directoryNotEmpty {
-            // What a crash left in the directory to be replaced does not count.
+            // Leftovers of a crash in the replaced directory do not count.
             try tree.removeLeftovers(in: new.name, of: targetHandle)
             try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
           }
@@ -51,23 +51,23 @@ extension ProtectedFileSystem {
     try tree.keepingNameless(name, in: handle, body)
   }
 
-  /// The kernel's node of what has just moved is found at its new place from now on.
+  /// Updates the location of the kernel's node of a renamed file.
   private func noteMove(to location: Node.Location, _ handle: SharedDescriptor) {
     tree.moves.note(location)
     do throws(Errno) {
       let status = try handle.descriptor.status(of: location.name)
       tree.nodes.find(status)?.moved(to: location, hasOtherNames: status.links > 1 && status.type != .directory)
     } catch {
-      // Gone again already: whoever removed it behind the mount's back makes the node stale, which it says when asked.
+      // It was removed behind the mount's back, so its node is stale and requests on it fail.
       tree.log.debug("a renamed file vanished", metadata: ["error": "\(error)"])
     }
   }
 
-  /// When a file with a chosen class is replaced by one whose class was inherited, the new one takes the class over:
-  /// this is how editors save.
+  /// If a file with an explicit class is replaced by one with an inherited class, the new file takes over the explicit
+  /// class. Editors save files in this way.
   ///
-  /// - Throws: `EIO` where a class cannot be known, as a record is damaged or gone: the new file might come to be in a weaker
-  ///   class than the old one was. `EPERM` where the new file's class is not the caller's to change.
+  /// - Throws: `EIO` if a class is unknown because a record is damaged or gone: the new file might get a weaker class
+  ///   than the old one. `EPERM` if the caller may not change the new file's class.
   private func keepReplacedClass(
     of replaced: PathName, in target: Node, for name: PathName, in source: Node, caller: Caller
   ) throws(Errno) {
@@ -77,7 +77,7 @@ extension ProtectedFileSystem {
     switch try storedRecord(of: name, in: source) {
     case .stored(let new) where new.isExplicit: return
     case .stored(let new): fileClass = new.fileClass
-    // One whose creation was cut short has no record yet, and so an inherited class.
+    // A file whose creation was cut short has no record yet, and so an inherited class.
     case .awaited: fileClass = nil
     case .noFile: return
     }
@@ -87,16 +87,16 @@ extension ProtectedFileSystem {
     if fileClass == old.fileClass { try tree.chooseClass(of: node) } else { try tree.setClass(old.fileClass, of: node) }
   }
 
-  /// What is known of the class of a name.
+  /// What is known about the class of a name.
   private enum StoredRecord {
     case stored(FileRecord)
     /// An empty file that has no record yet.
     case awaited
-    /// There is no such name, or it is no regular file's.
+    /// There is no such name, or it is not a regular file.
     case noFile
   }
 
-  /// - Throws: `EIO` for a record that is damaged, or gone from a file that has contents.
+  /// - Throws: `EIO` if the record is damaged, or missing from a file that has contents.
   private func storedRecord(of name: PathName, in directory: Node) throws(Errno) -> StoredRecord {
     let handle = try tree.directoryHandle(directory)
     var bytes: [UInt8]?
@@ -107,7 +107,7 @@ extension ProtectedFileSystem {
       switch error {
       case .noSuchFileOrDirectory: return .noFile
       case .noData: break
-      // Other types than files have none that anybody may ask for.
+      // Files of other types have no record, and reading one may fail with these errors.
       case .notPermitted, .permissionDenied, .notSupportedOnSocket: denial = error
       default: throw error
       }

@@ -3,8 +3,8 @@ import FUSE
 import ProtectfsIO
 import SystemPackage
 
-// symlink, readlink. A target that does not fit into the backing link's text has a file of its own: written before the
-// link, removed after its last name.
+// symlink, readlink. A target that does not fit into the backing link's text is stored in a long symlink file, which is
+// written before the link and removed after its last name.
 extension ProtectedFileSystem {
   package func makeSymbolicLink(
     _ name: PathName, in parent: NodeID, target: PathName, caller: Caller

@@ -7,17 +7,17 @@ import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 
-/// The mounted tree, as the kernel asks for it: one file of handlers for each kind of request, on a ``BackingTree``.
+/// The mounted tree, as the kernel asks for it: a ``BackingTree`` with one file of handlers for each kind of request.
 package final class ProtectedFileSystem: LowLevelFileSystem {
   package let tree: BackingTree
   let observer: any FileSystemObserver
   package let kernelAttributes = KernelAttributes()
-  /// How many writes of classes that are being taken away have completed.
+  /// The number of completed writes to classes that are being locked.
   let pushes = Atomic<Int>(0)
-  /// How often pages that the kernel wanted to write back were refused.
+  /// The number of write-backs from the kernel that were refused.
   let refusals = Atomic<Int>(0)
 
-  /// Serves the tree below an open backing directory. The nodes of files that the kernel knows are among `files`.
+  /// Serves the tree below an open backing directory, and adds the nodes of files that the kernel knows to `files`.
   package init(
     backing: consuming Descriptor, volume: VolumeKeys, controller: LockController,
     observer: any FileSystemObserver, options: TreeOptions, files: SharedNumbers?, log: Logger
@@ -28,28 +28,30 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
       pagesAreStale: { observer.pagesAreStale(of: $0.id) })
   }
 
-  /// The kernel may keep names and attributes that long, in seconds: for good while nobody else writes.
+  /// How long the kernel may keep names and inode attributes, in seconds: practically forever, unless others write the
+  /// store.
   var timeout: Double { tree.options.isShared ? 0 : 86_400 }
 
-  /// The node that the kernel means.
+  /// The node with the kernel's number.
   func node(_ id: NodeID) -> Node { tree.nodes.node(id.rawValue) }
 }
 
 extension Node {
-  /// What the kernel calls the node.
+  /// The kernel's number of the node.
   var id: NodeID { NodeID(rawValue: number) }
 }
 
-/// Who is told of what the file system refuses and finds.
+/// Receives notice of refusals by the file system, and of pages that the kernel must drop.
 package protocol FileSystemObserver: AnyObject, Sendable {
   /// A caller was refused because of a file's class. `code` is Foundation's: 257 for reading, 513 for writing.
   func accessDenied(code: Int, fileClass: ProtectionClass, path: String, inode: UInt64, process: Int32)
-  /// The last handle of a class B file was closed while locked: the kernel's pages of it are to go.
+  /// The kernel must drop its pages of a node, because they belong to a locked class: the last handle of a class B file
+  /// was closed while locked, for example.
   func pagesAreStale(of node: NodeID)
 }
 
 extension ProtectedFileSystem {
-  /// Runs a request on contents, and tells the observer when its class was what refused it.
+  /// Runs a request on contents, and reports to the observer if the file's class was the reason for a refusal.
   func reportingDenial<Result: ~Copyable>(
     of operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller,
     _ body: () throws(Errno) -> Result
@@ -62,7 +64,7 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Tells the observer of a refusal, if the class of the contents is its reason.
+  /// Reports a refusal to the observer, if the class of the contents is the reason.
   func denied(_ operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller) {
     reportDenial(of: operation, on: node, process: caller.process, path: tree.path(of: node))
   }

@@ -1,7 +1,7 @@
 import CFUSE
 import ProtectfsIO
 
-/// The answer to readdir or readdirplus, filled entry by entry until it is full.
+/// The answer to readdir or readdirplus. Entries are appended until it is full.
 @safe package struct DirectoryListing: ~Copyable {
   private let request: fuse_req_t
   private let buffer: UnsafeMutableRawBufferPointer
@@ -18,7 +18,7 @@ import ProtectfsIO
   /// The entries so far.
   var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(rebasing: buffer[..<count]) }
 
-  /// Whether a name still fits: to be asked before a lookup, which cannot be undone quietly.
+  /// Whether a name fits. To be called before a lookup, which cannot be undone quietly.
   package func fits(_ name: PathName) -> Bool {
     let size = unsafe name.withCString {
       isPlus
@@ -28,13 +28,13 @@ import ProtectfsIO
     return unsafe count + size <= buffer.count
   }
 
-  /// Adds a name with its inode number and type; `next` is the offset at which reading goes on behind it.
+  /// Adds a name with its inode number and type; `next` is the offset of the entry after it.
   package mutating func append(_ name: PathName, inode: UInt64, mode: UInt32, next: UInt64) {
     var attributes = Attributes()
     attributes.inode = inode
     attributes.mode = mode
     if isPlus {
-      // Node 0: no lookup was made for it.
+      // Node 0: no lookup was made for this entry.
       append(
         name, Entry(node: NodeID(rawValue: 0), attributes: attributes, entryTimeout: 0, attributeTimeout: 0), next: next
       )

@@ -3,7 +3,7 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-/// Requests about a node's attributes, plain and extended.
+/// Requests for inode attributes and extended attributes.
 func addAttributeOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.getattr = { request, node, info in
     unsafe serveTelling(request) { (fs) throws(Errno) in
@@ -33,7 +33,7 @@ func addAttributeOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.setxattr = { request, node, name, value, size, flags in
     unsafe serve(request) { (fs) throws(Errno) in
       guard let mode = AttributeMode(rawValue: flags) else { throw .invalidArgument }
-      // Neither the request nor the copy keeps what will be encrypted.
+      // Neither the request nor the copy keeps plaintext that will be encrypted.
       let received = unsafe UnsafeMutableRawBufferPointer(start: UnsafeMutableRawPointer(mutating: value), count: size)
       var copy = unsafe [UInt8](received)
       unsafe Memory.wipe(received)
@@ -56,7 +56,7 @@ func addAttributeOperations(to table: inout fuse_lowlevel_ops) {
   }
 }
 
-/// The handle that a request came through, if it came through one.
+/// The handle that a request came through, if any.
 func handle(_ info: UnsafeMutablePointer<fuse_file_info>?) -> Handle? {
   unsafe info.map { unsafe Handle(rawValue: $0.pointee.fh) }
 }
@@ -78,9 +78,9 @@ private func changes(_ status: stat, valid: Int32) -> AttributeChanges {
     changes.modification = .at(
       Timestamp(seconds: Int64(status.st_mtim.tv_sec), nanoseconds: Int64(status.st_mtim.tv_nsec)))
   }
-  // libfuse 3.14 masks it out.
+  // libfuse 3.14 masks this flag out.
   changes.clearsSetID = Worker.arguments(as: fuse_setattr_in.self).valid & UInt32(FATTR_KILL_SUIDGID) != 0
-  // The kernel's own change time comes with every change of a regular file, and cannot be set.
+  // The kernel sends its change time with every change of a regular file. That time cannot be set.
   changes.isEmpty = valid & ~FUSE_SET_ATTR_CTIME == 0
   return changes
 }

@@ -3,7 +3,7 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-/// Requests about open files.
+/// Requests on open files.
 func addFileOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.create = { request, parent, name, mode, info in
     unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
@@ -24,7 +24,7 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
       opened = result
       return .opened(result)
     }
-    // The kernel will never release what it was not told of.
+    // The kernel does not release a handle that it did not receive.
     if !isTold, let opened { fileSystem.release(opened.handle, of: NodeID(rawValue: node), flags: flags) }
   }
   unsafe table.read = { request, node, size, offset, info in
@@ -38,7 +38,7 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
   }
   unsafe table.write = { request, node, buffer, size, offset, info in
     unsafe serve(request) { (fs) throws(Errno) in
-      // The data lies in this worker's own request buffer, so it can be encrypted where it is.
+      // The data is in this worker's own request buffer, so it can be encrypted in place.
       let bytes = unsafe UnsafeMutableRawBufferPointer(start: UnsafeMutableRawPointer(mutating: buffer!), count: size)
       return unsafe .written(
         try fs.write(
@@ -94,7 +94,7 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
   }
 }
 
-/// Requests about open directories.
+/// Requests on open directories.
 func addDirectoryOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.opendir = { request, node, info in
     unsafe serve(request) { (fs) throws(Errno) in

@@ -4,13 +4,14 @@ import ProtectfsIO
 import Synchronization
 import SystemPackage
 
-/// What libfuse keeps for each request: the file system that answers it.
+/// What libfuse passes to each request: the file system that answers it, and its surroundings.
 final class DispatchTarget: Sendable {
   let fileSystem: any LowLevelFileSystem
   let negotiation: Negotiation
   let counts: RequestCounts
   let writebackQueue = WritebackQueue()
-  /// How many requests are being served, until their answer is sent, that tell attributes of directories.
+  /// The number of requests being served, until their answers are sent, whose answers may contain attributes of
+  /// directories.
   let telling = Atomic<Int>(0)
 
   init(fileSystem: any LowLevelFileSystem, negotiation: Negotiation, counts: RequestCounts) {
@@ -19,16 +20,16 @@ final class DispatchTarget: Sendable {
     self.counts = counts
   }
 
-  /// Called when a change to a directory was made and is about to be answered: answers on their way to the kernel may be from
-  /// before it, and would be kept.
+  /// Invalidates the kernel's attributes of a directory that was changed, before the change is answered. Answers on
+  /// their way to the kernel may contain the attributes from before the change, and the kernel would keep those.
   func outdate(_ directory: NodeID) {
     guard telling.load(ordering: .sequentiallyConsistent) > 0 else { return }
     fileSystem.kernelAttributes.invalidate(directory)
   }
 }
 
-/// Serves one request: asks the file system, then answers, exactly once and after every lock is gone. Returns false if
-/// another thread has answered meanwhile, so that the answer was for nobody.
+/// Serves one request: calls the file system, then answers exactly once, with no lock held. Returns `false` if another
+/// thread has answered meanwhile, so that this answer was not sent.
 @discardableResult
 func serve(
   _ request: fuse_req_t?, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
@@ -43,7 +44,7 @@ func serve(
   }
 }
 
-/// Serves a request whose answer may tell attributes of directories.
+/// Serves a request whose answer may contain attributes of directories.
 func serveTelling(
   _ request: fuse_req_t?, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
 ) {
@@ -53,7 +54,7 @@ func serveTelling(
   target.telling.wrappingSubtract(1, ordering: .sequentiallyConsistent)
 }
 
-/// Serves a request that changes one directory or two.
+/// Serves a request that changes one or two directories.
 func serveChange(
   _ request: fuse_req_t?, of parent: fuse_ino_t, _ other: fuse_ino_t? = nil,
   _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
@@ -71,15 +72,16 @@ func target(of request: fuse_req_t?) -> DispatchTarget {
   unsafe Unmanaged<DispatchTarget>.fromOpaque(fuse_req_userdata(request)!).takeUnretainedValue()
 }
 
-/// Who sent the request.
+/// The caller that sent the request.
 func caller(_ request: fuse_req_t?) -> Caller {
   let context = unsafe fuse_req_ctx(request)!
   return unsafe Caller(
     user: context.pointee.uid, group: context.pointee.gid, process: context.pointee.pid, umask: context.pointee.umask)
 }
 
-/// libfuse's table of operations. What is missing in it answers ENOSYS, and the kernel stops asking: so `flush` costs
-/// nothing, and locks are kept by the kernel itself, which is right for a file system with one machine.
+/// libfuse's table of operations. An operation that is missing is answered with ENOSYS, and the kernel stops requesting
+/// it. So `flush` costs nothing, and the kernel itself keeps locks, which is right for a file system used by one
+/// machine.
 func operationTable() -> fuse_lowlevel_ops {
   var table = fuse_lowlevel_ops()
   unsafe table.`init` = { userData, connection in

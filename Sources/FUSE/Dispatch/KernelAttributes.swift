@@ -1,10 +1,10 @@
 import CFUSE
 import Synchronization
 
-/// The attributes that the kernel keeps of nodes, mode and times among them: as long as it was told that it may, and
-/// nobody says that they have changed below it.
+/// The attributes of nodes that the kernel caches, mode and times among them. The kernel uses them until their timeout,
+/// unless they are invalidated.
 package final class KernelAttributes: Sendable {
-  /// The session, once it is there.
+  /// The session, once it exists.
   private let session = Atomic<UInt>(0)
 
   package init() {}
@@ -13,12 +13,13 @@ package final class KernelAttributes: Sendable {
     self.session.store(UInt(bitPattern: session), ordering: .relaxed)
   }
 
-  /// Makes the kernel ask for a node's attributes before it uses them again, and pass over answers on their way to it, which
-  /// may be from before (`attr_version` in fs/fuse/inode.c). It keeps the pages, so that nothing is waited for: a handler
-  /// calls this when it has made a change, before it answers.
+  /// Invalidates the attributes of a node. The kernel requests them before it uses them again, and ignores answers on
+  /// their way to it, which may be older (`attr_version` in fs/fuse/inode.c).
+  ///
+  /// The kernel keeps the pages, so this does not wait. A handler calls it after a change and before the answer.
   package func invalidate(_ node: NodeID) {
     guard let session = unsafe OpaquePointer(bitPattern: session.load(ordering: .relaxed)) else { return }
-    // That the kernel does not know the node is no error, and there is no other to be told of here.
+    // It is no error if the kernel does not know the node, and no other error can be reported here.
     _ = unsafe fuse_lowlevel_notify_inval_inode(session, node.rawValue, -1, 0)
   }
 }

@@ -2,15 +2,15 @@ import CFUSE
 import ProtectfsIO
 import SystemPackage
 
-/// Work for later, which nobody waits for.
+/// Work to do after an answer. No caller waits for it.
 package typealias ReadAhead = () -> Void
 
-/// A file system as libfuse's low-level interface asks for it: one method a kind of request.
+/// A file system as libfuse's low-level interface calls it: one method for each kind of request.
 ///
-/// Methods are called from several threads at once. Each returns the answer or throws the error for the caller;
-/// ``Dispatch`` sends it, after the method has returned and so with no lock held.
+/// Methods are called from several threads at once. Each returns the answer or throws the error for the caller.
+/// ``Dispatch`` sends it after the method has returned, so no lock is held.
 package protocol LowLevelFileSystem: AnyObject, Sendable {
-  /// What the kernel keeps of nodes' attributes; the session makes itself known to it.
+  /// The kernel's cached attributes of nodes. The session registers itself here.
   var kernelAttributes: KernelAttributes { get }
 
   func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry
@@ -42,13 +42,13 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
     _ name: PathName, in parent: NodeID, mode: UInt32, flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (Entry, Opened)
   func open(_ node: NodeID, flags: HandleFlags, caller: Caller) throws(Errno) -> Opened
-  /// Reads up to `buffer.count` − ``Worker/slack`` bytes. Returns the bytes, which lie in `buffer`, and whether they
+  /// Reads up to `buffer.count` − ``Worker/slack`` bytes. Returns the bytes, which are in `buffer`, and whether they
   /// must be wiped once sent.
   func read(
     _ handle: Handle, of node: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
     flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool)
-  /// Writes `bytes`, which the method may overwrite, as it may the ``Worker/slack`` bytes behind them.
+  /// Writes `bytes`. The method may overwrite them and the ``Worker/slack`` bytes behind them.
   func write(
     _ handle: Handle, of node: NodeID, at offset: UInt64, bytes: UnsafeMutableRawBufferPointer, flags: WriteFlags,
     caller: Caller
@@ -58,10 +58,10 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   func allocate(
     _ handle: Handle, of node: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno)
-  /// Whether a request on contents is refused now (EACCES). Answers from memory, without the store and without a lock that is
-  /// held while someone waits for it; tells whoever is told of refusals.
+  /// Whether a request on contents is refused now (EACCES). Answers from memory: it neither uses the store nor takes a
+  /// lock that is held by a thread that waits for the store. Reports the refusal to the observer.
   func refuses(_ request: RequestHeader) -> Bool
-  /// Whether the kernel may hold data of a node that has not been written yet.
+  /// Whether the kernel may hold data of a node that it has not written back yet.
   func mayHaveDirtyPages(_ node: NodeID) -> Bool
   func seek(_ handle: Handle, to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
   func copyRange(
@@ -70,7 +70,7 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   ) throws(Errno) -> Int
 
   func openDirectory(_ node: NodeID, flags: HandleFlags) throws(Errno) -> Opened
-  /// May return work that pays when the directory is read on, to be done after the answer.
+  /// May return work to do after the answer, which speeds up further reads of the directory.
   func readDirectory(
     _ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing
   ) throws(Errno) -> ReadAhead?
@@ -82,12 +82,12 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   func setAttribute(
     _ name: PathName, of node: NodeID, to value: [UInt8], mode: AttributeMode, caller: Caller
   ) throws(Errno)
-  /// The names, each with a NUL at its end.
+  /// The names, each terminated by a NUL.
   func attributeNames(of node: NodeID, caller: Caller) throws(Errno) -> [UInt8]
   func removeAttribute(_ name: PathName, of node: NodeID, caller: Caller) throws(Errno)
 }
 
-/// What the kernel says of a write beside its data (`FUSE_WRITE_*` in linux/fuse.h).
+/// The flags of a write (`FUSE_WRITE_*` in linux/fuse.h).
 package struct WriteFlags: OptionSet, Sendable {
   package let rawValue: UInt32
 
@@ -95,7 +95,7 @@ package struct WriteFlags: OptionSet, Sendable {
     self.rawValue = rawValue
   }
 
-  /// Written back from the page cache: the caller is not known.
+  /// Written back from the page cache; the caller is not known.
   package static let fromCache = WriteFlags(rawValue: UInt32(FUSE_WRITE_CACHE))
   /// The caller may not keep set-user-ID and set-group-ID bits.
   package static let clearsSetID = WriteFlags(rawValue: UInt32(FUSE_WRITE_KILL_SUIDGID))

@@ -3,7 +3,7 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-/// What a request is answered with.
+/// The answer to a request.
 @safe enum Answer {
   case done
   case entry(Entry)
@@ -15,12 +15,13 @@ import SystemPackage
   case text(PathName)
   case offset(UInt64)
   case status(FileSystemStatus)
-  /// An attribute's value or list, for a caller whose buffer has `capacity` bytes; 0 asks for the length.
+  /// An extended attribute's value, or the list of names, for a caller whose buffer has `capacity` bytes; 0 requests
+  /// the length.
   case attribute([UInt8], capacity: Int)
 }
 
-/// The duty to answer a request exactly once: sending consumes it, and one that is dropped answers EIO. Where another thread
-/// has answered, as the store did not (``ServedRequest``), nothing is sent.
+/// The duty to answer a request exactly once. Sending consumes the reply, and a reply that is dropped answers EIO.
+/// Nothing is sent if another thread has answered because the store did not respond (``ServedRequest``).
 @safe struct Reply: ~Copyable {
   private let request: fuse_req_t
 
@@ -42,14 +43,14 @@ import SystemPackage
     discard self
   }
 
-  /// Answers with nothing, to a request that expects nothing.
+  /// Completes a request that expects no answer.
   consuming func none() {
     unsafe fuse_reply_none(request)
     discard self
   }
 
-  /// Answers. What libfuse returns is whether the caller was still there to hear it, which changes nothing here. Returns
-  /// false if another thread has answered.
+  /// Sends an answer. libfuse returns whether the caller was still waiting for it, which makes no difference here.
+  /// Returns `false` if another thread has answered.
   @discardableResult
   consuming func send(_ answer: Answer) -> Bool {
     guard Worker.claimAnswer() else {
@@ -96,7 +97,7 @@ import SystemPackage
     }
   }
 
-  /// Answers with a value made for this answer alone, which is overwritten afterwards: it may have been encrypted.
+  /// Answers with a value made for this answer alone. The value is wiped afterwards, since it may be decrypted.
   private static func send(_ value: [UInt8], capacity: Int, to request: fuse_req_t) {
     defer { unsafe value.withBytes { unsafe Memory.wipe(UnsafeMutableRawBufferPointer(mutating: $0)) } }
     if capacity == 0 {
@@ -112,7 +113,7 @@ import SystemPackage
 }
 
 extension Attributes {
-  /// As `struct stat` has it.
+  /// As a `struct stat`.
   var status: stat {
     var status = stat()
     status.st_ino = UInt(inode)
@@ -136,7 +137,7 @@ extension Timestamp {
 }
 
 extension Entry {
-  /// As libfuse has it.
+  /// As libfuse's structure.
   var parameters: fuse_entry_param {
     var parameters = fuse_entry_param()
     parameters.ino = node.rawValue
@@ -149,7 +150,7 @@ extension Entry {
 }
 
 extension Opened {
-  /// As libfuse has it.
+  /// As libfuse's structure.
   var information: fuse_file_info {
     var information = fuse_file_info()
     information.fh = handle.rawValue
@@ -160,7 +161,7 @@ extension Opened {
 }
 
 extension FileSystemStatus {
-  /// As `struct statvfs` has it.
+  /// As a `struct statvfs`.
   var information: statvfs {
     var information = statvfs()
     information.f_bsize = UInt(blockSize)

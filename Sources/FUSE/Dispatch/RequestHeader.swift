@@ -1,9 +1,9 @@
 import CFUSE
 import ProtectfsIO
 
-/// The kinds of requests on a file's contents, which a lock refuses.
+/// The kinds of requests on a file's contents that a lock refuses.
 package enum ContentsOperation: Sendable {
-  /// The kernel asks for attributes before an open, to check modes, and before a write to its cache.
+  /// The kernel requests attributes before an open, to check modes, and before a write to its cache.
   case attributes
   case resize, open, read, write, allocate, copyRange
 
@@ -22,14 +22,14 @@ package enum ContentsOperation: Sendable {
   }
 }
 
-/// What a request says of itself before its arguments (`struct fuse_in_header` in linux/fuse.h).
+/// The header of a request, before its arguments (`struct fuse_in_header` in linux/fuse.h).
 package struct RequestHeader: Sendable {
   let operation: fuse_opcode
   package let unique: UInt64
   package let node: NodeID
-  /// What it is to do with contents, if anything.
+  /// The operation on contents, if it is one.
   package let contents: ContentsOperation?
-  /// Who sent it; 0 for the kernel.
+  /// The process that sent it; 0 for the kernel.
   package let process: Int32
 
   init(operation: fuse_opcode, unique: UInt64, node: NodeID, contents: ContentsOperation) {
@@ -40,7 +40,7 @@ package struct RequestHeader: Sendable {
     process = 0
   }
 
-  /// Reads it from a request as the kernel sends it.
+  /// Parses the header of a request from the kernel.
   init(_ request: UnsafeRawBufferPointer) {
     let header = unsafe request.load(as: fuse_in_header.self)
     operation = fuse_opcode(rawValue: header.opcode)
@@ -57,7 +57,7 @@ package struct RequestHeader: Sendable {
 }
 
 extension UnsafeRawBufferPointer {
-  /// What a request has behind its header. The buffer has room for it, whatever the kernel has sent.
+  /// The arguments of a request, behind its header. The buffer has room for them, whatever the kernel has sent.
   func arguments<Arguments: BitwiseCopyable>(as type: Arguments.Type) -> Arguments {
     unsafe load(fromByteOffset: MemoryLayout<fuse_in_header>.size, as: type)
   }

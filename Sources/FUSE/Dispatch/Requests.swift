@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// What the kernel calls an inode by. Node 1 is the root.
+/// The kernel's number of an inode. Node 1 is the root.
 package struct NodeID: Hashable, Sendable {
   package let rawValue: UInt64
 
@@ -12,7 +12,7 @@ package struct NodeID: Hashable, Sendable {
   package static let root = NodeID(rawValue: 1)
 }
 
-/// What the file system calls an open file or directory by; the kernel passes it back with each request.
+/// The file system's number of an open file or directory. The kernel passes it back with each request.
 package struct Handle: Hashable, Sendable {
   package let rawValue: UInt64
 
@@ -21,7 +21,7 @@ package struct Handle: Hashable, Sendable {
   }
 }
 
-/// Who sent a request. Not valid for the kernel's own write-back.
+/// The sender of a request. Not valid for the kernel's own write-back.
 package struct Caller: Sendable {
   package let user: UInt32
   package let group: UInt32
@@ -29,7 +29,7 @@ package struct Caller: Sendable {
   package let umask: UInt32
 }
 
-/// The attributes of a file as stat(2) shows them.
+/// The inode attributes of a file, as stat(2) shows them.
 package struct Attributes: Sendable {
   package var inode: UInt64 = 0
   package var mode: UInt32 = 0
@@ -60,7 +60,7 @@ package struct Timestamp: Sendable {
   }
 }
 
-/// The answer to a lookup: a node, its attributes, and for how many seconds the kernel may keep either.
+/// The answer to a lookup: a node, its attributes, and for how many seconds the kernel may keep each.
 package struct Entry: Sendable {
   package var node: NodeID
   package var attributes: Attributes
@@ -78,7 +78,7 @@ package struct Entry: Sendable {
 /// The answer to an open.
 package struct Opened: Sendable {
   package var handle: Handle
-  /// Pages that the kernel has of the file are still good.
+  /// The kernel's cached pages of the file are still valid.
   package var keepsCache: Bool
   /// The kernel may keep the directory's entries.
   package var cachesDirectory: Bool
@@ -90,7 +90,7 @@ package struct Opened: Sendable {
   }
 }
 
-/// What setattr is to change; `nil` leaves a thing as it is.
+/// The changes of a setattr; `nil` leaves a value unchanged.
 package struct AttributeChanges: Sendable {
   package enum Time: Sendable {
     case now
@@ -105,14 +105,14 @@ package struct AttributeChanges: Sendable {
   package var modification: Time?
   /// The caller may not keep set-user-ID and set-group-ID bits (`FATTR_KILL_SUIDGID`).
   package var clearsSetID = false
-  /// Nothing is to change: this is how chown(2) with neither a user nor a group arrives.
+  /// Nothing changes. A chown(2) with neither a user nor a group is sent in this form.
   package var isEmpty = false
 
-  /// Whether mode, owner or set-ID bits may change: more than a length and times.
+  /// Whether mode, owner or set-ID bits may change, and not only the length and times.
   package var changesPrivileges: Bool { mode != nil || user != nil || group != nil || clearsSetID || isEmpty }
 }
 
-/// What statfs(2) shows.
+/// The values that statfs(2) shows.
 package struct FileSystemStatus: Sendable {
   package var blockSize: UInt64 = 4096
   package var fragmentSize: UInt64 = 4096
@@ -126,7 +126,7 @@ package struct FileSystemStatus: Sendable {
   package init() {}
 }
 
-/// The flags of an open or create, as open(2) names them.
+/// The flags of an open or create, as in open(2).
 package struct HandleFlags: Sendable {
   package let rawValue: Int32
   /// The caller, who truncates the file, may not keep set-user-ID and set-group-ID bits (`FUSE_OPEN_KILL_SUIDGID`).
@@ -141,6 +141,6 @@ package struct HandleFlags: Sendable {
   package var forReading: Bool { rawValue & 0o3 != 1 }
   package var truncates: Bool { rawValue & 0o1000 != 0 }
   package var exclusive: Bool { rawValue & 0o200 != 0 }
-  /// `O_NOATIME`, which the kernel has allowed the caller.
+  /// `O_NOATIME`, which the kernel has permitted.
   package var keepsAccessTime: Bool { rawValue & 0o1000000 != 0 }
 }

@@ -2,11 +2,11 @@ import ProtectfsIO
 import Synchronization
 import SystemPackage
 
-/// Requests that the reserve took from the kernel and could not answer without the store, until a worker is free.
+/// Requests that the reserve took from the kernel and could not answer without the store. They wait for a free worker.
 ///
-/// While there are some, a descriptor is readable, so that who sleeps at the device wakes.
+/// While there are any, a descriptor is readable, so that a worker that sleeps at the device wakes.
 final class Backlog: Sendable {
-  /// How many requests it takes, and how many bytes of them; then the reserve leaves what comes to the kernel.
+  /// The maximum number and total size of requests. When either is reached, the reserve leaves requests in the kernel.
   private static let longest = 1024
   private static let mostBytes = 64 << 20
 
@@ -24,12 +24,12 @@ final class Backlog: Sendable {
     signal = try EventDescriptor()
   }
 
-  /// One load of a number that hardly ever changes.
+  /// One load of a number that rarely changes.
   @inline(__always) var isEmpty: Bool { count.load(ordering: .relaxed) == 0 }
 
   var hasRoom: Bool { state.withLock { $0.requests.count < Self.longest && $0.bytes < Self.mostBytes } }
 
-  /// Puts a request off.
+  /// Defers a request.
   func add(_ request: UnsafeRawBufferPointer) {
     let copy = unsafe PutOffRequest(request)
     state.withLock { state in
@@ -40,7 +40,7 @@ final class Backlog: Sendable {
     signal.raise()
   }
 
-  /// Takes the oldest request, and copies it. Returns its bytes, or 0 if there is none.
+  /// Takes the oldest request and copies it. Returns its length in bytes, or 0 if there is none.
   func take(into buffer: UnsafeMutableRawBufferPointer) -> Int {
     guard let request = state.withLock({ $0.requests.isEmpty ? nil : remove(at: 0, from: &$0) }) else { return 0 }
     clearIfEmpty()
@@ -48,10 +48,10 @@ final class Backlog: Sendable {
     return request.count
   }
 
-  /// What is waiting.
+  /// The headers of the deferred requests.
   var all: [RequestHeader] { state.withLock { $0.requests.map(\.header) } }
 
-  /// Takes a request out that is to be answered without being served. Returns whether it was still there.
+  /// Removes a request that will be answered without being served. Returns whether it was still there.
   func remove(_ header: RequestHeader) -> Bool {
     let removed = state.withLock { state -> PutOffRequest? in
       guard let index = state.requests.firstIndex(where: { $0.header.unique == header.unique }) else { return nil }
@@ -64,7 +64,7 @@ final class Backlog: Sendable {
   private func clearIfEmpty() {
     guard isEmpty else { return }
     signal.clear()
-    // One may have come in between.
+    // A request may have been added in between.
     if !isEmpty { signal.raise() }
   }
 
@@ -76,7 +76,7 @@ final class Backlog: Sendable {
   }
 }
 
-/// A copy of a request, which may carry plaintext: it is kept out of core dumps, and wiped with this object.
+/// A copy of a request. It may contain plaintext, so it is kept out of core dumps and wiped when this object is freed.
 @safe private final class PutOffRequest: @unchecked Sendable {
   let header: RequestHeader
   let count: Int

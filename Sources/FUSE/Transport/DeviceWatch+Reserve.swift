@@ -1,12 +1,13 @@
 import ProtectfsIO
 import Synchronization
 
-// When the reserve is to take requests: all workers have been busy for long, and nobody is left to be called. It sleeps while
-// a worker waits, and else looks now and then, as long as there are requests; who takes one does nothing for it.
+// Decides when the reserve takes requests: when all workers have been busy for long and none is idle. The reserve
+// sleeps while a worker is idle. Otherwise it checks periodically, as long as there are requests. This costs a worker
+// that takes a request nothing.
 extension DeviceWatch {
-  /// How often the reserve looks while no worker waits, in microseconds.
+  /// The interval of these checks while no worker is idle, in microseconds.
   private static let reserveTick: Int64 = 50_000
-  /// When it has found so often in a row that requests wait and nobody takes any, it does.
+  /// The number of checks in a row that must find requests waiting and none taken, before the reserve takes them.
   private static let reservePatience = 2
 
   /// Whether all workers serve requests.
@@ -15,7 +16,8 @@ extension DeviceWatch {
   /// Whether the connection has ended.
   var isOver: Bool { hasEnded.load(ordering: .sequentiallyConsistent) }
 
-  /// Waits until all workers have been busy for long, and a request waits. Returns false when the connection has ended.
+  /// Waits until all workers have been busy for long and a request waits. Returns `false` when the connection has
+  /// ended.
   func waitUntilAbandoned() -> Bool {
     var last = taken.load(ordering: .sequentiallyConsistent)
     var quietTicks = 0
@@ -36,7 +38,7 @@ extension DeviceWatch {
     return false
   }
 
-  /// Sleeps until no worker waits, if one does.
+  /// If a worker is idle, sleeps until none is.
   private func sleepsWhileOthersWait() -> Bool {
     let sleeps = waiting.withLock { waiting in
       waiting.isReserveAsleep = !waiting.isEmpty && !hasEnded.load(ordering: .sequentiallyConsistent)
@@ -46,7 +48,7 @@ extension DeviceWatch {
     return sleeps
   }
 
-  /// Sleeps until a request is taken, as the standby does: there is none.
+  /// Sleeps until a request is taken, as the watchdog does, because there is none now.
   private func sleepsUntilTaken(since last: UInt64) -> Bool {
     let number = seats.count
     guard sleeper.compareExchange(expected: -1, desired: number, ordering: .sequentiallyConsistent).exchanged else {

@@ -1,35 +1,38 @@
 import ProtectfsIO
 import Synchronization
 
-/// Which workers are at the kernel's device to take requests, and which wait until they are called there.
+/// The leader–follower scheme: which workers are at the kernel's device to take requests, and which are idle until they
+/// are promoted.
 ///
-/// To wake a thread costs more than to serve most requests. So as a rule one worker is at the device and serves what it takes
-/// itself: it is back before the next request, and nobody was woken. It calls another one to the device before it serves
-/// what may take long, and when requests queue up. Who finds nothing to do while others are there goes to wait. Should a
-/// request be served slowly that was thought quick, the *standby*, a waiting worker that looks once in a tick whether
-/// anyone is at the device, goes there.
+/// Waking a thread costs more than serving most requests. So as a rule one worker is at the device, and itself serves
+/// what it takes: it is back before the next request, and no thread was woken. It promotes another worker before it
+/// serves a request that may take long, and when requests queue up. A worker that finds no request while others are at
+/// the device becomes idle. If a request takes longer than expected, the *watchdog* helps: an idle worker that checks
+/// once per tick whether any worker is at the device, and goes there itself if none is.
 final class DeviceWatch: Sendable {
-  /// How often the standby looks, in microseconds. Twice that is the longest that a request waits to be taken.
+  /// The interval of the watchdog's checks, in microseconds. A request waits at most twice as long to be taken.
   private static let tick: Int64 = 1000
-  /// After so many ticks without a request the standby sleeps until there is one.
+  /// The number of ticks without a request after which the watchdog sleeps until there is one.
   static let quietTicks = 4
-  /// Who serves fewer requests in a tick, while more wait, waits for a disk, and not for a processor: then more workers help.
+  /// If the workers take fewer requests than this in a tick while more are waiting, they wait for a disk and not for a
+  /// processor, so more workers help.
   private static let brisk: UInt64 = 32
-  /// From so many requests in a tick on, who asks and who answers wait for each other's waking most of the time.
+  /// From this number of requests in a tick on, callers and workers spend most of their time waiting for each other to
+  /// wake.
   private static let burst: UInt64 = 4
 
   struct Waiting {
     var standby: Int?
-    /// Those beside it.
+    /// The other idle workers.
     var spare: [Int] = []
-    /// What a worker is woken for.
+    /// For each worker, whether it was promoted. A worker is woken for this.
     var isCalled: [Bool]
-    /// The reserve sleeps until nobody waits here.
+    /// The reserve sleeps until no worker is idle.
     var isReserveAsleep = false
 
     var isEmpty: Bool { standby == nil && spare.isEmpty }
 
-    /// Whether the reserve is to be woken, as nobody is left to be called.
+    /// Whether the reserve must be woken, because no idle worker is left.
     mutating func wakesReserve() -> Bool {
       guard isReserveAsleep, isEmpty else { return false }
       isReserveAsleep = false
@@ -41,14 +44,14 @@ final class DeviceWatch: Sendable {
   let device: RequestDevice
   let seats: [Semaphore]
   private let processors = Process.processorCount
-  /// How many workers are at the device, or on their way there.
+  /// The number of workers at the device or on their way there.
   let present = Atomic<Int>(0)
-  /// How many requests have been taken.
+  /// The number of requests taken.
   let taken = Atomic<UInt64>(0)
-  /// What the reserve sleeps at; as a sleeper it has the number behind the workers'.
+  /// The semaphore that the reserve sleeps on. As a sleeper, its number follows those of the workers.
   let reserveSeat = Semaphore()
   let hasEnded = Atomic(false)
-  /// The worker that sleeps as the standby, or -1.
+  /// The worker that sleeps as the watchdog, or -1.
   let sleeper = Atomic<Int>(-1)
   private let latency: WakeupLatency?
   private let holdsLatency = Mutex(false)
@@ -63,12 +66,13 @@ final class DeviceWatch: Sendable {
 
   // MARK: At the device
 
-  /// Comes to the device.
+  /// Enters the set of workers at the device.
   func arrive() {
     present.wrappingAdd(1, ordering: .sequentiallyConsistent)
   }
 
-  /// Leaves the device with a request to serve.
+  /// Leaves the device with a request to serve, and promotes another worker if the request may take long or requests
+  /// queue up.
   func leave(mayTakeLong: Bool, hasQueue: Bool) {
     taken.wrappingAdd(1, ordering: .sequentiallyConsistent)
     let others = present.wrappingSubtract(1, ordering: .sequentiallyConsistent).newValue
@@ -80,7 +84,7 @@ final class DeviceWatch: Sendable {
     if sleeper.load(ordering: .sequentiallyConsistent) >= 0 { wakeSleeper() }
   }
 
-  /// Calls another worker if nobody is at the device.
+  /// Promotes an idle worker if none is at the device.
   func callIfAbandoned() {
     if present.load(ordering: .sequentiallyConsistent) == 0 { call() }
   }
@@ -88,7 +92,7 @@ final class DeviceWatch: Sendable {
   /// Whether no other worker is at the device.
   var isAlone: Bool { present.load(ordering: .sequentiallyConsistent) <= 1 }
 
-  /// Leaves the device for good, and sees to it that someone is there.
+  /// Leaves the device for good, and makes sure that another worker is there.
   func end() {
     present.wrappingSubtract(1, ordering: .sequentiallyConsistent)
     hasEnded.store(true, ordering: .sequentiallyConsistent)
@@ -96,7 +100,7 @@ final class DeviceWatch: Sendable {
     call()
   }
 
-  /// Goes to wait if another worker is at the device; returns when called there again.
+  /// Becomes idle if another worker is at the device. Returns when this worker is promoted.
   func retire(_ worker: Int) {
     var others = present.load(ordering: .sequentiallyConsistent) - 1
     while others > 0 {
@@ -107,9 +111,9 @@ final class DeviceWatch: Sendable {
     }
   }
 
-  // MARK: Waiting
+  // MARK: Idle workers
 
-  /// Wakes a worker that waits, if there is one and fewer than `limit` do not, to come to the device.
+  /// Promotes an idle worker, if there is one and fewer than `limit` workers are active.
   private func call(upTo limit: Int = .max) {
     let (called, wakesReserve) = waiting.withLock { waiting -> (Int?, Bool) in
       let waitingCount = waiting.spare.count + (waiting.standby == nil ? 0 : 1)
@@ -125,7 +129,7 @@ final class DeviceWatch: Sendable {
 
   private func wait(_ worker: Int) {
     let waits = waiting.withLock { waiting in
-      // The others may have left, and found nobody to call.
+      // The others may have left the device and found no idle worker.
       if present.load(ordering: .sequentiallyConsistent) == 0 {
         arrive()
         return false
@@ -156,9 +160,9 @@ final class DeviceWatch: Sendable {
     }
   }
 
-  // MARK: The standby
+  // MARK: The watchdog
 
-  /// Looks after the device. Returns true when it goes there itself, false when something woke it.
+  /// Watches the device. Returns `true` when the watchdog goes there itself, `false` when it was woken.
   private func standBy(_ worker: Int) -> Bool {
     var last = taken.load(ordering: .sequentiallyConsistent)
     var quietTicks = 0
@@ -180,10 +184,11 @@ final class DeviceWatch: Sendable {
     }
   }
 
-  /// Sleeps until a request is taken, if none has been since `taken` was as given and someone is there to take it;
-  /// otherwise, and if another worker sleeps as the standby that was, for a tick. True if something woke it.
+  /// Sleeps until a request is taken, if none was taken since `taken` had the given value and a worker is there to take
+  /// one. Otherwise, or if the previous watchdog still sleeps, waits for a tick. Returns `true` if this worker was
+  /// woken.
   private func sleep(_ worker: Int, since last: UInt64) -> Bool {
-    // What is published here is looked at by who takes a request, and the other way round.
+    // A worker that takes a request reads what is published here, and the other way round.
     let isPublished =
       sleeper.compareExchange(expected: -1, desired: worker, ordering: .sequentiallyConsistent).exchanged
     guard isPublished, taken.load(ordering: .sequentiallyConsistent) == last,
@@ -206,7 +211,8 @@ final class DeviceWatch: Sendable {
     if worker >= 0 { (worker < seats.count ? seats[worker] : reserveSeat).post() }
   }
 
-  /// Goes to the device, and makes a spare worker the standby. False if it has been called meanwhile.
+  /// Goes to the device and makes another idle worker the watchdog. Returns `false` if this worker was promoted
+  /// meanwhile.
   private func helpOut(_ worker: Int) -> Bool {
     let (isDone, next, wakesReserve) = waiting.withLock { waiting -> (Bool, Int?, Bool) in
       guard waiting.standby == worker else { return (false, nil, false) }
@@ -219,7 +225,7 @@ final class DeviceWatch: Sendable {
     return isDone
   }
 
-  /// Where there is no standby left, nobody would notice the end of a burst.
+  /// Without a watchdog, the end of a burst would not be noticed.
   private func withdrawLatencyIfUnwatched() {
     if waiting.withLock({ $0.standby == nil }) { holdLatency(false) }
   }

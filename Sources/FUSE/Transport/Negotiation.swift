@@ -2,10 +2,10 @@ import CFUSE
 import Glibc
 import Synchronization
 
-/// What protectfs asks of the kernel when the connection starts (FUSE_INIT), the parts that libfuse 3.14 does not know
-/// included.
+/// The options that protectfs requests from the kernel when the connection starts (FUSE_INIT), including those that
+/// libfuse 3.14 does not know.
 final class Negotiation: Sendable {
-  /// Several daemons or people may write the backing directory: the kernel may cache nothing for long.
+  /// Several daemons or users may write the backing directory, so the kernel may cache nothing for long.
   let isShared: Bool
 
   /// The `unique` of the FUSE_INIT request while it is being served, 0 otherwise.
@@ -16,7 +16,7 @@ final class Negotiation: Sendable {
     self.isShared = isShared
   }
 
-  /// Without it each write(2) asks for `security.capability` first.
+  /// Without this flag, each write(2) first reads `security.capability`.
   private static let handlesPrivileges = UInt32(FUSE_HANDLE_KILLPRIV_V2)
 
   /// Chooses capabilities and sizes.
@@ -35,14 +35,16 @@ final class Negotiation: Sendable {
     want(FUSE_CAP_READDIRPLUS_AUTO)
     want(FUSE_CAP_POSIX_ACL)
     want(FUSE_CAP_DONT_MASK)
-    // Of a direct write that goes on after io_submit(2) the kernel drops the pages when it begins, and not when it is done: a
-    // reader in between would have the old ones for good (fuse_direct_IO in fs/fuse/file.c). libfuse asks for it unless told.
+    // For a direct write that continues after io_submit(2), the kernel drops the pages when the write begins and not
+    // when it is done. A reader in between would keep the old pages (fuse_direct_IO in fs/fuse/file.c). libfuse
+    // requests this capability unless it is refused.
     refuse(FUSE_CAP_ASYNC_DIO)
-    // Data is transformed on its way, so there is nothing to splice; and splicing takes it out of the worker's buffer.
+    // Data is transformed on its way, so there is nothing to splice, and splicing takes the data out of the worker's
+    // buffer.
     refuse(FUSE_CAP_SPLICE_READ)
     refuse(FUSE_CAP_SPLICE_WRITE)
     refuse(FUSE_CAP_SPLICE_MOVE)
-    // Version 2 of the same is set behind libfuse's back, in `amendReply`.
+    // `amendReply` sets version 2 of this capability without libfuse's knowledge.
     refuse(FUSE_CAP_HANDLE_KILLPRIV)
     if isShared {
       want(FUSE_CAP_AUTO_INVAL_DATA)
@@ -59,7 +61,7 @@ final class Negotiation: Sendable {
     unsafe connection.pointee.time_gran = 1
   }
 
-  /// Looks at FUSE_INIT on its way in, and whether the kernel offers what libfuse does not know.
+  /// Reads an incoming FUSE_INIT to find out whether the kernel offers what libfuse does not know.
   func inspectRequest(_ bytes: UnsafeRawBufferPointer, _ header: RequestHeader) {
     // Old kernels send no more than this.
     let shortest = MemoryLayout<fuse_in_header>.size + MemoryLayout<fuse_init_in>.offset(of: \.flags)! + 4
@@ -69,7 +71,7 @@ final class Negotiation: Sendable {
     pendingInit.store(header.unique, ordering: .relaxed)
   }
 
-  /// Looks at a reply on its way out: the one to FUSE_INIT gets the flags that libfuse does not know.
+  /// Adds the flags that libfuse does not know to the outgoing reply to FUSE_INIT.
   func amendReply(_ parts: UnsafeMutablePointer<iovec>, count: Int) {
     let pending = pendingInit.load(ordering: .relaxed)
     guard pending != 0, count >= 2, let header = unsafe parts[0].iov_base, let body = unsafe parts[1].iov_base else {

@@ -1,7 +1,7 @@
 import CFUSE
 import Synchronization
 
-/// How many requests of each kind the kernel has sent: what an operation costs, in the one measure that is the same on
+/// The number of requests of each kind that the kernel has sent: the cost of an operation in a unit that is the same on
 /// every machine.
 package final class RequestCounts: Sendable {
   private static let names: [fuse_opcode: String] = [
@@ -25,7 +25,7 @@ package final class RequestCounts: Sendable {
     counts[Int(operation.rawValue & 63)].wrappingAdd(1, ordering: .relaxed)
   }
 
-  /// The counts by operation, without those that have not come.
+  /// The counts by operation, without those that are zero.
   package var byName: [String: Int] {
     var result: [String: Int] = [:]
     for number in 0..<64 {

@@ -4,20 +4,20 @@ import Synchronization
 
 /// The kernel's device, `/dev/fuse`.
 ///
-/// The next request often comes a few microseconds after an answer, sooner than a thread falls asleep and is woken. So who
-/// waits for one polls for a moment before it sleeps, as long as that proves worthwhile.
+/// The next request often comes a few microseconds after an answer, sooner than a thread can fall asleep and be woken.
+/// A worker that waits for one therefore polls for a moment before it sleeps, as long as that proves worthwhile.
 final class RequestDevice: Sendable {
-  /// How long to poll, in nanoseconds: about what it costs to be woken.
+  /// How long to poll, in nanoseconds: about the cost of being woken.
   private static let patience: Int64 = 50_000
-  /// Who finds that so much time is gone between two looks has lost the processor to others, in nanoseconds.
+  /// If two polls are this far apart, the thread has lost the processor to others, in nanoseconds.
   private static let contention: Int64 = 10_000
-  /// For how long not to poll then, in nanoseconds.
+  /// How long not to poll in that case, in nanoseconds.
   private static let backoff: Int64 = 4_000_000
-  /// How often to poll in vain before sleeping at once, until requests come fast again.
+  /// The number of unsuccessful polls after which workers sleep at once, until requests come fast again.
   private static let attempts = 8
 
   private let descriptor: Int32
-  /// What was taken from the kernel and put off comes before what is new.
+  /// Deferred requests are taken before new ones.
   let backlog: Backlog
   private let attemptsLeft = Atomic<Int>(RequestDevice.attempts)
   private let contendedUntil = Atomic<Int64>(0)
@@ -29,7 +29,7 @@ final class RequestDevice: Sendable {
     _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
   }
 
-  /// Polls for a request. Returns its bytes, or 0 if none came, or -1 when the connection has ended.
+  /// Polls for a request. Returns its length in bytes, 0 if none came, or -1 when the connection has ended.
   func poll(into buffer: UnsafeMutableRawBufferPointer) -> Int {
     let left = attemptsLeft.load(ordering: .relaxed)
     var now = MonotonicClock.nanoseconds
@@ -37,7 +37,7 @@ final class RequestDevice: Sendable {
     let end = now + Self.patience
     var count = 0
     while count == 0, now < end {
-      // Not sched_yield(2): on a busy processor that gives a whole time slice away.
+      // sched_yield(2) is not used: on a busy processor it gives a whole time slice away.
       Thread.pause()
       count = unsafe read(into: buffer)
       let before = now
@@ -54,13 +54,14 @@ final class RequestDevice: Sendable {
   /// Whether a request waits to be read, or the connection has ended.
   var hasRequest: Bool { !backlog.isEmpty || hasNewRequest(milliseconds: 0) }
 
-  /// Waits for so long at most until the kernel has a request, or the connection has ended; returns whether.
+  /// Waits until the kernel has a request or the connection has ended, for at most the given time. Returns whether
+  /// either is so.
   func hasNewRequest(milliseconds: CInt) -> Bool {
     var event = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     return unsafe Glibc.poll(&event, 1, milliseconds) > 0
   }
 
-  /// Sleeps until there is a request. Returns its bytes, or -1 when the connection has ended.
+  /// Sleeps until there is a request. Returns its length in bytes, or -1 when the connection has ended.
   func wait(into buffer: UnsafeMutableRawBufferPointer) -> Int {
     let start = MonotonicClock.nanoseconds
     var count = 0
@@ -78,7 +79,8 @@ final class RequestDevice: Sendable {
     return count
   }
 
-  /// Takes a request, if there is one: its bytes, or 0 if not, or -1 when the connection has ended.
+  /// Takes a request if there is one. Returns its length in bytes, 0 if there is none, or -1 when the connection has
+  /// ended.
   func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
     if !backlog.isEmpty {
       let count = unsafe backlog.take(into: buffer)
@@ -87,14 +89,14 @@ final class RequestDevice: Sendable {
     return unsafe readNew(into: buffer)
   }
 
-  /// The same, of what the kernel has.
+  /// Takes a request from the kernel, not from the backlog.
   func readNew(into buffer: UnsafeMutableRawBufferPointer) -> Int {
     while true {
       let count = unsafe Glibc.read(descriptor, buffer.baseAddress, buffer.count)
       if count > 0 { return count }
       switch count == 0 ? ENODEV : errno {
       case EAGAIN: return 0
-      // ENOENT: the request has been taken back. EIO, ENOMEM: the kernel has answered it with that itself.
+      // ENOENT: the request was withdrawn. EIO, ENOMEM: the kernel has answered it with that error itself.
       case EINTR, ENOENT, EIO, ENOMEM: continue
       default: return -1
       }

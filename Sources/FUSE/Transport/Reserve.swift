@@ -2,10 +2,11 @@ import CFUSE
 import Glibc
 import ProtectfsIO
 
-/// The thread that answers where all workers are stuck in a store that does not answer.
+/// The thread that answers requests while all workers are stuck in a store that does not respond.
 ///
-/// It takes requests only when nobody else has for long. What a lock refuses it refuses, of files that the kernel knows; the
-/// rest it puts off until a worker is free. It never touches the store, nor a lock that is held while someone does.
+/// It takes requests only if no worker has for long. For files that the kernel knows, it refuses what a lock refuses.
+/// It defers the rest until a worker is free. It never uses the store, nor takes a lock that is held by a thread that
+/// uses the store.
 @safe final class Reserve {
   private let session: OpaquePointer
   private let target: DispatchTarget
@@ -42,15 +43,15 @@ import ProtectfsIO
     }
   }
 
-  /// How often to look whether a worker is back, in microseconds.
+  /// How often to check whether a worker is back, in microseconds.
   private static let tick: UInt32 = 50_000
 
-  /// Answers the request at hand, or puts it off.
+  /// Answers the request in the buffer, or defers it.
   private func take(_ count: Int) {
     let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
     let header = unsafe RequestHeader(bytes)
     switch header.operation {
-    // They are about what the daemon has in memory, and have no answer.
+    // These concern only the daemon's memory, and have no answer.
     case FUSE_FORGET, FUSE_INTERRUPT, FUSE_BATCH_FORGET:
       target.counts.count(header.operation)
       var buffer = unsafe fuse_buf()
@@ -70,8 +71,8 @@ import ProtectfsIO
   }
 }
 
-/// Answers a request that libfuse does not know of, or that another thread is serving. One that has its answer already the
-/// kernel passes over.
+/// Answers a request that libfuse does not know, or that another thread is serving. The kernel ignores this if the
+/// request was answered already.
 func sendError(_ error: CInt, to unique: UInt64, _ session: OpaquePointer) {
   var header = fuse_out_header(len: UInt32(MemoryLayout<fuse_out_header>.size), error: -error, unique: unique)
   unsafe withUnsafeBytes(of: &header) { _ = unsafe Glibc.write(fuse_session_fd(session), $0.baseAddress, $0.count) }

@@ -2,14 +2,14 @@ import CFUSE
 import ProtectfsIO
 import Synchronization
 
-/// A request that has no answer yet: a worker is serving it, or it was put off.
+/// A request without an answer: a worker is serving it, or it was deferred.
 package struct UnansweredRequest: Sendable {
   package let header: RequestHeader
-  /// The worker that serves it; `nil` for one that was put off.
+  /// The worker that serves it; `nil` if it was deferred.
   let worker: Int?
 
-  /// Whether it changes contents, and may have begun to. A write that was put off tells the same: the kernel has told its
-  /// writer of success.
+  /// Whether the request changes contents and may have begun to. This is also true of a deferred write, whose writer
+  /// has been told of success by the kernel.
   var mayBeMade: Bool {
     switch header.contents {
     case .write: true
@@ -19,16 +19,17 @@ package struct UnansweredRequest: Sendable {
   }
 }
 
-/// What a worker is serving, so that another thread can answer in its place where the store does not answer.
+/// The request that a worker is serving, so that another thread can answer in its place if the store does not respond.
 ///
-/// The worker alone writes it, so that a request costs it no more than a few stores to memory of its own. Whoever takes the
-/// number of the request out answers it; numbers are never used again (`fuse_get_unique` in fs/fuse/dev.c).
+/// Only the worker writes here, so that a request costs it no more than a few stores to its own memory. The thread that
+/// takes the request's number out answers the request. Numbers are never used again (`fuse_get_unique` in
+/// fs/fuse/dev.c).
 final class ServedRequest: Sendable {
-  // Nothing else may lie in the cache lines of what follows.
+  // Padding: the cache lines of the following fields contain nothing else.
   private let before = InlineArray<8, UInt64>(repeating: 0)
   private let node = Atomic<UInt64>(0)
   private let operation = Atomic<UInt32>(0)
-  /// 0 between two requests. The kernel's numbers are even: an odd one was answered by another thread.
+  /// 0 between two requests. The kernel's numbers are even; an odd number was answered by another thread.
   private let unique = Atomic<UInt64>(0)
   private let after = InlineArray<8, UInt64>(repeating: 0)
 
@@ -39,17 +40,17 @@ final class ServedRequest: Sendable {
     unique.store(header.unique, ordering: .releasing)
   }
 
-  /// The worker is about to answer. Returns whether it is its to do: nobody has in its place.
+  /// Called by the worker before it answers. Returns whether it may: no other thread has answered.
   func claim() -> Bool {
     unique.exchange(0, ordering: .acquiringAndReleasing) & 1 == 0
   }
 
-  /// Goes on to the next request. This one has its answer, or is answered by a thread that is no worker.
+  /// Ends the request. It was answered, or is being answered by a thread that is not a worker.
   func end() {
     unique.store(0, ordering: .releasing)
   }
 
-  /// The request at hand, if it is one for contents.
+  /// The current request, if it is one on contents.
   var current: RequestHeader? {
     let number = unique.load(ordering: .acquiring)
     let operation = fuse_opcode(rawValue: operation.load(ordering: .relaxed))
@@ -58,7 +59,7 @@ final class ServedRequest: Sendable {
       operation: operation, unique: number, node: NodeID(rawValue: node.load(ordering: .relaxed)), contents: contents)
   }
 
-  /// Another thread is about to answer. Returns whether it is its to do, which shows that `current` was right, too.
+  /// Called by another thread before it answers. Returns whether it may, which also shows that `current` was right.
   func claim(for header: RequestHeader) -> Bool {
     unique.compareExchange(
       expected: header.unique, desired: header.unique | 1, ordering: .acquiringAndReleasing

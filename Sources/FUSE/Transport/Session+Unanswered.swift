@@ -1,10 +1,10 @@
 import CFUSE
 import Glibc
 
-// Answers in the place of workers that are stuck.
+// Answers in place of workers that are stuck.
 extension Session {
-  /// The requests on contents that have no answer yet. Their nodes are known to the kernel for as long as
-  /// ``refuse(_:)`` finds them unanswered.
+  /// The requests on contents that have no answer yet. The kernel knows their nodes as long as ``refuse(_:)`` finds
+  /// them unanswered.
   package var unanswered: [UnansweredRequest] {
     let served = served.enumerated().compactMap { (worker, served) in
       served.current.map { UnansweredRequest(header: $0, worker: worker) }
@@ -12,8 +12,9 @@ extension Session {
     return served + backlog.all.filter { $0.contents != nil }.map { UnansweredRequest(header: $0, worker: nil) }
   }
 
-  /// Refuses a request in its worker's place, which will find that out when it is done: a change that may have been made, or will
-  /// be when the store answers, with EIO, anything else with EACCES. Returns false if it has its answer.
+  /// Refuses a request in place of its worker, which finds that out when it is done. A change that may have been made,
+  /// or that will be made when the store responds, is answered with EIO, anything else with EACCES. Returns `false` if
+  /// the request was answered already.
   package func refuse(_ request: UnansweredRequest) -> Bool {
     let isOurs =
       if let worker = request.worker {

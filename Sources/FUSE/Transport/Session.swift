@@ -5,7 +5,7 @@ import SystemPackage
 
 /// A mounted file system: the connection to the kernel and the threads that serve it.
 @safe package final class Session: @unchecked Sendable {
-  /// The most bytes that one read or write carries: `FUSE_MAX_MAX_PAGES` pages of 4 KiB.
+  /// The maximum length of a read or write in bytes: `FUSE_MAX_MAX_PAGES` pages of 4 KiB.
   package static let maximumTransfer = 1 << 20
   /// Room that a handler may use behind the data of a read or write.
   package static let slack = Worker.slack
@@ -13,11 +13,10 @@ import SystemPackage
   let session: OpaquePointer
   private let target: DispatchTarget
   let backlog: Backlog
-  /// What each worker serves.
+  /// The request that each worker serves.
   let served: [ServedRequest]
 
-  /// Prepares a session that so many threads will serve. `options` are mount options as `-o` takes them; requests are counted
-  /// in `counts`.
+  /// Prepares a session with `threads` workers. `options` are mount options as for `-o`; `counts` counts the requests.
   package init(
     fileSystem: any LowLevelFileSystem, options: [String], isShared: Bool, threads: Int, counts: RequestCounts
   ) throws(SessionError) {
@@ -46,7 +45,7 @@ import SystemPackage
   package func mount(at path: String) throws(SessionError) {
     guard unsafe fuse_session_mount(session, path) == 0 else { throw .notMounted }
     var transport = fuse_custom_io()
-    // Workers read for themselves, but libfuse wants the pair.
+    // Workers read for themselves, but libfuse requires both functions.
     unsafe transport.read = { descriptor, buffer, size, _ in unsafe Glibc.read(descriptor, buffer, size) }
     unsafe transport.writev = { descriptor, parts, count, userData in
       let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(userData!)
@@ -59,7 +58,7 @@ import SystemPackage
     }
   }
 
-  /// Serves requests; returns when the file system has been unmounted. `latency` is held during bursts of requests.
+  /// Serves requests until the file system has been unmounted. `latency` is held during bursts of requests.
   package func serve(latency: WakeupLatency?) {
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
     let watch = DeviceWatch(device, workers: served.count, latency: latency)
@@ -76,18 +75,19 @@ import SystemPackage
     writeback.join()
   }
 
-  /// Makes the kernel write a node's dirty pages back, and drop all its pages and attributes. Blocks until it has; must
-  /// not be called by a handler nor with a lock that one takes. A node the kernel does not know is no error.
+  /// Makes the kernel write a node's dirty pages back, and drop all its pages and attributes. Blocks until the kernel
+  /// has done so: a handler must not call this, nor may a lock that a handler takes be held. It is no error if the
+  /// kernel does not know the node.
   package func invalidate(_ node: NodeID) throws(Errno) {
     let result = unsafe fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0)
     if result < 0, result != -ENOENT { throw Errno(rawValue: -result) }
   }
 
-  /// Whether the kernel still has requests to send: someone holds the file system, wherever it is mounted. Not after
+  /// Whether the kernel may still send requests, because the file system is still held somewhere. Not valid after
   /// ``unmount()``.
   package var isConnected: Bool {
     var event = pollfd(fd: unsafe fuse_session_fd(session), events: 0, revents: 0)
-    // The kernel reports a connection that has ended so (fuse_dev_poll() in fs/fuse/dev.c).
+    // The kernel reports an ended connection in this way (fuse_dev_poll() in fs/fuse/dev.c).
     return unsafe poll(&event, 1, 0) >= 0 && Int32(event.revents) & POLLERR == 0
   }
 
@@ -102,7 +102,7 @@ import SystemPackage
   }
 }
 
-/// Why a session did not start. libfuse has printed the details.
+/// The reason why a session did not start. libfuse has printed the details.
 package enum SessionError: Error {
   case outOfMemory
   case badOptions

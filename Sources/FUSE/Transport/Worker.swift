@@ -2,13 +2,14 @@ import CFUSE
 import Glibc
 import ProtectfsIO
 
-/// One thread that serves requests, and the buffer that is its own: a request comes in it, and the data of the answer goes out
-/// of it, behind the page that holds the request. It is never allocated again, and kept out of core dumps.
+/// A thread that serves requests, with a buffer of its own. A request is read into the buffer, and the data of the
+/// answer is sent from it, behind the page that holds the request. The buffer is allocated once and kept out of core
+/// dumps.
 @safe final class Worker {
-  /// Room behind the data of a read or write, for the block that its last bytes are padded to.
+  /// Room behind the data of a read or write, for the block that the last bytes are padded to.
   static let slack = 4096
 
-  /// The header of a request and its arguments, without the data of a write or an attribute.
+  /// The size of a request's header and arguments, without the data of a write or an extended attribute.
   private static let headerSize = 4096
   static let requestSize = headerSize + Session.maximumTransfer
 
@@ -18,9 +19,9 @@ import ProtectfsIO
   private let target: DispatchTarget
   private let device: RequestDevice
   private let watch: DeviceWatch
-  /// What it serves, for other threads to see.
+  /// The request that this worker serves, visible to other threads.
   private let served: ServedRequest
-  /// The request at hand was answered by another thread.
+  /// Another thread has answered the current request.
   private var wasAnswered = false
 
   init(
@@ -40,7 +41,8 @@ import ProtectfsIO
     unsafe request.deallocate()
   }
 
-  /// Where the data of an answer is put, to a request that has none itself: for the largest transfer, and twice the slack.
+  /// The buffer for the data of an answer, if the request has no data itself: room for the largest transfer and twice
+  /// the slack.
   var data: UnsafeMutableRawBufferPointer {
     unsafe UnsafeMutableRawBufferPointer(rebasing: request[Self.headerSize...])
   }
@@ -67,15 +69,15 @@ import ProtectfsIO
     }
   }
 
-  /// Sees to it that the device is not left alone, before going on with something after the answer.
+  /// Makes sure that a worker is at the device before this one continues with work after the answer.
   func callAnother() {
     watch.callIfAbandoned()
   }
 
-  /// When it has found that many requests waiting, one after another, it calls another worker.
+  /// The number of requests in a row found waiting, after which the worker promotes another one.
   private static let patience = 16
 
-  /// Serves the request at hand, which has that many bytes.
+  /// Serves the current request, which has `count` bytes.
   private func serve(_ count: Int) {
     let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
     let header = unsafe RequestHeader(bytes)
@@ -93,20 +95,20 @@ import ProtectfsIO
     }
   }
 
-  /// The request at hand is about to be answered. Returns whether it is for its worker to do: no other thread has.
+  /// Called before the current request is answered. Returns whether its worker may answer: no other thread has.
   private func claim() -> Bool {
     if served.claim() { return true }
     wasAnswered = true
     return false
   }
 
-  /// The same, for whoever answers a request: threads that are no workers always do.
+  /// The same for any thread that answers a request. A thread that is not a worker may always answer.
   static func claimAnswer() -> Bool {
     guard let worker = unsafe pthread_getspecific(key) else { return true }
     return unsafe Unmanaged<Worker>.fromOpaque(worker).takeUnretainedValue().claim()
   }
 
-  /// Whether the request at hand moves much data, or waits for a disk.
+  /// Whether the current request moves much data or waits for a disk.
   private var mayTakeLong: Bool {
     let header = unsafe request.load(as: fuse_in_header.self)
     let size =
@@ -119,7 +121,7 @@ import ProtectfsIO
     return size > 1 << 14
   }
 
-  /// The worker of the calling thread, which must be one.
+  /// The worker of the calling thread, which must be a worker.
   static var current: Worker {
     unsafe Unmanaged<Worker>.fromOpaque(pthread_getspecific(key)!).takeUnretainedValue()
   }
@@ -131,7 +133,7 @@ import ProtectfsIO
     return key
   }()
 
-  /// The arguments of the request being served, as the kernel has sent them: libfuse leaves some flags out.
+  /// The arguments of the current request as the kernel sent them, since libfuse leaves some flags out.
   static func arguments<Arguments: BitwiseCopyable>(as type: Arguments.Type) -> Arguments {
     unsafe UnsafeRawBufferPointer(current.request).arguments(as: type)
   }

@@ -2,13 +2,13 @@ import CFUSE
 import ProtectfsIO
 import SystemPackage
 
-/// Requests that can be answered only when the kernel has written a file's dirty pages back.
+/// Requests that can be answered only after the kernel has written a file's dirty pages back.
 ///
-/// With the write-back cache the kernel asks for data and holes (FUSE_LSEEK) without doing so, and would be told of holes
-/// where data is still on its way. A thread of its own has the pages written, since a handler must not wait for other
-/// handlers, and answers then.
+/// With the write-back cache the kernel asks for data and holes (FUSE_LSEEK) without writing pages back, and would get
+/// holes where data is still on its way. A thread of its own makes the kernel write the pages and then answers, since a
+/// handler must not wait for other handlers.
 final class WritebackQueue: Sendable {
-  /// A seek that waits.
+  /// A waiting seek.
   @safe struct Seek: @unchecked Sendable {
     let request: fuse_req_t
     let node: NodeID
@@ -24,7 +24,7 @@ final class WritebackQueue: Sendable {
 
   private let state = Monitor(State())
 
-  /// Has a seek answered once its file's pages are written.
+  /// Adds a seek, which is answered once its file's pages are written.
   func add(_ seek: Seek) {
     state.update { $0.waiting.append(seek) }
   }
@@ -34,7 +34,7 @@ final class WritebackQueue: Sendable {
     state.update { $0.isStopping = true }
   }
 
-  /// Answers what comes until ``stop()``.
+  /// Answers seeks until ``stop()``.
   func run(_ session: Session) {
     while let seeks = next() {
       for seek in seeks {
