@@ -2,22 +2,22 @@ import Cryptography
 import ProtectfsIO
 import StoreFormat
 
-/// The cipher of a file's contents: one key, or, while a rekey is pending, the new one for the data units below the
-/// boundary and the old one for the others.
+/// The cipher of a file's contents: one key or, while a rekey is pending, the new key for data units below the boundary
+/// and the old one for the others.
 package struct ContentsCipher: Sendable {
   private let new: XTSCipher
   private let old: XTSCipher?
-  /// The number of the first data unit that is under the old key.
+  /// The number of the first data unit under the old key.
   private let boundary: UInt64
 
-  /// The cipher under a file's key.
+  /// The cipher with a file's key.
   package init(_ key: borrowing FileKey) throws(CryptographyError) {
     self.init(try key.contentsCipher(), nil, 0)
   }
 
-  /// The cipher of a file whose record wraps a key.
+  /// The cipher of a file whose record wraps `key`.
   ///
-  /// - Throws: `wrongKey` when the old key of a pending rekey is not wrapped under this one.
+  /// - Throws: `wrongKey` if the old key of a pending rekey is not wrapped under this key.
   package init(_ key: borrowing FileKey, _ record: FileRecord) throws(CryptographyError) {
     guard let pending = record.pending else {
       try self.init(key)
@@ -33,12 +33,12 @@ package struct ContentsCipher: Sendable {
     self.boundary = boundary
   }
 
-  /// The same where the rekey has come further; the new key alone where it has ended.
+  /// The cipher after the rekey has advanced to a boundary; with the new key alone (`nil`) after it has finished.
   func moved(to boundary: UInt64?) -> ContentsCipher {
     boundary.map { ContentsCipher(new, old, $0) } ?? ContentsCipher(new, nil, 0)
   }
 
-  /// Wipes the keys, whoever holds the cipher or one ``moved(to:)`` from it.
+  /// Wipes the keys in all copies of this cipher, including those from ``moved(to:)``.
   func wipe() {
     new.wipe()
     old?.wipe()
@@ -60,7 +60,7 @@ package struct ContentsCipher: Sendable {
     if unsafe !above.isEmpty { try unsafe old.decrypt(above, firstUnit: max(firstUnit, boundary)) }
   }
 
-  /// Brings data units that are under the old key under the new one, in place.
+  /// Re-encrypts data units in place, from the old key to the new one.
   func rekey(_ buffer: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(CryptographyError) {
     guard let old else { return }
     try unsafe old.decrypt(buffer, firstUnit: firstUnit)

@@ -4,9 +4,9 @@ import SystemPackage
 extension Descriptor {
   private static let capabilities: PathName = "security.capability"
 
-  /// Runs `body`, which writes an open file in a way that is nobody's change of it, and gives back the set-ID bits and the
-  /// file capabilities that the kernel takes away then (`file_remove_privs` in fs/inode.c). Nobody else may change them
-  /// meanwhile.
+  /// Runs `body`, which writes an open file without changing it for any user, and restores the set-ID bits and file
+  /// capabilities that the kernel removes (`file_remove_privs` in fs/inode.c). The caller makes sure that no one else
+  /// changes them meanwhile.
   package func keepingPrivileges(_ body: () throws(Errno) -> Void) throws(Errno) {
     let before = try status()
     let capabilities = try fileCapabilities()

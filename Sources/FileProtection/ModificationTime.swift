@@ -1,16 +1,16 @@
 import ProtectfsIO
 
-/// The modification time that the kernel has of an open file, which the backing file must end with.
+/// The modification time of an open file in the kernel. The backing file must have this time in the end.
 ///
-/// With the write-back cache the kernel keeps the time itself, of calls that go past the cache too, and tells it only when
-/// it changes. A file made and written in one clock tick is never told of; the daemon's own pwrite(2), fallocate(2) or
-/// ftruncate(2), a little later, would move its time, and make and rsync would see another time once the kernel has
-/// forgotten the file.
+/// With the write-back cache the kernel keeps the time itself, also for calls that bypass the cache, and sends it only
+/// when it changes. If a file is created and written in one clock tick, the kernel sends nothing. The daemon's own
+/// pwrite(2), fallocate(2) or ftruncate(2), a little later, would move the file's time, and make and rsync would see
+/// that time once the kernel has forgotten the file.
 struct ModificationTime {
   private var seconds: Int64
   private var nanoseconds: Int64
   private(set) var isMoved = false
-  /// A rekey is writing the file: the backing file keeps the time of that until ``rest()``.
+  /// A rekey is writing the file. The backing file keeps the time of those writes until ``rest()``.
   private var isRekeyed = false
 
   init(_ status: Status) {
@@ -18,10 +18,10 @@ struct ModificationTime {
     nanoseconds = Int64(status.modification_nanoseconds)
   }
 
-  /// The kernel tells the time: the backing file is about to be given it.
+  /// Called before the backing file is given the time that the kernel has sent.
   mutating func willBeTold() { isMoved = false }
 
-  /// The backing file was given a time. If it was written meanwhile, it has another one already.
+  /// Called after the backing file was given a time. If it was written meanwhile, its time has moved again.
   mutating func wasTold(_ time: TimeChange, _ status: Status) {
     if case .set(let seconds, let nanoseconds) = time {
       (self.seconds, self.nanoseconds) = (seconds, nanoseconds)
@@ -30,24 +30,24 @@ struct ModificationTime {
     }
   }
 
-  /// The backing file was written, or its length or holes were changed.
+  /// Called after the backing file was written, or its length or holes were changed.
   mutating func move() { isMoved = true }
 
-  /// What the backing file's time is to be set to, if it was moved; once.
+  /// The time to set on the backing file, if it was moved. Returns it once.
   mutating func takeChange() -> TimeChange? {
     guard isMoved, !isRekeyed else { return nil }
     isMoved = false
     return .set(seconds: seconds, nanoseconds: nanoseconds)
   }
 
-  /// Whether ``takeChange()`` would tell one.
+  /// Whether ``takeChange()`` would return a time.
   var isSettleable: Bool { isMoved && !isRekeyed }
 
-  /// A rekey writes the file from now on.
+  /// Called when a rekey begins to write the file.
   mutating func beginRekey() { isRekeyed = true }
 
-  /// The rekey has come to its end, or is put off. The time is one second later than the kernel's then: a backup that goes by
-  /// time and length is to take the contents with the record. Returns both times.
+  /// Called when the rekey has finished or is deferred. The time is then one second later than the kernel's, so that a
+  /// backup that compares time and length copies the contents together with the new record. Returns both times.
   mutating func rest() -> (kernel: TimeChange, backing: TimeChange)? {
     guard isRekeyed else { return nil }
     isRekeyed = false

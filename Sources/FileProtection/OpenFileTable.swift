@@ -1,8 +1,8 @@
 import ProtectfsPolicy
 import Synchronization
 
-/// Every open file, so that a lock can find the keys of a class. Changed with the lock of the file's node held, so that
-/// whoever closes a file finds it here.
+/// All open files, so that a lock can find the keys of a class. The caller of `add` and `remove` holds the lock of the
+/// file's node, so a thread that closes a file finds it here.
 package final class OpenFileTable: Sendable {
   private let files = Mutex<[ObjectIdentifier: ProtectedFile]>([:])
 
@@ -18,18 +18,18 @@ package final class OpenFileTable: Sendable {
     files.withLock { _ = $0.removeValue(forKey: ObjectIdentifier(file)) }
   }
 
-  /// The files that are open now.
+  /// All open files.
   package var all: [ProtectedFile] { files.withLock { Array($0.values) } }
 
-  /// Wipes the keys of all open files of a class; operations that use them end first, unless they have not at a time of
-  /// `MonotonicClock`. Returns whether all had.
+  /// Wipes the keys of all open files of a class, when the operations that use them have ended or at a time of
+  /// `MonotonicClock`. Returns whether all had ended.
   package func evict(_ fileClass: ProtectionClass, until nanoseconds: Int64) -> Bool {
     var haveEnded = true
     for file in all where file.fileClass == fileClass && !file.evict(until: nanoseconds) { haveEnded = false }
     return haveEnded
   }
 
-  /// How many files of each class are open.
+  /// The number of open files by class.
   package var counts: [ProtectionClass: Int] {
     all.reduce(into: [:]) { $0[$1.fileClass, default: 0] += 1 }
   }

@@ -5,14 +5,15 @@ import Synchronization
 import SystemPackage
 
 extension ProtectedFile {
-  /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two units more.
+  /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two more units.
   ///
-  /// An *access* moves the access time as the mount options of the backing file system have it, if it is the first since the
-  /// file was opened or changed, which is enough for `relatime`. Other reads do not: the descriptor has `O_NOATIME`.
+  /// An *access* moves the access time, according to the mount options of the backing file system, if it is the first
+  /// since the file was opened or changed. That is enough for `relatime`. Other reads do not move it, because the
+  /// descriptor has `O_NOATIME`.
   ///
-  /// Returns the bytes, which lie in `buffer` but not at its start; none at or past the end of the file.
-  /// - Throws: `EACCES` when the class does not allow it, `EIO` for a length no plaintext can have, or what pread(2)
-  ///   fails with.
+  /// - Returns: the bytes, which are in `buffer` but not at its start. There are none at or past the end of the file.
+  /// - Throws: `EACCES` if the class does not allow it, `EIO` for a length that no plaintext can have, or the error of
+  ///   pread(2).
   package func read(
     at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, isAccess: Bool = false,
     overlay: Overlay? = nil
@@ -29,10 +30,10 @@ extension ProtectedFile {
     }
   }
 
-  /// Tells the chunks that another mount is just writing into the file, and that count as written.
+  /// Returns the chunks that another mount is writing into the file. They count as written.
   package typealias Overlay = () throws(Errno) -> [RekeyBatch.Chunk]
 
-  /// Puts the ciphertext of chunks over what was read; returns the cipher for the whole.
+  /// Replaces what was read by the ciphertext of chunks. Returns the cipher for the result.
   private func overlay(
     _ chunks: [RekeyBatch.Chunk], on bytes: UnsafeMutableRawBufferPointer, from start: UInt64, _ cipher: ContentsCipher
   ) -> ContentsCipher {
@@ -48,10 +49,10 @@ extension ProtectedFile {
     return cipher.moved(to: last.nextBoundary)
   }
 
-  /// Reads and decrypts whole units; the contents lock is held.
+  /// Reads and decrypts whole units. The caller holds the contents lock.
   ///
-  /// Where the file may end, one block more than asked for is read: a backing file may end with up to 15 bytes that carry
-  /// no data, so that only what lies a whole block past a unit proves that the unit is full.
+  /// Where the file may end, one block more than requested is read. A backing file may end with up to 15 bytes that
+  /// contain no data, so only a whole block past a unit proves that the unit is full.
   func plaintext(
     at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: ContentsCipher,
     _ overlay: Overlay? = nil
@@ -76,13 +77,14 @@ extension ProtectedFile {
     let blocks = Int(DataUnits.blockEnd(of: UInt64(available)))
     try unsafe Self.decrypt(
       .init(rebasing: buffer[..<blocks]), firstUnit: DataUnits.unit(of: start), cipher: cipher)
-    // Units are decrypted whole: what lies beside the bytes asked for is nobody's to keep.
+    // Units are decrypted whole, so the bytes outside the requested range are wiped.
     unsafe Memory.wipe(.init(rebasing: buffer[..<first]))
     unsafe Memory.wipe(.init(rebasing: buffer[last..<blocks]))
     return unsafe UnsafeRawBufferPointer(rebasing: buffer[first..<last])
   }
 
-  /// Decrypts units in place, and leaves what was never written the zeros it is. Runs of whole units go in one call.
+  /// Decrypts units in place, and leaves parts that were never written as zeros. Runs of whole units are decrypted in
+  /// one call.
   static func decrypt(
     _ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64, cipher: ContentsCipher
   ) throws(Errno) {

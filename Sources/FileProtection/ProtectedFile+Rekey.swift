@@ -4,42 +4,42 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// One step of a rekey: the next ciphertext of a file under its new key.
+/// A step of a rekey: the next ciphertext of a file under its new key.
 package struct RekeyStep: Sendable {
-  /// What is to be written; nothing where only holes were left.
+  /// The ciphertext to write; empty if only holes were left.
   package fileprivate(set) var chunks: [RekeyBatch.Chunk] = []
-  /// What the chunks replace, one for each.
+  /// The ciphertext that each chunk replaces.
   fileprivate var replaced: [[UInt8]] = []
-  /// The boundary afterwards; `nil` when all contents are under the new key.
+  /// The boundary after the step; `nil` if all contents are then under the new key.
   package fileprivate(set) var boundary: UInt64?
   package init() {}
 
-  /// Whether the file has come no further, as there was no room.
+  /// Whether the step contains nothing because there was no room.
   package fileprivate(set) var isPutOff = false
-  /// How many bytes of ciphertext the chunks have.
+  /// The total ciphertext of the chunks in bytes.
   package var count: Int { chunks.reduce(0) { $0 + $1.ciphertext.count } }
 }
 
-/// What has become of a file's key.
+/// A change of a file's key.
 package enum KeyChange: Sendable {
-  /// It is the same one.
+  /// The key is the same.
   case rewrapped(FileRecord)
-  /// It is another one, of which the cipher is there.
+  /// The key is new; the cipher is included.
   case replaced(FileRecord, ContentsCipher)
 }
 
-// Rekeying: a caller takes the contents lock alone, prepares a step, makes it durable elsewhere, writes it, and moves the
-// record on. Readers and writers wait meanwhile, so that nobody sees a unit of which only a part is new.
+// Rekeying. The caller takes the contents lock exclusively, prepares a step, makes it durable in the journal, writes
+// it, and advances the record. Readers and writers wait meanwhile, so none sees a unit of which only a part is new.
 extension ProtectedFile {
-  /// Keeps readers, writers and changes of the record away until ``endRekeyStep()``, by the same thread.
+  /// Keeps out readers, writers and changes of the record until the same thread calls ``endRekeyStep()``.
   package func beginRekeyStep() { contents.beginWriting() }
 
   package func endRekeyStep() { contents.endWriting() }
 
-  /// Reads the next units that are under the old key, up to `room` bytes of them in up to `mostChunks` chunks, and encrypts
-  /// them under the new one. Holes are passed over, whatever their size. Writes nothing.
+  /// Reads the next units under the old key, up to `room` bytes in up to `mostChunks` chunks, and encrypts them under
+  /// the new key. Skips holes of any size. Writes nothing.
   ///
-  /// - Throws: `EACCES` when the class does not allow it now, or what pread(2) fails with.
+  /// - Throws: `EACCES` if the class does not allow it now, or the error of pread(2).
   package func prepareRekeyStep(room: Int, mostChunks: Int) throws(Errno) -> RekeyStep {
     let cipher = try cipher(for: .resize)
     try settleLength()
@@ -67,9 +67,9 @@ extension ProtectedFile {
     return step
   }
 
-  /// Writes a step. Where that fails, ``undo(_:)`` puts back what was there.
+  /// Writes a step. If that fails, ``undo(_:)`` restores the previous contents.
   ///
-  /// A write takes set-ID bits and file capabilities away (`file_remove_privs` in fs/inode.c); those that the file has stay.
+  /// A write removes set-ID bits and file capabilities (`file_remove_privs` in fs/inode.c). They are restored.
   package func write(_ step: RekeyStep) throws(Errno) {
     modificationTime.withLock { $0.beginRekey() }
     try descriptor.keepingPrivileges { () throws(Errno) in
@@ -77,15 +77,15 @@ extension ProtectedFile {
     }
   }
 
-  /// Writes what a step replaced.
+  /// Writes back what a step replaced.
   package func undo(_ step: RekeyStep) throws(Errno) {
     try descriptor.keepingPrivileges { () throws(Errno) in
       for (chunk, replaced) in zip(step.chunks, step.replaced) { try write(replaced, at: chunk.range.lowerBound) }
     }
   }
 
-  /// Goes on with the record that is on the disk now, of the same rekey or after it. Until it is durable, every
-  /// synchronisation of the file sees to it.
+  /// Adopts the record that is now on disk, which belongs to the same rekey or follows it. Until it is durable, each
+  /// synchronisation of the file makes it so.
   package func moveRekey(to record: FileRecord) {
     protection.withLock { protection in
       protection.record = record
@@ -97,10 +97,10 @@ extension ProtectedFile {
   /// Whether ``abandonContents()`` was called.
   package var isAbandoned: Bool { protection.withLock { $0.isUnsettled } }
 
-  /// What ``abandonContents()`` refused is as it was.
+  /// Permits again what ``abandonContents()`` refused.
   package func resumeContents() { protection.withLock { $0.isUnsettled = false } }
 
-  /// Nobody may read or write the file until ``resumeContents()``, or until the store is mounted anew.
+  /// Refuses all reads and writes of the file until ``resumeContents()`` or the next mount.
   package func abandonContents() {
     protection.withLock { protection in
       protection.isUnsettled = true
@@ -108,8 +108,8 @@ extension ProtectedFile {
     }
   }
 
-  /// Changes the record, and maybe the key, by `change`, which writes the record while nobody reads or writes. It is told
-  /// whether the file is empty.
+  /// Changes the record and perhaps the key by `change`, which writes the record while there are no readers or writers.
+  /// `isEmpty` says whether the file is empty.
   package func changeKey(
     _ change: (FileRecord, _ isEmpty: Bool) throws(Errno) -> KeyChange
   ) throws(Errno) {
@@ -122,8 +122,8 @@ extension ProtectedFile {
     }
   }
 
-  /// Goes on with a record that has another key; the contents lock is held alone. A lock that did not wait for that, as the store
-  /// did not answer, has taken the key away already.
+  /// Adopts a record with a new key. The caller holds the contents lock exclusively. If the store did not respond, a
+  /// lock may not have waited for it and has evicted the key already; then the new key is wiped too.
   package func replaceKey(_ record: FileRecord, _ cipher: ContentsCipher) {
     protection.withLock { protection in
       protection.record = record
@@ -137,19 +137,19 @@ extension ProtectedFile {
     recordChanges.wrappingAdd(1, ordering: .acquiringAndReleasing)
   }
 
-  /// Runs `body` while the file gets no other key.
+  /// Runs `body` while the file's key cannot change.
   package func keepingKey<Result>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
     try contents.read(body)
   }
 
-  /// The file is at rest for now: its modification time is settled, one second later than the kernel's. Returns both, if a
-  /// step was written since the last time.
+  /// Ends a rekey's changes of the modification time, which becomes one second later than the kernel's. Returns both
+  /// times if a step was written since the last call.
   package func restAfterRekey() -> (kernel: TimeChange, backing: TimeChange)? {
     modificationTime.withLock { $0.rest() }
   }
 
   private static let longestPiece = 1 << 20
-  /// How many chunks a piece may come to: units with holes between them.
+  /// The maximum number of chunks in a piece: units with holes between them.
   private static let mostRuns = longestPiece / Int(DataUnits.size) / 2
 
   private func nextData(from position: UInt64, to end: UInt64) throws(Errno) -> Range<UInt64>? {
@@ -160,7 +160,7 @@ extension ProtectedFile {
     return first..<min(DataUnits.end(of: try descriptor.seek(to: start, .hole)), end)
   }
 
-  /// Adds the chunks of a piece of data: one for each run of units of which something was ever written.
+  /// Adds the chunks of a piece of data: one for each run of units that were ever written.
   private func prepare(
     _ piece: Range<UInt64>, _ pending: PendingRekey, _ cipher: ContentsCipher, _ step: inout RekeyStep
   ) throws(Errno) {
@@ -185,7 +185,7 @@ extension ProtectedFile {
     }
   }
 
-  /// The runs of written units; the last unit of a run may have been written in part.
+  /// The runs of written units. The last unit of a run may have been written in part.
   private static func runs(of bytes: [UInt8]) -> [Range<Int>] {
     var runs: [Range<Int>] = []
     var start: Int?

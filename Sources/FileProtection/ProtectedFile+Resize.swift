@@ -5,17 +5,19 @@ import Synchronization
 import SystemPackage
 
 extension ProtectedFile {
-  /// Sets the length in bytes; what is added reads as zeros.
+  /// Sets the length in bytes. Added bytes read as zeros.
   ///
-  /// - Throws: `EACCES` when the class does not allow it, `EFBIG`, or what the backing file system fails with.
+  /// - Throws: `EACCES` if the class does not allow it, `EFBIG`, or the error of the backing file system.
   package func truncate(to newLength: UInt64) throws(Errno) {
     guard newLength <= ContentLength.longest else { throw .fileTooLarge }
     try changing(for: .resize) { (cipher) throws(Errno) in try resize(to: newLength, cipher: cipher) }
   }
 
-  /// Sets the length with the contents lock held alone. A shrink is one ftruncate(2): what its last block holds past the
-  /// length is ignored. A growth first gives the old last unit encrypted zeros. `room` in the backing file is taken before the
-  /// file has its new length, and after what may cut it.
+  /// Sets the length. The caller holds the contents lock exclusively.
+  ///
+  /// A shrink is one ftruncate(2): what the last block contains past the length is ignored. A growth first fills the
+  /// old last unit with encrypted zeros. `room` is allocated in the backing file before the file has its new length,
+  /// and after the calls that may cut it off.
   func resize(to newLength: UInt64, cipher: ContentsCipher, taking room: Range<UInt64>? = nil) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
     do throws(Errno) {
@@ -30,8 +32,9 @@ extension ProtectedFile {
     if newLength < oldLength { clearLastBlock(cipher: cipher) }
   }
 
-  /// After a shrink: gives the last block zeros past the length, and so the bytes behind it. Nobody reads them, but a power
-  /// cut may put a new length on the disk without its data, or take back the length alone, and then they would be data.
+  /// After a shrink, replaces what the last block contains past the length, and the bytes behind the block, by zeros.
+  /// They are never read, but a power cut may put a new length on disk without its data, or undo only the length; then
+  /// they would become data.
   private func clearLastBlock(cipher: ContentsCipher) {
     let length = length.load(ordering: .relaxed)
     guard length != DataUnits.blockEnd(of: length) else { return }
@@ -42,14 +45,16 @@ extension ProtectedFile {
         if !isHole { try unsafe writeUnit(scratch, at: start, end: length, cipher: cipher) }
       }
     } catch {
-      // The file has its new length all the same: on a full disk too, where a copying file system has no room for this.
+      // The file keeps its new length even if this fails, for example on a full disk with a copy-on-write file system.
     }
   }
 
-  /// Fills the file's last unit with encrypted zeros up to its end or `limit`, whichever is first, before the file grows
-  /// to `limit` or further. A unit that is a hole, or full, stays as it is; but the bytes that tell the length must not
-  /// become data of the next unit: where they lie in it, the file is cut to the end of this one, and is that long until it has
-  /// grown. It may also be longer; its length is told when it has grown.
+  /// Fills the file's last unit with encrypted zeros up to its end or to `limit`, whichever is first, before the file
+  /// grows to `limit` or further.
+  ///
+  /// A unit that is a hole or full stays as it is. The bytes that encode the length must not become data of the next
+  /// unit: if they lie in it, the file is cut at the end of this unit, and keeps that length until it has grown. It may
+  /// also be longer meanwhile; its length is encoded again when it has grown.
   func completeLastUnit(upTo limit: UInt64, cipher: ContentsCipher) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
     guard !DataUnits.isAligned(oldLength) else { return }
@@ -66,8 +71,8 @@ extension ProtectedFile {
 
   /// Allocates, punches or zeroes a range (fallocate(2)).
   ///
-  /// - Throws: `EACCES` when the class does not allow it, `EOPNOTSUPP` for modes that would move data to other units
-  ///   (they would need encrypting anew), or what the backing file system fails with.
+  /// - Throws: `EACCES` if the class does not allow it, `EOPNOTSUPP` for modes that move data to other units (which
+  ///   would have to be encrypted again), or the error of the backing file system.
   package func allocate(_ mode: AllocationMode, offset: UInt64, length count: UInt64) throws(Errno) {
     let end = offset + count
     guard count > 0 else { throw .invalidArgument }
@@ -90,7 +95,7 @@ extension ProtectedFile {
     }
   }
 
-  /// Makes a range read as zeros: whole units become holes, parts of units encrypted zeros.
+  /// Makes a range read as zeros: whole units become holes, parts of units become encrypted zeros.
   private func zero(_ range: Range<UInt64>, mode: AllocationMode, cipher: ContentsCipher) throws(Errno) {
     let fileEnd = length.load(ordering: .relaxed)
     let end = min(range.upperBound, fileEnd)
@@ -123,9 +128,9 @@ extension ProtectedFile {
     }
   }
 
-  /// Finds data or a hole at or after an offset (lseek(2)). Needs no key: holes are visible in the backing file.
+  /// Finds data or a hole at or after an offset (lseek(2)). Needs no key, since holes are visible in the backing file.
   ///
-  /// - Throws: `ENXIO` past the end of the file, or, for data, when none follows.
+  /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
   package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
     try contents.read { () throws(Errno) in
       let end = length.load(ordering: .relaxed)
@@ -137,7 +142,7 @@ extension ProtectedFile {
     }
   }
 
-  /// Writes data and metadata back to the device. Needs no key.
+  /// Writes data and metadata to the device. Needs no key.
   package func synchronize(dataOnly: Bool) throws(Errno) {
     let changes = recordChanges.load(ordering: .acquiring)
     if dataOnly, durableRecordChanges.load(ordering: .acquiring) >= changes { return try descriptor.synchronizeData() }

@@ -6,13 +6,14 @@ import Synchronization
 import SystemPackage
 
 extension ProtectedFile {
-  /// Writes plaintext at `offset`, encrypting it where it is: `bytes` is overwritten, and so may be the 32 bytes behind
-  /// it, which must be there.
+  /// Writes plaintext at `offset` and encrypts it in place: `bytes` is overwritten, and so may be the 32 bytes behind
+  /// it, which must exist.
   ///
-  /// All of it or, where the backing file system fails midway, none: the file keeps its length, and each byte of it is
-  /// the old or the new one. With `keepingPart` what was written before the failure makes the file longer: the pages of
-  /// the cache, whose writers have been told of success already.
-  /// - Throws: `EACCES` when the class does not allow it, or what pread(2) or pwrite(2) fails with.
+  /// The write is complete or, if the backing file system fails midway, the file keeps its length, and each of its
+  /// bytes is old or new. With `keepingPart`, what was written before the failure does extend the file. This is for
+  /// cached pages, whose writers have already been told of success.
+  ///
+  /// - Throws: `EACCES` if the class does not allow it, or the error of pread(2) or pwrite(2).
   package func write(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, keepingPart: Bool = false
   ) throws(Errno) {
@@ -30,8 +31,9 @@ extension ProtectedFile {
     }
   }
 
-  /// Writes with the contents lock held alone: first the part of a unit at the start, then whole units together with an
-  /// end that reaches the end of the file, or the part of a unit at the end. `position` is how far it has come.
+  /// Writes with the contents lock held exclusively. First comes the part of a unit at the start; then whole units,
+  /// together with an end that reaches the end of the file, or the part of a unit at the end. `position` advances with
+  /// each.
   private func writeAlone(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, position: inout UInt64, cipher: ContentsCipher
   ) throws(Errno) {
@@ -57,8 +59,8 @@ extension ProtectedFile {
     }
   }
 
-  /// Writes units of which nothing old remains. The last may end inside a block: it is padded with zeros, and followed
-  /// by the bytes that make the backing length tell the true one.
+  /// Writes units that are replaced entirely. The last may end inside a block: it is padded with zeros, and followed by
+  /// the bytes that make the backing length encode the true one.
   private func writeWhole(
     _ bytes: UnsafeMutableRawBufferPointer, from offset: UInt64, _ range: Range<UInt64>, position: inout UInt64,
     cipher: ContentsCipher
@@ -72,7 +74,7 @@ extension ProtectedFile {
     for index in count..<whole.count { unsafe whole[index] = 0 }
     try unsafe Self.encrypt(
       .init(rebasing: whole[..<padded]), firstUnit: DataUnits.unit(of: range.lowerBound), cipher: cipher)
-    // Of a unit that was written in part each block is the old or the new one, in a hole too.
+    // Each block of a unit that was written in part is old or new, in a hole too.
     var written = 0
     do throws(Errno) {
       try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
@@ -84,7 +86,7 @@ extension ProtectedFile {
     try grow(to: range.upperBound)
   }
 
-  /// Writes part of a unit: reads the rest of it, and writes it whole. A hole becomes a unit of encrypted zeros.
+  /// Writes part of a unit: reads the rest, and writes the whole unit. A hole becomes a unit of encrypted zeros.
   func merge(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: ContentsCipher
   ) throws(Errno) {
@@ -102,8 +104,8 @@ extension ProtectedFile {
     try grow(to: newEnd)
   }
 
-  /// Encrypts the unit in `scratch` up to `end`, an offset in the file, and writes it; the bytes that tell the length
-  /// follow when the file ends there.
+  /// Encrypts the unit in `scratch` up to `end`, an offset in the file, and writes it. If the file ends there, the
+  /// bytes that encode the length follow.
   func writeUnit(
     _ scratch: UnsafeMutableRawBufferPointer, at start: UInt64, end: UInt64, cipher: ContentsCipher
   ) throws(Errno) {
@@ -115,7 +117,8 @@ extension ProtectedFile {
     try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start)
   }
 
-  /// Puts the plaintext of a unit up to `oldEnd` into `scratch`, and zeros behind it. Returns whether it was a hole.
+  /// Fills `scratch` with the plaintext of a unit up to `oldEnd`, and zeros behind it. Returns whether the unit was a
+  /// hole.
   @discardableResult
   func fill(
     _ scratch: UnsafeMutableRawBufferPointer, withUnitAt start: UInt64, oldEnd: UInt64, cipher: ContentsCipher
@@ -131,8 +134,8 @@ extension ProtectedFile {
     return false
   }
 
-  /// Raises the length after a write that reached past it. Backing lengths do not grow with every plaintext's: 5 bytes
-  /// take 21 and 16 take 16, so what was behind the old end may have to be cut off.
+  /// Increases the length after a write past it. Backing lengths do not always grow with the plaintext's (5 bytes take
+  /// 21, 16 take 16), so what was behind the old end may have to be cut off.
   func grow(to end: UInt64) throws(Errno) {
     let oldLength = length.load(ordering: .relaxed)
     guard end > oldLength else { return }
@@ -141,7 +144,7 @@ extension ProtectedFile {
     length.store(end, ordering: .releasing)
   }
 
-  /// After a failed change: gives the file the length that was accepted, which needs no room.
+  /// Gives the file its accepted length after a failed change. This needs no room.
   func cutBack(to accepted: UInt64) {
     length.store(accepted, ordering: .releasing)
     do throws(Errno) {
@@ -151,7 +154,7 @@ extension ProtectedFile {
     }
   }
 
-  /// Runs `body`, which changes contents, with the contents lock held alone.
+  /// Runs `body`, which changes contents, with the contents lock held exclusively.
   func changing<Result>(
     for operation: ProtectionPolicy.Operation, _ body: (ContentsCipher) throws(Errno) -> Result
   ) throws(Errno) -> Result {
@@ -163,14 +166,14 @@ extension ProtectedFile {
     }
   }
 
-  /// Tries again to give the backing file the accepted length, where that failed before.
+  /// Retries to give the backing file its accepted length, if that has failed before.
   func settleLength() throws(Errno) {
     guard isLengthUnsettled.load(ordering: .acquiring) else { return }
     try descriptor.truncate(to: ContentLength.backing(for: length.load(ordering: .relaxed)))
     isLengthUnsettled.store(false, ordering: .releasing)
   }
 
-  /// Room for one unit and the bytes behind it, wiped afterwards.
+  /// Calls `body` with room for one unit and the bytes behind it, and wipes it afterwards.
   func withScratch(_ body: (UnsafeMutableRawBufferPointer) throws(Errno) -> Void) throws(Errno) {
     var failure: Errno?
     unsafe withUnsafeTemporaryAllocation(byteCount: Int(DataUnits.size) + 32, alignment: 16) { scratch in

@@ -6,18 +6,19 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// An open file of the store: the backing descriptor, the record, and, while its class allows, the cipher.
+/// An open file of the store: the backing descriptor, the record and, while its class allows, the cipher.
 ///
-/// There is one for each open inode, shared by all its handles. The contents lock orders data: readers share it, a
-/// writer has it alone, so that no reader decrypts a block half of which is new; and so does the eviction of the key. Lock order: contents lock, then protection, then the lock controller's.
+/// There is one for each open inode, shared by all its handles. The contents lock orders access to data: readers share
+/// it, and a writer or the eviction of the key takes it exclusively, so that no reader decrypts a block of which only
+/// half is new. Lock order: contents lock, then protection, then the lock controller's.
 package final class ProtectedFile: Sendable {
-  /// What decides who may use the file, and the means to.
+  /// The file's record and cipher, which decide whether the file can be used.
   struct Protection {
     var record: FileRecord
     var cipher: ContentsCipher?
-    /// The record is no more what it was, and there is no other: nobody may use the file.
+    /// The record is no longer valid, and there is no other: the file cannot be used.
     var isRefused = false
-    /// A rekey failed, and could not be taken back: which key the contents are under, the next mount finds out.
+    /// A rekey failed and could not be undone. The next mount finds out which key the contents are under.
     var isUnsettled = false
   }
 
@@ -25,23 +26,24 @@ package final class ProtectedFile: Sendable {
   private let writable: Atomic<Bool>
   let contents = ReaderWriterLock()
   let controller: LockController
-  /// Never locked while anyone waits for the store.
+  /// Never held while a thread waits for the store.
   let protection: Mutex<Protection>
   let modificationTime: Mutex<ModificationTime>
-  /// Held while the backing file is given a modification time, so that of two the later one stays.
+  /// Held while the backing file is given a modification time, so that the later of two stays.
   private let timeChange = Mutex(())
-  /// The next reader may move the access time: there was none since the file was opened or changed.
+  /// The next reader may move the access time, because there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
-  /// The length of the plaintext in bytes. Changed with the contents lock held alone.
+  /// The length of the plaintext in bytes. Changed with the contents lock held exclusively.
   let length: Atomic<UInt64>
-  /// The backing file may tell another length: it could not be cut back after a failure. Before the next change it is.
+  /// The backing file may encode another length, because it could not be cut back after a failure. It is before the
+  /// next change.
   let isLengthUnsettled = Atomic(false)
-  /// How often a rekey has changed the record, and how many of these changes are on the disk for sure; fdatasync(2) does not
-  /// see to that.
+  /// The number of changes of the record by a rekey, and how many of them are certainly durable. fdatasync(2) does not
+  /// make them so.
   let recordChanges = Atomic<UInt64>(0)
   let durableRecordChanges = Atomic<UInt64>(0)
 
-  /// An open file whose record was verified, with the backing file's status.
+  /// Creates an open file with a verified record and the status of the backing file.
   package init(
     descriptor: consuming Descriptor, isWritable: Bool, record: FileRecord, cipher: ContentsCipher? = nil,
     status: Status, controller: LockController
@@ -55,16 +57,16 @@ package final class ProtectedFile: Sendable {
     modificationTime = Mutex(ModificationTime(status))
   }
 
-  /// Notes a change, after which the next reader moves the access time.
+  /// Records a change. The next reader then moves the access time.
   package func noteChange() { isAccessDue.store(true, ordering: .relaxed) }
 
-  /// Notes a change of the contents, by which the backing file's modification time moved, and not the kernel's.
+  /// Records a change of the contents, which moved the backing file's modification time and not the kernel's.
   package func movedModificationTime() {
     modificationTime.withLock { $0.move() }
   }
 
-  /// Gives the backing file the modification time that the kernel tells, by `body`, which returns the status afterwards.
-  /// A write at the same time is not taken for part of it.
+  /// Gives the backing file the modification time that the kernel has sent. `body` does so and returns the status
+  /// afterwards. A concurrent write is not mistaken for part of this.
   package func setModificationTime(
     _ time: TimeChange, _ body: () throws(Errno) -> Status
   ) throws(Errno) -> Status {
@@ -76,7 +78,8 @@ package final class ProtectedFile: Sendable {
     }
   }
 
-  /// Gives the backing file the modification time that the kernel has, before it is synchronised or the last handle goes.
+  /// Gives the backing file the kernel's modification time, before the file is synchronised or its last handle is
+  /// closed.
   package func settleModificationTime() throws(Errno) {
     try timeChange.withLock { (_) throws(Errno) in
       guard let change = modificationTime.withLock({ $0.takeChange() }) else { return }
@@ -84,13 +87,13 @@ package final class ProtectedFile: Sendable {
     }
   }
 
-  /// Whether the backing file has another modification time than the kernel.
+  /// Whether the backing file's modification time differs from the kernel's.
   package var isModificationTimeMoved: Bool { modificationTime.withLock { $0.isSettleable } }
 
   /// The file's class.
   package var fileClass: ProtectionClass { protection.withLock { $0.record.fileClass } }
 
-  /// The class key that wraps the file's key, and its class.
+  /// The class key that wraps the file's key, and the class.
   package var wrappingKey: (fileClass: ProtectionClass, keyID: ClassKeyID) {
     protection.withLock { ($0.record.fileClass, $0.record.classKeyID) }
   }
@@ -101,7 +104,7 @@ package final class ProtectedFile: Sendable {
   /// Whether the backing descriptor is open for writing.
   package var isWritable: Bool { writable.load(ordering: .acquiring) }
 
-  /// Takes a descriptor of the same file that is open for writing in the place of one that is not.
+  /// Replaces the descriptor by one of the same file that is open for writing.
   package func becomeWritable(_ other: borrowing Descriptor) throws(Errno) {
     try descriptor.stand(for: other)
     writable.store(true, ordering: .releasing)
@@ -117,7 +120,7 @@ package final class ProtectedFile: Sendable {
   /// Whether the key is in memory.
   package var holdsKey: Bool { protection.withLock { $0.cipher != nil } }
 
-  /// The plaintext's length in bytes.
+  /// The length of the plaintext in bytes.
   package var currentLength: UInt64 { length.load(ordering: .acquiring) }
 
   /// Whether an operation through a handle is allowed now.
@@ -132,17 +135,18 @@ package final class ProtectedFile: Sendable {
     }
   }
 
-  /// Refuses what the class does not allow now, before a lock is taken that someone may hold for whom the store does not answer.
+  /// Refuses an operation that the class does not allow now, before a lock is taken that may be held by a thread that
+  /// waits for the store.
   ///
   /// - Throws: `EACCES`.
   func requireNotDenied(_ operation: ProtectionPolicy.Operation) throws(Errno) {
     if case .denied = controller.access(for: operation, on: fileClass) { throw .permissionDenied }
   }
 
-  /// The cipher, for an operation that the class allows now; the key is unwrapped when it is not there yet.
+  /// The cipher for an operation that the class allows now. The key is unwrapped if it is not in memory.
   ///
-  /// - Throws: `EACCES` when the class does not allow the operation, `EIO` when the record's key does not unwrap, or the file is
-  ///   refused.
+  /// - Throws: `EACCES` if the class does not allow the operation, `EIO` if the record's key cannot be unwrapped or the
+  ///   file is refused.
   package func cipher(for operation: ProtectionPolicy.Operation) throws(Errno) -> ContentsCipher {
     try protection.withLock { (protection) throws(Errno) in
       if protection.isRefused || protection.isUnsettled { throw .ioError }
@@ -161,22 +165,22 @@ package final class ProtectedFile: Sendable {
     }
   }
 
-  /// The cipher for the contents of a file with that key in its record.
+  /// The cipher for the contents of a file with this key in its record.
   package static func contentsCipher(
     of key: borrowing FileKey, _ record: FileRecord
   ) throws(Errno) -> ContentsCipher {
     do throws(CryptographyError) { return try ContentsCipher(key, record) } catch { throw Errno(error) }
   }
 
-  /// Wipes the key, once the operations that use it have ended.
+  /// Wipes the key when the operations that use it have ended.
   package func evict() {
     contents.write {
       protection.withLock { $0.cipher = nil }
     }
   }
 
-  /// The same, but waits for them until a time of ``MonotonicClock`` at the longest: then the key is wiped all the same, and
-  /// they fail with `EIO` where they come to need it. Returns whether they had ended.
+  /// Wipes the key when the operations that use it have ended, or at a time of ``MonotonicClock``. Operations that have
+  /// not ended by then fail with `EIO` when they need the key. Returns whether they had ended.
   package func evict(until nanoseconds: Int64) -> Bool {
     if contents.write(until: nanoseconds, { protection.withLock { $0.cipher = nil } }) { return true }
     protection.withLock { $0.cipher.take() }?.wipe()
@@ -186,7 +190,8 @@ package final class ProtectedFile: Sendable {
   /// Whether the file is closed to everyone; see ``refuse()``.
   package var isRefused: Bool { protection.withLock { $0.isRefused } }
 
-  /// Closes the file to everyone who has it open, until it has a record again; operations that use its key end first.
+  /// Closes the file to everyone who has it open, until it has a valid record again. Operations that use its key end
+  /// first.
   package func refuse() {
     contents.write {
       protection.withLock { protection in
@@ -196,14 +201,14 @@ package final class ProtectedFile: Sendable {
     }
   }
 
-  /// The same at once: operations that use its key end first until a time of ``MonotonicClock`` at the longest.
+  /// Closes the file at once. Operations that use its key may end until a time of ``MonotonicClock``.
   package func refuse(until nanoseconds: Int64) {
     protection.withLock { $0.isRefused = true }
     _ = evict(until: nanoseconds)
   }
 
-  /// Replaces the record by what `change` makes of it, while nobody reads or writes. The record's own lock is not held
-  /// meanwhile: `change` may wait for the store.
+  /// Replaces the record by the result of `change` while there are no readers or writers. The lock of the record is not
+  /// held during `change`, which may wait for the store.
   package func changeRecord(_ change: (FileRecord) throws(Errno) -> FileRecord) throws(Errno) {
     try contents.write { () throws(Errno) in
       let changed = try change(record)
@@ -214,8 +219,9 @@ package final class ProtectedFile: Sendable {
     }
   }
 
-  /// Takes the record that `read` finds on the disk, while nobody reads or writes. Where another mount may have written it,
-  /// and so given the file another key, the cipher stays only if the record is known to be of the same keys.
+  /// Adopts the record that `read` finds on disk while there are no readers or writers. If another mount may have
+  /// written the record, and so given the file another key, the cipher is kept only if the record is known to have the
+  /// same keys.
   package func renewRecord(isOwn: Bool, _ read: () throws(Errno) -> FileRecord) throws(Errno) {
     try contents.write { () throws(Errno) in
       let record = try read()

@@ -1,21 +1,21 @@
-/// The bytes of `.protectfs/attempts`: the wrong passcodes since the last right one.
+/// The bytes of `.protectfs/attempts`: the number of wrong passcodes since the last right one.
 ///
-/// The byte table is in Documentation/FORMAT.md. Where there is no such file, there were none.
+/// The byte table is in Documentation/FORMAT.md. If the file does not exist, there were none.
 package struct AttemptsRecord: Sendable, Equatable {
   /// The first 8 bytes.
   package static let magic = Array("protkatt".utf8)
-  /// The version this module reads and writes.
+  /// The version that this module reads and writes.
   package static let version: UInt16 = 2
   /// The length of a record, in bytes.
   package static let size = 8 + 2 + 4 + 8 + 32
-  /// What stands for none where there is a file: as many zeros as a record has bytes.
+  /// The content of a file that stands for no attempts: as many zeros as a record has bytes.
   package static let blank = [UInt8](repeating: 0, count: size)
 
-  /// How many passcodes were wrong.
+  /// The number of wrong passcodes.
   package var count: UInt32
-  /// When the last of them was tried, in seconds since 1970.
+  /// The time of the last one, in seconds since 1970.
   package var lastTime: UInt64
-  /// HMAC-SHA256 over ``bytesBeforeTag`` under a key that belongs to the device.
+  /// HMAC-SHA256 over ``bytesBeforeTag``, under a key that belongs to the device.
   package var tag: [UInt8]
 
   /// A record whose tag is still zeros.
@@ -25,7 +25,7 @@ package struct AttemptsRecord: Sendable, Equatable {
     tag = [UInt8](repeating: 0, count: 32)
   }
 
-  /// Reads a record. Whether its tag is right is for the caller to check.
+  /// Parses a record. The caller checks the tag.
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .attempts)
     try reader.readBeginning(magic: Self.magic, version: Self.version)
@@ -37,7 +37,7 @@ package struct AttemptsRecord: Sendable, Equatable {
     try reader.finish()
   }
 
-  /// What the tag authenticates.
+  /// The bytes that the tag authenticates.
   package var bytesBeforeTag: [UInt8] {
     var bytes = Self.magic
     bytes.append(integer: Self.version)

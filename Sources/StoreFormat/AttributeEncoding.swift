@@ -1,19 +1,19 @@
-/// Extended attributes of the user namespace as the backing file has them: the name hashed, and in the value the name and
-/// the value, both sealed.
+/// The encoding of extended attributes of the user namespace in the backing file. The backing name is a hash of the
+/// name; the backing value contains the name and the value, both encrypted.
 ///
-/// `value = n (1 byte) ‖ sealed name (16 + n) ‖ sealed value (16 + m)`, n being the length of the whole name.
+/// `value = n (1 byte) ‖ encrypted name (16 + n) ‖ encrypted value (16 + m)`, where n is the length of the whole name.
 package enum AttributeEncoding {
-  /// What the backing names begin with.
+  /// The prefix of backing names.
   package static let prefix = "user.protectfs.x."
-  /// By how much a value is longer in the backing file, beside the length of its name, in bytes.
+  /// By how many bytes a backing value is longer than the value, not counting the name.
   package static let overhead = 1 + 16 + 16
 
-  /// The backing name for 16 bytes of hash of a name.
+  /// The backing name for a 16-byte hash of a name.
   package static func backingName(hash: [UInt8]) -> [UInt8] {
     Array(prefix.utf8) + Base64URL.encode(hash)
   }
 
-  /// Whether a backing name is one of an encrypted attribute.
+  /// Whether a backing name belongs to an encrypted attribute.
   package static func isBackingName(_ name: some Collection<UInt8>) -> Bool {
     name.count == prefix.utf8.count + 22 && name.starts(with: prefix.utf8)
       && Base64URL.decode(name.dropFirst(prefix.utf8.count)) != nil
@@ -24,7 +24,7 @@ package enum AttributeEncoding {
     [UInt8(sealedName.count - 16)] + sealedName + sealedValue
   }
 
-  /// The sealed name and the sealed value in a backing value.
+  /// The encrypted name and value in a backing value.
   package static func parse(_ value: [UInt8]) throws(FormatError) -> (sealedName: [UInt8], sealedValue: [UInt8]) {
     var reader = ByteReader(value, record: .attribute)
     let length = Int(try reader.readInteger("length of the name", as: UInt8.self))

@@ -1,6 +1,6 @@
-/// Base 64 with the URL and file name safe alphabet, without padding (RFC 4648, section 5).
+/// Base 64 with the URL- and file-name-safe alphabet, without padding (RFC 4648, section 5).
 ///
-/// Decoding is exact: each string that is accepted is the only one for its bytes.
+/// Decoding is exact: each accepted string is the only one for its bytes.
 package enum Base64URL {
   private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
   /// The value of each character, or 255.
@@ -10,13 +10,13 @@ package enum Base64URL {
     return values
   }()
 
-  /// The length of the text for so many bytes.
+  /// The length of the text for `count` bytes.
   package static func encodedCount(_ count: Int) -> Int { (4 * count + 2) / 3 }
 
-  /// The number of bytes for text of so many characters; `nil` for a length that no text has.
+  /// The number of bytes that a text of `count` characters encodes; `nil` for a length that no text has.
   package static func decodedCount(_ count: Int) -> Int? { count % 4 == 1 ? nil : count / 4 * 3 + count % 4 * 3 / 4 }
 
-  /// The text, in ASCII.
+  /// The text in ASCII.
   package static func encode(_ bytes: [UInt8]) -> [UInt8] {
     var text: [UInt8] = []
     text.reserveCapacity(encodedCount(bytes.count))

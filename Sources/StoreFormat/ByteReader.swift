@@ -1,4 +1,4 @@
-/// A position in the bytes of a record. Every read is bounded and says which field it was for.
+/// A position in the bytes of a record. Every read is bounded, and its error names the field.
 struct ByteReader {
   let record: RecordKind
   private let bytes: [UInt8]
@@ -9,7 +9,7 @@ struct ByteReader {
     self.record = record
   }
 
-  /// What a file of the store begins with: its magic, and its version, of which only one is known.
+  /// Reads the beginning of a file of the store: its magic and its version, of which only one is known.
   mutating func readBeginning(magic: [UInt8], version: UInt16) throws(FormatError) {
     let found = try read(magic.count, "magic")
     try require(found == magic, "magic", "is not '\(String(decoding: magic, as: UTF8.self))'")
@@ -35,12 +35,12 @@ struct ByteReader {
     return value
   }
 
-  /// Ends the reading: nothing may be left.
+  /// Checks that nothing is left.
   func finish() throws(FormatError) {
     guard position == bytes.count else { throw malformed("length", "is \(bytes.count - position) bytes too long") }
   }
 
-  /// The error for a field of this record.
+  /// An error in a field of this record.
   func malformed(_ field: String, _ problem: String) -> FormatError {
     .malformed(record: record, field: field, problem: problem)
   }

@@ -1,7 +1,7 @@
-/// Which class key it is: a random number, unique among all keys that a keybag has or remembers.
+/// The class key identifier: a random number, unique among all keys that a keybag has or remembers.
 ///
-/// A key keeps it wherever it is wrapped anew, so that keybags of one store, its copies and exports included, mean the same
-/// key by it.
+/// A key keeps its identifier when it is wrapped again. Keybags of one store, its copies and exports included,
+/// therefore mean the same key by it.
 package struct ClassKeyID: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   /// Not 0.
   package let rawValue: UInt32

@@ -1,6 +1,7 @@
 import ProtectfsPolicy
 
-/// What a directory's extended attribute `user.cprotect` holds: the class of what is created in it, and its identity.
+/// The content of a directory's extended attribute `user.cprotect`: the class of what is created in the directory, and
+/// the directory's identity.
 ///
 /// ```
 ///  0  1  version, 1
@@ -13,18 +14,18 @@ import ProtectfsPolicy
 package struct DirectoryRecord: Sendable, Equatable {
   /// The extended attribute of the backing directory.
   package static let attributeName = FileRecord.attributeName
-  /// What is authenticated before the record, to tell it from the other records under the same key.
+  /// Authenticated before the record, to distinguish it from other kinds of records under the same key.
   package static let tagLabel: StaticString = "protectfs directory record\0"
   /// The length of a record, in bytes.
   package static let size = 40
   /// The length of a directory ID, in bytes.
   package static let identifierSize = 16
 
-  /// The class that files and directories created in this one begin with.
+  /// The class that files and directories get when they are created in this directory.
   package var directoryClass: ProtectionClass
-  /// Whether the class was set, not inherited.
+  /// Whether the class is explicit, not inherited.
   package var isExplicit: Bool
-  /// 16 random bytes, drawn when the directory is made, unchanged when it is moved.
+  /// 16 random bytes, generated when the directory is created. They do not change when it is moved.
   package var directoryID: [UInt8]
   /// The first 16 bytes of HMAC-SHA256 over the label and ``bytesBeforeTag``.
   package var tag: [UInt8]
@@ -37,7 +38,7 @@ package struct DirectoryRecord: Sendable, Equatable {
     tag = [UInt8](repeating: 0, count: 16)
   }
 
-  /// Reads a record. Whether its tag is right is for the caller to check.
+  /// Parses a record. The caller checks the tag.
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .directory)
     let header = try reader.readRecordHeader()
@@ -49,7 +50,7 @@ package struct DirectoryRecord: Sendable, Equatable {
     try reader.finish()
   }
 
-  /// What the tag authenticates, after the label.
+  /// The bytes that the tag authenticates after the label.
   package var bytesBeforeTag: [UInt8] {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(Self.size)

@@ -1,6 +1,7 @@
 import ProtectfsPolicy
 
-/// What a regular file's extended attribute ``attributeName`` holds: its class, and its key wrapped under that class's.
+/// The content of a regular file's extended attribute ``attributeName``: its class, and its key wrapped under the class
+/// key.
 ///
 /// ```
 ///  0  1  version, 1; 0x81 while a rekey is pending
@@ -11,29 +12,29 @@ import ProtectfsPolicy
 /// 48 48  pending rekey, at 80 in class B; only in version 0x81
 /// 48 16  tag, at 80 in class B; 48 bytes later in version 0x81
 /// ```
-/// With 64 bytes it fits into an ext4 inode of 256; one byte more would cost each file a block of 4 KiB.
+/// A record of 64 bytes fits into an ext4 inode of 256 bytes. One byte more would cost each file a block of 4 KiB.
 package struct FileRecord: Sendable, Equatable {
-  /// The extended attribute of the backing file. The name is the one iOS uses (XNU, `sys/content_protection.h`).
+  /// The extended attribute of the backing file. iOS uses the same name (XNU, `sys/content_protection.h`).
   package static let attributeName = "user.cprotect"
-  /// What is authenticated before the record, to tell it from the other records under the same key.
+  /// Authenticated before the record, to distinguish it from other kinds of records under the same key.
   package static let tagLabel: StaticString = "protectfs file record\0"
-  /// The length of the longest record, in bytes.
+  /// The maximum length of a record, in bytes.
   package static let longest = 144
 
   /// The file's class.
   package var fileClass: ProtectionClass
-  /// Whether the class was set, not inherited.
+  /// Whether the class is explicit, not inherited.
   package var isExplicit: Bool
-  /// Which of the class's keys wraps the file's key.
+  /// The identifier of the class key that wraps the file's key.
   package var classKeyID: ClassKeyID
-  /// The file's key, wrapped: ``wrappedKeySize(in:)`` bytes.
+  /// The file's wrapped key: ``wrappedKeySize(in:)`` bytes.
   package var wrappedKey: [UInt8]
-  /// The rekey that is under way; `nil` while there is none.
+  /// The pending rekey; `nil` if there is none.
   package var pending: PendingRekey?
   /// The first 16 bytes of HMAC-SHA256 over the label and ``bytesBeforeTag``.
   package var tag: [UInt8]
 
-  /// How long a wrapped key is in a class, in bytes.
+  /// The length of a wrapped key in a class, in bytes.
   package static func wrappedKeySize(in fileClass: ProtectionClass) -> Int {
     fileClass == .completeUnlessOpen ? 72 : 40
   }
@@ -51,7 +52,7 @@ package struct FileRecord: Sendable, Equatable {
     tag = [UInt8](repeating: 0, count: 16)
   }
 
-  /// Reads a record. Whether its tag is right is for the caller to check.
+  /// Parses a record. The caller checks the tag.
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .file)
     let header = try reader.readRecordHeader(mayBePending: true)
@@ -63,7 +64,7 @@ package struct FileRecord: Sendable, Equatable {
     try reader.finish()
   }
 
-  /// What the tag authenticates, after the label.
+  /// The bytes that the tag authenticates after the label.
   package var bytesBeforeTag: [UInt8] {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(Self.longest)
@@ -79,7 +80,7 @@ package struct FileRecord: Sendable, Equatable {
   package var bytes: [UInt8] { bytesBeforeTag + tag }
 }
 
-/// What the records of files and of directories begin with.
+/// The common beginning of the records of files and directories.
 struct RecordHeader {
   var fileClass: ProtectionClass
   var flags: UInt16
@@ -90,7 +91,7 @@ struct RecordHeader {
 private let pendingVersion: UInt8 = 0x81
 
 extension ByteReader {
-  /// Version, class and flags. A version that only files' records have is accepted where `mayBePending` says so.
+  /// Reads version, class and flags. The version that only files' records have is accepted if `mayBePending`.
   mutating func readRecordHeader(mayBePending: Bool = false) throws(FormatError) -> RecordHeader {
     let version: UInt8 = try readInteger("version")
     let isPending = mayBePending && version == pendingVersion

@@ -1,10 +1,10 @@
-/// Why bytes of a store are not what they should be.
+/// A defect in the bytes of a store.
 package enum FormatError: Error, Equatable, Sendable, CustomStringConvertible {
-  /// A field has a value that no writer of this version gives it: damage, or an attack.
+  /// A field has a value that no writer of this version stores: damage, or an attack.
   case malformed(record: RecordKind, field: String, problem: String)
-  /// The record is of a version that this program does not know.
+  /// The record has a version that this program does not know.
   case unsupportedVersion(record: RecordKind, version: UInt16)
-  /// The keybag says that the store uses something that this program does not know; these are the unknown bits.
+  /// The keybag uses features that this program does not know; these are the unknown bits.
   case unknownFeatures(UInt64)
 
   package var description: String {
@@ -16,7 +16,7 @@ package enum FormatError: Error, Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// What a parser reads.
+/// The kinds of records that parsers read.
 package enum RecordKind: String, Sendable {
   case file = "file record"
   case directory = "directory record"

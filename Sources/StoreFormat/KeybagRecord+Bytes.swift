@@ -1,8 +1,9 @@
 import ProtectfsPolicy
 
-// The record as bytes. Fields that belong together by rule (class, key type, wrapping) are written from one of them.
+// The record as bytes. Of fields that determine each other (class, key type, wrapping), one is stored and the others
+// are derived from it.
 extension KeybagRecord {
-  /// What the seal authenticates.
+  /// The bytes that the seal authenticates.
   package var bytesBeforeSeal: [UInt8] {
     var bytes = Self.magic
     bytes.append(integer: Self.version)
@@ -23,7 +24,7 @@ extension KeybagRecord {
     return bytes
   }
 
-  /// What the tag authenticates.
+  /// The bytes that the tag authenticates.
   package var bytesBeforeTag: [UInt8] { bytesBeforeSeal + seal }
 
   /// The record as it is stored.
@@ -31,9 +32,9 @@ extension KeybagRecord {
 }
 
 extension ProtectionClass {
-  /// 1, an X25519 key, in class B; else 0, an AES-256 key.
+  /// 1, an X25519 key, in class B; otherwise 0, an AES-256 key.
   var keyType: UInt8 { self == .completeUnlessOpen ? 1 : 0 }
-  /// 1, under a key of the device, in class D; else 2, under the keybag key.
+  /// 1, under a key of the device, in class D; otherwise 2, under the keybag key.
   var wrapping: UInt8 { self == .none ? 1 : 2 }
 }
 

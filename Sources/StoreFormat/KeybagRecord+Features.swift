@@ -1,5 +1,5 @@
-/// What a keybag may have that a program which does not know it would break or misread. Each bit is set exactly if
-/// the keybag has what it stands for (Documentation/FORMAT.md, section 11).
+/// Features of a keybag that a program must know to read it correctly. Each bit is set exactly if the keybag has the
+/// feature (Documentation/FORMAT.md, section 11).
 package struct KeybagFeatures: OptionSet, Sendable, Equatable {
   package let rawValue: UInt64
 
@@ -7,17 +7,17 @@ package struct KeybagFeatures: OptionSet, Sendable, Equatable {
     self.rawValue = rawValue
   }
 
-  /// Class keys are wrapped with a secret that can be effaced.
+  /// Class keys are wrapped with an effaceable secret.
   package static let effaceableSecret = KeybagFeatures(rawValue: 1 << 3)
   /// The store erases itself after too many wrong passcodes.
   package static let eraseAfter = KeybagFeatures(rawValue: 1 << 4)
 
-  /// Those that this version understands.
+  /// The features that this version knows.
   package static let known: KeybagFeatures = [.effaceableSecret, .eraseAfter]
 }
 
 extension KeybagRecord {
-  /// The features that the keybag has.
+  /// The keybag's features.
   package var features: KeybagFeatures {
     var features: KeybagFeatures = []
     if effaceableIdentifier != nil { features.insert(.effaceableSecret) }
@@ -25,10 +25,11 @@ extension KeybagRecord {
     return features
   }
 
-  /// When the whole store was erased, in seconds since 1970; `nil` while classes have keys.
+  /// The time when the whole store was erased, in seconds since 1970; `nil` while classes have keys.
   package var erasureTime: UInt64? { classEntries.isEmpty ? formerKeys.last?.time : nil }
 
-  /// Whether it is what one change made of another. That one may not be authenticated, and of any generation.
+  /// Whether this keybag is the result of one change of another. The other may be unauthenticated, and have any
+  /// generation.
   package func follows(_ other: KeybagRecord) -> Bool {
     storeID == other.storeID && generation > other.generation && generation - other.generation == 1
   }

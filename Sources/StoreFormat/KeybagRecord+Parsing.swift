@@ -1,8 +1,8 @@
 import ProtectfsPolicy
 
-// Bytes taken apart. Nothing here is authenticated yet: every count is bounded before it is used.
+// Parsing. Nothing here is authenticated yet, so every count is bounded before it is used.
 extension KeybagRecord {
-  /// Reads a keybag. Whether its tag is right is for the caller to check, before anything it says is used.
+  /// Parses a keybag. The caller checks the tag before it uses anything from it.
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .keybag)
     try reader.require(bytes.count <= Self.longest, "length", "is more than \(Self.longest) bytes")
@@ -160,7 +160,8 @@ extension ByteReader {
     let logN: UInt8 = try readInteger("scrypt log N")
     let r: UInt8 = try readInteger("scrypt r")
     let p: UInt8 = try readInteger("scrypt p")
-    // Less would be a lure: who may write the keybag asks for one that shows quickly which passcode was tried.
+    // Lower parameters would be a trap: an attacker who can write the keybag could lower the cost and learn quickly
+    // which passcode was entered.
     try require((16...22).contains(logN), "scrypt log N", "\(logN) is not in 16...22")
     try require((8...32).contains(r), "scrypt r", "\(r) is not in 8...32")
     try require((1...4).contains(p), "scrypt p", "\(p) is not in 1...4")

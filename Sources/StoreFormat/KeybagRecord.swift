@@ -1,58 +1,61 @@
 import ProtectfsPolicy
 
-/// The bytes of `.protectfs/keybag`, taken apart. It says how to get at the class keys, and holds no key in plain.
+/// The parsed bytes of `.protectfs/keybag`. A keybag describes how to obtain the class keys and contains no key in
+/// plain.
 ///
-/// The byte table is in Documentation/FORMAT.md. Two records that differ have different bytes, and each string of bytes
-/// that is accepted is the only one for its record.
+/// The byte table is in Documentation/FORMAT.md. Different records have different bytes, and each accepted string of
+/// bytes is the only one for its record.
 package struct KeybagRecord: Sendable, Equatable {
   /// The first 8 bytes.
   package static let magic = Array("protkbag".utf8)
-  /// The version this module reads and writes.
+  /// The version that this module reads and writes.
   package static let version: UInt16 = 2
-  /// No keybag is longer, in bytes.
+  /// The maximum length of a keybag, in bytes.
   package static let longest = 16_384
-  /// How many class keys there may be, of all classes; none where the store was erased.
+  /// The number of class keys of all classes; 0 if the store was erased.
   package static let classEntryCount = 0...64
-  /// How many keys that are no more there may be.
+  /// The number of former keys.
   package static let formerKeyCount = 0...256
-  /// How many ways in there may be; none where the store was erased.
+  /// The number of protectors; 0 if the store was erased.
   package static let protectorCount = 0...16
-  /// After how many wrong passcodes a store may be told to erase itself.
+  /// The numbers of wrong passcodes that may be set for a store to erase itself after.
   package static let eraseAfterRange: ClosedRange<UInt8> = 4...100
 
   /// The store's identity.
   package var storeID: StoreID
-  /// Grows by one with each rewriting.
+  /// Increases by one with each change.
   package var generation: UInt64
   /// The class of the root directory of a new store.
   package var defaultClass: ProtectionClass
-  /// 16 bytes that tell whether a device key belongs to the store.
+  /// 16 bytes that identify the store's device key.
   package var deviceKeyIdentifier: [UInt8]
-  /// When the store was made, in seconds since 1970.
+  /// The time when the store was created, in seconds since 1970.
   package var creationTime: UInt64
-  /// Which effaceable secret the class keys are wrapped with, 16 bytes; `nil` in stores that have none.
+  /// The identifier of the effaceable secret that the class keys are wrapped with, 16 bytes; `nil` if the store has
+  /// none.
   package var effaceableIdentifier: [UInt8]?
-  /// After how many wrong passcodes the store erases itself; `nil`: it does not.
+  /// The number of wrong passcodes after which the store erases itself; `nil` if it does not.
   package var eraseAfter: UInt8?
-  /// The class keys, sorted by class. Of several keys of a class the last is current: it wraps new file keys.
+  /// The class keys, sorted by class. Of several keys of a class the last is the current one: it wraps new file keys.
   package var classEntries: [ClassEntry]
-  /// Keys that are no more, the latest last.
+  /// Keys that no longer exist, the latest last.
   package var formerKeys: [FormerKey]
-  /// The ways in, sorted by their identities.
+  /// The protectors, sorted by identity.
   package var protectors: [Protector]
-  /// HMAC-SHA256 over ``bytesBeforeSeal`` under a key that only an unlock yields.
+  /// The seal, an authentication tag: HMAC-SHA256 over ``bytesBeforeSeal``, under a key that is available only after an
+  /// unlock.
   package var seal: [UInt8]
-  /// HMAC-SHA256 over ``bytesBeforeTag`` under a key that belongs to the device.
+  /// HMAC-SHA256 over ``bytesBeforeTag``, under a key that belongs to the device.
   package var tag: [UInt8]
 
-  /// One key of one class.
+  /// A key of a class.
   package struct ClassEntry: Sendable, Equatable {
     package var fileClass: ProtectionClass
-    /// What ``FileRecord/classKeyID`` refers to.
+    /// The identifier that ``FileRecord/classKeyID`` refers to.
     package var id: ClassKeyID
-    /// The key (of class B: the private key), wrapped, 40 bytes.
+    /// The wrapped key (in class B, the private key), 40 bytes.
     package var wrappedKey: [UInt8]
-    /// Of class B the public key, 32 bytes.
+    /// In class B the public key, 32 bytes.
     package var publicKey: [UInt8]?
 
     package init(fileClass: ProtectionClass, id: ClassKeyID, wrappedKey: [UInt8], publicKey: [UInt8]?) {
@@ -63,20 +66,20 @@ package struct KeybagRecord: Sendable, Equatable {
     }
   }
 
-  /// What is left of a class key that is no more.
+  /// What is kept of a class key that no longer exists.
   package struct FormerKey: Sendable, Equatable {
     package var id: ClassKeyID
     package var end: End
-    /// When it ended, in seconds since 1970.
+    /// The time when it ended, in seconds since 1970.
     package var time: UInt64
 
     /// How a class key ended.
     package enum End: UInt8, Sendable {
-      /// Nothing was under it any more.
+      /// A rotation: no file was under it any longer.
       case rotated = 1
-      /// Its user wanted the end of what was under it.
+      /// An erasure: its user wanted to destroy the data under it.
       case erased = 2
-      /// A reset took its place, as nothing opened it.
+      /// A reset replaced it, because no protector opened it.
       case reset = 3
     }
 
@@ -87,36 +90,36 @@ package struct KeybagRecord: Sendable, Equatable {
     }
   }
 
-  /// A way to the keybag key.
+  /// A protector: a way to obtain the keybag key.
   package struct Protector: Sendable, Equatable {
     /// 16 random bytes.
     package var id: [UInt8]
-    /// What people call it, at most ``longestLabel`` bytes of UTF-8.
+    /// The name that users see, at most ``longestLabel`` bytes of UTF-8.
     package var label: String
     /// The keybag key, wrapped under this protector's key, 40 bytes.
     package var wrappedKeybagKey: [UInt8]
-    /// How its key comes about.
+    /// How the protector's key is obtained.
     package var method: Method
 
-    /// The longest label, in bytes.
+    /// The maximum length of a label, in bytes.
     package static let longestLabel = 64
 
-    /// How a protector's key comes about.
+    /// How a protector's key is obtained.
     package enum Method: Sendable, Equatable {
       /// From a passcode and the device key.
       case passcode(PasscodeDerivation)
-      /// From a recovery key alone, which also gives the volume's device key back: wrapped under it, 40 bytes.
+      /// From a recovery key alone. It also unwraps the volume's device key, whose wrapping under it is 40 bytes.
       case recoveryKey(wrappedVolumeKey: [UInt8])
       /// From the content of a file and the device key.
       case keyFile
-      /// From a passcode, the device key, and a secret that a TPM gives out for this passcode only: the object that it
-      /// sealed.
+      /// From a passcode, the device key, and a secret that a TPM releases for this passcode only. The sealed object is
+      /// the TPM's.
       case trustedPlatformModule(PasscodeDerivation, sealedObject: [UInt8])
-      /// In exported keybags: from a passcode alone, which also gives the volume's device key back.
+      /// In exported keybags: from a passcode alone, which also unwraps the volume's device key.
       case backupPasscode(PasscodeDerivation, wrappedVolumeKey: [UInt8])
     }
 
-    /// The longest object that a TPM sealed, in bytes.
+    /// The maximum length of an object sealed by a TPM, in bytes.
     package static let longestSealedObject = 1024
 
     package init(id: [UInt8], label: String, wrappedKeybagKey: [UInt8], method: Method) {

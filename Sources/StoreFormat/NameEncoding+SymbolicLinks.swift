@@ -1,15 +1,16 @@
-// Targets of symbolic links: the backing link's text is base64url of the sealed target, or names the file that has it.
+// Targets of symbolic links. The backing link's text is base64url of the encrypted target, or names the long symlink
+// file.
 extension NameEncoding {
-  /// The longest target that a backing link holds itself, in bytes: 4/3 · (3055 + 16) is the longest a link on Linux
-  /// can hold, `PATH_MAX` − 1.
+  /// The maximum target that fits into a backing link, in bytes: its text, 4/3 · (3055 + 16) bytes, is the longest that
+  /// a link on Linux can hold, `PATH_MAX` − 1.
   package static let longestDirectTarget = 3055
-  /// The longest target, in bytes (`PATH_MAX` − 1).
+  /// The maximum length of a target, in bytes (`PATH_MAX` − 1).
   package static let longestTarget = 4095
 
-  /// The text for a sealed target of at most ``longestDirectTarget`` bytes.
+  /// The text for an encrypted target of at most ``longestDirectTarget`` bytes.
   package static func encode(_ sealed: [UInt8]) -> [UInt8] { Base64URL.encode(sealed) }
 
-  /// The sealed target in a text; `nil` for text that no target gives.
+  /// The encrypted target in a text; `nil` for a text that does not encode a target.
   package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
     guard targetCount(textCount: text.count) != nil else { return nil }
     return Base64URL.decode(text)
@@ -23,33 +24,33 @@ extension NameEncoding {
   }
 }
 
-/// A target that is too long for a backing link: it is in a *target file*, which the link names.
+/// A target that is too long for a backing link. The target is in a *long symlink file*, which the link names.
 package struct LongTarget: Sendable, Equatable {
-  /// The directory of target files, in the store's own directory.
+  /// The directory of long symlink files, in the store's own directory.
   package static let directory = "targets"
-  /// Where target files are, from the backing directory.
+  /// The path of that directory from the backing directory.
   package static let directoryPath = NameEncoding.storeDirectory + "/" + directory
   /// The length of a token, in bytes.
   package static let tokenCount = 16
-  /// The length of a text, in bytes: one that no sealed target has.
+  /// The length of a text, in bytes. No encrypted target has this length.
   package static let textCount = 25
 
   private static let mark = UInt8(ascii: "~")
   private static let counts = NameEncoding.longestDirectTarget + 1...NameEncoding.longestTarget
 
-  /// Random: the name of the target file.
+  /// Random; encodes the name of the long symlink file.
   package let token: [UInt8]
   /// The length of the target, in bytes.
   package let count: Int
 
-  /// A target of so many bytes in the file of a new token.
+  /// A target of `count` bytes in the long symlink file of a new token.
   package init(token: [UInt8], count: Int) {
     precondition(token.count == Self.tokenCount && Self.counts.contains(count))
     self.token = token
     self.count = count
   }
 
-  /// What the text of a link names; `nil` for any other text.
+  /// The target that a link's text names; `nil` for any other text.
   package init?(text: some Collection<UInt8>) {
     guard text.count == Self.textCount, text.first == Self.mark, let bytes = Base64URL.decode(text.dropFirst())
     else { return nil }
@@ -63,15 +64,15 @@ package struct LongTarget: Sendable, Equatable {
     [Self.mark] + Base64URL.encode(token + [UInt8(truncatingIfNeeded: count), UInt8(truncatingIfNeeded: count >> 8)])
   }
 
-  /// The name of the target file.
+  /// The name of the long symlink file.
   package var fileName: [UInt8] { Base64URL.encode(token) }
 
-  /// The token in the name of a target file; `nil` for any other name.
+  /// The token in the name of a long symlink file; `nil` for any other name.
   package static func token(ofFile name: some Collection<UInt8>) -> [UInt8]? {
     guard let token = Base64URL.decode(name), token.count == tokenCount else { return nil }
     return token
   }
 
-  /// The length of the target file, in bytes.
+  /// The length of the long symlink file, in bytes.
   package var fileSize: Int { count + NameEncoding.overhead }
 }

@@ -1,20 +1,20 @@
-/// Names as the backing directory has them: base64url of the sealed name, or, where that would not fit, a digest of it
-/// and a sidecar file with the sealed name.
+/// The encoding of names in the backing directory: base64url of the encrypted name or, if that would be too long, a
+/// digest of it and a sidecar file that contains the encrypted name.
 ///
-/// Sealed is AES-256-SIV of the name, which adds ``overhead`` bytes. A name of 175 bytes just fits: 4/3 · 191 = 255.
+/// A name is encrypted with AES-256-SIV, which adds ``overhead`` bytes. A name of 175 bytes just fits: 4/3 · 191 = 255.
 package enum NameEncoding {
-  /// The directory in the root of the backing directory that is the store's own.
+  /// The store's own directory, in the root of the backing directory.
   package static let storeDirectory = ".protectfs"
   /// The file in it whose lock is the claim to write the store.
   package static let writerFile = "writer"
-  /// The longest name a file can have, in bytes (`NAME_MAX`).
+  /// The maximum length of a name, in bytes (`NAME_MAX`).
   package static let longestName = 255
-  /// The longest name that needs no sidecar, in bytes.
+  /// The maximum length of a name that needs no sidecar, in bytes.
   package static let longestDirectName = 175
-  /// By how much sealing makes a name longer, in bytes.
+  /// By how many bytes encryption makes a name longer.
   package static let overhead = 16
 
-  /// What a sidecar's name adds to that of its file.
+  /// The suffix that a sidecar's name adds to that of its file.
   package static let sidecarSuffix = Array(".name".utf8)
 
   private static let mark = UInt8(ascii: "~")
@@ -22,9 +22,9 @@ package enum NameEncoding {
 
   /// How a name is stored.
   package enum BackingName: Sendable, Equatable {
-    /// Under its sealed form.
+    /// The encrypted name itself.
     case direct([UInt8])
-    /// Under a digest of its sealed form, which is the content of the sidecar, a file in the same directory.
+    /// A digest of the encrypted name. The encrypted name is the content of the sidecar, a file in the same directory.
     case hashed([UInt8], sidecar: [UInt8])
 
     /// The name in the backing directory.
@@ -35,19 +35,19 @@ package enum NameEncoding {
     }
   }
 
-  /// What a name found in a backing directory stands for.
+  /// The meaning of a name found in a backing directory.
   package enum Kind: Sendable, Equatable {
-    /// A name in its sealed form.
+    /// An encrypted name.
     case direct(sealed: [UInt8])
-    /// A name whose sealed form is the content of the sidecar.
+    /// A name whose encrypted form is the content of the sidecar.
     case hashed(sidecar: [UInt8])
     /// A sidecar, which is not shown.
     case sidecar
-    /// No name of a store.
+    /// Not a name of a store.
     case undecodable
   }
 
-  /// The backing name of a sealed name. `digest` is SHA-256, and called for long names only.
+  /// The backing name of an encrypted name. `digest` is SHA-256, and called for long names only.
   package static func backingName<Failure: Error>(
     sealed: [UInt8], digest: ([UInt8]) throws(Failure) -> [UInt8]
   ) throws(Failure) -> BackingName {
@@ -56,7 +56,7 @@ package enum NameEncoding {
     return .hashed(bytes, sidecar: bytes + sidecarSuffix)
   }
 
-  /// What a name found in a backing directory stands for.
+  /// The meaning of a name found in a backing directory.
   package static func parse(_ name: some RandomAccessCollection<UInt8>) -> Kind {
     guard name.first == mark else {
       guard let sealed = Base64URL.decode(name), sealed.count > overhead, sealed.count <= longestDirectName + overhead
@@ -70,8 +70,8 @@ package enum NameEncoding {
     return rest.elementsEqual(sidecarSuffix) ? .sidecar : .undecodable
   }
 
-  /// Whether the content of a sidecar is a sealed name that is stored under `name`. One that was exchanged for
-  /// another's is refused here; one that nobody sealed, when it is opened.
+  /// Whether the content of a sidecar is an encrypted name that belongs to the backing name `name`. This refuses a
+  /// sidecar that was exchanged for another; one that is not authentic is refused when it is decrypted.
   package static func isSidecar<Failure: Error>(
     _ sealed: [UInt8], of name: some Collection<UInt8>, digest: ([UInt8]) throws(Failure) -> [UInt8]
   ) throws(Failure) -> Bool {

@@ -1,5 +1,5 @@
-/// What a file's record says of a rekey that has not come to its end: the key that the file had before, and how far the
-/// contents are under the new one.
+/// The part of a file's record on a pending rekey: the file's previous key, and how much of the contents is under the
+/// new one.
 ///
 /// ```
 ///  0 40  old file key, wrapped under the new one
@@ -8,15 +8,15 @@
 package struct PendingRekey: Sendable, Equatable {
   /// The length of a wrapped old key, in bytes.
   package static let wrappedKeySize = 40
-  /// The highest boundary: the data units of the longest file, in units of 4096 bytes.
+  /// The maximum boundary: the number of data units of 4096 bytes in the longest file.
   package static let highestBoundary: UInt64 = 1 << 51
 
-  /// The old file key, wrapped under a key that derives from the new one. It stays as long as the rekey does, and no other
-  /// rekey has the same: it is what a rekey is known by.
+  /// The old file key, wrapped under a key that is derived from the new one. It stays the same during the rekey, and no
+  /// other rekey has the same, so it identifies the rekey.
   package let wrappedOldKey: [UInt8]
-  /// The number of the first data unit that is under the old key.
+  /// The number of the first data unit under the old key.
   package var boundary: UInt64
-  /// Whether the class was raised once more meanwhile, so that another rekey is to follow.
+  /// Whether the class was raised again meanwhile, so that another rekey follows.
   package var isFollowed: Bool
 
   package init(wrappedOldKey: [UInt8], boundary: UInt64 = 0, isFollowed: Bool = false) {

@@ -1,32 +1,32 @@
-/// The bytes of `.protectfs/rekey.0` and `.protectfs/rekey.1`: new ciphertext that is about to take the place of old, so
-/// that what a crash left half written can be written again.
+/// The bytes of `.protectfs/rekey.0` and `.protectfs/rekey.1`: new ciphertext that is about to replace old. After a
+/// crash, what was half written is written again.
 ///
 /// The byte table is in Documentation/FORMAT.md.
 package struct RekeyBatch: Sendable, Equatable {
   /// The first 8 bytes.
   package static let magic = Array("protkrek".utf8)
-  /// The version this module reads and writes.
+  /// The version that this module reads and writes.
   package static let version: UInt16 = 1
-  /// What is authenticated before the batch, to tell it from records under the same key.
+  /// Authenticated before the batch, to distinguish it from records under the same key.
   package static let tagLabel: StaticString = "protectfs rekey batch\0"
-  /// How many chunks there may be.
+  /// The number of chunks.
   package static let chunkCount = 1...4096
-  /// How much ciphertext all chunks have together at most, in bytes.
+  /// The maximum total of ciphertext in all chunks, in bytes.
   package static let mostCiphertext = 4 << 20
-  /// The length of the longest batch, in bytes.
+  /// The maximum length of a batch, in bytes.
   package static let longest = 38 + chunkCount.upperBound * Chunk.headSize + mostCiphertext
 
-  /// Ciphertext of one file without a gap, and the boundaries that its record has before and afterwards.
+  /// Contiguous ciphertext of one file, and the boundaries in the file's record before and afterwards.
   package struct Chunk: Sendable, Equatable {
     static let headSize = PendingRekey.wrappedKeySize + 8 + 8 + 8 + 4
 
-    /// What the rekey is known by: ``PendingRekey/wrappedOldKey``.
+    /// Identifies the rekey: ``PendingRekey/wrappedOldKey``.
     package let wrappedOldKey: [UInt8]
-    /// The boundary before; what lies between it and ``firstUnit`` are holes.
+    /// The boundary before. There are only holes between it and ``firstUnit``.
     package let boundary: UInt64
     /// The number of the first data unit of the ciphertext.
     package let firstUnit: UInt64
-    /// The boundary afterwards; what lies between it and the end of the ciphertext are holes.
+    /// The boundary afterwards. There are only holes between the end of the ciphertext and it.
     package var nextBoundary: UInt64
     /// Whole AES blocks under the new key.
     package let ciphertext: [UInt8]
@@ -41,13 +41,13 @@ package struct RekeyBatch: Sendable, Equatable {
       self.ciphertext = ciphertext
     }
 
-    /// Where in the file the ciphertext is, in bytes.
+    /// The range of the ciphertext in the file, in bytes.
     package var range: Range<UInt64> { firstUnit * 4096..<firstUnit * 4096 + UInt64(ciphertext.count) }
   }
 
-  /// Grows with each batch, over restarts too: of two the higher one is the later.
+  /// Increases with each batch, also across restarts: the batch with the higher number is the later one.
   package var number: UInt64
-  /// Those of one file stand together, in order, each from where the one before has come to.
+  /// The chunks. Those of one file are adjacent and in order, and each continues at the boundary of the previous one.
   package var chunks: [Chunk]
   /// The first 16 bytes of HMAC-SHA256 over the label and ``bytesBeforeTag``.
   package var tag = [UInt8](repeating: 0, count: 16)
@@ -58,7 +58,7 @@ package struct RekeyBatch: Sendable, Equatable {
     self.chunks = chunks
   }
 
-  /// Reads a batch. Whether its tag is right is for the caller to check.
+  /// Parses a batch. The caller checks the tag.
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .rekeyBatch)
     try reader.require(bytes.count <= Self.longest, "length", "is more than \(Self.longest) bytes")
@@ -82,7 +82,7 @@ package struct RekeyBatch: Sendable, Equatable {
     try reader.finish()
   }
 
-  /// What the tag authenticates, after the label.
+  /// The bytes that the tag authenticates after the label.
   package var bytesBeforeTag: [UInt8] {
     var bytes = Self.magic
     bytes.reserveCapacity(38 + chunks.reduce(0) { $0 + Chunk.headSize + $1.ciphertext.count })

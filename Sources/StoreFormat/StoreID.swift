@@ -1,15 +1,16 @@
-/// The identity of a store: a UUID (RFC 9562), drawn at `init`, in the keybag in plain, and the salt of its keys.
+/// The identity of a store: a UUID (RFC 9562), generated at `init`, which is in plain in the keybag and is the salt of
+/// the store's keys.
 package struct StoreID: Hashable, Sendable, CustomStringConvertible {
-  /// The 16 bytes, in the order in which the text shows them.
+  /// The 16 bytes, in the order of the text.
   package let bytes: [UInt8]
 
-  /// The identity of these bytes; `nil` unless there are 16.
+  /// The identity with these bytes; `nil` unless there are 16.
   package init?(bytes: [UInt8]) {
     guard bytes.count == 16 else { return nil }
     self.bytes = bytes
   }
 
-  /// The identity that text of 8-4-4-4-12 hexadecimal digits shows.
+  /// The identity with this text: 8-4-4-4-12 hexadecimal digits.
   package init?(_ text: some StringProtocol) {
     let groups = text.split(separator: "-", omittingEmptySubsequences: false)
     guard groups.map(\.utf8.count) == [8, 4, 4, 4, 12] else { return nil }

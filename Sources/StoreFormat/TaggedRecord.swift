@@ -1,8 +1,9 @@
-/// A record or batch that carries a tag of its store: HMAC-SHA256, cut off, over a label and what comes before the tag.
+/// A record or batch with an authentication tag of its store: truncated HMAC-SHA256 over a label and the bytes before
+/// the tag.
 package protocol TaggedRecord {
-  /// What is authenticated before the bytes, to tell kinds of records under the same key apart.
+  /// Authenticated before the bytes, to distinguish kinds of records under the same key.
   static var tagLabel: StaticString { get }
-  /// What the tag authenticates, after the label.
+  /// The bytes that the tag authenticates after the label.
   var bytesBeforeTag: [UInt8] { get }
   var tag: [UInt8] { get set }
 }
