@@ -1,12 +1,12 @@
 import CLibcrypto
 
-/// An algorithm as libcrypto's providers implement it, looked up once for the life of the process.
+/// An algorithm of libcrypto's providers, looked up once per process.
 ///
-/// A lookup takes a lock and a hash table; done at each call it would cost more than the encryption of a block.
+/// A lookup takes a lock and uses a hash table; done at each call, it would cost more than encrypting a block.
 @safe struct Algorithm: @unchecked Sendable {
   private let pointer: OpaquePointer?
 
-  /// The method to give to libcrypto.
+  /// The method to pass to libcrypto.
   var method: OpaquePointer {
     get throws(CryptographyError) { try unsafe check(pointer, "find an algorithm") }
   }
@@ -51,9 +51,9 @@ import CLibcrypto
   static let scrypt = derivation("SCRYPT")
 }
 
-/// The parameters of a call of libcrypto (`OSSL_PARAM(3)`), and the numbers they point at.
+/// The parameters of a libcrypto call (`OSSL_PARAM(3)`), and the numbers they point to.
 ///
-/// Names and texts are `StaticString`s because libcrypto keeps their addresses; byte buffers must outlive the list.
+/// Names and texts are `StaticString`s because libcrypto keeps their addresses. Byte buffers must outlive the list.
 @safe struct ParameterList: ~Copyable {
   private static let capacity = 8
   private let entries = UnsafeMutablePointer<OSSL_PARAM>.allocate(capacity: capacity + 1)
@@ -92,14 +92,14 @@ import CLibcrypto
     unsafe append(OSSL_PARAM_construct_uint64(name.cString, numbers + count))
   }
 
-  /// Calls `body` with the list as libcrypto takes it.
+  /// Calls `body` with the list in libcrypto's form.
   func withPointer<Result>(_ body: (UnsafePointer<OSSL_PARAM>) -> Result) -> Result {
     unsafe body(entries)
   }
 }
 
 extension StaticString {
-  /// The text as a C string, good for ever.
+  /// The text as a C string, which is never freed.
   fileprivate var cString: UnsafePointer<CChar> {
     unsafe UnsafeRawPointer(utf8Start).assumingMemoryBound(to: CChar.self)
   }

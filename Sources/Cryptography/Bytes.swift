@@ -1,12 +1,12 @@
 extension [UInt8] {
-  /// Calls `body` with the bytes, and passes on what it throws and what it returns, a secret included.
+  /// Calls `body` with the bytes, and passes on its error or result, which may be a secret.
   func withBytes<Result: ~Copyable, Failure: Error>(
     _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
   ) throws(Failure) -> Result {
     try unsafe span.withUnsafeBytes(body)
   }
 
-  /// Calls `body` with the bytes, to be changed in place.
+  /// Calls `body` with the bytes, which it may change in place.
   mutating func withMutableBytes<Result: ~Copyable, Failure: Error>(
     _ body: (UnsafeMutableRawBufferPointer) throws(Failure) -> Result
   ) throws(Failure) -> Result {

@@ -1,17 +1,19 @@
 import CLibcrypto
 import Synchronization
 
-/// Keyed contexts that are not in use, so that requests on several threads neither wait for one another nor make a
-/// context each.
+/// Keyed contexts that are not in use, so that requests on several threads neither wait for one another nor create
+/// contexts.
 ///
-/// There are at most as many as calls were ever made at once. They are freed, and with that wiped, with the pool.
+/// The pool contains at most as many contexts as there were concurrent calls. They are freed, and thereby wiped, with
+/// the pool.
 struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
-  /// `nil` when the pool is closed, and keeps none that comes back.
+  /// `nil` if the pool is closed and keeps no returned context.
   private let free = Mutex<[Context]?>([])
 
-  /// Calls `body` with a context nobody else uses, made by `make` when none is free.
+  /// Calls `body` with a context that no other thread uses. `make` creates one if none is free.
   ///
-  /// A context in which a call failed is in an unknown state: when `body` throws, it is freed instead of kept.
+  /// A context in which a call failed is in an unknown state, so if `body` throws, the context is freed instead of
+  /// kept.
   @inline(__always)
   borrowing func withContext<Result>(
     make: () throws(CryptographyError) -> Context,
@@ -24,7 +26,7 @@ struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
     return result
   }
 
-  /// Frees all contexts: those in use when their calls end.
+  /// Frees all contexts; those in use are freed when their calls end.
   func close() {
     free.withLock { $0 = nil }
   }
@@ -34,7 +36,7 @@ struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
 @safe final class CipherContext: @unchecked Sendable {
   let pointer: OpaquePointer
 
-  /// A context for encryption or decryption under a key. The initialisation vector is given later, once for each message.
+  /// A context for encryption or decryption with a key. The initialisation vector is set later, once for each message.
   init(
     _ algorithm: Algorithm, key: UnsafeRawBufferPointer, encrypts: Bool
   ) throws(CryptographyError) {
@@ -53,7 +55,7 @@ struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
 @safe final class MACContext: @unchecked Sendable {
   let pointer: OpaquePointer
 
-  /// A context under a key, with the one parameter that says of what the MAC is made.
+  /// A context with a key, and with the parameter that selects the MAC's digest or cipher.
   init(
     _ algorithm: Algorithm, key: UnsafeRawBufferPointer, _ parameter: StaticString, _ value: StaticString
   ) throws(CryptographyError) {
@@ -63,8 +65,8 @@ struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
     let bytes = unsafe key.bindMemory(to: UInt8.self).baseAddress
     let status = unsafe parameters.withPointer { unsafe EVP_MAC_init(pointer, bytes, key.count, $0) }
     try check(status, "set a MAC key")
-    // Early versions of libcrypto 3.0 did not restart a MAC without its key. A wrong MAC would make wrong names and
-    // tags, found out when it is too late: so the same message is authenticated twice.
+    // Early versions of libcrypto 3.0 did not restart a MAC without its key. A wrong MAC would produce wrong names and
+    // tags, which would be noticed too late, so the same message is authenticated twice.
     let first = try authenticateNothing()
     try restart()
     guard try authenticateNothing() == first else {
@@ -72,7 +74,7 @@ struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
     }
   }
 
-  /// The MAC of the empty message; a restarted context is in the state that this takes.
+  /// The MAC of the empty message, for which a context must be in the state after a restart.
   private func authenticateNothing() throws(CryptographyError) -> [UInt8] {
     var mac = unsafe [UInt8](repeating: 0, count: EVP_MAC_CTX_get_mac_size(pointer))
     try unsafe mac.withMutableBytes { (mac) throws(CryptographyError) in try unsafe finish(into: mac) }

@@ -1,16 +1,16 @@
 import CLibcrypto
 
-/// What can go wrong in this module.
+/// The errors of this module.
 package enum CryptographyError: Error, Equatable, Sendable, CustomStringConvertible {
-  /// libcrypto refused: out of memory, no entropy, or an algorithm that its providers do not offer.
+  /// libcrypto failed: out of memory, no entropy, or an algorithm that its providers do not offer.
   case library(operation: String, reason: String)
-  /// The key does not open what it was asked to open, or that was altered: the two cannot be told apart (RFC 3394).
+  /// The key is wrong, or the wrapped key was altered: the two cannot be distinguished (RFC 3394).
   case wrongKey
-  /// The bytes were not sealed under this key with this associated data (RFC 5297).
+  /// The bytes were not encrypted under this key with this associated data (RFC 5297).
   case notAuthentic
-  /// A key, or what is to be opened, has a length the algorithm does not have.
+  /// A key or an input has a length that the algorithm does not support.
   case invalidLength(String)
-  /// A public key with which every shared secret is zero (RFC 7748, section 6.1).
+  /// A public key that gives an all-zero shared secret (RFC 7748, section 6.1).
   case invalidPublicKey
 
   package var description: String {
@@ -23,7 +23,7 @@ package enum CryptographyError: Error, Equatable, Sendable, CustomStringConverti
     }
   }
 
-  /// The error for a call that has just failed; empties libcrypto's error queue of this thread.
+  /// The error of a call that has just failed. Empties libcrypto's error queue of this thread.
   static func failed(to operation: StaticString) -> CryptographyError {
     let code = ERR_peek_last_error()
     ERR_clear_error()
@@ -35,13 +35,13 @@ package enum CryptographyError: Error, Equatable, Sendable, CustomStringConverti
   }
 }
 
-/// Throws unless a call of libcrypto returned 1, its one sign of success.
+/// Throws unless a libcrypto call returned 1, which is success.
 @inline(__always)
 func check(_ status: CInt, _ operation: StaticString) throws(CryptographyError) {
   guard status == 1 else { throw .failed(to: operation) }
 }
 
-/// The pointer a call of libcrypto returned, unless that is its sign of failure.
+/// The pointer that a libcrypto call returned; throws if it is null.
 @inline(__always)
 func check(_ pointer: OpaquePointer?, _ operation: StaticString) throws(CryptographyError) -> OpaquePointer {
   guard let pointer = unsafe pointer else { throw .failed(to: operation) }

@@ -1,12 +1,12 @@
-/// The key of one file: 32 random bytes, from which the keys that touch its contents and attributes are derived.
+/// The key of one file: 32 random bytes, from which the keys for its contents and extended attributes are derived.
 ///
-/// It is stored only wrapped, under a class key. A change of class wraps it anew, or draws another one, under which the
-/// contents are encrypted then.
+/// The key is stored only wrapped, under a class key. A change of class wraps it again or replaces it by a new key,
+/// under which the contents are then re-encrypted.
 package struct FileKey: ~Copyable, Sendable {
   /// The length of the key, in bytes.
   package static let size = 32
 
-  /// The key itself, to be wrapped.
+  /// The key itself, for wrapping.
   package let secret: SecretBytes
 
   /// A key for a new file.
@@ -14,7 +14,7 @@ package struct FileKey: ~Copyable, Sendable {
     secret = try SecretBytes(randomCount: Self.size)
   }
 
-  /// The key that was unwrapped.
+  /// A key that was unwrapped.
   package init(_ secret: consuming SecretBytes) throws(CryptographyError) {
     guard secret.count == Self.size else { throw .invalidLength("a file's key") }
     self.secret = secret
@@ -33,12 +33,12 @@ package struct FileKey: ~Copyable, Sendable {
         key: secret, label: "protectfs attribute", count: NameCipher.Strength.aes256.keySize))
   }
 
-  /// Wraps the key that the file had before this one.
+  /// Wraps the file's previous key.
   package func wrap(old: borrowing FileKey) throws(CryptographyError) -> [UInt8] {
     try KeyWrap.wrap(old.secret, under: rekeyKey())
   }
 
-  /// The key that ``wrap(old:)`` wrapped.
+  /// Unwraps a key that ``wrap(old:)`` wrapped.
   package func unwrap(old wrapped: [UInt8]) throws(CryptographyError) -> FileKey {
     try FileKey(KeyWrap.unwrap(wrapped, under: rekeyKey()))
   }

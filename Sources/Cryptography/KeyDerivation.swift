@@ -1,8 +1,8 @@
 import CLibcrypto
 
-/// Keys from keys, and from passcodes.
+/// Derivation of keys from keys and from passcodes.
 package enum KeyDerivation {
-  /// HKDF-SHA256 (RFC 5869): a key for each use, which tell nothing of one another.
+  /// HKDF-SHA256 (RFC 5869): a key for each use, none of which reveals another.
   package static func hkdf(
     ikm: borrowing SecretBytes, salt: [UInt8], info: String, count: Int
   ) throws(CryptographyError) -> SecretBytes {
@@ -37,7 +37,8 @@ package enum KeyDerivation {
     return try counterMode(key: key, fixedData: fixedData, count: count)
   }
 
-  /// The same over any fixed data: HMACs of `counter ‖ fixed data`, the counter being 32 bits, big-endian, from 1.
+  /// The same with other fixed data: HMACs of `counter ‖ fixed data`, where the counter has 32 bits, big-endian, from
+  /// 1.
   static func counterMode(
     key: borrowing SecretBytes, fixedData: [UInt8], count: Int
   ) throws(CryptographyError) -> SecretBytes {
@@ -56,8 +57,8 @@ package enum KeyDerivation {
     }
   }
 
-  /// The one-step derivation of NIST SP 800-56C with SHA-256: the hashes of `counter ‖ secret ‖ info`, the counter being
-  /// 32 bits, big-endian, from 1. It is the concatenation KDF of the first SP 800-56A.
+  /// The one-step derivation of NIST SP 800-56C with SHA-256: the hashes of `counter ‖ secret ‖ info`, where the
+  /// counter has 32 bits, big-endian, from 1. It is the concatenation KDF of the first SP 800-56A.
   package static func concatenation(
     secret: borrowing SecretBytes, info: [UInt8], count: Int
   ) throws(CryptographyError) -> SecretBytes {
@@ -72,7 +73,7 @@ package enum KeyDerivation {
     }
   }
 
-  /// Runs a key derivation of libcrypto.
+  /// Runs a key derivation in libcrypto.
   static func derive(
     _ algorithm: Algorithm, _ parameters: borrowing ParameterList, count: Int
   ) throws(CryptographyError) -> SecretBytes {
@@ -90,7 +91,7 @@ package enum KeyDerivation {
   }
 }
 
-/// SHA-256 of bytes that are no secret (FIPS 180-4): the names that stand for long names.
+/// SHA-256 of bytes that are not secret (FIPS 180-4), for the backing names of long names.
 package func sha256(_ bytes: [UInt8]) throws(CryptographyError) -> [UInt8] {
   var digest = [UInt8](repeating: 0, count: 32)
   let method = try unsafe Algorithm.sha256.method

@@ -1,6 +1,6 @@
 import CLibcrypto
 
-/// AES-256 key wrap (RFC 3394; NIST SP 800-38F, KW): a key sealed under a key, 8 bytes longer than it.
+/// AES-256 key wrap (RFC 3394; NIST SP 800-38F, KW): encrypts a key under a key and adds 8 bytes.
 package enum KeyWrap {
   /// By how many bytes a wrapped key is longer than the key.
   package static let overhead = 8
@@ -25,13 +25,14 @@ package enum KeyWrap {
     return wrapped
   }
 
-  /// Unwraps what ``wrap(_:under:)`` made; throws ``CryptographyError/wrongKey`` for another key or altered bytes.
+  /// Unwraps a key that ``wrap(_:under:)`` wrapped; throws ``CryptographyError/wrongKey`` for another key or altered
+  /// bytes.
   package static func unwrap(
     _ wrapped: [UInt8], under key: borrowing SecretBytes
   ) throws(CryptographyError) -> SecretBytes {
     guard wrapped.count >= 24, wrapped.count % 8 == 0 else { throw .invalidLength("a wrapped key") }
     let context = try context(under: key, encrypts: false)
-    // libcrypto may use the whole length of the input for its output.
+    // libcrypto may write as many bytes as the input has.
     var buffer = SecretBytes(count: wrapped.count)
     var produced: CInt = 0
     let status = unsafe wrapped.withBytes { wrapped in

@@ -1,17 +1,17 @@
 import CLibcrypto
 
 /// AES-SIV (RFC 5297): the same text under the same key and associated data always gives the same bytes, which are
-/// authentic. Made for names, which must be found again; also used for symbolic links and extended attributes.
+/// authentic. Used for names, which must be found again, and for symbolic links and extended attributes.
 ///
-/// What is sealed is 16 bytes longer than the text: the synthetic initialisation vector, then the encrypted text.
-/// Calls may come from any thread, and allocate their result only.
+/// Encrypted text is 16 bytes longer than the text: it consists of the synthetic initialisation vector, then the
+/// ciphertext. Calls may come from any thread, and allocate only their result.
 package final class NameCipher: @unchecked Sendable {
-  /// Which AES the cipher uses. The format has AES-256; the published vectors of RFC 5297 have AES-128.
+  /// The key length of AES. The format uses AES-256; the published vectors of RFC 5297 use AES-128.
   package enum Strength: Sendable {
     case aes128
     case aes256
 
-    /// The length of the whole key in bytes: a half for S2V, a half for CTR.
+    /// The length of the whole key in bytes: one half for S2V, one for CTR.
     package var keySize: Int {
       switch self {
       case .aes128: 32
@@ -20,21 +20,21 @@ package final class NameCipher: @unchecked Sendable {
     }
   }
 
-  /// By how many bytes sealed text is longer than the text.
+  /// By how many bytes encrypted text is longer than the text.
   package static let overhead = 16
 
   private let key: SecretBytes
   private let strength: Strength
   private let pool = ContextPool<SyntheticVectorContext>()
 
-  /// A cipher under a key of ``Strength/keySize`` bytes.
+  /// A cipher with a key of ``Strength/keySize`` bytes.
   package init(key: consuming SecretBytes, strength: Strength = .aes256) throws(CryptographyError) {
     guard key.count == strength.keySize else { throw .invalidLength("a SIV key") }
     self.key = key
     self.strength = strength
   }
 
-  /// Seals a text. Associated data of no bytes differs from none.
+  /// Encrypts and authenticates a text. Empty associated data differs from `nil`.
   package func seal(
     _ text: UnsafeRawBufferPointer, associatedData: [UInt8]?
   ) throws(CryptographyError) -> [UInt8] {
@@ -50,14 +50,15 @@ package final class NameCipher: @unchecked Sendable {
     return sealed
   }
 
-  /// Seals a text given as an array.
+  /// Encrypts a text in an array.
   package func seal(_ text: [UInt8], associatedData: [UInt8]?) throws(CryptographyError) -> [UInt8] {
     try unsafe text.withBytes { (text) throws(CryptographyError) in
       try unsafe seal(text, associatedData: associatedData)
     }
   }
 
-  /// Opens what ``seal(_:associatedData:)`` made; throws ``CryptographyError/notAuthentic`` for anything else.
+  /// Decrypts a text; throws ``CryptographyError/notAuthentic`` if it was not encrypted under this key with this
+  /// associated data.
   package func open(
     _ sealed: UnsafeRawBufferPointer, associatedData: [UInt8]?
   ) throws(CryptographyError) -> [UInt8] {
@@ -77,7 +78,7 @@ package final class NameCipher: @unchecked Sendable {
     return text
   }
 
-  /// Opens sealed text given as an array.
+  /// Decrypts a text in an array.
   package func open(_ sealed: [UInt8], associatedData: [UInt8]?) throws(CryptographyError) -> [UInt8] {
     try unsafe sealed.withBytes { (sealed) throws(CryptographyError) in
       try unsafe open(sealed, associatedData: associatedData)

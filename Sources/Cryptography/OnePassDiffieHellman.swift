@@ -1,23 +1,22 @@
 import CLibcrypto
 
-/// The wrapping of class B (Apple Platform Security, "Protected Unless Open"): anyone who has the class's public key can
-/// wrap a file's key, only the private key unwraps it.
+/// The wrapping of class B (Apple Platform Security, "Protected Unless Open"): anyone who has the class's public key
+/// can wrap a file's key; only the private key unwraps it.
 ///
-/// One-pass Diffie-Hellman (NIST SP 800-56A, C(1e, 1s)) on X25519 (RFC 7748):
-/// `KEK = SHA-256(00000001 ‖ Z ‖ ephemeral public key ‖ class public key)`,
-/// `wrapped = ephemeral public key (32) ‖ key wrap under KEK (40)`.
+/// One-pass Diffie-Hellman (NIST SP 800-56A, C(1e, 1s)) on X25519 (RFC 7748): `KEK = SHA-256(00000001 ‖ Z ‖ ephemeral
+/// public key ‖ class public key)`, `wrapped = ephemeral public key (32) ‖ key wrap under KEK (40)`.
 package enum OnePassDiffieHellman {
   /// The length of a private and of a public key, in bytes.
   package static let keySize = 32
   /// The length of a wrapped file key, in bytes.
   package static let wrappedSize = 72
 
-  /// A fresh key pair.
+  /// A new key pair.
   package struct KeyPair: ~Copyable, Sendable {
     package let privateKey: SecretBytes
     package let publicKey: [UInt8]
 
-    /// Makes a pair. Any 32 bytes are a private key (RFC 7748, section 5).
+    /// Generates a pair. Any 32 bytes are a private key (RFC 7748, section 5).
     package init() throws(CryptographyError) {
       try self.init(privateKey: SecretBytes(randomCount: keySize))
     }
@@ -40,14 +39,15 @@ package enum OnePassDiffieHellman {
     return bytes
   }
 
-  /// Wraps a file's key for the holder of a class's private key, with an ephemeral key pair made for it alone.
+  /// Wraps a file's key for the holder of a class's private key, with an ephemeral key pair generated for this key
+  /// alone.
   package static func wrap(
     _ fileKey: borrowing SecretBytes, for classPublicKey: [UInt8]
   ) throws(CryptographyError) -> [UInt8] {
     try wrap(fileKey, for: classPublicKey, ephemeral: KeyPair())
   }
 
-  /// The same with a given ephemeral key pair, for test vectors.
+  /// Wraps with a given ephemeral key pair, for test vectors.
   static func wrap(
     _ fileKey: borrowing SecretBytes, for classPublicKey: [UInt8], ephemeral: borrowing KeyPair
   ) throws(CryptographyError) -> [UInt8] {
@@ -66,7 +66,7 @@ package enum OnePassDiffieHellman {
     return try KeyWrap.unwrap(Array(wrapped[keySize...]), under: wrappingKey)
   }
 
-  /// X25519 of a private and a public key; refuses public keys that give zero (RFC 7748, section 6.1).
+  /// X25519 of a private and a public key. Refuses public keys that give zero (RFC 7748, section 6.1).
   package static func sharedSecret(
     _ privateKey: borrowing SecretBytes, _ publicKey: [UInt8]
   ) throws(CryptographyError) -> SecretBytes {

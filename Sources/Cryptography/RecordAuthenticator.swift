@@ -1,24 +1,25 @@
 import CLibcrypto
 
-/// HMAC-SHA256 under one key (RFC 2104), cut to 16 bytes: the tags of records and the hashes of attribute names.
+/// HMAC-SHA256 with one key (RFC 2104), truncated to 16 bytes: the tags of records, and the hashes of attribute names.
 ///
-/// Calls may come from any thread, and allocate their result only.
+/// Calls may come from any thread, and allocate only their result.
 package final class RecordAuthenticator: @unchecked Sendable {
   /// The length of a tag, in bytes.
   package static let tagSize = 16
-  /// The length of an uncut MAC, in bytes.
+  /// The length of a MAC that is not truncated, in bytes.
   package static let fullSize = 32
 
   private let key: SecretBytes
   private let pool = ContextPool<MACContext>()
 
-  /// An authenticator under a key of 32 bytes.
+  /// An authenticator with a key of 32 bytes.
   package init(key: consuming SecretBytes) throws(CryptographyError) {
     guard key.count == 32 else { throw .invalidLength("a MAC key") }
     self.key = key
   }
 
-  /// The tag of `label ‖ bytes`. The label keeps apart the uses of one key; it ends where bytes cannot go on for it.
+  /// The tag of `label ‖ bytes`. The label separates the uses of one key. It ends with a NUL, so no label is a prefix of
+  /// another.
   package func tag(_ label: StaticString, _ bytes: [UInt8]) throws(CryptographyError) -> [UInt8] {
     var tag = try code(label, bytes)
     tag.removeSubrange(Self.tagSize...)

@@ -3,8 +3,8 @@ import Glibc
 
 /// Bytes that must not be copied, swapped or left behind: keys, passcodes, and what keys are derived from.
 ///
-/// They live on the ``SecureHeap`` while it has room, else in ordinary memory, since a full heap must not make a file
-/// unusable; in both places they are overwritten when the value ends.
+/// They are on the ``SecureHeap`` while it has room, otherwise in ordinary memory, since a full heap must not make a
+/// file unusable. In both places they are wiped when the value is destroyed.
 @safe package struct SecretBytes: ~Copyable, @unchecked Sendable {
   private let storage: UnsafeMutableRawPointer
   private let isOnSecureHeap: Bool
@@ -19,7 +19,7 @@ import Glibc
       unsafe storage = secure
       isOnSecureHeap = true
     } else {
-      // The allocation that failed has left a reason behind, which the next failure must not be blamed on.
+      // The failed allocation has queued an error, which must not be reported for the next failure.
       ERR_clear_error()
       unsafe storage = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 16)
       unsafe storage.initializeMemory(as: UInt8.self, repeating: 0, count: capacity)
@@ -37,62 +37,62 @@ import Glibc
     }
   }
 
-  /// `count` bytes from the generator libcrypto keeps for secrets (`RAND_priv_bytes(3)`).
+  /// `count` bytes from libcrypto's generator for secrets (`RAND_priv_bytes(3)`).
   package init(randomCount count: Int) throws(CryptographyError) {
     self.init(count: count)
     try check(
       unsafe RAND_priv_bytes(storage.assumingMemoryBound(to: UInt8.self), CInt(count)), "make random bytes")
   }
 
-  /// A copy of bytes that the caller wipes, where they are secret.
+  /// A copy of bytes. If they are secret, the caller wipes them.
   package init(copying bytes: UnsafeRawBufferPointer) {
     self.init(count: bytes.count)
     if let source = bytes.baseAddress { unsafe storage.copyMemory(from: source, byteCount: bytes.count) }
   }
 
-  /// A copy of bytes that are no secret, or not yet.
+  /// A copy of bytes that are not secret, or not yet.
   package init(_ bytes: [UInt8]) {
     self = unsafe bytes.withBytes { unsafe SecretBytes(copying: $0) }
   }
 
-  /// One secret after another, as input of a key derivation.
+  /// Two secrets concatenated, as input of a key derivation.
   package init(_ first: borrowing SecretBytes, followedBy second: borrowing SecretBytes) {
     self.init(count: first.count + second.count)
     unsafe storage.copyMemory(from: first.storage, byteCount: first.count)
     unsafe (storage + first.count).copyMemory(from: second.storage, byteCount: second.count)
   }
 
-  /// One more value with the same bytes.
+  /// A second value with the same bytes.
   package borrowing func copy() -> SecretBytes {
     unsafe SecretBytes(copying: UnsafeRawBufferPointer(start: storage, count: count))
   }
 
-  /// The first `count` bytes, for a secret read into a buffer that was larger than it.
+  /// The first `count` bytes, for a secret that was read into a larger buffer.
   package borrowing func prefix(_ count: Int) -> SecretBytes {
     unsafe SecretBytes(copying: UnsafeRawBufferPointer(start: storage, count: min(count, self.count)))
   }
 
-  /// Calls `body` with the bytes. They must not be copied out of it into memory that is not wiped.
+  /// Calls `body` with the bytes, which it must not copy to memory that is not wiped.
   package borrowing func withBytes<Result: ~Copyable, Failure: Error>(
     _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
   ) throws(Failure) -> Result {
     try unsafe body(UnsafeRawBufferPointer(start: storage, count: count))
   }
 
-  /// Calls `body` with the bytes, to be changed in place.
+  /// Calls `body` with the bytes, which it may change in place.
   package mutating func withMutableBytes<Result: ~Copyable, Failure: Error>(
     _ body: (UnsafeMutableRawBufferPointer) throws(Failure) -> Result
   ) throws(Failure) -> Result {
     try unsafe body(UnsafeMutableRawBufferPointer(start: storage, count: count))
   }
 
-  /// Whether both hold the same bytes; the time it takes depends on their lengths alone.
+  /// Whether both contain the same bytes, in a time that depends only on their lengths.
   package static func == (first: borrowing SecretBytes, second: borrowing SecretBytes) -> Bool {
     unsafe first.count == second.count && CRYPTO_memcmp(first.storage, second.storage, first.count) == 0
   }
 }
 
-/// `count` random bytes that are no secret: identifiers and salts (`RAND_bytes(3)`).
+/// `count` random bytes that are not secret: identifiers and salts (`RAND_bytes(3)`).
 package func randomBytes(_ count: Int) throws(CryptographyError) -> [UInt8] {
   var bytes = [UInt8](repeating: 0, count: count)
   let status = unsafe bytes.withUnsafeMutableBufferPointer { unsafe RAND_bytes($0.baseAddress, CInt($0.count)) }
@@ -100,7 +100,7 @@ package func randomBytes(_ count: Int) throws(CryptographyError) -> [UInt8] {
   return bytes
 }
 
-/// Whether two byte strings are equal, in a time that depends on their lengths alone (`CRYPTO_memcmp(3)`).
+/// Whether two byte strings are equal, in a time that depends only on their lengths (`CRYPTO_memcmp(3)`).
 package func isEqualInConstantTime(_ first: [UInt8], _ second: [UInt8]) -> Bool {
   guard first.count == second.count else { return false }
   return unsafe first.withUnsafeBytes { first in

@@ -2,16 +2,16 @@ import CLibcrypto
 
 /// The two keyed contexts of AES-SIV, and RFC 5297's S2V composed of them.
 ///
-/// libcrypto has AES-SIV, but in 3.0 one of its contexts seals a single message: for the next it must be duplicated or
-/// keyed again, which allocates, and with a key also fetches (0.8 and 2.2 µs). CMAC and CTR contexts restart in
-/// place. That libcrypto seals the same bytes is tested.
+/// libcrypto has AES-SIV, but in 3.0 one of its contexts encrypts a single message. For the next message it must be
+/// duplicated or keyed again, which allocates, and with a key also fetches (0.8 and 2.2 µs). CMAC and CTR contexts
+/// restart in place. A test shows that libcrypto's AES-SIV produces the same bytes.
 final class SyntheticVectorContext: @unchecked Sendable {
   private let mac: MACContext
   private let counter: CipherContext
-  /// CMAC of a block of zeros, with which each S2V begins.
+  /// The CMAC of a block of zeros, which every S2V starts with.
   private let first: UInt128
 
-  /// Contexts under the two halves of a key.
+  /// Contexts with the two halves of a key.
   init(key: UnsafeRawBufferPointer, strength: NameCipher.Strength) throws(CryptographyError) {
     let half = key.count / 2
     unsafe mac = try MACContext(
@@ -23,7 +23,7 @@ final class SyntheticVectorContext: @unchecked Sendable {
     first = try Self.authenticate(0, with: mac)
   }
 
-  /// The S2V of the associated data, when there is any, and the text (RFC 5297, section 2.4).
+  /// The S2V of the associated data, if there is any, and the text (RFC 5297, section 2.4).
   func syntheticVector(
     of text: UnsafeRawBufferPointer, associatedData: [UInt8]?
   ) throws(CryptographyError) -> UInt128 {
@@ -45,7 +45,7 @@ final class SyntheticVectorContext: @unchecked Sendable {
     return try Self.finish(mac)
   }
 
-  /// Encrypts or decrypts with the key stream that begins at the vector, two bits of which are cleared (section 2.5).
+  /// Encrypts or decrypts with the key stream that starts at the vector, in which two bits are cleared (section 2.5).
   func applyKeyStream(
     _ vector: UInt128, to source: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
   ) throws(CryptographyError) {
@@ -69,7 +69,7 @@ final class SyntheticVectorContext: @unchecked Sendable {
     (block &<< 1) ^ (0x87 & (0 &- (block &>> 127)))
   }
 
-  /// A text of less than a block, then a 1 bit, then zeros.
+  /// A text of less than a block, followed by a 1 bit and zeros.
   private func padded(_ text: UnsafeRawBufferPointer) -> UInt128 {
     var block: UInt128 = 0
     for index in text.indices { block = unsafe block << 8 | UInt128(text[index]) }

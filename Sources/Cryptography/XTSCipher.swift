@@ -1,14 +1,15 @@
 import CLibcrypto
 import Synchronization
 
-/// AES-256-XTS over the data units of one file (IEEE 1619; NIST SP 800-38E): its contents, but not their integrity.
+/// AES-256-XTS over the data units of one file (IEEE 1619; NIST SP 800-38E). It keeps the contents confidential, but
+/// does not authenticate them.
 ///
-/// A data unit is 4096 bytes; its tweak is its number in the file, as 128 bits, little-endian. Calls may come from any
-/// thread. No call allocates, once as many calls as now have run at once.
+/// A data unit has 4096 bytes. Its tweak is its number in the file, as 128 bits, little-endian. Calls may come from any
+/// thread, and allocate only if more of them run concurrently than ever before.
 package final class XTSCipher: @unchecked Sendable {
   /// The length of a data unit, in bytes.
   package static let unitSize = 4096
-  /// The length of an AES block: the last unit of a file may be shorter, but only by whole blocks.
+  /// The length of an AES block in bytes. The last unit of a file may be shorter than others, but only by whole blocks.
   package static let blockSize = 16
   /// The length of the key, in bytes: one AES-256 key for the data, one for the tweak.
   package static let keySize = 64
@@ -18,19 +19,19 @@ package final class XTSCipher: @unchecked Sendable {
     var isWiped = false
   }
 
-  /// Taken when a context is made, and not for each call.
+  /// Taken when a context is created, and not for each call.
   private let key: Mutex<Key>
   private let encryption = ContextPool<CipherContext>()
   private let decryption = ContextPool<CipherContext>()
 
-  /// A cipher under a key of ``keySize`` bytes.
+  /// A cipher with a key of ``keySize`` bytes.
   package init(key: consuming SecretBytes) throws(CryptographyError) {
     guard key.count == Self.keySize else { throw .invalidLength("an XTS key") }
     self.key = Mutex(Key(secret: key))
   }
 
-  /// Wipes the key, whoever holds the cipher. A call that is under way in another thread ends as it would, and wipes then what
-  /// it used; every later one fails.
+  /// Wipes the key, even while others hold the cipher. A call in progress in another thread completes, and then wipes
+  /// what it used. Every later call fails.
   package func wipe() {
     key.withLock { key in
       key.isWiped = true
@@ -50,7 +51,7 @@ package final class XTSCipher: @unchecked Sendable {
     try unsafe decrypt(UnsafeRawBufferPointer(buffer), into: buffer, firstUnit: firstUnit)
   }
 
-  /// Encrypts units into another buffer, which is at least as long and either the same or apart.
+  /// Encrypts units into another buffer, which is at least as long and either the same or does not overlap.
   package func encrypt(
     _ source: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer, firstUnit: UInt64
   ) throws(CryptographyError) {
@@ -61,7 +62,7 @@ package final class XTSCipher: @unchecked Sendable {
       })
   }
 
-  /// Decrypts units into another buffer, which is at least as long and either the same or apart.
+  /// Decrypts units into another buffer, which is at least as long and either the same or does not overlap.
   package func decrypt(
     _ source: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer, firstUnit: UInt64
   ) throws(CryptographyError) {
@@ -103,7 +104,7 @@ package final class XTSCipher: @unchecked Sendable {
     }
   }
 
-  /// Sets the tweak; the key and the direction (−1: as it was) stay.
+  /// Sets the tweak. The key and the direction (−1: unchanged) stay.
   @inline(__always)
   private func start(unit: UInt64, with context: CipherContext) throws(CryptographyError) {
     let tweak = UInt128(unit).littleEndian

@@ -1,4 +1,4 @@
-/// A hash of a name, where it only has to tell the names of one user or one directory apart: FNV-1a of 64 bits.
+/// A hash of a name, to distinguish the names of one user or one directory: 64-bit FNV-1a.
 package enum NameHash {
   /// The 16 hexadecimal digits of the hash of some bytes.
   package static func digits(of bytes: some Sequence<UInt8>) -> String {

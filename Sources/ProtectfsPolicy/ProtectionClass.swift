@@ -1,21 +1,20 @@
-/// When the contents of a file can be reached: the protection classes of Apple's Data Protection.
+/// The protection classes of Apple's Data Protection, which determine when the contents of a file are accessible.
 ///
-/// The raw value is the number in a file's record on disk, and the class number of iOS
-/// (`PROTECTION_CLASS_A` … `PROTECTION_CLASS_CX` in XNU's `content_protection.h`).
-/// Source: Apple Platform Security, "Data Protection classes".
+/// The raw value is the number in a file's record on disk, and the class number of iOS (`PROTECTION_CLASS_A` …
+/// `PROTECTION_CLASS_CX` in XNU's `content_protection.h`). Source: Apple Platform Security, "Data Protection classes".
 public enum ProtectionClass: UInt8, CaseIterable, Sendable, Codable {
-  /// Class A: usable while unlocked only.
+  /// Class A: usable only while unlocked.
   case complete = 1
-  /// Class B: opened while unlocked only; open handles go on working, and new files can be written while locked.
+  /// Class B: opened only while unlocked. Open handles keep working, and new files can be written while locked.
   case completeUnlessOpen = 2
   /// Class C, the default: usable from the first unlock until the file system is unmounted.
   case completeUntilFirstUserAuthentication = 3
   /// Class D: always usable; encrypted under the device key only.
   case none = 4
-  /// Class CX: usable while unlocked, and for a period after the lock.
+  /// Class CX: usable while unlocked, and for a period after a lock.
   case completeWhenUserInactive = 7
 
-  /// The class a store gives to new files when `init` is not told another.
+  /// The class of new files in a store if `init` gets no other.
   public static let standard = ProtectionClass.completeUntilFirstUserAuthentication
 
   /// The name used in the extended attribute, on the command line and in JSON.
@@ -29,7 +28,7 @@ public enum ProtectionClass: UInt8, CaseIterable, Sendable, Codable {
     }
   }
 
-  /// The letter by which Apple's documents call the class.
+  /// The letter that Apple's documents use for the class.
   public var letter: String {
     switch self {
     case .complete: "A"
@@ -51,7 +50,7 @@ public enum ProtectionClass: UInt8, CaseIterable, Sendable, Codable {
     }
   }
 
-  /// The class of that name, letter or Foundation constant; `nil` for anything else.
+  /// The class with that name, letter or Foundation constant; `nil` for anything else.
   public init?(name: some StringProtocol) {
     let match = Self.allCases.first { $0.name == name || $0.letter == name || $0.foundationName == name }
     guard let match else { return nil }
@@ -78,8 +77,8 @@ public enum ProtectionClass: UInt8, CaseIterable, Sendable, Codable {
 extension ProtectionClass {
   /// The extended attribute that reads and sets a file's class.
   public static let attributeName = "user.protectfs.class"
-  /// The extended attribute that sets a file's class and leaves it the key that it has.
+  /// The extended attribute that sets a file's class without changing the file key.
   package static let rewrapAttributeName = "user.protectfs.class.rewrap"
-  /// The extended attribute that a file has while a rekey of it is pending; setting it draws a new key.
+  /// The extended attribute that a file has while a rekey is pending. Setting it generates a new key.
   package static let rekeyAttributeName = "user.protectfs.rekey"
 }

@@ -4,15 +4,15 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-/// The keys that a check has: the volume's, and of class keys that of class D, or all after an unlock.
+/// The keys of a check: the volume's, and of the class keys those of class D or, after an unlock, all.
 struct CheckKeys {
   let keybag: Keybag
-  /// The other copy of the keybag, where that could be opened in place of this one.
+  /// The other copy of the keybag, if it could be opened in place of this one.
   private let other: Keybag?
   let volume: VolumeKeys
   private let controller: LockController
 
-  /// - Throws: `keybagAltered` when class D's key does not unwrap.
+  /// - Throws: `keybagAltered` if class D's key does not unwrap.
   init(
     keybag: Keybag, other: Keybag?, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret?
   ) throws(KeyManagementError) {
@@ -43,10 +43,10 @@ struct CheckKeys {
     other?.hasKey(of: record) ?? false
   }
 
-  /// What came of unwrapping a file's key.
+  /// The result of unwrapping a file's key.
   enum FileKeyState: ~Copyable {
     case unwrapped(FileKey)
-    /// The class key is not at hand.
+    /// The class key is not available.
     case notAtHand
     case damaged
   }

@@ -1,4 +1,4 @@
-/// What can be wrong in a store. The raw values are for programs, and stay as they are.
+/// The possible defects of a store. Programs use the raw values, which do not change.
 package enum Defect: String, CaseIterable, Sendable {
   // The keybag.
   case keybagMissing = "keybag-missing"
@@ -34,7 +34,7 @@ package enum Defect: String, CaseIterable, Sendable {
   case fileKeyDamaged = "file-key-damaged"
   case rekeyPending = "rekey-pending"
 
-  // What files hold.
+  // Contents of files.
   case impossibleLength = "impossible-length"
   case symbolicLinkDamaged = "symbolic-link-damaged"
   case orphanTarget = "orphan-target"
@@ -48,11 +48,11 @@ package enum Defect: String, CaseIterable, Sendable {
   case unreadable = "unreadable"
   case otherFileSystem = "other-file-system"
 
-  /// How much it matters.
+  /// The importance of a defect.
   package enum Severity: String, Sendable {
     /// Something cannot be used, or is not protected as it should be.
     case error
-    /// A harmless leftover: whoever serves the store passes over it or puts it right.
+    /// A harmless leftover, which a mount ignores or repairs.
     case note
   }
 
@@ -71,7 +71,7 @@ package enum Defect: String, CaseIterable, Sendable {
     "it is not opened, and nothing is renamed over it; put it back from a backup of the backing directory that has extended "
     + "attributes, remove it, or move it away by --repair"
 
-  /// What it means, for people.
+  /// The meaning of the defect, for users.
   package var meaning: String {
     switch self {
     case .keybagMissing: "the keybag is missing"

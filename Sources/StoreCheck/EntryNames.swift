@@ -4,18 +4,18 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// What a name in a backing directory turns out to be.
+/// The meaning of a name in a backing directory.
 enum EntryName {
-  /// One that the mount shows; its sidecar, if it is long.
+  /// A name that the mount shows, with its sidecar if it is long.
   case plain(PathName, sidecar: PathName?)
-  /// A sidecar of another name, and whether that is there.
+  /// The sidecar of another name, and whether that name exists.
   case sidecar(hasFile: Bool)
   /// A name that the mount does not show.
   case wrong(Defect, sidecar: PathName?)
 
   /// Decodes a name.
   ///
-  /// - Throws: when a sidecar cannot be read.
+  /// - Throws: the error of reading a sidecar.
   init(_ name: PathName, in directory: borrowing Descriptor, identifier: [UInt8], _ volume: VolumeKeys) throws(Errno) {
     switch NameEncoding.parse(name.bytes) {
     case .undecodable:
@@ -41,10 +41,10 @@ enum EntryName {
     }
   }
 
-  /// The longest content that a sidecar has, in bytes.
+  /// The maximum length of a sidecar's content, in bytes.
   static let longestSidecar = NameEncoding.longestName + NameEncoding.overhead
 
-  /// What a sidecar holds, and one byte more than it may; `nil` where there is none.
+  /// The content of a sidecar, up to one byte more than allowed; `nil` if it does not exist.
   static func contents(
     ofSidecar name: PathName, in directory: borrowing Descriptor
   ) throws(Errno) -> [UInt8]? {
@@ -73,8 +73,9 @@ enum EntryName {
 }
 
 extension Descriptor {
-  /// Calls `body` with the path of this descriptor, opened with `O_PATH`, and where its mode forbids the owner, once more
-  /// with the permissions lent: what the mount serves must not look unreadable to its owner.
+  /// Calls `body` with the path of this descriptor, which was opened with `O_PATH`. If its mode denies its owner
+  /// access, calls `body` again with temporary owner permissions: a file that the mount can serve must not be reported
+  /// as unreadable.
   func readable<Result: ~Copyable>(
     lending permissions: UInt32 = 0o400, _ body: (PathName) throws(Errno) -> Result
   ) throws(Errno) -> Result {

@@ -1,26 +1,26 @@
 import ProtectfsIO
 import SystemPackage
 
-/// One defect at one place.
+/// A defect at one place.
 package struct Finding: Sendable, Equatable {
   package let defect: Defect
-  /// Where it is in the backing directory, which is `/`.
+  /// The place in the backing directory, which is `/`.
   package let backingPath: PathName
-  /// The same place as the mount shows it; `nil` where its name cannot be told.
+  /// The place as the mount shows it; `nil` if its name cannot be decrypted.
   package let path: PathName?
-  /// What there is to say beside the defect's meaning; may be empty.
+  /// Details beyond the defect's meaning; may be empty.
   package let detail: String
   package let outcome: Outcome
 
-  /// What was done about it.
+  /// What the check did about the defect.
   package enum Outcome: Sendable, Equatable {
-    /// Nothing: it was not asked for, or there is nothing to be done.
+    /// Nothing: no repair was requested, or none is possible.
     case left
-    /// It is gone, and nothing else with it.
+    /// The defect was removed, and nothing else.
     case fixed
-    /// What had it is now here, below the backing directory.
+    /// What had the defect was moved here, below the backing directory.
     case moved(to: String)
-    /// The repair failed, and all is as it was.
+    /// The repair failed, and nothing was changed.
     case failed(Errno)
   }
 
@@ -31,7 +31,7 @@ package struct Finding: Sendable, Equatable {
     }
   }
 
-  /// The finding in a line, for people.
+  /// The finding in one line, for users.
   package var description: String {
     var text = defect.meaning
     if !detail.isEmpty { text += " (\(detail))" }
@@ -45,9 +45,9 @@ package struct Finding: Sendable, Equatable {
   }
 }
 
-/// What a check came to.
+/// The result of a check.
 package struct CheckSummary: Sendable, Equatable {
-  /// Files, directories and all else that was looked at.
+  /// The number of files, directories and other entries that were examined.
   package var entries = 0
   package var errors = 0
   package var errorsRepaired = 0
@@ -65,9 +65,9 @@ package struct CheckSummary: Sendable, Equatable {
   }
 }
 
-/// Receives what a check finds, and how far it is. Findings come as they are made: nothing is kept of them.
+/// Receives the findings and the progress of a check. The check passes each finding on at once and does not keep it.
 package protocol CheckObserver: AnyObject {
   func found(_ finding: Finding)
-  /// Called after each entry with the number of them so far.
+  /// Called after each entry, with the number of entries so far.
   func checked(entries: Int)
 }

@@ -1,11 +1,11 @@
 import ProtectfsIO
 import SystemPackage
 
-/// Where findings go to: counted, repaired where that was asked for, and told.
+/// Counts, repairs (if requested) and reports findings.
 final class Findings {
   private(set) var summary = CheckSummary()
   private let observer: any CheckObserver
-  /// `nil` when nothing is to be changed.
+  /// `nil` if nothing may be changed.
   let repair: Repair?
 
   init(observer: any CheckObserver, repair: Repair?) {
@@ -19,7 +19,7 @@ final class Findings {
     observer.checked(entries: summary.entries)
   }
 
-  /// Tells a defect, after `mend` has done what can be done about it.
+  /// Reports a defect, after `mend` has repaired it if possible.
   func report(
     _ defect: Defect, at place: Place, _ detail: String = "",
     mend: (Repair) throws(Errno) -> Finding.Outcome = { (_) in .left }

@@ -3,8 +3,8 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// Checks the store's own directory against a keybag that is known to be good. No keybag of this store is given up: what
-/// files are under may be in one of them alone.
+/// Checks the store's own directory against a keybag that is known to be good. Never discards a keybag of this store,
+/// since only that keybag may contain the keys of some files.
 struct KeybagCheck {
   typealias Parse = ([UInt8]) throws(KeyManagementError) -> Keybag
 
@@ -12,16 +12,16 @@ struct KeybagCheck {
   /// The store's own directory.
   let store: SharedDescriptor
   let findings: Findings
-  /// The good one, and what says whether another is authentic.
+  /// The good keybag, which also decides whether others are authentic.
   let keybag: Keybag
-  /// Whether the good one is to take the place of one that is not: it is of use.
+  /// Whether the good keybag may replace a bad one: its secret is not known to be gone.
   let mayReplace: Bool
 
   private static let name: PathName = "keybag"
   private static let previousName: PathName = "keybag.previous"
 
   func run(_ parse: Parse) throws(KeyManagementError) {
-    // First, since a keybag is written under the name of one.
+    // This comes first, because a keybag is written under the name of a leftover.
     checkLeftovers(parse)
     try checkCurrent(parse)
     try checkPrevious(parse)
@@ -31,7 +31,7 @@ struct KeybagCheck {
     let place = Place.ofStore(Self.name)
     do throws(KeyManagementError) {
       let current = try parse(try copies.current.get())
-      // The good one is the second copy then, and stays there.
+      // In this case the good keybag is the second copy, which stays there.
       if current != keybag { findings.report(.keybagStale, at: place, generations(current), mend: replaceCurrent) }
     } catch .keybagMissing {
       findings.report(.keybagMissing, at: place) { (_) throws(Errno) in try restore(Self.name) }
@@ -60,7 +60,7 @@ struct KeybagCheck {
     "generation \(other.generation); the good one's is \(keybag.generation)"
   }
 
-  /// The second copy is the good one, and is there all the time.
+  /// The second copy is the good keybag, and exists throughout.
   private func replaceCurrent(_ repair: Repair) throws(Errno) -> Finding.Outcome {
     guard mayReplace else { return .left }
     let moved = try repair.move(Self.name, from: store.descriptor)
@@ -74,15 +74,15 @@ struct KeybagCheck {
     return moved
   }
 
-  /// Writes the good keybag under a name that is free.
+  /// Writes the good keybag under a name that is not in use.
   private func restore(_ name: PathName) throws(Errno) -> Finding.Outcome {
     var file = try AtomicFile(replacing: name, in: store.descriptor)
     try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes, mayReplace: false) }
     return .fixed
   }
 
-  /// What a change of the keybag leaves when it is cut short. A whole keybag that is in neither place is moved, since it
-  /// may be the one that was to be put back; all else holds nothing that the keybag does not.
+  /// Checks what an interrupted change of the keybag has left. A whole keybag that is in neither place is moved, since
+  /// it may be the one that was being restored. Anything else contains nothing that the keybag does not.
   private func checkLeftovers(_ parse: Parse) {
     for leftover in AtomicFile.leftovers(of: Self.name, previous: Self.previousName) {
       guard let status = try? store.descriptor.status(of: leftover) else { continue }
@@ -104,7 +104,7 @@ struct KeybagCheck {
 }
 
 extension KeyManagementError {
-  /// What is wrong with a keybag, without the advice that its description gives.
+  /// What is wrong with a keybag, without the advice in the error's description.
   var reason: String {
     switch self {
     case .keybagMalformed(let error), .unsupportedStore(let error): "\(error)"

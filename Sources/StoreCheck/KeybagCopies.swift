@@ -3,14 +3,14 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// The keybag and its second copy, as they lie in a store. Either will do to check the rest.
+/// The keybag and its second copy as stored. Either is sufficient to check the rest of the store.
 package struct KeybagCopies: Sendable {
   let current: Result<[UInt8], KeyManagementError>
   let previous: Result<[UInt8], KeyManagementError>
 
   /// Reads both.
   ///
-  /// - Throws: `keybagMissing` where there is neither.
+  /// - Throws: `keybagMissing` if neither exists.
   package init(backing: borrowing Descriptor) throws(KeyManagementError) {
     let file = try KeybagFile(backing: backing)
     do throws(KeyManagementError) { current = .success(try file.read()) } catch { current = .failure(error) }
@@ -18,11 +18,12 @@ package struct KeybagCopies: Sendable {
     if case .failure(.keybagMissing) = current, case .failure = previous { throw .keybagMissing }
   }
 
-  /// The keybag to check with, one that `open` accepts: the one in place, unless its effaceable secret is no more and the
-  /// second copy's is there. An old keybag that was put back opens nothing, and says nothing of the files.
+  /// The keybag to check with, which `open` accepts: the current one, unless its effaceable secret is gone and the
+  /// second copy's is there. An old keybag that someone has put back opens nothing, and so does not help to check
+  /// files.
   ///
-  /// - Throws: what `open` said of the current one, when it accepts neither. A store that needs a newer program is not
-  ///   opened by an older copy.
+  /// - Throws: the error of `open` for the current one, if it accepts neither. A store that needs a newer program is
+  ///   not opened by an older copy.
   package func firstUsable(
     in backing: borrowing Descriptor, _ open: ([UInt8]) throws(KeyManagementError) -> Keybag
   ) throws(KeyManagementError) -> Keybag {
@@ -43,7 +44,8 @@ package struct KeybagCopies: Sendable {
     throw reason ?? .keybagMissing
   }
 
-  /// The copy that is not `keybag`, where it is authentic and can be opened: it may have class keys of its own.
+  /// The copy that is not `keybag`, if it is authentic and can be opened. It may have class keys that `keybag` does not
+  /// have.
   func other(
     than keybag: Keybag, in file: borrowing KeybagFile, deviceKey: borrowing VolumeDeviceKey
   ) -> Keybag? {
@@ -56,7 +58,8 @@ package struct KeybagCopies: Sendable {
 }
 
 extension KeybagFile {
-  /// Whether a keybag has keys, and what opens them is there, or may be: a disk that fails says nothing of the files.
+  /// Whether a keybag has keys, and the secret that opens them exists or may exist: a failing disk does not prove that
+  /// it is gone.
   fileprivate func mayOpen(_ keybag: Keybag) -> Bool {
     keybag.erasureTime == nil && hasSecret(of: keybag.record) != false
   }

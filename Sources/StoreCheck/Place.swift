@@ -1,8 +1,8 @@
 import ProtectfsIO
 import StoreFormat
 
-/// A place in the store, by the backing directory and as the mount shows it. It knows its name and its directory's place
-/// only, so that a deep tree does not hold each path in full.
+/// A place in the store, in the backing directory and as the mount shows it. A place stores only its name and its
+/// parent, so that a deep tree does not take the memory of all full paths.
 final class Place {
   private let parent: Place?
   private let name: PathName
@@ -15,14 +15,14 @@ final class Place {
     plainName = ""
   }
 
-  /// Something in a directory; `plainName` is `nil` where it cannot be told.
+  /// An entry of a directory; `plainName` is `nil` if it cannot be decrypted.
   init(_ name: PathName, plainName: PathName? = nil, in parent: Place) {
     self.parent = parent
     self.name = name
     self.plainName = plainName
   }
 
-  /// Something in the store's own directory, which the mount does not show.
+  /// An entry of the store's own directory, which the mount does not show.
   static func ofStore(_ name: PathName) -> Place {
     Place(name, in: Place(PathName(NameEncoding.storeDirectory), in: Place()))
   }

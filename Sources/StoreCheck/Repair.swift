@@ -2,12 +2,12 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// Takes out of the tree what has no place in it, without losing a byte of it: to `.protectfs/lost+found`, which is made
-/// when it is first needed. Each step is one rename, so that a crash leaves a thing in one of the two places.
+/// Moves what does not belong in the tree to `.protectfs/lost+found`, without losing a byte. The directory is created
+/// when it is first needed. Each step is one rename, so after a crash an entry is in one of the two places.
 final class Repair {
   private static let name: PathName = "lost+found"
   private static let path = "/\(NameEncoding.storeDirectory)/lost+found"
-  /// The longest name that file systems take, in bytes (`NAME_MAX`).
+  /// The maximum length of a name in file systems, in bytes (`NAME_MAX`).
   private static let longestName = 255
 
   private let store: Descriptor
@@ -18,8 +18,8 @@ final class Repair {
     self.store = try store.open(".", [.readOnly, .directory])
   }
 
-  /// Moves a name out of a directory, and the sidecar that tells the name along with it, the sidecar first: a crash must
-  /// not leave it behind alone, where it would be taken for a leftover. Returns where the file is then.
+  /// Moves a name out of a directory, together with its sidecar. The sidecar is moved first: a crash must not leave it
+  /// behind alone, where it would be taken for a leftover. Returns the new place of the file.
   func move(
     _ name: PathName, sidecar: PathName? = nil, from directory: borrowing Descriptor
   ) throws(Errno) -> Finding.Outcome {
@@ -29,13 +29,13 @@ final class Repair {
       do throws(Errno) {
         try rename(sidecar, to: freeSidecar, from: directory, in: target.descriptor)
       } catch .noSuchFileOrDirectory {
-        // There is none, which may be just what is wrong.
+        // There is no sidecar, which may be the defect itself.
       }
     }
     do throws(Errno) {
       try rename(name, to: free, from: directory, in: target.descriptor)
     } catch .permissionDenied {
-      // To give a directory another parent it must itself be writable.
+      // A directory must itself be writable to be moved to another parent.
       let moved = try directory.open(name, [.path, .noFollow])
       try moved.lending(0o300, keptLent: { (_, _) in }) { () throws(Errno) in
         try rename(name, to: free, from: directory, in: target.descriptor)
@@ -78,7 +78,8 @@ final class Repair {
     return opened
   }
 
-  /// A name that is not taken: the thing's own, or that with a number. One for its sidecar is found with it.
+  /// A name that is not in use: the entry's own, or that with a number. If `withSidecar`, the name of its sidecar is
+  /// not in use either.
   private func freeName(
     for name: PathName, withSidecar: Bool, in directory: borrowing Descriptor
   ) throws(Errno) -> (PathName, sidecar: PathName) {
@@ -109,7 +110,7 @@ final class Repair {
     do throws(Errno) {
       try directory.rename(name, to: target, in: other, flags: .noReplace)
     } catch .invalidArgument {
-      // Not every file system knows the flag; the name was free, and the store is locked.
+      // Not every file system supports the flag. The name was not in use, and the store is locked.
       try directory.rename(name, to: target, in: other)
     }
   }

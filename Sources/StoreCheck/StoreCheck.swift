@@ -6,9 +6,9 @@ import SystemPackage
 
 /// A check of a store, and its repair.
 ///
-/// The store must be locked by the caller: alone for a repair, else it may be shared with those who only read.
+/// The caller must lock the store: exclusively for a repair; otherwise the lock may be shared with readers.
 package enum StoreCheck {
-  /// Opens a keybag in its place.
+  /// Opens a keybag and returns its class keys.
   package typealias Unlock = (
     borrowing KeybagFile, Keybag, borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> ClassKeys
@@ -16,17 +16,18 @@ package enum StoreCheck {
   /// Checks everything in a store.
   ///
   /// - Parameters:
-  ///   - keybag: one of `copies`, which `deviceKey` verified.
-  ///   - unlock: yields the class keys, with which the keys of files are checked too; without it, of the keys only those
-  ///     of class D are.
-  ///   - isRepairing: whether to put right what can be put right without losing content.
-  /// - Throws: `KeyManagementError` when the keys cannot be had, `Errno` when the root or `lost+found` cannot be used.
+  ///   - keybag: one of `copies`, verified with `deviceKey`.
+  ///   - unlock: returns the class keys, with which the keys of files are checked too. Without it, only the keys of
+  ///     class D are.
+  ///   - isRepairing: whether to repair what can be repaired without losing content.
+  /// - Throws: `KeyManagementError` if the keys are not available, `Errno` if the root or `lost+found` cannot be used.
   package static func run(
     _ backing: borrowing Descriptor, copies: KeybagCopies, keybag: Keybag, deviceKey: borrowing VolumeDeviceKey,
     unlock: Unlock? = nil, isRepairing: Bool, observer: any CheckObserver
   ) throws -> CheckSummary {
     let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
-    // Under the keys of another store, whose keybag somebody has put here, all looks altered: then nothing is touched.
+    // If someone has put the keybag of another store here, everything looks altered under its keys. Then nothing is
+    // changed.
     let mayRepair = try isRepairing ? hasRoot(backing, VolumeKeys(deviceKey, storeID: keybag.storeID)) : false
     let repair = mayRepair ? try Repair(store: store) : nil
     let findings = Findings(observer: observer, repair: repair)
@@ -40,7 +41,7 @@ package enum StoreCheck {
     } catch .keybagAltered {
       findings.report(.keybagSealWrong, at: .ofStore("keybag"))
     } catch .effaceableSecretMissing {
-      // That is told already.
+      // This has been reported already.
     }
     try KeybagCheck(
       copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag,
@@ -52,7 +53,7 @@ package enum StoreCheck {
     return findings.summary
   }
 
-  /// Whether the root's record is under these keys, or cannot tell.
+  /// Whether the root's record is authentic under these keys, or missing or malformed.
   private static func hasRoot(_ backing: borrowing Descriptor, _ volume: VolumeKeys) -> Bool {
     guard let bytes = try? backing.attribute(PathName(DirectoryRecord.attributeName)),
       let record = try? DirectoryRecord(parsing: bytes)
@@ -60,7 +61,7 @@ package enum StoreCheck {
     return (try? volume.isAuthentic(record)) == true
   }
 
-  /// The secret, its two copies checked. Without it names are still checked, and keys are not.
+  /// The effaceable secret, after a check of its two copies. Without it names are still checked, but keys are not.
   private static func effaceableSecret(
     of keybag: Keybag, _ file: borrowing KeybagFile, _ findings: Findings
   ) throws -> EffaceableSecret? {

@@ -3,7 +3,7 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// The files with the targets that are too long for a backing link, and which of them links name.
+/// The long symlink files, and which of them are named by links.
 final class TargetFiles {
   private let store: Descriptor
   private var named: Set<[UInt8]> = []
@@ -14,7 +14,7 @@ final class TargetFiles {
     self.store = try store.open(".", [.readOnly, .directory])
   }
 
-  /// The sealed target that a link names; `nil` when its file is missing, or of another length.
+  /// The encrypted target that a link names; `nil` if its long symlink file is missing or has another length.
   func sealedTarget(_ target: LongTarget) throws(Errno) -> [UInt8]? {
     named.insert(target.token)
     do throws(Errno) {
@@ -29,18 +29,18 @@ final class TargetFiles {
     }
   }
 
-  /// Takes a target file out of its place, if it is there.
+  /// Moves a long symlink file out of its place, if it exists.
   func move(_ target: LongTarget, _ repair: Repair) throws(Errno) {
     do throws(Errno) {
       let directory = try store.open(Self.name, [.readOnly, .directory, .noFollow])
       _ = try repair.move(PathName(bytes: target.fileName), from: directory)
     } catch .noSuchFileOrDirectory {
-      // That it is missing is what is wrong.
+      // The missing file is the defect itself.
     }
   }
 
-  /// Reports the files that no link names. Only after the whole tree was gone through without an error is it known which
-  /// those are: a link may be where the check did not get to.
+  /// Reports the long symlink files that no link names. They are known only after the whole tree was checked without an
+  /// error, since a link may be in a part that the check did not reach.
   func checkOrphans(_ findings: Findings) {
     guard findings.summary.errors == 0 else { return }
     let place = Place.ofStore(Self.name)
@@ -52,7 +52,7 @@ final class TargetFiles {
         for name in names { check(name, in: directory, place, findings) }
       }
     } catch .noSuchFileOrDirectory {
-      // No link of the store has ever had a long target.
+      // The store has never had a link with a long target.
     } catch {
       findings.report(.unreadable, at: place, "\(error)")
     }

@@ -4,14 +4,13 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-// Extended attributes of the user namespace. One that is damaged would make the listing of all fail; a repair takes it
-// alone out, into a file of its own.
+// Extended attributes of the user namespace. A repair moves a damaged one into a file of its own.
 extension TreeCheck {
-  /// What the attributes are of, and so how their values are sealed.
+  /// The owner of extended attributes, which determines how their values are encrypted.
   enum AttributeOwner {
     case directory([UInt8])
     case file(AttributeCiphers)
-    /// A file whose key is not at hand: names only.
+    /// A file whose key is not available: only names are checked.
     case fileWithoutKey
   }
 
@@ -25,7 +24,7 @@ extension TreeCheck {
         }
         let value = try file.readable { (path) throws(Errno) in try path.attribute(name) }
         guard let defect = defect(in: value, storedAs: name, owner) else { continue }
-        // Closures cannot have a borrowed descriptor; one of the same file can be had by its path.
+        // A closure cannot capture a borrowed descriptor, so it gets another descriptor of the same file.
         let same = SharedDescriptor(try Descriptor.open(PathName(descriptor: file), [.path]))
         findings.report(defect, at: place, name.description) { (repair) throws(Errno) in
           try repair.moveAttribute(name, value: value, of: same.descriptor)

@@ -4,9 +4,9 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-// Directories: their records, without which nothing in them has a name, and their own attributes.
+// Directories: their records, which are needed for all names in them, and their extended attributes.
 extension TreeCheck {
-  /// Checks the root's record, which nothing can replace: its ID is in every name of the root.
+  /// Checks the root's record, which cannot be replaced: all names in the root depend on its ID.
   func checkRoot(_ root: borrowing Descriptor, at place: Place) throws(Errno) -> [UInt8]? {
     switch try readRecord(of: root, isEmpty: { false }) {
     case .good(let identifier):
@@ -22,7 +22,8 @@ extension TreeCheck {
     }
   }
 
-  /// Checks a directory, and returns it to be gone into. One whose record is of no use is moved with all that is in it.
+  /// Checks a directory and returns it as the next one to visit. If its record is unusable, moves the directory with
+  /// everything in it.
   func checkDirectory(_ path: borrowing Descriptor, _ entry: Entry) throws(Errno) -> Visit? {
     let directory = try path.readable(lending: 0o500) { (path) throws(Errno) in
       try Descriptor.open(path, [.readOnly, .directory])
@@ -46,9 +47,9 @@ extension TreeCheck {
     }
   }
 
-  /// Reading its names is not enough: each is looked at.
+  /// Whether the directory may be searched. Reading its names is not enough, since each entry is examined.
   ///
-  /// - Throws: `EACCES` for a directory that may not be searched, and is not this user's to change.
+  /// - Throws: `EACCES` for a directory that may not be searched, and whose mode this user may not change.
   private func isSearchable(_ directory: borrowing Descriptor) throws(Errno) -> Bool {
     do throws(Errno) {
       _ = try directory.status(of: ".")
@@ -87,7 +88,7 @@ extension TreeCheck {
 }
 
 extension FormatError {
-  /// Whether a newer program may well read this.
+  /// Whether a newer program may be able to read this.
   var isFromNewerVersion: Bool {
     switch self {
     case .malformed: false

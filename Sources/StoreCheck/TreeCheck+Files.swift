@@ -6,8 +6,8 @@ import SystemPackage
 
 // Regular files, symbolic links and sidecars.
 extension TreeCheck {
-  /// Checks a file's record, key, length and attributes. One whose contents cannot be had is moved, once, with the first
-  /// reason found.
+  /// Checks a file's record, key, length and extended attributes. A file whose contents are inaccessible is moved,
+  /// once, for the first reason found.
   func checkFile(_ file: borrowing Descriptor, _ status: Status, _ entry: Entry) throws(Errno) {
     let bytes: [UInt8]
     do throws(Errno) {
@@ -47,7 +47,8 @@ extension TreeCheck {
     checkKey(of: record, file, entry)
   }
 
-  /// A file whose class key the keybag does not have stays where it is, whole as it is: another keybag may open it.
+  /// Reports a file whose class key the keybag does not have. The file stays unchanged, since another keybag may open
+  /// it.
   private func reportMissingKey(of record: FileRecord, _ entry: Entry) {
     var key = "class \(record.fileClass.letter), key \(record.classKeyID)"
     if keys.otherHasKey(of: record) { key += "; keybag.previous has it, and 'protectfs keybag restore' puts that back" }
@@ -58,7 +59,7 @@ extension TreeCheck {
   private func checkKey(of record: FileRecord, _ file: borrowing Descriptor, _ entry: Entry) {
     switch keys.fileKey(of: record) {
     case .damaged:
-      // The record is authentic: the file stays, whatever wrapped this.
+      // The record is authentic, so the file stays, whatever is wrong with its wrapped key.
       findings.report(
         .fileKeyDamaged, at: entry.place, "class \(record.fileClass.letter), key \(record.classKeyID)")
     case .notAtHand:
@@ -74,7 +75,7 @@ extension TreeCheck {
     }
   }
 
-  /// A damaged link is moved, and its target file with it.
+  /// Checks a symbolic link. A damaged link is moved, together with its long symlink file.
   func checkSymbolicLink(_ link: borrowing Descriptor, _ entry: Entry) throws(Errno) {
     let text = try link.target(ofSymbolicLink: "")
     let long = LongTarget(text: text)
@@ -88,10 +89,11 @@ extension TreeCheck {
     }
   }
 
-  /// A sidecar without a file is removed, unless it holds more than a sidecar can: then it is someone's file.
+  /// Checks a sidecar. One without a file is removed, unless it is longer than a sidecar can be: then it is a user's
+  /// file.
   func checkSidecar(_ entry: Entry, _ status: Status, hasFile: Bool) {
     guard status.type == .regular, status.size <= UInt64(EntryName.longestSidecar) else {
-      // With a file, that has been found to have no sidecar, or will be.
+      // If there is a file, its check reports the wrong sidecar.
       if !hasFile { findings.report(.foreignEntry, at: entry.place, mend: entry.move) }
       return
     }

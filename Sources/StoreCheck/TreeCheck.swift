@@ -4,15 +4,16 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// Goes through the tree of a store, an entry at a time, and follows no symbolic link and crosses no mount.
+/// Walks the tree of a store, one entry at a time. Follows no symbolic links and crosses no mounts.
 ///
-/// In memory are the directories from the root to where it is, each with the few hundred names that it reads at once.
+/// In memory are the directories on the path from the root to the current entry, each with a batch of a few hundred
+/// names.
 final class TreeCheck {
   let keys: CheckKeys
   let findings: Findings
   let targets: TargetFiles
   private var visits: [Visit] = []
-  /// Of so many directories, the deepest, descriptors are kept.
+  /// The number of directories, counted from the deepest, that keep a descriptor.
   private let mostOpened: Int
   private let device: UInt64
 
@@ -40,7 +41,7 @@ final class TreeCheck {
           try leave(visit)
         }
       } catch {
-        // The directory itself cannot be read any further.
+        // The rest of the directory cannot be read.
         findings.report(.unreadable, at: visit.place, "\(error)")
         visits.removeLast()
         resumeLast(from: visit)
@@ -59,7 +60,7 @@ final class TreeCheck {
     resumeLast(from: visit)
   }
 
-  /// Makes sure that the deepest directory is open, and gives those up that cannot be any more.
+  /// Makes sure that the deepest directory is open, and abandons those that cannot be opened again.
   private func resumeLast(from child: Visit) {
     while let last = visits.last {
       do throws(Errno) {
@@ -72,7 +73,7 @@ final class TreeCheck {
     }
   }
 
-  /// Checks an entry; returns it when it is a directory to go into.
+  /// Checks an entry. Returns it if it is a directory to visit.
   private func check(_ name: PathName, in visit: Visit) throws(Errno) -> Visit? {
     if visit.place.isRoot, Self.ownNames.contains(name) { return nil }
     return try visit.searching(findings.repair == nil ? 0o500 : 0o700) { (directory) throws(Errno) in
@@ -115,28 +116,28 @@ final class TreeCheck {
       default: break
       }
     } catch .noSuchFileOrDirectory {
-      // It went with what was moved just now: a sidecar with its file.
+      // It was moved just now, as a sidecar with its file.
     } catch {
       findings.report(.unreadable, at: place, "\(error)")
     }
     return nil
   }
 
-  /// What the root has beside the tree; `lost+found` is the checker's of the backing file system, where that is the root
-  /// of one.
+  /// Entries of the root outside the tree. `lost+found` belongs to the backing file system's checker, if the backing
+  /// directory is the root of that file system.
   private static let ownNames: Set<PathName> = [PathName(NameEncoding.storeDirectory), "lost+found"]
 }
 
-/// An entry under check: what a repair needs to move it.
+/// An entry being checked, with what a repair needs to move it.
 struct Entry {
   let name: PathName
-  /// The sidecar that goes with it.
+  /// The sidecar that belongs to it.
   var sidecar: PathName?
   let directory: SharedDescriptor
   let visit: Visit
   let place: Place
 
-  /// Takes it out of the tree.
+  /// Moves it out of the tree.
   func move(_ repair: Repair) throws(Errno) -> Finding.Outcome {
     visit.isChanged = true
     return try repair.move(name, sidecar: sidecar, from: directory.descriptor)

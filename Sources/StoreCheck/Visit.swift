@@ -1,15 +1,15 @@
 import ProtectfsIO
 import SystemPackage
 
-/// A directory on the way from the root to where the check is.
+/// A directory on the path from the root to the current entry.
 ///
-/// It reads its names as they are asked for, a few hundred at a time, and can give up its descriptor while the check is
-/// deep below: a path may be longer than the limit of descriptors.
+/// It reads its names in batches of a few hundred, and can close its descriptor while the check is deep below: a path
+/// may be longer than the descriptor limit.
 final class Visit {
   let place: Place
-  /// The directory ID; `nil` where the record is of no use, and so names in it cannot be told.
+  /// The directory ID; `nil` if the record is unusable, so that names in the directory cannot be decrypted.
   let identifier: [UInt8]?
-  /// Whether its mode lets this user search it; else that is lent for each entry.
+  /// Whether this user may search the directory. Otherwise each entry is examined with temporary search permission.
   let isSearchable: Bool
   /// Whether something was renamed or removed in it.
   var isChanged = false
@@ -40,7 +40,7 @@ final class Visit {
     }
   }
 
-  /// Calls `body` with the directory, with `permissions` lent where it may not be searched.
+  /// Calls `body` with the directory, which gets temporary owner `permissions` if it may not be searched.
   func searching<Result>(
     _ permissions: UInt32, _ body: (SharedDescriptor) throws(Errno) -> Result
   ) throws(Errno) -> Result {
@@ -54,21 +54,21 @@ final class Visit {
     return result
   }
 
-  /// The next name; `nil` behind the last.
+  /// The next name; `nil` after the last.
   func nextName() throws(Errno) -> PathName? {
     if pending.isEmpty { pending = try opened.descriptor.nextNames()[...] }
     return pending.popFirst()
   }
 
-  /// Gives up the descriptor.
+  /// Closes the descriptor.
   func suspend() throws(Errno) {
     offset = try opened.descriptor.seek(to: 0, .current)
     directory = nil
   }
 
-  /// Opens the directory again, as the parent of one in it.
+  /// Opens the directory again, as the parent of a directory in it.
   ///
-  /// - Throws: `ESTALE` when that has another parent by now.
+  /// - Throws: `ESTALE` if that has another parent now.
   func resume(from child: Visit) throws(Errno) {
     guard directory == nil else { return }
     let parent = try child.searching(0o100) { (directory) throws(Errno) in

@@ -1,8 +1,9 @@
 import CTSS2
 
-/// An object or a session in the TPM, as libtss2 numbers it; flushed from the TPM when the value ends (TPM2_FlushContext).
+/// An object or a session in the TPM, by libtss2's number. It is flushed from the TPM when the value is destroyed
+/// (TPM2_FlushContext).
 ///
-/// It must end before the ``TPM`` that it belongs to.
+/// The value must be destroyed before the ``TPM`` that it belongs to.
 @safe struct Handle: ~Copyable {
   private let context: OpaquePointer
   private let isPersistent: Bool
@@ -15,7 +16,7 @@ import CTSS2
   }
 
   deinit {
-    // What cannot be flushed is gone with the connection, where a resource manager is behind it.
+    // If flushing fails, a resource manager flushes it at the end of the connection.
     if isPersistent {
       var number = number
       _ = unsafe Esys_TR_Close(context, &number)

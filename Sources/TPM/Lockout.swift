@@ -1,27 +1,28 @@
 import CTSS2
 
-/// How the TPM stands against guessing: its dictionary attack protection (TPM 2.0 Library, part 1, section 19.8).
+/// The state of the TPM's dictionary attack protection (TPM 2.0 Library, part 1, section 19.8).
 ///
-/// One counter serves all objects of the TPM that have an authorization. The TPM says this unauthenticated: it is for
-/// people to read, and nothing secret follows from it.
+/// One counter serves all objects of the TPM that have an authorization. The TPM's answer is not authenticated: it is
+/// shown to people, and nothing secret depends on it.
 package struct Lockout: Equatable, Sendable {
-  /// Wrong authorizations that are not forgiven yet (TPM_PT_LOCKOUT_COUNTER).
+  /// The number of wrong authorizations that are not forgiven yet (TPM_PT_LOCKOUT_COUNTER).
   package let failures: UInt32
-  /// With how many the TPM locks out (TPM_PT_MAX_AUTH_FAIL).
+  /// The number at which the TPM locks out (TPM_PT_MAX_AUTH_FAIL).
   package let maximumFailures: UInt32
-  /// After how many seconds one is forgiven (TPM_PT_LOCKOUT_INTERVAL).
+  /// The number of seconds after which one is forgiven (TPM_PT_LOCKOUT_INTERVAL).
   package let interval: UInt32
-  /// How many seconds after a wrong lockout password that may be tried again (TPM_PT_LOCKOUT_RECOVERY).
+  /// The number of seconds after a wrong lockout password before another attempt (TPM_PT_LOCKOUT_RECOVERY).
   package let recovery: UInt32
-  /// Whether the TPM takes no authorization now (TPMA_PERMANENT, inLockout).
+  /// Whether the TPM accepts no authorization now (TPMA_PERMANENT, inLockout).
   package let isInLockout: Bool
-  /// Whether the TPM has a lockout password (TPMA_PERMANENT, lockoutAuthSet). Without one, whoever may use the TPM can
-  /// reset the counter after each guess, so that it stops nobody who has the machine (`tpm2_changeauth -c lockout`).
+  /// Whether the TPM has a lockout password (TPMA_PERMANENT, lockoutAuthSet). Without one, anyone who may use the TPM
+  /// can reset the counter after each guess, so it does not stop an attacker who has the machine (`tpm2_changeauth -c
+  /// lockout`).
   package let hasPassword: Bool
 }
 
 extension TPM {
-  /// How the TPM stands against guessing.
+  /// The state of the TPM's protection against guessing.
   package func lockout() throws(TPMError) -> Lockout {
     let permanent = try properties(from: .permanent, count: 1)
     let counters = try properties(from: .lockoutCounter, count: 4)
@@ -35,14 +36,14 @@ extension TPM {
       hasPassword: attributes & TPMA_PERMANENT_LOCKOUTAUTHSET != 0)
   }
 
-  /// The properties asked for (TPM_PT, part 2, section 6.13).
+  /// The properties that are read (TPM_PT, part 2, section 6.13).
   private enum Property: UInt32 {
     case permanent = 0x200
     case lockoutCounter = 0x20E
     case maxAuthFail, lockoutInterval, lockoutRecovery
   }
 
-  /// Properties of the TPM, `count` from the first on (TPM2_GetCapability, TPM_CAP_TPM_PROPERTIES).
+  /// `count` properties of the TPM from `first` on (TPM2_GetCapability, TPM_CAP_TPM_PROPERTIES).
   private func properties(from first: Property, count: UInt32) throws(TPMError) -> [Property: UInt32] {
     var hasMore: TPMI_YES_NO = 0
     var answer: UnsafeMutablePointer<TPMS_CAPABILITY_DATA>?

@@ -1,8 +1,8 @@
 import CTSS2
 
-/// Public areas as the TPM writes them, big-endian (TPM2B_PUBLIC, TPM 2.0 Library, part 2, section 12.2.5).
+/// Public areas in the TPM's encoding, big-endian (TPM2B_PUBLIC, TPM 2.0 Library, part 2, section 12.2.5).
 enum PublicArea {
-  /// What is the same in every storage key: all but the size in front and the point behind.
+  /// The common part of every storage key: all but the size in front and the point at the end.
   ///
   /// This is the template of the storage root key for ECC (TCG TPM v2.0 Provisioning Guidance, section 7.5.1; TCG EK
   /// Credential Profile, template L-2): fixedTPM, fixedParent, sensitiveDataOrigin, userWithAuth, noDA, restricted,
@@ -18,21 +18,21 @@ enum PublicArea {
     0x00, 0x10,  // kdf: TPM_ALG_NULL
   ]
 
-  /// The template of the storage key; a point of zeros takes the place of the one that the TPM derives.
+  /// The template of the storage key, with a point of zeros in place of the one that the TPM derives.
   static let storageKey: [UInt8] = {
     let coordinate: [UInt8] = [0x00, 0x20] + [UInt8](repeating: 0, count: 32)
     let area = storageKeyStart + coordinate + coordinate
     return [0x00, UInt8(area.count)] + area
   }()
 
-  /// Whether a key of the TPM is what ``storageKey`` asks for.
+  /// Whether a key of the TPM matches ``storageKey``.
   static func isStorageKey(_ area: TPM2B_PUBLIC) -> Bool {
     guard let bytes = try? bytes(of: area) else { return false }
     return bytes.dropFirst(2).starts(with: storageKeyStart)
   }
 
-  /// A sealed data object: fixedTPM, fixedParent, userWithAuth, and noDA unless an authorization protects it.
-  /// `digest` is the object's unique field, in a template empty.
+  /// A sealed data object: fixedTPM, fixedParent, userWithAuth, and noDA unless an authorization protects it. `digest`
+  /// is the object's unique field; it is empty in a template.
   static func sealed(isProtected: Bool, digest: [UInt8] = []) -> [UInt8] {
     let area: [UInt8] =
       [
@@ -46,7 +46,7 @@ enum PublicArea {
     return [0x00, UInt8(area.count)] + area
   }
 
-  /// The structure that libtss2 takes.
+  /// The structure for libtss2.
   static func structure(_ bytes: [UInt8]) throws(TPMError) -> TPM2B_PUBLIC {
     var area = TPM2B_PUBLIC()
     var offset = 0
@@ -55,7 +55,7 @@ enum PublicArea {
     return area
   }
 
-  /// The bytes of a structure that libtss2 gave.
+  /// The bytes of a structure from libtss2.
   static func bytes(of area: TPM2B_PUBLIC) throws(TPMError) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: MemoryLayout<TPM2B_PUBLIC>.size)
     var area = area

@@ -1,27 +1,28 @@
 import CTSS2
 
-/// A sealed object as it is stored: TPM2B_PUBLIC, then TPM2B_PRIVATE (TPM 2.0 Library, part 2, sections 12.2.5, 12.3.7).
+/// A sealed object as it is stored: TPM2B_PUBLIC, then TPM2B_PRIVATE (TPM 2.0 Library, part 2, sections 12.2.5,
+/// 12.3.7).
 ///
-/// The public area has one form but for two things: whether an authorization protects the object, and its digest. The
-/// private area is for the TPM that made it alone to read.
+/// The public area has a fixed form except for two parts: whether an authorization protects the object, and its digest.
+/// Only the TPM that made the private area can read it.
 struct SealedObject: Equatable {
-  /// How long an object may be, in bytes.
+  /// The maximum length of an object, in bytes.
   static let maximumCount = 1024
-  /// The digest that names the object is one of SHA-256.
+  /// The length of the digest that names the object, a SHA-256.
   private static let digestCount = 32
 
-  /// Whether it has an authorization, and guesses at it count towards lockout (noDA is clear).
+  /// Whether it has an authorization, and wrong ones count towards lockout (noDA is clear).
   let isProtected: Bool
   /// The unique field of the public area.
   private let digest: [UInt8]
   /// The content of the TPM2B_PRIVATE.
   private let sensitive: [UInt8]
 
-  /// Reads an object; throws ``TPMError/malformed`` for bytes that ``bytes`` would not give.
+  /// Parses an object; throws ``TPMError/malformed`` for bytes that ``bytes`` would not return.
   init(_ bytes: [UInt8]) throws(TPMError) {
     guard bytes.count <= Self.maximumCount else { throw .malformed }
     let form = PublicArea.sealed(isProtected: true, digest: [UInt8](repeating: 0, count: Self.digestCount))
-    // The size in front of the private area is two bytes.
+    // The size in front of the private area has two bytes.
     guard bytes.count > form.count + 2 else { throw .malformed }
     let area = Array(bytes[..<form.count])
     digest = Array(area.suffix(Self.digestCount))
@@ -37,7 +38,7 @@ struct SealedObject: Equatable {
     guard sensitive.count == size, size <= Self.sensitiveCapacity else { throw .malformed }
   }
 
-  /// The bytes to be stored.
+  /// The bytes to store.
   var bytes: [UInt8] {
     let size = UInt16(sensitive.count)
     return PublicArea.sealed(isProtected: isProtected, digest: digest) + [UInt8(size >> 8), UInt8(size & 0xFF)]

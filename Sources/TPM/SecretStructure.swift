@@ -1,12 +1,12 @@
 import CTSS2
 import Cryptography
 
-/// A structure of libtss2 that holds a secret, zero at first; it lies where secrets lie, and is wiped like them.
+/// A structure of libtss2 that contains a secret, initially zeros. It is in memory for secrets, and wiped like them.
 struct SecretStructure<Value: BitwiseCopyable>: ~Copyable {
   private var bytes = SecretBytes(count: MemoryLayout<Value>.size)
 
-  /// Calls `body` with the structure, to be filled in or given to libtss2. It must not be copied as a value, which would
-  /// leave its bytes on the stack.
+  /// Calls `body` with the structure, to fill it in or pass it to libtss2. `body` must not copy it as a value, which
+  /// would leave its bytes on the stack.
   mutating func withPointer<Result, Failure: Error>(
     _ body: (UnsafeMutablePointer<Value>) throws(Failure) -> Result
   ) throws(Failure) -> Result {
@@ -18,7 +18,7 @@ struct SecretStructure<Value: BitwiseCopyable>: ~Copyable {
 }
 
 extension SecretStructure<TPM2B_AUTH> {
-  /// An authorization value; none is the empty one (TPM2B_AUTH, TPM 2.0 Library, part 2, section 10.4.5).
+  /// An authorization value. The empty value stands for none (TPM2B_AUTH, TPM 2.0 Library, part 2, section 10.4.5).
   init(_ authorization: borrowing SecretBytes) throws(TPMError) {
     guard TPM.authorizationLengths.contains(authorization.count) else { throw .invalidLength("an authorization") }
     self.init()
@@ -27,7 +27,7 @@ extension SecretStructure<TPM2B_AUTH> {
 }
 
 extension SecretStructure<TPM2B_SENSITIVE_CREATE> {
-  /// What an object is made of: its authorization value and the data sealed (part 2, section 11.1.16).
+  /// The sensitive part of a new object: its authorization value and the data to seal (part 2, section 11.1.16).
   init(_ secret: borrowing SecretBytes) throws(TPMError) {
     guard TPM.secretLengths.contains(secret.count) else { throw .invalidLength("a secret to be sealed") }
     self.init()
@@ -42,7 +42,7 @@ extension SecretStructure<TPM2B_SENSITIVE_CREATE> {
 }
 
 extension TPM2B_AUTH {
-  /// Takes the bytes of a secret, where it lies.
+  /// Copies the bytes of a secret into this structure in place.
   fileprivate mutating func fill(with secret: borrowing SecretBytes) {
     size = UInt16(secret.count)
     unsafe withUnsafeMutableBytes(of: &buffer) { buffer in
@@ -52,7 +52,7 @@ extension TPM2B_AUTH {
 }
 
 extension TPM2B_SENSITIVE_DATA {
-  /// Takes the bytes of a secret, where it lies.
+  /// Copies the bytes of a secret into this structure in place.
   fileprivate mutating func fill(with secret: borrowing SecretBytes) {
     size = UInt16(secret.count)
     unsafe withUnsafeMutableBytes(of: &buffer) { buffer in

@@ -2,10 +2,11 @@ import CTSS2
 import Cryptography
 
 extension TPM {
-  /// Seals a secret of 1 to 128 bytes to this TPM: ``unseal(_:authorization:)`` opens it here and nowhere else.
+  /// Seals a secret of 1 to 128 bytes to this TPM. ``unseal(_:authorization:)`` opens it on this TPM and nowhere else.
   ///
-  /// With an authorization of 1 to 32 bytes the TPM asks for it, and counts wrong ones. Returns the object, at most 1024
-  /// bytes, no secret. Throws ``TPMError/invalidLength(_:)``, ``TPMError/unavailable(_:)`` or what the TPM refuses.
+  /// If there is an authorization of 1 to 32 bytes, the TPM requires it and counts wrong ones. Returns the object, at
+  /// most 1024 bytes, which is not secret. Throws ``TPMError/invalidLength(_:)``, ``TPMError/unavailable(_:)`` or the
+  /// TPM's error.
   package func seal(
     _ secret: borrowing SecretBytes, authorization: borrowing SecretBytes?
   ) throws(TPMError) -> [UInt8] {
@@ -25,8 +26,8 @@ extension TPM {
     throw .unavailable("it has no storage key that may be used")
   }
 
-  /// Makes the object under a storage key (TPM2_Create, TPM 2.0 Library, part 3, section 12.1); nil when the key has an
-  /// authorization of its own, as a persistent one may.
+  /// Creates the object under a storage key (TPM2_Create, TPM 2.0 Library, part 3, section 12.1). Returns `nil` if the
+  /// key has an authorization of its own, as a persistent key may.
   private func seal(
     _ sensitive: inout SecretStructure<TPM2B_SENSITIVE_CREATE>, isProtected: Bool, under key: borrowing Handle
   ) throws(TPMError) -> [UInt8]? {
@@ -53,7 +54,7 @@ extension TPM {
       throw .library(operation: "seal a secret", code: TSS2_RC(TSS2_BASE_RC_GENERAL_FAILURE))
     }
     let bytes = try SealedObject.bytes(publicArea: publicArea, privateArea: privateArea)
-    // What could not be read again must not be stored.
+    // An object that could not be parsed again must not be stored.
     guard try SealedObject(bytes).isProtected == isProtected else { throw .malformed }
     return bytes
   }

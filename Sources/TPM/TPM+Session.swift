@@ -1,7 +1,7 @@
 import CTSS2
 
 extension TPM {
-  /// Which secret of a command is encrypted in a session (TPMA_SESSION, TPM 2.0 Library, part 2, section 8.4).
+  /// The parameter of a command that is encrypted in a session (TPMA_SESSION, TPM 2.0 Library, part 2, section 8.4).
   enum Encryption {
     /// The command's first parameter, on its way to the TPM.
     case command
@@ -16,9 +16,9 @@ extension TPM {
     }
   }
 
-  /// An HMAC session for one command or a few: each command proves knowledge of an authorization without telling it, and
-  /// a secret is encrypted with AES-128-CFB (part 1, sections 19.6 and 21). What the keys are derived from is random,
-  /// chosen here, and encrypted for the storage key (the session is salted).
+  /// An HMAC session for one command or a few. Each command proves knowledge of an authorization without revealing it,
+  /// and a secret is encrypted with AES-128-CFB (part 1, sections 19.6 and 21). The keys are derived from a random
+  /// salt, which is generated here and encrypted for the storage key.
   func session(saltedFor key: borrowing Handle, encrypting encryption: Encryption) throws(TPMError) -> Handle {
     var symmetric = TPMT_SYM_DEF()
     symmetric.algorithm = TPM2_ALG_AES
@@ -35,7 +35,7 @@ extension TPM {
     return session
   }
 
-  /// Sets what a session encrypts; it continues after each command, so that its end is here and nowhere else.
+  /// Sets what a session encrypts. The session continues after each command, so that only this code ends it.
   func setAttributes(of session: borrowing Handle, _ attributes: TPMA_SESSION) throws(TPMError) {
     try check(
       unsafe Esys_TRSess_SetAttributes(

@@ -1,6 +1,6 @@
 import CTSS2
 
-/// Where a storage key comes from.
+/// The origin of a storage key.
 enum StorageKeySource: CaseIterable {
   /// The storage root key that an administrator has made persistent, as systemd-tpm2-setup(8) does.
   case persistent
@@ -12,11 +12,12 @@ extension TPM {
   /// The handle of the storage root key (TCG TPM v2.0 Provisioning Guidance, section 7.8).
   static var storageRootKey: TPM2_HANDLE { 0x8100_0001 }
 
-  /// A storage key that has the form of ``PublicArea/storageKey``, fixedTPM included: the TPM does not let such a key go
-  /// anywhere else. nil when there is no such persistent key.
+  /// A storage key that has the form of ``PublicArea/storageKey``, including fixedTPM: the TPM does not let such a key
+  /// leave. `nil` if there is no such persistent key.
   ///
-  /// That the form is right is what the TPM says. That this TPM has the private key is proved by the first answer in a
-  /// session salted for it. That it is a TPM at all, and the one that was here yesterday, is proved by neither.
+  /// The TPM itself claims that the form is right. The first answer in a session salted for the key proves that the
+  /// device has the private key. Nothing here proves that the device is a TPM at all, or the one that was here
+  /// yesterday.
   func storageKey(_ source: StorageKeySource) throws(TPMError) -> Handle? {
     switch source {
     case .persistent: try persistentStorageKey()
@@ -45,7 +46,7 @@ extension TPM {
 
   private func derivedStorageKey() throws(TPMError) -> Handle {
     var template = try PublicArea.structure(PublicArea.storageKey)
-    // The key has no authorization and nothing is sealed in it.
+    // The key has no authorization, and no data is sealed in it.
     var sensitive = TPM2B_SENSITIVE_CREATE()
     var outsideInfo = TPM2B_DATA()
     var creationPCR = TPML_PCR_SELECTION()

@@ -3,12 +3,12 @@ import Cryptography
 import Glibc
 
 extension TPM {
-  /// The secret of an object that ``seal(_:authorization:)`` made on this TPM.
+  /// Unseals the secret of an object that ``seal(_:authorization:)`` made on this TPM.
   ///
-  /// Throws ``TPMError/malformed`` before anything goes to the TPM, ``TPMError/wrongAuthorization`` without asking it
-  /// when only one of the object and the caller has an authorization, ``TPMError/wrongAuthorization``,
-  /// ``TPMError/lockedOut`` and ``TPMError/foreign`` as the TPM says. The object says nothing about who sealed it:
-  /// whoever may use the TPM can make another.
+  /// Throws ``TPMError/malformed`` before anything is sent to the TPM; ``TPMError/wrongAuthorization`` without asking
+  /// the TPM if only one of the object and the caller has an authorization; and ``TPMError/wrongAuthorization``,
+  /// ``TPMError/lockedOut`` and ``TPMError/foreign`` as the TPM decides. The object does not show who sealed it: anyone
+  /// who may use the TPM can make another.
   package func unseal(
     _ object: [UInt8], authorization: borrowing SecretBytes?
   ) throws(TPMError) -> SecretBytes {
@@ -20,7 +20,7 @@ extension TPM {
       value = try SecretStructure<TPM2B_AUTH>(authorization)
     case .none: guard !object.isProtected else { throw .wrongAuthorization }
     }
-    // The persistent key may have been another when the object was sealed, or not have been there.
+    // When the object was sealed, the persistent key may have been another, or missing.
     for source in StorageKeySource.allCases {
       guard let key = try storageKey(source) else { continue }
       let session = try session(saltedFor: key, encrypting: .response)
@@ -31,8 +31,8 @@ extension TPM {
     throw .foreign
   }
 
-  /// Loads an object, which is authenticated and decrypted in the TPM (TPM2_Load, TPM 2.0 Library, part 3, section 12.2).
-  /// nil when that fails, or the key has an authorization of its own.
+  /// Loads an object, which the TPM authenticates and decrypts (TPM2_Load, TPM 2.0 Library, part 3, section 12.2).
+  /// Returns `nil` if that fails or if the key has an authorization of its own.
   private func load(
     _ object: SealedObject, under key: borrowing Handle, in session: borrowing Handle
   ) throws(TPMError) -> Handle? {
@@ -46,7 +46,7 @@ extension TPM {
     return Handle(number, in: self)
   }
 
-  /// Asks for the secret of a loaded object (TPM2_Unseal, part 3, section 12.7).
+  /// Reads the secret of a loaded object (TPM2_Unseal, part 3, section 12.7).
   private func unseal(
     _ object: borrowing Handle, authorization: inout SecretStructure<TPM2B_AUTH>, under key: borrowing Handle,
     in session: borrowing Handle

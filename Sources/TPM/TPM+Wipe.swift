@@ -2,17 +2,17 @@ import CTSS2
 import Cryptography
 import Glibc
 
-/// libtss2 keeps copies of secrets in its context, and frees them as they are. Each is overwritten here, by calls that
-/// fill the same place and send nothing to the TPM. The keys of ended sessions stay behind; they open nothing but a
-/// recording of what passed in those.
+/// Wiping libtss2's copies of secrets. libtss2 keeps them in its context and frees them without wiping. Each is
+/// overwritten here, by calls that fill the same place and send nothing to the TPM. The keys of ended sessions remain;
+/// they decrypt only a recording of what was sent in those sessions.
 extension TPM {
-  /// Overwrites the secret and the authorization that a call of TPM2_Create has kept (`ESYS_CONTEXT`, its input).
+  /// Overwrites the secret and the authorization that a call of TPM2_Create has left (`ESYS_CONTEXT`, its input).
   func wipeCreation() {
     var nothing = TPM2B_SENSITIVE_CREATE()
     guard var template = try? PublicArea.structure(PublicArea.sealed(isProtected: true)) else { return }
     var outsideInfo = TPM2B_DATA()
     var creationPCR = TPML_PCR_SELECTION()
-    // The input is taken before it is seen that there is no such parent.
+    // libtss2 copies the input before it finds that there is no such parent.
     _ = unsafe Esys_Create_Async(
       context, Self.noObject, ESYS_TR_PASSWORD, ESYS_TR_NONE, ESYS_TR_NONE, &nothing, &template, &outsideInfo,
       &creationPCR)
@@ -30,11 +30,12 @@ extension TPM {
     unsafe explicit_bzero(UnsafeMutablePointer(mutating: parameters), count)
   }
 
-  /// Overwrites the authorization that an object was used with, in what libtss2 knows of the object and of the session.
+  /// Overwrites the authorization that an object was used with, in libtss2's data on the object and on the session.
   ///
-  /// The session takes another authorization when it is used once more, with the storage key as the object. That call
-  /// ends before anything is sent: no two sessions of a command may encrypt its response, and this one is named twice.
-  /// Were it sent all the same, the TPM would refuse it, and not count it: the storage key is not subject to lockout.
+  /// The session gets another authorization when it is used again with the storage key as the object. That call ends
+  /// before anything is sent, because no two sessions of a command may encrypt its response, and this session is passed
+  /// twice. If the call were sent, the TPM would refuse it without counting it, since the storage key is not subject to
+  /// lockout.
   func wipeAuthorization(of object: borrowing Handle, session: borrowing Handle, key: borrowing Handle) {
     var nothing = TPM2B_AUTH()
     _ = unsafe Esys_TR_SetAuth(context, object.number, &nothing)
@@ -51,6 +52,6 @@ extension TPM {
     _ = unsafe Esys_TR_SetAuth(context, key.number, &nothing)
   }
 
-  /// A number that libtss2 gives to no object: they begin after ESYS_TR_MIN_OBJECT, 0x1000.
+  /// A number that libtss2 gives to no object. Its numbers begin after ESYS_TR_MIN_OBJECT, 0x1000.
   private static var noObject: ESYS_TR { 0x0FFF_FFFF }
 }

@@ -1,28 +1,29 @@
 import CTSS2
 import Cryptography
 
-/// The machine's TPM 2.0, which seals small secrets so that only it can open them again, and counts who guesses.
+/// The machine's TPM 2.0, which seals small secrets so that only it can open them again, and limits guessing.
 ///
-/// A sealed object is a file's content as any other: the TPM keeps nothing. It lies under a storage key that the TPM
-/// derives anew each time from a seed it never tells, so that the object is worth nothing without this TPM.
+/// A sealed object is stored in a file; the TPM keeps nothing. The object is encrypted under a storage key that the TPM
+/// derives each time from a seed that never leaves it, so the object is worthless without this TPM.
 ///
-/// Secrets pass between this process and the TPM encrypted, in sessions salted for the storage key: someone who listens
-/// on the bus learns nothing. The public part of the storage key is what the TPM says it is, however. A device put in
-/// between, which answers with a storage key of its own, sees what is sealed through it; it cannot open what the TPM
-/// sealed before without the authorization, which it can try to guess from what passes, uncounted.
+/// Secrets are encrypted between this process and the TPM, in sessions salted for the storage key, so an attacker who
+/// listens on the bus learns nothing. However, the public part of the storage key is not verified. A device in between
+/// that answers with a storage key of its own sees what is sealed through it. It cannot open what the TPM sealed before
+/// without the authorization, but can guess that from the traffic, without the TPM counting.
 @safe package struct TPM: ~Copyable {
-  /// How long a sealed secret may be, in bytes (MAX_SYM_DATA, TPM 2.0 Library, part 2, section 11.1.14).
+  /// The possible lengths of a sealed secret, in bytes (MAX_SYM_DATA, TPM 2.0 Library, part 2, section 11.1.14).
   package static let secretLengths = 1...128
-  /// How long an authorization may be, in bytes: as the object's name algorithm, SHA-256 (part 1, section 19.6.4).
-  /// Zeros at its end do not count: the TPM takes them off.
+  /// The possible lengths of an authorization, in bytes: up to that of the object's name algorithm, SHA-256 (part 1,
+  /// section 19.6.4). Zeros at its end do not count: the TPM removes them.
   package static let authorizationLengths = 1...32
 
-  /// What libtss2 knows of the TPM, of loaded objects and of sessions.
+  /// libtss2's data on the TPM, on loaded objects and on sessions.
   let context: OpaquePointer
   private let transport: Transport
 
-  /// Connects to a TPM. `tcti` is a TCTI of libtss2 with its configuration, as `device:/dev/tpmrm0`, which is the standard
-  /// unless the environment says otherwise in `PROTECTFS_TCTI`, as tests do. Throws ``TPMError/unavailable(_:)``.
+  /// Connects to a TPM. `tcti` is a TCTI of libtss2 with its configuration, such as `device:/dev/tpmrm0`. That is the
+  /// default unless the environment variable `PROTECTFS_TCTI` names another, as tests do. Throws
+  /// ``TPMError/unavailable(_:)``.
   package init(tcti: String? = nil) throws(TPMError) {
     let transport = try Transport(tcti)
     var context: OpaquePointer?
@@ -33,7 +34,7 @@ import Cryptography
   }
 
   deinit {
-    // Objects and sessions have flushed themselves.
+    // Objects and sessions have been flushed by their handles.
     var context: OpaquePointer? = unsafe context
     unsafe Esys_Finalize(&context)
   }

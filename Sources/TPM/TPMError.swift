@@ -1,13 +1,14 @@
-/// What can go wrong in this module.
+/// The errors of this module.
 package enum TPMError: Error, Equatable, Sendable, CustomStringConvertible {
   /// There is no TPM 2.0 that this process may use; the text says why.
   case unavailable(String)
-  /// The authorization is not that of the object, or only one of the two has one. When the TPM itself found out, and
-  /// the object has one, it counts towards lockout.
+  /// The authorization is wrong, or only one of object and caller has one. If the TPM itself found that out, and the
+  /// object has one, it counts towards lockout.
   case wrongAuthorization
-  /// The TPM answers no authorization that is protected against guessing until time has passed.
+  /// The TPM accepts no authorization that is protected against guessing until some time has passed.
   case lockedOut
-  /// The object was sealed by another TPM, or before this one was cleared, or it was altered: these cannot be told apart.
+  /// Another TPM sealed the object, or this one did before it was cleared, or the object was altered: these cannot be
+  /// distinguished.
   case foreign
   /// The bytes are not those of a sealed object.
   case malformed
@@ -31,7 +32,7 @@ package enum TPMError: Error, Equatable, Sendable, CustomStringConvertible {
     }
   }
 
-  /// The error for a call that failed, where nothing more is known than its code.
+  /// The error of a failed call of which only the code is known.
   init(_ response: Response, _ operation: StaticString) {
     self =
       if response.isLockout {

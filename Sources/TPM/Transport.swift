@@ -1,17 +1,19 @@
 import CTSS2
 import Glibc
 
-/// The way to a TPM: a TPM command transmission interface (TCTI) of libtss2, found by its name.
+/// The connection to a TPM: a TPM command transmission interface (TCTI) of libtss2, found by its name.
 @safe struct Transport: ~Copyable {
-  /// The kernel's resource manager, which keeps users of the TPM apart (tpm(4)).
+  /// The kernel's resource manager, which separates users of the TPM (tpm(4)).
   static let standard = "device:/dev/tpmrm0"
-  /// The environment variable that names another TCTI, for tests. A program with more rights than its caller ignores it.
+  /// The environment variable that names another TCTI, for tests. Ignored by a program that has more rights than its
+  /// caller.
   static let variable = "PROTECTFS_TCTI"
 
   let context: OpaquePointer
 
-  /// Opens the TCTI of this name, as `device:/dev/tpmrm0` or `swtpm:path=/run/socket` (`Tss2_TctiLdr_Initialize(3)`);
-  /// without a name that of ``variable``, else ``standard``. Throws ``TPMError/unavailable(_:)``.
+  /// Opens the TCTI with a name such as `device:/dev/tpmrm0` or `swtpm:path=/run/socket`
+  /// (`Tss2_TctiLdr_Initialize(3)`). Without a name, uses that in ``variable``, otherwise ``standard``. Throws
+  /// ``TPMError/unavailable(_:)``.
   init(_ name: String?) throws(TPMError) {
     Self.silence
     let name = name ?? Self.nameInEnvironment ?? Self.standard
@@ -30,7 +32,7 @@ import Glibc
     unsafe Tss2_TctiLdr_Finalize(&context)
   }
 
-  /// libtss2 writes what fails to standard error, parameters included, unless it is told otherwise before its first use.
+  /// By default, libtss2 writes failures to standard error, with parameters. This must be set before its first use.
   private static let silence: Void = {
     unsafe setenv("TSS2_LOG", "all+NONE", 0)
   }()
@@ -41,7 +43,7 @@ import Glibc
     return unsafe String(cString: value)
   }
 
-  /// libtss2 says only that it failed; errno says what to do.
+  /// libtss2 reports only the failure; errno shows what the user can do.
   private static func checkAccess(to path: String) throws(TPMError) {
     guard unsafe faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0 else { return }
     switch errno {
