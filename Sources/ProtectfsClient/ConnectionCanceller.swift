@@ -2,7 +2,8 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-/// Ends, from any thread, what a connection waits for: it then throws ``ControlError/Code-swift.enum/noAnswer``.
+/// Cancels, from any thread, what a connection waits for. The waiting call throws
+/// ``ControlError/Code-swift.enum/noAnswer``.
 ///
 /// ```swift
 /// let daemon = try DaemonConnection(mountPoint: path)
@@ -11,7 +12,7 @@ import SystemPackage
 /// try daemon.events { event in … }
 /// ```
 public final class ConnectionCanceller: Sendable {
-  /// A descriptor of its own on the connection's socket, so that it never stands for another's.
+  /// A separate descriptor of the connection's socket, so that its number never refers to another file.
   private let socket: LocalSocket
 
   init(_ socket: borrowing LocalSocket) throws(ControlError) {
@@ -22,14 +23,14 @@ public final class ConnectionCanceller: Sendable {
     self.socket = LocalSocket(owning: descriptor)
   }
 
-  /// Ends the connection: what waits for it now, and whatever is asked of it later, fails. The daemon sees the client go.
+  /// Ends the connection: a call that waits for it and all later calls fail. The daemon sees that the client is gone.
   public func cancel() {
     shutdown(socket.rawValue, CInt(SHUT_RDWR))
   }
 }
 
 extension DaemonConnection {
-  /// A way to end, from another thread, what this connection waits for.
+  /// Returns an object that cancels, from another thread, what this connection waits for.
   public func canceller() throws(ControlError) -> ConnectionCanceller {
     try ConnectionCanceller(socket)
   }

@@ -1,15 +1,15 @@
 import ProtectfsPolicy
 
-// The messages of the control interface, as both sides write and read them. Documentation/PROTOCOL.md describes them.
+// The messages of the control interface, for both sides. Documentation/PROTOCOL.md describes them.
 
 /// The interface of a daemon.
 package enum ControlInterface {
-  /// Its name in Varlink.
+  /// The interface's name in Varlink.
   package static let name = "org.protectfs.Daemon"
-  /// The longest call or reply, in bytes, without the NUL that ends it.
+  /// The maximum length of a call or reply, in bytes, without the terminating NUL.
   package static let longestMessage = 65_536
 
-  /// Its methods.
+  /// The interface's methods.
   package enum Method: String, CaseIterable, Sendable {
     case status = "GetStatus"
     case lock = "Lock"
@@ -28,7 +28,7 @@ package enum ControlInterface {
     package var qualifiedName: String { "\(ControlInterface.name).\(rawValue)" }
   }
 
-  /// The members whose values are secrets; they travel in the parameters of a call.
+  /// The members whose values are secrets. They are sent in the parameters of a call.
   package enum SecretMember: String, CaseIterable, Sendable {
     case passcode, recoveryKey, keyFile, newPasscode, newTPMPasscode, newRecoveryKey, newKeyFile
   }
@@ -47,7 +47,7 @@ package struct Call<Parameters: Encodable & Sendable>: Encodable, Sendable {
   }
 }
 
-/// What every reply may say beside its parameters.
+/// What any reply may contain besides its parameters.
 package struct ReplyHeader: Codable, Sendable {
   package var error: String?
   package var continues: Bool?
@@ -69,9 +69,9 @@ package struct NoParameters: Codable, Sendable {
 
 /// The parameters of `Lock`.
 package struct LockParameters: Codable, Sendable {
-  /// Seconds; absent: the mount's own grace period.
+  /// Seconds. If absent, the mount's own grace period is used.
   package var gracePeriod: Double?
-  /// Whether the reply waits until the lock has taken effect; absent: yes.
+  /// Whether the reply waits until the lock has taken effect. If absent, it does.
   package var wait: Bool?
 
   package init(gracePeriod: Double?, wait: Bool?) {
@@ -80,7 +80,7 @@ package struct LockParameters: Codable, Sendable {
   }
 }
 
-/// The parameter of calls that concern one class.
+/// The parameter of calls on one class.
 package struct ClassParameters: Codable, Sendable {
   package var protectionClass: ProtectionClass
 
@@ -100,7 +100,7 @@ package struct StatusReply: Codable, Sendable {
 
 /// The parameters of each reply to `MonitorEvents`.
 package struct EventReply: Codable, Sendable {
-  /// `nil` for one of a kind that a later version has added.
+  /// `nil` for a kind of event that a later version has added.
   package var event: DaemonEvent?
 
   package init(event: DaemonEvent) {
@@ -115,7 +115,7 @@ package struct EventReply: Codable, Sendable {
 
 /// The parameters of each reply to `DelayLock`.
 package struct DelayReply: Codable, Sendable {
-  /// How long the lock that was announced waits at most, in seconds; absent before there is one.
+  /// How long the announced lock waits at most, in seconds; absent before a lock is announced.
   package var seconds: Double?
 
   package init(seconds: Double?) {

@@ -1,26 +1,26 @@
 import Glibc
 import ProtectfsPolicy
 
-/// Where the socket of a mount is: a directory of its owner's, and a name made from the mount point.
+/// The socket of a mount: a directory of the mount's owner, and a name made from the mount point.
 package struct ControlSocket: Sendable, Hashable {
   /// The directory, of mode 0700.
   package let directory: String
   /// The name in it.
   package let name: String
 
-  /// The socket of that name in that directory.
+  /// The socket with that name in that directory.
   package init(directory: String, name: String) {
     self.directory = directory
     self.name = name
   }
 
-  /// The whole path, as people and other Varlink clients use it.
+  /// The full path, for users and for other Varlink clients.
   package var path: String { "\(directory)/\(name)" }
 
-  /// The places where the socket of a user's mount may be, the one that a new daemon uses first.
+  /// The directories in which the socket of a user's mount may be. A new daemon uses the first.
   ///
-  /// Root: `/run/protectfs`. Others: `$XDG_RUNTIME_DIR/protectfs`, `/run/user/UID/protectfs`, where these are the
-  /// user's own, and `/tmp/protectfs-UID`.
+  /// Root: `/run/protectfs`. Others: `$XDG_RUNTIME_DIR/protectfs` and `/run/user/UID/protectfs`, if these directories
+  /// exist and belong to the user, and `/tmp/protectfs-UID`.
   package static func directories(of user: UInt32) -> [String] {
     if user == 0 { return ["/run/protectfs"] }
     var parents = ["/run/user/\(user)"]
@@ -31,9 +31,9 @@ package struct ControlSocket: Sendable, Hashable {
     return parents.filter { isDirectory($0, ownedBy: user) }.map { "\($0)/protectfs" } + ["/tmp/protectfs-\(user)"]
   }
 
-  /// The name for a mount point: its path escaped as systemd escapes paths, so that it can be read back.
+  /// The name for a mount point: its path, escaped as systemd escapes paths, so that it can be decoded.
   ///
-  /// A name that would not fit into a socket's address keeps its start and ends in a hash of the path.
+  /// A name that is too long for a socket address keeps its start and ends with a hash of the path.
   package static func name(forMountPoint path: String) -> String {
     var name = ""
     for byte in path.utf8.drop(while: { $0 == UInt8(ascii: "/") }) {
@@ -52,13 +52,13 @@ package struct ControlSocket: Sendable, Hashable {
     return name + ".sock"
   }
 
-  /// How the names of the sockets of a backing directory begin, by its device and inode number: it may have several paths,
-  /// and several daemons. No name for a mount point has such a `=`.
+  /// The prefix of the socket names of a backing directory, by its device and inode number: the directory may have
+  /// several paths and several daemons. No name for a mount point contains such a `=`.
   package static func prefix(forBackingDevice device: UInt64, inode: UInt64) -> String {
     "backing=\(String(device, radix: 16))-\(String(inode, radix: 16))="
   }
 
-  /// `sockaddr_un` takes 107 bytes, of which `/proc/self/fd/N/` may need some 20 and `.sock` 5.
+  /// `sockaddr_un` holds 107 bytes, of which `/proc/self/fd/N/` may need about 20 and `.sock` 5.
   private static let longestName = 64
 
   private static func hexadecimal(_ value: UInt64, digits: Int) -> String {

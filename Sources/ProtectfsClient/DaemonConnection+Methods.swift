@@ -1,19 +1,19 @@
 import ProtectfsPolicy
 
-// The methods of the control interface; Documentation/PROTOCOL.md has their definitions.
+// The methods of the control interface. Documentation/PROTOCOL.md defines them.
 extension DaemonConnection {
   /// A secret that opens a store, in memory that the caller wipes.
   @unsafe public enum Secret {
-    /// What the user knows, UTF-8 text.
+    /// A passcode that the user knows, in UTF-8.
     case passcode(UnsafeRawBufferPointer)
-    /// The same, for a way in that the machine's TPM has a part in.
+    /// A passcode of a protector that also uses the machine's TPM.
     case tpmPasscode(UnsafeRawBufferPointer)
-    /// What `protectfs init` printed, UTF-8 text.
+    /// The recovery key that `protectfs init` printed, in UTF-8.
     case recoveryKey(UnsafeRawBufferPointer)
     /// The content of a key file, 32 to 1024 bytes.
     case keyFile(UnsafeRawBufferPointer)
 
-    /// The parameter of a call that is opened by it.
+    /// The parameter of a call that this secret authorizes.
     var member: SecretMessage.Member {
       switch unsafe self {
       case .passcode(let bytes), .tpmPasscode(let bytes): unsafe .text(.passcode, bytes)
@@ -22,7 +22,7 @@ extension DaemonConnection {
       }
     }
 
-    /// The parameter of a call that adds it.
+    /// The parameter of a call that adds this secret.
     var newMember: SecretMessage.Member {
       switch unsafe self {
       case .passcode(let bytes): unsafe .text(.newPasscode, bytes)
@@ -33,7 +33,7 @@ extension DaemonConnection {
     }
   }
 
-  /// Asks for the state of the mount.
+  /// Returns the state of the mount.
   public mutating func status() throws(ControlError) -> DaemonStatus {
     try call(.status, NoParameters(), returning: StatusReply.self).status
   }
@@ -43,57 +43,58 @@ extension DaemonConnection {
   /// - Parameters:
   ///   - gracePeriod: how long everything stays usable after the announcement; `nil` for the mount's own period.
   ///   - waiting: whether to return only when the lock has taken effect.
-  /// - Throws: ``ControlError/Code-swift.enum/lockCancelled`` when an unlock came first.
+  /// - Throws: ``ControlError/Code-swift.enum/lockCancelled`` if an unlock came first.
   public mutating func lock(gracePeriod: Duration? = nil, waiting: Bool = true) throws(ControlError) {
     let seconds = gracePeriod.map { $0 / .seconds(1) }
     let parameters = LockParameters(gracePeriod: seconds, wait: waiting)
     _ = try call(.lock, parameters, returning: NoParameters.self, patience: waiting ? 0 : 30)
   }
 
-  /// Asks for the state of the mount, however long the daemon takes.
+  /// Returns the state of the mount, and waits for the daemon without a time limit.
   package mutating func statusWhenItAnswers() throws(ControlError) -> DaemonStatus {
     try call(.status, NoParameters(), returning: StatusReply.self, patience: 0).status
   }
 
-  /// Locks every class but `none`, open files of class B included, at once: as before the first unlock. Returns when it
-  /// has taken effect.
+  /// Locks every class but `none` at once, including open files of class B, as before the first unlock. Returns when
+  /// the lock has taken effect.
   package mutating func lockAll() throws(ControlError) {
     _ = try call(.lockAll, NoParameters(), returning: NoParameters.self, patience: 0)
   }
 
-  /// Unlocks the mount, or cancels a lock whose grace period runs.
+  /// Unlocks the mount, or cancels a lock during its grace period.
   ///
-  /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``; nothing has changed then.
+  /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``. Nothing has changed then.
   public mutating func unlock(_ secret: Secret) throws(ControlError) {
     try unsafe call(SecretMessage(.unlock, [secret.member]))
   }
 
-  /// Replaces the passcode; files are not touched, and the recovery key stays as it is.
+  /// Replaces the passcode. Files are not changed, and the recovery key stays the same.
   ///
-  /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``; nothing has changed then.
+  /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``. Nothing has changed then.
   public mutating func changePasscode(
     from secret: Secret, to newPasscode: UnsafeRawBufferPointer
   ) throws(ControlError) {
     try unsafe call(SecretMessage(.changePasscode, [secret.member, .text(.newPasscode, newPasscode)]))
   }
 
-  /// Adds a way in, called `label`.
+  /// Adds a protector named `label`.
   public mutating func addKey(_ new: Secret, label: String, with secret: Secret) throws(ControlError) {
     try unsafe call(SecretMessage(.addKey, [secret.member, new.newMember, .plain("label", label)]))
   }
 
-  /// Removes the way in with that identity: 32 hexadecimal digits, as `protectfs key list` shows it.
+  /// Removes the protector with an identity: 32 hexadecimal digits, as shown by `protectfs key list`.
   ///
   /// - Throws: ``ControlError/Code-swift.enum/lastWayIn``.
   public mutating func removeKey(_ id: String, with secret: Secret) throws(ControlError) {
     try unsafe call(SecretMessage(.removeKey, [secret.member, .plain("id", id)]))
   }
 
-  /// Gives a class a new key, and wraps the keys of all its files anew; goes on with a rotation that was cut short.
+  /// Gives a class a new key and wraps the keys of all its files again. Continues a rotation that was interrupted.
   ///
-  /// - Parameter report: told a few times a second how far it has come, and at the end; ends it early by returning false.
-  /// - Throws: ``ControlError/Code-swift.enum/rotationInterrupted``, and ``ControlError/Code-swift.enum/failed`` where files
-  ///   cannot be changed, as the last report says; both class keys are kept then.
+  /// - Parameter report: called with the progress a few times a second, and at the end. Returning `false` ends the
+  ///   rotation early.
+  /// - Throws: ``ControlError/Code-swift.enum/rotationInterrupted``; ``ControlError/Code-swift.enum/failed`` if files
+  ///   cannot be changed, as the last report says. Both class keys are kept then.
   public consuming func rotate(
     _ protectionClass: ProtectionClass, with secret: Secret, _ report: (RotationStatus) -> Bool
   ) throws(ControlError) {
@@ -114,20 +115,20 @@ extension DaemonConnection {
     }
   }
 
-  /// Erases the keys of a class: what was encrypted under them is gone. The class gets a new key for new files.
+  /// Erases the keys of a class. The data encrypted under them is lost. The class gets a new key for new files.
   public mutating func erase(_ protectionClass: ProtectionClass, with secret: Secret) throws(ControlError) {
     try unsafe call(SecretMessage(.eraseClass, [secret.member, .plain("class", protectionClass.name)]))
   }
 
-  /// Erases all keys of the store: what is in it is gone.
+  /// Erases all keys of the store. Its data is lost.
   public mutating func eraseStore() throws(ControlError) {
     _ = try call(.erase, NoParameters(), returning: NoParameters.self)
   }
 
-  /// Listens to the mount until `receive` returns false or the daemon ends.
+  /// Receives the events of the mount until `receive` returns `false` or the daemon ends.
   ///
   /// The first event is ``DaemonEvent/monitoringBegan(_:)``.
-  /// - Throws: ``ControlError/Code-swift.enum/noAnswer`` when the daemon has ended.
+  /// - Throws: ``ControlError/Code-swift.enum/noAnswer`` if the daemon has ended.
   public consuming func events(_ receive: (DaemonEvent) -> Bool) throws(ControlError) {
     try send(.events, NoParameters(), more: true)
     while true {

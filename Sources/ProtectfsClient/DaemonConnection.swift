@@ -3,7 +3,7 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-/// A connection to the daemon of one mount, which does one call at a time and waits for its reply.
+/// A connection to the daemon of one mount. It makes one call at a time and waits for the reply.
 ///
 /// ```swift
 /// var daemon = try DaemonConnection(mountPoint: "/home/me/private")
@@ -11,12 +11,12 @@ import SystemPackage
 /// print(try daemon.status().state)
 /// ```
 ///
-/// It speaks Varlink (varlink.org): JSON, each message ended by a NUL byte, over a Unix socket.
+/// The protocol is Varlink (varlink.org): JSON messages, each terminated by a NUL byte, over a Unix socket.
 public struct DaemonConnection: ~Copyable, Sendable {
   let socket: LocalSocket
   private var received: [UInt8] = []
 
-  /// Connects to the daemon of the mount that a file or directory is in; the mount point itself will do.
+  /// Connects to the daemon of the mount that contains a file or directory, which may be the mount point itself.
   ///
   /// - Throws: ``ControlError/Code-swift.enum/notMounted``, ``ControlError/Code-swift.enum/noAnswer`` or
   ///   ``ControlError/Code-swift.enum/notPermitted``.
@@ -53,7 +53,7 @@ public struct DaemonConnection: ~Copyable, Sendable {
       "the daemon of \(mount.mountPoint) does not answer (\(failure)); 'protectfs unmount' cleans up after a dead one")
   }
 
-  /// Connects to the socket of a path, which must be of the user's own daemon or of root's.
+  /// Connects to the socket with a path, which must belong to a daemon of the user or of root.
   public init(socketPath path: String) throws(ControlError) {
     do throws(Errno) {
       let socket = try LocalSocket()
@@ -64,19 +64,19 @@ public struct DaemonConnection: ~Copyable, Sendable {
     }
   }
 
-  /// Connects to the daemon of a user at a place.
+  /// Connects to the daemon of a user at a socket.
   package init(at location: ControlSocket, owner: UInt32) throws(Errno) {
     let socket = try SocketDirectory(opening: location.directory, of: owner).connect(to: location.name)
     try self.init(socket, owner: owner)
   }
 
-  /// The daemon's process; `nil` where this one does not see it.
+  /// The daemon's process; `nil` if this process cannot see it.
   package var processID: Int32? {
     guard let process = try? socket.peerProcess(), process > 0 else { return nil }
     return process
   }
 
-  /// Takes a connected socket, once its peer has been found to be who it should be.
+  /// Takes over a connected socket after a check of the user at the other end.
   private init(_ socket: consuming LocalSocket, owner: UInt32) throws(Errno) {
     let peer = try socket.peerUser()
     guard peer == owner || peer == 0 else { throw .notPermitted }
@@ -84,15 +84,15 @@ public struct DaemonConnection: ~Copyable, Sendable {
   }
 
   deinit {
-    // The daemon sees at once that the client has gone, also where a canceller or a child process has the socket too.
+    // The daemon sees at once that the client is gone, even if a canceller or a child process has the socket too.
     shutdown(socket.rawValue, CInt(SHUT_RDWR))
   }
 
   // MARK: Messages
 
-  /// Sends a call and returns the parameters of its one reply.
+  /// Sends a call and returns the parameters of its only reply.
   ///
-  /// - Parameter patience: the seconds after which a daemon that says nothing counts as hung; 0 for no limit.
+  /// - Parameter patience: the seconds after which a silent daemon counts as hung; 0 for no limit.
   mutating func call<Parameters: Encodable & Sendable, Reply: Codable & Sendable>(
     _ method: ControlInterface.Method, _ parameters: Parameters, returning: Reply.Type = Reply.self, patience: Int = 30
   ) throws(ControlError) -> Reply {
@@ -100,13 +100,13 @@ public struct DaemonConnection: ~Copyable, Sendable {
     return try receive(Reply.self, patience: patience).parameters
   }
 
-  /// Sends a call that carries secrets and waits for its reply, which has no parameters.
+  /// Sends a call with secrets and waits for its reply, which has no parameters.
   mutating func call(_ message: consuming SecretMessage) throws(ControlError) {
     try send(message)
     _ = try receive(NoParameters.self, patience: 120)
   }
 
-  /// Sends a call that carries secrets.
+  /// Sends a call with secrets.
   func send(_ message: consuming SecretMessage) throws(ControlError) {
     do throws(Errno) {
       try unsafe message.withBytes { (bytes) throws(Errno) in try unsafe socket.send(bytes) }
@@ -129,9 +129,9 @@ public struct DaemonConnection: ~Copyable, Sendable {
     }
   }
 
-  /// Waits for one reply.
+  /// Waits for a reply.
   ///
-  /// - Throws: the daemon's error where the reply is one.
+  /// - Throws: the daemon's error, if the reply is one.
   mutating func receive<Reply: Codable & Sendable>(
     _ type: Reply.Type, patience: Int
   ) throws(ControlError) -> (parameters: Reply, continues: Bool) {

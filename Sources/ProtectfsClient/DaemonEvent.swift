@@ -1,26 +1,26 @@
 import ProtectfsPolicy
 
-/// What a daemon tells those who listen: `MonitorEvents` of the control interface.
+/// An event that a daemon sends to its listeners: `MonitorEvents` of the control interface.
 ///
 /// The names follow UIKit's `protectedDataWillBecomeUnavailable` and `protectedDataDidBecomeAvailable`.
 public enum DaemonEvent: Sendable, Hashable {
-  /// The first event of every listener: from now on nothing is missed. Carries the state at that moment.
+  /// The first event of every listener, with the state at that moment. No event after it is missed.
   case monitoringBegan(LockState)
-  /// A lock was asked for: the classes become unavailable in that many seconds, unless an unlock comes first.
+  /// A lock was requested: the classes become unavailable in this many seconds, unless an unlock comes first.
   case willBecomeUnavailable(classes: [ProtectionClass], seconds: Double)
   /// The keys of the classes have been wiped.
   case didBecomeUnavailable(classes: [ProtectionClass])
-  /// The keys of the classes are in memory: after an unlock, and after one that cancelled a lock.
+  /// The keys of the classes are in memory, after an unlock or after an unlock that cancelled a lock.
   case didBecomeAvailable(classes: [ProtectionClass])
   /// An access was refused because of a file's class.
   case accessDenied(AccessDenial)
-  /// The listener was too slow, and that many events were dropped here.
+  /// The listener was too slow, so this many events were dropped here.
   case eventsDropped(Int)
 }
 
 /// An access that was refused because the key of the file's class is not in memory.
 public struct AccessDenial: Sendable, Hashable {
-  /// What Foundation reports to the program that was refused: the number of its `CocoaError`.
+  /// The error that Foundation reports to the refused program: the number of its `CocoaError`.
   public enum Code: Int, Sendable, CaseIterable {
     /// `CocoaError.fileReadNoPermission`
     case fileReadNoPermission = 257
@@ -32,12 +32,12 @@ public struct AccessDenial: Sendable, Hashable {
   public var code: Code
   /// The class of the file, or of the directory in which it was to be created.
   public var protectionClass: ProtectionClass
-  /// The path below the mount point, or a description where the file has no name any more.
+  /// The path below the mount point, or a description if the file no longer has a name.
   public var path: String
-  /// The process that was refused; 0 where the kernel acted on its own.
+  /// The process that was refused; 0 if the kernel acted on its own.
   public var processID: Int32
 
-  /// A refusal of these values.
+  /// Creates a refusal.
   public init(code: Code, protectionClass: ProtectionClass, path: String, processID: Int32) {
     self.code = code
     self.protectionClass = protectionClass
@@ -46,7 +46,7 @@ public struct AccessDenial: Sendable, Hashable {
   }
 }
 
-// One flat object an event, since Varlink has no types with cases.
+// Each event is one flat object, since Varlink has no types with cases.
 extension DaemonEvent: Codable {
   /// The name of an event on the wire.
   enum Kind: String, Codable, CaseIterable {

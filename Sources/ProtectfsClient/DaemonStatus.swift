@@ -1,29 +1,29 @@
 import ProtectfsPolicy
 
-/// What the daemon of a mount says of itself: `GetStatus` of the control interface.
+/// The status of a mount's daemon: `GetStatus` of the control interface.
 public struct DaemonStatus: Codable, Sendable, Hashable {
-  /// The state of the device.
+  /// The lock state.
   public var state: LockState
-  /// While a lock is announced: the seconds until classes A and B become unavailable, at the latest where clients hold
-  /// it back. Else `nil`.
+  /// While a lock is announced: the seconds until classes A and B become unavailable, or an upper bound while clients
+  /// delay the lock. Otherwise `nil`.
   public var secondsUntilRevoked: Double?
-  /// Locked, and class CX still available: the seconds until it no longer is. Else `nil`.
+  /// While locked with class CX still available: the seconds until the class becomes unavailable. Otherwise `nil`.
   public var secondsUntilInactive: Double?
-  /// The seconds that a lock waits after it was announced, unless it says otherwise.
+  /// The seconds between the announcement of a lock and the lock, unless the lock specifies others.
   public var gracePeriod: Double
-  /// The seconds for which class CX outlives a lock.
+  /// The seconds for which class CX stays available after a lock.
   public var inactivityPeriod: Double
-  /// One entry a class, in the order of `ProtectionClass.allCases`.
+  /// One entry per class, in the order of `ProtectionClass.allCases`.
   public var classes: [ClassStatus]
-  /// The class of a new file in the root directory, chosen when the store was made.
+  /// The class of new files in the root directory, set when the store was created.
   public var defaultClass: ProtectionClass
   /// The directory of ciphertext.
   public var backing: String
-  /// Where it is mounted.
+  /// The mount point.
   public var mountPoint: String
-  /// The store's UUID, as RFC 9562 writes it.
+  /// The store's UUID in the text form of RFC 9562.
   public var storeID: String
-  /// The user who mounted it; this user and root may control it.
+  /// The user who mounted it. This user and root may control it.
   public var owner: UInt32
   /// The daemon's process.
   public var processID: Int32
@@ -31,26 +31,27 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   public var version: String
   /// Mounted with `-o ro`.
   public var isReadOnly: Bool
-  /// Mounted with `-o shared`: others may change the backing directory meanwhile.
+  /// Mounted with `-o shared`: others may change the backing directory while it is mounted.
   public var isShared: Bool
-  /// The inodes that the kernel knows, each of which takes some memory of the daemon.
+  /// The number of inodes that the kernel knows. Each takes some memory in the daemon.
   public var knownInodes: Int
-  /// Names in the backing directory that decrypt to no name, seen since the mount; listings leave them out.
+  /// The number of names in the backing directory, seen since the mount, that could not be decrypted. Listings leave
+  /// them out.
   public var undecodableNames: Int
-  /// Accesses refused since the mount because of a class.
+  /// The number of accesses refused because of a class since the mount.
   public var refusals: Int
-  /// Requests of the kernel since the mount, by the name of the operation in libfuse.
+  /// The kernel's requests since the mount, by the name of the operation in libfuse.
   public var requests: [String: Int]
-  /// The clients that hold back the lock that is announced.
+  /// The number of clients that delay the announced lock.
   public var delayingClients: Int
-  /// The files known to have a rekey pending: their contents are on the way to being under a new key.
+  /// The number of files known to have a rekey pending, whose contents are being re-encrypted under a new key.
   public var pendingRekeys = 0
-  /// Those of them that failed, and are tried again later.
+  /// The number of them that failed and are retried later.
   public var failedRekeys = 0
-  /// Those of them whose class is locked, which go on after an unlock.
+  /// The number of them whose class is locked. They continue after an unlock.
   public var lockedRekeys = 0
 
-  /// A status of these values.
+  /// Creates a status.
   public init(
     state: LockState, secondsUntilRevoked: Double? = nil, secondsUntilInactive: Double? = nil, gracePeriod: Double,
     inactivityPeriod: Double, classes: [ClassStatus], defaultClass: ProtectionClass, backing: String,
@@ -82,7 +83,7 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
 }
 
 extension DaemonStatus {
-  /// Decodes a status; what a daemon of an earlier version does not say has its default.
+  /// Decodes a status. Values that an earlier daemon does not send get their defaults.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
     self.init(
@@ -112,16 +113,16 @@ extension DaemonStatus {
   }
 }
 
-/// What the daemon holds of one class.
+/// The status of one class in the daemon.
 public struct ClassStatus: Codable, Sendable, Hashable {
   /// The class.
   public var protectionClass: ProtectionClass
-  /// What is in memory of its key.
+  /// How much of its key is in memory.
   public var key: KeyAvailability
-  /// Open handles on files of the class.
+  /// The number of open handles on files of the class.
   public var openHandles: Int
 
-  /// A status of these values.
+  /// Creates a status.
   public init(protectionClass: ProtectionClass, key: KeyAvailability, openHandles: Int) {
     self.protectionClass = protectionClass
     self.key = key

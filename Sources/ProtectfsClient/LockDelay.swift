@@ -1,4 +1,4 @@
-/// Holds the next announced lock back until this program has put its files away: `DelayLock` of the control interface.
+/// Delays the next announced lock until this program has put its files away: `DelayLock` of the control interface.
 ///
 /// ```swift
 /// var delay = try DaemonConnection(mountPoint: "/home/me/private").registerLockDelay()
@@ -7,9 +7,9 @@
 /// delay.release()
 /// ```
 ///
-/// The lock waits until every client that was registered before it was announced has released it, and never longer than
-/// that time; locks without a grace period wait for nobody. An unlock that cancels the lock ends the delay too. A delay
-/// is for one lock: for the next, register anew, best before this one is released.
+/// The lock waits until every client that had registered before the announcement has released its delay, but never
+/// longer than that time. Locks without a grace period are not delayed. An unlock that cancels the lock also ends the
+/// delay. A delay is for one lock: for the next, register again, preferably before releasing this delay.
 public struct LockDelay: ~Copyable, Sendable {
   private var connection: DaemonConnection
   private var isAnnounced = false
@@ -22,12 +22,12 @@ public struct LockDelay: ~Copyable, Sendable {
     self.connection = connection
   }
 
-  /// Waits until a lock with a grace period is announced. Returns how long it waits for this client at most, counted
-  /// from the announcement.
+  /// Waits until a lock with a grace period is announced. Returns how long the lock waits for this client at most,
+  /// counted from the announcement.
   ///
   /// - Parameter patience: the seconds after which to give up; 0 for no limit.
-  /// - Throws: ``ControlError/Code-swift.enum/noAnswer`` when the daemon has ended, or the wait was cancelled;
-  ///   ``ControlError/Code-swift.enum/invalidRequest`` when the lock of this delay was announced before.
+  /// - Throws: ``ControlError/Code-swift.enum/noAnswer`` if the daemon has ended or the wait was cancelled;
+  ///   ``ControlError/Code-swift.enum/invalidRequest`` if the lock of this delay was announced before.
   public mutating func waitForAnnouncement(patience: Int = 0) throws(ControlError) -> Duration {
     guard !isAnnounced else {
       throw ControlError(.invalidRequest, "the lock was announced before; register a new delay for the next one")
@@ -38,21 +38,22 @@ public struct LockDelay: ~Copyable, Sendable {
     return .seconds(seconds)
   }
 
-  /// Holds nothing back any more, as when the value ends or its process does.
+  /// Releases the delay. The end of the value or of its process does so too.
   public consuming func release() {
     // The connection ends with the value.
   }
 
-  /// A way to end ``waitForAnnouncement(patience:)`` from another thread. The delay is released by that.
+  /// Returns an object that cancels ``waitForAnnouncement(patience:)`` from another thread. That also releases the
+  /// delay.
   public func canceller() throws(ControlError) -> ConnectionCanceller {
     try connection.canceller()
   }
 }
 
 extension DaemonConnection {
-  /// Registers this program as one that holds the next announced lock back; see ``LockDelay``.
+  /// Registers this program to delay the next announced lock; see ``LockDelay``.
   ///
-  /// - Throws: ``ControlError/Code-swift.enum/notUnderstood`` where the daemon is of a version without delays.
+  /// - Throws: ``ControlError/Code-swift.enum/notUnderstood`` if the daemon has a version without delays.
   public consuming func registerLockDelay() throws(ControlError) -> LockDelay {
     try LockDelay(self)
   }

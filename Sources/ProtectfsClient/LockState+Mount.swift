@@ -2,16 +2,17 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-// The state is also an extended attribute of a mount's root, which everyone may read who may list that directory.
+// The lock state is also an extended attribute of a mount's root. Anyone who may list that directory may read it.
 extension LockState {
-  /// The state of the mount that a file or directory is in, read from the mount itself: also for who is not its owner, and
-  /// without a connection. While a lock takes the keys away it is still ``gracePeriod``, and ``locked`` when they have gone.
+  /// The state of the mount that contains a file or directory. The state is read from the mount itself, so this needs
+  /// no connection and works for users other than the owner. While a lock wipes keys, the state is still
+  /// ``gracePeriod``; it is ``locked`` when they are gone.
   ///
-  /// - Throws: `ENOTSUP` where the path is on no protectfs mount, or its daemon knows no such attribute; `EACCES` where the
-  ///   root is not this user's to list; `ENOTCONN` where the daemon is gone.
+  /// - Throws: `ENOTSUP` if the path is not on a protectfs mount, or its daemon does not have this attribute; `EACCES`
+  ///   if this user may not list the root; `ENOTCONN` if the daemon is gone.
   public init(ofMountAt path: String) throws(Errno) {
     guard let mount = try MountedFileSystem.find(containing: path) else { throw .notSupported }
-    // A bind mount may begin below the root, where the attribute is not.
+    // A bind mount may begin below the root, where the attribute does not exist.
     for candidate in [mount] + mount.sameFileSystem() {
       do throws(Errno) {
         let text = try String(

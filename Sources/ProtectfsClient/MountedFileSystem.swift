@@ -1,38 +1,38 @@
 import Glibc
 import SystemPackage
 
-/// A protectfs mount, as the kernel lists it in `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+/// A protectfs mount, as listed by the kernel in `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 ///
-/// Finding one never asks its daemon, and so never waits for one that hangs or has died.
+/// To find one, its daemon is never called, so a daemon that hangs or has died is not waited for.
 public struct MountedFileSystem: Sendable, Hashable {
   /// The canonical path of the mount point.
   public let mountPoint: String
-  /// The backing directory, as the mount names it.
+  /// The backing directory, as named by the mount.
   public let backing: String
   /// The user who mounted it.
   public let owner: UInt32
-  /// The number of this mount, which no other has while it is there.
+  /// The number of this mount, which is unique while the mount exists.
   package let identifier: String
-  /// The device number of the file system, as `MAJOR:MINOR`; its other mounts have it too.
+  /// The device number of the file system, as `MAJOR:MINOR`. Its other mounts have the same number.
   package let device: String
 
-  /// The type that the kernel shows for a mount of protectfs.
+  /// The file system type of a protectfs mount in the kernel's list.
   public static let type = "fuse.protectfs"
 
-  /// All mounts of protectfs that the process sees, in the order in which they were mounted.
+  /// All protectfs mounts that the process can see, in the order in which they were mounted.
   public static func all() -> [MountedFileSystem] {
     all(in: "/proc/self/mountinfo")
   }
 
-  /// The same of another process, by its `mountinfo`; none where that cannot be read.
+  /// The mounts that another process can see, by its `mountinfo`; none if that cannot be read.
   package static func all(in path: String) -> [MountedFileSystem] {
     read(path).split(separator: UInt8(ascii: "\n")).compactMap { MountedFileSystem(line: $0) }
   }
 
-  /// The mount that a file or directory is in; `nil` where that is none of protectfs.
+  /// The mount that contains a file or directory; `nil` if it is not a protectfs mount.
   ///
-  /// - Throws: ``ControlError/Code-swift.enum/notMounted`` where there is nothing at the path,
-  ///   ``ControlError/Code-swift.enum/notPermitted`` where the user may not go there.
+  /// - Throws: ``ControlError/Code-swift.enum/notMounted`` if the path does not exist,
+  ///   ``ControlError/Code-swift.enum/notPermitted`` if the user may not access it.
   public static func containing(_ path: String) throws(ControlError) -> MountedFileSystem? {
     do throws(Errno) {
       return try find(containing: path)
@@ -41,9 +41,9 @@ public struct MountedFileSystem: Sendable, Hashable {
     }
   }
 
-  /// The same, with the error of opening the path.
+  /// The mount that contains a file or directory, with the error of opening the path.
   package static func find(containing path: String) throws(Errno) -> MountedFileSystem? {
-    // O_PATH stops at the mount point: the file system that is mounted there is asked for nothing.
+    // O_PATH stops at the mount point and sends no request to the file system that is mounted there.
     let pathOnly: CInt = 0o10000000
     let descriptor = unsafe open(path, pathOnly | O_CLOEXEC)
     guard descriptor >= 0 else { throw Errno(rawValue: errno) }
@@ -56,15 +56,15 @@ public struct MountedFileSystem: Sendable, Hashable {
     return all().first { $0.identifier == identifier }
   }
 
-  /// Whether it is still there, wherever it was moved to.
+  /// Whether the mount still exists, even if it was moved.
   package var isListed: Bool { Self.all().contains { $0.identifier == identifier && $0.device == device } }
 
-  /// The other mounts of the same file system: bind mounts, and the one they were made from.
+  /// The other mounts of the same file system: bind mounts, and the original.
   package func sameFileSystem() -> [MountedFileSystem] {
     Self.all().filter { $0.device == device && $0 != self }
   }
 
-  /// Parses one line; `nil` where its type is not ours.
+  /// Parses a line; `nil` if it is not a protectfs mount.
   init?(line: ArraySlice<UInt8>) {
     let fields = line.split(separator: UInt8(ascii: " "))
     guard fields.count >= 10, let separator = fields[6...].firstIndex(where: { $0.elementsEqual("-".utf8) }),
@@ -79,7 +79,7 @@ public struct MountedFileSystem: Sendable, Hashable {
     owner = option.flatMap { UInt32($0.dropFirst(label.count)) } ?? 0
   }
 
-  /// Undoes the octal escapes of blanks, tabs, newlines and backslashes.
+  /// Decodes the octal escapes of spaces, tabs, newlines and backslashes.
   private static func unescaped(_ field: ArraySlice<UInt8>) -> String {
     var bytes: [UInt8] = []
     var rest = field
@@ -98,7 +98,7 @@ public struct MountedFileSystem: Sendable, Hashable {
 
   private static func text(_ bytes: ArraySlice<UInt8>) -> String { String(decoding: bytes, as: UTF8.self) }
 
-  /// A file of the kernel's, whole; empty where it cannot be read.
+  /// The whole content of a file of the kernel; empty if it cannot be read.
   private static func read(_ path: String) -> [UInt8] {
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return [] }

@@ -2,26 +2,26 @@ import Glibc
 import ProtectfsPolicy
 import SystemPackage
 
-/// What can be done now with the contents of one file or directory, and why not more.
+/// What can be done now with the contents of a file or directory, and what prevents more.
 public struct ProtectionStatus: Sendable, Hashable {
-  /// Why something cannot be used.
+  /// The reason why an item cannot be used.
   public enum Obstacle: String, Sendable, Codable, CaseIterable {
-    /// The key of its class is not in memory: wait for an unlock.
+    /// The key of its class is not in memory. Wait for an unlock.
     case classLocked
-    /// Its mode bits or its ACL do not let this user.
+    /// Its mode bits or its ACL deny this user access.
     case permissions
-    /// The key of its class was erased, reset or rotated away: only a copy from elsewhere brings it back.
+    /// The key of its class was erased, reset or rotated away. Only a copy from elsewhere restores the contents.
     case keyRevoked
   }
 
-  /// What brings a locked class back.
+  /// The event that makes a locked class available again.
   public enum Return: String, Sendable, Codable {
     /// The first unlock since the mount.
     case firstUnlock
     /// The next unlock.
     case unlock
 
-    /// What brings a class back that is locked in a state; `nil` for a state that is not told.
+    /// The event that makes a class available that is locked in a state; `nil` stands for an unknown state.
     package init(in state: LockState?) {
       self = state == .beforeFirstUnlock ? .firstUnlock : .unlock
     }
@@ -29,31 +29,31 @@ public struct ProtectionStatus: Sendable, Hashable {
 
   /// The mount that the file is on.
   public let mount: MountedFileSystem
-  /// Its class; of a directory, that of what is created in it.
+  /// Its class; for a directory, the class of what is created in it.
   public let protectionClass: ProtectionClass
   /// Whether it is a directory.
   public let isDirectory: Bool
-  /// The state of the mount; `nil` where its root does not let this user read it.
+  /// The lock state of the mount; `nil` if this user may not read it from the root.
   public let state: LockState?
-  /// Why a file cannot be opened, or no file be created in a directory; `nil` where that can be done.
+  /// What prevents opening a file, or creating a file in a directory; `nil` if nothing does.
   public let obstacle: Obstacle?
 
-  /// What is in memory of the class's key; `nil` where ``state`` is.
+  /// How much of the class's key is in memory; `nil` if ``state`` is.
   public var key: KeyAvailability? {
     state.map { ProtectionPolicy.keyAvailability(of: protectionClass, in: $0) }
   }
 
-  /// Whether a file can be opened for reading, or files be created in a directory.
+  /// Whether a file can be opened for reading, or files can be created in a directory.
   public var isUsable: Bool { obstacle == nil }
 
-  /// For a locked class: what brings it back.
+  /// For a locked class, the event that makes it available again.
   public var returns: Return? {
     obstacle == .classLocked ? Return(in: state) : nil
   }
 
-  /// Looks at a file or directory; a symbolic link is followed.
+  /// Examines a file or directory. A symbolic link is followed.
   ///
-  /// - Throws: `ENOTSUP` where the path is on no protectfs mount, and what looking at it fails with.
+  /// - Throws: `ENOTSUP` if the path is not on a protectfs mount, or the error of examining it.
   public init(ofItemAt path: String) throws(Errno) {
     guard let mount = try MountedFileSystem.find(containing: path) else { throw .notSupported }
     self.mount = mount
@@ -69,7 +69,7 @@ public struct ProtectionStatus: Sendable, Hashable {
     _ path: String, _ protectionClass: ProtectionClass, isDirectory: Bool, _ state: LockState?
   ) -> Obstacle? {
     let isPermitted = unsafe access(path, isDirectory ? W_OK | X_OK : R_OK) == 0
-    // A directory is not tried, since that would leave a file behind.
+    // Creation in a directory is not tried, since it would leave a file behind.
     let failure = isPermitted && !isDirectory ? openError(path) : 0
     if failure == EKEYREVOKED { return .keyRevoked }
     let isLocked =
@@ -81,7 +81,7 @@ public struct ProtectionStatus: Sendable, Hashable {
     return isLocked ? .classLocked : isPermitted ? nil : .permissions
   }
 
-  /// What opening it fails with; 0 when it does not. A class that is locked makes it fail at once.
+  /// The error of opening the file, or 0. A locked class makes the open fail at once.
   private static func openError(_ path: String) -> CInt {
     let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
     guard descriptor >= 0 else { return errno }

@@ -1,28 +1,28 @@
 import Glibc
 
-/// A call that carries secrets, written by hand into one buffer that is overwritten when its value ends.
+/// A call with secrets, encoded into a buffer that is wiped when the value is destroyed.
 ///
-/// An encoder would leave copies of a passcode behind in memory that nobody wipes.
+/// An encoder would leave copies of a passcode in memory that is not wiped.
 @safe struct SecretMessage: ~Copyable {
   private let buffer: UnsafeMutableRawBufferPointer
   private var count = 0
 
   /// A member of the parameters.
   @unsafe enum Member {
-    /// Text of UTF-8.
+    /// Text in UTF-8.
     case text(ControlInterface.SecretMember, UnsafeRawBufferPointer)
-    /// Bytes, which travel as hexadecimal digits.
+    /// Bytes, which are sent as hexadecimal digits.
     case bytes(ControlInterface.SecretMember, UnsafeRawBufferPointer)
-    /// No secret.
+    /// Not secret.
     case plain(String, String)
   }
 
   /// A call of a method with these parameters.
   ///
-  /// - Parameter more: whether several replies are wanted.
-  /// - Throws: ``ControlError/Code-swift.enum/invalidRequest`` for a secret that is empty, or a text that is no UTF-8.
+  /// - Parameter more: whether several replies are requested.
+  /// - Throws: ``ControlError/Code-swift.enum/invalidRequest`` for an empty secret, or a text that is not UTF-8.
   init(_ method: ControlInterface.Method, _ members: [Member], more: Bool = false) throws(ControlError) {
-    // A byte becomes six at most: \u001F.
+    // A byte becomes at most six: \u001F.
     let capacity = unsafe members.reduce(256) { unsafe $0 + 64 + 6 * $1.count }
     unsafe buffer = .allocate(byteCount: capacity, alignment: 16)
     append("{\"method\":\"\(method.qualifiedName)\",\(more ? "\"more\":true," : "")\"parameters\":{")
@@ -61,7 +61,7 @@ import Glibc
     unsafe buffer.deallocate()
   }
 
-  /// Calls `body` with the message, its NUL included.
+  /// Calls `body` with the message, including its NUL.
   func withBytes<Failure: Error>(_ body: (UnsafeRawBufferPointer) throws(Failure) -> Void) throws(Failure) {
     try unsafe body(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
   }
@@ -95,13 +95,13 @@ import Glibc
   }
 }
 
-/// Whether the bytes are well-formed UTF-8, told without making a copy of them.
+/// Whether the bytes are well-formed UTF-8. They are not copied.
 package func isUTF8(_ bytes: UnsafeRawBufferPointer) -> Bool {
   unsafe bytes.withMemoryRebound(to: UInt8.self) { (try? unsafe UTF8Span(validating: $0.span)) != nil }
 }
 
 extension SecretMessage.Member {
-  /// How many bytes its value has before they are escaped.
+  /// The length of its value before escaping, in bytes.
   fileprivate var count: Int {
     switch unsafe self {
     case .text(_, let value), .bytes(_, let value): value.count

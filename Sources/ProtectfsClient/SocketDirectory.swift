@@ -2,15 +2,15 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-/// An open directory that holds control sockets and that nobody but its owner can enter.
+/// An open directory for control sockets, which only its owner can enter.
 ///
-/// Sockets are reached through the descriptor, so that no other directory can be put in its place after the check.
+/// Sockets are reached through the descriptor, so that the directory cannot be replaced after the check.
 package struct SocketDirectory: ~Copyable, Sendable {
   package let rawValue: CInt
 
-  /// Opens the directory and checks that it is the user's own and closed to others.
+  /// Opens the directory, and checks that it belongs to the user and is closed to others.
   ///
-  /// - Throws: `EPERM` for a directory that is not; `ELOOP` or `ENOTDIR` where there is no directory.
+  /// - Throws: `EPERM` if that is not so; `ELOOP` or `ENOTDIR` if it is not a directory.
   package init(opening path: String, of user: UInt32) throws(Errno) {
     rawValue = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
     guard rawValue >= 0 else { throw Errno(rawValue: errno) }
@@ -19,7 +19,7 @@ package struct SocketDirectory: ~Copyable, Sendable {
     guard status.st_uid == user, status.st_mode & 0o077 == 0 else { throw .notPermitted }
   }
 
-  /// Makes the directory if need be, with mode 0700, and opens it.
+  /// Creates the directory with mode 0700 if necessary, and opens it.
   package init(creating path: String) throws(Errno) {
     if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST { throw Errno(rawValue: errno) }
     try self.init(opening: path, of: geteuid())
@@ -29,7 +29,8 @@ package struct SocketDirectory: ~Copyable, Sendable {
     if rawValue >= 0 { close(rawValue) }
   }
 
-  /// A path of a name in the directory that holds while the directory is open, and fits into a socket's address.
+  /// A path of a name in the directory, which is valid while the directory is open and short enough for a socket
+  /// address.
   package func path(of name: String) -> String { "/proc/self/fd/\(rawValue)/\(name)" }
 
   /// Connects to a socket in the directory.
@@ -39,9 +40,9 @@ package struct SocketDirectory: ~Copyable, Sendable {
     return socket
   }
 
-  /// Whether somebody listens at a socket in the directory. Does not wait for one who takes no connections.
+  /// Whether a process listens on a socket in the directory. Does not wait for a process that accepts no connections.
   ///
-  /// - Throws: `ENOENT` where there is none.
+  /// - Throws: `ENOENT` if there is no socket.
   package func isServed(_ name: String) throws(Errno) -> Bool {
     let socket = try LocalSocket(isBlocking: false)
     do throws(Errno) {

@@ -1,11 +1,11 @@
 import Glibc
 
-/// Memory that transfers past the page cache can use: it starts at a page. Wiped when it ends.
+/// Page-aligned memory, which direct I/O requires. Wiped when it is freed.
 @safe package final class AlignedBuffer {
   /// The memory.
   package let bytes: UnsafeMutableRawBufferPointer
 
-  /// Takes room for so many bytes.
+  /// Allocates `count` bytes.
   package init(count: Int) {
     unsafe bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 4096)
   }

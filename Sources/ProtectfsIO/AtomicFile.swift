@@ -2,27 +2,27 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-/// A file that is replaced as a whole: whoever reads it, and whatever crash comes between, finds the old or the new one.
+/// A file that is replaced as a whole: readers find the old or the new content, even after a crash.
 ///
-/// The new content is written aside, under the name with `.new` added, and made durable before it takes the name
-/// (fsync(2), rename(2), fsync of the directory). The file aside is locked, so that of several writers one at a time
-/// gets from ``init(replacing:in:mode:overtaking:)`` to ``commit(_:keepingPreviousAs:mayReplace:)`` and can rely on what it read
-/// in between. A file aside that a crash left behind is used again.
+/// The new content is written to another file, whose name has `.new` added, and made durable before it takes the name
+/// (fsync(2), rename(2), fsync of the directory). That file is locked, so that only one writer at a time gets from
+/// ``init(replacing:in:mode:overtaking:)`` to ``commit(_:keepingPreviousAs:mayReplace:)``, and can rely on what it read
+/// in between. A `.new` file that a crash left behind is used again.
 package struct AtomicFile: ~Copyable {
   private let directory: Descriptor
   private let file: Descriptor
   private let name: PathName
   private let aside: PathName
   private let mode: UInt32
-  /// The new content has the name. Where ``commit(_:keepingPreviousAs:mayReplace:)`` failed after that, a power cut may
-  /// still bring the old one back.
+  /// The new content has the name. If ``commit(_:keepingPreviousAs:mayReplace:)`` failed after that, a power cut may
+  /// still restore the old content.
   package private(set) var isCommitted = false
 
-  /// Begins to replace a file in a directory; waits for another writer to end.
+  /// Begins to replace a file in a directory. Waits for another writer to finish.
   ///
-  /// - Parameter patience: how long one other writer may take; the file aside is then another, and that writer's
-  ///   ``commit(_:keepingPreviousAs:mayReplace:)`` fails. `nil` for as long as it takes.
-  /// - Throws: `EWOULDBLOCK` when that other file is locked again.
+  /// - Parameter patience: how long to wait for another writer; `nil` for no limit. When that time has passed, a new
+  ///   `.new` file is used, and the other writer's ``commit(_:keepingPreviousAs:mayReplace:)`` fails.
+  /// - Throws: `EWOULDBLOCK` if the new file is locked again.
   package init(
     replacing name: PathName, in directory: borrowing Descriptor, mode: UInt32 = 0o600,
     overtaking patience: Duration? = nil
@@ -39,7 +39,7 @@ package struct AtomicFile: ~Copyable {
 
   deinit {
     if !isCommitted, (try? isNamed()) == true {
-      // The file aside is of no use to anyone; if it stays, the next writer takes it.
+      // The `.new` file is not needed. If it cannot be removed, the next writer uses it.
       try? directory.unlink(aside)
     }
   }
@@ -47,9 +47,9 @@ package struct AtomicFile: ~Copyable {
   /// Writes the new content and gives it the name.
   ///
   /// - Parameters:
-  ///   - previous: a name for the old content, whose own old content is given up. Neither name ever goes missing.
-  ///   - mayReplace: when false, a file that is there already makes this fail with `EEXIST`.
-  /// - Throws: `ESTALE` when another writer did not wait for this one to end.
+  ///   - previous: a name for the old content, which replaces what had this name. Neither name is missing at any time.
+  ///   - mayReplace: if `false`, the call fails with `EEXIST` if the file exists.
+  /// - Throws: `ESTALE` if another writer did not wait for this one.
   package mutating func commit(
     _ bytes: UnsafeRawBufferPointer, keepingPreviousAs previous: PathName? = nil, mayReplace: Bool = true
   ) throws(Errno) {
@@ -64,24 +64,24 @@ package struct AtomicFile: ~Copyable {
     try directory.synchronize()
   }
 
-  /// A link(2) replaces nothing, so the content gets a name aside that then replaces the previous one's. Not the one that
-  /// a writer of `previous` opens: what it writes would be this content's.
+  /// link(2) does not replace a file, so the content first gets a temporary name, which then replaces `previous`. It is
+  /// not the name that a writer of `previous` opens, since that writer would overwrite this content.
   private func keep(as previous: PathName) throws(Errno) {
     let link = Self.linkName(of: previous)
     try ignoringAbsence { () throws(Errno) in try directory.unlink(link) }
     do throws(Errno) {
       try directory.link(name, to: link, in: directory)
     } catch .noSuchFileOrDirectory {
-      // There is nothing to be kept yet.
+      // There is no old content yet.
       return try ignoringAbsence { () throws(Errno) in try directory.unlink(previous) }
     }
     try directory.rename(link, to: previous, in: directory)
-    // A crash after this step has left two names of one file: between them rename(2) does nothing.
+    // After a crash at this step, one file has two names, between which rename(2) does nothing.
     try ignoringAbsence { () throws(Errno) in try directory.unlink(link) }
     try directory.synchronize()
   }
 
-  /// The names, beside the file's own, that a crash may leave.
+  /// The names, besides the file's own, that a crash may leave.
   package static func leftovers(of name: PathName, previous: PathName) -> [PathName] {
     [asideName(of: name), asideName(of: previous), linkName(of: previous)]
   }
@@ -98,11 +98,11 @@ package struct AtomicFile: ~Copyable {
     do throws(Errno) {
       try body()
     } catch .noSuchFileOrDirectory {
-      // There is nothing to be removed.
+      // There is nothing to remove.
     }
   }
 
-  /// Whether the name aside is still that of this writer's file.
+  /// Whether the `.new` name still refers to this writer's file.
   private func isNamed() throws(Errno) -> Bool { try Self.isNamed(file, aside, in: directory) }
 
   private static func isNamed(
@@ -117,7 +117,7 @@ package struct AtomicFile: ~Copyable {
     }
   }
 
-  /// The file aside, locked. The one opened may have been given its final name while this waited: then again.
+  /// The locked `.new` file. While this waits, the opened file may get its final name; then the next one is opened.
   private static func openAndLock(
     _ aside: PathName, in directory: borrowing Descriptor, mode: UInt32, patience: Duration?
   ) throws(Errno) -> Descriptor {
@@ -131,7 +131,7 @@ package struct AtomicFile: ~Copyable {
         try file.lock()
         isLocked = true
       }
-      // Where that is not so, another writer has just finished.
+      // If it is not named so, another writer has just finished.
       guard try isNamed(file, aside, in: directory) else { continue }
       if isLocked { return file }
       if hasOvertaken { throw .wouldBlock }
@@ -142,7 +142,7 @@ package struct AtomicFile: ~Copyable {
 }
 
 extension Descriptor {
-  /// Waits for a lock that others who ask for it respect, and that goes with the descriptor (flock(2), `LOCK_EX`).
+  /// Waits for an advisory lock, which ends with the open file (flock(2), `LOCK_EX`).
   package func lock() throws(Errno) {
     while true {
       let result = linux_flock(rawValue, LOCK_EX)
@@ -152,7 +152,7 @@ extension Descriptor {
     }
   }
 
-  /// The same, until a point in time; returns whether the lock was had by then.
+  /// Waits for the same lock until a point in time. Returns whether it was acquired.
   package func lock(until deadline: ContinuousClock.Instant) throws(Errno) -> Bool {
     while true {
       do throws(Errno) {

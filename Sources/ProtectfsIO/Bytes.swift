@@ -1,5 +1,6 @@
 extension [UInt8] {
-  /// Calls `body` with the bytes, and passes on just what it throws, which the standard library's does not yet.
+  /// Calls `body` with the bytes. Unlike the standard library's method, it throws only errors of the type that `body`
+  /// throws.
   package func withBytes<Result, Failure: Error>(
     _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
   ) throws(Failure) -> Result {
@@ -8,7 +9,7 @@ extension [UInt8] {
     }
   }
 
-  /// Calls `body` with the bytes, to be changed in place.
+  /// Calls `body` with the bytes, which it may change in place.
   package mutating func withMutableBytes<Result, Failure: Error>(
     _ body: (UnsafeMutableRawBufferPointer) throws(Failure) -> Result
   ) throws(Failure) -> Result {

@@ -1,14 +1,14 @@
 import Glibc
 import SystemPackage
 
-/// A program that was started, and what it prints (posix_spawn(3)). Its process stays known until ``reap()``.
+/// A program that was started, and its output (posix_spawn(3)). Its process ID stays valid until ``reap()``.
 package struct ChildProcess: Sendable {
-  /// What a program has of the process that starts it.
+  /// What a program inherits from the process that starts it.
   package enum Surroundings {
-    /// Everything, but for standard output, which is read by that process.
+    /// Everything except standard output, which that process reads.
     case inherited
-    /// Only the variables given, in a process group of its own, with no signal blocked or ignored and nothing to read.
-    /// Both of its outputs are read by that process.
+    /// Only the given variables. The program is in a process group of its own, with no signal blocked or ignored, and
+    /// has no input. The starting process reads its standard output and standard error.
     case own(environment: [String])
   }
 
@@ -23,10 +23,10 @@ package struct ChildProcess: Sendable {
   }
 
   private let process: pid_t
-  /// What the program prints comes out here.
+  /// The program's output.
   package let output: SharedDescriptor
 
-  /// Starts a program, by its path.
+  /// Starts a program by its path.
   package init(_ path: String, _ arguments: [String], _ surroundings: Surroundings) throws(Errno) {
     var ends: (CInt, CInt) = (-1, -1)
     let result = unsafe withUnsafeMutablePointer(to: &ends) { pointer in
@@ -71,20 +71,20 @@ package struct ChildProcess: Sendable {
     }
   }
 
-  /// Waits until the program has ended. Its number stays taken, so that signals reach no stranger.
+  /// Waits until the program has ended. Its process ID is not reused yet, so signals cannot reach another process.
   package func waitForEnd() {
     var information = unsafe siginfo_t()
     while unsafe waitid(P_PID, id_t(process), &information, WEXITED | WNOWAIT) != 0 && errno == EINTR {}
   }
 
-  /// Asks the program and what it has started to end (SIGTERM). It must have a process group of its own, as for
+  /// Asks the program and its descendants to end (SIGTERM). The program must have a process group of its own, as for
   /// ``killGroup()``.
   package func endGroup() { kill(-process, SIGTERM) }
 
-  /// Ends the program and what it has started (SIGKILL).
+  /// Kills the program and its descendants (SIGKILL).
   package func killGroup() { kill(-process, SIGKILL) }
 
-  /// Waits until the program has ended, and returns how; nothing may be sent to it any more.
+  /// Waits until the program has ended and returns how. After this, no signal may be sent to it.
   package func reap() -> Ending {
     var status: Int32 = 0
     while unsafe waitpid(process, &status, 0) < 0 && errno == EINTR {}
@@ -93,8 +93,8 @@ package struct ChildProcess: Sendable {
 
   private static let longestLine = 1024
 
-  /// Calls `take` with each line that is printed, a long one in parts, until nobody can print any more, or `isOver`, which
-  /// is asked now and then, says so.
+  /// Calls `take` with each line of output, or with parts of a long line, until the output is closed or `isOver`, which
+  /// is called periodically, returns `true`.
   package func readLines(_ take: (String) -> Void, isOver: () -> Bool) {
     var line: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: 4096)
@@ -116,7 +116,7 @@ package struct ChildProcess: Sendable {
   }
 }
 
-/// Calls `body` with strings as C's functions take a list of them: with a null pointer at its end.
+/// Calls `body` with strings in the form that C functions expect: a list that ends with a null pointer.
 func withCStrings<Result>(
   _ strings: [String], _ body: ([UnsafeMutablePointer<CChar>?]) -> Result
 ) -> Result {

@@ -3,7 +3,7 @@ import SystemPackage
 
 // Extended attributes of an open file (not one opened with `O_PATH`); xattr(7).
 extension Descriptor {
-  /// Reads an attribute's value into `buffer`; returns its length. An empty buffer asks for the length alone.
+  /// Reads an attribute's value into `buffer` and returns its length. With an empty buffer, returns only the length.
   package func attribute(_ name: PathName, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     try check(unsafe name.withCString { unsafe linux_fgetxattr(rawValue, $0, buffer.baseAddress, buffer.count) })
   }
@@ -39,7 +39,7 @@ extension Descriptor {
 }
 
 extension Descriptor {
-  /// An attribute of a name in this directory; a symbolic link is not followed (lgetxattr(2), through /proc).
+  /// An attribute of a name in this directory. A symbolic link is not followed (lgetxattr(2), through /proc).
   package func linkAttribute(_ name: PathName, of entry: PathName) throws(Errno) -> [UInt8] {
     let path = PathName(bytes: Array("/proc/self/fd/\(rawValue)/".utf8) + entry.bytes)
     return try unsafe readGrowing { (buffer) throws(Errno) in
@@ -51,7 +51,7 @@ extension Descriptor {
   }
 }
 
-// The same by path, which serves where a descriptor was opened with `O_PATH`: `PathName(descriptor:)`.
+// The same calls by path, for descriptors opened with `O_PATH`: `PathName(descriptor:)`.
 extension PathName {
   /// An attribute's value (getxattr(2)).
   package func attribute(_ name: PathName) throws(Errno) -> [UInt8] {
@@ -101,7 +101,8 @@ package enum AttributeMode: CInt, Sendable {
   case createAndReplace = 3
 }
 
-/// Reads a value of unknown length: a first try that fits almost always, then the length the kernel tells.
+/// Reads a value of unknown length: first with a buffer that is almost always large enough, then with the length that
+/// the kernel reports.
 private func readGrowing(
   _ read: (UnsafeMutableRawBufferPointer) throws(Errno) -> Int
 ) throws(Errno) -> [UInt8] {

@@ -3,9 +3,10 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-// Calls on what an open file holds. Each is the system call of its name; partial transfers are continued.
+// Calls on the contents of an open file. Each is the system call that its comment names; partial transfers are
+// continued.
 extension Descriptor {
-  /// Reads until the buffer is full or the file ends; returns the bytes read (pread(2)).
+  /// Reads until the buffer is full or the file ends. Returns the number of bytes read (pread(2)).
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Errno) -> Int {
     var done = 0
     while done < buffer.count {
@@ -18,12 +19,12 @@ extension Descriptor {
     return done
   }
 
-  /// Makes everything durable that was written to the file system that this is on (syncfs(2)).
+  /// Makes everything durable that was written to this file system (syncfs(2)).
   package func synchronizeFileSystem() throws(Errno) {
     _ = try check(linux_syncfs(rawValue))
   }
 
-  /// Writes the whole buffer, or throws and leaves in `written` how much reached the file (pwrite(2)).
+  /// Writes the whole buffer. On an error, `written` is the number of bytes that reached the file (pwrite(2)).
   package func write(
     _ buffer: UnsafeRawBufferPointer, at offset: UInt64, written: inout Int
   ) throws(Errno) {
@@ -36,8 +37,8 @@ extension Descriptor {
     }
   }
 
-  /// Long runs go to the disk at once and do not stay in the page cache, where that can be had: it has the plaintext too,
-  /// and so the disk is busy while the next run is being encrypted.
+  /// Writes long runs to disk at once, and does not keep them in the page cache, if the kernel supports that: the page
+  /// cache has the plaintext already, and the disk is busy while the next run is encrypted.
   private func write(some buffer: UnsafeRawBufferPointer, at offset: off_t) -> Int {
     if buffer.count >= Self.longRun, Self.canWriteUncached.load(ordering: .relaxed) {
       let count = unsafe linux_pwrite_uncached(rawValue, buffer.baseAddress, buffer.count, offset)
@@ -56,7 +57,7 @@ extension Descriptor {
     try unsafe write(buffer, at: offset, written: &written)
   }
 
-  /// Writes all of the bytes at the start of the file.
+  /// Writes all bytes at the start of the file.
   package func write(_ bytes: [UInt8]) throws(Errno) {
     try unsafe bytes.withBytes { (buffer) throws(Errno) in try unsafe write(buffer, at: 0) }
   }
@@ -71,7 +72,7 @@ extension Descriptor {
     return bytes
   }
 
-  /// Reads what comes next of a pipe, a terminal or a file, up to the buffer's size; 0 at its end (read(2)).
+  /// Reads the next bytes of a pipe, terminal or file, up to the buffer's size. Returns 0 at its end (read(2)).
   package func readNext(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     while true {
       let count = unsafe Glibc.read(rawValue, buffer.baseAddress, buffer.count)
@@ -80,7 +81,7 @@ extension Descriptor {
     }
   }
 
-  /// Reads a pipe, a terminal or a file to its end, as far as there is room; returns how many bytes.
+  /// Reads a pipe, terminal or file until its end or until the buffer is full. Returns the number of bytes.
   package func readToEnd(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     var count = 0
     while count < buffer.count {
@@ -96,7 +97,7 @@ extension Descriptor {
     _ = try check(linux_ftruncate(rawValue, off_t(truncatingIfNeeded: length)))
   }
 
-  /// Allocates or frees room (fallocate(2)).
+  /// Allocates or frees space (fallocate(2)).
   package func allocate(_ mode: AllocationMode, offset: UInt64, length: UInt64) throws(Errno) {
     while true {
       let result = linux_fallocate(
@@ -107,24 +108,25 @@ extension Descriptor {
     }
   }
 
-  /// Moves the position, or finds data and holes (lseek(2)).
+  /// Sets the position, or finds data and holes (lseek(2)).
   package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
     UInt64(try check(linux_lseek(rawValue, off_t(truncatingIfNeeded: offset), origin.rawValue)))
   }
 
-  /// Runs `body`, whose reads move the access time: `O_NOATIME` is off meanwhile. Where it cannot be, it was never on.
+  /// Runs `body`, whose reads move the access time: `O_NOATIME` is off meanwhile. If it cannot be turned off, it was
+  /// never on.
   package func movingAccessTime<Result: ~Copyable>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
     _ = linux_keep_access_time(rawValue, 0)
     defer { _ = linux_keep_access_time(rawValue, 1) }
     return try body()
   }
 
-  /// Writes data and metadata back to the device (fsync(2)).
+  /// Writes data and metadata to the device (fsync(2)).
   package func synchronize() throws(Errno) {
     _ = try check(linux_fsync(rawValue))
   }
 
-  /// Writes data and what is needed to reach it back to the device (fdatasync(2)).
+  /// Writes data, and the metadata needed to read it, to the device (fdatasync(2)).
   package func synchronizeData() throws(Errno) {
     _ = try check(linux_fdatasync(rawValue))
   }
@@ -145,7 +147,7 @@ package struct AllocationMode: OptionSet, Sendable {
   package static let insertRange = AllocationMode(rawValue: 32)
 }
 
-/// Where lseek(2) starts, or what it looks for.
+/// The origin of lseek(2), or what it looks for.
 package enum SeekOrigin: CInt, Sendable {
   case start = 0
   case current = 1

@@ -2,13 +2,13 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-// Calls on the names in an open directory. Each is the system call of its name.
+// Calls on the names in an open directory. Each is the system call of a similar name.
 extension Descriptor {
   package func makeDirectory(_ name: PathName, mode: UInt32) throws(Errno) {
     _ = try check(unsafe name.withCString { unsafe linux_mkdirat(rawValue, $0, mode) })
   }
 
-  /// Makes a fifo, a socket, a device or an empty regular file (mknod(2)).
+  /// Creates a fifo, a socket, a device or an empty regular file (mknod(2)).
   package func makeNode(_ name: PathName, mode: UInt32, device: UInt64) throws(Errno) {
     _ = try check(unsafe name.withCString { unsafe linux_mknodat(rawValue, $0, mode, device) })
   }
@@ -18,7 +18,7 @@ extension Descriptor {
       unsafe name.withCString { name in unsafe target.withCString { unsafe linux_symlinkat($0, rawValue, name) } })
   }
 
-  /// The target of a symbolic link, up to `PATH_MAX` − 1 bytes; with an empty name, of the descriptor itself.
+  /// The target of a symbolic link, up to `PATH_MAX` − 1 bytes. An empty name stands for the descriptor itself.
   package func target(ofSymbolicLink name: PathName) throws(Errno) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: 4096)
     let count = try unsafe bytes.withMutableBytes { (buffer) throws(Errno) in
@@ -49,7 +49,7 @@ extension Descriptor {
       })
   }
 
-  /// Gives the open file one more name; it may have been opened with `O_PATH` (linkat(2), through /proc).
+  /// Gives the open file another name. It may have been opened with `O_PATH` (linkat(2), through /proc).
   package func link(to target: PathName, in directory: borrowing Descriptor) throws(Errno) {
     let other = directory.rawValue
     _ = try check(
@@ -58,7 +58,7 @@ extension Descriptor {
       })
   }
 
-  /// Gives the file of a name one more name; a symbolic link is not followed (linkat(2)).
+  /// Gives the file with a name another name. A symbolic link is not followed (linkat(2)).
   package func link(_ name: PathName, to target: PathName, in directory: borrowing Descriptor) throws(Errno) {
     let other = directory.rawValue
     _ = try check(

@@ -2,20 +2,20 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-// Mode, owner and times. The descriptor may have been opened with `O_PATH`.
+// Mode, owner and times. The descriptor may have been opened with `O_PATH`, except where a comment says otherwise.
 extension Descriptor {
-  /// Sets permissions, set-id and sticky bits (fchmod(2)), which refuses descriptors opened with `O_PATH`.
+  /// Sets permissions, set-ID and sticky bits (fchmod(2)). Fails for descriptors opened with `O_PATH`.
   package func setMode(_ mode: UInt32) throws(Errno) {
     _ = try check(linux_fchmod(rawValue, mode))
   }
 
-  /// Sets permissions through /proc, which takes descriptors opened with `O_PATH` too.
+  /// Sets permissions through /proc, which also works for descriptors opened with `O_PATH`.
   package func setModeThroughPath(_ mode: UInt32) throws(Errno) {
     _ = try check(unsafe PathName(descriptor: self).withCString { unsafe linux_chmod($0, mode) })
   }
 
-  /// Runs `body` with `permissions` added to the file's own for the moment. Where taking them away again fails,
-  /// `keptLent` is told the error and what they were.
+  /// Runs `body` with `permissions` temporarily added to the file's own. If they cannot be removed again, calls
+  /// `keptLent` with the error and the file's own permissions.
   package func lending<Result: ~Copyable>(
     _ permissions: UInt32, keptLent: (Errno, UInt32) -> Void, _ body: () throws(Errno) -> Result
   ) throws(Errno) -> Result {
@@ -23,7 +23,7 @@ extension Descriptor {
     do throws(Errno) {
       try setModeThroughPath(own | permissions)
     } catch .notPermitted {
-      // It is somebody else's.
+      // It belongs to another user.
       throw .permissionDenied
     }
     defer {
@@ -32,12 +32,12 @@ extension Descriptor {
     return try body()
   }
 
-  /// Sets the owner; `nil` leaves a half as it is (fchownat(2)).
+  /// Sets the owner. `nil` leaves the user or group unchanged (fchownat(2)).
   package func setOwner(user: UInt32?, group: UInt32?) throws(Errno) {
     _ = try check(unsafe linux_fchownat(rawValue, "", user ?? .max, group ?? .max, Self.emptyPath))
   }
 
-  /// Sets the owner of a name in this directory; a symbolic link is not followed.
+  /// Sets the owner of a name in this directory. A symbolic link is not followed.
   package func setOwner(of name: PathName, user: UInt32?, group: UInt32?) throws(Errno) {
     _ = try check(
       unsafe name.withCString {

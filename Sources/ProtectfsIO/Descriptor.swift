@@ -2,9 +2,9 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-/// An open file descriptor, closed when its value ends.
+/// An open file descriptor, closed when the value is destroyed.
 package struct Descriptor: ~Copyable, Sendable {
-  /// The number by which the kernel knows it.
+  /// The kernel's number of the descriptor.
   package let rawValue: CInt
 
   /// Takes ownership of an open descriptor.
@@ -13,19 +13,19 @@ package struct Descriptor: ~Copyable, Sendable {
   }
 
   deinit {
-    // A failed close(2) leaves nothing to be done: Linux has freed the number by then (close(2), "Dealing with error
-    // returns"). Writing back is checked by fsync, where it matters.
+    // Nothing can be done about a failed close(2): Linux has freed the number by then (close(2), "Dealing with error
+    // returns"). Where it matters, fsync(2) checks write-back.
     _ = linux_close(rawValue)
   }
 
-  /// Gives the descriptor up without closing it.
+  /// Returns the number without closing the descriptor.
   package consuming func release() -> CInt {
     let rawValue = rawValue
     discard self
     return rawValue
   }
 
-  /// Opens a path; a relative one starts at the working directory (openat(2)). `O_CLOEXEC` is always set.
+  /// Opens a path. A relative path starts at the working directory (openat(2)). `O_CLOEXEC` is always set.
   package static func open(_ path: PathName, _ flags: OpenFlags, mode: UInt32 = 0) throws(Errno) -> Descriptor {
     Descriptor(owning: try check(unsafe path.withCString { unsafe linux_openat(AT_FDCWD, $0, flags.rawValue, mode) }))
   }
@@ -37,19 +37,20 @@ package struct Descriptor: ~Copyable, Sendable {
 }
 
 extension Descriptor {
-  /// Another number for what a number is open on, such as one of the standard streams (fcntl(2), `F_DUPFD_CLOEXEC`).
+  /// Duplicates a descriptor, such as one of the standard streams (fcntl(2), `F_DUPFD_CLOEXEC`).
   package init(duplicating number: CInt) throws(Errno) {
     let copy = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
     guard copy >= 0 else { throw Errno(rawValue: errno) }
     self.init(owning: copy)
   }
 
-  /// From now on, transfers go past the page cache (fcntl(2), `O_DIRECT`), as with ``OpenFlags/direct``.
+  /// Makes all further transfers bypass the page cache (fcntl(2), `O_DIRECT`), as with ``OpenFlags/direct``.
   package func transferDirectly() throws(Errno) {
     guard fcntl(rawValue, F_SETFL, OpenFlags.direct.rawValue) == 0 else { throw Errno(rawValue: errno) }
   }
 
-  /// Makes this number stand for what another descriptor is open on; calls under way end on the old one (dup3(2)).
+  /// Makes this number refer to the open file of another descriptor. Calls in progress complete on the old file
+  /// (dup3(2)).
   package func stand(for other: borrowing Descriptor) throws(Errno) {
     _ = try check(linux_duplicate(other.rawValue, rawValue))
   }
@@ -74,7 +75,7 @@ package struct OpenFlags: OptionSet, Sendable {
   package static let nonBlocking = OpenFlags(rawValue: O_NONBLOCK)
   /// `O_NOATIME`, which Glibc's module leaves out (asm-generic/fcntl.h).
   package static let keepAccessTime = OpenFlags(rawValue: 0o1000000)
-  /// `O_DIRECT`, which Glibc's module leaves out too: transfers go past the page cache (asm/fcntl.h).
+  /// `O_DIRECT`, which Glibc's module leaves out too: transfers bypass the page cache (asm/fcntl.h).
   #if arch(arm64)
     package static let direct = OpenFlags(rawValue: 0o200000)
   #else
@@ -84,7 +85,7 @@ package struct OpenFlags: OptionSet, Sendable {
   package static let path = OpenFlags(rawValue: 0o10000000)
 }
 
-/// The result of a wrapper in CProtectfsIO, or the error it stands for.
+/// The result of a wrapper in CProtectfsIO; throws the error that a negative result stands for.
 @inline(__always)
 func check<Value: SignedInteger>(_ result: Value) throws(Errno) -> Value {
   guard result >= 0 else { throw Errno(rawValue: CInt(truncatingIfNeeded: -result)) }

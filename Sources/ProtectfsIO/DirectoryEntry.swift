@@ -1,13 +1,13 @@
 import CProtectfsIO
 import SystemPackage
 
-/// An entry of a directory as the kernel tells it (getdents64(2)).
+/// An entry of a directory, as returned by the kernel (getdents64(2)).
 package struct DirectoryEntry: Sendable {
   package let name: PathName
   package let inode: UInt64
   /// The type bits of a mode.
   package let type: UInt32
-  /// Where reading goes on behind the entry: the file system's own offset, good while entries come and go.
+  /// The offset of the next entry. It is the file system's own and stays valid while entries are added and removed.
   package let next: UInt64
 }
 

@@ -9,7 +9,7 @@ package struct DirectoryNames: ~Copyable {
     self.descriptor = descriptor
   }
 
-  /// Up to `limit` names, `.` and `..` left out.
+  /// Up to `limit` names, without `.` and `..`.
   package func all(limit: Int) throws(Errno) -> [PathName] {
     var names: [PathName] = []
     while names.count < limit {
@@ -22,7 +22,7 @@ package struct DirectoryNames: ~Copyable {
 }
 
 extension Descriptor {
-  /// The next few hundred names of this open directory, `.` and `..` left out; none at its end (getdents64(2)).
+  /// The next few hundred names of this open directory, without `.` and `..`; none at its end (getdents64(2)).
   package func nextNames() throws(Errno) -> [PathName] {
     while true {
       let entries = try nextEntries()

@@ -2,18 +2,19 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// Everything below a directory, without following symbolic links or leaving the file system.
+/// Visits everything below a directory, without following symbolic links or leaving the file system.
 package final class DirectoryTree: Sendable {
-  /// What is done with each file and directory: one path by which it is reached as it was found, one to show.
+  /// Called for each file and directory with two paths: one that leads to the very item that was found, and one to show
+  /// to users.
   package typealias Body = @Sendable (PathName, String) throws(Errno) -> Void
-  /// Told of each item what came of it; `nil` where nothing failed. Called from several threads.
+  /// Called with the result for each item; `nil` stands for success. Called from several threads.
   package typealias Report = @Sendable (String, Errno?) -> Void
 
   private let report: Report
   private let body: Body
   private let isCancelled: @Sendable () -> Bool
   private let isSorted: Bool
-  /// How many threads may still come to help with a directory of many entries.
+  /// How many more threads may help with directories of many entries.
   private let helpers: Atomic<Int>
 
   private init(
@@ -27,11 +28,11 @@ package final class DirectoryTree: Sendable {
     helpers = Atomic(threads - 1)
   }
 
-  /// Calls `body` with each file and directory below a path, in some order if on several threads. What fails is reported,
-  /// and the rest still visited. The path itself is reported where it cannot be looked into; one that is no directory has
-  /// nothing below. Once `isCancelled` says so, nothing more is visited.
+  /// Calls `body` with each file and directory below a path. With several threads the order is not defined. A failure
+  /// is reported, and the remaining items are still visited. The path itself is reported if it cannot be opened; if it
+  /// is not a directory, nothing is visited. Once `isCancelled` returns `true`, nothing more is visited.
   ///
-  /// - Parameter isSorted: whether the names of a directory come in order.
+  /// - Parameter isSorted: whether the names of a directory are visited in order.
   package static func visit(
     _ path: String, threads: Int = 1, isSorted: Bool = false, isCancelled: @escaping @Sendable () -> Bool = { false },
     report: @escaping Report, _ body: @escaping Body
@@ -57,7 +58,7 @@ package final class DirectoryTree: Sendable {
     }
   }
 
-  /// From so many entries on it pays to start a thread for half of them.
+  /// The number of entries from which a thread for half of them is worth its cost.
   private static let many = 64
 
   private func visit(_ names: ArraySlice<PathName>, in directory: SharedDescriptor, _ path: String, _ device: UInt64) {
@@ -80,7 +81,7 @@ package final class DirectoryTree: Sendable {
     if isCancelled() { return }
     let itemPath = "\(path)/\(name)"
     do throws(Errno) {
-      // Opened without access: this needs no key, and what is changed is what was looked at.
+      // Opened without access: this needs no key, and `body` changes the very item that was examined.
       let item = try directory.descriptor.open(name, [.path, .noFollow])
       let status = try item.status()
       guard status.device == device, status.type == .regular || status.type == .directory else { return }

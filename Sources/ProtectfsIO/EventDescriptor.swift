@@ -16,13 +16,13 @@ package final class EventDescriptor: Sendable {
 
   package func raise() {
     var one: UInt64 = 1
-    // It fails only where it is raised already, as often as it can be.
+    // This fails only if it is already raised as often as possible.
     _ = unsafe write(rawValue, &one, MemoryLayout<UInt64>.size)
   }
 
   package func clear() {
     var count: UInt64 = 0
-    // It fails only where it was not raised.
+    // This fails only if it was not raised.
     _ = unsafe read(rawValue, &count, MemoryLayout<UInt64>.size)
   }
 }

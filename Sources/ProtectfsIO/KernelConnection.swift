@@ -2,23 +2,23 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-/// A connection of the kernel's to a FUSE file system, by a descriptor of its own: it lives as long as this does, also when
-/// the daemon that made it has been killed.
+/// The kernel's connection to a FUSE file system, through a separate descriptor. The connection exists as long as this
+/// value, even if the daemon that made it has been killed.
 package struct KernelConnection: ~Copyable, Sendable {
   private let descriptor: Descriptor
 
-  /// Another descriptor of the connection that one of `/dev/fuse` is open on. It may be used while that one is.
+  /// Another descriptor of the connection of an open `/dev/fuse`. It may be used while that is open.
   package init(of device: CInt) throws(Errno) {
     descriptor = Descriptor(owning: try check(linux_clone_fuse_device(device)))
   }
 
-  /// What comes by a socket.
+  /// What was received from a socket.
   package struct Received: ~Copyable {
     package let count: Int
     package var connection: KernelConnection?
   }
 
-  /// Receives bytes and maybe a connection by a Unix socket; no bytes where the other end was closed.
+  /// Receives bytes and perhaps a connection from a Unix socket; no bytes if the other end was closed.
   package static func receive(
     from socket: CInt, into bytes: inout [UInt8]
   ) throws(Errno) -> Received {
@@ -37,7 +37,7 @@ package struct KernelConnection: ~Copyable, Sendable {
     descriptor = Descriptor(owning: number)
   }
 
-  /// Sends it by a Unix socket, with bytes.
+  /// Sends the connection through a Unix socket, with bytes.
   package func send(by socket: CInt, with bytes: [UInt8]) throws(Errno) {
     _ = try check(
       unsafe bytes.withUnsafeBytes {
@@ -45,18 +45,19 @@ package struct KernelConnection: ~Copyable, Sendable {
       })
   }
 
-  /// Takes every request of the kernel's and refuses it with an error, until the connection has ended or the other end of a
-  /// socket is closed. Leaves no request half done.
+  /// Takes the kernel's requests and refuses them with an error, until the connection has ended or the other end of a
+  /// socket is closed. Each request that it takes is answered.
   package func refuseRequests(_ error: Errno, until stop: CInt) {
     linux_refuse_fuse_requests(descriptor.rawValue, error.rawValue, stop)
   }
 
-  /// Whether the file system is gone: nobody holds it.
+  /// Whether the file system is gone, since nothing holds it.
   package var hasNoFileSystem: Bool { linux_probe_fuse(descriptor.rawValue) == -ENOENT }
 
-  /// Has the kernel write back and drop the pages of a node. Waits for that: somebody else must take the requests.
+  /// Makes the kernel write back and drop the pages of a node. Waits for that, so another thread must take the
+  /// requests.
   ///
-  /// - Throws: `ENOENT` where the kernel does not know the node.
+  /// - Throws: `ENOENT` if the kernel does not know the node.
   package func dropPages(of node: UInt64) throws(Errno) {
     _ = try check(linux_drop_fuse_pages(descriptor.rawValue, node))
   }

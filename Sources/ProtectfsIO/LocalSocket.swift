@@ -1,7 +1,7 @@
 import Glibc
 import SystemPackage
 
-/// A connected or listening Unix socket, closed when its value ends.
+/// A connected or listening Unix socket, closed when the value is destroyed.
 package struct LocalSocket: ~Copyable, Sendable {
   package let rawValue: CInt
 
@@ -10,7 +10,7 @@ package struct LocalSocket: ~Copyable, Sendable {
     self.rawValue = rawValue
   }
 
-  /// A new stream socket, or one for datagrams.
+  /// A new stream or datagram socket.
   package init(isBlocking: Bool = true, isDatagram: Bool = false) throws(Errno) {
     let type = isDatagram ? SOCK_DGRAM.rawValue : SOCK_STREAM.rawValue
     let flags = type | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
@@ -18,7 +18,7 @@ package struct LocalSocket: ~Copyable, Sendable {
     guard rawValue >= 0 else { throw Errno(rawValue: errno) }
   }
 
-  /// Two stream sockets that are connected to each other (socketpair(2)); the caller owns both.
+  /// Two stream sockets that are connected to each other (socketpair(2)). The caller owns both.
   package static func pair() throws(Errno) -> (CInt, CInt) {
     var ends: (CInt, CInt) = (-1, -1)
     let result = unsafe withUnsafeMutablePointer(to: &ends) { pointer in
@@ -34,26 +34,26 @@ package struct LocalSocket: ~Copyable, Sendable {
     if rawValue >= 0 { close(rawValue) }
   }
 
-  /// Gives the socket up without closing it.
+  /// Returns the number without closing the socket.
   package consuming func release() -> CInt {
     let rawValue = rawValue
     discard self
     return rawValue
   }
 
-  /// Connects to the socket of a path.
+  /// Connects to the socket with a path.
   package func connect(to path: String) throws(Errno) {
     let result = unsafe withAddress(of: path) { address, length in unsafe Glibc.connect(rawValue, address, length) }
     guard result == 0 else { throw Errno(rawValue: result ?? ENAMETOOLONG) }
   }
 
-  /// Gives the socket a name in the file system.
+  /// Binds the socket to a path.
   package func bind(to path: String) throws(Errno) {
     let result = unsafe withAddress(of: path) { address, length in unsafe Glibc.bind(rawValue, address, length) }
     guard result == 0 else { throw Errno(rawValue: result ?? ENAMETOOLONG) }
   }
 
-  /// Writes all of the bytes; a peer that has gone is an error, not a signal.
+  /// Sends all bytes. If the peer is gone, this is an error and not a signal.
   package func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) {
     var done = 0
     while done < bytes.count {
@@ -66,7 +66,7 @@ package struct LocalSocket: ~Copyable, Sendable {
     }
   }
 
-  /// Reads what there is, up to the buffer's size; 0 where the peer has closed.
+  /// Receives available bytes, up to the buffer's size; 0 if the peer has closed the connection.
   package func receive(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
     while true {
       let count = unsafe recv(rawValue, buffer.baseAddress, buffer.count, 0)
@@ -75,21 +75,21 @@ package struct LocalSocket: ~Copyable, Sendable {
     }
   }
 
-  /// Writes all of the bytes.
+  /// Sends all bytes.
   package func send(_ bytes: [UInt8]) throws(Errno) {
     try unsafe bytes.withUnsafeBufferPointer { (buffer) throws(Errno) in
       try unsafe send(UnsafeRawBufferPointer(buffer))
     }
   }
 
-  /// Reads what there is into the start of the array.
+  /// Receives available bytes into the start of the array.
   package func receive(into bytes: inout [UInt8]) throws(Errno) -> Int {
     try unsafe bytes.withUnsafeMutableBufferPointer { (buffer) throws(Errno) in
       try unsafe receive(into: UnsafeMutableRawBufferPointer(buffer))
     }
   }
 
-  /// Lets a blocking send or receive end with `EAGAIN` after so many seconds; 0 means never.
+  /// Makes a blocking send or receive fail with `EAGAIN` after this many seconds; 0 means never.
   package func setTimeout(_ option: Timeout, seconds: Int) throws(Errno) {
     var time = timeval(tv_sec: seconds, tv_usec: 0)
     let length = socklen_t(MemoryLayout<timeval>.size)
@@ -105,10 +105,10 @@ package struct LocalSocket: ~Copyable, Sendable {
     package static let receiving = Timeout(rawValue: SO_RCVTIMEO)
   }
 
-  /// The user of the process at the other end, as it was when the connection was made (unix(7), `SO_PEERCRED`).
+  /// The user of the process at the other end when the connection was made (unix(7), `SO_PEERCRED`).
   package func peerUser() throws(Errno) -> UInt32 { try peer().user }
 
-  /// The process at the other end, or who made it listen; 0 where it is in another PID namespace.
+  /// The process at the other end, or the one that made it listen; 0 if that is in another PID namespace.
   package func peerProcess() throws(Errno) -> Int32 { try peer().process }
 
   private func peer() throws(Errno) -> (process: Int32, user: UInt32) {
@@ -122,7 +122,7 @@ package struct LocalSocket: ~Copyable, Sendable {
     return (credentials.process, credentials.user)
   }
 
-  /// Calls `body` with the address of a path; returns 0 or the error number, `nil` for a path that is too long.
+  /// Calls `body` with the address of a path. Returns 0 or the error number; `nil` for a path that is too long.
   private func withAddress(of path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt) -> CInt? {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)

@@ -1,7 +1,7 @@
 import CProtectfsIO
 import Glibc
 
-/// State guarded by a lock, and a way to wait until it changes (pthread_cond_init(3)).
+/// State guarded by a lock, with a way to wait until it changes (pthread_cond_init(3)).
 @safe package final class Monitor<State>: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private let condition: UnsafeMutablePointer<pthread_cond_t>
@@ -22,7 +22,7 @@ import Glibc
     unsafe mutex.deallocate()
   }
 
-  /// Runs `body` alone with the state, then wakes everyone who waits.
+  /// Runs `body` with exclusive access to the state, then wakes all waiting threads.
   package func update<Result: ~Copyable, Failure: Error>(
     _ body: (inout State) throws(Failure) -> Result
   ) throws(Failure) -> Result {
@@ -34,15 +34,15 @@ import Glibc
     return try body(&state)
   }
 
-  /// Runs `body` alone with the state, which it only reads.
+  /// Runs `body`, which only reads the state, with exclusive access.
   package func read<Result>(_ body: (State) -> Result) -> Result {
     unsafe pthread_mutex_lock(mutex)
     defer { unsafe pthread_mutex_unlock(mutex) }
     return body(state)
   }
 
-  /// Waits until `body` answers something else than `nil`. It is asked at once, after each update, and when the time
-  /// that it set in `deadline` has come.
+  /// Waits until `body` returns a value other than `nil`. `body` is called at once, after each update, and at the time
+  /// that it set in `deadline`.
   package func wait<Result>(_ body: (inout State, _ deadline: inout ContinuousClock.Instant?) -> Result?) -> Result {
     unsafe pthread_mutex_lock(mutex)
     defer { unsafe pthread_mutex_unlock(mutex) }
@@ -53,7 +53,7 @@ import Glibc
         return result
       }
       if let deadline {
-        // At most a minute at once: the clock goes on while the machine sleeps, and this wait does not.
+        // Waits at most a minute at a time: the clock continues while the machine is suspended, and this wait does not.
         let rest = min(max(deadline - .now, .milliseconds(1)), .seconds(60))
         let milliseconds = rest.components.seconds * 1000 + rest.components.attoseconds / 1_000_000_000_000_000
         unsafe linux_condition_wait(condition, mutex, milliseconds)

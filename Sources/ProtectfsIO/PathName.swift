@@ -1,17 +1,17 @@
 import Glibc
 import SystemPackage
 
-/// A path or a name as the kernel takes it: any bytes but NUL, with a NUL at the end.
+/// A path or a name in the kernel's form: any bytes but NUL, terminated by a NUL.
 ///
-/// Linux names are bytes, not text, so `String` would change or refuse some of them.
+/// Linux names are bytes, not text. `String` would change or refuse some of them.
 package struct PathName: Sendable, Hashable {
-  /// The bytes, the closing NUL included.
+  /// The bytes with the terminating NUL.
   package let terminated: [UInt8]
 
-  /// The bytes without the closing NUL.
+  /// The bytes without the terminating NUL.
   package var bytes: ArraySlice<UInt8> { terminated.dropLast() }
 
-  /// A name of these bytes, which hold no NUL.
+  /// A name with these bytes, which must not contain NUL.
   package init(bytes: some Sequence<UInt8>) {
     var terminated: [UInt8] = []
     terminated.reserveCapacity(bytes.underestimatedCount + 1)
@@ -20,7 +20,7 @@ package struct PathName: Sendable, Hashable {
     self.terminated = terminated
   }
 
-  /// A name of the UTF-8 bytes of a string.
+  /// A name with the UTF-8 bytes of a string.
   package init(_ string: String) {
     self.init(bytes: string.utf8)
   }
@@ -30,7 +30,7 @@ package struct PathName: Sendable, Hashable {
     unsafe terminated = Array(UnsafeRawBufferPointer(start: pointer, count: strlen(pointer) + 1))
   }
 
-  /// The path of an open descriptor in `/proc`, for the calls that take no descriptor opened with `O_PATH`.
+  /// The path of an open descriptor in `/proc`, for calls that do not accept a descriptor opened with `O_PATH`.
   package init(descriptor: borrowing Descriptor) {
     self.init("/proc/self/fd/\(descriptor.rawValue)")
   }
@@ -48,15 +48,15 @@ package struct PathName: Sendable, Hashable {
 }
 
 extension PathName {
-  /// Whether it can be the name of a directory entry: not empty, no slash, no NUL, neither `.` nor `..`.
+  /// Whether this can be the name of a directory entry: not empty, no slash, no NUL, neither `.` nor `..`.
   package var isEntryName: Bool {
     !bytes.isEmpty && self != "." && self != ".." && !bytes.contains(UInt8(ascii: "/")) && !bytes.contains(0)
   }
 }
 
 extension PathName {
-  /// The path without symbolic links, `.` and `..`, of something that exists. What is mounted there is not asked, so that a
-  /// dead mount is found too.
+  /// The path of an existing file without symbolic links, `.` and `..`. A file system that is mounted there gets no
+  /// request, so this works for dead mounts too.
   package func canonical() throws(Errno) -> PathName {
     let file = try Descriptor.open(self, [.path])
     let root = try Descriptor.open("/", [.readOnly, .directory])
@@ -65,11 +65,11 @@ extension PathName {
 }
 
 extension PathName: ExpressibleByStringLiteral, CustomStringConvertible {
-  /// The name of a literal.
+  /// The name in a literal.
   package init(stringLiteral value: String) {
     self.init(value)
   }
 
-  /// The name for people: what is no UTF-8 is shown as U+FFFD.
+  /// The name for users. Bytes that are not UTF-8 are shown as U+FFFD.
   package var description: String { String(decoding: bytes, as: UTF8.self) }
 }

@@ -1,7 +1,7 @@
 import CProtectfsIO
 import SystemPackage
 
-/// What the kernel lets a process do beyond what it lets everyone (capabilities(7)).
+/// Capabilities of a process (capabilities(7)).
 package struct Capabilities: OptionSet, Sendable {
   package let rawValue: UInt64
 
@@ -23,24 +23,24 @@ package struct Capabilities: OptionSet, Sendable {
   package static let setFileCapabilities = Capabilities(number: 31)  // CAP_SETFCAP
 }
 
-/// What a process gives up for good. Each holds for the calling thread and those it starts, so it is for the time when
-/// there is one.
+/// Privileges that a process drops permanently. Each call applies to the calling thread and those it starts, so it is
+/// made while there is only one thread.
 package enum Privileges {
-  /// Gives up all capabilities but these, of those that it has. The bounding set is left to who lacks `CAP_SETPCAP`.
+  /// Drops all capabilities of the process but these. Without `CAP_SETPCAP` the bounding set stays.
   package static func keep(_ capabilities: Capabilities) throws(Errno) {
     _ = try check(linux_keep_capabilities(capabilities.rawValue))
   }
 
-  /// Gives up what programs with set-id bits or capabilities would give (prctl(2), `PR_SET_NO_NEW_PRIVS`).
+  /// Refuses the privileges that set-ID bits or file capabilities of programs would give (prctl(2),
+  /// `PR_SET_NO_NEW_PRIVS`).
   package static func refuseNew() throws(Errno) {
     _ = try check(linux_set_no_new_privileges())
   }
 
-  /// Gives up the system calls that a daemon of a file system never makes; CProtectfsIO has the list. They fail with `EPERM`;
-  /// a call under the number of another architecture ends the process (seccomp(2)). Others' privileges must be refused
-  /// before.
+  /// Blocks the system calls that a file system daemon never makes; CProtectfsIO has the list. They fail with `EPERM`.
+  /// A call for another architecture ends the process (seccomp(2)). New privileges must be refused before.
   ///
-  /// - Throws: `EINVAL` or `ENOSYS` where the kernel has no such filters.
+  /// - Throws: `EINVAL` or `ENOSYS` if the kernel has no such filters.
   package static func filterSystemCalls() throws(Errno) {
     _ = try check(linux_filter_system_calls())
   }

@@ -2,9 +2,9 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-// What a process made by fork(2) has of the one it comes from, and lets go.
+// What a child of fork(2) inherits and drops.
 extension Process {
-  /// Closes what the caller's shell or the parent had open, but for the standard streams and one descriptor.
+  /// Closes all inherited descriptors but the standard streams and one other.
   package static func closeDescriptors(except kept: CInt) {
     guard let directory = try? Descriptor.open("/proc/self/fd", [.readOnly, .directory]) else { return }
     let names = (try? DirectoryNames(directory).all(limit: 65_536)) ?? []
@@ -13,7 +13,7 @@ extension Process {
     }
   }
 
-  /// Lets standard input, output and error stand for `/dev/null`.
+  /// Redirects standard input, output and error to `/dev/null`.
   package static func redirectStandardStreams() {
     let null = unsafe open("/dev/null", O_RDWR)
     guard null >= 0 else { return }
@@ -21,7 +21,7 @@ extension Process {
     if null > STDERR_FILENO { close(null) }
   }
 
-  /// Lets standard input stand for `/dev/null`.
+  /// Redirects standard input to `/dev/null`.
   package static func forgoInput() {
     let null = unsafe open("/dev/null", O_RDONLY)
     guard null >= 0 else { return }
@@ -29,13 +29,13 @@ extension Process {
     if null != STDIN_FILENO { close(null) }
   }
 
-  /// Starts this program anew, as a process of nobody's that nobody has to wait for, in a session of its own. Only while
-  /// there is one thread.
+  /// Starts this program again as a detached process in a session of its own, which no process has to wait for. Only
+  /// while there is one thread.
   ///
   /// - Parameters:
   ///   - arguments: the program's name first.
-  ///   - input: its standard input. Standard output is `/dev/null`, and so is standard error unless it `keepsError`.
-  ///   - variables: the names of what it has of the environment.
+  ///   - input: its standard input. Standard output is `/dev/null`, and so is standard error unless `keepsError`.
+  ///   - variables: the names of the environment variables that it inherits.
   package static func startBeside(
     _ arguments: [String], input: borrowing Descriptor, keepsError: Bool, variables: [String]
   ) throws(Errno) {
@@ -45,7 +45,7 @@ extension Process {
       return
     }
     if (try? fork()) != 0 { _exit(0) }
-    // Away from the terminal, whose signals are for the process that starts it.
+    // Detached from the terminal, whose signals are for the starting process.
     setsid()
     resetSignals()
     forgoSparing()
@@ -56,7 +56,7 @@ extension Process {
     closeDescriptors(except: -1)
     _ = unsafe chdir("/")
     let environment = variables.compactMap { name in self.environment(name).map { "\(name)=\($0)" } }
-    // By its own path, which gives the process its name.
+    // The program's own path gives the process its name.
     if let path = unsafe realpath("/proc/self/exe", nil) {
       _ = unsafe withCStrings(arguments) { arguments in
         unsafe withCStrings(environment) { unsafe execve(path, arguments, $0) }
@@ -65,21 +65,22 @@ extension Process {
     _exit(127)
   }
 
-  /// Gives every signal its default action, and blocks none.
+  /// Gives every signal its default action and unblocks all.
   package static func resetSignals() {
     linux_reset_signals()
   }
 
-  /// Has the kernel's memory killer treat the process as any other, where it was to be spared (proc_pid_oom_score_adj(5)).
+  /// Makes the kernel's out-of-memory killer treat this process like any other, if it was protected
+  /// (proc_pid_oom_score_adj(5)).
   package static func forgoSparing() {
     let path = PathName("/proc/self/oom_score_adj")
     let bytes = try? Descriptor.open(path, [.readOnly]).readAll(limit: 32)
     guard bytes?.first == UInt8(ascii: "-") else { return }
-    // Without success it is spared, which harms nobody who is not short of memory.
+    // If this fails, the process stays protected, which does harm only when memory is short.
     try? Descriptor.open(path, [.writeOnly]).write(Array("0".utf8))
   }
 
-  /// Names the process, as ps(1) shows it; 15 bytes count (prctl(2), `PR_SET_NAME`).
+  /// Sets the name of the process in ps(1), up to 15 bytes (prctl(2), `PR_SET_NAME`).
   package static func setName(_ name: String) {
     _ = unsafe linux_set_thread_name(name)
   }

@@ -1,31 +1,31 @@
 import SystemPackage
 
-// What /proc tells of other processes and threads (proc(5)). None of it takes a privilege.
+// Information in /proc on other processes and threads (proc(5)). None of this needs privileges.
 extension Process {
-  /// The supplementary groups of another process or thread, or of this one's.
+  /// The supplementary groups of a process or thread.
   package static func groups(of process: Int32) throws(Errno) -> [UInt32] {
     try status(of: process, "Groups:").compactMap { UInt32($0) }
   }
 
-  /// The effective capabilities, which count in the process's own user namespace; `nil` where the process does not act as
-  /// `user` by itself: a thread of the kernel's, or a call that overlayfs makes in another's name.
+  /// The effective capabilities, which apply in the process's own user namespace. `nil` if the process does not itself
+  /// act as `user`: a kernel thread, or a call that overlayfs makes in another user's name.
   package static func capabilities(of process: Int32, as user: UInt32) throws(Errno) -> Capabilities? {
-    // The real, the effective, the saved and the file system user.
+    // The real, effective, saved and file system user.
     let users = try status(of: process, "Uid:")
     guard users.count == 4, UInt32(users[3]) == user else { return nil }
     return Capabilities(rawValue: try status(of: process, "CapEff:").first.flatMap { UInt64($0, radix: 16) } ?? 0)
   }
 
-  /// Whether a user of this process's namespace is known in another process's (user_namespaces(7), `uid_map`).
+  /// Whether a user of this process's namespace is mapped in another process's (user_namespaces(7), `uid_map`).
   package static func knows(user: UInt32, _ process: Int32) throws(Errno) -> Bool {
-    // Lines of three numbers: the first ID inside, the first ID outside, how many.
+    // Each line has three numbers: the first ID inside, the first ID outside, and the count.
     try lines(of: process, "uid_map").contains { line in
       let numbers = words(of: line).compactMap { UInt64($0) }
       return numbers.count == 3 && (numbers[1]..<numbers[1] + numbers[2]).contains(UInt64(user))
     }
   }
 
-  /// The words of a line of `status`, without its name.
+  /// The words of a line of `status`, without its label.
   private static func status(of process: Int32, _ name: String) throws(Errno) -> [String] {
     let line = try lines(of: process, "status").first { $0.starts(with: name.utf8) } ?? []
     return Array(words(of: line).dropFirst())

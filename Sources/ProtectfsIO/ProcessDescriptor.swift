@@ -2,17 +2,17 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-/// A process that is watched for its end, by a descriptor: the number may be another process's by then (pidfd_open(2)).
+/// Watches a process by a descriptor, since the process ID may be reused after its end (pidfd_open(2)).
 package struct ProcessDescriptor: ~Copyable, Sendable {
   private let descriptor: Descriptor
 
-  /// - Throws: `ESRCH` where there is no such process.
+  /// - Throws: `ESRCH` if there is no such process.
   package init(_ process: Int32) throws(Errno) {
     descriptor = Descriptor(owning: try check(linux_open_process(process)))
   }
 
-  /// Waits until the process has ended, and that long at most; returns whether it has. One that its parent has not waited
-  /// for counts as ended.
+  /// Waits until the process has ended, for at most the given time. Returns whether it has. A process that its parent
+  /// has not waited for counts as ended.
   package func waitForEnd(atMost time: Duration) -> Bool {
     let end = ContinuousClock.now + time
     while true {
@@ -26,13 +26,13 @@ package struct ProcessDescriptor: ~Copyable, Sendable {
 }
 
 extension Process {
-  /// What a process does, as proc(5) has it in `stat`: `R` runs, `S` and `D` wait, `T` was stopped by a signal, `t` by a
-  /// tracer, `Z` has ended. `nil` where there is none, or it is not shown.
+  /// The state of a process as in proc(5), `stat`: `R` runs, `S` and `D` wait, `T` was stopped by a signal, `t` by a
+  /// tracer, `Z` has ended. `nil` if there is no such process or it is hidden.
   package static func state(of process: Int32) -> Character? {
     guard let bytes = try? Descriptor.open(PathName("/proc/\(process)/stat"), [.readOnly]).readAll(limit: 4096) else {
       return nil
     }
-    // "PID (NAME) STATE …", and the name may have anything in it.
+    // "PID (NAME) STATE …", where the name may contain anything.
     let rest = String(decoding: bytes, as: UTF8.self).split(separator: ")").last
     return rest?.first { $0 != " " }
   }

@@ -2,15 +2,15 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-// What processes hold of a file system, as proc(5) shows it. Nothing here asks the file system itself.
+// What processes hold of a file system, according to proc(5). None of this sends a request to the file system itself.
 extension Process {
-  /// All processes that are shown.
+  /// All visible processes.
   package static var all: [Int32] {
     let names = try? DirectoryNames(Descriptor.open("/proc", [.readOnly, .directory])).all(limit: 1 << 22)
     return (names ?? []).compactMap { Int32($0.description) }
   }
 
-  /// What tells the mount namespace of a process from others; `nil` where this is not shown.
+  /// Identifies the mount namespace of a process; `nil` if it is hidden.
   package static func mountNamespace(of process: Int32) -> String? {
     guard let root = try? Descriptor.open("/", [.readOnly, .directory]),
       let target = try? root.target(ofSymbolicLink: PathName("/proc/\(process)/ns/mnt"))
@@ -18,8 +18,8 @@ extension Process {
     return String(decoding: target, as: UTF8.self)
   }
 
-  /// Whether a process has a file, its working directory or a mapping in the file system with a device number, written as
-  /// `MAJOR:MINOR`; `false` where this is not shown.
+  /// Whether a process has an open file, its working directory or a mapping in the file system with a device number,
+  /// written as `MAJOR:MINOR`; `false` if that is hidden.
   package static func uses(device: String, _ process: Int32) -> Bool {
     let directory = "/proc/\(process)"
     let numbers = try? DirectoryNames(Descriptor.open(PathName("\(directory)/fd"), [.readOnly, .directory]))
@@ -43,7 +43,7 @@ extension Process {
       else { return false }
       bytes = read
     } while bytes.count == limit && limit < 1 << 28
-    // ADDRESSES PERMISSIONS OFFSET MAJOR:MINOR INODE PATH, the device in hexadecimal digits (proc_pid_maps(5)).
+    // ADDRESSES PERMISSIONS OFFSET MAJOR:MINOR INODE PATH, with the device in hexadecimal (proc_pid_maps(5)).
     let numbers = device.split(separator: ":").compactMap { UInt32($0) }
     return bytes.split(separator: UInt8(ascii: "\n")).contains { line in
       let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 4)

@@ -1,6 +1,6 @@
 import CProtectfsIO
 
-/// A lock that readers share and a writer has alone (pthread_rwlock_init(3)).
+/// A lock that readers share and a writer takes exclusively (pthread_rwlock_init(3)).
 @safe package final class ReaderWriterLock: @unchecked Sendable {
   private let storage: UnsafeMutableRawPointer
 
@@ -14,7 +14,7 @@ import CProtectfsIO
     unsafe storage.deallocate()
   }
 
-  /// Runs `body` beside other readers.
+  /// Runs `body` with the lock held shared.
   @inline(__always)
   package func read<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
     unsafe linux_rwlock_read(storage)
@@ -22,7 +22,7 @@ import CProtectfsIO
     return try body()
   }
 
-  /// Runs `body` alone.
+  /// Runs `body` with the lock held exclusively.
   @inline(__always)
   package func write<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result
   {
@@ -31,7 +31,8 @@ import CProtectfsIO
     return try body()
   }
 
-  /// Runs `body` alone, unless others have not let go of the lock by a time of ``MonotonicClock``. Returns whether it ran.
+  /// Runs `body` with the lock held exclusively, if it is released by a time of ``MonotonicClock``. Returns whether it
+  /// ran.
   package func write(until nanoseconds: Int64, _ body: () -> Void) -> Bool {
     guard unsafe linux_rwlock_write_until(storage, nanoseconds) == 0 else { return false }
     defer { unsafe linux_rwlock_unlock(storage) }
@@ -39,8 +40,8 @@ import CProtectfsIO
     return true
   }
 
-  /// Begins to have the lock alone, where the locks of several things are held at once; until ``endWriting()`` by the same
-  /// thread.
+  /// Takes the lock exclusively until the same thread calls ``endWriting()``, for a caller that holds the locks of
+  /// several things at once.
   package func beginWriting() { unsafe linux_rwlock_write(storage) }
 
   package func endWriting() { unsafe linux_rwlock_unlock(storage) }

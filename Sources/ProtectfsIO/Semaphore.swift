@@ -23,7 +23,7 @@ import Glibc
     while unsafe sem_wait(semaphore) != 0 {}  // EINTR
   }
 
-  /// Waits at most that long, and tells whether there was a post.
+  /// Waits for at most the given time. Returns whether there was a post.
   package func wait(microseconds: Int64) -> Bool {
     unsafe linux_semaphore_wait(semaphore, microseconds) == 0
   }

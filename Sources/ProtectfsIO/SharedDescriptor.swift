@@ -1,4 +1,4 @@
-/// An open descriptor that several may hold; closed with the last of them.
+/// An open descriptor with several owners, closed with the last of them.
 package final class SharedDescriptor: Sendable {
   package let descriptor: Descriptor
 

@@ -2,16 +2,16 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// Numbers in memory that a process shares with those it forks later: they are there when it has been killed.
+/// Numbers in memory that a process shares with processes it forks later. They remain when the process is killed.
 ///
-/// Memory is taken as it is used, 8 bytes a number (mmap(2), `MAP_NORESERVE`).
+/// Memory is allocated as it is used, 8 bytes per number (mmap(2), `MAP_NORESERVE`).
 @safe package final class SharedNumbers: @unchecked Sendable {
-  /// The words that there is room for: a number each, but for the first, which counts those that were ever used.
+  /// The capacity in words. Each holds a number, except the first, which counts the words that were ever used.
   private static let room = 1 << 24
   private static let first = 1
 
   private let words: UnsafeMutablePointer<UInt64>
-  /// The last place that was given back; each has the one before it, and an odd number for that. 0: none.
+  /// The last place that was released. Each contains the one before it, as an odd number. 0: none.
   private let free = Mutex<Int>(0)
 
   package init() throws(Errno) {
@@ -26,12 +26,12 @@ import SystemPackage
     unsafe munmap(words, Self.room * 8)
   }
 
-  /// A place of a number, to take it out by.
+  /// The place of a number, for its removal.
   package struct Place: Sendable {
     fileprivate let index: Int32
   }
 
-  /// Adds an even number; `nil` where there is no room.
+  /// Adds an even number; `nil` if there is no room.
   package func add(_ number: UInt64) -> Place? {
     free.withLock { free in
       var index = free
@@ -47,7 +47,7 @@ import SystemPackage
     }
   }
 
-  /// Takes a number out.
+  /// Removes a number.
   package func remove(_ place: Place) {
     free.withLock { free in
       unsafe words[Int(place.index)] = UInt64(free) << 1 | 1
@@ -55,10 +55,10 @@ import SystemPackage
     }
   }
 
-  /// Whether there may have been a number without room.
+  /// Whether there may be a number that found no room.
   package var isFull: Bool { unsafe words[0] >= UInt64(Self.room) }
 
-  /// Calls `body` with each number, in a process where nobody changes them meanwhile.
+  /// Calls `body` with each number, in a process in which no thread changes them meanwhile.
   package func forEach(_ body: (UInt64) -> Void) {
     let end = min(unsafe Int(words[0]), Self.room)
     for index in Self.first..<max(end, Self.first) {

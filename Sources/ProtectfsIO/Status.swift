@@ -2,17 +2,17 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-/// What statx(2) tells of a file: attributes and times, the birth time included.
+/// The result of statx(2): attributes and times of a file, including the birth time.
 package typealias Status = linux_status
 
 extension Status {
   /// The file's type bits (`S_IFMT`).
   package var type: InodeType? { InodeType(rawValue: mode & 0o170000) }
-  /// Permissions, set-id and sticky bits.
+  /// Permissions, set-ID and sticky bits.
   package var permissions: UInt32 { mode & 0o7777 }
 }
 
-/// The type of a file, as `S_IFMT` masks it out of a mode (inode(7)).
+/// The type of a file: the `S_IFMT` bits of a mode (inode(7)).
 package enum InodeType: UInt32, Sendable {
   case fifo = 0o010000
   case character = 0o020000
@@ -24,7 +24,7 @@ package enum InodeType: UInt32, Sendable {
 }
 
 extension Descriptor {
-  /// `AT_EMPTY_PATH`: the call is about the descriptor itself (openat(2)).
+  /// `AT_EMPTY_PATH`: the call applies to the descriptor itself (openat(2)).
   static let emptyPath: CInt = 0x1000
 
   /// The status of the open file.
@@ -34,7 +34,7 @@ extension Descriptor {
     return status
   }
 
-  /// The status of a name in this directory; a symbolic link is not followed.
+  /// The status of a name in this directory. A symbolic link is not followed.
   package func status(of name: PathName) throws(Errno) -> Status {
     var status = Status()
     _ = try check(unsafe name.withCString { unsafe linux_statx(rawValue, $0, AT_SYMLINK_NOFOLLOW, &status) })

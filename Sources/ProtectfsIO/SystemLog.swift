@@ -1,8 +1,8 @@
 import CProtectfsIO
 
-/// The system's log, which on most systems is the journal (syslog(3)).
+/// The system log, on most systems the journal (syslog(3)).
 package enum SystemLog {
-  /// How grave a message is, by the number of syslog(3).
+  /// The severity of a message, as numbered by syslog(3).
   package enum Severity: CInt, Sendable {
     case error = 3
     case warning = 4
@@ -11,7 +11,7 @@ package enum SystemLog {
     case debug = 7
   }
 
-  /// Begins to log under a name, which must stay in memory: a literal.
+  /// Starts logging under a name, which must stay in memory: a literal.
   package static func open(as name: StaticString) {
     name.withUTF8Buffer { buffer in
       unsafe buffer.withMemoryRebound(to: CChar.self) { unsafe linux_syslog_open($0.baseAddress!) }

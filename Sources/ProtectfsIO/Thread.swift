@@ -2,13 +2,13 @@ import CProtectfsIO
 import Glibc
 import SystemPackage
 
-/// A POSIX thread that runs a closure and can be waited for.
+/// A POSIX thread that runs a closure and can be joined.
 ///
-/// Request handlers make blocking system calls, so they have threads of their own rather than Swift's pool.
+/// Request handlers make blocking system calls, so they run on threads of their own rather than on Swift's pool.
 package struct Thread: Sendable {
   private let identifier: pthread_t
 
-  /// Starts a thread. `stackSize` is in bytes; `name` is cut to the 15 bytes that the kernel keeps.
+  /// Starts a thread. `stackSize` is in bytes; `name` is truncated to the 15 bytes that the kernel keeps.
   package init(name: String, stackSize: Int = 1 << 19, _ body: @escaping @Sendable () -> Void) {
     do throws(Errno) {
       try self.init(starting: name, stackSize: stackSize, body)
@@ -17,9 +17,9 @@ package struct Thread: Sendable {
     }
   }
 
-  /// The same, where one more thread is not needed for good.
+  /// Starts a thread that the program can do without.
   ///
-  /// - Throws: `EAGAIN` where the user or the system has too many (pthread_create(3)).
+  /// - Throws: `EAGAIN` if the user or the system has too many threads (pthread_create(3)).
   package init(
     starting name: String, stackSize: Int = 1 << 19, _ body: @escaping @Sendable () -> Void
   ) throws(Errno) {
@@ -49,17 +49,17 @@ package struct Thread: Sendable {
     pthread_join(identifier, nil)
   }
 
-  /// Lets about a microsecond pass without giving the processor away.
+  /// Waits for about a microsecond without yielding the processor.
   @inline(__always) package static func pause() {
     linux_pause()
   }
 
-  /// Gives the processor away for so long (usleep(3)).
+  /// Sleeps for the given time (usleep(3)).
   package static func sleep(microseconds: UInt32) {
     usleep(microseconds)
   }
 
-  /// Lets the thread end unseen.
+  /// Detaches the thread, so that it need not be joined.
   package func detach() {
     pthread_detach(identifier)
   }

@@ -1,11 +1,12 @@
 import SystemPackage
 
-/// A request that no processor sleep so deeply that waking it takes long: `/dev/cpu_dma_latency`
-/// (Documentation/power/pm_qos_interface.rst in the kernel's sources). It holds for the whole machine until it is withdrawn,
-/// or the process ends, so it is for moments in which threads wait for each other all the time. Only root may make it.
+/// A request to the kernel that no processor enters a sleep state that takes long to leave: `/dev/cpu_dma_latency`
+/// (Documentation/power/pm_qos_interface.rst in the kernel's sources). It applies to the whole machine until it is
+/// withdrawn or the process ends, so it is for moments in which threads wait for each other all the time. Only root may
+/// make it.
 package final class WakeupLatency: Sendable {
-  /// Microseconds. With 2 processors halt, but no more. A guest's processor is given back to the hypervisor when it halts, and
-  /// its idle driver, haltpoll, refrains from that at 0 only.
+  /// Microseconds. With 2, processors halt but do not sleep more deeply. The processor of a guest is returned to the
+  /// hypervisor when it halts, and its idle driver, haltpoll, avoids that only at 0.
   private static let nativeBound: Int32 = 2
   private static let guestBound: Int32 = 0
   /// `PM_QOS_DEFAULT_VALUE`: no request.
@@ -14,7 +15,7 @@ package final class WakeupLatency: Sendable {
   private let file: Descriptor
   private let bound: Int32
 
-  /// Throws `EACCES` for anyone but root, `ENOENT` where the kernel has no such device.
+  /// Throws `EACCES` for users other than root, `ENOENT` if the kernel has no such device.
   package init() throws(Errno) {
     file = try Descriptor.open("/dev/cpu_dma_latency", [.writeOnly])
     try file.write(Self.none)
@@ -22,9 +23,9 @@ package final class WakeupLatency: Sendable {
     bound = driver.map { $0.starts(with: "haltpoll".utf8) } == true ? Self.guestBound : Self.nativeBound
   }
 
-  /// Makes the request, or withdraws it.
+  /// Makes or withdraws the request.
   package func hold(_ isHeld: Bool) {
-    // The kernel takes any number here; it cannot fail, and if it did it would cost speed only.
+    // The kernel accepts any number here. A failure would only cost speed.
     try? file.write(isHeld ? bound : Self.none)
   }
 }
