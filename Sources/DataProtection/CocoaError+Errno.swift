@@ -4,15 +4,15 @@ import ProtectfsPolicy
 import SystemPackage
 
 extension CocoaError {
-  /// What a call was for, which decides between Foundation's codes of 256 and up and those of 512 and up.
+  /// The kind of call, which selects Foundation's codes from 256 (reading) or from 512 (writing).
   enum Access {
     case reading, writing
   }
 
-  /// The error that Foundation makes of an error number, with the path and the number beneath.
+  /// Foundation's error for an error number, with the path and the number as the underlying error.
   ///
   /// Source: the table in swift-foundation's `CocoaError(fileErrno:reading:)`: EACCES and EPERM are 257 and 513.
-  /// - Parameter protectionClass: the class that was asked for.
+  /// - Parameter protectionClass: the class that the call requested.
   init(_ error: Errno, _ access: Access, path: String, asking protectionClass: ProtectionClass? = nil) {
     let code: Code =
       switch (error, access) {
@@ -38,14 +38,14 @@ extension CocoaError {
     self.init(code, userInfo: information)
   }
 
-  /// The name of the class that a call of this module was asked for.
+  /// The name of the class that a call of this module requested.
   static let protectionClassKey = "ProtectionClass"
 
   private static func underlying(_ error: Errno) -> NSError {
     NSError(domain: NSPOSIXErrorDomain, code: Int(error.rawValue))
   }
 
-  /// A class was asked for where there is none.
+  /// The error for a request of a class where there are none.
   static func notProtected(_ path: String) -> CocoaError {
     CocoaError(
       .featureUnsupported,
@@ -58,7 +58,7 @@ extension CocoaError {
   }
 }
 
-/// Calls `body`, and turns its error number into Foundation's error.
+/// Calls `body`, and translates its error number to Foundation's error.
 func translating<Result: ~Copyable>(
   _ access: CocoaError.Access, _ path: String, asking protectionClass: ProtectionClass? = nil,
   _ body: () throws(Errno) -> Result

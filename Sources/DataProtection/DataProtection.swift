@@ -1,3 +1,3 @@
-// Classes, states and the client of the daemon, as the command uses them too.
+// Classes, states and the client of the daemon, which the command uses too.
 @_exported import ProtectfsClient
 @_exported import ProtectfsPolicy

@@ -1,13 +1,13 @@
 import Foundation
 
-/// A value that a file can have in an encrypted field: the types of CloudKit's `encryptedValues` that a file can hold.
+/// A value that a file can have in an encrypted field: the types of CloudKit's `encryptedValues` that a file can store.
 ///
-/// Fields are stored as property lists, as Apple's own extended attributes are, so that they keep their types and other
-/// programs can read them. A type of one's own conforms by way of one of these.
+/// Fields are stored as property lists, like Apple's own extended attributes, so that they keep their types and other
+/// programs can read them. Other types conform by conversion to one of these.
 public protocol EncryptedValue: Sendable {
-  /// The value as property lists have it.
+  /// The value as a property list.
   var propertyList: Any { get }
-  /// The value of a property list; `nil` for one of another type.
+  /// The value in a property list; `nil` if that has another type.
   init?(propertyList: Any)
 }
 
@@ -48,7 +48,7 @@ extension Bool: EncryptedValue {
   /// The value itself.
   public var propertyList: Any { self }
 
-  /// A truth value, and no number.
+  /// A Boolean, not a number.
   public init?(propertyList: Any) {
     guard type(of: propertyList) == Bool.self, let value = propertyList as? Bool else { return nil }
     self = value
@@ -59,7 +59,7 @@ extension Int: EncryptedValue {
   /// The number itself.
   public var propertyList: Any { self }
 
-  /// A whole number, and no other.
+  /// An integer, not another number.
   public init?(propertyList: Any) {
     guard let number = PropertyListNumber(propertyList), !number.isFloatingPoint else { return nil }
     self = number.value.intValue
@@ -70,7 +70,7 @@ extension Double: EncryptedValue {
   /// The number itself.
   public var propertyList: Any { self }
 
-  /// A number, whole or not.
+  /// A number, integer or not.
   public init?(propertyList: Any) {
     guard let number = PropertyListNumber(propertyList) else { return nil }
     self = number.value.doubleValue
@@ -81,7 +81,7 @@ extension Array: EncryptedValue where Element: EncryptedValue {
   /// An array of the elements' property lists.
   public var propertyList: Any { map(\.propertyList) }
 
-  /// An array all of whose elements are of the type.
+  /// An array whose elements all have the type.
   public init?(propertyList: Any) {
     guard let list = propertyList as? [Any] else { return nil }
     self = []
@@ -92,7 +92,7 @@ extension Array: EncryptedValue where Element: EncryptedValue {
   }
 }
 
-/// A number of a property list, which is none of its truth values.
+/// A number in a property list, not a Boolean.
 private struct PropertyListNumber {
   let value: NSNumber
 
@@ -101,6 +101,6 @@ private struct PropertyListNumber {
     value = number
   }
 
-  /// Told by the type that it was stored with (`NSNumber.objCType`).
+  /// The type that it was stored with (`NSNumber.objCType`).
   var isFloatingPoint: Bool { unsafe ["d", "f"].contains(String(cString: value.objCType)) }
 }

@@ -7,11 +7,11 @@ import SystemPackage
 extension FileHandle {
   /// Creates a file in a class, and opens it for reading and writing.
   ///
-  /// A file of class ``ProtectionClass/completeUnlessOpen`` that is created while locked, and one that is open when a lock
-  /// comes, can be written until it is closed; it cannot be opened again before an unlock. So what is recorded while locked
-  /// keeps its handle.
-  /// - Throws: `CocoaError.fileWriteFileExists` (516) where there is a file, `CocoaError.fileWriteNoPermission` (513) where
-  ///   the class is locked, `CocoaError.featureUnsupported` where the path is on no protectfs mount.
+  /// A file of class ``ProtectionClass/completeUnlessOpen`` can be created while locked. It can be written until it is
+  /// closed, even if a lock comes while it is open, but it cannot be opened again before an unlock. A program that
+  /// records data while locked should therefore keep the handle.
+  /// - Throws: `CocoaError.fileWriteFileExists` (516) if the file exists, `CocoaError.fileWriteNoPermission` (513) if
+  ///   the class is locked, `CocoaError.featureUnsupported` if the path is not on a protectfs mount.
   public convenience init(creatingFileAt url: URL, protection: FileProtectionType) throws {
     let path = try FileManager.path(of: url)
     let protectionClass = try protection.protectionClass

@@ -3,21 +3,22 @@ import ProtectfsClient
 import ProtectfsPolicy
 import SystemPackage
 
-// Foundation's calls with `.protectionKey`, which it drops on Linux. Swift prefers a property to a method of the same
-// name, so what is written for iOS finds these. They do what Foundation leaves out, and Foundation does the rest.
+// Foundation's calls with `.protectionKey`, which Foundation ignores on Linux. Swift prefers a property to a method of
+// the same name, so code written for iOS finds these properties. They do what Foundation leaves out, and call
+// Foundation for the rest.
 extension FileManager {
-  /// `setAttributes(_:ofItemAtPath:)`, with `.protectionKey` for what it says.
+  /// `setAttributes(_:ofItemAtPath:)`, which also sets `.protectionKey`.
   public var setAttributes: AttributeSetting { AttributeSetting(fileManager: self) }
-  /// `attributesOfItem(atPath:)`, which also tells `.protectionKey` on a protectfs mount.
+  /// `attributesOfItem(atPath:)`, which also returns `.protectionKey` on a protectfs mount.
   public var attributesOfItem: AttributeReading { AttributeReading(fileManager: self) }
 
   /// The call `setAttributes(_:ofItemAtPath:)`.
   public struct AttributeSetting {
     fileprivate let fileManager: FileManager
 
-    /// Sets attributes of a file or directory: its class first, then the others.
+    /// Sets attributes of a file or directory: first its class, then the others.
     ///
-    /// - Throws: as ``FileManager/setProtection(_:ofItemAt:)``, and as Foundation's.
+    /// - Throws: as ``FileManager/setProtection(_:ofItemAt:)``, and Foundation's errors.
     public func callAsFunction(_ attributes: [FileAttributeKey: Any], ofItemAtPath path: String) throws {
       let protection = try attributes.protection
       if let protection {
@@ -34,7 +35,7 @@ extension FileManager {
   public struct AttributeReading {
     fileprivate let fileManager: FileManager
 
-    /// The attributes of a file or directory; a symbolic link is not followed, and has no class.
+    /// The attributes of a file or directory. A symbolic link is not followed, and has no class.
     public func callAsFunction(atPath path: String) throws -> [FileAttributeKey: Any] {
       let foundation: (String) throws -> [FileAttributeKey: Any] = fileManager.attributesOfItem
       var attributes = try foundation(path)

@@ -1,7 +1,8 @@
 import Foundation
 import ProtectfsClient
 
-// Foundation's calls that create, with `.protectionKey`; properties for the reason that FileManager+Attributes.swift tells.
+// Foundation's calls that create, with `.protectionKey`. FileManager+Attributes.swift explains why these are
+// properties.
 extension FileManager {
   /// `createFile(atPath:contents:attributes:)`, which creates the file in its class.
   public var createFile: FileCreation { FileCreation(fileManager: self) }
@@ -12,8 +13,8 @@ extension FileManager {
   public struct FileCreation {
     fileprivate let fileManager: FileManager
 
-    /// Creates a file or replaces one, and tells whether that was done. With a class among the attributes its content is
-    /// never under another.
+    /// Creates or replaces a file, and returns whether that succeeded. If the attributes contain a class, the content
+    /// is never stored in another class.
     @discardableResult
     public func callAsFunction(
       atPath path: String, contents: Data?, attributes: [FileAttributeKey: Any]? = nil
@@ -28,7 +29,7 @@ extension FileManager {
         if !others.isEmpty { try fileManager.setAttributes(others, ofItemAtPath: path) }
         return true
       } catch {
-        // The call has no other way to tell.
+        // The call cannot report an error in another way.
         return false
       }
     }
@@ -38,10 +39,10 @@ extension FileManager {
   public struct DirectoryCreation {
     fileprivate let fileManager: FileManager
 
-    /// Creates a directory; those above it that are missing get its attributes too.
+    /// Creates a directory. With `withIntermediateDirectories`, missing directories above it get the attributes too.
     ///
-    /// - Throws: as ``FileManager/setProtection(_:ofItemAt:)``, and as Foundation's. A directory that could not be given
-    ///   its class is taken away again.
+    /// - Throws: as ``FileManager/setProtection(_:ofItemAt:)``, and Foundation's errors. A directory that could not be
+    ///   given its class is removed again.
     public func callAsFunction(
       at url: URL, withIntermediateDirectories createsIntermediates: Bool, attributes: [FileAttributeKey: Any]? = nil
     ) throws {
@@ -49,7 +50,7 @@ extension FileManager {
         atPath: FileManager.path(of: url), withIntermediateDirectories: createsIntermediates, attributes: attributes)
     }
 
-    /// Creates a directory, by its path.
+    /// Creates a directory by its path.
     public func callAsFunction(
       atPath path: String, withIntermediateDirectories createsIntermediates: Bool,
       attributes: [FileAttributeKey: Any]? = nil
@@ -71,20 +72,20 @@ extension FileManager {
         do {
           try foundation(prefix, false, attributes.withoutProtection)
         } catch CocoaError.fileWriteFileExists where createsIntermediates {
-          // Somebody else was first.
+          // Another thread or program was first.
           continue
         }
         do {
           try fileManager.setProtection(protection, ofItemAt: URL(fileURLWithPath: prefix))
         } catch {
-          // Empty, or not to be taken away.
+          // Removes the directory if it is empty.
           _ = unsafe rmdir(prefix)
           throw error
         }
       }
     }
 
-    /// The path and those above it, from the root on.
+    /// The path and all paths above it, starting at the root.
     private static func prefixes(of path: String) -> [String] {
       let isAbsolute = path.hasPrefix("/")
       var prefixes = [isAbsolute ? "/" : "."]

@@ -3,14 +3,14 @@ import ProtectfsClient
 import ProtectfsPolicy
 
 extension FileManager {
-  /// Makes a folder ready for a database of a class: what `NSPersistentStoreFileProtectionKey` does for Core Data.
+  /// Prepares a folder for a database of a class, as `NSPersistentStoreFileProtectionKey` does for Core Data.
   ///
-  /// The files that a database makes later (`-wal`, `-shm`, `-journal`) take the class of their folder, so it is the folder
-  /// that gets the class, and the database's files where there are some. It should be a folder of the database's own.
+  /// Files that a database creates later (`-wal`, `-shm`, `-journal`) take the class of their folder. Therefore the
+  /// folder gets the class, and so do existing files of the database. The folder should contain only this database.
   /// Open the database after this call, at the same path.
   ///
-  /// A database of class ``ProtectionClass/complete`` in WAL mode should be opened with `PRAGMA locking_mode=EXCLUSIVE`:
-  /// SQLite then maps no `-shm` file, whose pages a lock takes away.
+  /// A database of class ``ProtectionClass/complete`` in WAL mode should be opened with `PRAGMA
+  /// locking_mode=EXCLUSIVE`: SQLite then maps no `-shm` file, whose pages a lock removes.
   /// - Parameters:
   ///   - url: the database's main file, which need not exist.
   ///   - protection: its class.

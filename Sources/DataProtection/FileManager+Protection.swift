@@ -3,14 +3,15 @@ import ProtectfsClient
 import ProtectfsPolicy
 import SystemPackage
 
-// The class of a file or a directory, by calls of this module's own. FileManager+Attributes.swift has Foundation's.
+// Calls of this module for the class of a file or directory. FileManager+Attributes.swift has Foundation's.
 extension FileManager {
-  /// Puts a file or directory into a class. A symbolic link is followed.
+  /// Sets the class of a file or directory. A symbolic link is followed.
   ///
-  /// Of a file not a byte is written: its key is wrapped anew. A directory's class is that of what is created in it from
-  /// then on; ``setProtection(_:ofTreeAt:progress:)`` changes what is in it too.
-  /// - Throws: `CocoaError.fileWriteNoPermission` (513) where the old class or the new one is locked,
-  ///   `CocoaError.featureUnsupported` where the path is on no protectfs mount. ``ProtectedDataError`` tells why.
+  /// The call does not rewrite a file's contents: it wraps the file's key again. A directory's class applies to what is
+  /// created in it from then on; ``setProtection(_:ofTreeAt:progress:)`` also changes what is in it.
+  /// - Throws: `CocoaError.fileWriteNoPermission` (513) if the old or the new class is locked,
+  ///   `CocoaError.featureUnsupported` if the path is not on a protectfs mount. ``ProtectedDataError`` gives the
+  ///   reason.
   public func setProtection(_ protection: FileProtectionType, ofItemAt url: URL) throws {
     let path = try Self.path(of: url)
     let protectionClass = try protection.protectionClass
@@ -19,9 +20,10 @@ extension FileManager {
     }
   }
 
-  /// The class of a file or directory. A symbolic link is followed. Told in every state, also while locked.
+  /// The class of a file or directory. A symbolic link is followed. Available in every state, also while locked.
   ///
-  /// - Throws: `CocoaError.featureUnsupported` where the path is on no protectfs mount, and what looking there fails with.
+  /// - Throws: `CocoaError.featureUnsupported` if the path is not on a protectfs mount, or the error of accessing the
+  ///   path.
   public func protection(ofItemAt url: URL) throws -> FileProtectionType {
     let path = try Self.path(of: url)
     return try translating(.reading, path) { () throws(Errno) in
@@ -29,7 +31,7 @@ extension FileManager {
     }
   }
 
-  /// The path of the directory that a path's last component is in.
+  /// The path of the directory that contains a path's last component.
   static func parent(of path: String) -> String {
     URL(fileURLWithPath: path).deletingLastPathComponent().path(percentEncoded: false)
   }

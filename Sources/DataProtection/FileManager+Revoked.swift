@@ -4,16 +4,17 @@ import ProtectfsPolicy
 import SystemPackage
 
 extension FileManager {
-  /// Brings back a file whose class key is no more, after a reset or an erasure: deletes what nobody can open, creates it
-  /// anew in its class, and imports its content again. CloudKit asks for the same three steps when the user has reset
+  /// Recreates a file whose class key is gone after a reset or an erasure: deletes the file, which cannot be opened,
+  /// creates it in its class, and imports its content. CloudKit asks for the same three steps when a user has reset
   /// their encrypted data.
   ///
-  /// The three happen as one: where `importing` throws, the old file stays as it is.
+  /// The three steps are atomic: if `importing` throws, the old file is unchanged.
   /// - Parameters:
-  ///   - url: the file, whose opening fails with `EKEYREVOKED`; others are refused, so that nothing readable is lost.
-  ///   - importing: writes the content to the empty file at the URL that it is given.
-  /// - Throws: `CocoaError.fileWriteFileExists` for a file that is not revoked, `CocoaError.fileWriteNoPermission` (513)
-  ///   where its class is locked, and what `importing` throws.
+  ///   - url: the file, whose opening fails with `EKEYREVOKED`. Other files are refused, so that nothing readable is
+  ///     lost.
+  ///   - importing: writes the content to the empty file at the URL that it gets.
+  /// - Throws: `CocoaError.fileWriteFileExists` for a file whose key is not revoked, `CocoaError.fileWriteNoPermission`
+  ///   (513) if its class is locked, or the error of `importing`.
   public func recreateRevokedItem(at url: URL, importing: (URL) throws -> Void) throws {
     let path = try Self.path(of: url)
     let status = try translating(.reading, path) { () throws(Errno) in try ProtectionStatus(ofItemAt: path) }

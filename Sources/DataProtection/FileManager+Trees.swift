@@ -6,23 +6,24 @@ import Synchronization
 import SystemPackage
 
 extension FileManager {
-  /// What a change of a whole tree has come to.
+  /// The result of changing a whole tree.
   public struct ProtectionTreeResult: Sendable {
-    /// How many files and directories are in the class now.
+    /// The number of files and directories that were changed to the class.
     public var changed = 0
-    /// Those that could not be changed, and why.
+    /// The items that could not be changed, with the reasons.
     public var failures: [(url: URL, error: CocoaError)] = []
-    /// Whether it was cancelled before its end.
+    /// Whether the change was cancelled.
     public var wasCancelled = false
   }
 
-  /// Puts a directory and everything below it into a class. Symbolic links are not followed, and other mounts not entered.
+  /// Sets the class of a directory and of everything below it. Symbolic links are not followed, and other mounts are
+  /// not entered.
   ///
-  /// What fails is told and does not keep the rest from being changed; doing it again changes what is left.
+  /// A failure is recorded and does not stop the change of other items. Calling this again changes what is left.
   /// - Parameters:
   ///   - protection: the class.
   ///   - url: the directory, or a file.
-  ///   - progress: counts the files and directories, and ends the change when it is cancelled.
+  ///   - progress: counts the files and directories; cancelling it ends the change.
   /// - Throws: as ``setProtection(_:ofItemAt:)`` for the directory itself.
   @discardableResult
   public func setProtection(
@@ -41,14 +42,14 @@ extension FileManager {
   }
 }
 
-/// Counts for a change of a tree, which is done on two threads.
+/// Counts the results of changing a tree, which runs on two threads.
 private final class TreeChange: Sendable {
   private let progress: Progress?
   private let state = Mutex(FileManager.ProtectionTreeResult())
 
   init(_ progress: Progress?) {
     self.progress = progress
-    // How many there are is known at the end.
+    // The total is known only at the end.
     progress?.totalUnitCount = -1
   }
 

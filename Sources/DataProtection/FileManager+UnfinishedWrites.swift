@@ -4,14 +4,14 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// The names of the directories in which files are made before they take their places.
+/// The names of staging directories, in which files are written before they are moved to their places.
 enum StagingName {
   private static let suffix = ".staging"
 
-  /// A name that nobody else has.
+  /// A unique name.
   static func make() -> String { ".\(UUID().uuidString)\(suffix)" }
 
-  /// Whether it was made here.
+  /// Whether a name has this form.
   static func isOne(_ name: PathName) -> Bool {
     let text = name.description
     return text.hasPrefix(".") && text.hasSuffix(suffix)
@@ -20,11 +20,11 @@ enum StagingName {
 }
 
 extension FileManager {
-  /// Removes what writes with a class have left in a directory when their programs were killed: the new content, of which
-  /// nobody was told that it was written. Writes that are under way are left alone.
+  /// Removes what writes with a class have left in a directory when their programs were killed: new content that was
+  /// never reported as written. Writes in progress are left alone.
   ///
-  /// - Returns: how many there were.
-  /// - Throws: what reading the directory fails with.
+  /// - Returns: the number of removed writes.
+  /// - Throws: the error of reading the directory.
   @discardableResult
   public func removeUnfinishedWrites(in url: URL) throws -> Int {
     let path = try Self.path(of: url)
@@ -39,7 +39,7 @@ extension FileManager {
     }
   }
 
-  /// Returns whether it was one that nobody works on.
+  /// Removes an unfinished write. Returns `false` if it is in progress.
   private func removeUnfinishedWrite(_ name: PathName, in parent: borrowing Descriptor) throws(Errno) -> Bool {
     let directory = try parent.open(name, [.readOnly, .directory, .noFollow])
     do throws(Errno) {
@@ -48,7 +48,7 @@ extension FileManager {
       if error == .wouldBlock { return false }
       throw error
     }
-    // One that was just made is not locked yet.
+    // A directory that was just created is not locked yet.
     let age = Date.now.timeIntervalSince1970 - Double(try directory.status().modification_seconds)
     guard age > 10 else { return false }
     for file in try DirectoryNames(try directory.open(".", [.readOnly, .directory])).all(limit: .max) {

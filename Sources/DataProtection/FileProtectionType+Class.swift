@@ -2,11 +2,12 @@ import Foundation
 import ProtectfsClient
 import ProtectfsPolicy
 
-// `attributes[.protectionKey] as? FileProtectionType == .complete` needs it, and Foundation on Linux leaves it out.
+// `attributes[.protectionKey] as? FileProtectionType == .complete` requires this conformance, which Foundation on Linux
+// lacks.
 extension FileProtectionType: @retroactive Hashable {}
 
 extension FileProtectionType {
-  /// ``ProtectionClass/completeWhenUserInactive``, as Darwin spells it; Foundation on Linux says `inactive`.
+  /// ``ProtectionClass/completeWhenUserInactive``, as Darwin names it. Foundation on Linux names it `inactive`.
   public static let completeWhenUserInactive = FileProtectionType.inactive
 
   /// Foundation's constant for a class.
@@ -14,9 +15,9 @@ extension FileProtectionType {
     self.init(rawValue: protectionClass.foundationName)
   }
 
-  /// The class that it stands for.
+  /// The class of this constant.
   ///
-  /// - Throws: `CocoaError.featureUnsupported` for a raw value that is none of Foundation's constants.
+  /// - Throws: `CocoaError.featureUnsupported` for a raw value that is not one of Foundation's constants.
   var protectionClass: ProtectionClass {
     get throws {
       if let match = ProtectionClass(self) { return match }
@@ -27,7 +28,7 @@ extension FileProtectionType {
 }
 
 extension ProtectionClass {
-  /// The class that Foundation's constant stands for; `nil` for a raw value that is none of its constants.
+  /// The class of Foundation's constant; `nil` for a raw value that is not one of its constants.
   public init?(_ type: FileProtectionType) {
     guard let match = Self.allCases.first(where: { $0.foundationName == type.rawValue }) else { return nil }
     self = match
@@ -35,12 +36,12 @@ extension ProtectionClass {
 }
 
 extension Data.WritingOptions {
-  /// Puts the file into class ``ProtectionClass/completeWhenUserInactive``; Foundation on Linux leaves it out.
+  /// Puts the file into class ``ProtectionClass/completeWhenUserInactive``. Foundation on Linux lacks this option.
   public static let completeFileProtectionWhenUserInactive = Data.WritingOptions(rawValue: 0x5000_0000)
 
-  /// The class that the options ask for; `nil` where they ask for none and the directory's counts.
+  /// The class that the options specify; `nil` if they specify none, so that the directory's class applies.
   ///
-  /// - Throws: `CocoaError.fileWriteUnknown` for a value of the mask that stands for no class.
+  /// - Throws: `CocoaError.featureUnsupported` for a value of the mask that stands for no class.
   var protectionClass: ProtectionClass? {
     get throws {
       switch intersection(.fileProtectionMask) {

@@ -1,28 +1,28 @@
 import Foundation
 import ProtectfsClient
 
-/// Which mount is meant, now and after it was mounted anew. Nothing that is done here asks a daemon.
+/// Identifies a mount, also after it was mounted again. Nothing here sends a request to a daemon.
 struct FollowedMount: Sendable {
-  /// A path on it; `nil` for the mount that stands for the device.
+  /// A path on the mount; `nil` for the device's mount.
   private let path: String?
 
-  /// The mount of a path, wherever that is when it is asked for.
+  /// The mount of a path, at the time of each query.
   init(path: String) {
     self.path = Self.canonical(path)
   }
 
-  /// A mount point that nothing is mounted on is there all the same, and so has the same canonical path.
+  /// The canonical path, which a mount point has even if nothing is mounted on it.
   private static func canonical(_ path: String) -> String {
     URL(fileURLWithPath: path).standardizedFileURL.resolvingSymlinksInPath().path(percentEncoded: false)
   }
 
-  /// The mount that stands for the device: the one that `PROTECTFS_MOUNT_POINT` in the environment names, else the first
-  /// that this user has mounted, else the first there is.
+  /// The device's mount: the one named by `PROTECTFS_MOUNT_POINT` in the environment, otherwise the first that this
+  /// user has mounted, otherwise the first of all.
   init() {
     path = ProcessInfo.processInfo.environment["PROTECTFS_MOUNT_POINT"].map(Self.canonical)
   }
 
-  /// The mount as it is now; `nil` where nothing is mounted.
+  /// The mount as it is now; `nil` if nothing is mounted.
   var current: MountedFileSystem? {
     let mounts = MountedFileSystem.all()
     guard let path else { return Self.ofDevice(mounts) }
@@ -32,7 +32,7 @@ struct FollowedMount: Sendable {
   }
 
   private static func contains(_ directory: String, _ path: String) -> Bool {
-    // By bytes: to Swift, texts that differ in theirs may be equal.
+    // Compared by bytes, since Swift may consider strings with different bytes equal.
     directory == "/" || path.utf8.elementsEqual(directory.utf8) || path.utf8.starts(with: (directory + "/").utf8)
   }
 

@@ -3,13 +3,14 @@ import ProtectfsIO
 import ProtectfsPolicy
 import Synchronization
 
-/// Listens to the daemon of a mount, and to that which comes after it, on a thread of its own.
+/// Listens to the daemon of a mount, and to the daemons that follow it, on a thread of its own.
 ///
-/// Whom the daemon does not answer is told what the mount's root says, within a second, and of no lock beforehand.
+/// If the daemon does not answer this user, the follower reads the state from the mount's root. Its listener then gets
+/// a change within a second, and no announcement of a lock.
 final class MountFollower: Sendable {
   private struct State {
     var isCancelled = false
-    /// Ends what the thread waits for, by connection.
+    /// Cancels what the thread waits for, by connection.
     var cancellers: [Purpose: ConnectionCanceller] = [:]
   }
 
@@ -26,8 +27,8 @@ final class MountFollower: Sendable {
   private let mounts = MountTable()
 
   /// - Parameters:
-  ///   - wasAvailable: what the listener knows already, and is not told.
-  ///   - deliver: told each event on the follower's thread; the hold of a lock that was announced is its to release.
+  ///   - wasAvailable: the availability that the listener knows already, so that it is not reported.
+  ///   - deliver: called with each event on the follower's thread. It releases the hold of an announced lock.
   init(
     _ mount: FollowedMount, _ protectionClass: ProtectionClass, delaysLocks: Bool, wasAvailable: Bool? = nil,
     _ deliver: @escaping @Sendable (ProtectedDataEvent) -> Void
@@ -36,7 +37,7 @@ final class MountFollower: Sendable {
     self.protectionClass = protectionClass
     self.wasAvailable = wasAvailable
     self.deliver = deliver
-    // Other classes do not go with a lock, so there is nothing to put away.
+    // A lock does not take other classes, so there is nothing to put away.
     self.delaysLocks = delaysLocks && Self.isTakenByLocks(protectionClass)
   }
 
@@ -44,12 +45,12 @@ final class MountFollower: Sendable {
     protectionClass == .complete || protectionClass == .completeUnlessOpen
   }
 
-  /// Begins to listen. The stack is for what `deliver` calls: a program's own code.
+  /// Starts to listen. The stack has room for a program's own code, which `deliver` calls.
   func start() {
     Thread(name: "protected-data", stackSize: 1 << 23) { self.run() }.detach()
   }
 
-  /// Ends it; nothing is delivered once the thread has noticed.
+  /// Stops listening. Once the thread has noticed, nothing is delivered.
   func cancel() {
     let cancellers = state.withLock { state in
       state.isCancelled = true
@@ -72,8 +73,8 @@ final class MountFollower: Sendable {
           continue
         } catch {
           if isCancelled { return }
-          // It does not answer this user, or has no room for one more listener: its mount does. One that has ended has
-          // nothing in memory any more.
+          // The daemon does not answer this user or has no room for another listener, but its mount has the state. A
+          // daemon that has ended has no keys in memory.
           let state = try? LockState(ofMountAt: mount.mountPoint)
           availability.become(state.map(isAvailable) ?? false)
         }
@@ -88,16 +89,16 @@ final class MountFollower: Sendable {
     ProtectionPolicy.access(for: .open, on: protectionClass, in: state) == .allowed
   }
 
-  /// Tells what happens until the connection ends; returns where it should be made anew at once.
+  /// Delivers events until the connection ends. Returns if it should be made again at once.
   private func listen(to mount: MountedFileSystem, _ availability: inout Availability) throws(ControlError) {
-    // Registered before anything is announced to this listener, so that each lock it hears of waits for it.
+    // Registered before any announcement to this listener, so that each lock that it learns of is delayed.
     var delay = try registerDelay(mount)
     let connection = try connect(mount, for: .events)
     try connection.events { event in
       switch event {
       case .monitoringBegan(let state):
         availability.become(isAvailable(state))
-        // Announced before this listened: the lock may be waiting for the delay all the same.
+        // The lock was announced before this listened. The delay may still apply to it.
         if state == .gracePeriod, Self.isTakenByLocks(protectionClass) {
           availability.announceLoss(hold(&delay, gracePeriod: nil))
         }
@@ -108,19 +109,19 @@ final class MountFollower: Sendable {
       case .didBecomeAvailable(let classes) where classes.contains(protectionClass):
         availability.become(true)
       case .eventsDropped:
-        // The first event of a new connection tells how things stand.
+        // The first event of a new connection contains the current state.
         return false
       default: break
       }
-      // For the next lock. What fails is tried again at the next event.
+      // For the next lock. If this fails, it is tried again at the next event.
       if delay == nil { delay = (try? registerDelay(mount)) ?? nil }
       return !isCancelled
     }
   }
 
-  /// The hold on a lock that was announced.
+  /// The hold on an announced lock.
   ///
-  /// - Parameter gracePeriod: what is known of it.
+  /// - Parameter gracePeriod: the grace period, if known.
   private func hold(_ delay: inout LockDelay?, gracePeriod: Duration?) -> LockHold {
     guard gracePeriod != .zero, var announced = delay.take() else {
       return LockHold(nil, timeLimit: gracePeriod ?? .zero)
@@ -130,7 +131,7 @@ final class MountFollower: Sendable {
       let limit = try announced.waitForAnnouncement(patience: 1)
       return LockHold(.some(announced), timeLimit: max(limit, gracePeriod ?? .zero))
     } catch {
-      // Announced before the delay was registered, or the daemon is going: it holds nothing back.
+      // The lock was announced before the delay was registered, or the daemon is ending, so nothing is delayed.
       return LockHold(nil, timeLimit: gracePeriod ?? .zero)
     }
   }
@@ -139,7 +140,7 @@ final class MountFollower: Sendable {
     delaysLocks ? try connect(mount, for: .delay).registerLockDelay() : nil
   }
 
-  /// A connection that ``cancel()`` ends.
+  /// A connection that ``cancel()`` cancels.
   private func connect(_ mount: MountedFileSystem, for purpose: Purpose) throws(ControlError) -> DaemonConnection {
     let connection = try DaemonConnection(to: mount)
     let canceller = try connection.canceller()
@@ -152,7 +153,7 @@ final class MountFollower: Sendable {
   }
 }
 
-/// What was told last, so that only changes are told.
+/// The availability that was delivered last, so that only changes are delivered.
 private struct Availability {
   private var isAvailable: Bool?
   private var isLossAnnounced = false

@@ -3,11 +3,11 @@ import ProtectfsClient
 import ProtectfsIO
 import SystemPackage
 
-/// The kernel's table of mounts, and a way to wait until it changes (proc_pid_mounts(5)).
+/// The kernel's table of mounts, with a way to wait until it changes (proc_pid_mounts(5)).
 final class MountTable: Sendable {
   private let table: CInt
-  /// Two connected sockets: closing one wakes who waits at the other. -1 where descriptors have run out; a wait takes its
-  /// whole time then.
+  /// Two connected sockets: shutting one down wakes a thread that waits for the other. -1 if there are no descriptors
+  /// left; a wait then takes its full time.
   private let signal: CInt
   private let sender: CInt
 
@@ -20,7 +20,8 @@ final class MountTable: Sendable {
     for descriptor in [table, signal, sender] where descriptor >= 0 { close(descriptor) }
   }
 
-  /// Waits until something was mounted or unmounted, or a second has passed: a daemon may also come to answer again.
+  /// Waits until something was mounted or unmounted, or a second has passed, since a daemon may also begin to answer
+  /// again.
   func waitForChange() {
     var entries = [
       pollfd(fd: table, events: Int16(POLLPRI), revents: 0), pollfd(fd: signal, events: Int16(POLLIN), revents: 0),
@@ -28,7 +29,7 @@ final class MountTable: Sendable {
     _ = unsafe poll(&entries, 2, 1000)
   }
 
-  /// Ends the wait, now and from now on.
+  /// Ends the wait and all later waits.
   func wakeUp() {
     shutdown(sender, CInt(SHUT_RDWR))
   }

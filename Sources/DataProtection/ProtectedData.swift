@@ -3,12 +3,12 @@ import ProtectfsClient
 import ProtectfsPolicy
 import SystemPackage
 
-/// Whether protected data is available: what UIKit tells of the device, for each protectfs mount.
+/// The availability of protected data, which UIKit reports for the device, for each protectfs mount.
 ///
-/// A path stands for the mount that it is on. What is said of a mount that is not there is that nothing is available.
+/// A path identifies the mount that contains it. If there is no mount, nothing is available.
 public enum ProtectedData {
-  /// Whether files of class ``ProtectionClass/complete`` can be used, as `UIApplication.isProtectedDataAvailable` says:
-  /// unlocked, or in the grace period of a lock. False where nothing is mounted.
+  /// Whether files of class ``ProtectionClass/complete`` can be used, like `UIApplication.isProtectedDataAvailable`:
+  /// `true` while unlocked and in the grace period of a lock, `false` if nothing is mounted.
   public static func isAvailable(at url: URL) -> Bool {
     isAvailable(.complete, at: url)
   }
@@ -21,22 +21,23 @@ public enum ProtectedData {
 
   /// The state of the mount.
   ///
-  /// - Throws: `CocoaError.featureUnsupported` where the path is on no protectfs mount.
+  /// - Throws: `CocoaError.featureUnsupported` if the path is not on a protectfs mount.
   public static func state(at url: URL) throws -> LockState {
     let path = try FileManager.path(of: url)
     return try translating(.reading, path) { () throws(Errno) in try LockState(ofMountAt: path) }
   }
 
-  /// The changes of a mount, as they come. The first event tells how things stand.
+  /// The changes of a mount as they happen. The first event gives the current availability.
   ///
-  /// The sequence goes on when the daemon is started anew, or the store mounted later: what was available is told to be
-  /// unavailable meanwhile. It ends with the task that listens. Who may not ask the daemon, being neither the mount's owner
-  /// nor root, hears of changes within a second, and of no lock beforehand.
+  /// The sequence continues when the daemon is started again or the store is mounted later; meanwhile, what was
+  /// available is reported as unavailable. The sequence ends with the task that listens. Only the mount's owner and
+  /// root may query the daemon. Programs of other users learn of changes within a second, and get no announcement of a
+  /// lock.
   /// - Parameters:
-  ///   - url: a path on the mount; the mount point itself does where nothing may be mounted yet.
-  ///   - protectionClass: the class whose availability is told.
-  ///   - delayingLocks: whether a lock waits, for a bounded time, for the ``LockHold`` of its announcement. Of no effect for
-  ///     classes that a lock does not take.
+  ///   - url: a path on the mount. If nothing may be mounted yet, use the mount point itself.
+  ///   - protectionClass: the class whose availability is reported.
+  ///   - delayingLocks: whether a lock waits, for a bounded time, for the ``LockHold`` of its announcement. Has no
+  ///     effect for classes that a lock does not take.
   public static func events(
     at url: URL, of protectionClass: ProtectionClass = .complete, delayingLocks: Bool = false
   ) -> ProtectedDataEvents {
@@ -44,9 +45,9 @@ public enum ProtectedData {
     return ProtectedDataEvents(mount: mount, protectionClass: protectionClass, delaysLocks: delayingLocks)
   }
 
-  /// Waits until files of a class can be opened; returns at once where they can.
+  /// Waits until files of a class can be opened. Returns at once if they can.
   ///
-  /// - Throws: `CancellationError` when the task is cancelled.
+  /// - Throws: `CancellationError` if the task is cancelled.
   public static func waitUntilAvailable(
     at url: URL, of protectionClass: ProtectionClass = .complete
   ) async throws {

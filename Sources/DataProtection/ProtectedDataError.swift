@@ -3,7 +3,7 @@ import ProtectfsClient
 import ProtectfsPolicy
 import SystemPackage
 
-/// Why a file on a protectfs mount could not be used: told apart from what Foundation reports with one code.
+/// The reason why a file on a protectfs mount could not be used. Foundation reports all these reasons with one code.
 ///
 /// ```swift
 /// do {
@@ -18,30 +18,31 @@ import SystemPackage
 /// }
 /// ```
 public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable {
-  /// What is in the way.
+  /// The possible reasons.
   public enum Reason: Sendable, Hashable {
-    /// The class is locked, until what is told.
+    /// The class is locked until the given event.
     case locked(ProtectionClass, until: ProtectionStatus.Return)
-    /// Mode bits or an ACL do not let this user; no unlock changes that.
+    /// Mode bits or an ACL deny this user access. An unlock does not change that.
     case permissions
-    /// The key of the class was erased, reset or rotated away: the file has to be imported anew,
-    /// see ``FoundationEssentials/FileManager/recreateRevokedItem(at:importing:)``.
+    /// The key of the class was erased, reset or rotated away. The file has to be imported again; see
+    /// ``FoundationEssentials/FileManager/recreateRevokedItem(at:importing:)``.
     case keyRevoked
-    /// The path is on no protectfs mount.
+    /// The path is not on a protectfs mount.
     case notProtected
   }
 
-  /// What is in the way.
+  /// The reason.
   public let reason: Reason
   /// The file.
   public let url: URL
-  /// What Foundation reports: `fileReadNoPermission` (257) or `fileWriteNoPermission` (513) for what is locked or not
-  /// permitted.
+  /// Foundation's error: `fileReadNoPermission` (257) or `fileWriteNoPermission` (513) for a locked class or missing
+  /// permissions.
   public let cocoaError: CocoaError
 
-  /// Finds out why a call of Foundation's, or one of this module's, has failed; `nil` for an error that has another cause.
+  /// Finds out why a call of Foundation or of this module has failed; `nil` for an error with another cause.
   ///
-  /// Looks at the file as it is now: an unlock that came meanwhile makes it `nil` too, and the call may be tried again.
+  /// Examines the file as it is now: after an unlock in the meantime the result is also `nil`, and the call may be
+  /// tried again.
   /// - Parameter url: the file; `nil` for the one that the error names.
   public init?(diagnosing error: any Error, at url: URL? = nil) {
     guard let cocoaError = error as? CocoaError, let url = url ?? Self.url(in: cocoaError),
@@ -64,19 +65,19 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
     if number == .notSupported, error.code == .featureUnsupported { return .notProtected }
     guard error.code == .fileReadNoPermission || error.code == .fileWriteNoPermission else { return nil }
     if let asked = classAsked(of: error, path) { return asked }
-    // Who may not read a file is not told its class either.
+    // A user who may not read a file may not read its class either.
     guard let status = try? status(of: path) else { return .permissions }
     return switch status.obstacle {
     case .classLocked: .locked(status.protectionClass, until: status.returns ?? .unlock)
     case .keyRevoked: .keyRevoked
     case .permissions: .permissions
     case nil:
-      // What can be read may still not be writable.
+      // A readable file need not be writable.
       error.code == .fileWriteNoPermission && !FileManager.default.isWritableFile(atPath: path) ? .permissions : nil
     }
   }
 
-  /// A call of this module that asked for a class which is locked; the file itself may be of another.
+  /// The reason if a call of this module requested a class that is locked. The file itself may have another class.
   private static func classAsked(of error: CocoaError, _ path: String) -> Reason? {
     guard let name = unsafe error.userInfo[CocoaError.protectionClassKey] as? String,
       let asked = ProtectionClass(name: name),
@@ -86,7 +87,7 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
     return .locked(asked, until: ProtectionStatus.Return(in: state))
   }
 
-  /// The error number that Foundation has put beneath: a `POSIXError`, or an `NSError` of its domain.
+  /// The underlying error number: that of a `POSIXError`, or of an `NSError` in its domain.
   private static func number(beneath error: CocoaError) -> Errno? {
     guard let underlying = unsafe error.userInfo[NSUnderlyingErrorKey] as? any Error else { return nil }
     let bridged = underlying as NSError
@@ -102,7 +103,7 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
     }
   }
 
-  // MARK: For people
+  // MARK: For users
 
   /// A sentence that says what to do.
   public var errorDescription: String? {
@@ -121,10 +122,10 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
   /// `ProtectedDataErrorDomain`
   public static let errorDomain = "ProtectedDataErrorDomain"
 
-  /// Foundation's code, so that what compares codes goes on working.
+  /// Foundation's code, so that code that compares codes keeps working.
   public var errorCode: Int { cocoaError.code.rawValue }
 
-  /// Foundation's error as the underlying one.
+  /// Contains Foundation's error as the underlying one.
   public var errorUserInfo: [String: Any] {
     [NSURLErrorKey: url, NSUnderlyingErrorKey: cocoaError, NSLocalizedDescriptionKey: errorDescription ?? ""]
   }

@@ -2,21 +2,22 @@ import ProtectfsClient
 import ProtectfsPolicy
 import Synchronization
 
-/// A change in what can be used: UIKit's three, for one mount and one class.
+/// A change of availability: UIKit's three, for one mount and one class.
 public enum ProtectedDataEvent: Sendable {
-  /// The class can be used: after an unlock, after one that cancelled a lock, and at the start where it can.
+  /// The class can be used: after an unlock, after an unlock that cancelled a lock, or at the start.
   case didBecomeAvailable
-  /// A lock was announced. What is open should be put away now; see ``LockHold`` for how long there is.
+  /// A lock was announced. The program should put open files away now; ``LockHold`` says how much time there is.
   case willBecomeUnavailable(LockHold)
-  /// The keys are gone, or the daemon is.
+  /// The keys or the daemon are gone.
   case didBecomeUnavailable
 }
 
-/// The time that a program has to put its files away, and the hold that it has on the lock meanwhile.
+/// The time that a program has to put its files away, and its hold on the lock.
 ///
-/// The lock waits for the release of each hold, but never longer than ``timeLimit``. A hold that is dropped is released.
+/// The lock waits for the release of each hold, but never longer than ``timeLimit``. A hold that is dropped is
+/// released.
 public final class LockHold: Sendable {
-  /// How long the lock waits at most, counted from its announcement. Where the lock is not held back, the grace period.
+  /// How long the lock waits at most, counted from its announcement; if the lock is not delayed, the grace period.
   public let timeLimit: Duration
   private let delay: Mutex<LockDelay?>
 
@@ -25,7 +26,7 @@ public final class LockHold: Sendable {
     self.delay = Mutex(delay)
   }
 
-  /// Lets the lock take effect, as far as this program is concerned. Doing it again has no effect.
+  /// Releases the lock, as far as this program is concerned. Further calls have no effect.
   public func release() {
     delay.withLock { $0 = nil }
   }
@@ -40,7 +41,7 @@ public struct ProtectedDataEvents: AsyncSequence, Sendable {
   let protectionClass: ProtectionClass
   let delaysLocks: Bool
 
-  /// Begins to listen.
+  /// Starts to listen.
   public func makeAsyncIterator() -> AsyncStream<ProtectedDataEvent>.AsyncIterator {
     let (stream, continuation) = AsyncStream.makeStream(of: ProtectedDataEvent.self)
     let follower = MountFollower(mount, protectionClass, delaysLocks: delaysLocks) { continuation.yield($0) }

@@ -4,14 +4,14 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// Writes a file so that its content is in its class from the first byte on.
+/// Writes a file such that its content is in the class from the first byte on.
 struct ProtectedWrite {
   private let data: Data
   private let path: String
   private let protectionClass: ProtectionClass
   private let options: Data.WritingOptions
 
-  /// - Parameter options: those that are not about protection.
+  /// - Parameter options: the options other than those for protection.
   init(_ data: Data, to path: String, in protectionClass: ProtectionClass, _ options: Data.WritingOptions) {
     self.data = data
     self.path = path
@@ -21,7 +21,7 @@ struct ProtectedWrite {
 
   func run() throws(CocoaError) {
     try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
-      // A link goes on pointing to the file, also where that is not there yet.
+      // A link keeps pointing to the file, even if the file does not exist yet.
       let path = try FinalTarget.of(path)
       let exists = options.contains(.withoutOverwriting) ? false : try isRegularFile(path)
       if exists, !options.contains(.atomic) { return try overwrite(path) }
@@ -31,7 +31,7 @@ struct ProtectedWrite {
     }
   }
 
-  /// Writes over a file that is there. It is opened first: where that is refused, nothing has changed.
+  /// Overwrites an existing file. It is opened first, so that nothing has changed if that is refused.
   private func overwrite(_ path: String) throws(Errno) {
     guard try MountedFileSystem.find(containing: path) != nil else { throw .notSupported }
     let file = try Descriptor.open(PathName(path), [.writeOnly, .noFollow])
@@ -40,7 +40,9 @@ struct ProtectedWrite {
     try unsafe data.bytes.withUnsafeBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
   }
 
-  /// - Throws: where there is something else in the way: pipes and devices have no class, and are not to be replaced.
+  /// Whether there is a regular file.
+  ///
+  /// - Throws: if there is a file of another type. Pipes and devices have no class, and must not be replaced.
   private func isRegularFile(_ path: String) throws(Errno) -> Bool {
     let type: InodeType?
     do throws(Errno) {
@@ -54,9 +56,9 @@ struct ProtectedWrite {
   }
 }
 
-/// Where a path leads, when its last component is a symbolic link.
+/// The file that a path leads to if its last component is a symbolic link.
 enum FinalTarget {
-  /// As open(2) follows links: the target need not exist.
+  /// Follows links like open(2). The target need not exist.
   static func of(_ path: String) throws(Errno) -> String {
     var path = URL(fileURLWithPath: path).path(percentEncoded: false)
     for _ in 0..<40 {

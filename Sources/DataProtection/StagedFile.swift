@@ -5,16 +5,16 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// A file that is made beside its place, in its class, and then takes it.
+/// A file that is written beside its place, in its class, and then moved there.
 struct StagedFile: ~Copyable {
   private let staging: StagingDirectory
   private let file: Descriptor
   private var length: UInt64 = 0
 
-  /// Makes an empty file of the class beside a path. From the file that it may replace it takes the mode, the owner where
-  /// that is permitted, and the encrypted fields.
+  /// Creates an empty file of the class beside a path. If it will replace a file, it takes over the mode, the encrypted
+  /// fields and, if permitted, the owner.
   ///
-  /// - Throws: `ENOTSUP` where the path is on no protectfs mount, `EACCES` where the class is locked, or the fields are.
+  /// - Throws: `ENOTSUP` if the path is not on a protectfs mount, `EACCES` if the class or the fields are locked.
   init(for path: String, in protectionClass: ProtectionClass) throws(Errno) {
     let staging = try StagingDirectory(for: path)
     try staging.assign(protectionClass)
@@ -22,7 +22,7 @@ struct StagedFile: ~Copyable {
     self.staging = staging
   }
 
-  /// A path by which the file can be written while it is staged.
+  /// A path by which the staged file can be written.
   var path: String { staging.filePath }
 
   /// Appends to the file.
@@ -31,16 +31,16 @@ struct StagedFile: ~Copyable {
     length += UInt64(data.count)
   }
 
-  /// A descriptor on the file, which the caller closes.
+  /// A descriptor of the file, which the caller closes.
   func duplicateDescriptor() throws(Errno) -> CInt {
     let duplicate = fcntl(file.rawValue, F_DUPFD_CLOEXEC, 0)
     guard duplicate >= 0 else { throw Errno(rawValue: errno) }
     return duplicate
   }
 
-  /// Gives the file its name, once it is on disk. What was written by its path may have replaced it.
+  /// Makes the file durable and gives it its name. A program that wrote it by its path may have replaced it.
   ///
-  /// - Throws: `EEXIST` where another has the name and `mayReplace` is false.
+  /// - Throws: `EEXIST` if the name exists and `mayReplace` is false.
   func commit(mayReplace: Bool = true) throws(Errno) {
     try file.synchronize()
     try staging.synchronizeFile()
@@ -48,25 +48,25 @@ struct StagedFile: ~Copyable {
   }
 }
 
-/// A directory beside the place of a file, which has the file's class: so the file can be made while the class of the
-/// directory that it is for is locked.
+/// A directory beside the file's place, in the file's class, so that the file can be created even while the class of
+/// its final directory is locked.
 ///
-/// Used through its descriptor: in a directory that others may write too they could put another in its place. It goes with
-/// its value. A crash leaves it behind, under a name that says what it was, and unlocked; see
+/// The directory is used through its descriptor: in a parent that others may write, they could replace it. It is
+/// removed when the value is destroyed. A crash leaves it behind, unlocked and with a recognisable name; see
 /// ``FoundationEssentials/FileManager/removeUnfinishedWrites(in:)``.
 private struct StagingDirectory: ~Copyable {
   private let parent: Descriptor
   /// The directory itself, locked (flock(2)) while it is in use.
   private let directory: Descriptor
   private let directoryName: PathName
-  /// The name that the file is to have.
+  /// The name that the file will have.
   private let name: PathName
 
   init(for path: String) throws(Errno) {
     let parentPath = FileManager.parent(of: path)
     guard try MountedFileSystem.find(containing: parentPath) != nil else { throw .notSupported }
     let directoryName = PathName(StagingName.make())
-    // Without access, so that a directory that may be written and not be listed will do.
+    // Opened without access, since the directory may be writable but not readable.
     let parent = try Descriptor.open(PathName(parentPath), [.path, .directory])
     directory = try Self.makeDirectory(directoryName, in: parent)
     self.parent = parent
@@ -84,19 +84,19 @@ private struct StagingDirectory: ~Copyable {
   }
 
   deinit {
-    // What was named is gone from here, and what cannot be removed is told by its name.
+    // The file has been moved from here. What cannot be removed is recognisable by its name.
     try? directory.unlink(name)
     try? parent.removeDirectory(directoryName)
   }
 
   var filePath: String { "\(PathName(descriptor: directory))/\(name)" }
 
-  /// Puts the directory into the class that what is made in it takes.
+  /// Sets the directory's class, which what is created in it takes.
   func assign(_ protectionClass: ProtectionClass) throws(Errno) {
     try directory.setAttribute(ProtectionClass.attribute, to: Array(protectionClass.name.utf8))
   }
 
-  /// Makes the file, empty.
+  /// Creates the file, empty.
   func makeFile(in protectionClass: ProtectionClass) throws(Errno) -> Descriptor {
     let file = try directory.open(name, [.readWrite, .create, .exclusive], mode: 0o666)
     try choose(protectionClass, for: file)
@@ -106,8 +106,8 @@ private struct StagingDirectory: ~Copyable {
     return file
   }
 
-  /// Has the class count as chosen, so that copies carry it. While it is locked that cannot be: the file has its class
-  /// from its directory then, as inherited.
+  /// Makes the class explicit, so that copies keep it. This fails while the class is locked; the file then has the
+  /// class of its directory, as inherited.
   private func choose(_ protectionClass: ProtectionClass, for file: borrowing Descriptor) throws(Errno) {
     do throws(Errno) {
       try file.setAttribute(ProtectionClass.attribute, to: Array(protectionClass.name.utf8))
@@ -117,7 +117,7 @@ private struct StagingDirectory: ~Copyable {
     }
   }
 
-  /// Takes over what a file that is written over keeps. Its fields need both classes: where one is locked they would be lost.
+  /// Copies what a replaced file passes on. Its fields need both classes: they would be lost if either is locked.
   private func take(from replaced: borrowing Descriptor, to file: borrowing Descriptor) throws(Errno) {
     let status = try replaced.status()
     if status.user != geteuid() { try? file.setOwner(user: status.user, group: status.group) }
@@ -128,7 +128,8 @@ private struct StagingDirectory: ~Copyable {
     }
   }
 
-  /// Has what has the file's name now on disk. Of a locked class, which cannot be opened, that is the file itself.
+  /// Makes the file that has the name now durable. If its class is locked, it cannot be opened, and is the staged file
+  /// itself.
   func synchronizeFile() throws(Errno) {
     do throws(Errno) {
       try directory.open(name, [.readOnly, .noFollow]).synchronize()
@@ -137,15 +138,15 @@ private struct StagingDirectory: ~Copyable {
     }
   }
 
-  /// Gives the file its name in the directory above.
+  /// Gives the file its name in the parent directory.
   func moveFile(mayReplace: Bool) throws(Errno) {
     try directory.rename(name, to: name, in: parent, flags: mayReplace ? [] : .noReplace)
-    // It has its name; that the name outlives a power cut is more than can be promised where the directory cannot be read.
+    // The file has its name. If the directory cannot be read, the name cannot be guaranteed to survive a power cut.
     if let directory = try? parent.open(".", [.readOnly, .directory]) { try? directory.synchronize() }
   }
 }
 
 extension ProtectionClass {
-  /// ``attributeName`` as the kernel takes it.
+  /// ``attributeName`` in the kernel's form.
   static var attribute: PathName { PathName(attributeName) }
 }

@@ -2,44 +2,44 @@ import Foundation
 import ProtectfsClient
 import ProtectfsPolicy
 
-/// The part of UIKit's class that is about protected data, so that code written for it finds what it uses.
+/// The part of UIKit's class that concerns protected data, for code written for it.
 ///
-/// It speaks of one mount, the device's: the one that `PROTECTFS_MOUNT_POINT` in the environment names, else the first that
-/// this user has mounted, else the first there is. Programs that know their mount use ``ProtectedData``.
+/// It represents one mount, the device's: the one named by `PROTECTFS_MOUNT_POINT` in the environment, otherwise the
+/// first that this user has mounted, otherwise the first of all. Programs that know their mount use ``ProtectedData``.
 public final class UIApplication: Sendable {
-  /// The one value.
+  /// The only instance.
   public static let shared = UIApplication()
 
   private init() {}
 
-  /// Whether files of class ``ProtectionClass/complete`` can be used. False where nothing is mounted.
+  /// Whether files of class ``ProtectionClass/complete`` can be used. `false` if nothing is mounted.
   public var isProtectedDataAvailable: Bool {
     guard let mount = FollowedMount().current else { return false }
     return ProtectedData.isAvailable(at: URL(fileURLWithPath: mount.mountPoint))
   }
 
-  /// Posted when a lock was announced, on a thread of its own. The lock waits, for a bounded time, until all observers
+  /// Posted when a lock was announced, on a separate thread. The lock waits, for a bounded time, until all observers
   /// have returned.
   public static var protectedDataWillBecomeUnavailableNotification: Notification.Name {
     ProtectedDataNotifications.start()
     return ProtectedDataNotifications.willBecomeUnavailable
   }
 
-  /// Posted when files of class ``ProtectionClass/complete`` can be used again, on a thread of its own: after an unlock, and
-  /// after one that cancelled a lock.
+  /// Posted when files of class ``ProtectionClass/complete`` can be used again, on a separate thread: after an unlock,
+  /// and after an unlock that cancelled a lock.
   public static var protectedDataDidBecomeAvailableNotification: Notification.Name {
     ProtectedDataNotifications.start()
     return ProtectedDataNotifications.didBecomeAvailable
   }
 }
 
-/// Posts to the default notification center from the moment that somebody asks for a notification's name.
+/// Posts to the default notification center, from the first access to a notification's name on.
 private enum ProtectedDataNotifications {
   static let willBecomeUnavailable = Notification.Name("UIApplicationProtectedDataWillBecomeUnavailable")
   static let didBecomeAvailable = Notification.Name("UIApplicationProtectedDataDidBecomeAvailable")
 
   private static let follower: MountFollower = {
-    // What is known now is no change, and what comes after it is.
+    // The current availability is not a change. Later changes are posted.
     let wasAvailable = UIApplication.shared.isProtectedDataAvailable
     let follower = MountFollower(FollowedMount(), .complete, delaysLocks: true, wasAvailable: wasAvailable) { event in
       switch event {

@@ -10,7 +10,7 @@ public struct URLFileProtection: RawRepresentable, Hashable, Sendable {
   /// One of Apple's constants.
   public let rawValue: String
 
-  /// The value of a constant.
+  /// The value with a raw value.
   public init(rawValue: String) {
     self.rawValue = rawValue
   }
@@ -30,7 +30,7 @@ public struct URLFileProtection: RawRepresentable, Hashable, Sendable {
 
   /// The value for a class.
   public init(_ protectionClass: ProtectionClass) {
-    // Apple's two sets of constants differ in their beginning.
+    // The two sets of constants of Apple have different prefixes.
     self.init(rawValue: "NSURL" + protectionClass.foundationName.dropFirst("NS".count))
   }
 
@@ -40,23 +40,23 @@ public struct URLFileProtection: RawRepresentable, Hashable, Sendable {
   }
 }
 
-/// The key `URLResourceKey.fileProtectionKey` of Apple's systems, which Foundation on Linux leaves out. It cannot be asked
-/// for in one call with other keys.
+/// The key `URLResourceKey.fileProtectionKey` of Apple's systems, which Foundation on Linux lacks. It cannot be
+/// combined with other keys in one call.
 public struct URLFileProtectionKey: Hashable, Sendable {
   /// The class of a file or directory: ``URLFileProtection``.
   public static let fileProtectionKey = URLFileProtectionKey()
 }
 
-/// What ``FoundationEssentials/URL/resourceValues(forKeys:)`` has found.
+/// The result of ``FoundationEssentials/URL/resourceValues(forKeys:)``.
 public struct URLFileProtectionValues: Hashable, Sendable {
-  /// The class; `nil` where the file is on no protectfs mount.
+  /// The class; `nil` if the file is not on a protectfs mount.
   public let fileProtection: URLFileProtection?
 }
 
 extension URL {
-  /// The class of the file, in the shape of Foundation's call.
+  /// The class of the file, with the signature of Foundation's call.
   ///
-  /// - Throws: Foundation's error where there is no such file.
+  /// - Throws: Foundation's error if the file does not exist.
   public func resourceValues(forKeys keys: [URLFileProtectionKey]) throws -> URLFileProtectionValues {
     let path = try FileManager.path(of: self)
     do throws(Errno) {
@@ -69,7 +69,7 @@ extension URL {
 }
 
 extension NSURL {
-  /// Puts the file into a class, in the shape of Foundation's call.
+  /// Sets the class of the file, with the signature of Foundation's call.
   ///
   /// - Throws: as ``FoundationEssentials/FileManager/setProtection(_:ofItemAt:)``.
   public func setResourceValue(_ value: URLFileProtection, forKey key: URLFileProtectionKey) throws {
