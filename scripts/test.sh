@@ -38,6 +38,9 @@ swift test --skip-build --skip MountTests --parallel
 scripts/documentation.sh
 
 protectfs="$(swift build --show-bin-path)/protectfs"
+step "Manual pages: what --help says"
+scripts/man-pages.py --check "$protectfs"
+
 step "The service"
 check_service() (
   unit=packaging/systemd/protectfs@.service

@@ -20,6 +20,7 @@ session: `skip REASON` ends the transcript; `await COMMAND` repeats it until it 
 """
 
 import concurrent.futures
+import contextlib
 import difflib
 import os
 import pathlib
@@ -60,11 +61,9 @@ def end(directory):
             for mount in [path for path in (line.split()[4] for line in lines) if path.startswith(f"{directory}/")]:
                 subprocess.run([f"{directory}/.bin/protectfs", "unmount", "--lazy", mount], capture_output=True, timeout=60)
         for process in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
+            with contextlib.suppress(OSError):  # It has ended, or is another user's.
                 if f"HOME={directory}".encode() in (process / "environ").read_bytes().split(b"\0"):
                     os.kill(int(process.name), signal.SIGKILL)
-            except OSError:
-                pass  # It has ended, or is another user's.
     shutil.rmtree(directory)
 
 
@@ -78,12 +77,9 @@ def session(program, text):
                        "TMPDIR": str(directory), "PATH": f"{directory}/.bin:{os.environ['PATH']}"}
         streams = [directory / ".out", directory / ".err"]
         with open(streams[0], "wb") as output, open(streams[1], "wb") as errors:
-            shell = subprocess.Popen(["bash", "-c", text], cwd=directory, env=environment, stdin=subprocess.DEVNULL,
-                                     stdout=output, stderr=errors, start_new_session=True)
-            try:
-                shell.wait(TIMEOUT)
-            except subprocess.TimeoutExpired:
-                os.killpg(shell.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(["bash", "-c", text], cwd=directory, env=environment, stdin=subprocess.DEVNULL,
+                               stdout=output, stderr=errors, start_new_session=True, timeout=TIMEOUT)
         printed, errors = (path.read_text(errors="backslashreplace").replace(str(directory), "~") for path in streams)
         skipped = (directory / ".skipped").read_text() if (directory / ".skipped").exists() else None
     finally:

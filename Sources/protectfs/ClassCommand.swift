@@ -29,7 +29,9 @@ struct ClassGetCommand: ParsableCommand {
   @Argument(help: ArgumentHelp("Files or directories on a mount.", valueName: "path"), completion: .file())
   var paths: [String]
 
-  @Flag(name: [.customShort("R"), .long], help: "Also of everything below; symbolic links are not followed.")
+  @Flag(
+    name: [.customShort("R"), .long],
+    help: "Also of everything below, after failures too; symbolic links are not followed.")
   var recursive = false
 
   @Flag(help: "Report in JSON, one object a line.")
@@ -79,19 +81,19 @@ struct ClassSetCommand: ParsableCommand {
     commandName: "set",
     abstract: "Set the class of files and directories.",
     discussion: """
-      A file's key is wrapped anew, for which the old and the new class must be usable now. Where the new class protects \
-      more (a raise: C to A, say), the file gets a new key, and its contents are encrypted under that, in place and while \
-      it is in use; the command waits for it. What a raise did not finish goes on in the background, after the next unlock \
-      or mount too. With --rewrap the key and the contents stay: whoever has an older copy of the file's record, from a \
-      backup or the journal of a file system, opens it with that as before.
+      Wraps the file's key under the key of the new class, for which the old and the new class must be usable now. \
+      Where the new class protects more (a raise: C to A, say), so that the file could be opened before in a state in \
+      which it no longer can, the file gets a new key, and its contents are encrypted under that, in place and while \
+      the file is in use; the command waits for it. With --rewrap the file keeps its key and contents: an older record \
+      of the file, from a backup or the journal of a file system, then still opens it.
 
-      A directory's class is that of what is created in it later; -R changes what is in it too.
+      The class of a directory is that of what is created in it later; -R changes what is in it too.
 
       Classes: complete (A), completeUnlessOpen (B), completeUntilFirstUserAuthentication (C), none (D), \
       completeWhenUserInactive (CX).
 
-      With --from, every file of a manifest gets the class that it has there, chosen or inherited as there; what has it \
-      already is left alone.
+      With --from, every file and directory of a manifest gets the class that it has there, explicit or inherited as \
+      there. What has that class already is left alone, also while it is locked.
 
       Examples:
         protectfs class set complete ~/private/diary
@@ -107,11 +109,15 @@ struct ClassSetCommand: ParsableCommand {
   @Argument(help: ArgumentHelp("Files or directories on a mount.", valueName: "path"), completion: .file())
   var paths: [String] = []
 
-  @Flag(name: [.customShort("R"), .long], help: "Also of everything below; symbolic links are not followed.")
+  @Flag(
+    name: [.customShort("R"), .long],
+    help: "Also of everything below, after failures too; symbolic links are not followed.")
   var recursive = false
 
   @Option(
-    help: ArgumentHelp("Set the classes that 'protectfs manifest --json' has printed.", valueName: "manifest"),
+    help: ArgumentHelp(
+      "Set the classes that 'protectfs manifest --json' has printed; in place of a class and paths.",
+      valueName: "manifest"),
     completion: .file())
   var from: String?
 

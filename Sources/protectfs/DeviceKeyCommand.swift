@@ -15,10 +15,11 @@ struct DeviceKeySealCommand: ParsableCommand {
     commandName: "seal",
     abstract: "Seal the device key to the machine's TPM.",
     discussion: """
-      The device key becomes a file, device.tpm, that only this machine's TPM opens: a copy of the disk has neither names \
-      nor files of class D, and no passcode can be tried on it. Stores are opened as before. The plain file is overwritten \
-      and removed; what the disk keeps of it elsewhere is not, nor are files UUID.key of stores, which are named. Keep the \
-      recovery keys of your stores: they open them when the TPM is gone or cleared.
+      Replaces the device key by a file, device.tpm, that only this machine's TPM opens: a copy of the disk then opens \
+      neither names nor files of class D, and allows no unlock attempt. Stores are opened as before. The plain file is \
+      overwritten and removed. What the disk keeps of it elsewhere is not, nor are files UUID.key beside it, which \
+      hold the key of one store in plain, as a mount with a recovery key may have kept them: the command names them. \
+      Keep the recovery keys of your stores: they open them when the TPM is gone or cleared.
 
       Example:
         sudo protectfs device-key seal

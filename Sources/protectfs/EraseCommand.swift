@@ -9,12 +9,12 @@ struct EraseCommand: ParsableCommand {
     commandName: "erase",
     abstract: "Destroy the keys of a store or of a class, and so what is encrypted under them.",
     discussion: """
-      Overwrites the secret without which no keybag of this store opens, whatever passcode or recovery key is given, and \
-      leaves a note of when that was. It takes no longer for a large store than for a small one. No secret is needed to \
-      erase the whole store; with --class one is, and the class has a new key for new files afterwards.
+      Overwrites the secret without which no keybag of this store opens, whatever protector is given, and records when \
+      that was. It takes no longer for a large store than for a small one. No secret is needed to erase the whole \
+      store; with --class a protector is, and the class has a new key for new files afterwards.
 
-      Copies of the backing directory that were made before, with their own keybag, still open, and so do exported keybags. \
-      Names stay readable to who has the device key. What a disk keeps of overwritten blocks, this cannot reach.
+      Copies of the backing directory that were made before, with their own keybag, still open, and so do exported \
+      keybags. With the device key, names stay readable. What a disk keeps of overwritten blocks is out of reach.
 
       Examples:
         protectfs erase ~/.private

@@ -9,9 +9,14 @@ struct EventsCommand: ParsableCommand {
     commandName: "events",
     abstract: "Show what happens on a mount, until interrupted.",
     discussion: """
-      A line for each event: willBecomeUnavailable when a lock is announced, didBecomeUnavailable when keys have been \
-      wiped, didBecomeAvailable after an unlock, and accessDenied when a program is refused because of a file's class, \
-      with the number that Foundation reports to it: 257 for reading, 513 for writing.
+      Prints a line for each event, with its time:
+
+        willBecomeUnavailable  a lock was announced: these classes, in so many seconds
+        didBecomeUnavailable   the keys of these classes have been wiped
+        didBecomeAvailable     an unlock has brought them back, or cancelled the lock
+        accessDenied           a program was refused because of a file's class: the
+                               number that Foundation's CocoaError has for it (257
+                               reading, 513 writing), the class, path and process
 
       Examples:
         protectfs events ~/private

@@ -13,11 +13,13 @@ struct FsckCommand: ParsableCommand {
     commandName: "fsck",
     abstract: "Check a store that is not mounted, and repair it.",
     discussion: """
-      Looks at every file, directory and name in a store. The device key is enough for that. With the passcode or the \
-      recovery key, it also tries the key of every file.
+      Looks at both copies of the keybag, and at every file, directory and name in a store: its record, length, \
+      symbolic link and extended attributes. The device key is enough for that. With the passcode or the recovery key, \
+      it also tries the key of every file. Contents are not read. A store whose mounts are all read-only is checked \
+      too, but not repaired.
 
-      A repair deletes nothing but leftovers: what has no place in the tree is moved to .protectfs/lost+found. Files whose \
-      class key no keybag here has are told, and stay: with the keybag that has it they open.
+      A repair deletes nothing but leftovers: what has no place in the tree is moved to .protectfs/lost+found. Files \
+      under a class key that no keybag here has are reported, and stay: the keybag that has the key opens them.
 
       Exit status, the sum of: 0 no errors, 1 errors repaired, 4 errors left, 8 could not be checked, 16 wrong usage.
 
@@ -29,13 +31,14 @@ struct FsckCommand: ParsableCommand {
   @Argument(help: ArgumentHelp("The directory of ciphertext.", valueName: "backing"), completion: .directory)
   var backing: String
 
-  @Flag(help: "Repair what can be repaired.")
+  @Flag(
+    help: "Remove leftovers, restore a copy of the keybag from the other, and move damaged items to lost+found.")
   var repair = false
 
   @Flag(help: "Report in JSON.")
   var json = false
 
-  @Flag(help: "Ask for the passcode, and check keys of files too; implied by the options that give a secret.")
+  @Flag(help: "Ask for the passcode, and check the keys of files too; implied by the options that give a protector.")
   var unlock = false
 
   @OptionGroup var opening: OpeningOptions

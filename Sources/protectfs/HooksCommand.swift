@@ -13,16 +13,22 @@ struct HooksCommand: ParsableCommand {
     commandName: "hooks",
     abstract: "Run scripts when a mount is locked and unlocked.",
     discussion: """
-      Runs the executable files in directories below the hook directory, in the order of their names, until the mount \
-      goes: those in pre-lock.d when a lock is announced, which then waits for them for the time of the mount option \
-      lock_delay at most; those in post-lock.d when keys have been wiped; those in post-unlock.d when an unlock has \
-      brought them back, or has cancelled a lock. 'lock --now' leaves no time, so nothing in pre-lock.d is run.
+      Runs the executable files in these directories of the hook directory, in the order of their names, until the \
+      mount goes or SIGTERM comes:
+
+        pre-lock.d     when a lock is announced. The lock waits for them, for the time
+                       of the mount option lock_delay at most; 'lock --now' does not,
+                       and runs nothing
+        post-lock.d    when keys have been wiped
+        post-unlock.d  when an unlock has brought keys back, or has cancelled a lock
 
       'protectfs mount' starts this by itself where there is a hook directory: /etc/protectfs/hooks for root, \
-      ~/.config/protectfs/hooks for others. What another user owns, or others can write, is passed over.
+      ~/.config/protectfs/hooks for others. What another user owns, or others can write, is passed over with a \
+      warning.
 
-      Scripts find PROTECTFS_EVENT (pre-lock, post-lock, post-unlock), PROTECTFS_MOUNT_POINT, PROTECTFS_CLASSES \
-      (letters) and, before a lock, PROTECTFS_SECONDS in their environment. What they print is logged.
+      The environment of the scripts has PROTECTFS_EVENT (pre-lock, post-lock, post-unlock), PROTECTFS_MOUNT_POINT, \
+      PROTECTFS_CLASSES (letters, with blanks between them) and, before a lock, PROTECTFS_SECONDS: how many are left \
+      until it. What they print is logged.
 
       Examples:
         protectfs hooks ~/private

@@ -14,8 +14,8 @@ struct InfoCommand: ParsableCommand {
     commandName: "info",
     abstract: "Show what a store says of itself, without any secret.",
     discussion: """
-      Reads the keybag: format, classes and their keys, the ways in, and how the passcode is stretched. With \
-      the device key at hand, it says whether the keybag is authentic.
+      Reads the keybag: format, classes and their keys, the protectors, and how the passcode is stretched. With the \
+      device key at hand, it says whether the keybag is authentic.
 
       Example:
         protectfs info ~/.private
@@ -141,7 +141,7 @@ struct StoreInformation: Encodable {
     if let eraseAfter { line("erases itself", "after \(eraseAfter) wrong passcodes") }
     for way in waysIn {
       let label = way.label == way.kind ? "" : " '\(way.label.printable)'"
-      line("way in", "\(way.kind)\(label)\(way.keyDerivation.map { ", \($0)" } ?? "")")
+      line("protector", "\(way.kind)\(label)\(way.keyDerivation.map { ", \($0)" } ?? "")")
     }
     for entry in classes {
       let key = entry.keys.isEmpty ? "no key" : "key \(entry.keys.joined(separator: ", "))"

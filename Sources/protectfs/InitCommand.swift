@@ -13,11 +13,12 @@ struct InitCommand: ParsableCommand {
     commandName: "init",
     abstract: "Make a store in an empty directory.",
     discussion: """
-      Makes the keys of a new store and prints its recovery key, once. The directory is made if it does not exist.
+      Makes the keys of a new store and prints its recovery key. The directory is made if it does not exist. The \
+      recovery key opens the store without the passcode and without the device key. It is shown once and stored \
+      nowhere.
 
-      Besides the passcode, a store needs the device key: a file outside of it that binds it to this machine, made on \
-      first use as ~/.config/protectfs/device.key, or /etc/protectfs/device.key for root. The recovery key opens the \
-      store without either.
+      Besides the passcode, a store needs the device key: a file outside of the store that binds the store to this \
+      machine. It is made on first use, as ~/.config/protectfs/device.key, or /etc/protectfs/device.key for root.
 
       Examples:
         protectfs init ~/.private
@@ -28,27 +29,34 @@ struct InitCommand: ParsableCommand {
   var backing: String
 
   @Option(
-    help: ArgumentHelp("The class of new files; not 'none'. A name, a letter or an NSFileProtection constant."),
+    help: ArgumentHelp(
+      "The class of what is made in the root of the mount; not 'none'. A name, a letter or an NSFileProtection constant.",
+      valueName: "class"),
     completion: .list(ProtectionClass.allCases.filter { $0 != .none }.map(\.name)))
   var defaultClass = ProtectionClass.standard
 
-  @OptionGroup var passcode: PasscodeOptions
+  @OptionGroup(title: "Passcode options") var passcode: PasscodeOptions
 
-  @OptionGroup var files: SecretFileOptions
+  @OptionGroup(title: "Passcode options") var files: SecretFileOptions
 
   @Option(
     name: .customLong("device-key"),
-    help: ArgumentHelp("Use this device key file; it is made if it does not exist.", valueName: "file"),
+    help: ArgumentHelp(
+      "Use this device key file instead of the usual one; it is made if it does not exist.", valueName: "file"),
     completion: .file())
   var deviceKeyFile: String?
 
   @Option(
-    help: ArgumentHelp("Write the recovery key to a new file instead of printing it.", valueName: "file"))
+    help: ArgumentHelp("Write the recovery key to a new file of mode 0600 instead of printing it.", valueName: "file"))
   var recoveryKeyFile: String?
 
   @Option(
     help: ArgumentHelp(
-      "Have the store erase itself when so many passcodes in a row were wrong, 4 to 100; iOS has 10.",
+      """
+      Erase the store after this many wrong passcodes in a row, 4 to 100; iOS has 10. Each unlock attempt counts, \
+      wherever it is made, and another mount of the store loses its keys too. Without this option wrong passcodes are \
+      delayed only.
+      """,
       valueName: "count"))
   var eraseAfter: UInt8?
 
@@ -101,4 +109,7 @@ extension ProtectionClass: ExpressibleByArgument {
 
   /// The names, for help and completion.
   public static var allValueStrings: [String] { allCases.map(\.name) }
+
+  /// None: the names say it.
+  public static var allValueDescriptions: [String: String] { [:] }
 }

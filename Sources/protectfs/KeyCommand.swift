@@ -11,7 +11,7 @@ import StoreFormat
 struct KeyCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "key",
-    abstract: "List, add, remove and test the ways into a store.",
+    abstract: "List, add, remove and test the protectors of a store.",
     subcommands: [KeyListCommand.self, KeyAddCommand.self, KeyRemoveCommand.self, KeyTestCommand.self])
 }
 
@@ -19,9 +19,10 @@ struct KeyCommand: ParsableCommand {
 struct KeyListCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "list",
-    abstract: "List the ways into a store.",
+    abstract: "List the protectors of a store.",
     discussion: """
-      Each has an identity, of which the first digits are shown, a kind, and a name. No secret is needed.
+      Shows the identity of each protector, of which the first digits are enough, its kind, and its name. No secret is \
+      needed.
 
       Examples:
         protectfs key list ~/private
@@ -48,10 +49,9 @@ struct KeyListCommand: ParsableCommand {
 struct KeyAddCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "add",
-    abstract: "Add a way into a store.",
+    abstract: "Add a protector to a store: a passcode, a recovery key or a key file.",
     discussion: """
-      Any way in opens the store by itself, but needs this machine's device key beside it; a recovery key does not. A key \
-      file is made, with 32 random bytes, if it does not exist; else it must have 32 to 1024.
+      Each protector opens the store by itself, but needs this machine's device key; a recovery key does not.
 
       Examples:
         protectfs key add --new-passcode --label spouse ~/private
@@ -62,10 +62,10 @@ struct KeyAddCommand: ParsableCommand {
 
   @OptionGroup var location: StoreArgument
 
-  @Flag(help: "Add a passcode; implied by the options that say where it comes from.")
+  @Flag(help: "Add a passcode; implied by the new passcode options.")
   var newPasscode = false
 
-  @OptionGroup var passcodeSource: NewPasscodeOptions
+  @OptionGroup(title: "New passcode options") var passcodeSource: NewPasscodeOptions
 
   @Flag(
     help:
@@ -79,10 +79,13 @@ struct KeyAddCommand: ParsableCommand {
     help: ArgumentHelp("Add a recovery key, and write it to a new file.", valueName: "file"), completion: .file())
   var newRecoveryKeyFile: String?
 
-  @Option(help: ArgumentHelp("Add a key file.", valueName: "file"), completion: .file())
+  @Option(
+    help: ArgumentHelp(
+      "Add a key file of 32 to 1024 bytes; it is made, with 32 random bytes, if it does not exist.", valueName: "file"),
+    completion: .file())
   var newKeyFile: String?
 
-  @Option(help: ArgumentHelp("What to call it, up to 64 bytes.", valueName: "name"))
+  @Option(help: ArgumentHelp("The name of the new protector, up to 64 bytes.", valueName: "name"))
   var label: String?
 
   @OptionGroup var opening: OpeningOptions
@@ -148,10 +151,10 @@ struct KeyAddCommand: ParsableCommand {
 struct KeyRemoveCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "remove",
-    abstract: "Remove a way into a store.",
+    abstract: "Remove a protector from a store.",
     discussion: """
-      The last one cannot be removed. What was removed opens no copy of the keybag that this disk still has, but does open \
-      a backup of the store that was made before.
+      The last protector cannot be removed. A removed protector opens no keybag that is on this disk, but it opens a \
+      backup of the store that was made before.
 
       Examples:
         protectfs key remove ~/private 1f0a93c2
@@ -160,7 +163,8 @@ struct KeyRemoveCommand: ParsableCommand {
 
   @OptionGroup var location: StoreArgument
 
-  @Argument(help: ArgumentHelp("Its identity, the first digits of it, or its name.", valueName: "way-in"))
+  @Argument(
+    help: ArgumentHelp("The protector: its identity, the first digits of that, or its name.", valueName: "protector"))
   var way: String
 
   @OptionGroup var opening: OpeningOptions
@@ -181,7 +185,7 @@ struct KeyRemoveCommand: ParsableCommand {
       let store = try UnmountedStore(path, deviceKey: deviceKey, secret: secret)
       try store.change(with: secret) { (opened) throws(KeyManagementError) in try opened.removing(protector: id) }
     }
-    print("The way in was removed.")
+    print("The protector was removed.")
   }
 }
 
@@ -189,9 +193,9 @@ struct KeyRemoveCommand: ParsableCommand {
 struct KeyTestCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "test",
-    abstract: "Find out whether a secret opens a store, and as which way in.",
+    abstract: "Find out whether a secret opens a store, and which protector it is.",
     discussion: """
-      Nothing is unlocked or changed. A wrong passcode counts as one.
+      Unlocks and changes nothing. A wrong passcode counts as an unlock attempt.
 
       Examples:
         protectfs key test ~/private

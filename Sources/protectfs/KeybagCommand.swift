@@ -39,9 +39,9 @@ struct KeybagExportCommand: ParsableCommand {
     commandName: "export",
     abstract: "Write a keybag that opens a copy of the store on any machine.",
     discussion: """
-      The file holds the class keys and the device's part, under a backup passcode alone. With it, a backing directory that \
-      was copied with 'rsync -aX', also while locked, opens elsewhere: see 'protectfs keybag import'. Make a new one after \
-      a rotation or an erasure.
+      Writes the class keys and the device's part of them to a file, under a backup passcode alone. With it, a backing \
+      directory that was copied with 'rsync -aX', also while locked, opens elsewhere: see 'protectfs keybag import'. \
+      Export again after a rotation or an erasure.
 
       Example:
         protectfs keybag export --backup private.keybag ~/private
@@ -52,7 +52,7 @@ struct KeybagExportCommand: ParsableCommand {
   @Option(help: ArgumentHelp("The new file.", valueName: "file"), completion: .file())
   var backup: String
 
-  @OptionGroup var backupPasscode: BackupPasscodeOptions
+  @OptionGroup(title: "Backup passcode options") var backupPasscode: BackupPasscodeOptions
 
   @OptionGroup var opening: OpeningOptions
 
@@ -80,8 +80,9 @@ struct KeybagRestoreCommand: ParsableCommand {
     commandName: "restore",
     abstract: "Put the keybag before the last change back in its place.",
     discussion: """
-      For a keybag that was damaged, or reset by mistake. After a change of passcode, a removed way in, a rotation or an \
-      erasure there is none to go back to: that is their purpose.
+      For a keybag that was damaged, replaced by an old one, or reset by mistake. The keybag in place becomes the \
+      previous one, unless it is damaged. After a passcode change, a removed protector, a rotation or an erasure there \
+      is none to go back to: that is their purpose.
 
       Example:
         protectfs keybag restore ~/.private
@@ -110,7 +111,7 @@ struct KeybagRestoreCommand: ParsableCommand {
     if let time = previous.erasureTime { throw KeyManagementError.storeErased(at: time) }
     _ = try file.effaceableSecret(of: previous)
     try Confirmation.require(
-      "Ways in and class keys of \(path.printable) will be those of keybag generation \(previous.generation). What was "
+      "The protectors and class keys of \(path.printable) will be those of keybag generation \(previous.generation). What was "
         + "written under keys that it does not have will be unreadable.", isGiven: yes)
     try file.restore(previous, over: file.authenticKeybags { try? Keybag(parsing: $0, deviceKey: key) })
     print("The keybag was restored.")
@@ -124,9 +125,10 @@ struct KeybagResetCommand: ParsableCommand {
     commandName: "reset",
     abstract: "Make new keys where nothing opens the store any more.",
     discussion: """
-      For a store whose passcode and recovery key are lost. Needs the device key. Files of class D stay readable; all others \
-      stay in their places and answer EKEYREVOKED: 'protectfs orphans' lists and removes them, 'protectfs restore' brings \
-      them back from a copy. The old keybag is kept as the previous one: 'protectfs keybag restore' undoes the reset.
+      For a store whose passcode and recovery key are lost. Needs the device key. Files of class D stay readable; all \
+      others stay in their places and answer EKEYREVOKED: 'protectfs orphans' lists and removes them, 'protectfs \
+      restore' brings them back from a copy. The old keybag is kept as the previous one: 'protectfs keybag restore' \
+      undoes the reset.
 
       Example:
         protectfs keybag reset ~/.private
@@ -138,7 +140,7 @@ struct KeybagResetCommand: ParsableCommand {
   @Flag(help: "Do not ask.")
   var yes = false
 
-  @OptionGroup var newPasscode: NewPasscodeOptions
+  @OptionGroup(title: "New passcode options") var newPasscode: NewPasscodeOptions
 
   @OptionGroup var files: SecretFileOptions
 

@@ -13,10 +13,11 @@ struct KeybagImportCommand: ParsableCommand {
     commandName: "import",
     abstract: "Take the keys of an exported keybag into a store.",
     discussion: """
-      On the machine that made the store, and with something that opens it: adds class keys that were reset or erased, so \
-      that files under them open again. With --replace, on another machine or when nothing opens the store any more: the \
-      keybag takes the place of the store's own; a new passcode is asked for, a new recovery key is printed, and the \
-      device's part is kept beside the device key, unless that is the store's. Try 'protectfs keybag restore' first.
+      On the machine that made the store, and with a protector of the store: adds class keys that were reset or \
+      erased, so that files under them open again. With --replace, on another machine or when nothing opens the store \
+      any more: the exported keybag takes the place of the store's own. The command asks for a new passcode, prints a \
+      new recovery key, and keeps the device's part of the keys as UUID.key beside the device key, where no device key \
+      at hand opens the store. Try 'protectfs keybag restore' first.
 
       Examples:
         protectfs keybag import --backup private.keybag ~/.private
@@ -29,15 +30,16 @@ struct KeybagImportCommand: ParsableCommand {
   @Option(help: ArgumentHelp("The exported keybag.", valueName: "file"), completion: .file())
   var backup: String
 
-  @Flag(help: "Put it in the place of the store's own keybag.")
+  @Flag(
+    help: "Put it in the place of the store's own keybag. Asks first if that would lose class keys.")
   var replace = false
 
   @Flag(help: "Do not ask.")
   var yes = false
 
-  @OptionGroup var backupPasscode: BackupPasscodeOptions
+  @OptionGroup(title: "Backup passcode options") var backupPasscode: BackupPasscodeOptions
 
-  @OptionGroup var newPasscode: NewPasscodeOptions
+  @OptionGroup(title: "New passcode options") var newPasscode: NewPasscodeOptions
 
   @Option(
     help: ArgumentHelp(

@@ -8,11 +8,10 @@ struct LockCommand: ParsableCommand {
     commandName: "lock",
     abstract: "Lock a mount.",
     discussion: """
-      Announces the lock, waits for the grace period, and then makes files of classes A and B unusable and wipes their \
-      keys; class CX follows later. Returns when that is done. An unlock in the grace period cancels it. Programs and \
-      hooks may hold the lock back for the time of the mount option lock_delay, but not with --now.
-
-      A mount that is gone while somebody holds its file system is reached by its backing directory.
+      Announces the lock, waits for the grace period, then makes files of classes A and B unusable and wipes the keys \
+      of these classes; class CX follows after its own period. Returns when the lock has taken effect. An unlock \
+      during the grace period cancels the lock, and the exit status is 16. Programs and hooks of the user may delay \
+      the lock beyond the grace period, for the time of the mount option lock_delay at most, but not with --now.
 
       Examples:
         protectfs lock ~/private
@@ -25,10 +24,10 @@ struct LockCommand: ParsableCommand {
     completion: .directory)
   var mountPoint: String
 
-  @Flag(help: "Lock without a grace period.")
+  @Flag(help: "Lock without a grace period; no program delays it.")
   var now = false
 
-  @Option(help: ArgumentHelp("The grace period, instead of the mount's own.", valueName: "seconds"))
+  @Option(help: ArgumentHelp("This grace period, instead of the mount's own; not with --now.", valueName: "seconds"))
   var grace: Double?
 
   @Flag(help: "Return at once, not when the lock has taken effect.")
@@ -51,6 +50,9 @@ struct UnlockCommand: ParsableCommand {
     commandName: "unlock",
     abstract: "Unlock a mount.",
     discussion: """
+      Unlocks a mount with one of the store's protectors: by default a passcode, which is asked for on the terminal. \
+      After some wrong passcodes the next unlock attempt is refused for a while, and the exit status is 20.
+
       Examples:
         protectfs unlock ~/private
         protectfs unlock --passcode-command 'pass show private' ~/private

@@ -10,11 +10,11 @@ import SystemPackage
 struct ManifestCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "manifest",
-    abstract: "List files, their classes, and their encrypted fields.",
+    abstract: "List files, their classes, and their encrypted extended attributes.",
     discussion: """
-      Lists what is in and below a directory: the class of each file and directory, whether it was chosen (*) or \
-      inherited, and the names of its extended attributes, without their values. Works while locked. Symbolic links are not \
-      followed.
+      Lists what is in and below a directory: the class of each file and directory, whether the class is explicit (*) \
+      or inherited, and the names of its extended attributes, those that are not encrypted in parentheses. Values are \
+      not shown. Works while locked. Symbolic links are not followed.
 
       'protectfs class set --from' applies the classes of a manifest, to the same tree or to a copy of it.
 

@@ -13,12 +13,14 @@ struct MountCommand: ParsableCommand {
     commandName: "mount",
     abstract: "Mount a store.",
     discussion: """
-      Mounts the store of a backing directory, locked: only files of class D can be read until it is unlocked. \
-      --unlock does that at once. A daemon serves the mount until it is unmounted; it logs to the journal.
+      Mounts the store of a backing directory, locked: only files of class D can be read until it is unlocked. A daemon \
+      serves the mount until it is unmounted; it logs to the journal, or to a file. A mount point whose daemon was killed \
+      is cleaned up first. With the recovery key, the store's device key is recovered too, and kept beside the machine's \
+      own for this and later mounts.
 
-      Mount options of protectfs:
+      Mount options, which mount.fuse.protectfs(8) describes:
         grace=S             seconds between 'lock' and its effect (10)
-        lock_delay=S        seconds for which programs may hold a lock back, counted
+        lock_delay=S        seconds for which programs may delay a lock, counted
                             from its announcement (10; 0: none may)
         push_timeout=S      seconds for which a lock waits for a backing store that
                             does not answer, from its last answer to a write (5)
@@ -62,7 +64,10 @@ struct MountCommand: ParsableCommand {
   @Flag(name: [.customShort("f"), .long], help: "Stay in the foreground, and log to standard error.")
   var foreground = false
 
-  @Flag(help: "Unlock as soon as it is mounted.")
+  @Flag(
+    help: """
+      Unlock as soon as it is mounted; implied by the options that give a protector. A terminal is asked three times.
+      """)
   var unlock = false
 
   @OptionGroup var opening: OpeningOptions

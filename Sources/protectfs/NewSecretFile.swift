@@ -54,7 +54,7 @@ enum RecoveryKeyOutput {
       } catch {
         throw CommandFailure(
           .failure,
-          "the recovery key could not be shown (\(error)), and nobody has it; all else is done: remove it with "
+          "the recovery key could not be shown (\(error)), and is lost; all else is done: remove it with "
             + "'protectfs key remove', and add another with 'protectfs key add --new-recovery-key'")
       }
       print("\n")

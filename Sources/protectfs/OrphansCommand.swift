@@ -11,8 +11,9 @@ struct OrphansCommand: ParsableCommand {
     commandName: "orphans",
     abstract: "List or remove files whose class key is no more.",
     discussion: """
-      After a class key was erased, reset or rotated away, the files under it stay in their places and answer EKEYREVOKED. \
-      'protectfs restore' brings them back from a copy. Files that answer ENOKEY are none: another keybag opens them.
+      After a class key was erased, reset or rotated away, the files under it stay in their places and answer \
+      EKEYREVOKED, whether the mount is locked or not. 'protectfs restore' brings them back from a copy. Files that \
+      answer ENOKEY are no orphans: another keybag opens them.
       """,
     subcommands: [OrphansListCommand.self, OrphansPurgeCommand.self])
 
@@ -30,8 +31,9 @@ struct OrphansListCommand: ParsableCommand {
     commandName: "list",
     abstract: "List files whose class key is no more.",
     discussion: """
-      Looks at every file in and below the path, and prints a path a line. Files are opened for a moment and not read. \
-      Those that this user may not open, or that are locked, are counted on standard error.
+      Looks at every file in and below the path, and prints a path a line. Each file is opened for a moment and not \
+      read. Files that this user may not open, or that are locked, are counted on standard error. The exit status is 0 \
+      whether there are orphans or not.
 
       Examples:
         protectfs orphans list ~/private
@@ -44,7 +46,9 @@ struct OrphansListCommand: ParsableCommand {
   @Flag(help: "Report in JSON, one object a line.")
   var json = false
 
-  @Flag(name: [.customShort("0"), .customLong("null")], help: "End each path with a NUL, and print it as it is.")
+  @Flag(
+    name: [.customShort("0"), .customLong("null")],
+    help: "End each path with a NUL, and print it as it is; not with --json.")
   var endsWithNull = false
 
   private struct Entry: Encodable {
@@ -101,8 +105,8 @@ struct OrphansPurgeCommand: ParsableCommand {
     abstract: "Remove files whose class key is no more.",
     discussion: """
       Looks for them as 'protectfs orphans list' does, says how many they are, and asks. Each is looked at again right \
-      before it is removed, so that what was restored meanwhile stays. Nothing brings them back: an old keybag does not \
-      either, once they are removed.
+      before it is removed, so that what was restored meanwhile stays. Once they are removed nothing brings them back, \
+      an old keybag neither.
 
       Examples:
         protectfs orphans purge ~/private

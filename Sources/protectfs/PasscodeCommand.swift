@@ -49,8 +49,9 @@ struct PasscodeChangeCommand: ParsableCommand {
     commandName: "change",
     abstract: "Change the passcode of a store.",
     discussion: """
-      Only the keybag is rewritten, no file is. The recovery key and key files stay as they are, and can stand for a \
-      forgotten passcode.
+      Rewrites the keybag alone, no file. Recovery keys and key files stay valid, and stand for a forgotten passcode: \
+      with one of them the only passcode is replaced. Where the store has several passcodes, use 'protectfs key add' \
+      and 'protectfs key remove' instead.
 
       Examples:
         protectfs passcode change ~/private
@@ -62,7 +63,7 @@ struct PasscodeChangeCommand: ParsableCommand {
 
   @OptionGroup var opening: OpeningOptions
 
-  @OptionGroup var newPasscode: NewPasscodeOptions
+  @OptionGroup(title: "New passcode options") var newPasscode: NewPasscodeOptions
 
   @OptionGroup var deviceKey: DeviceKeyOptions
 

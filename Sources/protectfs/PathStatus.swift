@@ -69,7 +69,7 @@ struct PathStatus: Encodable {
     return """
       \(path.printable)
         class   \(status.protectionClass.name) (\(status.protectionClass.letter))\(kind)
-        mount   \(status.mount.mountPoint.printable), \(status.state?.words ?? "state not told to this user")
+        mount   \(status.mount.mountPoint.printable), \(status.state?.words ?? "state not shown to this user")
         usable  \(isUsable ? "yes" : "no"): \(answer)
       """
   }

@@ -22,7 +22,7 @@ enum RemainingPages {
   private static func failure(_ mount: MountedFileSystem, _ users: [String]) -> CommandFailure {
     CommandFailure(
       .pagesRemain,
-      "the daemon of \(mount.mountPoint) was killed, and what the kernel had of its files is still readable by who has them "
-        + "open: \(MountHolders.words(for: users)). End these")
+      "the daemon of \(mount.mountPoint) was killed, and the kernel still has pages of its files, which processes that have "
+        + "them open can read: \(MountHolders.words(for: users)). End these")
   }
 }

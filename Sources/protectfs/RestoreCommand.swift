@@ -12,11 +12,14 @@ struct RestoreCommand: ParsableCommand {
     commandName: "restore",
     abstract: "Bring files back from a copy.",
     discussion: """
-      Copies what is missing, or can no longer be opened because its class key is no more, from a directory of plaintext \
-      or from another store, of which the backing directory is given. The mount must be unlocked. A file gets its name \
-      when the copy was read back and found to be the same. What is there with the same size and time counts as restored, \
-      so that an interrupted run can be gone on with; what is there and different is left alone. The options that open a \
-      store are for the source.
+      Copies what is missing, or can no longer be opened because its class key is no more, from a directory of \
+      plaintext or from another store, of which the backing directory is given. The mount must be unlocked. A file \
+      gets its name when the copy was read back and found to be the same. A file that is there with the same size and \
+      modification time counts as restored, so that an interrupted run can be continued; one that is there and \
+      different is reported and left alone. The passcode and protector options are for the source.
+
+      The exit status is 0 when all of the source is there, 15 when something could not be restored or was left alone, \
+      and 22 when the command was interrupted.
 
       Examples:
         protectfs restore --from /media/backup/plain ~/private
@@ -32,10 +35,10 @@ struct RestoreCommand: ParsableCommand {
   @Argument(help: ArgumentHelp("A directory on a mount.", valueName: "target"), completion: .directory)
   var target: String
 
-  @Flag(help: "Replace files that are there and different.")
+  @Flag(help: "Replace files that are there and different; no directory is replaced.")
   var overwrite = false
 
-  @Flag(help: "Say what would be done, and do nothing.")
+  @Flag(help: "Report what would be done, and do nothing.")
   var dryRun = false
 
   @Flag(help: "Report in JSON, an object at the end.")

@@ -13,17 +13,18 @@ struct RotateCommand: ParsableCommand {
     commandName: "rotate",
     abstract: "Give a class or files a new key.",
     discussion: """
-      With --class, wraps the keys of all files of the class anew, and then destroys the old class key, so that old \
-      records and old keybags open nothing. Contents are not rewritten. The mount is used meanwhile as always, and must \
-      stay unlocked. What is interrupted leaves a store that opens as before; run again, it goes on. Where files cannot be \
-      changed, both class keys are kept and the mount's log names them (exit status 15). A backup of the \
-      backing directory that is made meanwhile has files under either key, but maybe a keybag with one of the two only: \
-      make it again afterwards.
+      With --class, wraps the keys of all files of the class under a new class key, and then destroys the old one, so \
+      that old records and old keybags open nothing. Contents are not rewritten. The mount can be used meanwhile, and \
+      must stay unlocked. A rotation that is interrupted leaves a store that opens as before; run again, it goes on. \
+      Where files cannot be changed, both class keys are kept, the mount's log names the files, and the exit status is \
+      15. A backup of the backing directory that is made meanwhile has files under either key, but maybe a keybag with \
+      one of the two only: make it again afterwards.
 
-      With --data, gives files new keys of their own and encrypts their contents anew, so that a key somebody has learnt \
-      opens nothing any more: in place, and while the files are used as always. The command waits for that; what it did not \
-      wait for goes on in the background, after a lock or a restart too. What a disk or a copying file system keeps of the \
-      old contents, this cannot reach.
+      With --data, gives files new keys of their own and encrypts their contents under them, so that a file key that \
+      somebody has learnt opens nothing any more: in place, and while the files are in use. The command waits for \
+      that; what is left when it does not wait, or when a lock, a restart or a full disk interrupts it, goes on in the \
+      background after the next unlock. What a disk or a copying file system keeps of the old contents is out of \
+      reach.
 
       Examples:
         protectfs rotate --class complete ~/private

@@ -7,7 +7,11 @@ import SystemPackage
 struct SecretFileOptions: ParsableArguments {
   @Flag(
     name: .customLong("insecure-file"),
-    help: "Take a passcode, key or recovery key also from a file that others can read.")
+    help: """
+      Take a passcode, a recovery key or a key file also from a file that its group or others may use. Without this \
+      such a file is refused, unless it is a pipe, a socket or a credential of systemd, or was handed over open, as \
+      /dev/fd/3.
+      """)
   var takesExposed = false
 
   /// Opens a file with a secret in it, unless others can read that.

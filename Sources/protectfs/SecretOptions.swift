@@ -37,7 +37,10 @@ struct PasscodeOptions: ParsableArguments {
 struct RecoveryKeyOptions: ParsableArguments {
   @Flag(
     name: .customLong("recovery-key"),
-    help: "Ask for the recovery key that 'init' printed, instead of the passcode.")
+    help: """
+      Ask for the recovery key that 'init' printed, instead of the passcode. Upper and lower case, dashes and blanks \
+      make no difference.
+      """)
   var isWanted = false
 
   @Option(
@@ -79,13 +82,13 @@ struct KeyFileOptions: ParsableArguments {
 
 /// The options that say what opens a store: a passcode, a recovery key or a key file.
 struct OpeningOptions: ParsableArguments {
-  @OptionGroup var passcode: PasscodeOptions
+  @OptionGroup(title: "Passcode options") var passcode: PasscodeOptions
 
-  @OptionGroup var recoveryKey: RecoveryKeyOptions
+  @OptionGroup(title: "Passcode options") var files: SecretFileOptions
 
-  @OptionGroup var keyFile: KeyFileOptions
+  @OptionGroup(title: "Options for other protectors") var recoveryKey: RecoveryKeyOptions
 
-  @OptionGroup var files: SecretFileOptions
+  @OptionGroup(title: "Options for other protectors") var keyFile: KeyFileOptions
 
   func validate() throws {
     let count = [passcode.isGiven, recoveryKey.source != nil, keyFile.source != nil].count { $0 }

@@ -13,7 +13,7 @@ enum ServiceManager {
       try socket.connect(to: unsafe String(cString: variable))
       try socket.send(Array("READY=1".utf8))
     } catch {
-      CommandFailure.report("the service manager could not be told that the mount is ready: \(error)")
+      CommandFailure.report("the service manager could not be notified that the mount is ready: \(error)")
     }
   }
 }

@@ -8,9 +8,9 @@ struct StatusCommand: ParsableCommand {
     commandName: "status",
     abstract: "Show the state of a mount, or of a file on one.",
     discussion: """
-      Of a mount: locked or unlocked, how long it stays so, and for each class what is in memory of its key and how many \
-      files are open. Of a file or directory on a mount: its class, whether it can be used now, and if not, whether its \
-      class or its permissions are the reason. Without a path: all mounts.
+      Of a mount: locked or unlocked, how long it stays so, and for each class what is in memory of its key and how \
+      many files are open. Of a file or directory on a mount: its class, whether it can be used now, and if not, \
+      whether its class or its permissions are the reason. Without a path: all mounts.
 
       Examples:
         protectfs status
@@ -65,7 +65,7 @@ struct StatusCommand: ParsableCommand {
     if status.delayingClients > 0 { line("waits for", status.delayingClients.clients) }
     if let seconds = status.secondsUntilInactive { line("CX goes in", seconds.seconds) }
     if !MountedFileSystem.all().contains(where: { $0.mountPoint == status.mountPoint }) {
-      line("mount point", "not here any more: somebody holds the file system")
+      line("mount point", "not here any more: another process holds the file system")
     }
     line("backing", status.backing.printable)
     line("store", status.storeID)

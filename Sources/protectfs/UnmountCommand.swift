@@ -11,9 +11,13 @@ struct UnmountCommand: ParsableCommand {
     commandName: "unmount",
     abstract: "Unmount a store.",
     discussion: """
-      Everything is written back and every key wiped; returns when the daemon has ended. A mount whose daemon was \
-      killed is cleaned up. Where somebody holds the file system, such as another mount namespace, everything is locked, \
-      and the exit status is 24.
+      Writes everything back, wipes every key, and returns when the daemon has ended. A mount that is in use stays as \
+      it is, and the exit status is 19. A mount whose daemon was killed is cleaned up.
+
+      A file system can outlive its mount point: another mount namespace has a mount of it, as containers and services \
+      do, or it is mounted at another place too. Then every class but 'none' is locked at once, also for open files, \
+      the exit status is 24, and the message names what holds the file system. Until that lets go, the backing \
+      directory stands for the mount in 'protectfs lock', 'unlock' and 'status'.
 
       Example:
         protectfs unmount ~/private
@@ -23,7 +27,9 @@ struct UnmountCommand: ParsableCommand {
   @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
   var mountPoint: String
 
-  @Flag(name: [.customShort("z"), .long], help: "Lock everything, and detach it, even if it is in use.")
+  @Flag(
+    name: [.customShort("z"), .long],
+    help: "Lock every class but 'none', then detach the mount, even if it is in use.")
   var lazy = false
 
   func run() throws {

@@ -39,10 +39,10 @@ struct WayIn: Encodable {
     let numbered = protectors.filter { digits.count >= 4 && $0.id.hexadecimal.hasPrefix(digits) }
     let found = numbered + named.filter { named in !numbered.contains { $0.id == named.id } }
     guard let first = found.first else {
-      throw CommandFailure(.failure, "there is no way in '\(text)'; 'protectfs key list' shows those there are")
+      throw CommandFailure(.failure, "there is no protector '\(text)'; 'protectfs key list' shows those there are")
     }
     guard found.count == 1 else {
-      throw CommandFailure(.failure, "'\(text)' may mean \(found.count) ways in; give more digits of its identity")
+      throw CommandFailure(.failure, "'\(text)' may mean \(found.count) protectors; give more digits of its identity")
     }
     return first.id
   }

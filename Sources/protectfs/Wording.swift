@@ -72,5 +72,5 @@ extension Int {
   var files: String { self == 1 ? "1 file" : "\(self) files" }
 
   /// A number of programs that hold a lock back, for people.
-  var clients: String { self == 1 ? "1 client that holds the lock back" : "\(self) clients that hold the lock back" }
+  var clients: String { self == 1 ? "1 client that delays the lock" : "\(self) clients that delay the lock" }
 }

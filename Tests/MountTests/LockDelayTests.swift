@@ -29,7 +29,7 @@ extension MountTests {
         #expect((40...60).contains(status.secondsUntilRevoked ?? 0))
         #expect(try file.contents() == Array("open".utf8))
         let report = try Command.run(["status", volume.mountPoint.description])
-        #expect(report.output.contains("1 client that holds the lock back"), "\(report.output)")
+        #expect(report.output.contains("1 client that delays the lock"), "\(report.output)")
         delay.release()
         try volume.wait(for: .locked)
         #expect(throws: Errno.permissionDenied) { try file.contents() }
