@@ -34,7 +34,8 @@ import tempfile
 import time
 
 PATTERNS = {"uuid": "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "recovery-key": "(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}",
-            "time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z", "hex": "[0-9a-f]+", "number": r"\d+(?:\.\d+)?", "text": ".*"}
+            "time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z", "hex": "[0-9a-f]+", "pid": r"[1-9]\d*",
+            "number": r"\d+(?:\.\d+)?", "text": ".*"}
 TIMEOUT, MARK, scripts = 180, "\x01", pathlib.Path(__file__).resolve().parent
 PRELUDE = r"""set -o pipefail; umask 077
 skip() { echo "$*" >.skipped; exit; }
