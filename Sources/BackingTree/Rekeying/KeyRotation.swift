@@ -25,10 +25,9 @@ package struct RotationProgress: Sendable, Equatable {
 /// The rotation walks the backing tree. It misses no file, although files are created, removed and moved meanwhile:
 /// - A thread that wraps a key and writes it into a record holds ``BackingTree/keyChanges`` shared. The rotation takes
 ///   it exclusively once, after the class has its new key. From then on, no record with the old key is created.
-/// - Names that are renamed or linked meanwhile are recorded in ``BackingTree/moves`` and visited after the tree: they
-///   may have moved from a place not yet visited to one that was.
+/// - Names that are renamed or linked meanwhile are visited after the tree (``BackingTree/walkMoved(_:)``).
 /// - Open files without a name are found in the table of open files.
-package final class KeyRotation {
+package final class KeyRotation: TreeVisitor {
   private let tree: BackingTree
   private let fileClass: ProtectionClass
   private let mayContinue: () -> Bool
@@ -62,17 +61,11 @@ package final class KeyRotation {
     }
     defer { tree.moves.end() }
     tree.keyChanges.write {}
-    try visit([tree.nodes.root])
-    try visitLostAndFound()
+    try tree.walk(self, includingLostAndFound: true)
     try renewOpenFiles()
-    while let moved = nextMoved() { try visit(moved) }
+    try tree.walkMoved(self)
     _ = report(progress)
     return progress
-  }
-
-  /// A name that appeared meanwhile. Renames and links are held off, so none is complete but not recorded.
-  private func nextMoved() -> Node.Location? {
-    tree.renames.write { tree.moves.next() }
   }
 
   /// Updates files that were opened with the old record at the last moment. Called after the old key is gone.
@@ -80,115 +73,23 @@ package final class KeyRotation {
 
   // MARK: The tree
 
-  private func visit(_ directories: [Node]) throws(Errno) {
-    var waiting = directories
-    while let directory = waiting.popLast() {
-      let opened: (handle: SharedDescriptor, stream: SharedDescriptor)?
-      do throws(Errno) {
-        opened = try keeping(directory) { () throws(Errno) in
-          let handle = try tree.directoryHandle(directory)
-          return (handle, SharedDescriptor(try tree.openForListing(handle)))
-        }
-      } catch {
-        // The directory was removed, or moved and then recorded.
-        guard error == .staleNFSFileHandle || error == .noSuchFileOrDirectory else { throw error }
-        continue
-      }
-      guard let (handle, stream) = opened else { continue }
-      while true {
-        let names = try stream.descriptor.nextNames()
-        if names.isEmpty { break }
-        for name in names where !(directory.isRoot && name.description == NameEncoding.storeDirectory) {
-          if let below = try visit(name, in: handle, Node.Location(parent: directory, name: name)) {
-            waiting.append(below)
-          }
-        }
-      }
-      guard report(progress) else { throw .interrupted }
-    }
+  func goOn(isDirectoryDone: Bool) throws(Errno) {
+    guard isDirectoryDone ? report(progress) : mayContinue() else { throw .interrupted }
   }
 
-  private func visit(_ location: Node.Location) throws(Errno) {
-    do throws(Errno) {
-      let handle = try keeping(location.parent) { () throws(Errno) in try tree.directoryHandle(location.parent) }
-      if let handle, let below = try visit(location.name, in: handle, location) { try visit([below]) }
-    } catch {
-      guard error == .staleNFSFileHandle || error == .noSuchFileOrDirectory else { throw error }
-    }
-  }
-
-  /// Visits a name. Returns its node if it is a directory.
-  private func visit(
-    _ name: PathName, in directory: SharedDescriptor, _ location: Node.Location
-  ) throws(Errno) -> Node? {
-    let found: Status?
-    do throws(Errno) {
-      found = try searching(directory, location.parent) { () throws(Errno) in try directory.descriptor.status(of: name)
-      }
-    } catch {
-      // Removed or renamed since it was listed.
-      if error == .noSuchFileOrDirectory { return nil } else { throw error }
-    }
-    guard let status = found else { return nil }
-    switch status.type {
-    case .directory: return tree.nodes.find(status) ?? Node(status, location: location)
-    case .regular:
-      let node = tree.nodes.find(status) ?? Node(status, location: location)
-      try rewrap(name, in: directory, location.parent, node)
-      return nil
-    default: return nil
-    }
-  }
-
-  /// Files that a check moved out of the tree have records too.
-  private func visitLostAndFound() throws(Errno) {
-    let store = try tree.root.descriptor.open(PathName(NameEncoding.storeDirectory), [.path, .directory])
-    do throws(Errno) {
-      _ = try store.status(of: "lost+found")
-    } catch {
-      if error == .noSuchFileOrDirectory { return } else { throw error }
-    }
-    try visitPlain(SharedDescriptor(try store.open("lost+found", [.path, .directory, .noFollow])))
-  }
-
-  private func visitPlain(_ directory: SharedDescriptor) throws(Errno) {
-    let node = Node(try directory.descriptor.status(), location: nil)
-    let opened = try keeping(node) { () throws(Errno) in SharedDescriptor(try tree.openForListing(directory)) }
-    guard let stream = opened else { return }
-    while true {
-      let names = try stream.descriptor.nextNames()
-      if names.isEmpty { return }
-      for name in names {
-        let found = try searching(directory, node) { () throws(Errno) in try directory.descriptor.status(of: name) }
-        guard let status = found else { continue }
-        if status.type == .directory {
-          let below = try searching(directory, node) { () throws(Errno) in
-            SharedDescriptor(try directory.descriptor.open(name, [.path, .directory, .noFollow]))
-          }
-          if let below { try visitPlain(below) }
-        } else if status.type == .regular {
-          try rewrap(name, in: directory, node, Node(status, location: nil))
-        }
-      }
-    }
-  }
-
-  // MARK: Files
-
-  private func rewrap(
-    _ name: PathName, in directory: SharedDescriptor, _ parent: Node, _ node: Node
-  ) throws(Errno) {
-    guard mayContinue() else { throw .interrupted }
+  func visit(_ name: PathName, in directory: SharedDescriptor, _ file: Node) throws(Errno) {
     progress.files += 1
     let path: SharedDescriptor?
     do throws(Errno) {
-      path = try searching(directory, parent) { () throws(Errno) in
-        SharedDescriptor(try directory.descriptor.open(name, [.path, .noFollow]))
+      path = try keeping(file) { () throws(Errno) in
+        try tree.lendingPermissions(of: directory.descriptor) { () throws(Errno) in
+          SharedDescriptor(try directory.descriptor.open(name, [.path, .noFollow]))
+        }
       }
     } catch {
       if error == .noSuchFileOrDirectory { return } else { throw error }
     }
-    if let path { try rewrap(path.descriptor, node) }
+    if let path { try rewrap(path.descriptor, file) }
   }
 
   /// Replaces a file's record on disk, then in memory.
@@ -217,13 +118,6 @@ package final class KeyRotation {
     return try countingDamage { () throws(Errno) in try tree.verifiedFileRecord(bytes, of: node) }
   }
 
-  /// The result of `body` in a directory of the backing tree, with temporary search permission if its mode lacks that.
-  private func searching<Result>(
-    _ directory: SharedDescriptor, _ node: Node, _ body: () throws(Errno) -> Result
-  ) throws(Errno) -> Result? {
-    try keeping(node) { () throws(Errno) in try tree.lendingPermissions(of: directory.descriptor, body) }
-  }
-
   /// The result of `body` on a file or directory. `nil` if permission is denied and will be denied the next time too,
   /// as for an immutable file or another user's. The log names the file once, and the rotation continues with all
   /// others.
@@ -233,15 +127,19 @@ package final class KeyRotation {
     do throws(Errno) {
       return try body()
     } catch {
-      guard [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error) else { throw error }
-      if kept.insert(node.identity.inode).inserted, kept.count <= Self.mostNamed {
-        tree.log.error(
-          "\(node.isDirectory ? "a directory cannot be gone through" : "a file cannot be given the new class key"): \(error)",
-          metadata: ["backing": "\(tree.backingPath(of: node))", "inode": "\(node.identity.inode)"])
-      }
-      progress.kept = kept.count
+      try failed(error, at: node)
       return nil
     }
+  }
+
+  func failed(_ error: Errno, at node: Node) throws(Errno) {
+    guard [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error) else { throw error }
+    if kept.insert(node.identity.inode).inserted, kept.count <= Self.mostNamed {
+      tree.log.error(
+        "\(node.isDirectory ? "a directory cannot be gone through" : "a file cannot be given the new class key"): \(error)",
+        metadata: ["backing": "\(tree.backingPath(of: node))", "inode": "\(node.identity.inode)"])
+    }
+    progress.kept = kept.count
   }
 
   /// The maximum number of files named in the log. On a read-only backing file system, all files fail.

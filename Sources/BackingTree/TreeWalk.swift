@@ -1,0 +1,106 @@
+import ProtectfsIO
+import StoreFormat
+import SystemPackage
+
+/// An object that examines all regular files of a store.
+protocol TreeVisitor: AnyObject {
+  /// Examines a regular file, found by a name in a directory. An error ends the walk.
+  func visit(_ name: PathName, in directory: SharedDescriptor, _ file: Node) throws(Errno)
+  /// Called if the walk itself fails at a file or directory. It throws to end the walk; otherwise that file or directory
+  /// is left out.
+  func failed(_ error: Errno, at node: Node) throws(Errno)
+  /// Called before each name, and after each directory. It throws to end the walk.
+  func goOn(isDirectoryDone: Bool) throws(Errno)
+}
+
+// The walk of a store that is in use. Names that are renamed or linked meanwhile are recorded in `moves` and visited after
+// the tree: they may have moved from a place not yet visited to one that was.
+extension BackingTree {
+  /// Visits the files of the tree, and, if `includingLostAndFound`, those that a check moved out of it.
+  ///
+  /// The caller calls `moves.begin()` before, and ``walkMoved(_:)`` and `moves.end()` afterwards.
+  func walk(_ visitor: some TreeVisitor, includingLostAndFound: Bool) throws(Errno) {
+    try walk(from: nodes.root, visitor)
+    guard includingLostAndFound, let lostAndFound = try lostAndFound() else { return }
+    try walk(from: lostAndFound, visitor)
+  }
+
+  /// Visits the names that were renamed or linked meanwhile, until there are none. Renames and links are held off while a
+  /// name is taken, so that none is complete but not recorded.
+  func walkMoved(_ visitor: some TreeVisitor) throws(Errno) {
+    while let moved = renames.write({ moves.next() }) {
+      guard let handle = try ifThere(moved.parent, visitor, { () throws(Errno) in try directoryHandle(moved.parent) })
+      else { continue }
+      if let below = try look(at: moved, in: handle, visitor) { try walk(from: below, visitor) }
+    }
+  }
+
+  private func walk(from directory: Node, _ visitor: some TreeVisitor) throws(Errno) {
+    var waiting = [directory]
+    while let directory = waiting.popLast() {
+      let opened = try ifThere(directory, visitor) { () throws(Errno) in
+        let handle = try directoryHandle(directory)
+        return (handle, SharedDescriptor(try openForListing(handle)))
+      }
+      guard let (handle, stream) = opened else { continue }
+      var names: [PathName] = []
+      repeat {
+        do throws(Errno) {
+          names = try stream.descriptor.nextNames()
+        } catch {
+          try visitor.failed(error, at: directory)
+          break
+        }
+        for name in names where !(directory.isRoot && name == Self.storeDirectory) {
+          let below = try look(at: .init(parent: directory, name: name), in: handle, visitor)
+          if let below { waiting.append(below) }
+        }
+      } while !names.isEmpty
+      try visitor.goOn(isDirectoryDone: true)
+    }
+  }
+
+  /// Examines a name. Returns its node if it is a directory.
+  private func look(
+    at location: Node.Location, in handle: SharedDescriptor, _ visitor: some TreeVisitor
+  ) throws(Errno) -> Node? {
+    try visitor.goOn(isDirectoryDone: false)
+    let found = try ifThere(location.parent, visitor) { () throws(Errno) in
+      try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+        try handle.descriptor.status(of: location.name)
+      }
+    }
+    guard let found, found.type == .directory || found.type == .regular else { return nil }
+    let node = nodes.find(found) ?? Node(found, location: location)
+    guard node.isRegular else { return node }
+    try visitor.visit(location.name, in: handle, node)
+    return nil
+  }
+
+  /// The directory of files that a check moved out of the tree. No path of the mount leads there.
+  private func lostAndFound() throws(Errno) -> Node? {
+    let store = try root.descriptor.open(Self.storeDirectory, [.path, .directory, .noFollow])
+    let directory: SharedDescriptor
+    do throws(Errno) {
+      directory = SharedDescriptor(try store.open("lost+found", [.path, .directory, .noFollow]))
+    } catch {
+      if error == .noSuchFileOrDirectory { return nil } else { throw error }
+    }
+    let parent = Node(try store.status(), location: nil)
+    let node = Node(try directory.descriptor.status(), location: .init(parent: parent, name: "lost+found"))
+    node.state.withLock { $0.handle = directory }
+    return node
+  }
+
+  /// The result of `body`; `nil` if a file or directory is gone. If it was moved, the move was recorded.
+  private func ifThere<Result>(
+    _ node: Node, _ visitor: some TreeVisitor, _ body: () throws(Errno) -> Result
+  ) throws(Errno) -> Result? {
+    do throws(Errno) {
+      return try body()
+    } catch {
+      if error != .noSuchFileOrDirectory, error != .staleNFSFileHandle { try visitor.failed(error, at: node) }
+      return nil
+    }
+  }
+}
