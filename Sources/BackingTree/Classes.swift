@@ -55,7 +55,7 @@ extension BackingTree {
     guard node.isRegular else { throw .notSupportedOnSocket }
     try withOpenFile(node, for: .rewrapFrom, writing: false) { (file) throws(Errno) in
       // Open files keep working after the lock, so the key is fetched while it is available.
-      if newClass == .completeUnlessOpen { _ = try file.cipher(for: .rewrapFrom) }
+      if newClass.keepsOpenFiles { _ = try file.cipher(for: .rewrapFrom) }
       try changeKey(of: file, node) { (record, isEmpty) throws(Errno) in
         guard rekeying == .onRaise, ProtectionPolicy.isRaise(from: record.fileClass, to: newClass) else {
           return .rewrapped(try rewrapped(record, for: newClass, isExplicit: isExplicit))

@@ -190,7 +190,7 @@ extension BackingTree {
   /// Fetches the key of a class B file while the key is available, because open handles keep working after a lock.
   /// Wrapping a key for the class, or changing only the record, needs no file key.
   private func fetchKey(of file: ProtectedFile, for operation: ProtectionPolicy.Operation) throws(Errno) {
-    guard file.fileClass == .completeUnlessOpen, operation != .rewrapTo else { return }
+    guard file.fileClass.keepsOpenFiles, operation != .rewrapTo else { return }
     _ = try file.cipher(for: operation)
   }
 

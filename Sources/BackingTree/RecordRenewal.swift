@@ -79,6 +79,6 @@ extension BackingTree {
     guard file.record.wrappedKey != old, controller.allows(.open, on: file.fileClass) else { return }
     file.evict()
     // Open files of class B keep working after the lock, so the key is fetched while it is available.
-    if file.fileClass == .completeUnlessOpen { _ = try file.cipher(for: .open) }
+    if file.fileClass.keepsOpenFiles { _ = try file.cipher(for: .open) }
   }
 }

@@ -19,7 +19,7 @@ extension ProtectedFileSystem {
       let node = node(entry.node)
       // The kernel does not know the file yet, so a lock that comes before this answer cannot invalidate its
       // attributes. The kernel therefore has to send GETATTR before the first write(2).
-      if file.fileClass.isRevoked { entry.attributeTimeout = 0 }
+      if file.fileClass.losesKey, !file.fileClass.keepsOpenFiles { entry.attributeTimeout = 0 }
       return (entry, opened(tree.adopt(file, for: node, forWriting: flags.forWriting)))
     } catch .fileExists where !flags.exclusive {
       // Someone created it behind the mount's back after the kernel's lookup.

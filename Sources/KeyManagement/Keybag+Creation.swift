@@ -62,10 +62,10 @@ extension Keybag {
     // Any 32 bytes are an X25519 private key.
     let key = try SecretBytes(randomCount: ClassKey.size)
     let wrapped =
-      fileClass == .none
+      fileClass.isUnlockedByDevice
       ? try KeyWrap.wrap(key, under: effaceable.wrappingKey(with: deviceKey, of: storeID))
       : try KeyWrap.wrap(key, under: effaceable.wrappingKey(with: keybagKey, of: storeID))
-    let publicKey = fileClass == .completeUnlessOpen ? try OnePassDiffieHellman.publicKey(of: key) : nil
+    let publicKey = fileClass.hasKeyPair ? try OnePassDiffieHellman.publicKey(of: key) : nil
     return KeybagRecord.ClassEntry(fileClass: fileClass, id: id, wrappedKey: wrapped, publicKey: publicKey)
   }
 }

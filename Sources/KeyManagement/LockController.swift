@@ -34,7 +34,7 @@ package final class LockController: Sendable {
         slot.ids = ids
         slot.revoked = revoked
         slot.held.removeAll { !ids.contains($0.id) }
-        if fileClass == .completeUnlessOpen { slot.publicKeys = keybag.publicKeys }
+        if fileClass.hasKeyPair { slot.publicKeys = keybag.publicKeys }
       }
     }
   }
@@ -108,7 +108,7 @@ package final class LockController: Sendable {
       try slot.requireKey(of: record)
       guard let key = slot.held.first(where: { $0.id == record.classKeyID }) else { throw .permissionDenied }
       do throws(CryptographyError) {
-        if record.fileClass == .completeUnlessOpen {
+        if record.fileClass.hasKeyPair {
           return try FileKey(
             OnePassDiffieHellman.unwrap(
               record.wrappedKey, privateKey: key.secret, publicKey: slot.publicKeys[record.classKeyID] ?? []))
@@ -130,7 +130,7 @@ package final class LockController: Sendable {
     try slot(of: fileClass).read { (slot) throws(Errno) in
       guard let id = slot.ids.last else { throw .keyRevoked }
       do throws(CryptographyError) {
-        if fileClass == .completeUnlessOpen {
+        if fileClass.hasKeyPair {
           return (id, try OnePassDiffieHellman.wrap(key.secret, for: slot.publicKeys[id] ?? []))
         }
         if let current = slot.held.first(where: { $0.id == id }) {

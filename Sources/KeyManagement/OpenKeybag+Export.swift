@@ -80,7 +80,7 @@ extension OpenKeybag {
     for (index, entry) in entries.enumerated() {
       let key = try KeyWrap.unwrap(entry.wrappedKey, under: wrappingKey(of: entry.fileClass, effaceable))
       let newWrappingKey =
-        entry.fileClass == .none
+        entry.fileClass.isUnlockedByDevice
         ? try fresh.wrappingKey(with: deviceKey, of: keybag.storeID)
         : try fresh.wrappingKey(with: newKey, of: keybag.storeID)
       entries[index].wrappedKey = try KeyWrap.wrap(key, under: newWrappingKey)

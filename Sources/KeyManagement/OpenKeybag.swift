@@ -74,7 +74,7 @@ package struct OpenKeybag: ~Copyable, Sendable {
   func wrappingKey(
     of fileClass: ProtectionClass, _ effaceable: borrowing EffaceableSecret
   ) throws(CryptographyError) -> SecretBytes {
-    fileClass == .none
+    fileClass.isUnlockedByDevice
       ? try effaceable.wrappingKey(with: deviceKey, of: keybag.storeID)
       : try effaceable.wrappingKey(with: keybagKey, of: keybag.storeID)
   }
@@ -88,7 +88,7 @@ extension Keybag {
     deviceKey: borrowing VolumeDeviceKey, effaceable: borrowing EffaceableSecret
   ) throws(KeyManagementError) -> ClassKeys {
     var keys = ClassKeys()
-    for entry in record.classEntries where entry.fileClass == .none {
+    for entry in record.classEntries where entry.fileClass.isUnlockedByDevice {
       do throws(CryptographyError) {
         let secret = try KeyWrap.unwrap(entry.wrappedKey, under: effaceable.wrappingKey(with: deviceKey, of: storeID))
         keys.add(ClassKey(id: entry.id, secret: secret), of: .none)

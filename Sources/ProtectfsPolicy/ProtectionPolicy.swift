@@ -71,13 +71,29 @@ public enum ProtectionPolicy {
       keyAvailability(of: old, in: state) == .available && keyAvailability(of: new, in: state) != .available
     }
   }
+
+  /// The classes whose keys leave memory on the way from one state to another.
+  package static func classesLosingKey(from old: LockState, to new: LockState) -> [ProtectionClass] {
+    ProtectionClass.allCases.filter {
+      keyAvailability(of: $0, in: old) == .available && keyAvailability(of: $0, in: new) != .available
+    }
+  }
 }
 
+// What follows from the table for one class. Requests read these, so they are not computed from it; a test compares both.
 extension ProtectionClass {
   /// Whether the class's key can be wiped while the file system is mounted, so that plaintext must not remain in the
   /// daemon's memory.
   package var losesKey: Bool { self != .none && self != .completeUntilFirstUserAuthentication }
 
-  /// Whether open files of the class stop working at a lock.
-  package var isRevoked: Bool { losesKey && self != .completeUnlessOpen }
+  /// Whether files that are open when the class is locked can be read and written until they are closed. In the other
+  /// classes that lose their key, open files stop working at the lock.
+  package var keepsOpenFiles: Bool { self == .completeUnlessOpen }
+
+  /// Whether the class's key is a key pair. Its public half is always available, and creates files while the class is
+  /// locked.
+  package var hasKeyPair: Bool { self == .completeUnlessOpen }
+
+  /// Whether the class's key is wrapped under a key of the device alone. The other classes also need a protector.
+  package var isUnlockedByDevice: Bool { self == .none }
 }

@@ -36,7 +36,7 @@ package struct FileRecord: Sendable, Equatable {
 
   /// The length of a wrapped key in a class, in bytes.
   package static func wrappedKeySize(in fileClass: ProtectionClass) -> Int {
-    fileClass == .completeUnlessOpen ? 72 : 40
+    fileClass.hasKeyPair ? 72 : 40
   }
 
   /// A record without its tag, which is set to zeros.

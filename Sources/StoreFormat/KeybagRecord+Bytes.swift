@@ -33,9 +33,9 @@ extension KeybagRecord {
 
 extension ProtectionClass {
   /// 1, an X25519 key, in class B; otherwise 0, an AES-256 key.
-  var keyType: UInt8 { self == .completeUnlessOpen ? 1 : 0 }
+  var keyType: UInt8 { hasKeyPair ? 1 : 0 }
   /// 1, under a key of the device, in class D; otherwise 2, under the keybag key.
-  var wrapping: UInt8 { self == .none ? 1 : 2 }
+  var wrapping: UInt8 { isUnlockedByDevice ? 1 : 2 }
 }
 
 extension KeybagRecord.ClassEntry {

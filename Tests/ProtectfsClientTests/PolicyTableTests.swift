@@ -1,5 +1,6 @@
-import ProtectfsPolicy
 import Testing
+
+@testable import ProtectfsPolicy
 
 /// The contract, written by hand: 5 classes × 5 states × 8 operations.
 ///
@@ -65,5 +66,22 @@ private let operations: [ProtectionPolicy.Operation] = [
   @Test func onlyWriteBackIsAcceptedWhileAClassGoes() {
     let row = operations.map { letter(ProtectionPolicy.access(for: $0, with: .revoking)) }
     #expect(String(row) == "---+----")
+  }
+
+  @Test(arguments: ProtectionClass.allCases)
+  func propertiesOfAClassFollowFromTheTable(_ fileClass: ProtectionClass) {
+    let afterFirstUnlock: [LockState] = [.unlocked, .gracePeriod, .locked, .inactive]
+    let availability = afterFirstUnlock.map { ProtectionPolicy.keyAvailability(of: fileClass, in: $0) }
+    #expect(fileClass.losesKey == availability.contains { $0 != .available })
+    #expect(fileClass.hasKeyPair == availability.contains(.publicOnly))
+    let locked = ProtectionPolicy.access(for: .read, on: fileClass, in: .locked)
+    #expect(fileClass.keepsOpenFiles == (locked == .ifKeyHeld))
+    let mounted = ProtectionPolicy.keyAvailability(of: fileClass, in: .beforeFirstUnlock)
+    #expect(fileClass.isUnlockedByDevice == (mounted == .available))
+  }
+
+  @Test func classesLoseTheirKeysInTwoSteps() {
+    #expect(ProtectionPolicy.classesLosingKey(from: .unlocked, to: .locked) == [.complete, .completeUnlessOpen])
+    #expect(ProtectionPolicy.classesLosingKey(from: .locked, to: .inactive) == [.completeWhenUserInactive])
   }
 }

@@ -73,8 +73,8 @@ final class LockMachine: Sendable {
   }
 
   /// The classes that go with the lock, and the one that goes later.
-  static let lockedClasses: [ProtectionClass] = [.complete, .completeUnlessOpen]
-  private static let inactiveClasses: [ProtectionClass] = [.completeWhenUserInactive]
+  static let lockedClasses = ProtectionPolicy.classesLosingKey(from: .unlocked, to: .locked)
+  private static let inactiveClasses = ProtectionPolicy.classesLosingKey(from: .locked, to: .inactive)
 
   var state: State { monitor.read { $0 } }
 

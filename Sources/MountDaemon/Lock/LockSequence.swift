@@ -35,7 +35,7 @@ struct LockSequence: Revocation {
   ///
   /// Class B keeps its public key, and its open files their own keys, unless the daemon is ending.
   func run(_ classes: [ProtectionClass], isEnding: Bool) -> LockOutcome {
-    let whole = isEnding ? classes : classes.filter { $0 != .completeUnlessOpen }
+    let whole = isEnding ? classes : classes.filter { !$0.keepsOpenFiles }
     // Where others write the store, what they have put into a class is found.
     let stale = fileSystem.renewRecords(within: patience)
     var outcome = LockOutcome()
