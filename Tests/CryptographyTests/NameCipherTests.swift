@@ -59,8 +59,8 @@ import Testing
     }
   }
 
-  /// One cipher, thousands of calls from several threads, a third of them opening what is not authentic: each result is
-  /// what libcrypto's own AES-SIV gives, keyed anew for each message.
+  /// One cipher, thousands of calls from several threads, a third of which decrypt bytes that are not authentic. Each
+  /// result is that of libcrypto's own AES-SIV, keyed again for each message.
   @Test func contextsArePooled() async throws {
     let key = [UInt8](0..<64)
     let cipher = try Self.cipher(key)

@@ -41,7 +41,7 @@ import Testing
     #expect(unsafe secret.withBytes { unsafe CRYPTO_secure_allocated($0.baseAddress) } == 1)
   }
 
-  /// More than the heap holds, in one piece, is still a secret that works.
+  /// A secret that is larger than the heap still works.
   @Test func fullHeapFallsBack() {
     var secret = SecretBytes(count: 5 << 20)
     unsafe secret.withMutableBytes { unsafe $0[5 << 20 - 1] = 7 }

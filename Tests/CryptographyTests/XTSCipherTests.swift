@@ -57,7 +57,7 @@ import Testing
     #expect(try target == Self.encrypt(cipher, plain, 0))
   }
 
-  /// Whoever holds a cipher whose key was wiped can do nothing with it, also where it has made contexts before.
+  /// A cipher whose key was wiped cannot be used, even if it has created contexts before.
   @Test func nothingIsLeftOfAWipedKey() throws {
     var generator = RepeatableGenerator(seed: 4)
     let cipher = try XTSCipher(key: SecretBytes(generator.bytes(64)))
@@ -80,7 +80,7 @@ import Testing
     }
   }
 
-  /// Pooled contexts, from several threads at once, give what a fresh one gives.
+  /// Pooled contexts, used by several threads at once, give the results of a new context.
   @Test func contextsArePooled() async throws {
     var generator = RepeatableGenerator(seed: 3)
     let key = generator.bytes(64)

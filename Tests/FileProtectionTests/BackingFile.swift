@@ -8,13 +8,13 @@ import SystemPackage
 
 @testable import FileProtection
 
-/// A backing file without a name, the key that is made for it, and protected files that open it.
+/// A backing file without a name, its key, and protected files that open it.
 final class BackingFile {
   let descriptor: Descriptor
   private let controller: LockController
   private let record: FileRecord
 
-  /// One for all files: to make a keybag takes longer than any of the tests.
+  /// One controller for all files, since creating a keybag takes longer than any of the tests.
   private static let controller = Result {
     let deviceKey = try VolumeDeviceKey(SecretBytes(randomCount: VolumeDeviceKey.size))
     let new = try Keybag.create(
@@ -29,14 +29,14 @@ final class BackingFile {
     let (keyID, wrappedKey) = try controller.wrap(FileKey(), for: .none)
     record = FileRecord(fileClass: .none, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey)
     self.controller = controller
-    // O_TMPFILE: gone with its last descriptor.
+    // O_TMPFILE: removed with its last descriptor.
     descriptor = try Descriptor.open("/tmp", OpenFlags(rawValue: 0o20200000 | O_RDWR), mode: 0o600)
   }
 
-  /// Its length, which tells the plaintext's.
+  /// Its length, which encodes that of the plaintext.
   var length: UInt64 { get throws { try descriptor.status().size } }
 
-  /// Opens it as one who knows nothing but what is on disk.
+  /// Opens it with only the data on disk.
   func open() throws -> ProtectedFile {
     try ProtectedFile(
       descriptor: Descriptor.open(PathName(descriptor: descriptor), [.readWrite]), isWritable: true, record: record,
@@ -45,14 +45,14 @@ final class BackingFile {
 }
 
 extension ProtectedFile {
-  /// Reads as the file system does: into a buffer with room for two units more.
+  /// Reads like the file system, into a buffer with room for two more units.
   func read(_ range: Range<Int>) throws -> [UInt8] {
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: range.count + 3 * 4096, alignment: 4096)
     defer { unsafe buffer.deallocate() }
     return try unsafe Array(read(at: UInt64(range.lowerBound), count: range.count, into: buffer))
   }
 
-  /// Writes as the file system does: from a buffer with room behind the bytes.
+  /// Writes like the file system, from a buffer with room behind the bytes.
   func write(_ bytes: [UInt8], at offset: Int) throws {
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count + 4096, alignment: 4096)
     defer { unsafe buffer.deallocate() }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import FileProtection
 
-/// Which modification time a backing file ends with: the one that the kernel has.
+/// The modification time that a backing file has in the end: the kernel's.
 @Suite struct ModificationTimeTests {
   private let told = TimeChange.set(seconds: 1_000_000_000, nanoseconds: 123_456_789)
 
@@ -26,7 +26,7 @@ import Testing
     try expectTold(backing, file)
   }
 
-  /// Pages are written back while the kernel tells the time: the write comes between the setting and the look at it.
+  /// Pages are written back while the kernel sends the time: the write comes between setting the time and reading it.
   @Test func aWriteAtTheSameTimeIsNotTakenForIt() throws {
     let backing = try BackingFile()
     let file = try backing.open()

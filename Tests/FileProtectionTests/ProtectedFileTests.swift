@@ -7,12 +7,12 @@ import Testing
 
 @testable import FileProtection
 
-/// Contents of a protected file against a model in memory, around the edges of blocks and units.
+/// Compares the contents of a protected file with a model in memory, around the edges of blocks and units.
 @Suite struct ProtectedFileTests {
-  /// Lengths at which something changes: blocks of 16, units of 4096, and the bytes that tell the length.
+  /// Lengths at which something changes: blocks of 16, units of 4096, and the bytes that encode the length.
   static let edges = [0, 1, 5, 15, 16, 17, 33, 4080, 4081, 4095, 4096, 4097, 4112, 4113, 8191, 8193]
 
-  /// The rule of FORMAT.md, by itself: L rounded up to 16, and L mod 16 bytes more.
+  /// The rule of FORMAT.md, computed independently: L rounded up to 16, and L mod 16 more bytes.
   static func backingLength(of length: Int) -> UInt64 {
     UInt64(length % 16 == 0 ? length : (length / 16 + 1) * 16 + length % 16)
   }
@@ -31,7 +31,7 @@ import Testing
     #expect(again == model, "\(what()), opened again")
   }
 
-  /// From every edge to every edge: a longer plaintext may have a shorter backing file.
+  /// From every edge to every edge. A longer plaintext may have a shorter backing file.
   @Test(arguments: edges) func resizes(from old: Int) throws {
     var random = RepeatableGenerator(seed: UInt64(old))
     for new in Self.edges {
@@ -42,14 +42,14 @@ import Testing
       try file.truncate(to: UInt64(new))
       model = Array(model.prefix(new)) + [UInt8](repeating: 0, count: max(0, new - old))
       try expect(model, in: file, backing, "\(old) to \(new)")
-      // What was cut off does not come back.
+      // Bytes that were cut off do not come back.
       try file.truncate(to: UInt64(new + 50))
       try expect(model + [UInt8](repeating: 0, count: 50), in: file, backing, "\(old) to \(new) and 50 more")
     }
   }
 
-  /// What makes the backing length tell the true one may lie in the unit that follows: a growth leaves a hole there all the
-  /// same, and room that was asked for.
+  /// The bytes that make the backing length encode the true one may be in the next unit. A growth leaves a hole there
+  /// all the same, or the room that was requested.
   @Test(arguments: [4081, 4088, 4095, 8177, 8191]) func growsByAHole(from old: Int) throws {
     let growths: [(String, (ProtectedFile) throws -> Void, UInt64)] = [
       ("a new length", { try $0.truncate(to: 1 << 20) }, 0),
@@ -74,7 +74,7 @@ import Testing
     }
   }
 
-  /// A write that begins at every edge and ends at every edge, in files of every length.
+  /// Writes that begin and end at every edge, in files of every length.
   @Test(arguments: edges) func writes(inFileOf old: Int) throws {
     var random = RepeatableGenerator(seed: UInt64(old))
     for start in Self.edges {
@@ -153,8 +153,8 @@ import Testing
     try expect(model, in: file, backing, "seed \(seed)")
   }
 
-  /// A power cut may leave the length of what was appended, and not the data: zeros, as with any file system. So from
-  /// every edge to every edge, and what is done to such a file afterwards.
+  /// A power cut may leave the length of appended data without the data: zeros, as with any file system. Tested from
+  /// every edge to every edge, with later operations on such a file.
   @Test(arguments: edges) func lengthsWithoutTheirData(from old: Int) throws {
     var random = RepeatableGenerator(seed: UInt64(old))
     for new in Self.edges where new > old && Self.backingLength(of: new) > Self.backingLength(of: old) {
@@ -174,7 +174,8 @@ import Testing
     }
   }
 
-  /// What a shrink cut off is not in the backing file any more, so that no length that a power cut leaves brings it back.
+  /// Bytes cut off by a shrink are no longer in the backing file, so no length that a power cut leaves brings them
+  /// back.
   @Test(arguments: edges) func cutsOffForGood(from old: Int) throws {
     var random = RepeatableGenerator(seed: UInt64(old))
     for new in Self.edges where new < old {
@@ -190,7 +191,7 @@ import Testing
     }
   }
 
-  /// What is told of data and holes agrees with the contents.
+  /// The reported data and holes agree with the contents.
   @Test func seeks() throws {
     let backing = try BackingFile()
     let file = try backing.open()

@@ -1,14 +1,14 @@
 import DataProtection
 import Foundation
 
-// Does one Foundation call on a file as an unprivileged user, and prints what came of it: `ok`, or the domain and code
-// of the error, and with `diagnose-` before the call what ProtectedDataError finds. It is started as root, since others
-// may not be allowed to read the Swift runtime.
+// Makes one Foundation call on a file as an unprivileged user, and prints the result: `ok`, or the domain and code of
+// the error; with `diagnose-` before the call, the finding of ProtectedDataError. The program is started as root, since
+// other users may not be allowed to read the Swift runtime.
 //
 // usage: FoundationProbe UID [diagnose-]read-data|read-string|read-handle|write|write-atomic FILE
-//        FoundationProbe UID notifications SECONDS    prints each notification, for so long
+//        FoundationProbe UID notifications SECONDS    prints each notification for this time
 
-/// What each call is told to write, and what reading must give.
+/// What each call writes, and what reading must return.
 let text = "Foundation was here\n"
 
 func run(_ call: String, on path: String) throws -> Bool {
@@ -26,7 +26,7 @@ func run(_ call: String, on path: String) throws -> Bool {
   return true
 }
 
-/// What an error comes from.
+/// The cause of an error.
 func diagnosis(_ error: any Error) -> String {
   guard let found = ProtectedDataError(diagnosing: error) else { return "undiagnosed" }
   let reason =
@@ -39,13 +39,13 @@ func diagnosis(_ error: any Error) -> String {
   return "\(reason) \((found as NSError).code)"
 }
 
-/// Prints at once, also to a file.
+/// Prints without buffering, also to a file.
 func say(_ line: String) {
   print(line)
   fflush(nil)
 }
 
-/// Prints the notifications that UIKit would post, as code for it observes them.
+/// Prints the notifications that UIKit would post, observed as code for UIKit does.
 func observe(seconds: Double) {
   let center = NotificationCenter.default
   let will = center.addObserver(

@@ -2,13 +2,13 @@ import Foundation
 import TestVectors
 import Testing
 
-/// What fuzzing has gathered, tried again without libFuzzer. What is not as it must be ends the process; the file that
-/// was tried last is named before.
+/// Replays the inputs gathered by fuzzing, without libFuzzer. A failure ends the process; the file is named before it
+/// is tried.
 @Suite("Fuzzed inputs") struct FuzzTests {
   private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
     .deletingLastPathComponent().deletingLastPathComponent().appendingPathComponent("Fuzz")
 
-  /// The inputs in one directory of a target, by their names.
+  /// The inputs in one directory of a target, with their names.
   private static func inputs(of target: FuzzTarget, in directory: String) throws -> [(name: String, bytes: [UInt8])] {
     let url = root.appendingPathComponent("\(directory)/\(target.rawValue)")
     guard FileManager.default.fileExists(atPath: url.path) else { return [] }
@@ -26,14 +26,14 @@ import Testing
     }
   }
 
-  /// A few thousand changed inputs, the same ones each time.
+  /// A few thousand changed inputs, the same each time.
   @Test(arguments: FuzzTarget.allCases) func mutants(_ target: FuzzTarget) throws {
     let corpus = try Self.inputs(of: target, in: "Corpus").map(\.bytes)
     var mutator = Mutator(corpus: corpus, longest: target.longestInput)
     for _ in 0..<(target.isSlow ? 300 : 3000) { target.run(mutator.next()) }
   }
 
-  /// Directories of targets that there are no more would never be tried.
+  /// Directories of targets that no longer exist would never be replayed.
   @Test(arguments: ["Corpus", "Cases", "Dictionaries"]) func everyDirectoryIsOfATarget(_ directory: String) throws {
     let names = try FileManager.default.contentsOfDirectory(atPath: Self.root.appendingPathComponent(directory).path)
     for name in names {

@@ -1,6 +1,6 @@
 import TestVectors
 
-/// Changes inputs of a corpus in the ways in which libFuzzer does, but without looking at what they reach.
+/// Changes inputs of a corpus like libFuzzer, but without coverage.
 struct Mutator {
   private let corpus: [[UInt8]]
   private let longest: Int

@@ -38,7 +38,7 @@ import Testing
     #expect(directory.names() == ["a"])
   }
 
-  /// Cut short between any two of its steps, a change leaves names that the next one copes with.
+  /// A change that is interrupted between any two of its steps leaves names that the next change can handle.
   @Test(arguments: [["a.new", "b.link"], ["a.new", "b.link", "b"], ["a.new", "b"], ["a.new"]])
   func changesCutShort(_ linked: [String]) throws {
     let directory = try TemporaryDirectory()
@@ -63,7 +63,7 @@ import Testing
     let begun = Atomic(false)
   }
 
-  /// Whoever looks at a file that is being replaced finds it, and the one before.
+  /// A file that is being replaced, and the previous one, exist at every moment.
   @Test func noNameGoesMissing() async throws {
     let directory = try TemporaryDirectory()
     let path = directory.path
@@ -99,7 +99,7 @@ import Testing
     }
   }
 
-  /// Writers that each add one to what they read: none is lost.
+  /// Several writers each add one to what they read. No addition is lost.
   @Test func writersTakeTurns() async throws {
     let directory = try TemporaryDirectory()
     try directory.write("count", [0])

@@ -40,7 +40,7 @@ import Testing
     #expect(directory.names() == ["\(try id()).key"])
   }
 
-  /// Who seals the device key is told of what it was copied to.
+  /// After sealing the device key, its plain copies are reported.
   @Test func plainCopiesAreFound() throws {
     let directory = try TemporaryDirectory()
     let key = SecretBytes([UInt8](repeating: 1, count: 32))
@@ -69,7 +69,7 @@ import Testing
     #expect(throws: KeyManagementError.deviceKeyExposed(path: path.description)) {
       _ = try DeviceKey.load(for: id(), file: path)
     }
-    // A sealed one could else be exchanged for one whose contents somebody knows.
+    // Otherwise an attacker could replace a sealed key by one whose content they know.
     try directory.write("device.tpm", [1], mode: mode)
     let sealed = PathName("\(directory.path)/device.tpm")
     #expect(throws: KeyManagementError.deviceKeyExposed(path: sealed.description)) {

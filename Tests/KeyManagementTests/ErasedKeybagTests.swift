@@ -4,11 +4,11 @@ import Testing
 
 @testable import KeyManagement
 
-/// An erasure comes to its end whatever cannot be written.
+/// An erasure completes whatever cannot be written.
 @Suite("Erased keybags") struct ErasedKeybagTests {
   enum SecondCopy: CaseIterable { case older, missing, sameFile }
 
-  /// Nothing can be written aside: what is there is written over.
+  /// No new file can be written, so the existing ones are overwritten.
   @Test(arguments: SecondCopy.allCases) func withoutRoom(_ second: SecondCopy) throws {
     let stored = try StoredKeybag()
     let own = try stored.directory.descriptor.open(".protectfs", [.readOnly, .directory])
@@ -21,7 +21,7 @@ import Testing
     #expect(try stored.file.read() == tombstone.bytes)
     if second != .missing { #expect(try stored.file.readPrevious() == tombstone.bytes) }
     #expect(try stored.directory.read(".protectfs/effaceable").allSatisfy { $0 == 0 })
-    // The keybag is not left where it was, either.
+    // The old place of the keybag is overwritten too.
     #expect(try old.readAll(limit: 1 << 16) == tombstone.bytes)
   }
 
@@ -43,7 +43,7 @@ import Testing
     }
   }
 
-  /// The second copy cannot be written aside: the secret is overwritten nevertheless, and so is the copy.
+  /// The second copy cannot be written to a new file. The secret and the copy are overwritten nevertheless.
   @Test func withoutRoomForTheSecondCopy() throws {
     let stored = try StoredKeybag()
     try stored.file.directory.makeDirectory("keybag.previous.new", mode: 0o700)
@@ -52,7 +52,8 @@ import Testing
     #expect(try stored.directory.read(".protectfs/effaceable").allSatisfy { $0 == 0 })
   }
 
-  /// Cut short between the secret and the tombstone's coming into place, it is an erasure; before, it is none.
+  /// Interrupted after the secret is overwritten and before the tombstone is in place, it is an erasure; interrupted
+  /// earlier, it is not.
   @Test func cutShort() throws {
     let stored = try StoredKeybag()
     let tombstone = try stored.keybag.erased(deviceKey: stored.deviceKey).keybag

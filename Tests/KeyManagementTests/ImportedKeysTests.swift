@@ -34,7 +34,8 @@ import Testing
     #expect(change.keybag.record.classEntries == opened.keybag.record.classEntries)
   }
 
-  /// Stores that were one, and have each made a new key since: both have both afterwards, and each its own current one.
+  /// Two copies of one store have each made a new key. Afterwards both stores have both keys, and each keeps its
+  /// current one.
   @Test(arguments: ProtectionClass.allCases) func keysOfACopyComeBesideTheOwn(_ fileClass: ProtectionClass) throws {
     let stored = try StoredKeybag()
     let opened = try stored.open(.passcode(stored.store.passcode()))
@@ -54,7 +55,7 @@ import Testing
     #expect(throws: Never.self) { _ = try Keybag(parsing: change.keybag.bytes, deviceKey: stored.deviceKey) }
   }
 
-  /// One that was erased here comes back.
+  /// A key that was erased here comes back.
   @Test func erasedKeysComeBack() throws {
     let stored = try StoredKeybag()
     let opened = try stored.open(.passcode(stored.store.passcode()))

@@ -41,7 +41,7 @@ import Testing
     #expect(try recoveryKey.wrappingKey(of: store).exposed() == vector.recoveryWrappingKey.bytes)
   }
 
-  /// The keys that are used are the ones that are derived: each seals what a cipher under the vector's key opens.
+  /// The keys in use are the derived ones: each encrypts what a cipher with the vector's key decrypts.
   @Test func volumeKeys() throws {
     let vector = try VectorFile.read("StoreFormatTests/keys", as: Vector.self)[0]
     let store = try #require(StoreID(bytes: vector.storeID.bytes))
@@ -82,7 +82,7 @@ import Testing
     #expect(try sha256(backing) == vector.backingDigest.bytes)
   }
 
-  /// The tags of the records' vectors, and the sealed names, with the keys that a mount has.
+  /// The tags of the vectors' records and the encrypted names, with the keys of a mount.
   @Test func recordsAndNames() throws {
     struct RecordVector: Decodable {
       let recordsKey, record: Hex
@@ -111,7 +111,7 @@ import Testing
     }
   }
 
-  /// What is damaged for good is told from what libcrypto could not do this time.
+  /// Permanent damage is distinguished from a temporary failure of libcrypto.
   @Test func failures() {
     let damage: [CryptographyError] = [.wrongKey, .notAuthentic, .invalidPublicKey, .invalidLength("a key")]
     for error in damage { #expect(Errno(error) == .ioError) }

@@ -8,7 +8,7 @@ import Testing
 @testable import KeyManagement
 
 @Suite("The keybag's file") struct KeybagFileTests {
-  /// A keybag changed by its passcode, which stays the same.
+  /// A keybag after a change of its passcode to the same passcode.
   private func changed(
     _ keybag: Keybag, _ effaceable: borrowing EffaceableSecret, _ store: TestStore
   ) throws -> KeybagChange {
@@ -47,7 +47,7 @@ import Testing
     #expect(directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
   }
 
-  /// A new passcode leaves nothing that the old one opens: no second copy, and no secret for an older one.
+  /// A new passcode leaves nothing that the old one opens: neither a second copy nor a secret for an older keybag.
   @Test func whatRevokesLeavesNothing() throws {
     let stored = try StoredKeybag()
     let old = try Array(stored.directory.read(".protectfs/effaceable"))
@@ -70,13 +70,13 @@ import Testing
       .classKeys()
   }
 
-  /// A change cut short after the keybag took its place is finished by whoever has the store next.
+  /// A change that was interrupted after the keybag was in place is completed by the next writer.
   @Test func settling() throws {
     let stored = try StoredKeybag()
     let before = try stored.directory.read(".protectfs/effaceable")
     let change = try changed(stored.keybag, stored.new.effaceable, stored.store)
     try stored.file.commit(change)
-    // As it was after step 2: both secrets, and the old second copy.
+    // The state after step 2: both secrets, and the old second copy.
     var both = try stored.directory.read(".protectfs/effaceable")
     both.replaceSubrange(0..<32, with: before[0..<32])
     both.replaceSubrange(4096..<4128, with: before[4096..<4128])
@@ -91,7 +91,7 @@ import Testing
     }
     _ = try stored.file.effaceableSecret(of: change.keybag)
 
-    // And after step 1: a secret that no keybag has yet.
+    // The state after step 1: a secret that no keybag has yet.
     var early = try stored.directory.read(".protectfs/effaceable")
     early.replaceSubrange(0..<32, with: [UInt8](repeating: 7, count: 32))
     try stored.directory.write(".protectfs/effaceable", early)
@@ -100,7 +100,7 @@ import Testing
     _ = try stored.file.effaceableSecret(of: change.keybag)
   }
 
-  /// Either copy of the effaceable secret will do.
+  /// Either copy of the effaceable secret is sufficient.
   @Test func effaceableCopies() throws {
     let stored = try StoredKeybag()
     let whole = try stored.directory.read(".protectfs/effaceable")

@@ -31,7 +31,7 @@ import Testing
     #expect(keybag.publicKeys.values.map { $0 } == [publicKey])
   }
 
-  /// Each way into the keybag that has everything yields the keys of the vector.
+  /// Each protector of the keybag that has everything yields the keys of the vector.
   @Test func vectorWithEverythingIsOpened() throws {
     let store = try TestStore.read(1)
     let keybag = try store.parsed()
@@ -64,7 +64,7 @@ import Testing
       _ = try keybag.open(
         .keyFile(SecretBytes(count: 32)), deviceKey: deviceKey, effaceable: store.effaceableSecret())
     }
-    // Without the effaceable secret the passcode is right, and no class key unwraps.
+    // Without the effaceable secret the passcode is accepted, but no class key unwraps.
     let other = try keybag.open(.passcode(store.passcode()), deviceKey: deviceKey, effaceable: EffaceableSecret())
     #expect(throws: KeyManagementError.keybagAltered) { _ = try other.classKeys() }
   }
@@ -84,7 +84,7 @@ import Testing
     #expect(try Keybag(parsing: erased.bytes, deviceKey: first.volumeKey()) == erased)
   }
 
-  /// What a reset gave up is remembered as that.
+  /// Keys that a reset abandoned are remembered as such.
   @Test func resetVectorIsOpened() throws {
     let store = try TestStore.read(3)
     let keybag = try store.parsed()
@@ -97,7 +97,7 @@ import Testing
     for (fileClass, keys) in try keybag.unlock(passcode: store.passcode(), deviceKey: store.volumeKey()).exposed() {
       #expect(keys == (fileClass == .none ? [] : store.expectedKeys(of: fileClass)))
     }
-    // A second copy from before may be wanted back: the keys that it alone has are not gone for good.
+    // A second copy from before may be restored, so the keys that only it has are not gone for good.
     #expect(!keybag.hasOrEnded(keysOf: first))
   }
 
@@ -219,7 +219,7 @@ import Testing
     }
   }
 
-  /// Someone who has the device key, but no passcode, exchanges class B's public key: its files would be theirs.
+  /// An attacker with the device key but no passcode replaces class B's public key, to read its files.
   @Test func sealIsVerified() throws {
     let deviceKey = try store.volumeKey()
     var record = try store.parsed().record
@@ -243,7 +243,8 @@ import Testing
     #expect(try PasscodeKey.stretch("a passcode".secret, derivation) == stretched.secret)
   }
 
-  /// Who may write the keybag must not have a passcode tried at a cost that tells which one it was.
+  /// An attacker who can write the keybag must not lower the cost of an unlock attempt, which could reveal the
+  /// passcode.
   @Test func cheapCostsAreRefused() throws {
     let record = try TestStore.read().parsed().record
     for (logN, isTaken) in [(16, true), (15, false), (14, false), (1, false), (22, false)] as [(UInt8, Bool)] {
@@ -256,7 +257,7 @@ import Testing
     #expect(PasscodeKey.leastCost.logN == 16 && PasscodeKey.leastCost.r == 8)
   }
 
-  /// What else the machine did meanwhile makes no cost pass for a higher one.
+  /// Other load on the machine must not make a cost pass for a higher one.
   @Test(arguments: 0..<2) func calibrationTakesTheShortestTime(_ undisturbed: Int) throws {
     var measured: [UInt8: Int] = [:]
     let cost = try PasscodeKey.calibrate { cost in
@@ -301,7 +302,7 @@ import Testing
     try expectOpened(after, by: "new", notBy: store.passcode(), store, before)
   }
 
-  /// With a recovery key nobody knows which of several passcodes is forgotten.
+  /// With a recovery key it is not known which of several passcodes was forgotten.
   @Test func ofSeveralByRecoveryKey() throws {
     let store = try TestStore.read()
     let before = try store.parsed()

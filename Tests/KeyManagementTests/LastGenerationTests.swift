@@ -7,8 +7,8 @@ import Testing
 
 @testable import KeyManagement
 
-/// Generations count up, but a keybag may name any: one that is not authenticated because somebody wrote it there, one
-/// that is because its maker had the device key.
+/// Generations increase by one, but a keybag may have any generation: an unauthenticated one because an attacker wrote
+/// it, an authentic one because its maker had the device key.
 @Suite("The last generation") struct LastGenerationTests {
   let store: TestStore
   let keybag: Keybag
@@ -18,7 +18,7 @@ import Testing
     keybag = try store.parsed()
   }
 
-  /// The vector's keybag after an edit, sealed and authentic.
+  /// The vector's keybag after an edit, with a valid seal and tag.
   private func keybag(_ edit: (inout KeybagRecord) -> Void) throws -> Keybag {
     var record = keybag.record
     edit(&record)
@@ -30,7 +30,7 @@ import Testing
     try keybag.open(recoveryKey: store.recoveryKey())
   }
 
-  /// A keybag put in place behind a daemon's back must not end it at the next change.
+  /// A keybag put in place behind a daemon's back must not crash the daemon at the next change.
   @Test(arguments: [UInt64.max, UInt64.max - 1, 1, 7]) func isNotFollowed(_ generation: UInt64) throws {
     let directory = try TemporaryDirectory()
     try KeybagFile.makeDirectory(in: directory.descriptor)
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  /// What an import takes the place of counts only where it is authentic.
+  /// A keybag that an import replaces counts only if it is authentic.
   @Test func siblingsAreAuthentic() throws {
     let opened = try opened(keybag)
     let other = try keybag { $0.generation = 77 }

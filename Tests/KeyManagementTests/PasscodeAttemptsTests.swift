@@ -28,7 +28,7 @@ import Testing
     #expect(attempts.delay(at: 200) == 60)
     #expect(attempts.delay(at: 259) == 1)
     #expect(attempts.delay(at: 260) == 0)
-    // A clock that is set back does not shorten it, and one that is far ahead was set.
+    // A clock that is set back does not shorten the delay, and a time far ahead means that the clock was set.
     #expect(attempts.delay(at: 0) == 60)
     for fingerprint in 10..<100 { attempts.note(UInt16(fingerprint), at: 300) }
     #expect(attempts.count == 94)
@@ -39,7 +39,7 @@ import Testing
     #expect(attempts.count == 95)
   }
 
-  /// Bits of each passcode that was tried would sort out guesses. Another process does not know which they were.
+  /// Bits of each attempted passcode would help to exclude guesses. Another process does not know the passcodes.
   @Test func nothingOfPasscodesIsWritten() throws {
     let stored = try StoredKeybag()
     var (known, written) = (PasscodeAttempts(), [[UInt8]]())
@@ -53,11 +53,11 @@ import Testing
     }
     #expect(try stored.attempts().count == 2, "this process knows each again")
     #expect(written[0] == written[1] && written[2] == written[3])
-    // A count and a time, and what authenticates them.
+    // A count, a time, and their authentication tag.
     #expect(written.allSatisfy { $0.count == 54 })
     #expect(throws: KeyManagementError.wrongPasscode) { _ = try stored.open(.passcode("a".secret)) }
     #expect(try stored.attempts().count == 3, "another process does not")
-    // What is malformed does not stay.
+    // A malformed record is overwritten.
     try stored.directory.write(".protectfs/attempts", written[3][..<22] + [1, 2, 3, 4] + written[3][22...])
     stored.file.reserveAttempts()
     #expect(try stored.directory.read(".protectfs/attempts") == AttemptsRecord.blank)
@@ -74,7 +74,7 @@ import Testing
     }
   }
 
-  /// Counted across processes: each opens the store anew.
+  /// Counted across processes: each attempt opens the store again.
   @Test func countedInTheStore() throws {
     let stored = try StoredKeybag()
     for passcode in ["a", "b", "a", "c"] {
@@ -82,27 +82,27 @@ import Testing
     }
     #expect(try stored.attempts().count == 4)
     let bytes = try stored.directory.read(".protectfs/attempts")
-    // Not even the right one is tried now; a recovery key is.
+    // Not even the right passcode is checked now, but a recovery key is.
     #expect { _ = try stored.open(.passcode(stored.store.passcode())) } throws: {
       error in
       guard case KeyManagementError.passcodeDelayed(let seconds) = error else { return false }
       return (58...60).contains(seconds)
     }
     #expect(try stored.directory.read(".protectfs/attempts") == bytes)
-    // One that someone altered counts as none, as if it had been removed.
+    // An altered record counts as none, as if it had been removed.
     var altered = bytes
     altered[10] = 1
     try stored.directory.write(".protectfs/attempts", altered)
     #expect(try stored.attempts() == PasscodeAttempts())
     try stored.directory.write(".protectfs/attempts", bytes)
     _ = try stored.open(.recoveryKey(stored.new.recoveryKey.text()))
-    // The file stays, so that there is room for the next one, but says nothing.
+    // The file stays, so that there is room for the next record, but it is empty.
     #expect(stored.directory.names(in: ".protectfs") == ["attempts", "effaceable", "keybag", "keybag.previous"])
     #expect(try stored.directory.read(".protectfs/attempts") == [UInt8](repeating: 0, count: 54))
     _ = try stored.open(.passcode(stored.store.passcode()))
   }
 
-  /// Where no file can be written aside, the one that is there is written over.
+  /// If no new file can be written, the existing one is overwritten.
   @Test func countedWithoutRoom() throws {
     let stored = try StoredKeybag()
     stored.file.reserveAttempts()
@@ -115,7 +115,7 @@ import Testing
       #expect(throws: KeyManagementError.wrongPasscode) { _ = try stored.open(.passcode(passcode.secret)) }
       #expect(try stored.attempts().count == count)
     }
-    // One at a time, here too, and none for good.
+    // One attempt at a time here too, and no attempt is blocked for ever.
     let passcode = UnlockSecret.passcode(stored.store.passcode())
     do {
       let turn = stored.file.turn(toTry: passcode)
@@ -128,13 +128,13 @@ import Testing
     _ = try stored.open(passcode)
     #expect(try stored.directory.read(".protectfs/attempts") == AttemptsRecord.blank)
     #expect(try stored.file.directory.status(of: "attempts").inode == inode)
-    // What is there is left as it is.
+    // The existing file is not changed.
     #expect(throws: KeyManagementError.wrongPasscode) { _ = try stored.open(.passcode("a".secret)) }
     stored.file.reserveAttempts()
     #expect(try stored.attempts().count == 1)
   }
 
-  /// After as many wrong passcodes as were chosen, the store is erased.
+  /// After the set number of wrong passcodes, the store is erased.
   @Test func erasesItself() throws {
     let stored = try StoredKeybag(eraseAfter: 4)
     for passcode in ["a", "b", "c"] {
@@ -156,7 +156,7 @@ import Testing
     }
   }
 
-  /// Passcodes that are tried at the same time count each.
+  /// Concurrent attempts are all counted.
   @Test func triedAtOnceTheyCountEach() async throws {
     let stored = try StoredKeybag()
     let (path, keybag, key) = (stored.directory.path, stored.keybag, stored.deviceKey.secret.exposed())
@@ -174,7 +174,7 @@ import Testing
     #expect(try stored.attempts().count == 3)
   }
 
-  /// A process that does not end its turn holds others up for a while; what it tries counts.
+  /// A process that does not finish its attempt delays others for a while. Its attempts are counted.
   @Test func turns() throws {
     let stored = try StoredKeybag()
     let wrong = UnlockSecret.passcode("a".secret)
@@ -199,7 +199,7 @@ import Testing
     #expect(stored.directory.names(in: ".protectfs") == ["attempts", "effaceable", "keybag", "keybag.previous"])
   }
 
-  /// Who keeps the file locked, by whatever way, keeps nobody out.
+  /// A process that keeps the file locked, in whatever way, does not block others.
   @Test func aHeldFileIsOvertaken() throws {
     let stored = try StoredKeybag()
     let name: PathName = "attempts.new"

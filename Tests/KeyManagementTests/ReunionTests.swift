@@ -5,8 +5,8 @@ import Testing
 
 @testable import KeyManagement
 
-/// Keybags of one store that went apart: a copy of it was rotated too, or one was put back from elsewhere. No change of one
-/// costs a key that the other alone has.
+/// Keybags of one store that diverged: a copy of the store was rotated too, or a keybag was put back from elsewhere. No
+/// change of one loses a key that only the other has.
 @Suite("Keybags that went apart") final class ReunionTests {
   private let stored: StoredKeybag
   private static let keybag = ".protectfs/keybag"
@@ -49,7 +49,8 @@ import Testing
     return new.keybag
   }
 
-  /// The keybag from before a rotation, put back while that goes on: its key is not what the files were wrapped under.
+  /// The keybag from before a rotation is put back during the rotation. Its key is not the one that files were wrapped
+  /// under.
   @Test func aRotationEndsOnTheKeyThatItWrappedUnder() throws {
     let old = try stored.file.read()
     try addKey()
@@ -75,7 +76,7 @@ import Testing
     _ = try opened().classKeys()
   }
 
-  /// Killed after the second copy has everything: the next change finds the same to do.
+  /// Killed after the second copy is complete. The next change does the same again.
   @Test func aReunionThatWasCutShortIsMadeAgain() throws {
     let old = try stored.file.read()
     try addKey()
@@ -90,7 +91,7 @@ import Testing
     #expect(try current().keyIDs(of: .standard) == [keys[1], keys[0]])
   }
 
-  /// What was ended stays so, also where the second copy has another key that is to be taken in.
+  /// An ended key stays ended, even if the second copy has another key that is adopted.
   @Test func whatWasEndedDoesNotComeBack() throws {
     try addKey()
     let second = try stored.file.readPrevious()
@@ -112,7 +113,8 @@ import Testing
     #expect(try erased.allSatisfy(current().isRevoked))
   }
 
-  /// After a reset another keybag key opens: the second copy undoes it, until the keybag is next changed.
+  /// After a reset another keybag key opens the keybag. The second copy can undo the reset, until the keybag is next
+  /// changed.
   @Test func whatAnotherKeybagKeyOpensIsLeft() throws {
     let keybag = try current()
     let reset = try keybag.resetting(
@@ -123,7 +125,7 @@ import Testing
     #expect(try current().record.formerKeys.allSatisfy { $0.end == .reset })
   }
 
-  /// The keybag and its secret, put back from a backup without the second copy, whose secret is not there then.
+  /// The keybag and its secret are restored from a backup without the second copy, whose secret is then missing.
   @Test func aSecondCopyWithoutItsSecretIsLeft() throws {
     let (keybag, secret) = try (stored.file.read(), stored.directory.read(".protectfs/effaceable"))
     try rotate()
@@ -147,7 +149,7 @@ import Testing
     }
   }
 
-  /// An export from after a rotation, imported into a copy of the store from before it: files there are not lost.
+  /// An export from after a rotation is imported into a copy of the store from before it. Files there are not lost.
   @Test func whatTheReplacedKeybagHasIsNotCalledRevoked() throws {
     let (keybag, secret) = try (stored.file.read(), stored.directory.read(".protectfs/effaceable"))
     let first = try #require(current().keyIDs(of: .standard).first)
@@ -161,7 +163,7 @@ import Testing
     #expect(try previous().keyIDs(of: .standard) == [first])
   }
 
-  /// A replacement that no parser would take is not written.
+  /// A replacement that no parser would accept is not written.
   @Test func aReplacementHasRoom() throws {
     let opened = try opened()
     let whole = try Keybag.open(exported: exported(), backupPasscode: "backup".secret)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import KeyManagement
 
-/// What takes the place of a keybag and of its second copy.
+/// What may replace a keybag and its second copy.
 @Suite("The second copy of the keybag") struct SecondCopyTests {
   /// The store's keybag in its place, opened.
   private func opened(_ stored: borrowing StoredKeybag) throws -> OpenKeybag {
@@ -72,7 +72,7 @@ import Testing
 
   // MARK: What an import replaces
 
-  /// The second copy alone has the newest keys. It stays, with its secret, and undoes the import.
+  /// Only the second copy has the newest keys. It stays, with its secret, and can undo the import.
   @Test(arguments: Damage.allCases) func aGoodSecondCopyOutlivesAnImport(_ damage: Damage) throws {
     let stored = try StoredKeybag()
     let backup = try exported(stored)
@@ -99,7 +99,7 @@ import Testing
     #expect(found(stored).previousOpens)
   }
 
-  /// Of two that open, the one with keys that the new one lacks is kept.
+  /// Of two keybags that open, the one with keys that the new one lacks is kept.
   @Test func whatHasMoreIsKept() throws {
     let stored = try StoredKeybag()
     let before = try exported(stored)
@@ -114,7 +114,8 @@ import Testing
     #expect(try stored.file.readPrevious() == new)
   }
 
-  /// One that an import put aside and that has nothing more is made a copy, and its secret overwritten.
+  /// A second copy that an import set aside and that has no other keys is replaced by a copy, and its secret
+  /// overwritten.
   @Test func whatHasNothingMoreIsNotKept() throws {
     let stored = try StoredKeybag()
     let backup = try exported(stored)
@@ -127,7 +128,7 @@ import Testing
     }
   }
 
-  /// Copies of a store that have both rotated a class have each a key that the other lacks.
+  /// Two copies of a store that have both rotated a class each have a key that the other lacks.
   @Test func whatACopyOfTheStoreHasIsKept() throws {
     let stored = try StoredKeybag()
     try rotate(stored)
@@ -145,7 +146,7 @@ import Testing
     _ = try stored.file.effaceableSecret(of: old)
   }
 
-  /// A second copy that cannot be read now may have keys that are nowhere else.
+  /// A second copy that cannot be read now may have keys that exist nowhere else.
   @Test func whatCannotBeReadIsKept() throws {
     let stored = try StoredKeybag()
     let before = try exported(stored)
@@ -153,7 +154,7 @@ import Testing
     let new = try replace(stored, with: before)
     let previous = try stored.file.readPrevious()
     let opened = try Keybag(parsing: previous, deviceKey: stored.deviceKey)
-    // Read by a symbolic link, which is not followed.
+    // Through a symbolic link, which is not followed.
     let path = stored.directory.path
     try FileManager.default.moveItem(atPath: path + "/.protectfs/keybag.previous", toPath: path + "/elsewhere")
     try FileManager.default.createSymbolicLink(
@@ -190,7 +191,7 @@ import Testing
 
   // MARK: Identifiers of class keys
 
-  /// What ended is remembered by the keybag that ended it, and by those made of it.
+  /// Ended keys are remembered by the keybag that ended them, and by its successors.
   @Test func endedKeysAreRemembered() throws {
     let stored = try StoredKeybag()
     let first = try current(stored)
@@ -211,7 +212,7 @@ import Testing
     #expect(all.keyIDs(of: .none) == first.keyIDs(of: .none))
   }
 
-  /// The history is bounded: what was rotated away goes first, since nothing is under it.
+  /// The history is bounded. Keys that were rotated away are dropped first, since no file is under them.
   @Test func theHistoryHasAnEnd() throws {
     var record = try current(StoredKeybag()).record
     let erased = try #require(record.classEntries.first { $0.fileClass == .complete })
@@ -235,7 +236,7 @@ import Testing
     #expect(record.formerKeys.count == 256 && record.formerKeys.allSatisfy { $0.end == .erased })
   }
 
-  /// Where there is room for a keybag, there is for one of which a class was erased.
+  /// If there is room for a keybag, there is room for it after the erasure of a class.
   @Test func erasureNeedsNoRoom() throws {
     var record = try current(StoredKeybag()).record
     let key = try #require(record.classEntries.last)
@@ -259,9 +260,9 @@ import Testing
     #expect(record.formerKeys.suffix(ids.count).map(\.id) == ids)
   }
 
-  // MARK: Settling
+  // MARK: Completion after a crash
 
-  /// Killed between the keybag and its second copy: files may be under the new key as soon as the store is mounted.
+  /// Killed between the keybag and its second copy. Files may be under the new key as soon as the store is mounted.
   @Test func aSecondCopyWithoutNewKeysIsMadeWhole() throws {
     let stored = try StoredKeybag()
     let change = try #require(try Box(opened(stored).beginningRotation(of: .standard)))
@@ -280,7 +281,7 @@ import Testing
     #expect(try stored.file.readPrevious() == stored.keybag.bytes)
   }
 
-  /// The one before a reset undoes it; it lacks the new keys, but has others.
+  /// The second copy from before a reset can undo it. It lacks the new keys, but has others.
   @Test func theOneBeforeAResetIsLeft() throws {
     let stored = try StoredKeybag()
     try reset(stored)

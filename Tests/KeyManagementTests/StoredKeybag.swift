@@ -2,7 +2,7 @@ import Cryptography
 
 @testable import KeyManagement
 
-/// The first keybag of a store in its place, in a directory of its own.
+/// The first keybag of a store in its place, in a separate directory.
 struct StoredKeybag: ~Copyable {
   let store: TestStore
   let directory: TemporaryDirectory
@@ -27,16 +27,16 @@ struct StoredKeybag: ~Copyable {
 
   var keybag: Keybag { new.keybag }
 
-  /// Opens the first keybag as a process does that tries one secret.
+  /// Opens the first keybag like a process that tries one secret.
   func open(_ secret: borrowing UnlockSecret) throws -> OpenKeybag {
     try file.open(keybag, with: secret, deviceKey: deviceKey)
   }
 
-  /// The wrong passcodes that the store knows of.
+  /// The wrong passcodes that the store has counted.
   func attempts() throws -> PasscodeAttempts { try file.attempts(keybag, deviceKey) }
 }
 
-/// A change that there may be none of.
+/// A change, which may be absent.
 final class Box {
   private var change: KeybagChange?
 

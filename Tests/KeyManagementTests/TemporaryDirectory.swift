@@ -2,7 +2,7 @@ import Foundation
 import ProtectfsIO
 import SystemPackage
 
-/// A directory for one test, removed with what is in it when the value ends.
+/// A directory for one test, removed with its contents when the value is destroyed.
 struct TemporaryDirectory: ~Copyable {
   let path: String
   let descriptor: Descriptor

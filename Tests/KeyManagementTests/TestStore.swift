@@ -6,7 +6,7 @@ import TestVectors
 
 @testable import KeyManagement
 
-/// The store of the vector `keybag.json`, and what opens it.
+/// The store of the vector `keybag.json`, and the secrets that open it.
 struct TestStore: Decodable, Sendable {
   let storeID, deviceKey, keybagKey, keybag: Hex
   let effaceable: Hex?
@@ -28,7 +28,7 @@ struct TestStore: Decodable, Sendable {
   /// scrypt at the lowest cost that a keybag may have.
   static let cost = ScryptParameters(logN: 16, r: 8, p: 1)
 
-  /// The first one has the least; the second everything; the third is erased, the fourth was reset.
+  /// The first keybag is minimal; the second has everything; the third is erased; the fourth was reset.
   static func read(_ index: Int = 0) throws -> TestStore { try VectorFile.read("StoreFormatTests/keybag")[index] }
 
   func id() throws -> StoreID {
@@ -46,7 +46,8 @@ struct TestStore: Decodable, Sendable {
 
   func parsed() throws -> Keybag { try Keybag(parsing: keybag.bytes, deviceKey: volumeKey()) }
 
-  /// A new keybag of the store, at the lowest cost; the same one each time, as scrypt is most of what a test would take.
+  /// A new keybag of the store, at the lowest cost. The same keybag is used each time, since scrypt would take most of
+  /// a test's time.
   func created(eraseAfter: UInt8? = nil) throws -> Keybag.New {
     let made = try Self.made.withLock { all in
       if let made = all[eraseAfter] { return made }
@@ -71,7 +72,7 @@ struct TestStore: Decodable, Sendable {
 
   func effaceableSecret() -> EffaceableSecret { EffaceableSecret(SecretBytes(effaceable?.bytes ?? [])) }
 
-  /// The keys of the vector's classes that an unlock yields, as the vector has them.
+  /// The class keys that an unlock returns, according to the vector.
   func expectedKeys(of fileClass: ProtectionClass) -> [ExposedKey] {
     classKeys.filter { $0.class == fileClass.rawValue }.map { ExposedKey(id: $0.id, bytes: $0.key.bytes) }
   }
@@ -126,6 +127,6 @@ extension ClassKeys {
 }
 
 extension String {
-  /// What a person typed.
+  /// Text that a user typed.
   var secret: SecretBytes { SecretBytes(Array(utf8)) }
 }

@@ -5,7 +5,7 @@ import Testing
 @testable import MountDaemon
 
 @Suite struct ConnectionTableTests {
-  /// A connection, and what the client sees of it.
+  /// A connection, from the server's and the client's side.
   private final class Connection {
     let server: LocalSocket
     private let client: LocalSocket
@@ -52,7 +52,8 @@ import Testing
     }
     #expect(ended == [false, true, false, false])
 
-    // The second one's thread has not noticed yet: it counts no more, and is not the one to go again.
+    // The thread of the second connection has not noticed yet. The connection no longer counts, and is not chosen
+    // again.
     table.note(three, silentSince: nil)
     let four = admit(fourth, now: 5)
     #expect(four != nil)

@@ -9,7 +9,7 @@ import Testing
 @testable import MountDaemon
 
 @Suite struct ControlListenerTests {
-  /// A daemon that hangs, and whose queue of connections is full, keeps no other one from starting.
+  /// A daemon that hangs, with a full queue of connections, does not prevent another daemon from starting.
   @Test func aDaemonThatHangsIsLeftAlone() throws {
     let first = try RunningServer(isAmongOthers: true)
     let path = first.server.socketPath.replacing(".sock", with: ".hung.sock")
@@ -25,7 +25,7 @@ import Testing
     #expect(unsafe access(path, F_OK) == 0)
   }
 
-  /// As many clients as are served may come at once: none is turned away while the server is busy accepting others.
+  /// As many clients as can be served may connect at once: none is refused while the server is busy accepting others.
   @Test func asManyAsAreServedMayWait() throws {
     let listener = try ControlListener(mountPoint: "/tests/backlog/\(UInt64.random(in: 0...UInt64.max))")
     defer { listener.removeFile() }
@@ -61,7 +61,7 @@ import Testing
     let path: String
     let mountPoint = "/tests/control/stale-\(getpid())"
     do {
-      // Goes without stop(), as a killed daemon does.
+      // Ends without stop(), like a killed daemon.
       let dead = try ControlListener(mountPoint: mountPoint)
       path = dead.location.path
     }
@@ -74,7 +74,7 @@ import Testing
     #expect(unsafe access(path, F_OK) != 0)
   }
 
-  /// One that accepts nobody, until no more can wait for it: whoever starts looks at its socket too.
+  /// A daemon accepts no connection until its queue is full. A daemon that starts checks its socket too.
   @Test func aDaemonThatHangsHoldsUpNoOther() throws {
     let mountPoint = "/tests/control/hangs-\(getpid())"
     let hanging = try ControlListener(mountPoint: mountPoint)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import MountDaemon
 
-/// What a client sends too much of, or says too little, costs it its own connection at most.
+/// A client that sends too much or too slowly loses at most its own connection.
 @Suite struct ControlServerBoundsTests {
   @Test func slowListenerLosesEventsAndIsTold() throws {
     let queue = try EventQueue(capacity: 3)
@@ -67,7 +67,7 @@ import Testing
     #expect(receive(slow) == ("", true))
   }
 
-  /// For one more client one that is silent goes.
+  /// A silent client is disconnected to make room for another.
   @Test func silentConnectionsGiveWay() throws {
     var limits = ControlServer.Limits()
     limits.connections = 2
@@ -81,7 +81,7 @@ import Testing
     #expect(receive(first) == ("", true))
   }
 
-  /// Clients whose calls are being carried out keep their connections.
+  /// Clients whose calls are in progress keep their connections.
   @Test func connectionsAreBounded() throws {
     var limits = ControlServer.Limits()
     limits.connections = 2
@@ -99,7 +99,7 @@ import Testing
       #expect(receive(first, untilNUL: true).text.contains("didBecomeUnavailable"))
       #expect(receive(second, untilNUL: true).text.contains("didBecomeUnavailable"))
     }
-    // They have gone, which the server is about to notice.
+    // They have disconnected, which the server will notice soon.
     var isServed = false
     for _ in 0..<1000 where !isServed {
       var again = try running.connect()
@@ -113,7 +113,7 @@ import Testing
     #expect(isServed)
   }
 
-  /// Who waits for a lock leaves room for others; the lock itself needs none.
+  /// Clients that wait for a lock leave room for others. The lock itself needs none.
   @Test func waitingForALockIsBounded() throws {
     var limits = ControlServer.Limits()
     limits.streams = 1
@@ -137,7 +137,7 @@ import Testing
     let second = try running.connectRaw()
     let unlock = Array(#"{"method":"org.protectfs.Daemon.Unlock","parameters":{"passcode":"secret"}}"#.utf8) + [0]
     let isFirstRefused = try running.daemon.state.withLock { _ in
-      // The daemon cannot try a passcode now, so that one of the two calls waits.
+      // The daemon cannot make an unlock attempt now, so one of the two calls waits.
       try first.send(unlock)
       try second.send(unlock)
       var entries = [first.rawValue, second.rawValue].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
@@ -152,7 +152,7 @@ import Testing
     #expect(receive(first, untilNUL: true).text == #"{"parameters":{}}"#)
   }
 
-  /// Clients that listen or hold locks back leave room for calls.
+  /// Clients that listen or delay locks leave room for calls.
   @Test func streamsAreBounded() throws {
     var limits = ControlServer.Limits()
     limits.connections = 3
@@ -169,7 +169,7 @@ import Testing
         let reply = try call(method, more: true, on: third)
         #expect(reply.contains("org.protectfs.Daemon.Failed") && reply.contains("too many clients"))
       }
-      // The connection goes on: a call that ends is answered.
+      // The connection continues: a call that ends is answered.
       #expect(try call("GetStatus", on: third).contains("beforeFirstUnlock"))
       delay.release()
       var reply = ""

@@ -46,7 +46,7 @@ import Testing
     #expect(throws: ControlError(.wrongPasscode, "the passcode is wrong")) {
       try unsafe withText("wrong") { try unsafe client.unlock(.passcode($0)) }
     }
-    // The connection goes on.
+    // The connection continues.
     #expect(try client.status().state == .beforeFirstUnlock)
   }
 

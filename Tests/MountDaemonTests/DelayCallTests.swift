@@ -10,13 +10,13 @@ import Testing
 
 @testable import MountDaemon
 
-/// `DelayLock` over the control socket: who is registered, told and released.
+/// `DelayLock` over the control socket: registration, replies and release.
 @Suite struct DelayCallTests {
   private func register(_ server: ControlServer) throws -> LockDelay {
     try DaemonConnection(socketPath: server.socketPath).registerLockDelay()
   }
 
-  /// Waits until so many hold the announced lock back.
+  /// Waits until this number of clients delay the announced lock.
   private func expect(_ count: Int, in daemon: FakeDaemon, _ location: SourceLocation = #_sourceLocation) {
     for _ in 0..<1000 where daemon.delays.withLock({ $0.count }) != count { usleep(10_000) }
     #expect(daemon.delays.withLock { $0.count } == count, sourceLocation: location)
@@ -61,7 +61,7 @@ import Testing
       let error = #expect(throws: ControlError.self) { _ = try delay.waitForAnnouncement() }
       #expect(error?.code == .noAnswer)
       thread.join()
-      // The canceller is still there, and keeps nothing registered.
+      // The canceller still exists, but does not keep the delay registered.
       daemon.announceLock(gracePeriod: .seconds(1))
       expect(0, in: daemon)
       _ = consume delay
@@ -122,7 +122,7 @@ import Testing
       #expect(try Self.registered.contains(receive(socket)))
       daemon.announceLock(gracePeriod: .seconds(1))
       #expect(try receive(socket) == #"{"parameters":{"seconds":7}}"#)
-      // Registers anew with the same call that releases.
+      // Registers again with the same call that releases.
       try socket.send(Self.call)
       #expect(try Self.registered.contains(receive(socket)))
       expect(0, in: daemon)
@@ -152,7 +152,7 @@ import Testing
     }
   }
 
-  /// A status of a daemon that knows no delays.
+  /// A status of a daemon without delays.
   @Test func anEarlierStatusIsRead() throws {
     let status = FakeDaemon().status()
     let encoder = JSONEncoder()

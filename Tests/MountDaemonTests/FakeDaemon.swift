@@ -8,7 +8,7 @@ import Synchronization
 
 @testable import MountDaemon
 
-/// A daemon without a file system: it records what it is asked for.
+/// A daemon without a file system. It records the calls that it gets.
 final class FakeDaemon: DaemonControl {
   struct State {
     var lockState = LockState.beforeFirstUnlock
@@ -16,7 +16,7 @@ final class FakeDaemon: DaemonControl {
     var recoveryKey = "RECO-VERY"
     var keyFile = [UInt8](repeating: 0xA5, count: 32)
     var locks: [(Duration?, Bool)] = []
-    /// What was asked for beside that, a line each.
+    /// Other calls, one per line.
     var changes: [String] = []
   }
 
@@ -114,7 +114,7 @@ final class FakeDaemon: DaemonControl {
     delays.withLock { $0.release(delay) }
   }
 
-  /// As the announcement of a lock does.
+  /// Does what the announcement of a lock does.
   func announceLock(gracePeriod: Duration) {
     delays.withLock { $0.announce(at: .now, gracePeriod: gracePeriod) }
   }
@@ -161,7 +161,7 @@ extension SecretBytes {
 }
 
 extension FakeDaemon {
-  /// Calls `body` with a daemon and the control socket before it.
+  /// Calls `body` with a daemon and its control socket.
   static func withServer(_ body: (FakeDaemon, ControlServer) throws -> Void) throws {
     let daemon = FakeDaemon()
     let server = try ControlServer(

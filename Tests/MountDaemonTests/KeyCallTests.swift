@@ -7,7 +7,7 @@ import Testing
 
 @testable import MountDaemon
 
-/// Calls that change keys: what the client sends is what the daemon is asked for.
+/// Calls that change keys: what the client sends arrives at the daemon.
 @Suite struct KeyCallTests {
   private func with<Result>(_ bytes: [UInt8], _ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
     try unsafe bytes.withUnsafeBytes(body)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import MountDaemon
 
-/// Who holds a lock back and how long, with times that are made up.
+/// Which clients delay a lock and how long, with simulated times.
 @Suite struct LockDelaysTests {
   private let now = ContinuousClock.now
   private var delays = LockDelays(limit: .seconds(10))
@@ -101,7 +101,7 @@ import Testing
   }
 }
 
-/// What clients were told.
+/// The durations that clients were sent.
 final class Told: Sendable {
   private let durations = Mutex<[Duration]>([])
 

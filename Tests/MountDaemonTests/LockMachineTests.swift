@@ -6,7 +6,7 @@ import Testing
 
 @testable import MountDaemon
 
-/// The lock states without a mount: what revokes notes what it was called for.
+/// The lock states without a mount. The revocation records its calls.
 @Suite struct LockMachineTests {
   @Test func aLockWaitsUntilItIsReleased() throws {
     try Machine.with(lockDelay: .seconds(50)) { machine in
@@ -53,7 +53,7 @@ import Testing
       _ = machine.lock.delayLock { told.add($0) }
       #expect(machine.lock.lock(after: .milliseconds(1)))
       Thread.sleep(.milliseconds(50))
-      // The grace period has ended already, and the delay alone is in the way.
+      // The grace period has ended already, and only the delay holds up the lock.
       #expect(machine.lock.lock(after: .zero))
       #expect(machine.lock.waitUntilLocked(after: 0) != nil)
       machine.unlock()
@@ -85,7 +85,7 @@ import Testing
       Thread.sleep(.milliseconds(50))
       machine.unlock()
       #expect(machine.state == .unlocked && machine.lock.state.delays.count == 0 && machine.revoked == [])
-      // Its client is still there, and holds nothing back.
+      // Its client still exists, but no longer delays a lock.
       #expect(machine.lock.lock(after: .milliseconds(1)) && machine.lock.waitUntilLocked(after: 0) != nil)
       machine.lock.releaseDelay(delay)
       #expect(told.all.count == 1)
@@ -116,9 +116,9 @@ import Testing
     }
   }
 
-  // MARK: While something is being revoked
+  // MARK: During a revocation
 
-  /// It comes when the destruction has ended, and no unlock that waited for the same is in its way.
+  /// The lock takes effect when the destruction has ended, and an unlock that waited for the same does not prevent it.
   @Test func aLockDuringADestructionIsNotLost() throws {
     try Machine.with(lockDelay: .zero) { machine in
       machine.stall()
@@ -139,7 +139,7 @@ import Testing
     }
   }
 
-  /// Whoever asks for a lock that is being carried out waits for it; whoever wants to unlock does not, and asks again.
+  /// A request for a lock in progress waits for that lock. A request to unlock does not wait, and has to be repeated.
   @Test func whatIsAskedForDuringALock() throws {
     try Machine.with(lockDelay: .zero) { machine in
       machine.stall()
@@ -153,7 +153,7 @@ import Testing
     }
   }
 
-  /// The keybag key goes with those that an erasure destroys: what holds it ends first.
+  /// An erasure also destroys the keybag key, so it waits for what uses that.
   @Test func aDestructionWaitsForARotation() throws {
     try Machine.with(lockDelay: .zero) { machine in
       let completed = Told()
@@ -170,7 +170,7 @@ import Testing
     }
   }
 
-  /// What a listener is told first is the state that its events begin at.
+  /// The first state that a listener gets is the one that its events start from.
   @Test func aListenerHearsEachChangeOnce() throws {
     try Machine.with(lockDelay: .zero) { machine in
       let isDone = Atomic(false)

@@ -5,9 +5,9 @@ import Testing
 
 @testable import MountDaemon
 
-/// Lines of the log, where nobody takes them.
+/// Log lines that are not read.
 @Suite struct LogFileTests {
-  /// A pipe that nobody reads keeps nobody waiting; what it takes are whole lines.
+  /// A pipe that is not read blocks no writer. It gets only whole lines.
   @Test(arguments: [100, 3000, 5000]) func aPipeThatNobodyReads(length: Int) throws {
     let path = "/tmp/protectfs-log-test.\(getpid()).\(length)"
     let isMade = unsafe mkfifo(path, 0o600) == 0
@@ -25,7 +25,7 @@ import Testing
     #expect(lines.allSatisfy { $0.count == min(length, 4095) })
   }
 
-  /// More threads than there may be are an error, and no end of the process.
+  /// Too many threads are an error, and do not end the process.
   @Test func aThreadThatCannotBeStarted() {
     #expect(throws: Errno.resourceTemporarilyUnavailable) {
       try Thread(starting: "none", stackSize: 1 << 47) {}

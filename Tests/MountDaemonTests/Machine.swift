@@ -11,7 +11,7 @@ import Testing
 
 @testable import MountDaemon
 
-/// A machine that runs, unlocked.
+/// A running machine, unlocked.
 final class Machine: Sendable, Revocation {
   let lock: LockMachine
   private let classes = Mutex<[ProtectionClass]>([])
@@ -63,7 +63,7 @@ final class Machine: Sendable, Revocation {
   static let willLock = DaemonEvent.willBecomeUnavailable(classes: LockMachine.lockedClasses, seconds: 50)
   static let didUnlock = DaemonEvent.didBecomeAvailable(classes: LockMachine.lockedClasses)
 
-  /// The first events that a new listener is told.
+  /// The first events that a new listener gets.
   func hear(_ count: Int) -> [DaemonEvent] {
     let heard = Monitor<[DaemonEvent]>([])
     let deliver: @Sendable (DaemonEvent) -> Void = { event in heard.update { $0.append(event) } }
@@ -72,7 +72,7 @@ final class Machine: Sendable, Revocation {
     return heard.wait { (events, _) in events.count >= count ? Array(events[..<count]) : nil }
   }
 
-  /// Has what revokes wait from now on.
+  /// Makes the revocation wait from now on.
   func stall() { isStalled.update { $0 = true } }
 
   func goOn() { isStalled.update { $0 = false } }

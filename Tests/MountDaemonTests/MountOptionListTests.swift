@@ -26,7 +26,7 @@ import Testing
 
   @Test func laterOptionsCount() throws {
     #expect(try MountOptionList(["grace=1", "grace=2"]).gracePeriod == 2)
-    // mount(8) puts what the mount has before what is asked for.
+    // mount(8) puts the mount's options before the requested ones.
     #expect(try MountOptionList(["rw,relatime,remount,ro"]).isReadOnly)
     #expect(try !MountOptionList(["ro,relatime,remount,rw"]).isReadOnly)
     #expect(try MountOptionList(["remount,ro"]).isRemount)
@@ -58,7 +58,7 @@ import Testing
     #expect(list.isReadOnly)
   }
 
-  /// libfuse knows bytes only: what combines with a comma must not hide an option from us.
+  /// libfuse compares bytes, so a character that combines with a comma must not hide an option.
   @Test func combiningMarksHideNothing() throws {
     let list = try MountOptionList(["exec,\u{301}a,ro,\u{20E3}"])
     #expect(list.fuseOptions == ["exec", "\u{301}a", "\u{20E3}"])

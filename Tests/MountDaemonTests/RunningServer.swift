@@ -7,12 +7,12 @@ import Testing
 
 @testable import MountDaemon
 
-/// A server for a mount point of its own, stopped when the value goes.
+/// A server for a separate mount point, stopped when the value is destroyed.
 final class RunningServer: Sendable {
   let daemon: FakeDaemon
   let server: ControlServer
   let mountPoint: String
-  /// Where nobody else looks for servers, which would be one more client.
+  /// A directory in which no one else looks for servers, since that would be one more client.
   private let ownDirectory: String?
 
   init(
@@ -35,7 +35,7 @@ final class RunningServer: Sendable {
 
   func connect() throws -> DaemonConnection { try DaemonConnection(socketPath: server.socketPath) }
 
-  /// A connection on which anything can be said.
+  /// A connection on which any bytes can be sent.
   func connectRaw() throws -> LocalSocket {
     let socket = try LocalSocket()
     try socket.connect(to: server.socketPath)
@@ -44,7 +44,7 @@ final class RunningServer: Sendable {
   }
 }
 
-/// Everything until the server closes the connection or falls silent.
+/// Everything until the server closes the connection or sends nothing more.
 func receive(_ socket: borrowing LocalSocket, untilNUL: Bool = false) -> (text: String, isClosed: Bool) {
   var bytes: [UInt8] = []
   var chunk = [UInt8](repeating: 0, count: 4096)

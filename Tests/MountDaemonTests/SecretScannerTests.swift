@@ -3,7 +3,7 @@ import Testing
 
 @testable import MountDaemon
 
-/// What a message gives and what is left of it.
+/// What is read from a message, and what remains of it.
 private struct Scanned: Equatable {
   var passcode: String?
   var recoveryKey: String?
@@ -99,8 +99,8 @@ private func call(_ parameters: String) -> String { #"{"method":"m","parameters"
     #expect(throws: MessageError.tooDeep) { try scan(Array((#"{"a":"# + String(repeating: "[", count: 60_000)).utf8)) }
   }
 
-  /// Changes a good call in every way that one byte allows, and cuts it at every place: never a crash, and a passcode
-  /// that was taken is never left behind.
+  /// Changes a correct call in every way that one byte allows, and cuts it at every place. There is never a crash, and
+  /// a passcode that was read never remains in the message.
   @Test func survivesMutations() {
     let good = Array(
       call(#""passcode":"ab\u00e9\n12","newPasscode":"x\ud83d\ude00", "n":-1.5e3, "l":[{},[],null]"#).utf8)

@@ -4,8 +4,8 @@ import Testing
 
 /// The contract, written by hand: 5 classes × 5 states × 8 operations.
 ///
-/// One letter an operation, in the order open, create, read, write, resize, attribute, rewrapFrom, rewrapTo: `+` allowed,
-/// `h` only through a handle that still holds the file's key, `-` EACCES.
+/// One letter per operation, in the order open, create, read, write, resize, attribute, rewrapFrom, rewrapTo: `+`
+/// allowed, `h` only through a handle that still holds the file's key, `-` EACCES.
 private let contract: [(ProtectionClass, LockState, String)] = [
   (.complete, .beforeFirstUnlock, "--------"),
   (.complete, .unlocked, "++++++++"),

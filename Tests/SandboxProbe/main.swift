@@ -4,8 +4,9 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-// Gives up the system calls that a daemon gives up, then tries what it may not do, and some of what it must do, and
-// prints a line each: what, and the number of the error or 0. It runs as root, so that privileges are not what is missing.
+// Drops the system calls that a daemon drops, then tries calls that it may not make and some that it must be able to
+// make. Prints a line for each: the call, and the error number or 0. It runs as root, so that missing privileges are
+// not the reason.
 //
 // usage: SandboxProbe [other-numbers]
 

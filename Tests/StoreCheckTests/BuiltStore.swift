@@ -6,7 +6,7 @@ import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
-/// A store in a temporary directory, written entry by entry as the format has it, without a mount.
+/// A store in a temporary directory, written entry by entry according to the format, without a mount.
 final class BuiltStore {
   static let passcode = Array("1234".utf8)
   /// scrypt at the lowest cost that a keybag may have.
@@ -16,10 +16,10 @@ final class BuiltStore {
   let deviceKey: VolumeDeviceKey
   let volume: VolumeKeys
   private(set) var keybag: Keybag
-  /// Opens the store as the passcode does, and takes no scrypt; `nil` where keybags may have different ones.
+  /// Opens the store like the passcode, without scrypt; `nil` if keybags may have different ones.
   private(set) var recoveryKey: [UInt8]?
   private let file: KeybagFile
-  /// Wraps keys of files for any class.
+  /// Wraps file keys for any class.
   let controller: LockController
   let root: Folder
 
@@ -32,12 +32,12 @@ final class BuiltStore {
     let identifier: [UInt8]
   }
 
-  /// Something made in the store, where it is in both trees.
+  /// An item in the store, with its place in both trees.
   struct Item {
     let backingPath, plainPath: String
   }
 
-  /// - Parameter isAnother: whether it has keys of its own; else it has those that all stores here begin with.
+  /// - Parameter isAnother: whether it has keys of its own, not those that all other stores here start with.
   init(isAnother: Bool = false) throws {
     path = FileManager.default.temporaryDirectory.path + "/protectfs-test-\(UUID().uuidString)"
     try FileManager.default.createDirectory(atPath: path + "/.protectfs", withIntermediateDirectories: true)
@@ -60,17 +60,17 @@ final class BuiltStore {
   }
 
   deinit {
-    // FileManager does not get to what is deeper than a path may be long.
+    // FileManager cannot reach paths that are longer than the limit.
     try? Process.run(URL(fileURLWithPath: "/bin/rm"), arguments: ["-rf", path]).waitUntilExit()
   }
 
-  /// What opens the keybag.
+  /// The secret that opens the keybag.
   private func secret() -> UnlockSecret {
     if let recoveryKey { return .recoveryKey(SecretBytes(recoveryKey)) }
     return .passcode(SecretBytes(Self.passcode))
   }
 
-  /// Adds ways in to the keybag, as many as asked, and leaves the second copy as it is.
+  /// Adds `times` protectors to the keybag, and leaves the second copy unchanged.
   func changeKeybag(times: Int) throws {
     let previous = try read("/.protectfs/keybag.previous")
     for _ in 0..<times {
@@ -82,7 +82,7 @@ final class BuiltStore {
     try write(previous, to: "/.protectfs/keybag.previous")
   }
 
-  /// Gives a class a new key, and removes the old one; of the files of the class, one is left under it.
+  /// Gives a class a new key and removes the old one. One file of the class is left under the old key.
   func rotateAway(_ fileClass: ProtectionClass, but place: String) throws {
     if let change = try file.open(keybag, with: secret(), deviceKey: deviceKey).beginningRotation(of: fileClass) {
       try file.commit(change)
@@ -109,7 +109,7 @@ final class BuiltStore {
     keybag = change.keybag
   }
 
-  /// New keys of all classes but D, as after a lost passcode; the passcode is the same.
+  /// New keys for all classes but D, as after a lost passcode. The passcode is the same.
   func reset() throws {
     let reset = try keybag.resetting(
       passcode: SecretBytes(Self.passcode), deviceKey: deviceKey, effaceable: .some(file.effaceableSecret(of: keybag)),
@@ -119,7 +119,7 @@ final class BuiltStore {
     try use(reset.change.keybag)
   }
 
-  /// Puts a keybag in place, and goes on with its keys.
+  /// Puts a keybag in place and continues with its keys.
   func use(_ keybag: Keybag) throws {
     try write(keybag.bytes, to: "/.protectfs/keybag")
     self.keybag = keybag
@@ -170,7 +170,7 @@ final class BuiltStore {
       FileRecord(fileClass: fileClass, isExplicit: false, classKeyID: keyID, wrappedKey: wrapped))
   }
 
-  /// The record of a file that is on the way to a new key; `damage` changes the last byte of the wrapped old one.
+  /// The record of a file with a pending rekey; `damage` changes the last byte of the wrapped old key.
   func pending(_ record: FileRecord, damage: UInt8 = 0) throws -> FileRecord {
     let new = try FileKey()
     var wrapped = try new.wrap(old: controller.fileKey(of: record))
@@ -188,7 +188,7 @@ final class BuiltStore {
 
   // MARK: Entries
 
-  /// The backing name of a plain one, whose sidecar is written where it needs one.
+  /// The backing name of a plain name. Its sidecar is written if it needs one.
   func place(_ name: String, in folder: Folder, sealedIn identifier: [UInt8]? = nil) throws -> Item {
     let sealed = try volume.names.seal(Array(name.utf8), associatedData: identifier ?? folder.identifier)
     let backing = try NameEncoding.backingName(sealed: sealed, digest: sha256)
@@ -200,7 +200,7 @@ final class BuiltStore {
       plainPath: folder.plainPath + "/" + name)
   }
 
-  /// Makes a file whose backing file has these bytes.
+  /// Creates a file whose backing file has these bytes.
   @discardableResult
   func makeFile(
     _ name: String, in folder: Folder? = nil, _ bytes: [UInt8] = [UInt8](repeating: 7, count: 32),
@@ -240,7 +240,7 @@ final class BuiltStore {
     return (place, long.text)
   }
 
-  /// The backing name and value of an attribute, the value sealed by `cipher`.
+  /// The backing name and value of an attribute, with the value encrypted by `cipher`.
   func attribute(
     _ name: String, cipher: NameCipher, associatedData: [UInt8] = []
   ) throws -> (name: String, value: [UInt8]) {

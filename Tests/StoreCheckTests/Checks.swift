@@ -7,8 +7,8 @@ import StoreFormat
 import SystemPackage
 
 extension StoreCheck {
-  /// Checks the store in a directory, and returns what was found and the totals. With a recovery key, that opens it in place
-  /// of the passcode.
+  /// Checks the store in a directory and returns the findings and totals. A recovery key, if given, opens the store in
+  /// place of the passcode.
   static func findings(
     in path: String, deviceKey: borrowing VolumeDeviceKey, withPasscode: Bool, isRepairing: Bool = false,
     recoveryKey: [UInt8]? = nil
@@ -41,17 +41,17 @@ extension StoreCheck {
 }
 
 extension BuiltStore {
-  /// Checks the store, and returns what was found and the totals.
+  /// Checks the store and returns the findings and totals.
   func check(withPasscode: Bool = true, isRepairing: Bool = false) throws -> (findings: [Finding], CheckSummary) {
     try StoreCheck.findings(
       in: path, deviceKey: deviceKey, withPasscode: withPasscode, isRepairing: isRepairing, recoveryKey: recoveryKey)
   }
 
-  /// What a place in the backing directory holds.
+  /// The content of a place in the backing directory.
   struct Content: Equatable {
     let inode: UInt64
     let mode: UInt32
-    /// Of a regular file its bytes, of a symbolic link its text.
+    /// The bytes of a regular file, or the text of a symbolic link.
     let bytes: [UInt8]
     let attributes: [String: [UInt8]]
   }

@@ -8,11 +8,11 @@ import Testing
 
 @testable import KeyManagement
 
-/// Broken stores that were made once and are kept as files, each with one named defect: later versions must find in them
-/// what this one does, whatever becomes of the code that makes stores.
+/// Broken stores that were created once and are kept as files, each with one named defect. Later versions must report
+/// the same defects, even if the code that creates stores changes.
 ///
-/// An archive holds `backing`, `volume.key` (the volume device key) and `expected.json`. The passcode is
-/// ``BuiltStore/passcode``. With `PROTECTFS_KEEP_STORES=1` in the environment, stores that are missing are made.
+/// An archive contains `backing`, `volume.key` (the volume device key) and `expected.json`. The passcode is
+/// ``BuiltStore/passcode``. With `PROTECTFS_KEEP_STORES=1` in the environment, missing stores are created.
 @Suite struct KeptStores {
   struct Expected: Codable {
     let defect, backingPath: String
@@ -50,7 +50,7 @@ import Testing
     }
   }
 
-  /// Makes the archive of a store with one defect, if there is none yet.
+  /// Creates the archive of a store with one defect, if it does not exist.
   private static func keep(_ planted: PlantedDefect, _ archive: String) throws {
     guard !FileManager.default.fileExists(atPath: archive) else { return }
     let store = try BuiltStore()

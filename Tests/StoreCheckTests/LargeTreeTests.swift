@@ -5,7 +5,7 @@ import StoreCheck
 import SystemPackage
 import Testing
 
-/// Trees of a shape that a careless check would not survive.
+/// Trees of shapes that would break a careless check.
 @Suite struct LargeTreeTests {
   @Test func aHugeDirectory() throws {
     let store = try BuiltStore()
@@ -21,15 +21,15 @@ import Testing
     #expect(try store.contents().keys.count { $0.contains("/lost+found/foreign.") } == 500)
   }
 
-  /// Deeper than descriptors are kept, and longer than any path may be.
+  /// Deeper than the number of kept descriptors, and longer than any path may be.
   @Test func aDeepTree() throws {
     let store = try BuiltStore()
-    // All have the root's ID, as nothing forbids, so that names can be sealed without paths.
+    // All have the root's ID, which nothing forbids, so that names can be encrypted without paths.
     let record = try store.directoryRecord(store.root.identifier)
     let folderName = try backingName("folder", store)
     var descriptor = try Descriptor.open(PathName(store.path), [.readOnly, .directory])
     for depth in 0..<400 {
-      // Around the one that is gone into: reading must go on where it was.
+      // Entries around the visited directory: reading must continue where it was.
       for name in ["a", "b"] {
         let file = try descriptor.open(backingName("\(name)\(depth)", store), [.writeOnly, .create], mode: 0o600)
         try file.setAttribute("user.cprotect", to: store.fileRecord(FileKey(), .none).bytes)

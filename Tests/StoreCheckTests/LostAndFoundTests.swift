@@ -4,7 +4,7 @@ import StoreCheck
 import SystemPackage
 import Testing
 
-/// Where repair puts things, and what it leaves as it is.
+/// Where a repair moves things, and what it does not change.
 @Suite struct LostAndFoundTests {
   @Test func takenNamesAreNumbered() throws {
     let store = try BuiltStore()
@@ -55,7 +55,7 @@ import Testing
     #expect(try store.check().findings.isEmpty)
   }
 
-  /// What its owner may not read, the mount serves; the modes are as before.
+  /// The mount serves files that their owner may not read. Their modes do not change.
   @Test func forbiddenModesAreNoDefects() throws {
     let store = try BuiltStore()
     try store.fill()

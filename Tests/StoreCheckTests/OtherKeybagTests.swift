@@ -4,8 +4,8 @@ import Testing
 
 @testable import KeyManagement
 
-/// Files whose class keys the keybag in place does not have, and keybags beside it that are whole: all of them stay where
-/// they are, since one may be what opens the other.
+/// Files whose class keys the current keybag does not have, and whole keybags beside it. All of them stay where they
+/// are, since one may open the other.
 @Suite struct OtherKeybagTests {
   private static let current = "/.protectfs/keybag"
   private static let previous = "/.protectfs/keybag.previous"
@@ -29,7 +29,7 @@ import Testing
     }
   }
 
-  /// An old keybag put back over the one that a rotation has made: the second copy opens everything.
+  /// An old keybag is put back over the result of a rotation. The second copy opens everything.
   @Test func aStaleKeybagIsReplacedByTheSecondCopy() throws {
     let store = try BuiltStore()
     try store.fill()
@@ -46,7 +46,7 @@ import Testing
     #expect(try store.check().findings.isEmpty)
   }
 
-  /// Another store's keybag, whose device key is at hand too: under its keys nothing here is authentic.
+  /// The keybag of another store, whose device key is also available. Under its keys nothing here is authentic.
   @Test func underTheKeysOfAnotherStoreNothingIsTouched() throws {
     let store = try BuiltStore()
     try store.fill()
@@ -60,7 +60,7 @@ import Testing
     #expect(try store.contents() == before)
   }
 
-  /// Neither copy has its secret: there is nothing to be put in the other's place.
+  /// Neither copy has its secret, so none replaces the other.
   @Test func aKeybagWithoutItsSecretReplacesNothing() throws {
     let store = try BuiltStore()
     let old = store.keybag.bytes
@@ -74,7 +74,7 @@ import Testing
     #expect(try store.contents() == before)
   }
 
-  /// A reset, undone: what was written in between waits for the keybag that is the second copy now.
+  /// A reset is undone. Files written in between wait for the keybag that is now the second copy.
   @Test func aResetUndoneCanBeDoneAgain() throws {
     let store = try BuiltStore()
     try store.fill()
@@ -90,14 +90,14 @@ import Testing
     #expect(findings.last?.detail.contains("keybag restore") == true)
     #expect(findings.allSatisfy { $0.outcome == .left }, "\(findings)")
     #expect(try store.contents() == before)
-    // Once more with the newer keybag in place: now it is the others that are told, as revoked.
+    // Once more with the newer keybag in place: now the other files are reported, as revoked.
     try store.write(store.keybag.bytes, to: Self.current)
     try store.write(old, to: Self.previous)
     let revoked = try store.check(isRepairing: true).findings
     #expect(!revoked.isEmpty && revoked.allSatisfy { $0.defect == .keyRevoked && $0.detail.contains("keybag restore") })
   }
 
-  /// Two keybags that went apart: a file of the other's is not damaged.
+  /// Two keybags that diverged. A file under a key of the other is not damaged.
   @Test func aFileOfTheSecondCopysKeyStays() throws {
     let store = try BuiltStore()
     let first = store.keybag
@@ -115,7 +115,7 @@ import Testing
     #expect(try store.contents() == before)
   }
 
-  /// A change cut short right before the keybag is replaced: what was to take its place is whole, and kept.
+  /// A change is interrupted just before the keybag is replaced. The new keybag is whole, and kept.
   @Test func aWholeKeybagAsideIsMoved() throws {
     let store = try BuiltStore()
     let old = store.keybag.bytes
@@ -125,7 +125,7 @@ import Testing
     #expect(finding.defect == .keybagLeftover)
     #expect(finding.outcome == .moved(to: "/.protectfs/lost+found/keybag.new"))
     #expect(try store.read("/.protectfs/lost+found/keybag.new") == old)
-    // What a copy is left of is not kept.
+    // A leftover that is a copy is not kept.
     try store.write(store.keybag.bytes, to: Self.current + ".new")
     #expect(try store.check(isRepairing: true).findings.map(\.outcome) == [.fixed])
   }

@@ -6,7 +6,7 @@ import StoreFormat
 import SystemPackage
 import Testing
 
-// Defects of directories, files, links and extended attributes; their names are whole.
+// Defects of directories, files, links and extended attributes. Their names are intact.
 extension PlantedDefect {
   // MARK: Directories
 

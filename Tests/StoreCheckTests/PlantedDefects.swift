@@ -9,16 +9,16 @@ import Testing
 
 @testable import KeyManagement
 
-/// A defect, how it is planted into a whole store, and what a check must make of it.
+/// A defect, how it is planted into an intact store, and what a check must report.
 struct PlantedDefect: Sendable, CustomTestStringConvertible {
   enum Repair: Sendable { case fixed, moved, left }
 
   let name: String
   let defect: Defect
   let repair: Repair
-  /// Whether it is found with the passcode only.
+  /// Whether it is found only with the passcode.
   var needsPasscode = false
-  /// Plants the defect; returns where it must be found: the backing path, and the plain path where it can be told.
+  /// Plants the defect and returns where it must be found: the backing path, and the plain path if it can be decrypted.
   let plant: @Sendable (BuiltStore) throws -> (String, String?)
 
   var testDescription: String { "\(defect.rawValue): \(name)" }

@@ -5,8 +5,8 @@ import SystemPackage
 import TestVectors
 import Testing
 
-/// Several defects at once, at random: a check survives them, a repair loses nothing, and after it there is no error
-/// that a repair could mend.
+/// Several random defects at once. A check survives them, a repair loses nothing, and no error that a repair could fix
+/// remains.
 @Suite struct RandomDamageTests {
   @Test(arguments: 1...24 as ClosedRange<UInt64>) func repairedOnceIsRepaired(_ seed: UInt64) throws {
     var random = RepeatableGenerator(seed: seed)

@@ -7,14 +7,14 @@ import TestVectors
 
 @testable import KeyManagement
 
-/// The keys that a store begins with. To make them takes scrypt, which would be most of what a test takes.
+/// The initial keys of a store. Creating them takes scrypt, which would take most of a test's time.
 struct StoreBeginning: Sendable {
   let deviceKey, recoveryKey: [UInt8]
   let keybag: Keybag
   /// The store's own files, by name.
   private let files: [String: [UInt8]]
 
-  /// Those of all stores that need none of their own.
+  /// The keys of all stores that need none of their own.
   static let ofAll = Result { try StoreBeginning() }
 
   init() throws {

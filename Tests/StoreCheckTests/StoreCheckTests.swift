@@ -60,7 +60,8 @@ import Testing
     if planted.repair == .left { expectFinding(again, false) } else { #expect(again.isEmpty, "\(again)") }
   }
 
-  /// Nothing but leftovers may be gone: what is not in its place is in lost+found, the same file with the same bytes.
+  /// Only leftovers may be gone. Everything else that is not in its place is in lost+found, the same file with the same
+  /// bytes.
   private func expectKept(
     _ before: [String: BuiltStore.Content], _ after: [String: BuiltStore.Content], _ finding: Finding?,
     _ planted: PlantedDefect
@@ -69,7 +70,8 @@ import Testing
     let lostAndFound = after.filter { $0.key.hasPrefix("/.protectfs/lost+found/") }.map(\.value)
     let isOfAttribute = planted.defect.rawValue.hasPrefix("attribute-")
     for (path, content) in before {
-      // A damaged link takes its target file along; that of another link stays, or the next check would tell.
+      // A damaged link is moved with its long symlink file. That of another link stays, or the next check would report
+      // it.
       let isTarget = planted.defect == .symbolicLinkDamaged && path.hasPrefix("/.protectfs/targets/")
       let isVictim =
         path == found || path.hasPrefix(found + "/") || path == found + ".name" || isTarget && after[path] == nil
@@ -91,7 +93,7 @@ import Testing
 
   @Test func everyDefectIsPlanted() {
     let planted = Set(PlantedDefect.all.map(\.defect))
-    // These need a device that fails, and a mount.
+    // These need a failing device, and a mount.
     #expect(Set(Defect.allCases).subtracting(planted) == [.unreadable, .otherFileSystem])
     #expect(Set(Defect.allCases.map(\.meaning)).count == Defect.allCases.count)
   }

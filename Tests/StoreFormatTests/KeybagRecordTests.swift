@@ -107,7 +107,7 @@ import Testing
     for bit in 0..<64 {
       let feature = KeybagFeatures(rawValue: 1 << UInt64(bit))
       if KeybagFeatures.known.contains(feature) {
-        // The vector has nothing of the kind.
+        // The vector has no such field.
         #expect { _ = try KeybagRecord(parsing: self.bytes.flippingBit(80 + bit)) } throws: { error in
           if case FormatError.malformed = error { true } else { false }
         }
@@ -167,7 +167,7 @@ import Testing
     KeybagRecord.FormerKey(id: ClassKeyID(rawValue: number)!, end: end, time: 1_700_000_000)
   }
 
-  /// Whatever bytes come, the parser returns or throws, and what it accepts it writes back as it was.
+  /// For any bytes, the parser returns or throws, and what it accepts is encoded to the same bytes.
   @Test func parserIsExact() {
     var generator = RepeatableGenerator(seed: 5)
     for _ in 0..<20_000 {

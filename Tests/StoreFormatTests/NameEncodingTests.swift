@@ -12,11 +12,11 @@ import Testing
   struct LinkVector: Decodable, Sendable {
     let name, backing: String
     let plain: Hex
-    /// Of a target that is in a file of its own.
+    /// For a target in a long symlink file.
     let token, targetFile: Hex?
   }
 
-  /// Stands in for SHA-256, which this module is given.
+  /// Stands in for SHA-256, which is passed to this module.
   private static func digest(of vector: Vector) -> ([UInt8]) -> [UInt8] {
     { bytes in
       bytes == vector.sealed.bytes
@@ -105,7 +105,7 @@ import Testing
 }
 
 @Suite("Base 64") struct Base64URLTests {
-  /// RFC 4648, section 10, without padding, and what tells the URL alphabet from the other.
+  /// RFC 4648, section 10, without padding, and characters that distinguish the URL alphabet.
   @Test(arguments: [
     ("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg"), ("fooba", "Zm9vYmE"),
     ("foobar", "Zm9vYmFy"), ("~~~", "fn5-"), ("???", "Pz8_"),

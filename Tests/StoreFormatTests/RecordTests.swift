@@ -93,7 +93,7 @@ import Testing
     bytes[offset] = value
     #expect { _ = try FileRecord(parsing: bytes) } throws: { error in
       guard case FormatError.malformed(.file, let name, _) = error else { return false }
-      // Class B's record is longer: what is cut off is its wrapped key or its tag.
+      // Class B's record is longer, so that its wrapped key or its tag is cut off.
       return name == field || (field == "wrapped key" && name == "tag")
     }
   }
@@ -123,7 +123,7 @@ import Testing
     }
   }
 
-  /// What a parser accepts is written back as it was: no two strings of bytes mean the same.
+  /// What a parser accepts is encoded to the same bytes: no two byte strings mean the same.
   @Test func parsersAreExact() throws {
     var generator = RepeatableGenerator(seed: 4)
     let (files, directories) = try (Self.files(), Self.directories())

@@ -54,7 +54,7 @@ import Testing
     }
   }
 
-  /// What a parser accepts is written back as it was.
+  /// What a parser accepts is encoded to the same bytes.
   @Test func theParserIsExact() throws {
     var generator = RepeatableGenerator(seed: 9)
     let vectors = try Self.vectors()

@@ -1,7 +1,7 @@
 import CTSS2
 import Testing
 
-/// What an administrator does to a TPM, with nobody else connected: swtpm serves one at a time.
+/// Operations of a TPM's administrator, with no other connection: swtpm serves one at a time.
 @safe struct Administrator: ~Copyable {
   private var transport: OpaquePointer?
   private var context: OpaquePointer?
@@ -18,7 +18,7 @@ import Testing
     unsafe Tss2_TctiLdr_Finalize(&transport)
   }
 
-  /// How many wrong authorizations lock the TPM out, and after how many seconds one is forgiven.
+  /// Sets how many wrong authorizations lock the TPM out, and after how many seconds one is forgiven.
   func setLockout(maximumFailures: UInt32, interval: UInt32) throws {
     try require(
       unsafe Esys_DictionaryAttackParameters(
@@ -51,7 +51,7 @@ import Testing
         context, hierarchy, ESYS_TR_PASSWORD, ESYS_TR_NONE, ESYS_TR_NONE, &value))
   }
 
-  /// Makes a primary key of this public area and authorization persistent at 0x81000001.
+  /// Makes a primary key with this public area and authorization persistent at 0x81000001.
   func makePersistent(_ publicArea: [UInt8], authorization: [UInt8] = []) throws {
     var template = TPM2B_PUBLIC()
     var offset = 0

@@ -29,7 +29,7 @@ import Testing
       error.description == "the TPM cannot seal a secret: tpm:error(2.0): command code not supported (0x143)")
   }
 
-  /// Codes as the TPM gives them for a handle, a parameter and a session (TPM 2.0 Library, part 2, section 6.6).
+  /// Codes of the TPM for a handle, a parameter and a session (TPM 2.0 Library, part 2, section 6.6).
   @Test func responseCodes() {
     #expect(Response(0).isSuccess)
     for code: UInt32 in [0x08E, 0x98E, 0x9A2, 0x18E, 0xC098E] { #expect(Response(code).isWrongAuthorization) }

@@ -6,7 +6,7 @@ import Testing
 
 extension TPMTests {
   @Suite("On the bus") struct BusTests {
-    /// What passes between this process and the TPM is recorded by a TCTI in between (`tss2-tcti-pcap(7)`).
+    /// A TCTI in between records the communication between this process and the TPM (`tss2-tcti-pcap(7)`).
     @Test func secretsAreEncrypted() throws {
       let machine = try SoftwareTPM()
       let recording = machine.directory + "/bus.pcap"
@@ -26,7 +26,7 @@ extension TPMTests {
       }
       let bytes = try Data(contentsOf: URL(fileURLWithPath: recording))
       #expect(bytes.count > 4096)
-      // The template of what is sealed is there, as it is.
+      // The template of the sealed object is there in plain.
       #expect(bytes.range(of: Data(Hex("0008 000B 00000052 0000 0010").bytes)) != nil)
       for secret in [TPMTests.secret, TPMTests.authorization, Array("a wrong authorization".utf8)] {
         for start in stride(from: 0, to: secret.count - 8, by: 8) {
@@ -35,7 +35,7 @@ extension TPMTests {
       }
     }
 
-    /// Without a name the TCTI is the one in the environment.
+    /// Without a name, the TCTI in the environment is used.
     @Test func theEnvironmentNamesATPM() throws {
       let machine = try SoftwareTPM()
       unsafe setenv("PROTECTFS_TCTI", machine.tcti, 1)

@@ -21,7 +21,8 @@ extension TPMTests {
       #expect(try tpm.lockout().failures == 1)
     }
 
-    /// That one has an authorization and the other has not is seen without asking the TPM, which would count it.
+    /// If only one of object and caller has an authorization, that is noticed without asking the TPM, which would count
+    /// it.
     @Test func missingAuthorizationsAreNotCounted() throws {
       let machine = try SoftwareTPM()
       let tpm = try TPM(tcti: machine.tcti)
@@ -51,7 +52,7 @@ extension TPMTests {
       #expect(try TPM(tcti: machine.tcti).lockout().hasPassword)
     }
 
-    /// Leaves the TPM locked out; returns the object that was guessed at.
+    /// Locks the TPM out, and returns the object whose authorization was guessed.
     private func lockOut(_ machine: borrowing SoftwareTPM) throws -> [UInt8] {
       let tpm = try TPM(tcti: machine.tcti)
       let plain = try tpm.seal(SecretBytes(secret), authorization: nil)
@@ -68,7 +69,7 @@ extension TPMTests {
       }
       let state = try tpm.lockout()
       #expect(state.isInLockout && state.failures == 2 && state.maximumFailures == 2 && state.interval == 3600)
-      // What has no authorization is not subject to lockout, and sealing is none.
+      // An object without authorization is not subject to lockout, nor is sealing.
       #expect(try tpm.unseal(plain, authorization: nil).exposed() == secret)
       _ = try tpm.seal(SecretBytes(secret), authorization: SecretBytes(authorization))
       return protected
@@ -93,7 +94,7 @@ extension TPMTests {
           error as? TPMError == .foreign || error as? TPMError == .malformed
         }
       }
-      // Nobody has guessed.
+      // There were no guesses.
       #expect(try tpm.lockout().failures == 0)
     }
 

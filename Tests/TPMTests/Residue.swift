@@ -1,6 +1,6 @@
 import Glibc
 
-/// A secret that is nowhere in this process's memory as it is: every byte is kept with all its bits turned.
+/// A secret that is nowhere in plain in this process's memory: every byte is stored inverted.
 struct HiddenNeedle {
   private let turned: [UInt8]
 
@@ -10,10 +10,10 @@ struct HiddenNeedle {
 
   var count: Int { turned.count }
 
-  /// The byte at an index, as it is.
+  /// The byte at an index, in plain.
   subscript(_ index: Int) -> UInt8 { ~turned[index] }
 
-  /// Where it is found in the memory of this process that can be written: lines of /proc/self/maps.
+  /// Where it is found in the writable memory of this process: lines of /proc/self/maps.
   func places() throws -> [String] {
     let memory = unsafe open("/proc/self/mem", O_RDONLY | O_CLOEXEC)
     defer { close(memory) }

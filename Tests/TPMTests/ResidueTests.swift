@@ -4,7 +4,7 @@ import TestVectors
 import Testing
 
 extension TPMTests {
-  /// What libtss2 copies for itself is wiped too, in its context and in what it has freed.
+  /// libtss2's own copies are wiped too, in its context and in freed memory.
   @Suite("Residue") struct ResidueTests {
     @Test func nothingStaysInMemory() throws {
       var generator = RepeatableGenerator(seed: UInt64.random(in: 0...UInt64.max))
@@ -20,7 +20,7 @@ extension TPMTests {
       for needle in [secret, authorization, wrong] { #expect(try needle.places() == []) }
     }
 
-    /// Seals and unseals; what is still held is found once meanwhile.
+    /// Seals and unseals. A secret that is still held is found once meanwhile.
     private func use(
       _ tpm: borrowing TPM, _ secret: HiddenNeedle, _ authorization: HiddenNeedle, _ wrong: HiddenNeedle
     ) throws {

@@ -3,7 +3,7 @@ import TPM
 import TestVectors
 import Testing
 
-/// All tests that start a TPM: one at a time.
+/// All tests that start a TPM, one at a time.
 @Suite(.serialized, .timeLimit(.minutes(2)), .enabled(if: SoftwareTPM.isInstalled, "swtpm is not installed"))
 struct TPMTests {
   static let secret = [UInt8](0..<32)

@@ -33,7 +33,8 @@ import Testing
     #expect(throws: TPMError.malformed) { _ = try SealedObject([UInt8](repeating: 0, count: 1 << 20)) }
   }
 
-  /// Every bit but those of the digest and of the private area is as it must be, or says the object has no authorization.
+  /// Every bit but those of the digest and of the private area has one permitted value, or says that the object has no
+  /// authorization.
   @Test func otherFormsAreRefused() throws {
     let bytes = Self.object(160)
     for bit in 0..<(bytes.count * 8) {

@@ -3,9 +3,9 @@ import Foundation
 import TPM
 import Testing
 
-/// A TPM in software for one test (swtpm(8)), with a state of its own in a temporary directory.
+/// A software TPM for one test (swtpm(8)), with its state in a temporary directory.
 ///
-/// It serves one connection at a time: another waits until the first has ended.
+/// It serves one connection at a time; another waits until the first has ended.
 struct SoftwareTPM: ~Copyable {
   static let isInstalled = FileManager.default.isExecutableFile(atPath: "/usr/bin/swtpm")
 
@@ -28,7 +28,7 @@ struct SoftwareTPM: ~Copyable {
   }
 
   private mutating func start() throws {
-    // In the background it is watched that swtpm, into which the shell turns, does not outlive the tests.
+    // A background process makes sure that swtpm, which the shell becomes, does not outlive the tests.
     let script = """
       (while kill -0 $$ && kill -0 "$1"; do sleep 1; done; kill -0 "$1" || kill $$) 2>/dev/null &
       exec swtpm socket --tpm2 --tpmstate dir="$0" --flags not-need-init,startup-clear \
@@ -61,7 +61,7 @@ struct SoftwareTPM: ~Copyable {
     _ = unsafe calls_wait(process, 1, &status)
   }
 
-  /// Turns it off; its state stays.
+  /// Turns it off. Its state stays.
   mutating func stop() {
     end()
     process = nil

@@ -17,7 +17,7 @@ extension TPMTests {
       try unseal(persistent, machine)
     }
 
-    /// The owner's password is asked for when a key is derived, and not when one is there.
+    /// The owner's password is needed to derive a key, but not if a persistent key exists.
     @Test func anOwnerPasswordNeedsAPersistentKey() throws {
       let machine = try SoftwareTPM()
       let object = try seal(machine)
@@ -35,7 +35,7 @@ extension TPMTests {
       #expect(reason.hasPrefix("its owner hierarchy has a password"))
     }
 
-    /// Keys of other forms, as one for RSA, or one that may leave the TPM, and one with an authorization, are passed over.
+    /// Keys of other forms are skipped: RSA, a key that may leave the TPM, and a key with an authorization.
     @Test(arguments: [0, 1, 2]) func otherPersistentKeysArePassedOver(_ kind: Int) throws {
       let machine = try SoftwareTPM()
       let object = try seal(machine)

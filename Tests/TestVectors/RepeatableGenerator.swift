@@ -1,5 +1,5 @@
-/// A generator that gives the same numbers each time, so that a failure can be seen again: SplitMix64 (Steele, Lea and
-/// Flood, "Fast splittable pseudorandom number generators").
+/// A generator of repeatable numbers, so that a failure can be reproduced: SplitMix64 (Steele, Lea and Flood, "Fast
+/// splittable pseudorandom number generators").
 package struct RepeatableGenerator: RandomNumberGenerator {
   private var state: UInt64
 

@@ -1,13 +1,14 @@
 import Cryptography
 import Foundation
 
-/// A file of test vectors: `{"vectors": [...]}`. What is in one is said by scripts/check-vectors.py, which checks them all.
+/// A file of test vectors: `{"vectors": [...]}`. scripts/check-vectors.py, which checks them all, describes their
+/// contents.
 package enum VectorFile {
   private struct Contents<Vector: Decodable>: Decodable {
     let vectors: [Vector]
   }
 
-  /// The vectors of a file of a test target, as `CryptographyTests/xts`.
+  /// The vectors in a file of a test target, such as `CryptographyTests/xts`.
   package static func read<Vector: Decodable>(_ path: String, as type: Vector.Type = Vector.self) throws -> [Vector] {
     let parts = path.split(separator: "/")
     let url = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
@@ -16,7 +17,7 @@ package enum VectorFile {
   }
 }
 
-/// Bytes, in JSON as hexadecimal digits.
+/// Bytes, hexadecimal in JSON.
 package struct Hex: Decodable, Sendable, Equatable {
   package let bytes: [UInt8]
 
