@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs transcripts of sessions with the command, and compares what is printed with what they say.
+"""Runs transcripts of sessions with the command, and compares what is printed with them.
 
 usage: transcripts.py [--write] PROTECTFS [TRANSCRIPT...]        (by default all of Tests/Transcripts)
 
@@ -70,7 +70,7 @@ def end(directory):
 
 def session(program, text):
     """Runs a session. Returns the lines that each command printed, and why the session was skipped, if it was."""
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="protectfs-transcript."))
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="protectfs-transcript.")).resolve()
     try:
         (directory / ".bin").mkdir()
         (directory / ".bin/protectfs").symlink_to(os.path.abspath(program))
@@ -90,25 +90,22 @@ def session(program, text):
             for output, status, error in zip(fields[::2], fields[1::2], errors.split(f"{MARK}\n"))], skipped
 
 
-def line_matches(expected, actual):
-    parts = re.split(f"<({'|'.join(PATTERNS)})>", expected)
-    return re.fullmatch("".join(PATTERNS[part] if index % 2 else re.escape(part) for index, part in enumerate(parts)), actual)
-
-
 def matches(expected, actual):
-    if expected[:1] == ["..."]:
-        return matches(expected[1:], actual) or (actual and matches(expected, actual[1:]))
-    return expected == actual or (
-        expected and actual and line_matches(expected[0], actual[0]) and matches(expected[1:], actual[1:]))
+    """Whether lines are as expected; blank ones make no difference."""
+    def regex(line):
+        parts = re.split(f"<({'|'.join(PATTERNS)})>", line)
+        return "".join(PATTERNS[part] if index % 2 else re.escape(part) for index, part in enumerate(parts)) + "\n"
+    pattern = "".join("(?:.*\n)*" if line == "..." else regex(line) for line in expected if line)
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in actual if line))
 
 
 def rewritten(expected, actual):
     """The lines that are expected, if they match; else those there are, or the patterns that match them."""
-    if matches([line for line in expected if line], [line for line in actual if line]):
+    if matches(expected, actual):
         return expected
     lines, left = [], [line for line in expected if line != "..."]
     for line in actual:
-        kept = next((index for index, pattern in enumerate(left) if line_matches(pattern, line)), None)
+        kept = next((index for index, pattern in enumerate(left) if matches([pattern], [line])), None)
         for name in ("uuid", "recovery-key", "time"):
             line = re.sub(PATTERNS[name], f"<{name}>", line)
         lines.append(line if kept is None else left[kept])
@@ -117,14 +114,10 @@ def rewritten(expected, actual):
 
 
 def run(program, path, writes):
-    """Runs a transcript. Returns whether it is as it says, and what to tell of it."""
+    """Runs a transcript. Returns whether it is as it says, and what to report."""
     began, text = time.monotonic(), path.read_text()
-    parts = []
-    for line in text.splitlines():
-        if line.startswith(("# ", "$ ")) or not parts:
-            parts.append(([line], []))
-        else:
-            parts[-1][0 if line.startswith("> ") and not parts[-1][1] else 1].append(line)
+    parts = [(head.splitlines(), body.splitlines()) for head, body in re.findall(
+        r"^([#$] .*\n(?:> .*\n)*)((?:(?![#$] ).*\n)*)", text, re.MULTILINE)]
     results, skipped = session(program, script(parts))
     if skipped:
         return True, f"skip {path.stem}: {skipped.strip()}"
