@@ -47,6 +47,9 @@ extension BackingTree {
       repeat {
         do throws(Errno) {
           names = try stream.descriptor.nextNames()
+        } catch .noSuchFileOrDirectory {
+          // Removed meanwhile, and so empty (getdents(2)).
+          break
         } catch {
           try visitor.failed(error, at: directory)
           break
