@@ -101,9 +101,7 @@ struct ClassSetCommand: ParsableCommand {
         protectfs class set --from manifest.json
       """)
 
-  @Argument(
-    help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"),
-    completion: .list(ProtectionClass.allCases.map(\.name)))
+  @Argument(help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"))
   var protectionClass: ProtectionClass?
 
   @Argument(help: ArgumentHelp("Files or directories on a mount.", valueName: "path"), completion: .file())

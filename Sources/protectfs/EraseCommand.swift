@@ -22,8 +22,7 @@ struct EraseCommand: ParsableCommand {
       """)
 
   @Option(
-    name: .customLong("class"), help: ArgumentHelp("Only what is in this class.", valueName: "class"),
-    completion: .list(ProtectionClass.allCases.map(\.name)))
+    name: .customLong("class"), help: ArgumentHelp("Only what is in this class.", valueName: "class"))
   var protectionClass: ProtectionClass?
 
   @OptionGroup var location: StoreArgument

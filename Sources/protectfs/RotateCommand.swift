@@ -34,8 +34,7 @@ struct RotateCommand: ParsableCommand {
 
   @Option(
     name: .customLong("class"),
-    help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"),
-    completion: .list(ProtectionClass.allCases.map(\.name)))
+    help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"))
   var protectionClass: ProtectionClass?
 
   @Flag(help: "Give the files of these paths, and all below them, new keys of their own.")
