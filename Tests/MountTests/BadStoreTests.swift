@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension Volume {
-  /// Mounts where that cannot work; returns the exit status and what was said.
+  /// Tries to mount, and returns the exit status and the output.
   func refusedMount(
     _ options: [String] = [], sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> (status: CInt, output: String) {
@@ -32,7 +32,8 @@ extension MountTests {
           #expect(error.message == "the passcode is wrong")
           #expect(try volume.status().state == .beforeFirstUnlock)
         }
-        // After the fourth none is tried for a minute, not even the right one; a recovery key is.
+        // After the fourth, no attempt is made for a minute, not even with the right passcode; a recovery key is
+        // accepted.
         let delayed = try #require(throws: ControlError.self) { try volume.unlock(Volume.passcode) }
         #expect(delayed.code == .passcodeDelayed)
         try volume.unlock(recoveryKey: volume.recoveryKey)
@@ -44,7 +45,7 @@ extension MountTests {
         #expect(throws: ControlError.self) { try volume.unlock("wrong") }
         #expect(try volume.status().state == .locked)
         try volume.unlock(Volume.passcode)
-        // A wrong one does not cancel a lock that was announced.
+        // A wrong one does not cancel an announced lock.
         try volume.announceLock(gracePeriod: .seconds(600))
         #expect(throws: ControlError.self) { try volume.unlock("wrong") }
         #expect(try volume.status().state == .gracePeriod)
@@ -93,19 +94,19 @@ extension MountTests {
       try Volume.store { volume in
         let keybag = volume.backing.appending(".protectfs/keybag")
         let good = try keybag.contents()
-        // Cut off anywhere.
+        // Cut off at any place.
         for count in [0, 7, 8, 10, 40, good.count / 2, good.count - 1] {
           try keybag.write(Array(good[..<count]))
           let refused = try volume.refusedMount()
           #expect(refused.status == 8, "\(count) bytes: \(refused.output)")
           #expect(refused.output.contains("keybag.previous"), "\(refused.output)")
         }
-        // Cut off inside a field, which is named.
+        // Cut off inside a field, which the error names.
         try keybag.write(Array(good[..<20]))
         #expect(try volume.refusedMount().output.contains("store ID"))
         try keybag.write(Array(good[..<(good.count - 1)]))
         #expect(try volume.refusedMount().output.contains("tag"))
-        // A bit changed anywhere is found.
+        // A changed bit is found anywhere.
         for index in stride(from: 18, to: good.count, by: 61) {
           var changed = good
           changed[index] ^= 1
@@ -130,7 +131,7 @@ extension MountTests {
 
         try keybag.unlink()
         #expect(try volume.refusedMount().status == 4)
-        // The one before is never used on its own.
+        // The previous keybag is never used automatically.
         try volume.backing.appending(".protectfs/keybag.previous").write(good)
         #expect(try volume.refusedMount().status == 4)
         try keybag.write(good)

@@ -5,13 +5,13 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Backing files that change behind a mount's back: what is read is the old content, the new one, or an error, and never
-  /// another file's.
+  /// Backing files that change behind a mount's back. A read returns the old content, the new one, or an error, and
+  /// never another file's.
   @Suite struct BehindTheBackTests {
     /// A change of the backing directory.
     struct Change: Sendable {
       let name: String
-      /// Is given the backing files of `one`, `two`, and the directory `d`.
+      /// Gets the backing files of `one`, `two`, and the directory `d`.
       let make: @Sendable (_ one: PathName, _ two: PathName, _ d: PathName) throws -> Void
 
       init(_ name: String, _ make: @escaping @Sendable (PathName, PathName, PathName) throws -> Void) {
@@ -61,7 +61,7 @@ extension MountTests {
       },
     ]
 
-    /// With and without a lasting cache, open before and not, from the cache and past it.
+    /// With and without a lasting cache, opened before and not, from the cache and past it.
     @Test(arguments: ["allow_other", "allow_other,shared"]) func neverAnothersContent(options: String) throws {
       try Volume.withFaults(["-o", options]) { volume, _ in
         for (number, change) in Self.changes.enumerated() {
@@ -69,7 +69,7 @@ extension MountTests {
             try expectOwn(after: change, in: volume.path("\(number) \(isOpen)"), volume, isOpen: isOpen)
           }
         }
-        // Whatever became of them, their neighbours are there, and so is the daemon.
+        // Whatever happened to them, their neighbours and the daemon still work.
         try volume.path("alive").write("yes")
         #expect(try volume.status().state == .unlocked)
       }
@@ -84,7 +84,7 @@ extension MountTests {
       let (backingOne, backingTwo) = try (backing.child(one.status().inode), backing.child(two.status().inode))
       let open = try isOpen ? OpenFile(one, O_RDONLY) : nil
       try change.make(backingOne, backingTwo, backing)
-      // A file that was moved to the name is found there under it, as it should be.
+      // A file that was moved to the name is found under it, as it should be.
       let isMoved = ["exchange", "replace by the other", "replace by a link to the other"].contains(change.name)
       for flags in [0, OpenFile.direct, 0] {
         expectOwn("\(change.name), by name", mayBeOthers: isMoved) { () throws(Errno) in
@@ -104,14 +104,14 @@ extension MountTests {
       do throws(Errno) {
         let bytes = try read()
         if mayBeOthers && bytes == Self.others { return }
-        // Sixteen bytes are a block: none may be the other's at its place.
+        // Sixteen bytes are a block: none may be the other file's.
         for start in stride(from: 0, to: bytes.count - 15, by: 16) {
           let isOthers = bytes[start..<start + 16].elementsEqual(Self.others[start..<start + 16])
           #expect(!isOthers, "\(way): the other's bytes at \(start)")
           if isOthers { return }
         }
       } catch {
-        // EINVAL is a directory's answer to O_DIRECT.
+        // A directory fails with EINVAL for O_DIRECT.
         let known: [Errno] = [
           .staleNFSFileHandle, .ioError, .noSuchFileOrDirectory, .isDirectory, .tooManySymbolicLinkLevels,
           .invalidArgument,

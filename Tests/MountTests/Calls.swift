@@ -2,14 +2,14 @@ import CSystemCalls
 import ProtectfsIO
 import SystemPackage
 
-/// The result of a function in CSystemCalls, or the error it stands for.
+/// The result of a function in CSystemCalls; throws the error that it stands for.
 @discardableResult
 func check<Value: SignedInteger>(_ result: Value) throws(Errno) -> Value {
   guard result >= 0 else { throw Errno(rawValue: CInt(truncatingIfNeeded: -result)) }
   return result
 }
 
-/// What a call failed with; `nil` where it succeeded.
+/// The error of a call; `nil` if it succeeded.
 func failure(of call: () throws(Errno) -> Void) -> Errno? {
   do throws(Errno) {
     try call()
@@ -21,7 +21,7 @@ func failure(of call: () throws(Errno) -> Void) -> Errno? {
 
 typealias FileStatus = calls_status
 
-// The system calls on paths; no symbolic link is followed but by `status(following:)`, `truncate` and `setMode`.
+// The system calls on paths. Only `status(following:)`, `truncate` and `setMode` follow symbolic links.
 extension PathName {
   /// A name in the directory of this path.
   func appending(_ name: String) -> PathName { appending(bytes: Array(name.utf8)) }
@@ -40,7 +40,7 @@ extension PathName {
     return status
   }
 
-  /// Whether there is something of that name.
+  /// Whether a file with this name exists.
   var exists: Bool { (try? status()) != nil }
 
   func truncate(to length: Int) throws(Errno) {
@@ -99,17 +99,17 @@ extension PathName {
     try check(unsafe withCString { unsafe calls_unmount($0, isLazy ? 1 : 0) })
   }
 
-  /// Ends all requests to a FUSE mount, whether or not it can be unmounted (`MNT_FORCE`).
+  /// Ends the connection of a FUSE mount, whether or not it can be unmounted (`MNT_FORCE`).
   func abortConnection() throws(Errno) {
     try check(unsafe withCString { unsafe calls_force_unmount($0) })
   }
 
-  /// Makes an empty file or a fifo (mknod(2)).
+  /// Creates an empty file or a fifo (mknod(2)).
   func makeNode(mode: UInt32) throws(Errno) {
     try check(unsafe withCString { unsafe calls_mknod($0, mode) })
   }
 
-  /// The names in a directory, `.` and `..` left out, sorted.
+  /// The names in a directory, without `.` and `..`, sorted.
   func names() throws(Errno) -> [PathName] {
     var bytes = [UInt8](repeating: 0, count: 1 << 21)
     let count = try check(

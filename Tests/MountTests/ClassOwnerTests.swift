@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A class is changed by whom a mode is changed by. Who may write a file, or a directory, may not.
+  /// The users who may change a mode may change a class. Write permission on a file or directory is not enough.
   @Suite(.enabled(if: getuid() == 0, "only root can be other users")) struct ClassOwnerTests {
     private static let attribute = PathName(ProtectionClass.attributeName)
     private static let hasOverlays = (try? PathName("/proc/filesystems").text().contains("overlay")) == true
@@ -15,7 +15,7 @@ extension MountTests {
         try volume.mountPoint.setMode(0o755)
         let path = volume.path("other's")
         if isDirectory { try path.makeDirectory() } else { try path.write("x") }
-        // The stranger can write a file, and not read it.
+        // The stranger may write a file, but not read it.
         try path.give(to: .owner, mode: isDirectory ? 0o777 : 0o622)
         try path.setProtectionClass(.complete)
         for other in [Identity.stranger, .member, .companion] {
@@ -37,7 +37,7 @@ extension MountTests {
       }
     }
 
-    /// A rename over a file of explicit class changes the class of what is renamed.
+    /// A rename over a file of explicit class changes the class of the renamed file.
     @Test func aRenameChangesNoClassOfAnothersFile() throws {
       try Volume.with { volume in
         try volume.mountPoint.setMode(0o777)
@@ -54,7 +54,7 @@ extension MountTests {
         #expect(denied == .notPermitted)
         #expect(try letter.protectionClass() == .completeUntilFirstUserAuthentication)
         #expect(try trap.contents() == Array("x".utf8), "nothing is replaced")
-        // What takes no class over is for the directory's mode to allow.
+        // If no class is taken over, the directory's mode decides.
         try Identity.stranger.perform { () throws(Errno) in try letter.rename(to: volume.path("moved")) }
         try Identity.owner.perform { () throws(Errno) in try volume.path("moved").rename(to: trap) }
         #expect(try trap.protectionClass() == .none)
@@ -62,7 +62,7 @@ extension MountTests {
       }
     }
 
-    /// overlayfs asks as root, in the name of whom it has asked itself whether he may write.
+    /// overlayfs calls as root, on behalf of a user whose write permission it has checked itself.
     @Test(.enabled(if: hasOverlays, "there is no overlayfs")) func throughAnOverlay() throws {
       try Volume.with { volume in
         try volume.mountPoint.setMode(0o755)
@@ -84,7 +84,7 @@ extension MountTests {
       }
     }
 
-    /// CAP_FOWNER is asked for, not the number 0: in the user namespace of the file's owner.
+    /// CAP_FOWNER is required, not user 0: in the user namespace of the file's owner.
     @Test(
       .enabled(
         if: Program.isInstalled("setpriv") && Program.isInstalled("setfattr"), "setpriv or setfattr is not installed"))
@@ -103,7 +103,7 @@ extension MountTests {
         #expect(try file.protectionClass() == .complete)
         let root = try set("none", ["setpriv", "--inh-caps=-fowner", "--bounding-set=-fowner"])
         #expect(root.ending == .exited(1) && root.output.contains("not permitted"), "\(root.output)")
-        // Root of a namespace that the stranger has made, which does not know the owner.
+        // Root of a namespace that the stranger has created, in which the owner is not mapped.
         let namespace = stranger + ["unshare", "--user", "--map-root-user"]
         if try Program.run(namespace + ["true"]).succeeded {
           let own = try set("none", namespace)

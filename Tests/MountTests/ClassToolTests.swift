@@ -4,9 +4,9 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// How classes fare when tools copy, move, replace and remove files.
+  /// What happens to classes when tools copy, move, replace and remove files.
   @Suite struct ClassToolTests {
-    /// What editors do: write beside, rename over. The class that was chosen stays.
+    /// Editors write a new file beside the old one and rename it. An explicit class is kept.
     @Test(.enabled(if: Program.isInstalled("vim.tiny"), "vim.tiny is not installed"))
     func vimKeepsAChosenClass() throws {
       try Volume.with { volume in
@@ -57,7 +57,7 @@ extension MountTests {
         try other.appending("file").write("new")
         try other.appending("file").rename(to: directory.appending("file"))
         #expect(try directory.appending("file").protectionClass() == .none)
-        // Chosen on both sides: each keeps its own.
+        // Explicit on both sides: each keeps its own.
         try directory.appending("file").setProtectionClass(.completeWhenUserInactive)
         try other.appending("file").write("newer")
         try other.appending("file").setProtectionClass(.completeUnlessOpen)
@@ -120,7 +120,7 @@ extension MountTests {
       }
     }
 
-    /// A class change is a new record, and by a raise a new key: nothing else of the contents.
+    /// A change of class writes a new record, and at a raise a new key, but no contents.
     @Test func aClassChangeLeavesTheCiphertext() throws {
       try Volume.with { volume in
         let file = volume.path("file")
@@ -166,7 +166,7 @@ extension MountTests {
       }
     }
 
-    /// Listed where it was chosen; removing the attribute makes the class count as inherited.
+    /// Listed if explicit. Removing the attribute makes the class count as inherited.
     @Test func theAttributeIsListedWhereItWasChosen() throws {
       try Volume.with { volume in
         let file = volume.path("file")

@@ -5,9 +5,9 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Contents where something changes. Random calls on them are ModelTests'.
+  /// Contents at the edges of blocks and units. ModelTests makes random calls.
   @Suite struct ContentTests {
-    /// The backing length tells the plaintext's, at every length around the edges.
+    /// The backing length encodes the plaintext's, at every length around the edges.
     @Test func backingLengths() throws {
       try Volume.with { volume in
         for length in [
@@ -54,7 +54,7 @@ extension MountTests {
         #expect(try file.status().size == 0)
         try file.write([1], at: 1 << 40)
         #expect(try file.read(at: (1 << 40) - 1, count: 5) == [0, 1])
-        // The kernel knows no limit of ours and takes the write into its cache: fsync must not call it safe.
+        // The kernel does not know our limit and accepts the write into its cache: fsync must not report success.
         let far = try OpenFile(volume.path("far"), O_RDWR | O_CREAT)
         #expect(
           failure { () throws(Errno) in

@@ -8,7 +8,7 @@ import TestVectors
 import Testing
 
 extension MountTests {
-  /// The daemon's life: killed, told to end, unmounted while busy, spoken to by strangers.
+  /// The life of a daemon: killed, asked to end, unmounted while busy, and contacted by strangers.
   @Suite struct DaemonTests {
     @Test func killed() throws {
       try Volume.with { volume in
@@ -29,7 +29,7 @@ extension MountTests {
       }
     }
 
-    /// The kernel still has the root's attributes: stat(2) of the mount point does not tell that its daemon is gone.
+    /// The kernel still has the root's attributes, so stat(2) of the mount point does not show that its daemon is gone.
     @Test func killedUnseen() throws {
       try Volume.with { volume in
         _ = try volume.mountPoint.status()
@@ -106,7 +106,7 @@ extension MountTests {
       }
     }
 
-    /// Nonsense on the control socket closes the connection, and the daemon goes on.
+    /// Invalid data on the control socket closes the connection, and the daemon continues.
     @Test func hostileMessages() throws {
       try Volume.with { volume in
         let socket = "/run/protectfs/" + ControlSocket.name(forMountPoint: volume.mountPoint.description)
@@ -137,7 +137,7 @@ extension MountTests {
           _ = unsafe answer.withUnsafeMutableBytes { unsafe calls_receive(connection, $0.baseAddress, $0.count, 200) }
         }
         #expect(try volume.status().state == .unlocked)
-        // Many at once, which say nothing.
+        // Many connections at once, which send nothing.
         for connection in (0..<200).map({ _ in unsafe calls_connect(socket) }) where connection >= 0 {
           calls_close(connection)
         }
@@ -147,7 +147,7 @@ extension MountTests {
       }
     }
 
-    /// The owner of the mount and root may speak to it; others may not even look.
+    /// The mount's owner and root may use the socket. Others cannot even see it.
     @Test func theControlSocketIsClosedToOthers() throws {
       try Volume.with { volume in
         try volume.mountPoint.setMode(0o755)

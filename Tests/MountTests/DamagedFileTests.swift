@@ -5,11 +5,11 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Backing files that someone has damaged: EIO for that file alone, said in the log, and it can still be removed.
+  /// Damaged backing files: EIO for the one file, an entry in the log, and the file can still be removed.
   @Suite struct DamagedFileTests {
     private static let record: PathName = "user.cprotect"
 
-    /// Makes a file, damages its record while unmounted, and expects it to be unusable but removable.
+    /// Creates a file, damages its record while unmounted, and expects the file to be unusable but removable.
     private func expectDamage(
       _ name: String, of fileClass: ProtectionClass = .completeUntilFirstUserAuthentication,
       _ damage: (PathName) throws -> Void
@@ -38,7 +38,7 @@ extension MountTests {
       }
     }
 
-    /// The attributes beside a damaged one are listed and read.
+    /// Attributes beside a damaged one can be listed and read.
     @Test func corruptAttribute() throws {
       try Volume.with { volume in
         let file = volume.path("file")
@@ -67,15 +67,15 @@ extension MountTests {
       try expectDamage("a byte of the tag") { try Self.change($0, byte: 60) }
     }
 
-    /// A file that is saved over another takes no class from a record that was written without the device key, and so does
-    /// not replace it.
+    /// A file that is saved over another takes no class from a record that was written without the device key, and does
+    /// not replace the file.
     @Test func aForgedRecordGivesNoClass() throws {
       try Volume.with(defaultClass: .complete) { volume in
         let file = volume.path("document")
         try file.write("old")
         let backing = try volume.backingFile(of: file)
         try volume.unmount()
-        // Chosen, not inherited; of class D.
+        // Explicit, not inherited; of class D.
         try Self.change(backing, byte: 1, to: 4)
         try Self.change(backing, byte: 2, to: 1)
         try volume.mount()
@@ -99,7 +99,7 @@ extension MountTests {
       ("all of it", { try $0.removeExtendedAttribute(record) }),
     ]
 
-    /// What is saved over a file of class A must not come to be in another class because the record cannot be read.
+    /// A file saved over a file of class A must not get another class because the record cannot be read.
     @Test func nothingReplacesAFileWithADamagedRecord() throws {
       try Volume.with { volume in
         let sound = volume.path("sound")
@@ -122,7 +122,7 @@ extension MountTests {
           #expect(try new.protectionClass() == .completeUntilFirstUserAuthentication)
           #expect((try? backing[index].extendedAttribute(Self.record)) == records[index], "\(name): it stays as it is")
           #expect(throws: Errno.ioError, "\(name)") { try file.protectionClass() }
-          // Nor does it take a class over that it cannot be put into.
+          // Nor does it take over a class that it cannot be put into.
           #expect(throws: Errno.ioError, "\(name)") { try file.rename(to: sound) }
           let backingName = String(backing[index].description.split(separator: "/").last!)
           #expect(volume.log.contains(backingName), "\(name): the log does not name it: \(volume.log)")
@@ -144,7 +144,7 @@ extension MountTests {
       }
     }
 
-    /// Class A made D: refused, not opened as the weaker class.
+    /// Class A changed to D: refused, not opened in the weaker class.
     @Test func tamperedClass() throws {
       try expectDamage("the class", of: .complete) { try Self.change($0, byte: 1, to: 4) }
     }
@@ -179,7 +179,7 @@ extension MountTests {
       }
     }
 
-    /// A record moved from another file opens with that one's key: the bytes are garbage, and nothing else happens.
+    /// A record moved from another file opens with that file's key: the bytes are garbage, and nothing else happens.
     @Test func exchangedDirectoryRecords() throws {
       try Volume.with { volume in
         try volume.path("directory").makeDirectory()
@@ -216,7 +216,8 @@ extension MountTests {
       }
     }
 
-    /// A crash between the creation of a file and its record: usable, and adopted when it is first opened for writing.
+    /// A crash between the creation of a file and its record: the file is usable, and adopted when first opened for
+    /// writing.
     @Test func recordlessEmptyFilesAreAdopted() throws {
       try Volume.with { volume in
         try volume.path("A").makeDirectory(of: .complete)
@@ -258,7 +259,7 @@ extension MountTests {
 }
 
 extension String {
-  /// How often a text is in it.
+  /// How often a text occurs.
   fileprivate func components(of text: String) -> Int {
     indices.count { self[$0...].hasPrefix(text) }
   }

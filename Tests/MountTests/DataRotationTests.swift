@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Files that get new keys, and their contents with them.
+  /// Files that get new keys and are re-encrypted.
   @Suite struct DataRotationTests {
     private static let record = PathName(FileRecord.attributeName)
 

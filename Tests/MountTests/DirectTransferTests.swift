@@ -6,13 +6,13 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Transfers past the page cache beside those through it: what was written last is what everybody reads.
+  /// Transfers past the page cache together with transfers through it: everyone reads what was written last.
   @Suite struct DirectTransferTests {
     private static let count = 1 << 18
 
     private func contents(_ round: Int) -> [UInt8] { [UInt8](repeating: UInt8(round & 0xFF), count: Self.count) }
 
-    /// `write` puts contents past the cache while another descriptor, and a mapping, are read all the time.
+    /// `write` writes past the cache while another descriptor and a mapping are read continuously.
     private func compare(
       rounds: Int, _ write: (OpenFile, [UInt8], _ round: Int) throws(Errno) -> Void
     ) throws {
@@ -52,14 +52,14 @@ extension MountTests {
       try compare(rounds: 30) { (file, bytes, _) throws(Errno) in try file.writeDirectly(bytes, at: 0) }
     }
 
-    /// io_submit(2): a read between its begin and its end brings pages into the cache, which must not stay.
+    /// io_submit(2): a read between its start and end brings pages into the cache, which must not stay.
     @Test func asynchronousWrites() throws {
       try compare(rounds: 60) { (file, bytes, round) throws(Errno) in
         try file.writeAsynchronously(bytes, at: 0, pieces: round % 2 == 0 ? 1 : 8)
       }
     }
 
-    /// What was written through the cache is there for who reads past it, and the other way round.
+    /// What was written through the cache can be read past it, and the other way round.
     @Test func turnByTurn() throws {
       try Volume.with { volume in
         let path = volume.path("file")
@@ -95,7 +95,7 @@ private final class SharedFlag: Sendable {
 }
 
 extension OpenFile {
-  /// From memory that begins where O_DIRECT wants it.
+  /// From memory with the alignment that O_DIRECT needs.
   func writeDirectly(_ bytes: [UInt8], at offset: Int) throws(Errno) {
     let written = try unsafe aligned(bytes.count) { buffer in
       unsafe buffer.copyBytes(from: bytes)
@@ -109,7 +109,7 @@ extension OpenFile {
     return Array(read.bytes[..<read.count])
   }
 
-  /// By io_submit(2), in so many writes at once; returns when all are done.
+  /// By io_submit(2), in `pieces` concurrent writes. Returns when all are done.
   func writeAsynchronously(_ bytes: [UInt8], at offset: Int, pieces: Int) throws(Errno) {
     let written = try unsafe aligned(bytes.count) { buffer in
       unsafe buffer.copyBytes(from: bytes)

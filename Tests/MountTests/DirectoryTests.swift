@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Large directories, and whose new files are.
+  /// Large directories, and the owners of new files.
   @Suite struct DirectoryTests {
     @Test func fiveThousandEntries() throws {
       try Volume.with { volume in
@@ -20,7 +20,8 @@ extension MountTests {
         let found = try directory.names()
         #expect(found.count == 5000 && Set(found) == expected)
         try volume.shell("test $(ls -lR many | wc -l) = 5002; test $(find many -type f | wc -l) = 5000")
-        // Entries that go while others read: what stays is seen once, what goes at most once.
+        // Entries that are removed while others read: an entry that stays is seen once, one that is removed at most
+        // once.
         let isOver = Flag()
         let lists = Mutex<[[PathName]]>([])
         let reader = Thread(name: "reader", stackSize: 1 << 20) {
@@ -45,7 +46,7 @@ extension MountTests {
       }
     }
 
-    /// What `readdir` tells while names come and go from under it: `rm -r` of a deep tree, of half-removed directories.
+    /// The results of `readdir` while names are added and removed: `rm -r` of a deep tree, half-removed directories.
     @Test func removesWhileItReads() throws {
       try Volume.with { volume in
         try volume.shell(
@@ -59,7 +60,7 @@ extension MountTests {
       }
     }
 
-    /// A tree that is larger than the descriptor limit, and more open directories than it allows.
+    /// A tree larger than the descriptor limit, and more open directories than the limit.
     @Test func moreThanDescriptors() throws {
       try Volume.store { volume in
         // Without the capability the daemon cannot raise the limit.
@@ -78,7 +79,8 @@ extension MountTests {
       }
     }
 
-    /// Who takes all descriptors there are for others keeps nobody from locking, nor from what needs one for a moment.
+    /// A user who takes all descriptors that are available to callers does not prevent a lock, nor operations that need
+    /// one for a moment.
     @Test func someDescriptorsAreTheDaemonsOwn() throws {
       try Volume.store { volume in
         try volume.mount(through: ["setpriv", "--bounding-set=-sys_resource", "prlimit", "--nofile=256:256"])
@@ -94,7 +96,7 @@ extension MountTests {
           failure { () throws(Errno) in _ = try OpenFile(volume.path("new"), O_WRONLY | O_CREAT) }
             == .tooManyOpenFilesInSystem)
         #expect(!volume.path("new").exists)
-        // Each handle that is read or synchronised has a descriptor of its own.
+        // Each handle that is read or synchronised has its own descriptor.
         let directories = failure { () throws(Errno) in
           for _ in 0..<300 {
             let directory = try OpenFile(volume.mountPoint, O_RDONLY | O_DIRECTORY)
@@ -139,7 +141,7 @@ extension MountTests {
         let sub = try volume.path("shared/directory").status()
         #expect(sub.group == 4242 && sub.mode & 0o7777 == 0o2750 && sub.user == 1234)
         #expect(try volume.path("file").protectionClass() == .complete)
-        // Others are kept out by the mode, as everywhere.
+        // Others are kept out by the mode, as usual.
         try volume.shell(
           """
           ! setpriv --reuid 4321 --regid 4321 --clear-groups cat file
@@ -171,7 +173,7 @@ extension MountTests {
       }
     }
 
-    /// A write or a change of owner by someone else takes set-user-ID away.
+    /// A write or a change of owner by another user clears set-user-ID.
     @Test func setUserIDGoesWithAWrite() throws {
       try Volume.with { volume in
         try volume.mountPoint.setMode(0o777)
@@ -204,13 +206,13 @@ extension MountTests {
         try file.setExtendedAttribute("user.a", to: [3], mode: .replace)
         #expect(throws: Errno.noData) { try file.setExtendedAttribute("user.b", to: [2], mode: .replace) }
         #expect(throws: Errno.noData) { try file.removeExtendedAttribute("user.b") }
-        // ext4 has room for a block of them; what does not fit is said not to.
+        // ext4 has room for one block of them. What does not fit is reported.
         let error = failure { () throws(Errno) in
           try file.setExtendedAttribute("user.big", to: [UInt8](repeating: 1, count: 65_536))
         }
         #expect(error == .noSpace || error == .argListTooLong)
         #expect(try file.extendedAttributeNames() == ["user.a"])
-        // What the store keeps for itself is neither seen nor changed.
+        // The store's own attributes are neither visible nor changed.
         #expect(throws: Errno.noData) { try file.extendedAttribute("user.cprotect") }
         #expect(failure { () throws(Errno) in try file.setExtendedAttribute("user.cprotect", to: [1]) } != nil)
         #expect(failure { () throws(Errno) in try file.setExtendedAttribute("user.protectfs.x.y", to: [1]) } != nil)
@@ -221,13 +223,13 @@ extension MountTests {
         #expect(throws: Errno.permissionDenied) { try file.extendedAttribute("user.a") }
         try volume.unlock()
         #expect(try file.extendedAttribute("user.a") == [3])
-        // Neither name nor value is in the backing file.
+        // Neither name nor value is in plain in the backing file.
         let backing = try volume.backingFile(of: file)
         #expect(try !backing.extendedAttributeNames().contains { $0.hasSuffix(".a") })
       }
     }
 
-    /// A directory has a link for each directory in it: find(1) and others count on that.
+    /// A directory has a link for each subdirectory, which find(1) and others rely on.
     @Test func linkCounts() throws {
       try Volume.with { volume in
         #expect(try volume.mountPoint.status().links == 2)

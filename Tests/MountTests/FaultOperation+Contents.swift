@@ -6,17 +6,17 @@ import SystemPackage
 extension FaultOperation {
   private static func file(_ d: PathName) -> PathName { d.appending("file") }
 
-  /// A file of some bytes; those from `hole` on are one.
+  /// A file with some bytes; those from `hole` on are a hole.
   @Sendable private static func make(_ d: PathName, _ count: Int, hole: Int? = nil) throws(Errno) {
     try file(d).write(pattern(5, count: hole ?? count))
     if hole != nil { try file(d).truncate(to: count) }
   }
 
   private static func truncate(_ old: Int, _ new: Int) -> FaultOperation {
-    // The old last unit is completed by a write, which tells a length of its own when the file is to end behind it.
+    // A write completes the old last unit, and encodes a length of its own if the file will end behind it.
     let endOfUnit = (old + 4095) & ~4095
     let isStepwise = old % 4096 != 0 && new > endOfUnit && (old + 15) & ~15 != endOfUnit
-    // After a shrink what is behind the new length is cleared, if it can be.
+    // After a shrink, what is behind the new length is cleared if possible.
     let passedOver: Set = new < old ? ["pread64", "pwrite"] : []
     return .init("truncate \(old) to \(new)", isStepwise ? .bytes : .whole, passedOver: passedOver) { d throws(Errno) in
       try make(d, old)

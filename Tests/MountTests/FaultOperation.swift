@@ -4,16 +4,16 @@ import ProtectfsPolicy
 import SystemPackage
 import Testing
 
-/// Something that a program does in a directory, and that may be cut short or fail at each of the daemon's calls.
+/// An operation of a program in a directory, which may be interrupted or fail at each of the daemon's calls.
 struct FaultOperation: Sendable {
   let name: String
-  /// What there may be after it failed or was cut short.
+  /// The possible states after it failed or was interrupted.
   var outcome = Outcome.whole
-  /// What a check of the store may find after a crash, beside nothing.
+  /// What a check of the store may find after a crash.
   var leftovers: Set<String> = []
-  /// Calls of the daemon whose failure does not make it fail.
+  /// Calls of the daemon whose failure does not make the operation fail.
   var passedOver: Set<String> = []
-  /// It writes into the cache: the kernel has a length of its own.
+  /// It writes into the cache, so the kernel has a length of its own.
   var isCached = false
   var prepare: @Sendable (PathName) throws(Errno) -> Void
   var run: @Sendable (PathName) throws(Errno) -> Void
@@ -23,7 +23,7 @@ struct FaultOperation: Sendable {
     case whole
     /// Each byte old or new, at a length between the two.
     case bytes
-    /// The old state, the new one, or one that this makes.
+    /// The old state, the new one, or one that this creates.
     case also(@Sendable (PathName) throws(Errno) -> Void)
   }
 
@@ -43,7 +43,7 @@ struct FaultOperation: Sendable {
   /// A name whose backing name is a hash, with a sidecar.
   static func long(_ letter: String) -> String { String(repeating: letter, count: 200) }
 
-  /// Makes the directory with the neighbours that every operation has, and what the operation needs.
+  /// Creates the directory with the neighbours that every operation has, and what the operation needs.
   func makePlace(_ directory: PathName) throws(Errno) {
     try directory.makeDirectory()
     try directory.appending("neighbour").write(pattern(1, count: 5000))
@@ -53,14 +53,14 @@ struct FaultOperation: Sendable {
     try prepare(directory)
   }
 
-  /// The states of the directory before and after, and those between that may be seen.
+  /// The states of the directory before and after, and the permitted states in between.
   struct States {
     let old: Snapshot
     let new: Snapshot
     let between: Snapshot?
   }
 
-  /// What it does where nothing fails, seen in a directory made for this.
+  /// What the operation does without failures, in a directory created for this.
   func states(at directory: PathName) throws(Errno) -> States {
     try makePlace(directory)
     let old = try Snapshot(of: directory)
@@ -73,7 +73,7 @@ struct FaultOperation: Sendable {
     return States(old: old, new: new, between: try Snapshot(of: other))
   }
 
-  /// Whether that is what may be seen after it failed or was cut short.
+  /// Whether this state is permitted after the operation failed or was interrupted.
   func allows(_ found: Snapshot, _ states: States) -> Bool {
     if found == states.old || found == states.new || found == states.between { return true }
     if case .bytes = outcome { return found.isBetween(states.old, states.new) }
@@ -84,7 +84,7 @@ struct FaultOperation: Sendable {
 extension FaultOperation {
   static let all = creations + renames + removals + classes + resizings + writings + attributes
 
-  /// Whether a test is to go through every one, which `scripts/faults.sh` has them do.
+  /// Whether a test tries every operation, as `scripts/faults.sh` requests.
   private static let isThorough = unsafe getenv("PROTECTFS_ALL_FAULTS") != nil
 
   /// Every `step`th operation, the same in each run.
@@ -155,7 +155,7 @@ extension FaultOperation {
       try d.appending(long("o")).appending("in it").write("x")
     },
     rename("rename into another directory", "old", "inhabited/" + long("p"), prepare: writeOld),
-    // The new file has the class of the one that it is going to replace before it does.
+    // The new file has the class of the file that it replaces before it does so.
     rename(
       "rename over a chosen class", "old", "new",
       outcome: .also { d throws(Errno) in try d.appending("old").setProtectionClass(.complete) }, prepare: writeBoth),
@@ -188,7 +188,7 @@ extension FaultOperation {
     },
   ]
 
-  /// What gives a file a new key afterwards, and is tried again.
+  /// Operations that give a file a new key afterwards, and are tried again.
   private static let rekey: Set = [
     "pwrite", "pwrite64", "pread64", "fsync", "fdatasync", "ftruncate", "ftruncate64", "fsetxattr", "fgetxattr",
     "flistxattr",

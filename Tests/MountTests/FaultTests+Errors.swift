@@ -6,9 +6,10 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Each call on the backing store fails once, in each operation: the caller is told, nothing is lost, and work goes on.
+  /// Each call on the backing store fails once, in each operation: the caller gets the error, nothing is lost, and work
+  /// continues.
   @Suite struct FaultErrorTests {
-    /// An error of the backing store, and the calls it may come from.
+    /// An error of the backing store, and the calls that may fail with it.
     struct Fault: Sendable, CustomTestStringConvertible {
       let error: Errno
       let kinds: Faults.Kinds
@@ -27,12 +28,12 @@ extension MountTests {
         .fail(fault.error), fault, every: fault.error == .diskQuotaExceeded ? 6 : 3, leftovers: ["orphan-sidecar"])
     }
 
-    /// Half of what is to be written fits, then nothing more.
+    /// Half of a write fits, then nothing more.
     @Test func everyWriteFallsShort() throws {
       try failAll(.fallShort(.noSpace), Fault(error: .noSpace, kinds: .writes), every: 1)
     }
 
-    /// A full disk: from some call on all fail that need room, until there is some.
+    /// A full disk: from some call on, all calls that need room fail, until there is room.
     @Test func thereIsNoRoomFromACallOn() throws {
       try failAll(.failOn(.noSpace), Fault(error: .noSpace, kinds: .room), every: 2, isLasting: true)
     }
@@ -57,7 +58,7 @@ extension MountTests {
       }
     }
 
-    /// The disk is gone in the middle of a write, and then back: not even the length could be put right meanwhile.
+    /// The disk fails in the middle of a write and then recovers. Meanwhile not even the length could be corrected.
     @Test func aLengthIsPutRightLater() throws {
       try Volume.withFaults { volume, faults in
         let path = volume.path("file")
@@ -88,7 +89,7 @@ extension MountTests {
 
       typealias During = (Faults.Action, Int, Faults.Kinds, () throws(Errno) -> Void) -> (error: Errno?, hit: String?)
 
-      /// Does the operation with its `number`th call failing; `false` when it has fewer calls.
+      /// Makes the operation with its `number`th call failing; `false` if it has fewer calls.
       func fails(
         _ during: During, _ action: Faults.Action, _ expected: Errno, at number: Int, of kinds: Faults.Kinds
       ) throws -> Bool {
@@ -128,8 +129,8 @@ extension MountTests {
         #expect(isNew, "\(place): afterwards \(after.difference(to: states.new))")
       }
 
-      /// What the daemon is asked for behind the caller's back. An error in writing a file's times back is kept for
-      /// whoever closes it next.
+      /// The daemon's calls that the caller does not wait for. An error in writing a file's times back is kept for the
+      /// next close.
       private static let behindTheCaller: Set = ["openat", "statx", "utimensat", "getxattr"]
 
       private func takeLateErrors(_ directory: PathName) throws(Errno) {
@@ -143,7 +144,7 @@ extension MountTests {
         }
       }
 
-      /// The kernel's lengths are those on disk.
+      /// The kernel's lengths match those on disk.
       private func expectLengths(_ place: String) throws(Errno) {
         let row = PathName(bytes: directory.bytes[..<directory.bytes.lastIndex(of: UInt8(ascii: "/"))!])
         let backing = try volume.backing.child(row.status().inode).child(directory.status().inode)
@@ -160,7 +161,7 @@ extension MountTests {
 }
 
 extension PathName {
-  /// The path of what has an inode number in this directory.
+  /// The path of the file with an inode number in this directory.
   func child(_ inode: UInt64) throws(Errno) -> PathName {
     for name in try names() {
       let path = appending(bytes: Array(name.bytes))
@@ -171,7 +172,7 @@ extension PathName {
 }
 
 extension Volume {
-  /// What the kernel shows is what is on disk.
+  /// The kernel shows what is on disk.
   func expectSameAfterRemount(
     _ leftovers: Set<String>, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {

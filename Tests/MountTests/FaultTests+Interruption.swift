@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// The daemon ends after each of its calls in each operation: what is found then is old or new.
+  /// The daemon ends after each of its calls in each operation: the state found then is old or new.
   @Suite struct InterruptionTests {
     @Test func everyOperationIsOldOrNew() throws {
       try Volume.withFaults { volume, faults in
@@ -27,8 +27,8 @@ extension MountTests {
       }
     }
 
-    /// Does the operation with the daemon ending after its `number`th call; what is found when it is mounted again, or `nil`
-    /// when the operation has fewer calls.
+    /// Makes the operation with the daemon ending after its `number`th call. Returns the state after the next mount, or
+    /// `nil` if the operation has fewer calls.
     private func interrupted(
       _ operation: FaultOperation, at number: Int, in directory: PathName, _ volume: Volume, _ faults: Faults
     ) throws -> Snapshot? {
@@ -48,14 +48,14 @@ extension MountTests {
       try volume.mount()
       try volume.unlock(recoveryKey: volume.recoveryKey)
       let snapshot = try Snapshot(of: directory)
-      // A program that was told of success finds the new state; and what was cut short can be done again.
+      // A program that got success finds the new state, and what was interrupted can be repeated.
       try removeTree(directory)
       return snapshot
     }
   }
 }
 
-/// Removes a directory and all below it, as `rm -r` does.
+/// Removes a directory and everything below it, like `rm -r`.
 func removeTree(_ directory: PathName) throws(Errno) {
   for name in try directory.names() {
     let path = directory.appending(bytes: Array(name.bytes))

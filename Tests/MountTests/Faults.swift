@@ -9,13 +9,13 @@ import StoreFormat
 import SystemPackage
 import Testing
 
-/// Has calls of the daemon, or of the command, on the backing store fail or be its last; see `CFaults.h`.
+/// Makes calls of the daemon or the command on the backing store fail, or makes one its last; see `CFaults.h`.
 @safe final class Faults: @unchecked Sendable {
   private let faults: UnsafeMutablePointer<faults>
-  /// What a process needs to be steered.
+  /// The environment that makes a process controllable.
   let environment: [String: String]
 
-  /// Which calls count.
+  /// The calls that count.
   struct Kinds: OptionSet {
     let rawValue: UInt32
 
@@ -26,15 +26,15 @@ import Testing
     static let synchronization = Kinds(rawValue: UInt32(FAULTS_SYNC))
   }
 
-  /// What happens at the call that is meant.
+  /// What happens at the selected call.
   enum Action {
     case count
     case fail(Errno)
-    /// It and all later ones.
+    /// It and all later ones fail.
     case failOn(Errno)
     /// Half is written; the next write fails.
     case fallShort(Errno)
-    /// It takes a second and a half.
+    /// It takes one and a half seconds.
     case stall
     /// It and all later ones take a quarter of a second.
     case slow
@@ -43,7 +43,7 @@ import Testing
     case end
   }
 
-  /// Steers what concerns a directory by a file beside it.
+  /// Controls what concerns a directory by a file beside it.
   init(in directory: PathName, backing: PathName) throws {
     let path = directory.appending("faults")
     let opened = unsafe path.withCString { path in unsafe backing.withCString { unsafe faults_open(path, $0) } }
@@ -53,12 +53,12 @@ import Testing
 
   deinit { unsafe faults_close(faults) }
 
-  /// What has a process load the library, which does nothing until it is told to.
+  /// Makes a process load the library, which does nothing until it is armed.
   static func environment(_ path: PathName) -> [String: String] {
     ["LD_PRELOAD": Command.beside("libFaultInjection.so"), FAULTS_VARIABLE: path.description]
   }
 
-  /// From now on the `number`th call of these kinds, from 1, is the one that is meant.
+  /// Selects the `number`th call of these kinds, from 1, from now on.
   func arm(_ action: Action, at number: Int, of kinds: Kinds) {
     let (code, error): (Int, Errno?) =
       switch action {
@@ -76,16 +76,17 @@ import Testing
 
   func disarm() { unsafe faults_disarm(faults) }
 
-  /// How many calls wait.
+  /// The number of calls that wait.
   var hanging: Int { unsafe Int(faults_hanging(faults)) }
 
-  /// The name of the call that was meant, if it has come.
+  /// The name of the selected call, if it has come.
   var hit: String? {
     let name = unsafe withUnsafeBytes(of: &faults.pointee.hit) { unsafe Array($0.prefix { $0 != 0 }) }
     return name.isEmpty ? nil : String(decoding: name, as: UTF8.self)
   }
 
-  /// Waits until no more calls come: some requests, as that of the last close, are answered behind the caller's back.
+  /// Waits until no more calls come: some requests, such as that of the last close, are served after the caller has
+  /// returned.
   func settle() {
     var seen = unsafe faults_seen(faults)
     while true {
@@ -96,8 +97,8 @@ import Testing
     }
   }
 
-  /// Calls `body` with the `number`th call meant, and with what is answered behind its back; returns its error and the name
-  /// of the call, if it came.
+  /// Calls `body` with the `number`th call selected, and waits for what is served afterwards. Returns the error of
+  /// `body`, and the name of the call if it came.
   func during(
     _ action: Action, at number: Int, of kinds: Kinds, _ body: () throws(Errno) -> Void
   ) -> (error: Errno?, hit: String?) {
@@ -112,7 +113,7 @@ import Testing
 }
 
 extension Volume {
-  /// Makes a store whose daemon can be given faults, mounts and unlocks it, and calls `body`.
+  /// Creates a store whose daemon can be given faults, mounts and unlocks it, and calls `body`.
   static func withFaults(_ options: [String] = [], _ body: (Volume, Faults) throws -> Void) throws {
     try store(environment: { Faults.environment($0.appending("faults")) }) { volume in
       let faults = try Faults(in: volume.directory, backing: volume.backing)
@@ -122,8 +123,8 @@ extension Volume {
     }
   }
 
-  /// Checks the store as `fsck` does, and returns the codes of what is found, which must not count as errors. In this process:
-  /// stores are checked by the hundred, and the command takes longer to begin than to check one.
+  /// Checks the store like `fsck`, and returns the codes of the findings, none of which may be an error. Runs in this
+  /// process: there are hundreds of checks, and starting the command takes longer than a check.
   func notesOfCheck(_ comment: Comment, sourceLocation: SourceLocation = #_sourceLocation) throws -> Set<String> {
     let directory = try Store.open(backing.description)
     let lock = try Store.lock(directory, path: backing.description, for: .check)
@@ -141,7 +142,7 @@ extension Volume {
   }
 }
 
-/// The codes of what a check finds.
+/// The codes of a check's findings.
 private final class FoundCodes: CheckObserver {
   private(set) var all: Set<String> = []
 

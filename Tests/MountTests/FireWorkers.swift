@@ -5,15 +5,15 @@ import SystemPackage
 import TestVectors
 import Testing
 
-/// A program's endless work on one file: each step ends in an acknowledgement or an error.
+/// The endless work of a program on one file. Each step ends with an acknowledgement or an error.
 protocol FireWorker: Sendable {
-  /// Does one step, and returns what it failed with.
+  /// Makes one step and returns its error.
   func step() -> Errno?
-  /// Checks the file once all is over: everything acknowledged must be there.
+  /// Checks the file at the end: everything acknowledged must be there.
   func check() throws
 }
 
-/// The errors that a worker saw, and how often it succeeded.
+/// The errors of a worker, and the number of its successes.
 final class FireLog: Sendable {
   private let counts = Mutex<[Errno: Int]>([:])
   private let successCount = Atomic(0)
@@ -22,7 +22,7 @@ final class FireLog: Sendable {
   var successes: Int { successCount.load(ordering: .relaxed) }
 
   func note(_ error: Errno?) {
-    // Room for the others: there are more workers than processors.
+    // Time for the others, since there are more workers than processors.
     defer { usleep(500) }
     guard let error else {
       successCount.add(1, ordering: .relaxed)
@@ -32,21 +32,21 @@ final class FireLog: Sendable {
   }
 }
 
-/// `count` bytes that tell their number at every place.
+/// `count` bytes that encode their number at every place.
 func pattern(_ number: Int, count: Int) -> [UInt8] {
   var bytes = Array("[\(number)]".utf8)
-  // Twice as long each time: a byte at a time would take long.
+  // Doubled each time, since one byte at a time would take long.
   while bytes.count < count { bytes += bytes }
   return Array(bytes.prefix(count))
 }
 
-/// Writes numbered records over and over into slots, of a size that fits into no page, each with an fsync.
+/// Writes numbered records into slots again and again, of a size that fits into no page, each with an fsync.
 final class FireWriter: FireWorker {
   private struct State {
     var next = 0
-    /// The record that was acknowledged last in each slot.
+    /// The last acknowledged record in each slot.
     var acknowledged: [Int: Int] = [:]
-    /// Slots that something was written to and not acknowledged since.
+    /// Slots that were written since without an acknowledgement.
     var unclear: Set<Int> = []
   }
 
@@ -73,7 +73,7 @@ final class FireWriter: FireWorker {
       do throws(Errno) {
         try file.write(pattern(number, count: Self.size), at: slot * Self.size)
       } catch .partialWrite {
-        // The first page of two was accepted: the lock came in between, and the rest would have been refused.
+        // The first of two pages was accepted: the lock came in between, and the rest would have been refused.
         state.withLock { _ = $0.unclear.insert(slot) }
         throw .permissionDenied
       }
@@ -99,7 +99,7 @@ final class FireWriter: FireWorker {
   }
 }
 
-/// Reads at random places and checks what it gets.
+/// Reads at random places and checks the result.
 final class FireReader: FireWorker {
   private static let size = 300_000
   private let file: OpenFile
@@ -115,7 +115,7 @@ final class FireReader: FireWorker {
   func step() -> Errno? {
     let offset = random.withLock { Int.random(in: 0..<Self.size - 5000, using: &$0) }
     return failure { () throws(Errno) in
-      // Where the lock came in between, what was read before it is returned.
+      // If the lock came in between, what was read before it is returned.
       let found = try file.read(at: offset, count: 5000)
       guard !found.isEmpty, found.elementsEqual(contents[offset..<offset + found.count]) else { throw .protocolError }
     }
@@ -155,7 +155,7 @@ final class FireAppender: FireWorker {
     for start in stride(from: 0, to: contents.count - Self.size + 1, by: Self.size) {
       found.append(Array(contents[start..<start + Self.size]))
     }
-    // In order, each once; what was not acknowledged may be between.
+    // In order, each once. Records that were not acknowledged may be in between.
     var rest = found[...]
     for number in state.withLock({ $0.acknowledged }) {
       let record = pattern(number, count: Self.size)

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A lock while the file system below is frozen: its calls wait in the kernel, where no signal reaches them.
+  /// A lock while the file system below is frozen: its calls wait in the kernel, where signals do not reach them.
   @Suite struct FrozenStoreTests {
     @Test func locksAndNamesWhatMayBeLost() throws {
       try LoopDisk.with { disk in
@@ -15,7 +15,7 @@ extension MountTests {
           try volume.mount(["-o", "allow_other,push_timeout=1"])
           try volume.unlock()
           try checkFrozen(volume, disk)
-          // A thread that has told how its call ended may hold a file a moment longer.
+          // A thread that has reported the end of its call may hold a file a moment longer.
           try volume.unmountOnceIdle()
         }
       }
@@ -27,7 +27,7 @@ extension MountTests {
       let kept = volume.path("kept")
       try kept.write("of class C")
       let lock = try volume.waitingLock()
-      // What the kernel knows of the directory it need not ask for.
+      // The kernel already knows the directory, so it sends no request.
       _ = try volume.mountPoint.status()
       let thaw = try disk.freeze(in: volume.directory)
       defer { withExtendedLifetime(files + [clean]) { thaw() } }
@@ -64,9 +64,10 @@ extension MountTests {
 }
 
 extension LoopDisk {
-  /// Freezes it, and returns what thaws it. A process of its own thaws it too, half a minute later, should that never be called.
+  /// Freezes it, and returns a function that thaws it. A separate process also thaws it half a minute later, in case
+  /// that is never called.
   ///
-  /// This process starts none to do so: a new one closes the files that it inherits, which may wait for the store.
+  /// This process starts none to do so: a new process closes the files that it inherits, which may wait for the store.
   func freeze(in directory: PathName) throws -> () -> Void {
     let watchdog = try Program(
       ["sh", "-c", "cd '\(mounted)' && { sleep 30 & trap 'kill $!; exit' TERM; wait; fsfreeze -u .; }"],

@@ -3,7 +3,7 @@ import ProtectfsIO
 import Testing
 
 extension MountTests {
-  /// The checker on stores that a mount has written.
+  /// The checker on stores written by a mount.
   @Suite struct FsckTests {
     private func fsck(_ volume: Volume, _ options: [String] = []) throws -> Program.Result {
       try Command.run(["fsck", volume.backing.description, "--device-key", volume.deviceKey.description] + options)
@@ -44,7 +44,7 @@ extension MountTests {
       }
     }
 
-    /// The whole way of a file: damaged, missed by no one, found, taken out, and the rest goes on working.
+    /// A whole sequence: a file is damaged, found, and moved away, and everything else keeps working.
     @Test func aRepairedStoreMounts() throws {
       try Volume.with { volume in
         try volume.shell("mkdir d; echo kept > d/kept; echo lost > d/lost")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import KeyManagement
 
-// A full disk keeps nobody from erasing a store, and nobody from being counted.
+// A full disk prevents neither the erasure of a store nor the count of wrong passcodes.
 extension MountTests.FullDiskTests {
   @Test(arguments: [true, false], [true, false]) func erased(whileMounted: Bool, withInodes: Bool) throws {
     try withStore { volume, disk in
@@ -36,7 +36,7 @@ extension MountTests.FullDiskTests {
       }
       for passcode in ["a", "b"] { #expect(try test(passcode) == .exited(3)) }
       #expect(try count(volume) == 2)
-      // The right one is taken, and ends the count.
+      // The right passcode is accepted and resets the count.
       #expect(try test(Volume.passcode) == .exited(0))
       #expect(try count(volume) == 0)
       for (number, passcode) in ["a", "b", "c"].enumerated() {

@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 extension MountTests.FullDiskTests {
-  /// It stops, says why, keeps what it has and goes on when there is room.
+  /// It stops, says why, keeps what it has, and continues when there is room.
   @Test func aRestoreGoesOnWhenThereIsRoom() throws {
     try withStore { volume, _ in
       let source = volume.directory.appending("source")
@@ -28,7 +28,7 @@ extension MountTests.FullDiskTests {
     }
   }
 
-  /// A file is rekeyed in place, with no room but for its batches.
+  /// A file is rekeyed in place, with room only for its batches.
   @Test func aRotationNeedsNoRoomForACopy() throws {
     try withStore { volume, _ in
       let contents = pattern(1, count: 5 << 20)
@@ -39,7 +39,7 @@ extension MountTests.FullDiskTests {
     }
   }
 
-  /// With no room for those either, the file stays as it is; with some, it goes on.
+  /// Without room for the batches, the file stays unchanged. With some room, the rekey continues.
   @Test func aRekeyWithoutRoomWaits() throws {
     try withStore { volume, _ in
       let contents = pattern(1, count: 1 << 20)

@@ -3,7 +3,7 @@ import ProtectfsIO
 import SystemPackage
 import Testing
 
-/// A small ext4 of its own in a file, for a store to lie on; gone after ``with(_:_:)``, also after a failure.
+/// A small ext4 in a file, for a store. It is gone after ``with(_:_:)``, even after a failure.
 struct LoopDisk {
   private let directory: PathName
   var mounted: PathName { directory.appending("disk") }
@@ -23,7 +23,7 @@ struct LoopDisk {
     try body(disk)
   }
 
-  /// Shows an empty directory of it as the backing directory that a volume is going to use.
+  /// Mounts an empty directory of it as the backing directory of a volume.
   func attach(_ backing: PathName) throws {
     let store = mounted.appending("store")
     try store.makeDirectory()
@@ -31,7 +31,7 @@ struct LoopDisk {
     try Self.run(["mount", "--bind", store.description, backing.description])
   }
 
-  /// Leaves no block free on it, and no inode where that is wanted.
+  /// Leaves no free block on it, and if requested no free inode.
   func fill(inodes: Bool) throws {
     let filler = mounted.appending("filler")
     try filler.makeDirectory()
@@ -48,7 +48,7 @@ struct LoopDisk {
       if error == nil { end += size }
       return error == nil
     }
-    // What was set aside for extents is free again when the file is on the disk.
+    // Blocks reserved for extents are free again when the file is on disk.
     repeat {
       while grow(by: 1 << 18) || grow(by: 4096) {}
       try file.synchronize()
@@ -68,7 +68,7 @@ struct LoopDisk {
 
 extension MountTests {
   @Suite(.enabled(if: Program.isInstalled("mkfs.ext4"), "mkfs.ext4 is not installed")) struct FullDiskTests {
-    /// With room for the record in the inode, and without.
+    /// With and without room for the record in the inode.
     @Test(arguments: ["256", "128"]) func nothingAcknowledgedIsLost(inodeSize: String) throws {
       try withStore(["-I", inodeSize]) { volume, _ in
         // Something to remove when there is no room left.
@@ -184,7 +184,7 @@ extension MountTests {
     }
   }
 
-  /// A backing file system that keeps no user attributes.
+  /// A backing file system without user attributes.
   @Suite struct NoAttributesTests {
     @Test func initAndMountSayWhatToUse() throws {
       try Volume.store { volume in

@@ -5,13 +5,13 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Stores that released versions have made: each must be read for ever. An archive holds `backing`, `device.key` and
-  /// `passcode`; its name is the version of the format, and what feature it is the first to have. With `PROTECTFS_KEEP_STORES=1` in the environment, one that is
-  /// missing is made.
+  /// Stores made by released versions: each must stay readable for ever. An archive contains `backing`, `device.key`
+  /// and `passcode`. Its name is the version of the format, and the first feature that it has. With
+  /// `PROTECTFS_KEEP_STORES=1` in the environment, a missing archive is created.
   @Suite struct GoldenStoreTests {
     static let versions = ["version-2"]
 
-    /// Makes the tree, the same in every directory.
+    /// Creates the tree, the same in every directory.
     static let tree = """
       bytes() { yes "line of $2" | head -c "$1" || true; }
       for size in 0 1 15 16 17 31 4095 4096 4097 4111 4112 8192 70000; do bytes $size $size > "file of $size"; done
@@ -27,7 +27,7 @@ extension MountTests {
       setfattr -n user.note -v remark "file of 4096"; setfattr -n user.note -v '' directory
       setfattr -n user.$(printf 'a%.0s' {1..200}) -v long "file of 0"
       """
-    /// Tells everything of it but owners and the times that making it has left.
+    /// Lists everything in it but owners and the times of its creation.
     static let listing = """
       find . -mindepth 1 -printf '%p %y %m %n %l %s\\n' | sed 's/ d \\([0-9]*\\) \\([0-9]*\\) .*/ d \\1 \\2/' | sort
       find . -type f -print0 | sort -z | xargs -0 sha256sum
@@ -77,7 +77,7 @@ extension MountTests {
       return result.output.split(separator: "\n").map(String.init)
     }
 
-    /// Makes the archive of this version's format, if there is none yet.
+    /// Creates the archive of this version's format, if it does not exist.
     private static func keep(_ archive: String) throws {
       guard !FileManager.default.fileExists(atPath: archive) else { return }
       try Volume.with { volume in

@@ -7,8 +7,8 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A file system that somebody holds when its mount point goes: it is locked at once, whoever took the mount point away,
-  /// and can still be reached.
+  /// A file system that is still held when its mount point is removed. It is locked at once, however the mount point
+  /// was removed, and can still be reached.
   @Suite struct HeldMountTests {
     @Test func unmountTellsWhoHoldsIt() throws {
       try Volume.with { volume in
@@ -25,7 +25,7 @@ extension MountTests {
         }
         #expect(try namespace.file(.none).contents() == Array("none".utf8))
 
-        // It is reached by its backing directory, and by where it was mounted.
+        // It is reached by its backing directory and by its former mount point.
         let status = try Command.run(["status", volume.backing.description])
         #expect(status.succeeded && status.output.contains("before first unlock"), "\(status.output)")
         #expect(status.output.contains("not here any more"), "\(status.output)")
@@ -42,7 +42,7 @@ extension MountTests {
       }
     }
 
-    /// What is in use is not unmounted, and nothing is locked.
+    /// A file system in use is neither unmounted nor locked.
     @Test func aBusyMountStaysAsItIs() throws {
       try Volume.with { volume in
         try Self.prepare(volume)
@@ -66,14 +66,14 @@ extension MountTests {
         #expect(throws: Errno.badAddress) { try mapping.read(at: 0, count: 1) }
         #expect(try Command.run(["status", volume.backing.description]).output.contains("before first unlock"))
 
-        // What was in the mapping has been written.
+        // The contents of the mapping have been written.
         let passcode = ["--passcode-file", volume.passcodeFile.description]
         #expect(try Command.run(["unlock", volume.backing.description] + passcode).succeeded)
         #expect(try files[0].read(at: 0, count: 8) == Array("COMPLETE".utf8))
       }
     }
 
-    /// By another program than protectfs, lazily, in the daemon's own namespace.
+    /// Unmounted lazily by another program than protectfs, in the daemon's own namespace.
     @Test func whatOthersUnmountIsLocked() throws {
       try Volume.with { volume in
         try Self.prepare(volume)
@@ -121,7 +121,7 @@ extension MountTests {
       .complete, .completeUnlessOpen, .completeUntilFirstUserAuthentication, .completeWhenUserInactive,
     ]
 
-    /// A file of each class, called and containing what the class is called.
+    /// A file of each class, whose name and content are the name of the class.
     private static func prepare(_ volume: Volume) throws {
       for fileClass in ProtectionClass.allCases {
         try volume.path(fileClass.name).write(fileClass.name)

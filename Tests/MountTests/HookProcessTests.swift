@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// The process that runs hooks: when it is there, what it has, and that it goes.
+  /// The process that runs hooks: when it exists, what it inherits, and that it ends.
   @Suite struct HookProcessTests {
     private func with(_ body: (Volume, Hooks) throws -> Void) throws {
       try Volume.store { volume in
@@ -42,7 +42,7 @@ extension MountTests {
       }
     }
 
-    /// And with it a script that does not want to.
+    /// With it a script ends that does not want to.
     @Test func endsWithAKilledDaemon() throws {
       try with { volume, hooks in
         let slow = try hooks.add("post-unlock/a", "trap '' TERM; note begun; while :; do sleep 0.1; done")
@@ -66,7 +66,7 @@ extension MountTests {
       }
     }
 
-    /// It has nothing of the daemon's, and no key, but only what a client has.
+    /// It has nothing of the daemon and no key, only what a client has.
     @Test func hasNoSecrets() throws {
       try with { volume, hooks in
         try volume.mount(hooks.options())
@@ -80,9 +80,9 @@ extension MountTests {
             return String(decoding: target ?? [], as: UTF8.self)
           }
         }
-        // The script's output is read to its end.
+        // The script's output is read to the end.
         for _ in 0..<1000 where open().contains(where: { $0.hasPrefix("pipe:") }) { usleep(10_000) }
-        // Standard error is the test's log; the rest are two connections to the daemon, each with its canceller.
+        // Standard error is the test's log. The rest are two connections to the daemon, each with its canceller.
         let targets = open()
         let log = volume.directory.appending("log.1").description
         #expect(Array(targets.prefix(3)) == ["/dev/null", "/dev/null", log])
@@ -102,7 +102,7 @@ extension MountTests {
       }
     }
 
-    /// Detached, it logs where the daemon does.
+    /// In the background it logs where the daemon does.
     @Test func inTheBackground() throws {
       try with { volume, hooks in
         try hooks.add("post-unlock/a", "echo said")
@@ -121,7 +121,7 @@ extension MountTests {
       }
     }
 
-    /// A user's hooks are beside the user's device key, and run as the user.
+    /// A user's hooks are next to the user's device key, and run as the user.
     @Test(.enabled(if: Mounter.all.contains(.ordinaryUser), "an ordinary user cannot mount here"))
     func ofAnOrdinaryUser() throws {
       let configuration = { (directory: PathName) in ["XDG_CONFIG_HOME": directory.appending("config").description] }
@@ -160,7 +160,7 @@ extension MountTests {
             more.directory.description, volume.mountPoint.description,
           ], output: volume.directory.appending("output"))
         defer { command.send(SIGKILL) }
-        // What it registers is told by nobody: it counts when a lock is announced.
+        // There is no event for its registration, which counts when a lock is announced.
         for _ in 0..<100 where hooks.notes.isEmpty {
           try volume.announceLock(gracePeriod: .seconds(60))
           usleep(100_000)
@@ -189,7 +189,7 @@ extension MountTests {
           usleep(100_000)
           if hooks.notes.isEmpty { try volume.lock() }
         }
-        // The script may have begun just before the last lock.
+        // The script may have started just before the last lock.
         try volume.unlock()
         command.send(SIGTERM)
         #expect(command.wait(seconds: 20) == .exited(0), "\(command.output)")

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Scripts that are run at a lock and an unlock, beside the daemon.
+  /// Scripts that run at a lock and an unlock, beside the daemon.
   @Suite struct HookTests {
     private func with(
       _ options: String = "allow_other,grace=1", _ body: (Volume, Hooks) throws -> Void
@@ -58,7 +58,7 @@ extension MountTests {
           return "HOME=\(home);PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin;"
             + "PROTECTFS_CLASSES=\(classes);PROTECTFS_EVENT=\(event);PROTECTFS_MOUNT_POINT=\(volume.mountPoint);"
         }
-        // sh(1) has its own script open.
+        // sh(1) has its script open.
         let process = "/ 0 /dev/null 0 SigBlk:\t0000000000000000"
         func isProcess(_ note: String) -> Bool { note.replacing("null 1 ", with: "null 0 ") == process }
         for _ in 0..<2000 where hooks.notes.count < 7 { usleep(5000) }
@@ -157,7 +157,7 @@ extension MountTests {
         try volume.unlock()
         expectWarning(volume.directory)
         #expect(hooks.notes == ["post-unlock", "pre-lock", "post-lock"])
-        // In a sticky directory others can exchange nothing that is not theirs.
+        // In a sticky directory other users can replace only their own files.
         try volume.directory.setMode(0o1777)
         try hooks.add("post-lock/c").setOwner(user: 0, group: 0)
         try volume.lock()
@@ -174,14 +174,14 @@ extension MountTests {
       }
     }
 
-    /// There is no time before it.
+    /// There is no time before such a lock.
     @Test func aLockAtOnce() throws {
       try with("allow_other,grace=1,lock_delay=60") { volume, hooks in
         try volume.lock()
         hooks.wait(for: ["post-unlock", "post-lock"])
         try volume.unlock()
         hooks.wait(for: ["post-unlock", "post-lock", "post-unlock"])
-        // One that comes while scripts run ends them.
+        // A lock that comes while scripts run ends them.
         try hooks.add("pre-lock/a", "note begun; exec sleep 60")
         try volume.announceLock(gracePeriod: .milliseconds(100))
         hooks.wait(for: ["post-unlock", "post-lock", "post-unlock", "begun"])

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Hooks while locks and unlocks follow each other faster than scripts end: each lock waits for its own.
+  /// Hooks while locks and unlocks follow each other faster than scripts end: each lock waits for its own scripts.
   @Suite struct HookTimeTests {
     private func with(_ lockDelay: Int, _ body: (Volume, Hooks) throws -> Void) throws {
       try Volume.store { volume in
@@ -27,7 +27,7 @@ extension MountTests {
       return .now - began
     }
 
-    /// Its script is ended, and run anew for the lock that follows at once.
+    /// Its script is ended, and run again for the next lock, which follows at once.
     @Test func afterACancelledLock() throws {
       try with(30) { volume, hooks in
         try hooks.add("pre-lock/a", "note begun; sleep 2; note done")
@@ -48,7 +48,7 @@ extension MountTests {
       }
     }
 
-    /// Many times, with the hold for one lock hardly begun when the next is announced.
+    /// Repeated, with the delay of one lock barely registered when the next lock is announced.
     @Test func afterManyCancelledLocks() throws {
       try with(30) { volume, hooks in
         try hooks.add("pre-lock/a", "sleep 1")
@@ -81,7 +81,7 @@ extension MountTests {
       }
     }
 
-    /// A lock does not wait for it, and the scripts before the lock are run beside it.
+    /// A lock does not wait for it, and the scripts before the lock run beside it.
     @Test func whileAnotherRuns() throws {
       try with(30) { volume, hooks in
         try hooks.add("post-unlock/z", "note slow; sleep 8; note awake")
@@ -96,7 +96,8 @@ extension MountTests {
       }
     }
 
-    /// What a script has left running prints into nothing, soon after its end; and never more than some lines are logged.
+    /// The output of what a script has left running is discarded soon after the script's end. No more than some lines
+    /// are logged.
     @Test func whatGoesOnPrinting() throws {
       try with(10) { volume, hooks in
         let script = try hooks.add("post-lock/a", "seq 300; (while echo more; do sleep 0.1; done) &")

@@ -4,7 +4,7 @@ import ProtectfsIO
 import SystemPackage
 import Testing
 
-/// A hook directory of a test, and what its scripts have noted.
+/// The hook directory of a test, and what its scripts have recorded.
 struct Hooks {
   let directory: PathName
   private let record: PathName
@@ -19,7 +19,7 @@ struct Hooks {
     try record.setMode(0o666)
   }
 
-  /// Makes a script for sh(1), `event/name`; `note` in it adds a line to the record.
+  /// Creates a script for sh(1), `event/name`, in which `note` adds a line to the record.
   @discardableResult
   func add(_ name: String, _ script: String = "note $PROTECTFS_EVENT ${0##*/}", mode: UInt32 = 0o755) throws -> PathName
   {
@@ -30,7 +30,7 @@ struct Hooks {
     return path
   }
 
-  /// A script for each event, which notes event and classes.
+  /// A script for each event, which records event and classes.
   func addNotes() throws {
     for event in ["pre-lock", "post-lock", "post-unlock"] { try add("\(event)/note", "note $PROTECTFS_EVENT") }
   }
@@ -39,20 +39,20 @@ struct Hooks {
 
   private var text: String { get throws { String(decoding: try record.contents(), as: UTF8.self) } }
 
-  /// Waits until these have been noted, and nothing else.
+  /// Waits until exactly these lines have been recorded.
   func wait(for expected: [String], seconds: Double = 20, _ location: SourceLocation = #_sourceLocation) {
     let deadline = ContinuousClock.now + .seconds(seconds)
     while notes.count < expected.count, ContinuousClock.now < deadline { usleep(5000) }
     #expect(notes == expected, sourceLocation: location)
   }
 
-  /// The option for a mount with them.
+  /// The mount option for these hooks.
   func options(_ others: String = "allow_other,grace=1") -> [String] { ["-o", "\(others),hooks=\(directory)"] }
 }
 
-/// Processes that have a text in their command lines: the one that runs hooks, and its scripts.
+/// Processes with a text in their command lines: the one that runs hooks, and its scripts.
 struct CommandLines {
-  /// Their numbers.
+  /// Their process IDs.
   static func processes(with text: String) throws -> [CInt] {
     try PathName("/proc").names().compactMap { CInt($0.description) }.filter { process in
       guard let line = try? ProcessStatus.read(PathName("/proc/\(process)/cmdline")) else { return false }
@@ -60,7 +60,7 @@ struct CommandLines {
     }
   }
 
-  /// Waits until there is none any more.
+  /// Waits until there are none.
   static func haveGone(with text: String) throws -> Bool {
     for _ in 0..<1000 {
       if try processes(with: text).isEmpty { return true }

@@ -4,7 +4,7 @@ import ProtectfsIO
 import SystemPackage
 
 extension Identity {
-  /// Makes the calls of `body` as this identity, on this thread alone; for root.
+  /// Makes the calls of `body` as this identity, on this thread alone. For root.
   func perform<Result>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
     try check(
       unsafe groups.withUnsafeBufferPointer { unsafe calls_become(user, group, $0.baseAddress, $0.count) })
@@ -18,7 +18,7 @@ extension Identity {
     }
   }
 
-  /// What starts a program as this identity.
+  /// The command that starts a program as this identity.
   var launcher: [String] {
     let list = groups.map(String.init).joined(separator: ",")
     return ["setpriv", "--reuid=\(user)", "--regid=\(group)", list.isEmpty ? "--clear-groups" : "--groups=\(list)"]
@@ -26,7 +26,7 @@ extension Identity {
 }
 
 extension PathName {
-  /// What is in a file of /proc, whose size says nothing.
+  /// The content of a file in /proc, whose size is not meaningful.
   func text() throws(Errno) -> String {
     String(decoding: try OpenFile(self, O_RDONLY).read(at: 0, count: 1 << 16), as: UTF8.self)
   }

@@ -9,7 +9,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A change of passcode that is cut short or fails: the keybag is old or new, and who asked is told which.
+  /// A change of passcode that is interrupted or fails: the keybag is old or new, and the caller is told which.
   @Suite struct KeybagFaultTests {
     private static let new = "a new passcode"
 
@@ -43,7 +43,7 @@ extension MountTests {
           let place = "\(hit), call \(number)"
           let (old, new) = try state(of: volume)
           if result.succeeded {
-            // Only in cleaning up.
+            // Only the cleanup failed.
             #expect(new && !old, "\(place)")
           } else {
             #expect(result.output.contains("\(error)"), "\(place): \(result.output)")
@@ -54,7 +54,7 @@ extension MountTests {
       }
     }
 
-    /// The daemon takes the passcode that is on disk.
+    /// The daemon accepts the passcode that is on disk.
     @Test func theDaemonGoesOnWithWhatIsOnDisk() throws {
       try Volume.withFaults { volume, faults in
         var passcodes = [Volume.passcode, Self.new]
@@ -121,8 +121,8 @@ extension MountTests {
       }
     }
 
-    /// Whether the old passcode opens the store, with all class keys, and whether the new one does. The old keybag opens with
-    /// its passcode as long as it opens with its recovery key, which takes no scrypt.
+    /// Whether the old passcode opens the store with all class keys, and whether the new one does. The old keybag opens
+    /// with its passcode as long as it opens with its recovery key, which needs no scrypt.
     private func state(of volume: Volume) throws -> (old: Bool, new: Bool) {
       let isSaved = try volume.keybagFile().read() == volume.directory.appending("saved").contents()
       return (isSaved && volume.refusal(of: nil) == nil, !isSaved && volume.refusal(of: Self.new) == nil)

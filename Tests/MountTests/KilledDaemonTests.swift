@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// What is left of class A with the kernel when the daemon of an unlocked mount was killed.
+  /// What the kernel keeps of class A when the daemon of an unlocked mount was killed.
   @Suite struct KilledDaemonTests {
     @Test(Held.isPossible, arguments: Mounter.all) func thePagesGo(_ mounter: Mounter) throws {
       try mounter.withVolume { volume in
@@ -16,7 +16,7 @@ extension MountTests {
         volume.kill()
         #expect(beside.ends())
         #expect(held.tryToRead() == "read: nothing, mapping: nothing", "\(held.output)")
-        // Nothing is there to be locked, and the mount point is not bare: nobody writes below it by mistake.
+        // There is nothing to lock, and the mount point stays covered, so nothing is written below it by mistake.
         let result = try Program.run(mounter.launcher + [Command.path, "lock", volume.mountPoint.description])
         #expect(result.ending == .exited(13), "\(result.output)")
         #expect(volume.isMounted)
@@ -26,7 +26,7 @@ extension MountTests {
       }
     }
 
-    /// What a program has written and the kernel not yet is lost, and keeps nobody waiting.
+    /// Data that a program has written and the kernel has not is lost, and blocks no one.
     @Test func dirtyPagesGoToo() throws {
       try Volume.with { volume in
         let path = volume.path("file")
@@ -45,7 +45,7 @@ extension MountTests {
       }
     }
 
-    /// Root may end the connection of a mount that is in use (umount(8), `-f`): the daemon ends, and the pages go too.
+    /// Root may end the connection of a mount in use (umount(8), `-f`): the daemon ends, and the pages are dropped too.
     @Test(Held.isPossible) func anEndedConnectionLeavesNone() throws {
       try Volume.with { volume in
         let held = try Held(volume, .root)
@@ -58,7 +58,7 @@ extension MountTests {
       }
     }
 
-    /// Where the process that drops the pages is killed too, commands say that they are there.
+    /// If the process that drops the pages is killed too, commands report that they remain.
     @Test(Held.isPossible) func whatRemainsIsTold() throws {
       try Volume.with { volume in
         let held = try Held(volume, .root)
@@ -76,7 +76,7 @@ extension MountTests {
       }
     }
 
-    /// The mark of one mount does not stand for the next.
+    /// The mark of one mount does not apply to the next.
     @Test(Held.isPossible) func aMarkIsForOneMount() throws {
       try Volume.with { volume in
         for round in 0..<2 {
@@ -102,7 +102,7 @@ extension MountTests {
   }
 }
 
-/// A process that has a file of class A open and mapped, and reads it again each time it is asked.
+/// A process that has a file of class A open and mapped, and reads it again on request.
 private struct Held {
   /// Where such a process can be started.
   static let isPossible = ConditionTrait.enabled(
@@ -113,8 +113,8 @@ private struct Held {
   var process: CInt { program.identifier }
   var output: String { program.output }
 
-  /// The script reads each page again, and says what it got; a mapping is read by a write(2), which fails where a load would
-  /// be answered by SIGBUS.
+  /// The script reads each page again and reports the result. A mapping is read by a write(2), which fails where a load
+  /// would cause SIGBUS.
   private static let script = """
     import mmap, os, sys, time
     path, question = sys.argv[1:]
@@ -148,7 +148,7 @@ private struct Held {
     try #require(answer(0) == "read: text, mapping: text", "\(program.output)")
   }
 
-  /// What it gets now.
+  /// What it reads now.
   func tryToRead() -> String? {
     let number = program.output.split(separator: "\n").count
     try? PathName("\(question).\(number)").write("")

@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Clients that hold a lock back: until they release it or go, and never beyond the time they have.
+  /// Clients that delay a lock: until they release it or disconnect, and never beyond their time.
   @Suite struct LockDelayTests {
     private static let bound = "allow_other,grace=1,lock_delay=2"
     private static let long = "allow_other,grace=1,lock_delay=60"
@@ -53,7 +53,7 @@ extension MountTests {
     func aKilledClientHoldsNothingBack() throws {
       try Volume.with(["-o", Self.long]) { volume in
         let socket = "/run/protectfs/" + ControlSocket.name(forMountPoint: volume.mountPoint.description)
-        // Registers, tells that it has, and waits; all in one process.
+        // Registers, reports that, and waits, all in one process.
         let script = """
           import socket, sys, time
           s = socket.socket(socket.AF_UNIX)
@@ -81,7 +81,7 @@ extension MountTests {
         try volume.lock()
         #expect(try volume.status().state == .locked)
         try volume.unlock()
-        // It is still registered; a lock at once ends what was announced, too.
+        // It is still registered. A lock without a grace period also ends an announced one.
         try volume.announceLock(gracePeriod: .milliseconds(100))
         #expect(try delay.waitForAnnouncement() == .seconds(60))
         waitBeyondTheGracePeriod()
@@ -100,7 +100,7 @@ extension MountTests {
         try volume.unlock()
         let status = try volume.status()
         #expect(status.state == .unlocked && status.delayingClients == 0)
-        // The next lock does not know it.
+        // The next lock does not wait for it.
         var connection = try volume.connection()
         try connection.lock(gracePeriod: .milliseconds(100), waiting: true)
         #expect(try volume.status().state == .locked)
@@ -134,7 +134,8 @@ extension MountTests {
       }
     }
 
-    /// The directory of the socket is closed to others. One who gets past it, here by CAP_DAC_OVERRIDE, is not answered.
+    /// The directory of the socket is closed to others. A user who gets past it, here by CAP_DAC_OVERRIDE, gets no
+    /// answer.
     @Test(
       .enabled(
         if: Program.isInstalled("setpriv") && PathName("/usr/bin/python3").exists, "setpriv or python3 is not installed"

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Programs that go on working on files while the mount is locked and unlocked under them.
+  /// Programs that keep working on files while the mount is locked and unlocked.
   @Suite struct LockUnderFireTests {
     @Test func losesNothingAcknowledged() throws {
       try Volume.with { volume in
@@ -34,13 +34,13 @@ extension MountTests {
           #expect(job.log.successes > 50, "\(job.name) hardly got to work")
           try job.worker.check()
         }
-        // A second time with nothing cached: nothing of it was in the kernel only.
+        // Again with empty caches: nothing was only in the kernel.
         try dropCaches()
         for job in jobs { try job.worker.check() }
       }
     }
 
-    /// What write(2) accepted while the lock came is there after the next unlock, also without an fsync, and also where
+    /// What write(2) accepted while the lock came is there after the next unlock, even without an fsync, and even if
     /// writers wait for each other.
     @Test func keepsWhatWasAcceptedWhileTheLockCame() throws {
       try Volume.with(defaultClass: .complete) { volume in
@@ -90,12 +90,12 @@ extension MountTests {
       let allowed: Set<Errno>
     }
 
-    /// Class B has its handles open since before the first lock, and class C never locks: neither may see an error.
+    /// Class B has handles open since before the first lock, and class C is never locked: neither may get an error.
     private static func jobs(of fileClass: ProtectionClass, on volume: Volume) throws -> [Job] {
       let directory = volume.path(fileClass.letter)
       try directory.makeDirectory(of: fileClass)
       let refusal: Set<Errno> = fileClass == .complete ? [.permissionDenied] : []
-      // The kernel's access to a mapping fails with EFAULT where a program is sent SIGBUS.
+      // The kernel's access to a mapping fails with EFAULT where a program gets SIGBUS.
       let fault: Set<Errno> = fileClass == .complete ? [.badAddress] : []
       return [
         Job(
@@ -115,7 +115,7 @@ extension MountTests {
   }
 }
 
-/// A thread that writes into its part of a file, over and over until that is refused.
+/// A thread that writes into its part of a file repeatedly until that is refused.
 private final class SlotWriter: Sendable {
   static let size = 40_000
   let offset: Int
@@ -137,7 +137,7 @@ private final class SlotWriter: Sendable {
         byte &+= 1
         let bytes = [UInt8](repeating: byte, count: Self.size)
         guard let count = try? file.writePart(bytes, at: offset) else { return }
-        // The lock may come in the midst of a write.
+        // The lock may come in the middle of a write.
         state.accepted.withLock { $0.replaceSubrange(..<count, with: bytes[..<count]) }
       }
     }
@@ -176,13 +176,13 @@ private final class FileCreator: Sendable {
   func join() { thread.join() }
 }
 
-/// Has the kernel forget every page, name and attribute that is not in use.
+/// Makes the kernel forget all pages, names and attributes that are not in use.
 func dropCaches() throws(Errno) {
   let file = try OpenFile("/proc/sys/vm/drop_caches", O_WRONLY)
   try file.append([UInt8(ascii: "3")])
 }
 
-/// Set once, seen by other threads.
+/// Set once, read by other threads.
 final class Flag: Sendable {
   private let value = Atomic(false)
   var isSet: Bool { value.load(ordering: .acquiring) }

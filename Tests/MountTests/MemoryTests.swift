@@ -16,7 +16,7 @@ extension MountTests {
         for file in plaintext.files { needles.add("a file's key", try keys.fileKeys(of: file, on: volume)) }
         needles.add("the passcode", Array(Volume.passcode.utf8))
 
-        // While unlocked the key is there: the search finds what there is.
+        // While unlocked the key is there, which shows that the search works.
         var key = Needles()
         key.add("the key of class A", keys.classKeys[.complete]!)
         #expect(try key.find(in: volume.processID).count > 0)
@@ -42,7 +42,7 @@ extension MountTests {
       }
     }
 
-    /// The handle goes on working after the lock; when it is closed its key and pages go.
+    /// The handle keeps working after the lock. When it is closed, its key and pages are dropped.
     @Test func lastCloseOfClassBWipesItsKey() throws {
       try Volume.with(unlocked: false) { volume in
         try volume.unlock(Volume.passcode)

@@ -17,7 +17,7 @@ extension MountTests {
         let url = volume.url("file")
         try Data("text".utf8).write(to: url)
         for type in Self.types {
-          // As code is written, and with attributes that come from elsewhere.
+          // As code is usually written, and with attributes from elsewhere.
           try manager.setAttributes([.protectionKey: type], ofItemAtPath: url.path)
           let attributes: [FileAttributeKey: Any] = [.protectionKey: type.rawValue, .posixPermissions: 0o600]
           try manager.setAttributes(attributes, ofItemAtPath: url.path)
@@ -69,7 +69,7 @@ extension MountTests {
             atPath: directory.appending("d").description, withIntermediateDirectories: true, attributes: attributes)
         } == .featureUnsupported)
       #expect(try directory.names() == ["file"])
-      // What Foundation does by itself it goes on doing.
+      // What Foundation does itself still works.
       try manager.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path.description)
       #expect(try path.status().mode & 0o777 == 0o600)
       #expect(manager.createFile(atPath: path.description + "2", contents: Data([1])))
@@ -95,7 +95,7 @@ extension MountTests {
           )
           #expect(try ProtectionClass(ofItemAt: volume.path("above-\(name)").description).name == name)
           #expect(try ProtectionClass(ofItemAt: volume.path("above-\(name)/below").description).name == name)
-          // One that is there keeps its class, as its other attributes.
+          // An existing directory keeps its class, like its other attributes.
           try manager.createDirectory(
             at: volume.url("above-\(name)"), withIntermediateDirectories: true,
             attributes: [.protectionKey: FileProtectionType.none])

@@ -6,9 +6,9 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Whether protected data is available, and what is told when that changes.
+  /// Whether protected data is available, and the events when that changes.
   @Suite struct AvailabilityTests {
-    /// What a listener was told, in order.
+    /// The events that a listener got, in order.
     private final class Listener: Sendable {
       private let told = Mutex<[String]>([])
       private let holds = Mutex<[LockHold]>([])
@@ -38,7 +38,7 @@ extension MountTests {
 
       func cancel() { task.withLock { $0?.cancel() } }
 
-      /// Waits until all of that was told, and expects nothing else.
+      /// Waits for exactly these events.
       func expect(_ events: String...) throws {
         let deadline = ContinuousClock.now + .seconds(10)
         while told.withLock({ $0.count < events.count }), ContinuousClock.now < deadline { usleep(2000) }
@@ -47,7 +47,7 @@ extension MountTests {
       }
     }
 
-    /// Something that has happened.
+    /// A flag for something that has happened.
     private final class Flag: Sendable {
       private let value = Atomic(false)
 
@@ -67,7 +67,7 @@ extension MountTests {
           output: volume.directory.appending("notifications"))
       }
 
-      /// Waits until it has printed so much, and expects that and nothing else.
+      /// Waits until it has printed exactly these lines.
       func expect(_ lines: String...) throws {
         let deadline = ContinuousClock.now + .seconds(10)
         while program.output.split(separator: "\n").count < lines.count, ContinuousClock.now < deadline { usleep(5000) }
@@ -152,13 +152,13 @@ extension MountTests {
           try volume.unlock()
           try listener.expect("available")
         }
-        // Without a grace period it waits for nobody.
+        // Without a grace period the lock is not delayed.
         try volume.lock()
         try listener.expect("will 0.0 seconds", "unavailable")
       }
     }
 
-    /// A class that a lock does not take delays none.
+    /// A class that a lock does not take causes no delay.
     @Test func otherClassesDelayNoLock() throws {
       try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
         let url = URL(fileURLWithPath: volume.mountPoint.description)
@@ -172,7 +172,7 @@ extension MountTests {
       }
     }
 
-    /// Who may use the mount, and not ask its daemon, hears of changes all the same.
+    /// A user who may use the mount, but not query its daemon, also learns of changes.
     @Test func othersHearOfChanges() throws {
       try Volume.with(unlocked: false) { volume in
         try volume.mountPoint.setMode(0o755)
@@ -211,7 +211,7 @@ extension MountTests {
         let probe = try Probe(volume, user: 0)
         defer { probe.end() }
         try probe.expect("at first, true")
-        // Its listener begins to listen within the grace period, if it does not already; the lock waits for it.
+        // Its listener starts within the grace period at the latest, and the lock waits for it.
         try volume.announceLock(gracePeriod: .seconds(2))
         try volume.wait(for: .locked)
         try probe.expect("at first, true", "will become unavailable, true")

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Why something cannot be used, told apart: a locked class, mode bits, a revoked key.
+  /// The reasons why a file cannot be used are distinguished: a locked class, mode bits, a revoked key.
   @Suite struct DiagnosisTests {
     /// `nobody`
     private static let user: UInt32 = 65534
@@ -49,7 +49,7 @@ extension MountTests {
       }
     }
 
-    /// A class that is asked for may be locked where the file's own is not.
+    /// A requested class may be locked when the file's own is not.
     @Test func theClassAskedForIsNamed() throws {
       try Volume.with { volume in
         let open = volume.url("open")
@@ -78,7 +78,7 @@ extension MountTests {
       }
     }
 
-    /// A file whose key was revoked is deleted, created anew and imported, as one.
+    /// A file whose key was revoked is deleted, created again and imported, atomically.
     @Test func revokedItemsAreRecreated() throws {
       let manager = FileManager.default
       try Volume.with { volume in

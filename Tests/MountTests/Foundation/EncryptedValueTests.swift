@@ -34,7 +34,7 @@ extension MountTests {
         #expect(cocoaCode { _ = try fields.value(forKey: "author", as: Date.self) } == .fileReadCorruptFile)
         #expect(cocoaCode { _ = try fields.value(forKey: "number", as: [Int].self) } == .fileReadCorruptFile)
 
-        // A number is no truth value, and a fraction no whole number.
+        // A number is not a Boolean, and a fraction is not an integer.
         try fields.set(1, forKey: "one")
         try fields.set(2.0, forKey: "two")
         for wrong in [
@@ -63,7 +63,7 @@ extension MountTests {
       }
     }
 
-    /// What other programs have set is text or data, and what this sets they read as a property list.
+    /// Values that other programs have set are text or data. They read values set here as property lists.
     @Test func othersAttributesAreFields() throws {
       try Volume.with { volume in
         let url = volume.url("file")
@@ -74,7 +74,7 @@ extension MountTests {
         #expect(try url.encryptedValues.value(forKey: "raw") == Data([0xFF, 0xFE]))
         try url.encryptedValues.set("ours", forKey: "ours")
         #expect(try PathName(url.path).extendedAttribute("user.ours").starts(with: "bplist00".utf8))
-        // The class is no field.
+        // The class is not a field.
         try ProtectionClass.complete.assign(toItemAt: url.path)
         #expect(try url.encryptedValues.allKeys() == ["ours", "raw", "xdg.comment"])
         for key in ["", "protectfs.class", "protectfs.state", "a\0b"] {
@@ -82,7 +82,7 @@ extension MountTests {
         }
         #expect(cocoaCode { try url.encryptedValues.set("x", forKey: String(repeating: "k", count: 251)) } != nil)
         #expect(cocoaCode { try url.encryptedValues.set(Data(count: 100_000), forKey: "large") } != nil)
-        // A directory's are under the volume's key.
+        // Fields of a directory are encrypted under the volume's key.
         try volume.mountPoint.appending("d").makeDirectory(of: .complete)
         try volume.url("d").encryptedValues.set(1, forKey: "n")
         try volume.lock()

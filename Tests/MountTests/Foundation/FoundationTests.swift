@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// What a Swift program sees through Foundation, run by an unprivileged user: the errors of iOS.
+  /// The view of a Swift program through Foundation, run by an unprivileged user: the errors of iOS.
   @Suite struct FoundationTests {
     /// `nobody`
     private static let user: UInt32 = 65534

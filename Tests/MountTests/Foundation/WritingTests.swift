@@ -11,7 +11,7 @@ extension Volume {
   func names(_ name: String = ".") throws -> Set<String> { Set(try path(name).names().map(\.description)) }
 }
 
-/// The code of the `CocoaError` that a call ends with; `nil` where it does not fail, or otherwise.
+/// The code of the `CocoaError` of a call; `nil` if it does not fail, or fails otherwise.
 func cocoaCode(of body: () throws -> Void) -> CocoaError.Code? {
   do {
     try body()
@@ -39,7 +39,7 @@ extension MountTests {
             try Self.data.write(to: url, options: extra.union(option))
             #expect(try Data(contentsOf: url) == Self.data)
             #expect(try ProtectionClass(ofItemAt: url.path) == protectionClass)
-            // Copies carry it.
+            // Copies keep it.
             #expect(try PathName(url.path).extendedAttributeNames().contains(ProtectionClass.attributeName))
             #expect(
               cocoaCode { try Self.data.write(to: url, options: [.withoutOverwriting, option]) } == .fileWriteFileExists
@@ -71,7 +71,7 @@ extension MountTests {
       }
     }
 
-    /// Also over a file of class B whose class was chosen: it is replaced, and not opened.
+    /// Also over a file of explicit class B, which is replaced and not opened.
     @Test func classBIsReplacedWhileLocked() throws {
       try Volume.with { volume in
         let url = volume.url("draft")
@@ -88,7 +88,7 @@ extension MountTests {
       }
     }
 
-    /// A file that is created while locked is written until it is closed.
+    /// A file that is created while locked can be written until it is closed.
     @Test func handlesOfNewFilesAreKept() throws {
       try Volume.with(defaultClass: .complete) { volume in
         try volume.lock()
@@ -109,7 +109,7 @@ extension MountTests {
       }
     }
 
-    /// What is written over keeps its fields, its mode and its owner, whichever way it is written.
+    /// An overwritten file keeps its fields, mode and owner, however it is written.
     @Test func fieldsAreKept() throws {
       try Volume.with { volume in
         for extra in [[], .atomic] as [Data.WritingOptions] {
@@ -123,7 +123,7 @@ extension MountTests {
           let status = try PathName(url.path).status()
           #expect(status.mode & 0o7777 == 0o640 && status.user == 65534 && status.group == 65534)
           #expect(try Data(contentsOf: url) == Self.data)
-          // Where they cannot be taken along, nothing is written.
+          // If they cannot be copied, nothing is written.
           try volume.lock()
           let code = cocoaCode { try Self.data.write(to: url, options: [.atomic, .completeFileProtectionUnlessOpen]) }
           #expect(code == .fileWriteNoPermission)
@@ -134,7 +134,7 @@ extension MountTests {
       }
     }
 
-    /// A file that can be used while locked can be put into class B and written over; one that cannot stays as it is.
+    /// A file that can be used while locked can be put into class B and overwritten. Any other file is unchanged.
     @Test func overwritingIntoClassBWhileLocked() throws {
       try Volume.with { volume in
         let (open, locked) = (volume.url("open"), volume.url("locked"))
@@ -146,7 +146,7 @@ extension MountTests {
           cocoaCode { try Self.data.write(to: locked, options: .completeFileProtectionUnlessOpen) }
             == .fileWriteNoPermission)
         #expect(try ProtectionClass(ofItemAt: locked.path) == .complete)
-        // It is of class B now, which cannot be opened again.
+        // It is of class B now, and cannot be opened again.
         #expect(
           cocoaCode { try Self.data.write(to: open, options: .completeFileProtectionUnlessOpen) }
             == .fileWriteNoPermission)
@@ -156,7 +156,7 @@ extension MountTests {
       }
     }
 
-    /// Links are followed, also to what is not there yet, and in circles they are an error.
+    /// Links are followed, even to a file that does not exist yet. Loops are an error.
     @Test func linksStay() throws {
       try Volume.with { volume in
         try volume.path("link").makeSymbolicLink(to: "target")
@@ -174,7 +174,7 @@ extension MountTests {
       }
     }
 
-    /// What a killed program has left is removed, and what another is just writing is not.
+    /// What a killed program has left is removed; a write in progress is not.
     @Test func leftoversAreRemoved() throws {
       try Volume.with { volume in
         let names = (0..<3).map { _ in ".\(UUID().uuidString).staging" }
@@ -189,7 +189,7 @@ extension MountTests {
       }
     }
 
-    /// What has no class is neither written to nor replaced.
+    /// Files without a class are neither written nor replaced.
     @Test func otherThanFilesStay() throws {
       try Volume.with { volume in
         try volume.path("pipe").makeNode(mode: 0o010600)
@@ -207,7 +207,7 @@ extension MountTests {
       }
     }
 
-    /// Where the class cannot be used nothing is written, not even under the class of the directory, which can.
+    /// If the class cannot be used nothing is written, not even in the directory's class, which can.
     @Test func lockedClassesAreRefused() throws {
       try Volume.with { volume in
         let old = Data("old\n".utf8)
@@ -229,7 +229,7 @@ extension MountTests {
       }
     }
 
-    /// Class B can be written while locked, also in a directory whose class cannot.
+    /// Class B can be written while locked, even in a directory whose class cannot.
     @Test func classBIsWrittenWhileLocked() throws {
       try Volume.with(defaultClass: .complete) { volume in
         try volume.lock()

@@ -8,7 +8,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Erased keys are gone: from the store, from the daemon's memory, and from everyone who uses them.
+  /// Erased keys are gone: from the store, from the daemon's memory, and for all users of them.
   @Suite struct ErasureTests {
     @Test(arguments: [true, false]) func aStoreIsErased(whileMounted: Bool) throws {
       try Volume.with { volume in
@@ -26,11 +26,11 @@ extension MountTests {
           #expect(try #require(throws: ControlError.self) { try volume.unlock(Volume.passcode) }.code == .storeErased)
           try volume.unmount()
         }
-        // A later mount says when, not that the passcode is wrong.
+        // A later mount reports the time of the erasure, not a wrong passcode.
         let failure = try #require(throws: MountFailure.self) { try volume.mount() }
         #expect(failure.ending == .exited(21))
         #expect(failure.output.contains(try Regex("erased on [0-9]{4}-[0-9]{2}-[0-9]{2}T")), "\(failure.output)")
-        // Nothing that the old keybag needs is left, nor the keybag.
+        // Nothing that the old keybag needs is left, nor the keybag itself.
         let after = try volume.ownFiles()
         #expect(after["effaceable"]?.allSatisfy { $0 == 0 } == true)
         #expect(after["keybag"] == after["keybag.previous"])
@@ -41,7 +41,7 @@ extension MountTests {
       }
     }
 
-    /// Stores of the first version have no effaceable secret: their keybags are overwritten where they lie.
+    /// Stores of the first version have no effaceable secret. Their keybags are overwritten in place.
     @Test func aStoreWithoutAnEffaceableSecretIsErased() throws {
       try Volume.store { volume in
         try volume.removeEffaceableSecret()
@@ -49,7 +49,7 @@ extension MountTests {
         let current = try OpenFile(volume.backing.appending(".protectfs/keybag"), O_RDONLY)
         #expect(try current.read(at: 0, count: 8) == Array("protkbag".utf8))
         #expect(try volume.command("erase", ["--yes"]).succeeded)
-        // What was the keybag has become the one before, and was overwritten; the one before that has no name.
+        // The old keybag is now the previous one, and was overwritten. The one before it has no name.
         #expect(try current.read(at: 0, count: 4096).allSatisfy { $0 == 0 })
         _ = previous
         #expect(
@@ -70,7 +70,7 @@ extension MountTests {
         try volume.unlock()
         for file in files where file.fileClass != fileClass { try file.expectContents() }
         files = []
-        // New files of the class have a new key, at once.
+        // New files of the class get a new key at once.
         let new = volume.path(fileClass.letter).appending("new")
         try new.write("after")
         #expect(try volume.record(of: new).classKeyID == volume.keyIDs(of: fileClass).last)
@@ -81,7 +81,8 @@ extension MountTests {
       }
     }
 
-    /// Class A's keys and plaintext, and everything that opens the store, are nowhere in the daemon after an erasure.
+    /// After an erasure, class A's keys and plaintext and all secrets that open the store are nowhere in the daemon's
+    /// memory.
     @Test(arguments: [false, true]) func nothingIsLeftInMemory(all: Bool) throws {
       try Volume.with(unlocked: false) { volume in
         try volume.unlock(Volume.passcode)
@@ -122,7 +123,7 @@ extension MountTests {
       }
     }
 
-    /// The command ends after each of its calls: the store opens as before, or is erased; never anything between.
+    /// The command ends after each of its calls: the store opens as before, or is erased. There is no state in between.
     @Test(arguments: [nil, ProtectionClass.completeUntilFirstUserAuthentication])
     func erasedOrNot(_ fileClass: ProtectionClass?) throws {
       try Volume.store { volume in
@@ -146,7 +147,7 @@ extension MountTests {
           #expect(volume.refusal(of: nil)?.code == (isErased && fileClass == nil ? "store-erased" : nil), "\(place)")
           #expect(isErased || !wasErased, "\(place): it was erased before")
           wasErased = isErased
-          // Whoever has the store next finishes it: then the old keybag is of no use.
+          // The next writer completes it: then the old keybag is useless.
           try volume.settle()
           if isErased {
             let after = try volume.ownFiles()
@@ -158,7 +159,8 @@ extension MountTests {
       }
     }
 
-    /// The same where no keybag can be written aside, so that all is overwritten: a later mount says that it was erased.
+    /// The same if no keybag can be written to a new file, so that everything is overwritten: a later mount reports the
+    /// erasure.
     @Test func erasedOrNotWithoutRoom() throws {
       try Volume.store { volume in
         let faults = try Faults(in: volume.directory, backing: volume.backing)
@@ -184,7 +186,7 @@ extension MountTests {
       }
     }
 
-    /// What has no room from some call on, even to overwrite: the store is erased, or as it was and said to be.
+    /// From some call on there is no room, even to overwrite: the store is erased, or unchanged and reported so.
     @Test func erasedOrAsItWas() throws {
       try Volume.store { volume in
         let faults = try Faults(in: volume.directory, backing: volume.backing)
@@ -220,7 +222,7 @@ extension MountTests {
       return (result, faults.hit)
     }
 
-    /// After as many wrong passcodes as were chosen, a mounted store is erased under those who use it.
+    /// After the set number of wrong passcodes, a mounted store is erased while in use.
     @Test func erasesItself() throws {
       try Volume.store(initOptions: ["--erase-after", "4"]) { volume in
         try volume.mount()
@@ -236,7 +238,7 @@ extension MountTests {
       }
     }
 
-    /// Also where they are tried beside the daemon: it comes to know without being asked anything.
+    /// Also if the attempts are made beside the daemon, which learns of them without any request.
     @Test(arguments: [["key", "test"], ["keybag", "export", "--backup", "/dev/null/none"]])
     func erasesItselfUnderTheDaemon(_ words: [String]) throws {
       try Volume.store(initOptions: ["--erase-after", "4"]) { volume in
@@ -260,7 +262,7 @@ extension MountTests {
       }
     }
 
-    /// A mount that only reads has keys too.
+    /// A read-only mount has keys too.
     @Test func othersErasureReachesAMountThatOnlyReads() throws {
       try Volume.with(["-o", "allow_other,ro"]) { volume in
         let before = try volume.status().classes.count { $0.key == .available }
@@ -302,7 +304,7 @@ private final class ErasedFile {
     #expect(try path.contents() == contents)
   }
 
-  /// Contents answer `EKEYREVOKED` where they are opened, and nothing through what was open; metadata works.
+  /// Opening fails with `EKEYREVOKED`, and open handles yield nothing. Metadata works.
   func expectRevoked() {
     #expect(throws: keyRevoked) { try OpenFile(path, O_RDONLY) }
     #expect(throws: keyRevoked) { try OpenFile(path, O_WRONLY | O_TRUNC) }

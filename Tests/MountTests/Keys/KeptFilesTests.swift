@@ -8,13 +8,13 @@ import Testing
 extension MountTests {
   /// Rotations of trees in which the daemon may not do everything.
   @Suite struct KeptFilesTests {
-    /// Modes that keep the owner out keep no rotation and no check from their work, and stay as they are.
+    /// Modes that deny the owner access stop neither a rotation nor a check, and do not change.
     @Test(.enabled(if: Mounter.all.contains(.ordinaryUser), "an ordinary user cannot mount here"))
     func modesOfAnOrdinaryUserKeepNothing() throws {
       try Mounter.ordinaryUser.withVolume { volume in
         let key = try volume.recoveryKeyFile()
         #expect(try Program.run(["chown", "--reference", volume.backing.description, key]).succeeded)
-        // The mount is the user's alone.
+        // Only the user may access the mount.
         func run(_ script: String) throws -> Program.Result {
           try Program.run(
             Mounter.ordinaryUser.launcher
@@ -49,8 +49,8 @@ extension MountTests {
       }
     }
 
-    /// A file that cannot be changed keeps the old key: the others get the new one, a rerun adds no more, and when the file
-    /// can be changed the old key goes.
+    /// A file that cannot be changed keeps the old key. The others get the new one, another run adds no more keys, and
+    /// once the file can be changed the old key is removed.
     @Test(.enabled(if: getuid() == 0, "only root may make files immutable"))
     func anImmutableFileKeepsTheOldKey() throws {
       try Volume.with { volume in
@@ -86,6 +86,6 @@ extension MountTests {
 }
 
 extension PathName {
-  /// The last part of a path.
+  /// The last component of a path.
   fileprivate var lastName: String { String(description.split(separator: "/").last ?? "") }
 }

@@ -7,30 +7,30 @@ import StoreFormat
 import SystemPackage
 import Testing
 
-// Commands that change keys, and what tests of them look at.
+// Commands that change keys, and what their tests examine.
 extension Volume {
-  /// Runs a command on the mount if there is one, else on the backing directory.
+  /// Runs a command on the mount if there is one, otherwise on the backing directory.
   func command(_ words: String..., on path: PathName? = nil) throws -> Program.Result {
     let target = path ?? (isMounted ? mountPoint : backing)
     return try Command.run(words + ["--device-key", deviceKey.description, target.description])
   }
 
-  /// A file with a passcode in it.
+  /// A file with a passcode.
   func passcodeFile(_ name: String, _ passcode: String) throws -> String {
     let path = directory.appending(name)
     try path.write(passcode + "\n", mode: 0o600)
     return path.description
   }
 
-  /// A file with the recovery key in it, which is tried at no cost.
+  /// A file with the recovery key, which costs no scrypt.
   func recoveryKeyFile() throws -> String { try passcodeFile("recovery key", recoveryKey) }
 
-  /// The ways in, by what they are called.
+  /// The labels of the protectors.
   func labels() throws -> Set<String> {
     Set(try KeybagRecord(parsing: keybagFile().read()).protectors.map(\.label))
   }
 
-  /// The keys of a class that the keybag has.
+  /// The identifiers of the class keys in the keybag.
   func keyIDs(of fileClass: ProtectionClass) throws -> [ClassKeyID] {
     try Keybag(parsing: keybagFile().read(), deviceKey: volumeDeviceKey()).keyIDs(of: fileClass)
   }
@@ -40,7 +40,7 @@ extension Volume {
     try FileRecord(parsing: backingFile(of: path).extendedAttribute(PathName(FileRecord.attributeName)))
   }
 
-  /// What is in the store's own directory.
+  /// The contents of the store's own directory.
   func ownFiles() throws -> [String: [UInt8]] {
     var files: [String: [UInt8]] = [:]
     let directory = backing.appending(".protectfs")
@@ -51,7 +51,7 @@ extension Volume {
     return files
   }
 
-  /// Puts files of the store's own directory back, and removes others.
+  /// Restores files of the store's own directory, and removes others.
   func putBack(_ files: [String: [UInt8]]) throws {
     let directory = backing.appending(".protectfs")
     for name in try ownFiles().keys { try directory.appending(name).unlink() }
@@ -59,7 +59,7 @@ extension Volume {
   }
 }
 
-/// `EKEYREVOKED`: the class key is no more, for good.
+/// `EKEYREVOKED`: the class key is gone for good.
 let keyRevoked = Errno(rawValue: EKEYREVOKED)
 /// `ENOKEY`: another keybag has the class key.
 let keyMissing = Errno(rawValue: ENOKEY)

@@ -8,11 +8,12 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Keybags that are exported, imported, reset and restored.
+  /// Export, import, reset and restoration of keybags.
   @Suite struct KeybagCommandTests {
     private static let backupPasscode = "a backup passcode"
 
-    /// Keys are lost: files of classes A, B, C and CX are revoked, also while locked, and come back with the old keybag.
+    /// Keys are lost: files of classes A, B, C and CX are revoked, also while locked, and come back with the old
+    /// keybag.
     @Test func reset() throws {
       try Volume.store { volume in
         try volume.mount()
@@ -54,7 +55,7 @@ extension MountTests {
         try volume.mount()
         try volume.unlock(Volume.passcode)
         try Self.expectFiles(on: volume)
-        // What was written since is not lost either: the other keybag opens it.
+        // Files written since are not lost either: the other keybag opens them.
         let newer = volume.path("A").appending("new")
         #expect(throws: keyMissing) { try OpenFile(newer, O_RDONLY) }
         #expect(volume.log.contains("a class key that the keybag does not have"))
@@ -106,7 +107,7 @@ extension MountTests {
         #expect(refused.ending == .exited(3), "\(refused.output)")
         let result = try run(words + ["--backup-passcode-file", secret, copy.description])
         #expect(result.succeeded, "\(result.output)")
-        // The device's part of the keys came out of the exported keybag.
+        // The device's part of the keys came from the exported keybag.
         let key = try #require(try home.names().first { $0.description.hasSuffix(".key") })
         let mounted = try Command.run([
           "mount", copy.description, volume.mountPoint.description, "--passcode-file", new, "--device-key",
@@ -118,14 +119,14 @@ extension MountTests {
       }
     }
 
-    /// `/etc` is where root has device keys: an empty directory of that name is put over it for one command, and what is
-    /// kept there moved to `$HOME`.
+    /// Root's device keys are in `/etc`. For one command, an empty directory is mounted over it, and the keys stored
+    /// there are moved to `$HOME`.
     private static let withoutSystemKeys = """
       mount -t tmpfs none /etc && "$0" "$@"; status=$?
       if [ -d /etc/protectfs ]; then cp /etc/protectfs/*.key "$HOME"; fi; exit $status
       """
 
-    /// Keys that were erased are brought back by an exported keybag.
+    /// An exported keybag brings back erased keys.
     @Test func erasedClassesComeBack() throws {
       try Volume.store { volume in
         try volume.mount()
@@ -174,7 +175,7 @@ extension MountTests {
             "keybag", ["import", "--backup", backup.description, "--backup-passcode-file", secret] + words)
           #expect(!result.succeeded && result.output.contains("another store"), "\(result.output)")
         }
-        // The store's own keybag is no exported one.
+        // The store's own keybag is not an exported one.
         let own = volume.backing.appending(".protectfs/keybag").description
         let result = try volume.command(
           "keybag", ["import", "--backup", own, "--backup-passcode-file", secret] + passcode)

@@ -8,11 +8,11 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// An exported keybag that takes the place of the store's, while another keybag has keys that it lacks.
+  /// An exported keybag replaces the store's, while another keybag has keys that it lacks.
   @Suite struct KeybagImportTests {
     private static let standard = ProtectionClass.completeUntilFirstUserAuthentication
 
-    /// The keybag is damaged, lost, or one put back from a backup; its second copy opens everything.
+    /// The keybag is damaged, missing, or an old one from a backup. Its second copy opens everything.
     @Test(arguments: ["damaged", "malformed", "missing", "stale"]) func aGoodSecondCopyIsNotLost(_ how: String) throws {
       try Volume.store { volume in
         let keybag = volume.backing.appending(".protectfs/keybag")
@@ -43,7 +43,7 @@ extension MountTests {
         #expect(refused.output.contains("C (key \(key))") && refused.output.contains("keybag restore"))
         #expect(try volume.ownFiles() == before)
 
-        // Told to all the same: nothing but the file is lost, and that not yet.
+        // Imported nevertheless, on request: nothing but the file is lost, and not yet.
         let imported = try volume.command(words[0], Array(words[1...]) + ["--yes"])
         #expect(imported.succeeded, "\(imported.output)")
         try volume.mount()
@@ -57,7 +57,7 @@ extension MountTests {
       }
     }
 
-    /// The device key that is at hand is not written beside it in plain.
+    /// The available device key is not written beside it in plain.
     @Test func noDeviceKeyIsLeft() throws {
       try Volume.store { volume in
         let words = try export(volume)
@@ -69,7 +69,7 @@ extension MountTests {
       }
     }
 
-    /// Keybags that went apart: each has keys of its own, and an import brings them together.
+    /// Keybags that diverged: each has keys of its own, and an import combines them.
     @Test func keysOfBothComeTogether() throws {
       try Volume.store { volume in
         let new = try volume.passcodeFile("new", "another passcode")
@@ -133,7 +133,7 @@ extension MountTests {
         #expect(error?.message.contains("another keybag was put in place") == true, "\(error?.message ?? "none")")
         #expect(try keybag.contents() == before["keybag"])
         #expect(try volume.path("file").contents() == Array("under a new key".utf8))
-        // Unmounted, a change takes in what the second copy has.
+        // Without a mount, a change adopts the keys of the second copy.
         try volume.unmount()
         let file = try volume.passcodeFile("new", "another passcode")
         let added = try volume.command("key", ["add", "--new-passcode-file", file] + passcode)
@@ -144,7 +144,8 @@ extension MountTests {
       }
     }
 
-    /// A restoration, and an import over a damaged keybag, that end after any of their calls: no keybag that opens is lost.
+    /// A restoration, or an import over a damaged keybag, that ends after any of its calls: no keybag that opens is
+    /// lost.
     @Test func whatIsCutShortLosesNothing() throws {
       try Volume.store { volume in
         let words = try export(volume)
@@ -181,7 +182,7 @@ extension MountTests {
       }
     }
 
-    /// The words of an import of the keybag as it is now, in place of the store's.
+    /// The arguments of an import that replaces the store's keybag by an export of the current one.
     private func export(_ volume: Volume) throws -> [String] {
       let backup = volume.directory.appending("backup").description
       let secret = try volume.passcodeFile("secret", "a backup passcode")

@@ -30,7 +30,7 @@ struct RotatedTree {
     }
   }
 
-  /// Every file holds what was written.
+  /// Every file contains what was written.
   func expectContents(but left: PathName..., comment: Comment? = nil) throws {
     for (index, file) in files.enumerated() where !left.contains(file) {
       let contents = try file.contents()
@@ -43,7 +43,7 @@ struct RotatedTree {
   func expectContents(_ text: String) throws { try expectContents(comment: Comment(rawValue: text)) }
 }
 
-/// Threads that change a tree as long as they are not stopped. Each has files of its own and knows what is in them.
+/// Threads that change a tree until they are stopped. Each has its own files and knows their contents.
 final class TreeMovers: Sendable {
   private static let made = Atomic(0)
   private let isStopped = Atomic(false)
@@ -51,7 +51,7 @@ final class TreeMovers: Sendable {
   private let failures = Mutex<[String]>([])
   private let threads = Mutex<[Thread]>([])
 
-  /// Where the files are, in the order of their contents.
+  /// The places of the files, in the order of their contents.
   var places: [PathName] { known.withLock { $0.sorted { $0.value < $1.value }.map(\.key) } }
 
   init(in root: PathName, _ files: [PathName]) {
@@ -68,7 +68,7 @@ final class TreeMovers: Sendable {
     #expect(failures.withLock { $0 } == [])
   }
 
-  /// What the threads wrote is where they left it.
+  /// The threads' files are where they left them.
   func expectContents() throws {
     for (file, index) in known.withLock({ $0 }) {
       let contents = try file.contents()
@@ -94,7 +94,7 @@ final class TreeMovers: Sendable {
           try file.link(as: target)
           try file.unlink()
         case 2:
-          // As editors save: a new file in place of the old.
+          // As editors save: a new file replaces the old.
           try target.write(pattern(index, count: 1000 + index))
           try file.unlink()
         case 3:

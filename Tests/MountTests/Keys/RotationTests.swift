@@ -10,7 +10,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A new class key, while the store is in use: no file is lost, and the old key opens nothing.
+  /// A new class key while the store is in use: no file is lost, and the old key opens nothing.
   @Suite struct RotationTests {
     @Test(arguments: ProtectionClass.allCases) func everyFileIsWrappedAnew(_ fileClass: ProtectionClass) throws {
       try Volume.with { volume in
@@ -32,7 +32,7 @@ extension MountTests {
         try held.write(pattern(0, count: 100), at: 0)
         try tree.expectContents(but: tree.files[1])
         #expect(try unlinked.read(at: 0, count: 1000) == pattern(1, count: 1000))
-        // Keys are fetched again: also those of files that were open all the time.
+        // Keys are fetched again, also for files that were open all the time.
         try volume.lock()
         try volume.unlock()
         #expect(try held.read(at: 0, count: 100) == pattern(0, count: 100))
@@ -53,7 +53,7 @@ extension MountTests {
       }
     }
 
-    /// Files are made, moved, linked, given other classes and removed while all keys are wrapped anew.
+    /// Files are created, moved, linked, given other classes and removed while all keys are wrapped again.
     @Test func nothingIsMissedWhileTheTreeMoves() throws {
       try Volume.with { volume in
         let tree = try RotatedTree(of: .complete, on: volume, count: 400)
@@ -73,7 +73,7 @@ extension MountTests {
       }
     }
 
-    /// The daemon ends after each call of a rotation: every file opens, and the next rotation goes on.
+    /// The daemon ends after each call of a rotation: every file opens, and the next rotation continues.
     @Test func killedAnywhereItLosesNothing() throws {
       try Volume.withFaults { volume, faults in
         let tree = try RotatedTree(of: .completeUntilFirstUserAuthentication, on: volume, count: 6)
@@ -99,7 +99,7 @@ extension MountTests {
       }
     }
 
-    /// Each call of a rotation fails: both keys are kept until it has come to its end.
+    /// Each call of a rotation fails: both keys are kept until it is complete.
     @Test func whatFailsIsGoneOnWith() throws {
       try Volume.withFaults { volume, faults in
         let tree = try RotatedTree(of: .completeUnlessOpen, on: volume, count: 4)
@@ -122,8 +122,8 @@ extension MountTests {
       }
     }
 
-    /// A class key that may not outlive a power cut is used by nobody yet. Once the keybag is changed again, which makes it
-    /// durable, it is in memory too: files can be made all the time.
+    /// A class key that may not survive a power cut is not used yet. When the keybag is changed again, which makes the
+    /// key durable, it is also in memory. Files can be created all the time.
     @Test func aKeyThatWasNotDurableIsUsedLater() throws {
       try Volume.withFaults { volume, faults in
         for number in 1...6 {
@@ -144,7 +144,7 @@ extension MountTests {
       }
     }
 
-    /// A lock ends a rotation, and waits until the keybag key has gone from memory.
+    /// A lock ends a rotation, and waits until the keybag key is gone from memory.
     @Test func aLockEndsIt() throws {
       try Volume.with { volume in
         let tree = try RotatedTree(of: .completeUntilFirstUserAuthentication, on: volume, count: 1500)
@@ -172,7 +172,8 @@ extension MountTests {
       }
     }
 
-    /// While the end of a rotation is slow, a lock waits for it, and an unlock for the lock; it gives up for the lock.
+    /// While the end of a rotation is slow, a lock waits for it, and an unlock waits for the lock. The rotation gives
+    /// way to the lock.
     @Test func aLockAndAnUnlockAtItsEnd() throws {
       try Volume.withFaults { volume, faults in
         let tree = try RotatedTree(of: .completeUntilFirstUserAuthentication, on: volume, count: 4)
@@ -224,7 +225,7 @@ extension Volume {
 
   func rotate(_ fileClass: ProtectionClass) throws -> Program.Result { try Program.run(rotationWords(fileClass)) }
 
-  /// Whether the second copy of the keybag has the key that a new file is under.
+  /// Whether the second copy of the keybag has the key of a new file.
   func secondCopyOpensNewFiles(in directory: PathName) throws -> Bool {
     let path = directory.appending("new")
     try path.write("new")
@@ -232,8 +233,7 @@ extension Volume {
     return try Keybag(parsing: keybagFile().readPrevious(), deviceKey: volumeDeviceKey()).hasKey(of: record(of: path))
   }
 
-  /// A rotation for tests that rotate a hundred times: no command has to begin, nor is a passcode tried. Returns what it failed
-  /// with.
+  /// A rotation for tests with a hundred rotations: starts no command and checks no passcode. Returns its error.
   func rotateThroughSocket(_ fileClass: ProtectionClass) -> ControlError? {
     let key = Array(recoveryKey.utf8)
     do throws(ControlError) {
@@ -246,7 +246,7 @@ extension Volume {
     }
   }
 
-  /// A rotation without a passcode, which takes its time to be tried.
+  /// A rotation without a passcode, which would take time to check.
   func rotateByRecoveryKey(_ fileClass: ProtectionClass) throws -> Program.Result {
     try Command.run(
       ["rotate", "--class", fileClass.name, "--recovery-key-file", recoveryKeyFile(), mountPoint.description])

@@ -8,13 +8,14 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// What the daemon keeps to itself.
+  /// What the daemon keeps secret.
   @Suite struct SecrecyTests {
-    /// Each bit of each record is flipped on a small store: the file is refused, for good reason, and nothing else is.
+    /// Bits of each byte of each record are flipped on a small store: the file is refused for the right reason, and
+    /// nothing else is.
     @Test(arguments: ProtectionClass.allCases) func everyFlippedByteOfARecordIsRefused(
       _ fileClass: ProtectionClass
     ) throws {
-      // Shared: nothing is kept in memory of what is in the backing directory.
+      // Shared: nothing of the backing directory is kept in memory.
       try Volume.with(["-o", "shared,allow_other"]) { volume in
         let directory = volume.path("directory")
         try directory.makeDirectory(of: fileClass)
@@ -34,7 +35,7 @@ extension MountTests {
       }
     }
 
-    /// Calls `body` with two bits of each byte of a record flipped, one after another, and puts the record back.
+    /// Calls `body` with two bits of each byte of a record flipped, one after another, and restores the record.
     private func withFlips(ofRecordOf path: PathName, on volume: Volume, _ body: (Comment) -> Void) throws {
       let attribute = PathName(FileRecord.attributeName)
       let backing = try volume.backingFile(of: path)
@@ -50,13 +51,13 @@ extension MountTests {
       try backing.setExtendedAttribute(attribute, to: record)
     }
 
-    /// Each byte of the store's own files is flipped: the store does not open, or the flip is without effect.
+    /// Each byte of the store's own files is flipped: the store does not open, or the flip has no effect.
     @Test func everyFlippedByteOfTheStoresOwnFiles() throws {
       try Volume.store { volume in
         let before = try volume.ownFiles()
         let classKeys = try StoreKeys(of: volume).classKeys
         for (name, bytes) in before {
-          // A second copy is not looked at: a few bytes of it will do.
+          // The second copy is not read, so a few bytes of it are enough.
           let places =
             switch name {
             case "keybag": Array(bytes.indices)
@@ -69,7 +70,7 @@ extension MountTests {
             try volume.putBack(before.merging([name: flipped]) { $1 })
             let opened = try? StoreKeys(of: volume).classKeys
             #expect(opened == (name == "keybag" ? nil : classKeys), "\(name), byte \(index)")
-            // That is seen before a passcode is tried, which would take long.
+            // This is noticed before a passcode is checked, which would take long.
             if name == "keybag" { #expect(volume.refusal() != nil, "byte \(index)") }
           }
         }
@@ -101,7 +102,7 @@ extension MountTests {
       }
     }
 
-    /// Another user of the machine: no state, no lock, no unlock, no key, and no mount of another's.
+    /// Another user of the machine gets no state, lock, unlock or key, and no mount of another user.
     @Test func otherUsersGetNothing() throws {
       try Volume.with { volume in
         try volume.path("file").write("mine", mode: 0o600)
@@ -133,7 +134,7 @@ extension MountTests {
       }
     }
 
-    /// The daemon's core as a debugger of root's writes it: nothing of the secrets that a lock wipes is in it.
+    /// The daemon's core, as root's debugger writes it, contains none of the secrets that a lock wipes.
     @Test(.enabled(if: Program.isInstalled("gcore"), "gcore is not installed"))
     func nothingIsInACore() throws {
       try Volume.with(unlocked: false) { volume in
@@ -161,7 +162,7 @@ extension MountTests {
       }
     }
 
-    /// What is in the log, at its most talkative, of a life with all there is to keep secret.
+    /// The log at its most verbose, of a sequence with all kinds of secrets.
     @Test func logsTellNoSecret() throws {
       try Volume.with(["-o", "allow_other"], unlocked: false) { volume in
         try volume.unlock(Volume.passcode)
@@ -183,10 +184,10 @@ extension MountTests {
         #expect(try volume.command("key", ["add", "--new-passcode-file", other] + passcode).succeeded)
         #expect(try volume.rotate(.complete).succeeded)
         try volume.lock()
-        // A refusal is told by class and inode number alone.
+        // A refusal is logged only with class and inode number.
         let diary = directory.appending("diary")
         #expect(throws: Errno.permissionDenied) { try diary.contents() }
-        // A damaged file is named in the log by its backing name.
+        // The log names a damaged file by its backing name.
         try volume.backingFile(of: file).setExtendedAttribute("user.cprotect", to: [1])
         _ = try? OpenFile(file, O_RDONLY)
         try volume.unlock(recoveryKey: volume.recoveryKey)
@@ -221,7 +222,7 @@ extension MountTests {
 }
 
 extension [UInt8] {
-  /// Whether some bytes are in these, one after another.
+  /// Whether these bytes contain others, contiguously.
   fileprivate func holds(_ needle: [UInt8]) -> Bool {
     unsafe withUnsafeBytes { bytes in
       var start = 0

@@ -11,9 +11,9 @@ import Testing
 @testable import KeyManagement
 
 extension MountTests {
-  /// A store whose keys are bound to a TPM, here one in software.
+  /// A store whose keys are bound to a TPM, here a software TPM.
   @Suite(.enabled(if: SoftwareTPM.isInstalled, "swtpm is not installed")) struct TPMStoreTests {
-    /// A passcode that the TPM has a part in opens the store with this TPM only, and the TPM counts wrong ones.
+    /// A passcode that involves the TPM opens the store only with this TPM, which counts wrong ones.
     @Test func aPasscodeWithTheTPM() throws {
       var machine = try SoftwareTPM()
       let here = ["PROTECTFS_TCTI": machine.tcti]
@@ -49,7 +49,7 @@ extension MountTests {
         try volume.unlock(Volume.passcode)
         try volume.lock()
 
-        // With the TPM gone the other ways in still open the store, and it is said what is missing.
+        // Without the TPM the other protectors still open the store, and the error says what is missing.
         machine.stop()
         let gone = try #require(throws: ControlError.self) { try volume.unlock("newer") }
         #expect(gone.code == .failed && gone.message.contains("no TPM can be used"), "\(gone.message)")
@@ -57,7 +57,7 @@ extension MountTests {
       }
     }
 
-    /// The sealed device key opens the stores of this machine; a copy of the disk does not have it.
+    /// The sealed device key opens the stores of this machine. A copy of the disk does not have it.
     @Test func theDeviceKeyInTheTPM() throws {
       let machine = try SoftwareTPM()
       let stranger = try SoftwareTPM()
@@ -67,7 +67,7 @@ extension MountTests {
       try passcode.write("1234", mode: 0o600)
       let (backing, mountPoint) = (directory.appending("backing"), directory.appending("mount"))
       try mountPoint.makeDirectory()
-      // Root has its keys in /etc, over which a directory of this test's is put.
+      // Root's keys are in /etc, over which a directory of this test is mounted.
       let script = """
         mkdir -p "$0/etc" && mount --bind "$0/etc" /etc && shift 0 && "$@"; exit $?
         """
@@ -81,7 +81,7 @@ extension MountTests {
       let keys = directory.appending("etc").appending("protectfs")
       let plain = try keys.appending("device.key").contents()
       let kept = try OpenFile(keys.appending("device.key"), O_RDONLY)
-      // A store's part of it, as a mount with a recovery key keeps it.
+      // A store's part of the key, as kept by a mount with a recovery key.
       let store = try KeybagRecord(parsing: backing.appending(".protectfs/keybag").contents()).storeID
       let copy = keys.appending("\(store).key")
       try copy.write(VolumeDeviceKey(deviceKey: SecretBytes(plain), storeID: store).secret.exposed(), mode: 0o600)

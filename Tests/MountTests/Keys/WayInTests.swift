@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Each way into a store opens it by itself, and is added and removed by itself.
+  /// Each protector opens a store by itself, and is added and removed by itself.
   @Suite struct WayInTests {
     @Test(arguments: [true, false]) func eachOpensTheStoreByItself(whileMounted: Bool) throws {
       try Volume.store { volume in
@@ -43,7 +43,7 @@ extension MountTests {
       }
     }
 
-    /// What was removed opens nothing, not even with the keybag that it opened.
+    /// A removed protector opens nothing, not even with the keybag that it opened.
     @Test(arguments: [true, false]) func whatIsRemovedOpensNothing(whileMounted: Bool) throws {
       try Volume.store { volume in
         if whileMounted { try volume.mount() }
@@ -66,7 +66,7 @@ extension MountTests {
         #expect(try volume.labels() == ["passcode"])
         #expect(try volume.command("key", ["test", "--passcode-file", passcode]).succeeded)
 
-        // Someone kept the keybag, but not the effaceable secret of then.
+        // An attacker kept the keybag, but not the effaceable secret of that time.
         if whileMounted { try volume.unmount() }
         let after = try volume.ownFiles()
         var mixed = before
@@ -83,7 +83,7 @@ extension MountTests {
       }
     }
 
-    /// What others can read is no secret, whatever it opens the store with.
+    /// A file that others can read is not accepted as a secret.
     @Test func filesThatOthersCanReadAreRefused() throws {
       try Volume.with { volume in
         let keyFile = volume.directory.appending("key")
@@ -121,7 +121,7 @@ extension MountTests {
       }
     }
 
-    /// What is handed over open was opened for that.
+    /// A descriptor that is passed open was opened for this purpose.
     @Test func descriptorsArePassedWhateverTheirModes() throws {
       try Volume.with { volume in
         try volume.passcodeFile.setMode(0o644)
@@ -138,7 +138,7 @@ extension MountTests {
       }
     }
 
-    /// Each command that takes secrets looks at all of them.
+    /// Each command that takes secrets checks all of them.
     @Test func newSecretsToo() throws {
       try Volume.store { volume in
         let exposed = volume.directory.appending("exposed")
@@ -161,7 +161,7 @@ extension MountTests {
       }
     }
 
-    /// A service that systemd hands a credential to.
+    /// A service that gets a credential from systemd.
     @Test func credentials() throws {
       try Volume.store { volume in
         let credentials = volume.directory.appending("credentials")
@@ -210,7 +210,7 @@ extension MountTests {
       }
     }
 
-    /// A store that cannot be written to is not tried passcodes on without end either.
+    /// Unlock attempts on a store that cannot be written are limited too.
     @Test func guessingIsDelayedOnReadOnlyMounts() throws {
       try Volume.store { volume in
         try volume.mount(["-o", "ro,allow_other"])
@@ -224,7 +224,7 @@ extension MountTests {
 }
 
 extension Volume {
-  /// The same as ``command(_:on:)``, its words after the first in a list.
+  /// The same as ``command(_:on:)``, with the words after the first in a list.
   func command(_ first: String, _ words: [String]) throws -> Program.Result {
     let target = (isMounted ? mountPoint : backing).description
     return try Command.run([first] + words + ["--device-key", deviceKey.description, target])

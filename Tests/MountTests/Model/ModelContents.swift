@@ -1,11 +1,12 @@
-/// What a file should hold: pages of 4096 bytes, those never written left out, so that a far hole costs nothing.
+/// The expected content of a file: pages of 4096 bytes, without those never written, so that a distant hole costs
+/// nothing.
 struct ModelContents {
   static let pageSize = 4096
 
   private(set) var count = 0
   private var pages: [Int: [UInt8]] = [:]
 
-  /// The bytes of a range, as far as the file goes.
+  /// The bytes of a range, up to the end of the file.
   func bytes(in range: Range<Int>) -> [UInt8] {
     let range = range.clamped(to: 0..<count)
     var bytes = [UInt8](repeating: 0, count: range.count)
@@ -32,7 +33,7 @@ struct ModelContents {
     count = length
   }
 
-  /// Makes what there is of a range zeros.
+  /// Makes the existing part of a range zeros.
   mutating func clear(_ range: Range<Int>) {
     let range = range.clamped(to: 0..<count)
     for page in pages.keys {
@@ -71,7 +72,7 @@ struct ModelContents {
   }
 }
 
-/// A modification time in nanoseconds since 1970, as far as it is known.
+/// A modification time in nanoseconds since 1970, if it is known.
 struct ModelTime {
   private let earliest: Int64
   private let latest: Int64
@@ -86,7 +87,7 @@ struct ModelTime {
 
   func contains(_ time: Int64) -> Bool { (earliest...latest).contains(time) }
 
-  /// Either this time or a later one: of calls that may or may not count as a modification.
+  /// This time or a later one, for calls that may or may not count as a modification.
   func orLater(_ other: ModelTime) -> ModelTime {
     ModelTime(from: min(earliest, other.earliest), to: max(latest, other.latest))
   }

@@ -4,24 +4,24 @@ import ProtectfsPolicy
 import SystemPackage
 import TestVectors
 
-/// One run: a store of its own, its workers, and what happens to the mount meanwhile. All of it follows from the seed,
-/// but for the moment of a crash and the order among several workers.
+/// A run: a store, its workers, and what happens to the mount meanwhile. Everything follows from the seed, except for
+/// the moment of a crash and the order among several workers.
 struct ModelRun {
   let seed: UInt64
   var seconds = 10.0
-  /// Ends after so many operations of one worker.
+  /// Ends after this many operations of one worker.
   var operations = Int.max
-  /// The whole tree is compared each time after so many operations.
+  /// The whole tree is compared each time after this many operations.
   var comparesEvery = 400
   var workerCount = 1
   var crashes = true
-  /// So many calls are told after a difference.
+  /// The number of calls reported after a difference.
   var traceLength = 60
 
-  /// What differs from run to run, but not during one.
+  /// Conditions that differ between runs, but not during one.
   struct Conditions {
     let rootClass: ProtectionClass
-    /// The period after which class CX goes is over at once, rather than never.
+    /// The period after which class CX becomes unavailable is zero rather than infinite.
     let isInactiveAtOnce: Bool
     let keepsReplacedClass: Bool
     let prefersContents: Bool
@@ -36,7 +36,7 @@ struct ModelRun {
     }
   }
 
-  /// A difference, and what led to it.
+  /// A difference and its history.
   struct Failure: Error, CustomStringConvertible {
     let description: String
   }
@@ -68,7 +68,7 @@ struct ModelRun {
 
   // MARK: One worker
 
-  /// One worker, whose generator decides about the mount as well.
+  /// One worker, whose generator also decides what happens to the mount.
   private func alone(_ worker: ModelWorker, _ stage: ModelStage) {
     let end = ContinuousClock.now + .seconds(seconds)
     while !stage.isOver {
@@ -86,7 +86,7 @@ struct ModelRun {
 
   // MARK: Several workers
 
-  /// Each worker has names of its own; the lock state changes, and the daemon ends, while they work.
+  /// Each worker has its own names. The lock state changes, and the daemon ends, while they work.
   private func together(_ workers: [ModelWorker], _ stage: ModelStage, _ random: inout RepeatableGenerator) {
     let threads = workers.map { worker in
       Thread(name: "model", stackSize: 8 << 20) { self.loop(worker, stage) }
@@ -155,7 +155,7 @@ struct ModelRun {
 
   // MARK: Afterwards
 
-  /// The checker finds nothing in the store, and the daemon has met with nothing that it calls damaged.
+  /// The checker finds nothing in the store, and the daemon has reported no damage.
   private func expectSoundStore(_ volume: Volume, _ workers: [ModelWorker]) throws {
     for worker in workers { worker.closeEverything() }
     try volume.unlock()

@@ -4,9 +4,9 @@ import ProtectfsPolicy
 import Synchronization
 import SystemPackage
 
-/// The mount that the workers of a run share: its lock state, as far as it is known at any moment, and the crashes.
+/// The mount that the workers of a run share: its lock state, as far as it is known at a moment, and the crashes.
 final class ModelStage: Sendable {
-  /// The lock states that may have been in force, and whether the daemon was being killed.
+  /// The possible lock states, and whether the daemon was being killed.
   struct Sample {
     var epoch = 0
     var states: Set<LockState> = [.beforeFirstUnlock]
@@ -25,7 +25,7 @@ final class ModelStage: Sendable {
   let conditions: ModelRun.Conditions
   private let options: [String]
   private let state = Mutex(State())
-  /// Held by those who compare, and alone by who changes the lock state.
+  /// Held shared for comparisons, and exclusively to change the lock state.
   let settled = ReaderWriterLock()
 
   init(_ volume: Volume, _ conditions: ModelRun.Conditions) {
@@ -42,7 +42,7 @@ final class ModelStage: Sendable {
   var isPausing: Bool { state.withLock { $0.isPausing } }
   var differences: [String] { state.withLock { $0.differences } }
 
-  /// The states that may have been in force between two samples.
+  /// The lock states possible between two samples.
   static func states(from before: Sample, to after: Sample) -> Set<LockState> {
     before.epoch == after.epoch
       ? before.states.union(after.states) : [.beforeFirstUnlock, .unlocked, .gracePeriod, .locked, .inactive]
@@ -90,7 +90,7 @@ final class ModelStage: Sendable {
 
   // MARK: Mounting again
 
-  /// Waits until all workers are parked, calls `body`, and lets them go on.
+  /// Waits until all workers are parked, calls `body`, and resumes them.
   func pausing(_ count: Int, _ body: () throws -> Void) throws {
     state.withLock { $0.isPausing = true }
     while state.withLock({ $0.parkedCount < count && !$0.isOver }) { usleep(1000) }
@@ -100,8 +100,8 @@ final class ModelStage: Sendable {
     while state.withLock({ $0.parkedCount > 0 && !$0.isOver }) { usleep(1000) }
   }
 
-  /// Waits, as a worker that has closed everything, until the pause is over, and calls `body` before it counts as one
-  /// that goes on.
+  /// Called by a worker that has closed everything: waits until the pause is over, and calls `body` before the worker
+  /// counts as resumed.
   func park(_ body: () throws -> Void) throws {
     state.withLock { $0.parkedCount += 1 }
     defer { state.withLock { $0.parkedCount -= 1 } }
@@ -120,15 +120,15 @@ final class ModelStage: Sendable {
     try volume.mount(options)
   }
 
-  /// Kills the daemon; every call that has not returned by now may fail.
+  /// Kills the daemon. Every call that has not returned by now may fail.
   func crash() {
     state.withLock { $0.sample.isCrashed = true }
     volume.kill()
   }
 
-  /// Mounts again after a crash. Everybody has closed everything.
+  /// Mounts again after a crash. All workers have closed everything.
   func recover() throws {
-    // Freeing a daemon that hangs may have taken the mount away.
+    // Freeing a daemon that hangs may have removed the mount.
     if volume.isMounted { try volume.mountPoint.unmount(isLazy: true) }
     try volume.mount(options)
     state.withLock { state in

@@ -29,7 +29,7 @@ extension MountTests {
       print("model: seed \(seed): \(try run.run().description)")
     }
 
-    /// One that is always the same, and one more; or those that `PROTECTFS_MODEL_SEEDS` names.
+    /// One seed that is always the same and one more, or those in `PROTECTFS_MODEL_SEEDS`.
     static let seeds: [UInt64] =
       variable("SEEDS").map { $0.split(separator: " ").compactMap { UInt64($0) } } ?? [1, .random(in: 1...1_000_000)]
 

@@ -1,6 +1,6 @@
 import ProtectfsPolicy
 
-/// A name as the kernel takes it.
+/// A name in the kernel's form.
 typealias ModelName = [UInt8]
 
 /// A file, directory or symbolic link of the model.
@@ -10,23 +10,23 @@ struct ModelInode {
   let kind: Kind
   var mode: UInt32
   var time: ModelTime
-  /// Names of a file or link; a directory has one.
+  /// The number of names of a file or link; a directory has one.
   var links = 1
-  /// Of files and directories.
+  /// For files and directories.
   var fileClass: ProtectionClass?
   var isExplicit = false
   var attributes: [String: [UInt8]] = [:]
-  /// The inode number, once it was seen.
+  /// The inode number, once it is known.
   var serial: UInt64?
 
-  // Of a file.
+  // For files.
   var contents = ModelContents()
-  /// What it held since it was last synchronised: a crash may leave any of it.
+  /// The contents since the last synchronisation. A crash may leave any of them.
   var earlier: [ModelContents] = []
-  /// Nothing moved the time since the file was synchronised.
+  /// The time has not changed since the file was synchronised.
   var isTimeSynchronized = false
 
-  /// How often it may have been given another key.
+  /// How often it may have got a new key.
   var rekeys = 0
 
   // Of a directory.
