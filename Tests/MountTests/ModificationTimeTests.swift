@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Modification times are the ones that programs saw, also when the kernel has forgotten the files.
+  /// Modification times are those that programs have seen, even after the kernel has forgotten the files.
   @Suite struct ModificationTimeTests {
     private struct Time: Equatable {
       let seconds: Int64
@@ -38,7 +38,7 @@ extension MountTests {
       }
     }
 
-    /// The kernel releases a file some time after close(2) has returned: what is set meanwhile is the later time.
+    /// The kernel releases a file some time after close(2) has returned. A time set meanwhile is the later one.
     @Test func stayWhenSetAfterClosing() throws {
       try Volume.with { volume in
         let paths = (0..<2000).map { volume.path("file\($0)") }
@@ -51,8 +51,8 @@ extension MountTests {
       }
     }
 
-    /// The daemon changes the backing file a little later than the kernel took the time, which the kernel tells only when
-    /// it is another one: not when something is done twice within one tick of its clock.
+    /// The daemon changes the backing file a little later than the kernel's time, which the kernel sends only if it has
+    /// changed: not if two changes happen within one tick of its clock.
     @Test func stayAfterChangesPastTheCache() throws {
       typealias Change = (OpenFile) throws(Errno) -> Void
       let changes: [(name: String, flags: CInt, change: Change)] = [
@@ -71,7 +71,7 @@ extension MountTests {
             let file = try OpenFile(path, O_RDWR | O_CREAT | flags)
             try file.write([UInt8](repeating: 1, count: 20_000), at: 0)
             try change(file)
-            // Closing has the kernel tell the time.
+            // Closing makes the kernel send the time.
             _ = try OpenFile(path, O_RDONLY)
             try change(file)
             before.append((path, try Time(path), name))
@@ -82,8 +82,8 @@ extension MountTests {
       }
     }
 
-    /// Of what was closed last the daemon is not told: at umount(2) the kernel drops what still waits to be sent, and
-    /// nobody waits for a RELEASE (fuse_conn_destroy in fs/fuse/inode.c).
+    /// The daemon does not learn of the last closes: at umount(2) the kernel drops requests that wait to be sent, and
+    /// does not wait for a RELEASE (fuse_conn_destroy in fs/fuse/inode.c).
     @Test func stayOfFilesStillOpenForTheDaemon() throws {
       try Volume.with { volume in
         let daemon = volume.processID
@@ -101,10 +101,10 @@ extension MountTests {
           let file = try OpenFile(path, O_RDWR | O_CREAT)
           try file.write([UInt8](repeating: 1, count: 20_000), at: 0)
           _ = try OpenFile(path, O_RDONLY)
-          // Mostly within the tick of the kernel's clock that it told of; the daemon wakes up later.
+          // Mostly within the tick of the kernel's clock that it has sent. The daemon wakes up later.
           calls_kill(daemon, SIGSTOP)
           try file.allocate([.punchHole, .keepSize], at: 100, count: 9000)
-          // Goes without a word to the daemon, but for the RELEASE.
+          // Ends without a request to the daemon except the RELEASE.
           mappings.append(try Mapping(file, count: 4096, isWritable: false))
         }
         isDone.store(true, ordering: .relaxed)
@@ -120,7 +120,7 @@ extension MountTests {
       }
     }
 
-    /// fsync(2) makes the time last as well, of files that are still open.
+    /// fsync(2) makes the time durable too, for files that are still open.
     @Test func lastWhenSynchronized() throws {
       try Volume.with { volume in
         let paths = (0..<50).map { volume.path("file\($0)") }

@@ -3,14 +3,14 @@ import Glibc
 import ProtectfsIO
 import Testing
 
-/// Everything that needs a real mount. One test runs at a time: some measure time. `scripts/test.sh` runs suites that do not in
-/// two processes beside each other.
+/// All tests that need a real mount. One test runs at a time, since some measure time. `scripts/test.sh` runs suites
+/// that do not in two processes in parallel.
 @Suite(.serialized, .enabled(if: Obstacle.found == nil, Obstacle.found))
 enum MountTests {}
 
-/// What keeps mount tests from running.
+/// The reason why mount tests cannot run.
 enum Obstacle {
-  /// Why nothing can be mounted here; `nil` where it can.
+  /// Why mounting is impossible here; `nil` if it is possible.
   static let found: Comment? = {
     guard let reason = findObstacle() else { return nil }
     print("mount tests are skipped: \(reason)")

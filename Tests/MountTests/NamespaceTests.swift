@@ -6,9 +6,9 @@ import TestVectors
 import Testing
 
 extension MountTests {
-  /// Names, links, renames, removals, and whose a new file is.
+  /// Names, links, renames, removals, and the owners of new files.
   @Suite struct NamespaceTests {
-    /// Every length, and every byte a name can have.
+    /// Every length, and every byte that a name can have.
     @Test func namesOfAnyBytes() throws {
       try Volume.with { volume in
         var random = RepeatableGenerator(seed: 11)
@@ -78,7 +78,7 @@ extension MountTests {
         #expect(try third.protectionClass() == .complete)
         try moved.rename(to: third)
         #expect(moved.exists, "renaming one link over another does nothing")
-        // A name goes while the file is open, and the node knew only that one.
+        // A name is removed while the file is open, and the node knew only that name.
         let open = try OpenFile(third, O_RDWR)
         try third.unlink()
         try open.write([1], at: 100)
@@ -109,7 +109,7 @@ extension MountTests {
           try file.synchronize()
           let status = try file.status()
           #expect(status.size == 70_000 && status.links == 0)
-          // Another of the same name is another file.
+          // Another file with the same name is another file.
           try path.write("new")
           #expect(try file.status().size == 70_000)
           let reopened = try OpenFile(PathName("/proc/self/fd/\(file.descriptor)"), O_RDWR)
@@ -151,13 +151,13 @@ extension MountTests {
         try b.write("b")
         try directory.makeDirectory()
         try a.write("a")
-        // Over a file that is open, which lives on.
+        // Over an open file, which remains.
         let open = try OpenFile(b, O_RDWR)
         try a.rename(to: b)
         try open.write(Array("still".utf8), at: 0)
         #expect(try open.read(at: 0, count: 10) == Array("still".utf8))
         #expect(try b.contents() == Array("a".utf8))
-        // A tree that is moved while a file in it is open.
+        // A tree is moved while a file in it is open.
         try directory.appending("sub").makeDirectory()
         try directory.appending("sub/file").write("deep")
         let deep = try OpenFile(directory.appending("sub/file"), O_RDWR)
@@ -184,7 +184,7 @@ extension MountTests {
       }
     }
 
-    /// What a crash leaves of a long name in a directory is seen by nobody, so it keeps no directory from going.
+    /// Leftovers of long names after a crash are not visible, so they do not prevent the removal of a directory.
     @Test func leftoversDoNotCount() throws {
       try Volume.with { volume in
         let (new, old) = (volume.path("new"), volume.path("old"))
@@ -203,7 +203,8 @@ extension MountTests {
       }
     }
 
-    /// A file whose creation was cut short has no record yet; replacing one whose class was chosen, it takes that class.
+    /// A file whose creation was interrupted has no record yet. If it replaces a file of explicit class, it takes over
+    /// that class.
     @Test func aFileWithoutRecordTakesAClassOver() throws {
       try Volume.with { volume in
         let (new, old) = (volume.path("new"), volume.path("old"))
@@ -221,7 +222,7 @@ extension MountTests {
       }
     }
 
-    /// What a link has in a target file comes and goes with the link, whatever its names.
+    /// The long symlink file of a link is created and removed with the link, whatever its names.
     @Test func longTargets() throws {
       try Volume.with { volume in
         let targets = volume.backing.appending(".protectfs/targets")

@@ -2,7 +2,7 @@ import CSystemCalls
 import SystemPackage
 import Testing
 
-/// Bytes to look for in a process's memory, 16 at a time: AES key schedules hold keys in pieces of that length.
+/// Bytes to look for in a process's memory, 16 at a time: AES key schedules contain keys in pieces of that length.
 struct Needles {
   private static let length = 16
   private var bytes: [UInt8] = []
@@ -16,11 +16,11 @@ struct Needles {
   }
 
   struct Finding {
-    /// At how many places there is one.
+    /// The number of places with such bytes.
     let count: Int
-    /// The first one, by name, and where it is.
+    /// The first of them, by name, and its place.
     let first: String?
-    /// How much memory was looked at.
+    /// How much memory was searched.
     let searched: UInt64
   }
 

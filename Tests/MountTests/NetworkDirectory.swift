@@ -4,13 +4,13 @@ import ProtectfsPolicy
 import SystemPackage
 import Testing
 
-/// A directory on one host of a network file system, which the program `NetworkFileSystem` stands in for: two of these that
-/// show one directory are two hosts. Unmounted with ``end()``.
+/// A directory on one host of a network file system, which the program `NetworkFileSystem` simulates: two of these for
+/// one directory are two hosts. Unmounted with ``end()``.
 final class NetworkDirectory {
   let path: PathName
   private let server: Program
 
-  /// Shows `directory` at `path`, which is made.
+  /// Shows `directory` at `path`, which is created.
   init(_ directory: PathName, at path: PathName) throws {
     try path.makeDirectory()
     self.path = path
@@ -18,7 +18,7 @@ final class NetworkDirectory {
       [Command.beside("NetworkFileSystem"), directory.description, path.description],
       output: PathName(path.description + ".log"))
     let deadline = ContinuousClock.now + .seconds(20)
-    // The two have one inode number when it is mounted, and not before.
+    // The two have the same inode number once it is mounted, and not before.
     while try path.status().inode != directory.status().inode {
       if server.poll() != nil { throw MountFailure(ending: server.wait(), output: server.output) }
       try #require(ContinuousClock.now < deadline, "\(path) is not mounted: \(server.output)")
@@ -26,7 +26,7 @@ final class NetworkDirectory {
     }
   }
 
-  /// Has all that would change something answer EROFS, or no longer.
+  /// Makes all changes fail with EROFS, or ends that.
   func setReadOnly(_ isReadOnly: Bool) throws {
     server.send(isReadOnly ? SIGUSR1 : SIGUSR2)
     let probe = path.appending("probe")
@@ -47,8 +47,8 @@ final class NetworkDirectory {
 }
 
 extension Volume {
-  /// Makes a store in a directory that several hosts have, and calls `body` with the host of the volume and where the others
-  /// have it.
+  /// Creates a store in a directory of several hosts, and calls `body` with the volume, its host, and the paths on the
+  /// other hosts.
   static func onHosts(others: Int, _ body: (Volume, NetworkDirectory, [PathName]) throws -> Void) throws {
     var hosts: [NetworkDirectory] = []
     defer { for host in hosts { host.end() } }

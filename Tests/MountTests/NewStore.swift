@@ -6,7 +6,8 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// What `init` makes, kept to be written into any number of directories: scrypt is most of what making it takes.
+/// The result of `init`, kept to be written into any number of directories, since scrypt takes most of the time of
+/// creating it.
 struct NewStore: Sendable {
   let recoveryKey: String
   private let deviceKey, rootRecord: [UInt8]
@@ -16,7 +17,7 @@ struct NewStore: Sendable {
   private static let made = Mutex<[ProtectionClass: NewStore]>([:])
   private static let record: PathName = "user.cprotect"
 
-  /// One with the same keys each time.
+  /// A store with the same keys each time.
   static func shared(_ defaultClass: ProtectionClass) throws -> NewStore {
     if let store = made.withLock({ $0[defaultClass] }) { return store }
     let store = try NewStore(defaultClass)
@@ -24,7 +25,7 @@ struct NewStore: Sendable {
     return store
   }
 
-  /// Makes one as `init` does, but for the cost of its passcode, which is the lowest that the format allows.
+  /// Creates one like `init`, but with the lowest cost for its passcode that the format permits.
   init(_ defaultClass: ProtectionClass) throws {
     let directory = try TemporaryDirectory.make()
     defer { TemporaryDirectory.remove(directory) }
@@ -41,7 +42,7 @@ struct NewStore: Sendable {
       uniqueKeysWithValues: own.names().map { ($0, try own.appending(bytes: Array($0.bytes)).contents()) })
   }
 
-  /// Makes the store in an empty directory, and its device key.
+  /// Writes the store into an empty directory, and its device key.
   func write(to backing: PathName, deviceKey path: PathName) throws {
     let own = backing.appending(NameEncoding.storeDirectory)
     try own.makeDirectory(mode: 0o700)

@@ -3,7 +3,7 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-/// An open file, closed with its last reference. Transfers are one call each, so that what a call does is what is seen.
+/// An open file, closed with its last reference. Each transfer is one call, so that its result is visible.
 final class OpenFile: Sendable {
   let descriptor: CInt
 
@@ -34,7 +34,7 @@ final class OpenFile: Sendable {
     guard written == bytes.count else { throw .partialWrite }
   }
 
-  /// Writes where the position is, which O_APPEND makes the end.
+  /// Writes at the current position, which is the end with O_APPEND.
   func append(_ bytes: [UInt8]) throws(Errno) {
     let written = try check(
       unsafe bytes.withUnsafeBytes { unsafe calls_write(descriptor, $0.baseAddress, $0.count) })
@@ -71,7 +71,7 @@ final class OpenFile: Sendable {
 }
 
 extension Errno {
-  /// Thrown where a call took less than it was given; no system call returns it.
+  /// Thrown if a call transferred less than requested. No system call returns it.
   static let partialWrite = Errno(rawValue: 9999)
 }
 
@@ -89,7 +89,7 @@ extension PathName {
     return bytes
   }
 
-  /// Makes a file of these contents, or replaces what is in it.
+  /// Creates a file with these contents, or replaces its contents.
   func write(_ bytes: [UInt8], mode: UInt32 = 0o644) throws(Errno) {
     let file = try OpenFile(self, O_WRONLY | O_CREAT | O_TRUNC, mode: mode)
     var offset = 0
@@ -103,7 +103,7 @@ extension PathName {
   func write(_ text: String) throws(Errno) { try write(Array(text.utf8)) }
 }
 
-/// A shared mapping of a file. Reached through the kernel: where a program would be sent SIGBUS, it throws `EFAULT`.
+/// A shared mapping of a file, accessed through the kernel: where a program would get SIGBUS, it throws `EFAULT`.
 @safe final class Mapping: @unchecked Sendable {
   private let address: UnsafeMutableRawPointer
   let count: Int
@@ -131,6 +131,6 @@ extension PathName {
 
   func synchronize() throws(Errno) { try check(unsafe calls_msync(address, count)) }
 
-  /// How many of its pages the page cache holds.
+  /// How many of its pages are in the page cache.
   func residentPages() throws(Errno) -> Int { Int(try check(unsafe calls_resident_pages(address, count))) }
 }

@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Files whose class key is no more: found, and removed.
+  /// Files whose class key is gone: found, and removed.
   @Suite struct OrphanTests {
     @Test func listsExactlyThem() throws {
       try withOrphans { volume, orphans in
@@ -22,7 +22,7 @@ extension MountTests {
       }
     }
 
-    /// Locked, restored and other people's files are none.
+    /// Locked files, restored files and other users' files are not orphans.
     @Test func locksMakeNone() throws {
       try withOrphans { volume, orphans in
         try volume.lock()
@@ -66,7 +66,7 @@ extension MountTests {
       }
     }
 
-    /// The rest is removed all the same.
+    /// The rest is removed nevertheless.
     @Test func purgeTellsWhatItCannotRemove() throws {
       try withOrphans { volume, orphans in
         for name in [".", "in", "in/below"] { try volume.path(name).setMode(0o755) }
@@ -74,7 +74,7 @@ extension MountTests {
           "setpriv", "--reuid", "1000", "--clear-groups", Command.path, "orphans", "purge", "--yes",
           volume.mountPoint.description,
         ])
-        // It may look at them, and not remove them.
+        // This user may see them, but not remove them.
         #expect(result.ending == .exited(15), "\(result.ending): \(result.output)")
         #expect(try list(volume).split(separator: "\n").count == orphans.count)
       }
@@ -112,7 +112,7 @@ extension MountTests {
 }
 
 extension Volume {
-  /// Erases the key of a class, which leaves its files without one.
+  /// Erases the key of a class, so that its files have none.
   func erase(_ fileClass: ProtectionClass) throws {
     let result = try Command.run([
       "erase", "--yes", "--class", fileClass.name, "--recovery-key-file", recoveryKeyFile(), mountPoint.description,
@@ -120,7 +120,7 @@ extension Volume {
     try #require(result.succeeded, "\(result.output)")
   }
 
-  /// What a script prints.
+  /// The output of a script.
   func shellOutput(_ script: String) throws -> String {
     let result = try Program.run(["bash", "-euo", "pipefail", "-c", script], in: mountPoint.description)
     try #require(result.succeeded, "\(script): \(result.output)")

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A new passcode is a new keybag, and nothing else.
+  /// A new passcode changes the keybag, and nothing else.
   @Suite struct PasscodeChangeTests {
     @Test(arguments: [true, false]) func rewritesTheKeybagOnly(whileMounted: Bool) throws {
       try Volume.store { volume in
@@ -74,7 +74,7 @@ extension MountTests {
       }
     }
 
-    /// Without the passcode and without the device key: the recovery key opens the store, also on another machine.
+    /// Without passcode and device key: the recovery key opens the store, even on another machine.
     @Test func theRecoveryKeyReplacesBoth() throws {
       try Volume.store { volume in
         try volume.mount()

@@ -4,8 +4,8 @@ import ProtectfsPolicy
 import SystemPackage
 import Testing
 
-/// Files of one class, full of bytes that are found nowhere else, written and read back in every way there is; all still
-/// open and mapped.
+/// Files of one class, full of unique bytes, written and read back in every possible way; all are still open and
+/// mapped.
 final class Plaintext {
   private struct Open {
     let path: PathName
@@ -35,20 +35,20 @@ final class Plaintext {
       needles.add("what was written by \(name)", marker)
     }
     files = open.map(\.path)
-    // By another name of the attribute's value, which is encrypted too.
+    // Another name with the attribute's value, which is encrypted too.
     let value = (0..<64).map { _ in UInt8.random(in: 0...255, using: &random) }
     try files[0].setExtendedAttribute("user.secret", to: value)
     #expect(try files[0].extendedAttribute("user.secret") == value)
     needles.add("the value of an extended attribute", value)
     try readInParallel()
     try readAgain()
-    // Of a unit, what was not asked for is decrypted too.
+    // The part of a unit that was not requested is decrypted too.
     for file in open {
       #expect(try OpenFile(file.path, O_RDONLY | OpenFile.direct).read(at: 2016, count: 32) == file.marker)
     }
   }
 
-  /// Reads through every descriptor and mapping, cached and from the daemon.
+  /// Reads through every descriptor and mapping, from the cache and from the daemon.
   func readAgain() throws {
     try dropCaches()
     for file in open {
@@ -58,7 +58,7 @@ final class Plaintext {
     }
   }
 
-  /// Each of the daemon's threads gets something to do.
+  /// Each of the daemon's threads gets a request.
   private func readInParallel() throws {
     let paths = open.map(\.path)
     let threads = (0..<12).map { number in
@@ -74,7 +74,7 @@ final class Plaintext {
     threads.forEach { $0.join() }
   }
 
-  /// What was open stays unreadable in every way: no page is left, and none comes back.
+  /// Whatever was open stays unreadable in every way: no page is left, and none comes back.
   func expectUnreadable() throws {
     for file in open {
       #expect(try file.mapping.residentPages() == 0, "\(file.path)")

@@ -4,7 +4,7 @@ import ProtectfsIO
 import Synchronization
 import SystemPackage
 
-/// A program run as a child process, its output in a file.
+/// A program that runs as a child process, with its output in a file.
 final class Program: Sendable {
   let identifier: CInt
   private let outputPath: PathName
@@ -21,7 +21,7 @@ final class Program: Sendable {
     var succeeded: Bool { ending == .exited(0) }
   }
 
-  /// Starts a program found on the path. `environment` is added to the runner's own.
+  /// Starts a program from the search path. `environment` is added to the test runner's own.
   init(
     _ arguments: [String], in directory: String? = nil, environment: [String: String] = [:], output: PathName
   ) throws(Errno) {
@@ -48,7 +48,7 @@ final class Program: Sendable {
     outputPath = output
   }
 
-  /// What it has written so far to its standard output and error.
+  /// Its standard output and error so far.
   var output: String { String(decoding: (try? outputPath.contents()) ?? [], as: UTF8.self) }
 
   /// How it ended; `nil` while it runs.
@@ -62,7 +62,7 @@ final class Program: Sendable {
     }
   }
 
-  /// Waits until it has ended; kills it when that takes too long.
+  /// Waits until it has ended, and kills it if that takes too long.
   func wait(seconds: Double = 120) -> Ending {
     let deadline = ContinuousClock.now + .seconds(seconds)
     var pause: UInt32 = 200
@@ -74,7 +74,7 @@ final class Program: Sendable {
     }
   }
 
-  /// Sends a signal, to this process and no other, while it runs.
+  /// Sends a signal to this process, and no other, while it runs.
   func send(_ signal: CInt) {
     if poll() == nil { calls_kill(identifier, signal) }
   }

@@ -5,11 +5,11 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Options that change a mount, or that other programs have for it.
+  /// Options that change a mount, or belong to other programs.
   @Suite struct RemountTests {
     @Test(.enabled(if: getuid() == 0, "only root may remount")) func readOnlyAndBack() throws {
       try Volume.with { volume in
-        // As mount(8) calls its helper: with what the mount has, and then with what is asked for.
+        // As mount(8) calls its helper: first with the mount's options, then with the requested ones.
         let helper = volume.directory.appending("mount.fuse.protectfs")
         try helper.makeSymbolicLink(to: PathName(Command.path))
         func remount(_ options: String) throws -> Program.Result {
@@ -48,7 +48,7 @@ extension MountTests {
       }
     }
 
-    /// What /etc/fstab may say of access times is mount(8)'s; a mount under another type would be nobody's.
+    /// Access time options in /etc/fstab are for mount(8). A mount of another type would not be recognised.
     @Test func optionsOfOthers() throws {
       try Volume.with(["-o", "strictatime,nostrictatime,diratime,atime"]) { volume in
         try volume.path("file").write("x")

@@ -4,26 +4,26 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// What operations cost in requests of the kernel: a round trip each, which is more than all the cryptography of a
-  /// small file. Nothing may come to the counts here; what the kernel adds by itself is named.
+  /// The cost of operations in requests of the kernel: a round trip each, which takes longer than all the cryptography
+  /// of a small file. These counts must not increase. Requests that the kernel adds itself are named.
   @Suite struct RequestCountTests {
     struct Row: Sendable, CustomTestStringConvertible {
       let name: String
-      /// What there must be before.
+      /// What must exist before.
       var before: @Sendable (PathName) throws -> Void = { _ in }
       let operation: @Sendable (PathName) throws -> Void
-      /// Requests for each time.
+      /// Requests per operation.
       let costs: [String: Int]
 
       var testDescription: String { name }
     }
 
-    /// How often each is done: what comes once, to look at the directory, does not count then.
+    /// How often each operation is done, so that requests sent only once, for the directory, do not count.
     static let times = 20
 
     static let rows: [Row] = [
-      // getattr of the directory: each new name makes the kernel ask for its times and mode anew. getxattr: once for a new
-      // inode, security.capability.
+      // getattr of the directory: after each new name the kernel asks for its times and mode again. getxattr: once for
+      // a new inode, security.capability.
       Row(
         name: "create, write 4 KiB, close",
         operation: { try OpenFile($0, O_WRONLY | O_CREAT).write([UInt8](repeating: 1, count: 4096), at: 0) },
@@ -47,7 +47,7 @@ extension MountTests {
         costs: [:]),
       Row(
         name: "mkdir", operation: { try $0.makeDirectory() }, costs: ["lookup": 1, "mkdir": 1, "getattr": 1]),
-      // setattr: the write-back cache has the kernel tell the time of the change.
+      // setattr: with the write-back cache the kernel sends the time of the change.
       Row(
         name: "rename", before: { try $0.write("contents") }, operation: { try $0.rename(to: PathName("\($0).new")) },
         costs: ["lookup": 1, "rename": 1, "getattr": 1, "setattr": 1]),
@@ -80,7 +80,7 @@ extension MountTests {
       }
     }
 
-    /// The counts when nothing more comes: releases, and what is written back, arrive after the call.
+    /// The counts once no more requests come: releases and write-backs come after the call.
     private func settledCounts(_ volume: Volume) throws -> [String: Int] {
       var last: [String: Int] = [:]
       for _ in 0..<100 {

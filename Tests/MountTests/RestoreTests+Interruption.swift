@@ -5,14 +5,14 @@ import ProtectfsPolicy
 import SystemPackage
 import Testing
 
-// A restore that does not get to its end, and the next one.
+// An interrupted restore, and the next one.
 extension MountTests.RestoreTests {
-  /// Ended behind each call that changes something, and run again.
+  /// Ended after each call that changes something, and run again.
   @Test func killedAnywhereItGoesOn() throws {
     try withErasures { volume, source, faults in
       var number = 0
       while true {
-        // Each run of the test tries others.
+        // Each run of the test tries other calls.
         number += Int.random(in: 1...3)
         try volume.erase(.standard)
         // Some are missing, too.
@@ -52,7 +52,7 @@ extension MountTests.RestoreTests {
     }
   }
 
-  /// A lock in the middle stops it, and what it wrote until then is whole.
+  /// A lock in the middle stops it. What it has written until then is complete.
   @Test func aLockStopsIt() throws {
     try Volume.with(defaultClass: .complete) { volume in
       let source = volume.directory.appending("source")
@@ -81,7 +81,7 @@ extension MountTests.RestoreTests {
     }
   }
 
-  /// A volume whose class C is erased again and again, and a small tree it is restored from.
+  /// A volume whose class C is erased repeatedly, and a small tree to restore it from.
   private func withErasures(_ body: (Volume, SourceTree, Faults) throws -> Void) throws {
     try Volume.store { volume in
       try volume.mount()

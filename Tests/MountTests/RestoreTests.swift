@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Files brought back from copies.
+  /// Files restored from copies.
   @Suite(.enabled(if: Program.isInstalled("rsync"), "rsync is not installed")) struct RestoreTests {
     @Test func everythingFromPlaintext() throws {
       try Volume.with { volume in
@@ -107,7 +107,7 @@ extension MountTests {
       }
     }
 
-    /// A locked store, and the end of this process, leave nothing behind.
+    /// Neither a locked store nor the end of this process leaves anything behind.
     @Test func theSourceIsPutAway() throws {
       try Volume.store { volume in
         try volume.mount()
@@ -149,7 +149,7 @@ extension MountTests {
 
     // MARK: What there is to work with
 
-    /// The daemon of a killed command needs a moment.
+    /// The daemon of a killed command needs a moment to end.
     private func expectNoPrivateMount(of backing: PathName, _ volume: Volume, leaves count: Int = 0) throws {
       let deadline = ContinuousClock.now + .seconds(10)
       while MountedFileSystem.all().contains(where: { $0.backing == backing.description }) {
@@ -163,7 +163,7 @@ extension MountTests {
 }
 
 extension Volume {
-  /// Gives the store, which is not mounted, new keys and the old passcode, and mounts and unlocks it.
+  /// Gives the unmounted store new keys and the old passcode, then mounts and unlocks it.
   fileprivate func reset() throws {
     let result = try Command.run([
       "keybag", "reset", "--yes", "--new-passcode-file", passcodeFile.description, "--device-key",

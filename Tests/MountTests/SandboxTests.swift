@@ -5,14 +5,14 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// What the daemon has given up: `SECURITY.md` has the list.
+  /// What the daemon has dropped: `SECURITY.md` has the list.
   @Suite struct SandboxTests {
     /// CAP_CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SYS_ADMIN, MKNOD, SETFCAP, by their numbers.
     private static let kept = [0, 1, 3, 4, 21, 27, 31].reduce(UInt64(0)) { $0 | 1 << $1 }
 
     @Test func everyThreadIsConfined() throws {
       try Volume.with { volume in
-        // Its thread is there when it has answered.
+        // Its thread exists once it has answered.
         var connection = try volume.connection()
         _ = try connection.status()
         let threads = try ProcessStatus.threads(of: volume.processID)
@@ -106,7 +106,7 @@ extension MountTests {
   }
 }
 
-/// What proc_pid_status(5) tells of a process or a thread.
+/// The status of a process or thread in proc_pid_status(5).
 struct ProcessStatus {
   private let fields: [Substring: Substring]
 
@@ -120,7 +120,7 @@ struct ProcessStatus {
 
   subscript(_ name: String) -> String { fields[name[...]].map(String.init) ?? "" }
 
-  /// Those of all threads of a process, but for one that ends between being listed and being looked at.
+  /// Those of all threads of a process, except one that ends meanwhile.
   static func threads(of process: CInt) throws(Errno) -> [ProcessStatus] {
     let tasks = PathName("/proc/\(process)/task")
     var threads: [ProcessStatus] = []
@@ -134,7 +134,7 @@ struct ProcessStatus {
     return threads
   }
 
-  /// A file of proc(5), whose length nobody knows before it is read.
+  /// A file in proc(5), whose length is unknown before it is read.
   static func read(_ path: PathName) throws(Errno) -> [UInt8] {
     try Descriptor.open(path, [.readOnly]).readAll(limit: 1 << 16)
   }

@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A program with a set-user-ID bit that others may write: when the write returns, running it gives nothing any more.
+  /// A program with a set-user-ID bit that others may write: when the write returns, running it gives no privileges.
   @Suite(
     .enabled(
       if: getuid() == 0 && Program.isInstalled("setpriv") && Program.isInstalled("setfacl"),
@@ -13,7 +13,7 @@ extension MountTests {
   struct SetIDBitTests {
     private struct Change: Sendable {
       let name: String
-      /// What the change leaves of the program, it still runs.
+      /// The change leaves the program runnable.
       let make: @Sendable (_ program: PathName, _ contents: [UInt8]) throws -> Void
     }
 
@@ -34,7 +34,7 @@ extension MountTests {
       },
       Change(name: "O_TRUNC") { program, contents in
         try stranger(program, O_WRONLY | O_TRUNC) { (_) throws(Errno) in }
-        // Root's own writes take no bits away.
+        // Root's own writes remove no bits.
         try OpenFile(program, O_WRONLY).write(contents, at: 0)
       },
       Change(name: "truncate(2)") { program, contents in
@@ -78,7 +78,7 @@ extension MountTests {
       }
     }
 
-    /// An ACL by an owner who is not in the file's group: like chmod(2), it takes the set-group-ID bit away.
+    /// An ACL set by an owner who is not in the file's group removes the set-group-ID bit, like chmod(2).
     @Test func anACLTakesAForeignGroupsBitAway() throws {
       try Volume.with { volume in
         try volume.mountPoint.setMode(0o755)
@@ -99,11 +99,11 @@ extension MountTests {
         }
         for path in [file, directory, beside] { #expect(try path.status().mode & 0o7000 == 0, "\(path)") }
         #expect(try own.status().mode & 0o7000 == 0o2000, "who is in the group keeps it")
-        // What is made in the directory is not given its group any more.
+        // New files in the directory no longer get its group.
         try directory.setMode(0o777)
         try Identity.member.perform { () throws(Errno) in try directory.appending("new").write("x") }
         #expect(try directory.appending("new").status().group == Identity.member.group)
-        // The default ACL is not about the directory itself.
+        // The default ACL does not concern the directory itself.
         try directory.setMode(0o2777)
         let set = try Program.run(Identity.owner.launcher + ["setfacl", "-d", "-m", "u:1:rwx", directory.description])
         #expect(set.succeeded, "\(set.output)")

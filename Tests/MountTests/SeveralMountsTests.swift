@@ -6,7 +6,7 @@ import ProtectfsPolicy
 import SystemPackage
 import Testing
 
-/// One more mount of a volume's store, unlocked; unmounted with its last reference.
+/// Another mount of a volume's store, unlocked. Unmounted with its last reference.
 final class SecondMount {
   let mountPoint: PathName
   private let recoveryKey: String
@@ -43,7 +43,7 @@ final class SecondMount {
 
   func path(_ name: String) -> PathName { mountPoint.appending(name) }
 
-  /// Unlocks at no cost: a passcode takes scrypt.
+  /// Unlocks without scrypt, which a passcode takes.
   func unlock() throws {
     var connection = try DaemonConnection(mountPoint: mountPoint.description)
     try connection.unlock(recoveryKey: recoveryKey)
@@ -63,7 +63,7 @@ extension SecondMount {
 }
 
 extension MountTests {
-  /// One mount writes a store; any number read it.
+  /// One mount writes a store; any number of mounts read it.
   @Suite struct SeveralMountsTests {
     @Test func readersSeeWhatTheWriterDoes() throws {
       try Volume.with { volume in
@@ -90,12 +90,12 @@ extension MountTests {
           #expect(try reader.path("d").protectionClass() == .completeUnlessOpen)
         }
         #expect(try held.read(at: 0, count: 100) == Array("two, and longer".utf8))
-        // The class that the writer gave counts for the reader's lock too.
+        // The class set by the writer also applies to the reader's lock.
         try readers[0].lock()
         #expect(throws: Errno.permissionDenied) { try readers[0].path("d/file").contents() }
         #expect(throws: Errno.permissionDenied) { try held.read(at: 0, count: 100) }
         try readers[0].unlock()
-        // Another file of the same name is another file.
+        // Another file with the same name is another file.
         try volume.path("new").write("three")
         try volume.path("new").rename(to: volume.path("d/file"))
         for reader in readers { #expect(try reader.path("d/file").contents() == Array("three".utf8)) }
@@ -107,7 +107,7 @@ extension MountTests {
       }
     }
 
-    /// A descriptor that was opened while the file was of class C, and a mapping: the reader's lock finds out.
+    /// A descriptor opened while the file was of class C, and a mapping: the reader's lock finds the new class.
     @Test func aLockRenewsTheRecordsOfOpenFiles() throws {
       try Volume.with { volume in
         let reader = try SecondMount(of: volume, "reader", options: "ro")
@@ -141,7 +141,7 @@ extension MountTests {
       }
     }
 
-    /// Files get new keys while another mount reads them, by handles from before too.
+    /// Files get new keys while another mount reads them, also through older handles.
     @Test func readersFollowARekey() throws {
       try Volume.with { volume in
         let reader = try SecondMount(of: volume, "reader", options: "ro")
@@ -180,8 +180,7 @@ extension MountTests {
       }
     }
 
-    /// The first is not seen in the table of mounts here: the lock is what keeps the second out, and it is gone with its
-    /// process.
+    /// The first mount is not in the table of mounts here. The lock refuses the second, and ends with its process.
     @Test func aSecondWriterIsRefusedByTheLock() throws {
       try Volume.with { volume in
         let other = volume.directory.appending("other")
@@ -209,7 +208,7 @@ extension MountTests {
         let reader = try SecondMount(of: volume, "reader", options: "ro")
         let new = volume.directory.appending("new")
         try new.write("a new passcode\n", mode: 0o600)
-        // By the backing directory, which two mounts have: the one that writes is asked.
+        // By the backing directory, which two mounts have: the writing one gets the request.
         let changed = try Command.run([
           "passcode", "change", "--passcode-file", volume.passcodeFile.description, "--new-passcode-file",
           new.description, volume.backing.description,

@@ -4,20 +4,20 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// The backing store takes long over one request. Most are served without anyone being woken for the next one, so somebody has
-  /// to notice.
+  /// The backing store takes long over one request. For most requests no thread is woken to serve the next one, so this
+  /// has to be noticed.
   @Suite struct SlowRequestTests {
     @Test(arguments: [2, 8]) func othersAreServedMeanwhile(_ threads: Int) throws {
       try Volume.withFaults(["-o", "threads=\(threads)"]) { volume, faults in
         let victim = volume.path("victim")
         try victim.write("contents")
-        // The kernel lets nobody look into the directory in which it removes a name.
+        // While the kernel removes a name, it permits no lookup in the directory.
         let elsewhere = volume.path("elsewhere")
         try elsewhere.makeDirectory()
         faults.settle()
         faults.arm(.stall, at: 1, of: .changes)
         let removal = Thread(name: "removal") { try? victim.unlink() }
-        // Long enough for all who wait to fall asleep.
+        // Long enough for all waiting threads to fall asleep.
         usleep(100_000)
         var slowest: Int64 = 0
         for number in 0..<30 {

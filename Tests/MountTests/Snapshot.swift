@@ -3,12 +3,12 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// What a directory and all below it look like to a program, times left out.
+/// The state of a directory and everything below it, as a program sees it, without times.
 struct Snapshot: Equatable {
   struct Entry: Equatable {
     var mode: UInt32
     var links: UInt32
-    /// What a file holds, or where a link leads.
+    /// The contents of a file, or the target of a link.
     var contents: [UInt8] = []
     var fileClass: ProtectionClass?
     var attributes: [String: [UInt8]] = [:]
@@ -34,7 +34,7 @@ struct Snapshot: Equatable {
   }
 
   /// Whether each byte of each file is that of one or the other, or zero where neither had one, at a length between
-  /// theirs; all but contents must be the same in the three.
+  /// theirs. Everything but contents must be the same in all three.
   func isBetween(_ old: Snapshot, _ new: Snapshot) -> Bool {
     guard Set(entries.keys) == Set(old.entries.keys), Set(entries.keys) == Set(new.entries.keys) else { return false }
     return entries.allSatisfy { path, entry in
@@ -71,7 +71,7 @@ extension Snapshot.Entry {
     self.init(mode: status.mode, links: status.links)
     switch status.mode & 0o170000 {
     case 0o100000:
-      // Past the cache: what the daemon has, not what the kernel remembers.
+      // Past the cache: the daemon's data, not the kernel's.
       let file = try OpenFile(path, O_RDONLY | OpenFile.direct)
       contents = try file.read(at: 0, count: Int(status.size) + 4096)
       fallthrough

@@ -2,19 +2,19 @@ import ProtectfsIO
 import SystemPackage
 import Testing
 
-/// A tree of plaintext with one of each that can be restored.
+/// A plaintext tree with one item of each kind that can be restored.
 struct SourceTree {
   let path: PathName
   private let volume: Volume
 
-  /// Makes it beside a volume.
+  /// Creates it beside a volume.
   ///
-  /// - Parameter stride: how far apart the ten pieces of data in the file with holes are, in bytes.
+  /// - Parameter stride: the distance between the ten pieces of data in the file with holes, in bytes.
   init(beside volume: Volume, count: Int = 3, stride: Int = 3_000_000) throws {
     self.volume = volume
     path = volume.directory.appending("source")
     try path.makeDirectory()
-    // As that of the mount's root, which is left as it is.
+    // Like that of the mount's root, which is not changed.
     try path.setMode(volume.mountPoint.status().mode & 0o7777)
     try volume.shell(
       """
@@ -36,7 +36,7 @@ struct SourceTree {
       """, in: "source")
   }
 
-  /// Whether the mounted tree is this one: contents, holes left out, and all metadata.
+  /// Whether the mounted tree equals this one: contents, holes excluded, and all metadata.
   func expectRestored(_ comment: Comment = "", sourceLocation: SourceLocation = #_sourceLocation) throws {
     let result = try Program.run([
       "rsync", "-aHAXcni", "--specials", "--devices", "--delete", "--modify-window=-1",
@@ -47,7 +47,7 @@ struct SourceTree {
     #expect(result.succeeded && result.output.isEmpty, "\(comment): \(result.output)", sourceLocation: sourceLocation)
   }
 
-  /// Finds out that each file that is there is whole, or was there before: nothing in between has a real name.
+  /// Checks that each file is complete, or was there before: nothing incomplete has a real name.
   func expectNothingPartial(_ comment: Comment, sourceLocation: SourceLocation = #_sourceLocation) throws {
     let script = """
       cd "$1"; find . -type f ! -name '.*.protectfs-new' -print0 | while IFS= read -r -d '' f; do
@@ -60,7 +60,7 @@ struct SourceTree {
 }
 
 extension Volume {
-  /// Has the command make its temporary directories beside the volume.
+  /// Makes the command create its temporary directories beside the volume.
   var temporaryDirectory: [String: String] { ["TMPDIR": directory.description] }
 
   /// Runs `protectfs restore` into the mount.
@@ -72,7 +72,7 @@ extension Volume {
       environment: environment.merging(temporaryDirectory) { own, _ in own })
   }
 
-  /// What opens a copy of the store.
+  /// The options that open a copy of the store.
   var openingOptions: [String] {
     ["--passcode-file", passcodeFile.description, "--device-key", deviceKey.description]
   }

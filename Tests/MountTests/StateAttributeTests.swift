@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// `user.protectfs.state` of the root: what state the mount is in, for everyone who may list it.
+  /// `user.protectfs.state` of the root: the state of the mount, for everyone who may list it.
   @Suite struct StateAttributeTests {
     private static let name = PathName(LockState.attributeName)
 
@@ -32,7 +32,7 @@ extension MountTests {
       }
     }
 
-    /// It is no attribute of files, and nobody's to change: with an error that copying programs pass over.
+    /// It is not an attribute of files, and cannot be changed: it fails with an error that copying programs ignore.
     @Test func isReadOfTheRootOnly() throws {
       try Volume.with { volume in
         let file = volume.path("file")
@@ -76,7 +76,7 @@ extension MountTests {
       }
     }
 
-    /// By a bind mount of a directory below the root, the root is found.
+    /// Through a bind mount of a directory below the root, the root is found.
     @Test func throughABindMount() throws {
       try Volume.with { volume in
         try volume.path("directory").makeDirectory()
@@ -99,8 +99,8 @@ extension MountTests {
       }
     }
 
-    /// While the keys are being taken away, it is answered at once, and says that the lock is not complete: whoever reads
-    /// `locked` finds nothing readable any more.
+    /// While keys are being wiped, it is answered at once and says that the lock is not complete. A program that reads
+    /// `locked` finds nothing readable.
     @Test func answersDuringTheLock() throws {
       try Volume.with(defaultClass: .complete) { volume in
         let file = volume.path("file")

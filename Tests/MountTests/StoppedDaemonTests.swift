@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A daemon that was stopped is waited for, and the command says so.
+  /// The command waits for a stopped daemon, and says so.
   @Suite struct StoppedDaemonTests {
     @Test func commandsSayWhatTheyWaitFor() throws {
       try Volume.with { volume in
@@ -24,7 +24,7 @@ extension MountTests {
           #expect(program.output.contains("the daemon (process \(volume.processID)) is stopped (SIGSTOP)"), "\(call)")
           #expect(program.poll() == nil, "\(call): \(program.output)")
         }
-        // The others go, and the first is done when the daemon goes on.
+        // The others end, and the first completes when the daemon continues.
         for program in programs.dropFirst() { program.send(SIGKILL) }
         for program in programs.dropFirst() { _ = program.wait() }
         #expect(calls_kill(volume.processID, SIGCONT) == 0)

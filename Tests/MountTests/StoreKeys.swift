@@ -6,11 +6,11 @@ import SystemPackage
 
 @testable import KeyManagement
 
-/// The keys of a store, got as the daemon gets them: from its files and the recovery key.
+/// The keys of a store, obtained like the daemon does: from its files and the recovery key.
 struct StoreKeys {
   private(set) var classKeys: [ProtectionClass: [UInt8]] = [:]
   let keybagKey: [UInt8]
-  /// The effaceable secret, and the key that it makes of the keybag key.
+  /// The effaceable secret, and the key derived from it and the keybag key.
   let effaceable: [UInt8]
   private let publicKeys: [ClassKeyID: [UInt8]]
 
@@ -44,7 +44,7 @@ struct StoreKeys {
 }
 
 extension SecretBytes {
-  /// A copy, for tests, whose secrets are none.
+  /// A copy, for tests, whose secrets are not secret.
   var bytes: [UInt8] { unsafe withBytes { unsafe Array($0) } }
 }
 
@@ -59,7 +59,7 @@ extension Volume {
     try DeviceKey.load(for: KeybagRecord(parsing: keybagFile().read()).storeID, file: deviceKey)
   }
 
-  /// The store's keybag, opened beside whoever has the store.
+  /// The store's keybag, opened while others may use the store.
   ///
   /// - Parameter passcode: `nil` for the recovery key, which takes no scrypt.
   func openKeybag(passcode: String? = nil) throws -> OpenKeybag {
@@ -75,9 +75,9 @@ extension Volume {
       Keybag(parsing: file.read(), deviceKey: deviceKey), with: secret, deviceKey: deviceKey)
   }
 
-  /// Why a passcode does not give the keys of all classes; `nil` where it does.
+  /// Why a passcode does not yield the keys of all classes; `nil` if it does.
   ///
-  /// - Parameter passcode: `nil` for the recovery key, which opens what the passcode opens, at no cost.
+  /// - Parameter passcode: `nil` for the recovery key, which opens what the passcode opens, without scrypt.
   func refusal(of passcode: String? = Volume.passcode) -> KeyManagementError? {
     do {
       _ = try openKeybag(passcode: passcode).classKeys()
@@ -87,14 +87,14 @@ extension Volume {
     }
   }
 
-  /// Finishes what a crash has left of a change of keys, as the next mount does.
+  /// Completes what a crash has left of a change of keys, like the next mount.
   func settle() throws {
     let file = try keybagFile()
     let deviceKey = try volumeDeviceKey()
     try file.settle(Keybag(parsing: file.read(), deviceKey: deviceKey), deviceKey: deviceKey)
   }
 
-  /// Makes the keybag one without an effaceable secret, as the first version made them.
+  /// Makes the keybag one without an effaceable secret, like those of the first version.
   func removeEffaceableSecret() throws {
     let opened = try openKeybag()
     var record = opened.keybag.record
@@ -104,7 +104,7 @@ extension Volume {
     try putBack(["keybag": keybag.bytes, "keybag.previous": keybag.bytes])
   }
 
-  /// The backing file of a file on the mount: the one of the same inode number.
+  /// The backing file of a file on the mount: the one with the same inode number.
   func backingFile(of path: PathName) throws(Errno) -> PathName {
     let inode = try path.status().inode
     var directories = [backing]

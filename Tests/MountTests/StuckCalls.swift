@@ -3,7 +3,7 @@ import ProtectfsIO
 import SystemPackage
 import Testing
 
-/// A system call on a thread of its own, since it may hang.
+/// A system call on a separate thread, since it may hang.
 final class PendingCall: Sendable {
   private enum Outcome {
     case pending, succeeded
@@ -28,9 +28,9 @@ final class PendingCall: Sendable {
     outcome.read { if case .pending = $0 { true } else { false } }
   }
 
-  /// Waits until it has returned, and returns what it failed with.
+  /// Waits until it has returned, and returns its error.
   ///
-  /// - Throws: `EDEADLK` when it hangs still.
+  /// - Throws: `EDEADLK` if it still hangs.
   func result(seconds: Double = 10) throws(Errno) -> Errno? {
     let end = ContinuousClock.now + .seconds(seconds)
     let outcome = outcome.wait { outcome, deadline -> Outcome? in
@@ -49,13 +49,13 @@ final class PendingCall: Sendable {
 }
 
 extension Volume {
-  /// A process that locks by the command, as a person would, when it is told to. It is started before the store hangs: a new
-  /// process closes the files that it inherits, which waits for what was written to them.
+  /// A process that locks by the command, as a user would, on request. It is started before the store hangs: a new
+  /// process closes the files that it inherits, which waits for data written to them.
   func waitingLock() throws -> WaitingLock {
     try WaitingLock(self)
   }
 
-  /// A file of class A with pages that were written to the disk, open and mapped.
+  /// A file of class A with pages that were written to disk, open and mapped.
   func secret(_ name: String, _ number: Int, count: Int = 64 * 1024) throws -> SecretFile {
     try SecretFile(path(name), number, count: count)
   }
@@ -74,7 +74,7 @@ struct WaitingLock {
       ], output: volume.directory.appending("lock"))
   }
 
-  /// Has it lock; returns how that ended.
+  /// Makes it lock, and returns how that ended.
   func run() throws -> Program.Result {
     try start.write("")
     return Program.Result(ending: program.wait(seconds: 30), output: program.output)
@@ -100,12 +100,13 @@ final class SecretFile: Sendable {
     inode = try file.status().inode
   }
 
-  /// Makes all its pages dirty, with other contents.
+  /// Makes all its pages dirty, with new contents.
   func makeDirty() throws {
     try file.write(pattern(999_999, count: contents.count), at: 0)
   }
 
-  /// Nothing of it is to be had, by whatever was open before or is opened now; and that is told at once.
+  /// Its contents cannot be read, neither through what was open before nor through a new open, and this is reported at
+  /// once.
   func expectUnreadable(_ comment: Comment = "", sourceLocation: SourceLocation = #_sourceLocation) throws {
     let calls: [(String, Errno, @Sendable () throws(Errno) -> Void)] = [
       ("read", .permissionDenied, { [self] () throws(Errno) in _ = try file.read(at: 0, count: 16) }),

@@ -6,16 +6,16 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A lock while the backing store does not answer.
+  /// A lock while the backing store does not respond.
   @Suite struct StuckStoreTests {
     private static let options = ["-o", "allow_other,push_timeout=0.5,threads=3"]
 
-    /// What was written and cannot be pushed is lost, and named; nothing of it can be read, and no key stays.
+    /// What was written and cannot be pushed is lost, and named. None of it can be read, and no key stays.
     @Test func locksAndNamesWhatMayBeLost() throws {
       try Volume.withFaults(Self.options) { volume, faults in
         let dirty = try (0..<3).map { try volume.secret("dirty \($0)", $0) }
         let clean = try volume.secret("clean", 7)
-        // To close a file waits for the store.
+        // Closing a file waits for the store.
         defer { withExtendedLifetime(dirty + [clean]) { faults.disarm() } }
         let reader = try OpenFile(clean.path, O_RDONLY)
         let needles = try keys(of: dirty + [clean], on: volume)
@@ -32,7 +32,7 @@ extension MountTests {
         #expect(throws: Errno.permissionDenied) { try reader.read(at: 0, count: 16) }
         try needles.expectNone(in: volume.processID)
         for file in dirty {
-          // EACCES where it is told of pages that came after those that hung.
+          // EACCES if it is reported for pages that came after those that hung.
           let error = try PendingCall { () throws(Errno) in try file.file.synchronize() }.result()
           #expect(error == .ioError || error == .permissionDenied, "\(String(describing: error))")
           #expect(volume.log.contains("inode=\(file.inode)"), "\(volume.log)")
@@ -51,15 +51,15 @@ extension MountTests {
       }
     }
 
-    /// All workers hang, with writers, readers and mappings: each of them is answered, and so is who comes after.
+    /// All workers hang, with writers, readers and mappings: each of them is answered, and so are later callers.
     @Test func everyoneIsAnswered() throws {
       try Volume.withFaults(Self.options) { volume, faults in
         let files = try (0..<8).map { try volume.secret("file \($0)", $0, count: 256 * 1024) }
-        // To close a file, or to synchronise it where nothing is left to tell, waits for the store to take its times.
+        // Closing a file, or synchronising it with nothing left to report, waits until the store has taken its times.
         let readers = Monitor([OpenFile]())
         defer { withExtendedLifetime((files, readers)) { faults.disarm() } }
         for file in files { try file.makeDirty() }
-        // What the kernel knows of the directory it need not ask for.
+        // The kernel already knows the directory, so it sends no request.
         _ = try volume.mountPoint.status()
         faults.settle()
         faults.arm(.hang, at: 1, of: [.changes, .writes, .reads])
@@ -97,7 +97,8 @@ extension MountTests {
       }
     }
 
-    /// All workers hang for others: what needs no store to be refused is refused; what needs it goes on when the store does.
+    /// All workers hang for other requests: what can be refused without the store is refused; the rest continues when
+    /// the store does.
     @Test(arguments: [1, 3]) func lockedFilesAreRefusedAtOnce(_ threads: Int) throws {
       try Volume.withFaults(["-o", "allow_other,threads=\(threads)"]) { volume, faults in
         let closed = volume.path("closed")
@@ -125,8 +126,8 @@ extension MountTests {
       }
     }
 
-    /// Where another mount may have changed them, a lock reads the records of open files: what does not tell one in time is
-    /// closed to everyone, until it does.
+    /// If another mount may have changed them, a lock reads the records of open files. A file whose record does not
+    /// arrive in time is closed to everyone until it does.
     @Test func recordsAreNotWaitedForInASharedStore() throws {
       try Volume.withFaults(["-o", "allow_other,shared,push_timeout=0.5,threads=3"]) { volume, faults in
         let secret = try volume.secret("secret", 1)
@@ -156,7 +157,7 @@ extension MountTests {
       }
     }
 
-    /// A rekey that hangs holds the contents of its files: a lock takes their keys all the same.
+    /// A rekey that hangs holds the contents locks of its files. A lock wipes their keys nevertheless.
     @Test func aRekeyThatHangsKeepsNoKey() throws {
       try Volume.withFaults(Self.options) { volume, faults in
         let path = volume.path("raised")
@@ -190,7 +191,7 @@ extension MountTests {
       }
     }
 
-    /// A store that is slow but takes one write after the other loses nothing, however long that takes.
+    /// A store that is slow but completes one write after the other loses nothing, however long that takes.
     @Test func aSlowStoreIsWaitedFor() throws {
       try Volume.withFaults(Self.options) { volume, faults in
         let file = try volume.secret("file", 1, count: 10 * 4096)

@@ -5,11 +5,11 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// What SECURITY.md says that protectfs does not prevent, shown: whoever changes that changes the document.
+  /// Shows what SECURITY.md says protectfs does not prevent. A change here needs a change of the document.
   @Suite struct TamperingTests {
     private static let unit = 4096
 
-    /// Who writes the backing directory, and has no key.
+    /// An attacker who writes the backing directory and has no key.
     @Test func contentsCanBeChangedBlind() throws {
       try Volume.with { volume in
         let path = volume.path("file")
@@ -24,7 +24,7 @@ extension MountTests {
         try volume.unmount()
 
         var changed = try backing.contents()
-        // Blocks of 16 bytes of what was there before, a unit of zeros, and a shorter length.
+        // Blocks of 16 bytes from before, a unit of zeros, and a shorter length.
         changed.replaceSubrange(32..<48, with: before[32..<48])
         for index in Self.unit..<2 * Self.unit { changed[index] = 0 }
         try OpenFile(backing, O_RDWR).write(changed, at: 0)
@@ -39,7 +39,7 @@ extension MountTests {
       }
     }
 
-    /// Who has several copies of a store, and no key.
+    /// An attacker who has several copies of a store and no key.
     @Test func copiesShowWhichBlocksChanged() throws {
       try Volume.with { volume in
         let path = volume.path("file")
@@ -74,7 +74,7 @@ extension MountTests {
         try volume.mount()
         try volume.unlock(Volume.passcode)
         #expect(try one.symbolicLinkTarget() == Array("/bin/false".utf8))
-        // Who writes it next makes a new file, which takes its directory's class.
+        // The next writer creates a new file, which takes its directory's class.
         try diary.write("no longer of class A")
         #expect(try diary.protectionClass() == .completeUntilFirstUserAuthentication)
       }

@@ -4,7 +4,7 @@ import ProtectfsClient
 import ProtectfsIO
 import SystemPackage
 
-/// Directories in /tmp, named after the process that uses them so that those of a dead one can be told.
+/// Directories in /tmp, named after the process that uses them, so that those of a dead process can be recognised.
 enum TemporaryDirectory {
   private static let prefix = "protectfs-tests."
 
@@ -23,7 +23,7 @@ enum TemporaryDirectory {
     _ = try? Program.run(["rm", "-rf", "--one-file-system", path.description])
   }
 
-  /// Cleans up after runs that died: once in a run.
+  /// Removes what earlier runs have left, once per run.
   static let removeLeftovers: Void = {
     for mount in MountedFileSystem.all() where isLeftover(mount.mountPoint) {
       try? PathName(mount.mountPoint).unmount(isLazy: true)

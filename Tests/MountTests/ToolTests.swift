@@ -2,7 +2,7 @@ import ProtectfsIO
 import ProtectfsPolicy
 import Testing
 
-/// The condition under which a test of a tool runs: the tool is there.
+/// The condition for a test of a tool: the tool is installed.
 private func tools(_ names: String...) -> ConditionTrait {
   let missing = names.filter { !Program.isInstalled($0) }
   if !missing.isEmpty { print("skipped: \(missing.joined(separator: ", ")) not installed") }
@@ -10,7 +10,8 @@ private func tools(_ names: String...) -> ConditionTrait {
 }
 
 extension Volume {
-  /// Runs a shell script in the mounted tree, and expects every command in it to succeed. `$W` is a directory off the mount.
+  /// Runs a shell script in the mounted tree, and expects every command in it to succeed. `$W` is a directory outside
+  /// the mount.
   func shell(_ script: String, in directory: String = "mount", sourceLocation: SourceLocation = #_sourceLocation) throws
   {
     let outside = self.directory.appending("work")
@@ -26,7 +27,7 @@ extension Volume {
 }
 
 extension MountTests {
-  /// Tools that people use, on the mount, without a single unexpected error.
+  /// Common tools on the mount, without a single unexpected error.
   @Suite struct ToolTests {
     @Test(tools("git")) func git() throws {
       try Volume.with { volume in
@@ -50,7 +51,7 @@ extension MountTests {
           test -z "$(git status --porcelain)"
           git stash list && git worktree add -q ../tree main && test -f ../tree/moved/f1
           """)
-        // The same again with nothing cached, as it is on disk.
+        // Again without caches, as it is on disk.
         try volume.remount()
         try volume.unlock()
         try volume.shell("cd clone && git fsck --full --strict && git status --porcelain | wc -l | grep -qx 0")

@@ -5,9 +5,9 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A store on a file system that serves several hosts, and grants a lock of flock(2) on each of them.
+  /// A store on a file system that serves several hosts, and grants an flock(2) on each of them.
   @Suite struct TwoHostsTests {
-    /// What writes a store, or must have nobody write it, and the exit status that refuses it.
+    /// What writes a store, or must exclude writers, and the exit status of a refusal.
     static let writers: [(words: [String], status: CInt)] = [
       (["mount", "--foreground"], 7), (["mount", "--foreground", "-o", "shared"], 7), (["fsck", "--repair"], 8),
       (["fsck"], 8), (["passcode", "change", "--passcode-file", "P", "--new-passcode-file", "P"], 7),
@@ -35,7 +35,7 @@ extension MountTests {
         try volume.unlock()
         try volume.path("file").write("x")
         let store = try volume.ownFiles()
-        // They wait for who may be about to go, so all at once, each on a host of its own.
+        // They wait for a writer that may be about to end, so all run at once, each on a host of its own.
         let programs = try Self.writers.enumerated().map { number, writer in
           (writer, try start(writer.words, volume, others[number], "\(number)"))
         }
@@ -53,7 +53,7 @@ extension MountTests {
       }
     }
 
-    /// The claim goes with the process that has it, also by a crash.
+    /// The claim ends with the process that has it, also at a crash.
     @Test func theOtherWritesThen() throws {
       try Volume.onHosts(others: 1) { volume, _, others in
         try volume.mount()

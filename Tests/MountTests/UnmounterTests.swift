@@ -6,8 +6,8 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// The process beside the daemon that unmounts, for root and for an ordinary user: a mount that is told to end goes,
-  /// and the process with it.
+  /// The unmounter, for root and for an ordinary user: a mount that is asked to end is removed, and the process ends
+  /// with it.
   @Suite struct UnmounterTests {
     @Test(arguments: Mounter.all) func toldToEnd(_ mounter: Mounter) throws {
       try mounter.withVolume { volume in
@@ -60,7 +60,7 @@ extension MountTests {
       }
     }
 
-    /// It holds nothing of the caller's nor of the store's, and the signals of a terminal or service manager pass it by.
+    /// It holds nothing of the caller or the store, and ignores the signals of a terminal or service manager.
     @Test func holdsNothing() throws {
       try Mounter.root.withVolume(byPasscode: true) { volume in
         let unmounter = try Unmounter(of: volume.processID)
@@ -69,7 +69,7 @@ extension MountTests {
           String(decoding: try directory.appending("fd/\($0)").symbolicLinkTarget(), as: UTF8.self)
         }
         #expect(targets.filter { $0 == "/dev/null" }.count == 3)
-        // Beside the socket, the kernel's requests for the time when the daemon is no more.
+        // Besides the socket, it holds the kernel's requests for the time after the daemon's end.
         #expect(targets.count == 5 && targets.contains("/dev/fuse"), "\(targets)")
         #expect(targets.contains { $0.hasPrefix("socket:") }, "\(targets)")
         #expect(try directory.appending("cwd").symbolicLinkTarget() == Array("/".utf8))
@@ -92,7 +92,7 @@ extension MountTests {
       String(decoding: try volume.directory.appending("log.1").contents(), as: UTF8.self)
     }
 
-    /// The daemon starts no program once it serves, so a command that prints the passcode has run before.
+    /// The daemon starts no program once it serves, so a command that prints the passcode runs before.
     @Test func inTheForegroundACommandGivesThePasscode() throws {
       try Volume.store { volume in
         try volume.mount(["-o", "grace=1", "--passcode-command", "cat '\(volume.passcodeFile)'"])
@@ -102,13 +102,13 @@ extension MountTests {
   }
 }
 
-/// Who mounts.
+/// The user who mounts.
 enum Mounter: CaseIterable, CustomTestStringConvertible {
   case root, ordinaryUser
 
   private static let user: UInt32 = 65534
 
-  /// The ordinary user only where it may run what was built and fusermount3(1).
+  /// The ordinary user only if it may run the built programs and fusermount3(1).
   static let all: [Mounter] = {
     let mayRun = try? Program.run(Mounter.ordinaryUser.launcher + [Command.path, "--version"]).succeeded
     if mayRun == true, Program.isInstalled("fusermount3") { return allCases }
@@ -118,19 +118,19 @@ enum Mounter: CaseIterable, CustomTestStringConvertible {
 
   var testDescription: String { self == .root ? "root" : "an ordinary user" }
 
-  /// What starts a program as this user.
+  /// The command that starts a program as this user.
   var launcher: [String] {
     self == .root ? [] : ["setpriv", "--reuid=\(Self.user)", "--regid=\(Self.user)", "--clear-groups"]
   }
 
-  /// Makes a store of this user's, has it mounted and unlocked by them, and calls `body`.
+  /// Creates a store of this user's, lets the user mount and unlock it, and calls `body`.
   func withVolume(byPasscode: Bool = false, _ body: (Volume) throws -> Void) throws {
     try Volume.store { volume in
       if self != .root {
         let owner = "\(Self.user):\(Self.user)"
         try #require(try Program.run(["chown", "-R", owner, volume.directory.description]).succeeded)
       }
-      // Where no XDG_RUNTIME_DIR is the user's, its sockets have a directory in /tmp.
+      // If no XDG_RUNTIME_DIR belongs to the user, its sockets have a directory in /tmp.
       defer { TemporaryDirectory.remove(PathName("/tmp/protectfs-\(Self.user)")) }
       try volume.mount(["-o", "grace=10"], through: launcher)
       if byPasscode { try volume.unlock(Volume.passcode) } else { try volume.unlock() }
@@ -152,7 +152,7 @@ struct Unmounter {
       })
   }
 
-  /// Waits until it is gone, or waits only for init(1) to notice.
+  /// Waits until it is gone, or is left only for init(1) to reap.
   func ends() -> Bool {
     for _ in 0..<500 {
       guard let status = try? ProcessStatus(directory), !status["State"].hasPrefix("Z") else { return true }

@@ -8,7 +8,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A store of its own in a temporary directory, and its mount. Everything goes with ``with(_:_:)``, also after a failure.
+/// A store in a temporary directory, and its mount. ``with(_:_:)`` removes everything, also after a failure.
 final class Volume: Sendable {
   static let passcode = "correct horse battery staple"
 
@@ -27,7 +27,7 @@ final class Volume: Sendable {
   /// A path in the mounted tree.
   func path(_ name: String) -> PathName { mountPoint.appending(name) }
 
-  /// Makes a store, mounts and unlocks it, calls `body`, and takes it all away again.
+  /// Creates a store, mounts and unlocks it, calls `body`, and removes everything again.
   static func with(
     _ options: [String] = [], defaultClass: ProtectionClass = .standard, unlocked: Bool = true,
     _ body: (Volume) throws -> Void
@@ -39,8 +39,8 @@ final class Volume: Sendable {
     }
   }
 
-  /// Makes a store, calls `body`, and takes away whatever there is then. Its passcode is cheap to try, unless `init` is to
-  /// make it.
+  /// Creates a store, calls `body`, and removes whatever is there then. Its passcode has the lowest cost, unless `init`
+  /// creates the store.
   static func store(
     defaultClass: ProtectionClass = .standard, initOptions: [String]? = nil,
     environment: (PathName) -> [String: String] = { _ in [:] },
@@ -72,7 +72,7 @@ final class Volume: Sendable {
     }
   }
 
-  /// Makes a store. Where one volume is there already, the keys are others.
+  /// Creates a store. If another volume exists already, it has other keys.
   private static func create(_ directory: PathName, _ defaultClass: ProtectionClass) throws -> String {
     let backing = directory.appending("backing")
     if !backing.exists { try backing.makeDirectory(mode: 0o700) }
@@ -82,7 +82,7 @@ final class Volume: Sendable {
     return store.recoveryKey
   }
 
-  /// How many there are at the moment.
+  /// The number of volumes that exist now.
   private static let volumes = Mutex(0)
 
   private static func initialise(_ directory: PathName, _ options: [String]) throws -> String {
@@ -96,14 +96,14 @@ final class Volume: Sendable {
     return String(try #require(words.first { $0.count == 44 && $0.split(separator: "-").count == 9 }))
   }
 
-  /// The lowest cost that the format allows.
+  /// The lowest cost that the format permits.
   static let lowestCost = ScryptParameters(logN: 16, r: 8, p: 1)
 
   // MARK: The mount
 
   var processID: CInt { daemon.withLock { $0?.identifier ?? 0 } }
 
-  /// What the daemon has logged since it was mounted.
+  /// The daemon's log since it was mounted.
   var log: String { daemon.withLock { $0?.output ?? "" } }
 
   /// Mounts with a daemon in the foreground, and waits until it answers. `launcher` is a program that starts it.
@@ -122,7 +122,7 @@ final class Volume: Sendable {
     }
   }
 
-  /// Starts the command that mounts, and does not wait.
+  /// Starts the command that mounts, without waiting.
   func start(_ options: [String] = [], through launcher: [String] = []) throws -> Program {
     let number = mounts.withLock { count in
       count += 1
@@ -160,7 +160,7 @@ final class Volume: Sendable {
     return program?.wait(seconds: seconds)
   }
 
-  /// The same, but what was closed a moment ago may still keep the mount busy.
+  /// Unmounts as soon as a file that was just closed no longer keeps the mount busy.
   func unmountOnceIdle() throws {
     let deadline = ContinuousClock.now + .seconds(10)
     while true {
@@ -175,20 +175,20 @@ final class Volume: Sendable {
     try #require(waitForDaemon() == .exited(0), "the daemon did not end well")
   }
 
-  /// Unmounts and mounts again: before first unlock, nothing cached.
+  /// Unmounts and mounts again: before first unlock, with empty caches.
   func remount(_ options: [String] = []) throws {
     try unmount()
     try mount(options)
   }
 
-  /// Kills the daemon, as a crash would end it.
+  /// Kills the daemon, like a crash.
   func kill() {
     let program = daemon.withLock { program in
       defer { program = nil }
       return program
     }
     program?.send(SIGKILL)
-    // A thread of it that waits for the kernel to write pages back, which would be the daemon's to take, does not die:
+    // A thread that waits for the kernel to write pages back, which the daemon itself would have to take, does not die:
     // the connection must be aborted.
     let deadline = ContinuousClock.now + .seconds(2)
     while let program, program.poll() == nil {
@@ -216,7 +216,7 @@ final class Volume: Sendable {
     return try connection.status()
   }
 
-  /// Unlocks at no cost: a passcode takes scrypt.
+  /// Unlocks without scrypt, which a passcode takes.
   func unlock() throws(ControlError) { try unlock(recoveryKey: recoveryKey) }
 
   func unlock(_ passcode: String) throws(ControlError) {

@@ -29,30 +29,30 @@ struct ModelInode {
   /// How often it may have got a new key.
   var rekeys = 0
 
-  // Of a directory.
+  // For directories.
   var entries: [ModelName: Int] = [:]
   var parent = ModelTree.root
 
-  // Of a symbolic link.
+  // For symbolic links.
   var target: [UInt8] = []
 }
 
-/// A name in a directory, and what it names.
+/// A name in a directory, and its inode.
 struct ModelPlace {
   let directory: Int
   let name: ModelName
   let inode: Int
 }
 
-/// The whole mounted tree as it should be. A value, so that what it was before a call can be kept.
+/// The expected state of the whole mounted tree. It is a value, so that the state before a call can be kept.
 struct ModelTree {
   static let root = 0
 
   private(set) var inodes: [Int: ModelInode]
   private var next = 1
-  /// Files whose last name is gone, for as long as somebody has them open.
+  /// Files whose last name is gone, while they are open.
   private(set) var nameless: Set<Int> = []
-  /// When the call at hand was made.
+  /// The time of the current call.
   var now = ModelTime.unknown
 
   init(rootClass: ProtectionClass) {
@@ -88,7 +88,7 @@ struct ModelTree {
     return path(of: parent) + [UInt8(ascii: "/")] + name
   }
 
-  /// Whether a directory is another, or somewhere in it.
+  /// Whether a directory is another, or below it.
   func isDirectory(_ directory: Int, within other: Int) -> Bool {
     var current = directory
     while current != other {
@@ -100,7 +100,7 @@ struct ModelTree {
 
   func depth(of directory: Int) -> Int { directory == Self.root ? 0 : 1 + depth(of: self[directory].parent) }
 
-  /// What stat(2) tells as the number of links.
+  /// The number of links that stat(2) returns.
   func linkCount(of inode: Int) -> Int {
     let node = self[inode]
     guard node.kind == .directory else { return node.links }
@@ -108,7 +108,7 @@ struct ModelTree {
   }
 }
 
-// Changes. Each is what one successful call does.
+// Changes. Each is the effect of one successful call.
 extension ModelTree {
   mutating func make(_ kind: ModelInode.Kind, _ name: ModelName, in directory: Int, mode: UInt32) -> Int {
     let inode = next
@@ -165,7 +165,7 @@ extension ModelTree {
     }
   }
 
-  /// Changes what a file holds, and keeps what it held for the case of a crash.
+  /// Changes the contents of a file, and keeps the previous contents for a crash.
   mutating func change(_ inode: Int, time: ModelTime? = nil, _ body: (inout ModelContents) -> Void) {
     self[inode].earlier.append(self[inode].contents)
     body(&inodes[inode]!.contents)
@@ -173,7 +173,7 @@ extension ModelTree {
     self[inode].isTimeSynchronized = false
   }
 
-  /// A file or directory is chosen another class, or the one that it has.
+  /// Sets the class of a file or directory explicitly; it may be the present one.
   mutating func choose(_ fileClass: ProtectionClass, for inode: Int, isRewrapped: Bool = false) {
     let node = self[inode]
     if node.kind == .file, !isRewrapped, ModelContract.isRaise(from: node.fileClass!, to: fileClass) { rekey(inode) }
@@ -181,7 +181,7 @@ extension ModelTree {
     self[inode].isExplicit = true
   }
 
-  /// A file gets another key.
+  /// Gives a file a new key.
   mutating func rekey(_ inode: Int) { if self[inode].contents.count > 0 { self[inode].rekeys += 1 } }
 
   /// The time may have moved.

@@ -84,7 +84,7 @@ extension ModelWorker {
 
   // MARK: Classes
 
-  /// A file, a directory, or the root, which nobody else may be counting on.
+  /// A file, a directory, or the root if no other worker relies on it.
   private func classPlace() -> (inode: Int, path: PathName, text: String)? {
     if isAlone, chance(10) { return (ModelTree.root, stage.volume.mountPoint, "the root") }
     return place([.file, .directory]).map { ($0.inode, path($0), show($0)) }
@@ -112,7 +112,7 @@ extension ModelWorker {
       }, apply: { $0.choose(newClass, for: place.inode, isRewrapped: isRewrapped) })
   }
 
-  /// The file gets another key, as by `rotate --data`.
+  /// Gives the file a new key, like `rotate --data`.
   func rekey() throws {
     guard let place = place([.file]) else { return }
     let path = path(place)
@@ -122,7 +122,7 @@ extension ModelWorker {
       call: { try path.rekey() }, apply: { $0.rekey(place.inode) })
   }
 
-  /// The class stays, and counts as inherited.
+  /// The class stays, but counts as inherited.
   func removeClass() throws {
     guard let place = classPlace(), place.inode != ModelTree.root else { return }
     let node = tree[place.inode]

@@ -1,6 +1,6 @@
 import ProtectfsPolicy
 
-// What the random generator decides: which name, which file, which range. Rather often one at or near an edge.
+// Decisions of the random generator: which name, file or range, often at or near an edge.
 extension ModelWorker {
   static let longest = 262_144
   private static let farthest = 1 << 30
@@ -21,7 +21,7 @@ extension ModelWorker {
     }
   }
 
-  /// A range that is not empty; seldom a far one.
+  /// A range that is not empty, rarely a distant one.
   func range() -> Range<Int> {
     let limit = chance(1) ? Self.farthest : Self.longest
     let start = min(offset(upTo: limit), limit - 1)
@@ -40,7 +40,7 @@ extension ModelWorker {
     + [[1, 0xff, 0xfe, 0x80]]
     + [174, 175, 176, 177, 200, 254, 255].map { ModelName(repeating: UInt8(ascii: "n"), count: $0) }
 
-  /// A name for something in a directory, that may exist already. In a root that workers share each has its own.
+  /// A name in a directory, which may exist already. In a shared root each worker has its own names.
   func name(in directory: Int) -> ModelName {
     let name = Self.names.randomElement(using: &random)!
     guard directory == ModelTree.root, !isAlone else { return name }

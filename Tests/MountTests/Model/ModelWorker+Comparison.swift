@@ -3,7 +3,7 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-// Comparing the mount with the model: one name, one directory, or the whole tree.
+// Comparison of the mount with the model: one name, one directory, or the whole tree.
 extension ModelWorker {
   /// stat(2) of something, by name or through a handle.
   func expectStatus() throws {
@@ -66,7 +66,7 @@ extension ModelWorker {
       throw difference("\(text): mode \(String(status.mode, radix: 8)), not \(String(type | node.mode, radix: 8))")
     }
     if let size, status.size != UInt64(size) { throw difference("\(text): size \(status.size), not \(size)") }
-    // Others make and remove directories in a root that is shared.
+    // Other workers create and remove directories in a shared root.
     if inode == ModelTree.root, !isAlone { return }
     guard status.links == UInt32(links) else { throw difference("\(text): \(status.links) links, not \(links)") }
     try compareTime(status, inode, text)
@@ -76,8 +76,8 @@ extension ModelWorker {
     tree[inode].serial = status.inode
   }
 
-  /// A time once seen stays, until something is modified. A rekey moves it by a second, which shows when the kernel asks
-  /// again; one that failed and one that was put off have moved it as well.
+  /// A time that was seen stays until something is modified. A rekey moves it by a second, which shows when the kernel
+  /// asks again; a rekey that failed or was deferred has moved it too.
   private func compareTime(_ status: FileStatus, _ inode: Int, _ text: String) throws {
     let time = status.modification_seconds * 1_000_000_000 + status.modification_nanoseconds
     let isKnown = (0...2 * tree[inode].rekeys).contains { tree[inode].time.contains(time - Int64($0) * 1_000_000_000) }
@@ -89,7 +89,7 @@ extension ModelWorker {
 
   // MARK: Everything
 
-  /// Compares the whole tree, and what is open and has no name. The lock state must not change meanwhile.
+  /// Compares the whole tree, and open files without a name. The lock state must not change meanwhile.
   func compareEverything() throws {
     try compareDirectory(ModelTree.root, stage.volume.mountPoint)
     var compared: Set<Int> = []
@@ -107,7 +107,7 @@ extension ModelWorker {
     for handle in handles where tree.nameless.contains(handle.inode) { try compareNameless(handle) }
   }
 
-  /// An error where none may be is a difference.
+  /// An unexpected error is a difference.
   private func during(_ text: String, _ body: () throws -> Void) throws {
     do {
       try body()
@@ -166,7 +166,7 @@ extension ModelWorker {
     }
   }
 
-  /// A far hole is passed over by what SEEK_DATA tells.
+  /// A distant hole is skipped with SEEK_DATA.
   private func compareContents(_ file: OpenFile, _ inode: Int) throws {
     statistics.comparisons += 1
     let contents = tree[inode].contents

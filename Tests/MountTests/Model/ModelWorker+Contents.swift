@@ -37,7 +37,7 @@ extension ModelWorker {
     guard let handle = handle(where: \.reads) else { return try open() }
     let range = range()
     var found: [UInt8] = []
-    // At the end of a file the kernel answers, without asking: there is nothing to read.
+    // At the end of a file the kernel answers by itself, since there is nothing to read.
     let isRead = try attempt(
       "read", "\(show(handle)) \(range)", failing: refusal(handle.inode),
       mayPass: range.lowerBound >= tree[handle.inode].contents.count,
@@ -45,7 +45,7 @@ extension ModelWorker {
     if isRead { try compare(found, handle.inode, range) }
   }
 
-  /// Where the lock came in between, what was read before it is returned.
+  /// If the lock came in between, what was read before it is returned.
   func compare(_ found: [UInt8], _ inode: Int, _ range: Range<Int>) throws {
     statistics.comparisons += 1
     let expected = tree[inode].contents.bytes(in: range)
@@ -73,7 +73,7 @@ extension ModelWorker {
     try transfer(bytes, "append", handle, at: end) { () throws(Errno) in try handle.file.appendPart(bytes) }
   }
 
-  /// Where the lock came in between, only a part may have been accepted.
+  /// If the lock came in between, only a part may have been accepted.
   private func transfer(
     _ bytes: [UInt8], _ kind: String, _ handle: ModelHandle, at offset: Int, _ call: () throws(Errno) -> Int
   ) throws {
@@ -129,7 +129,7 @@ extension ModelWorker {
     }
     let range = range()
     let offset = offset(upTo: Self.longest - 1)
-    // What overlaps is refused by the kernel.
+    // The kernel refuses overlapping ranges.
     if source.inode == target.inode, offset < range.upperBound, range.lowerBound < offset + range.count { return }
     let bytes = tree[source.inode].contents.bytes(in: range)
     let (reading, writing) = (refusal(source.inode), refusal(target.inode))
@@ -149,7 +149,7 @@ extension ModelWorker {
     }
   }
 
-  /// Data may be told of where there are zeros, but a hole never where there are none.
+  /// Data may be reported for zeros, but a hole only for zeros.
   func seek() throws {
     guard let handle = handles.randomElement(using: &random) else { return try open() }
     let start = offset(upTo: Self.longest)
@@ -168,7 +168,7 @@ extension ModelWorker {
       if let index = contents.firstData(in: start..<data) {
         throw difference("data at \(index) was passed over: from \(start), data at \(data)")
       }
-      // What is told to be a hole has no data up to where data is told to follow.
+      // A reported hole contains no data up to where data is reported.
       if hole < contents.count, hole > start {
         data = try handle.file.nextData(from: hole) ?? contents.count
         if let index = contents.firstData(in: hole..<data) {
@@ -209,18 +209,18 @@ extension ModelTree {
 }
 
 extension OpenFile {
-  /// Where data is next, at or after an offset; `nil` where there is none up to the end.
+  /// The next data at or after an offset; `nil` if there is none up to the end.
   func nextData(from offset: Int) throws(Errno) -> Int? {
     do throws(Errno) { return try seek(to: offset, .data) } catch .noSuchAddressOrDevice { return nil }
   }
 
-  /// Writes, and tells how much was accepted.
+  /// Writes, and returns how much was accepted.
   func writePart(_ bytes: [UInt8], at offset: Int) throws(Errno) -> Int {
     try check(
       unsafe bytes.withUnsafeBytes { unsafe calls_pwrite(descriptor, $0.baseAddress, $0.count, off_t(offset)) })
   }
 
-  /// Writes where O_APPEND says, and tells how much was accepted.
+  /// Writes at the end (O_APPEND), and returns how much was accepted.
   func appendPart(_ bytes: [UInt8]) throws(Errno) -> Int {
     try check(unsafe bytes.withUnsafeBytes { unsafe calls_write(descriptor, $0.baseAddress, $0.count) })
   }

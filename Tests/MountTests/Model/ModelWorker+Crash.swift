@@ -2,10 +2,10 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-// What must hold after the daemon was killed: every change of names and attributes that was acknowledged, and all that
-// was synchronised. Of what was written since, each byte is an old or a new one.
+// What must hold after the daemon was killed: every acknowledged change of names and attributes, and everything
+// synchronised. Of later writes, each byte is old or new.
 extension ModelWorker {
-  /// Compares everything with what a crash may leave, and goes on from what it left. Nothing is open.
+  /// Compares everything with what a crash may leave, and continues from the actual state. Nothing is open.
   func compareAfterCrash() throws {
     let possible = candidates.isEmpty ? [tree] : candidates
     candidates = []
@@ -30,8 +30,8 @@ extension ModelWorker {
     throw difference("after a crash: " + differences.joined(separator: "; or else: "))
   }
 
-  /// A call that was cut short may have made the sidecar of a long name, and not the name yet: the times of the directories
-  /// that it changes may have moved, whether it counts as done or not.
+  /// An interrupted call may have created the sidecar of a long name, but not the name yet. The times of the
+  /// directories that it changes may have moved, whether or not it counts as done.
   private func forgetTimes(of candidate: ModelTree, otherThan others: [ModelTree]) {
     for (inode, node) in candidate.inodes where node.kind == .directory {
       let isChanged = others.contains { $0.inodes[inode]?.entries != node.entries }
@@ -39,8 +39,8 @@ extension ModelWorker {
     }
   }
 
-  /// A file whose creation was cut short may have no record yet. It is given one when it is opened for writing, with the
-  /// class that its directory has then; so that is done before the directory's changes.
+  /// A file whose creation was interrupted may have no record yet. It gets one when it is opened for writing, with the
+  /// class that its directory has then, so this is done before the directory changes.
   private func useNewFiles(otherThan others: [ModelTree]) throws {
     for place in tree.places where tree[place.inode].kind == .file {
       guard others.contains(where: { $0.inodes[place.inode] == nil }) else { continue }
@@ -48,11 +48,11 @@ extension ModelWorker {
     }
   }
 
-  /// Takes what is found of files that were changed since they were synchronised.
+  /// Adopts the actual contents of files that were changed since they were synchronised.
   private func adoptContents() throws {
     for place in tree.places where tree[place.inode].kind == .file {
       let node = tree[place.inode]
-      // While a rekey is at work the time is the present.
+      // During a rekey the time is the current one.
       if !node.isTimeSynchronized || node.rekeys > 0 { tree[place.inode].time = .unknown }
     }
     for place in tree.places where tree[place.inode].kind == .file && !tree[place.inode].earlier.isEmpty {
@@ -73,7 +73,7 @@ extension ModelWorker {
     }
     var found = ModelContents()
     found.resize(to: size)
-    // Far holes are the same in all versions but for what any of them has there.
+    // Distant holes are the same in all versions, except where any version has data.
     var position = 0
     while position < size {
       let end = min(size, position + ModelContents.pageSize * 32)

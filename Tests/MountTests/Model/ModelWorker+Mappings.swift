@@ -2,7 +2,7 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-// Shared mappings. A fault that a program would die of is an EFAULT here.
+// Shared mappings. A fault that would kill a program is an EFAULT here.
 extension ModelWorker {
   private func fault(_ inode: Int) -> (LockState) -> Errno? {
     let fileClass = tree[inode].fileClass!
@@ -38,7 +38,7 @@ extension ModelWorker {
     if isRead { try compare(found, mapping.inode, range) }
   }
 
-  /// Page by page: a fault on the second leaves what the first took.
+  /// Page by page: a fault on the second leaves what was written to the first.
   func writeMapping() throws {
     guard let (mapping, range) = try mappedRange() else { return }
     var start = range.lowerBound

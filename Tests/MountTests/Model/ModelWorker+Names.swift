@@ -2,9 +2,9 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-// Calls that make, move and take away names.
+// Calls that create, move and remove names.
 extension ModelWorker {
-  /// Whether there is room for one more name: a small tree is met again and again.
+  /// Whether there is room for one more name. In a small tree the same names are met often.
   private var isFull: Bool { tree.inodes.count >= (prefersContents ? 20 : 70) }
 
   private func exists(_ target: (directory: Int, name: ModelName)) -> Errno? {
@@ -120,7 +120,7 @@ extension ModelWorker {
       failing: { state in
         if let expected { return expected }
         guard let kept else { return nil }
-        // Within a class no key is wrapped: that of the file need not be had.
+        // Within a class no key is wrapped, so the file's key is not needed.
         let isWrapped = kept != inode.fileClass
         let isAllowed =
           ModelContract.creates(kept, in: state) && (!isWrapped || ModelContract.opens(inode.fileClass!, in: state))
@@ -142,7 +142,7 @@ extension ModelWorker {
     return 1 + (tree[inode].entries.values.map { height(of: $0) }.max() ?? 0)
   }
 
-  /// What rename(2) fails with for the sake of the names, in the order in which Linux looks.
+  /// The error of rename(2) due to the names, in the order in which Linux checks.
   private func renameFailure(
     _ place: ModelPlace, _ target: (directory: Int, name: ModelName), _ flags: RenameFlags
   ) -> Errno? {

@@ -27,7 +27,7 @@ extension ModelWorker {
     }
   }
 
-  /// Something happens to the mount, between two calls or, when it is a crash, also in the midst of one.
+  /// Something happens to the mount: between two calls or, for a crash, also during one.
   func changeMount(crashes: Bool) throws {
     switch Int.random(in: 0..<100, using: &random) {
     case 0..<8 where crashes: try crash()
@@ -76,7 +76,7 @@ extension ModelWorker {
     try compareAfterCrash()
   }
 
-  /// As one worker of several: closes everything, and goes on when the mount is there again.
+  /// For one of several workers: closes everything, and continues when the mount is back.
   func sitOut() throws {
     let isCrash = stage.sample.isCrashed
     note(isCrash ? "crashed" : "remount")
@@ -90,7 +90,7 @@ extension ModelWorker {
 }
 
 extension ModelTree {
-  /// The mount has ended well: everything is on disk.
+  /// The mount has ended cleanly, so everything is on disk.
   mutating func synchronizeEverything() {
     for inode in places.map(\.inode) {
       self[inode].earlier = []

@@ -9,7 +9,7 @@ struct ModelDifference: Error {
   let text: String
 }
 
-/// The daemon was killed while a call was under way.
+/// The daemon was killed during a call.
 struct ModelInterruption: Error {}
 
 /// An open descriptor of the model.
@@ -29,28 +29,28 @@ struct ModelMapping {
   let inode: Int
 }
 
-/// Makes one random call after another, each on the mount and on the model, and compares how they end.
+/// Makes random calls one after another, each on the mount and on the model, and compares the results.
 ///
 /// After fsx (Apple and NeXT, 1991) and fsstress (SGI). Used by one thread at a time.
 final class ModelWorker: @unchecked Sendable {
   let stage: ModelStage
   let number: Int
-  /// The names that others use in the root are not this worker's business.
+  /// The names of other workers in the root are ignored.
   let isAlone: Bool
-  /// Few files and much done to them, rather than the other way round.
+  /// Few files with many operations, rather than the other way round.
   let prefersContents: Bool
   var random: RepeatableGenerator
   var tree: ModelTree
   var handles: [ModelHandle] = []
   var mappings: [ModelMapping] = []
-  /// What the tree may be after a crash: the call that was interrupted had its effect, or not.
+  /// The possible trees after a crash: the interrupted call had its effect, or not.
   var candidates: [ModelTree] = []
   var statistics = ModelStatistics()
   private var nextNumber = 0
   private var trace: [String] = []
-  /// So many calls are told after a difference.
+  /// The number of calls reported after a difference.
   private let traceLength: Int
-  /// The lock states that may have been in force during the last call.
+  /// The possible lock states during the last call.
   private(set) var lastStates: Set<LockState> = []
 
   init(_ stage: ModelStage, number: Int, of run: ModelRun, _ conditions: ModelRun.Conditions, seed: UInt64) {
@@ -73,7 +73,7 @@ final class ModelWorker: @unchecked Sendable {
 
   func path(_ place: ModelPlace) -> PathName { path(place.name, in: place.directory) }
 
-  /// A place for the trace: long names shortened.
+  /// A place for the trace, with long names shortened.
   func show(_ name: ModelName, in directory: Int) -> String {
     let names = (tree.path(of: directory) + [UInt8(ascii: "/")] + name).split(separator: UInt8(ascii: "/"))
     return names.map { name in
@@ -98,11 +98,11 @@ final class ModelWorker: @unchecked Sendable {
   /// The trace of the last calls, for the report.
   var report: String { trace.joined(separator: "\n") }
 
-  /// Makes a call and compares how it ends: with the error that the model expects in the lock state, or none. Then the
-  /// model changes as well. Returns whether the call succeeded.
+  /// Makes a call and compares the result: the error that the model expects in the lock state, or success. Then the
+  /// model changes too. Returns whether the call succeeded.
   ///
-  /// `mayPass` says that the kernel may answer by itself where the daemon would refuse; `touching` names a file whose
-  /// time the kernel moves before it asks; `halfway` is what else a crash may leave of the call.
+  /// `mayPass` means that the kernel may answer by itself where the daemon would refuse; `touching` names a file whose
+  /// time the kernel moves before it asks; `halfway` is another state that a crash may leave of the call.
   @discardableResult
   func attempt(
     _ kind: String, _ text: String, failing expected: (LockState) -> Errno? = { _ in nil }, mayPass: Bool = false,
@@ -120,7 +120,7 @@ final class ModelWorker: @unchecked Sendable {
     lastStates = ModelStage.states(from: before, to: after)
     if failure != nil, after.isCrashed {
       candidates = [tree]
-      // What would have failed anyway had no effect.
+      // A call that would have failed anyway had no effect.
       if lastStates.contains(where: { expected($0) == nil }) { interrupt(halfway, apply) }
       throw ModelInterruption()
     }
@@ -147,13 +147,13 @@ final class ModelWorker: @unchecked Sendable {
     }
   }
 
-  /// The lock changed, or the daemon was killed, during the last call: it may have been done in part.
+  /// The lock state changed, or the daemon was killed, during the last call, which may have been done in part.
   var wasDisturbed: Bool { lastStates.count > 1 || stage.sample.isCrashed }
 
   static func show(_ error: Errno?) -> String { error.map { "\($0) (\($0.rawValue))" } ?? "success" }
 
-  /// In nanoseconds. The coarse clock is what the kernel takes the times of files from; it stands still between two ticks, which
-  /// may be long on a virtual machine.
+  /// In nanoseconds. The kernel takes the times of files from the coarse clock, which stands still between two ticks,
+  /// for long on some virtual machines.
   static func clock(_ clock: clockid_t = CLOCK_REALTIME) -> Int64 {
     var time = timespec()
     unsafe clock_gettime(clock, &time)
@@ -177,7 +177,7 @@ final class ModelWorker: @unchecked Sendable {
     forgetClosed()
   }
 
-  /// Files without names that nobody has open are gone.
+  /// Drops files without names that are not open.
   func forgetClosed() {
     tree.forgetNameless(exceptFor: Set(handles.map(\.inode) + mappings.map(\.inode)))
   }

@@ -6,9 +6,9 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A rekey that has not come to its end waits, over locks and mounts, and the file is as it was meanwhile.
+  /// A rekey that has not finished waits across locks and mounts, and the file does not change meanwhile.
   @Suite struct PendingRekeyTests {
-    /// Put into class B while locked: the key is there to be wrapped, and not to be used.
+    /// Put into class B while locked: the key can be wrapped, but not used.
     @Test func itWaitsForTheUnlock() throws {
       try Volume.with { volume in
         let file = volume.path("file")
@@ -40,7 +40,7 @@ extension MountTests {
       }
     }
 
-    /// Locked in the middle of a long file, again and again.
+    /// Locked in the middle of a long file, repeatedly.
     @Test func aLockInTheMiddle() throws {
       try Volume.with { volume in
         let file = volume.path("file")
@@ -63,7 +63,7 @@ extension MountTests {
       }
     }
 
-    /// Raised once more while a rekey is pending: both keys that were in weaker records go.
+    /// Raised again while a rekey is pending: both keys of weaker records are replaced.
     @Test func aSecondRaiseWaitsItsTurn() throws {
       try Volume.with { volume in
         let file = volume.path("file")
@@ -131,7 +131,7 @@ extension MountTests {
       }
     }
 
-    /// The command waits, and says so where it would wait in vain.
+    /// The command waits, and says so if it would wait in vain.
     @Test func theCommandWaits() throws {
       try Volume.with { volume in
         try volume.path("d").makeDirectory()

@@ -10,7 +10,7 @@ extension MountTests {
   @Suite struct RaiseTests {
     private static let record = PathName(FileRecord.attributeName)
 
-    /// A record from before, put back by somebody who may write the backing directory.
+    /// An older record, put back by an attacker who may write the backing directory.
     @Test(arguments: [ProtectionClass.completeUntilFirstUserAuthentication, .none, .completeWhenUserInactive])
     func anOlderRecordOpensNothing(_ old: ProtectionClass) throws {
       try Volume.with { volume in
@@ -34,7 +34,7 @@ extension MountTests {
       }
     }
 
-    /// While the file is known, a weaker record is not even believed.
+    /// While the file is known, a weaker record is refused.
     @Test func aWeakerRecordIsRefused() throws {
       try Volume.with { volume in
         let file = volume.path("file")
@@ -49,7 +49,7 @@ extension MountTests {
       }
     }
 
-    /// As editors save: written aside in class C, and renamed over a file whose class was chosen.
+    /// As editors save: a new file in class C is renamed over a file of explicit class.
     @Test func aSaveByRenameDrawsANewKey() throws {
       try Volume.with { volume in
         try volume.path("file").write("old")
@@ -84,7 +84,7 @@ extension MountTests {
       }
     }
 
-    /// Raises and other changes, by whether the key stays.
+    /// Raises and other changes: whether the key stays.
     @Test func onlyARaiseDrawsAKey() throws {
       try Volume.with { volume in
         let keys = try StoreKeys(of: volume)
@@ -120,7 +120,7 @@ extension MountTests {
       }
     }
 
-    /// What is open, mapped, linked, locked or without a name stays so, and holes stay holes.
+    /// Open, mapped, linked, locked and unlinked files stay so, and holes stay holes.
     @Test func whoUsesAFileNoticesNothing() throws {
       try Volume.with { volume in
         let contents = pattern(1, count: 3_000_000)
@@ -154,7 +154,7 @@ extension MountTests {
       }
     }
 
-    /// Writers beside it lose nothing.
+    /// Concurrent writers lose nothing.
     @Test func writersLoseNothing() throws {
       try Volume.with { volume in
         let file = volume.path("file")
@@ -184,7 +184,7 @@ extension MountTests {
 }
 
 extension [UInt8] {
-  /// Whether an AES block of something is at the same place here.
+  /// Whether an AES block of these bytes is at the same place here.
   func containsBlocks(of other: [UInt8]) -> Bool {
     stride(from: 0, to: Swift.min(count, other.count) - 15, by: 16).contains {
       self[$0..<$0 + 16] == other[$0..<$0 + 16]

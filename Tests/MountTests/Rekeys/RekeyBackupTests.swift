@@ -5,9 +5,9 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Incremental backups of the backing directory, which go by length and modification time.
+  /// Incremental backups of the backing directory, which compare length and modification time.
   @Suite(.enabled(if: Program.isInstalled("rsync"), "rsync is not installed")) struct RekeyBackupTests {
-    /// Taken before a rekey, while it is pending at rest, and afterwards; each restores whole.
+    /// Backups before a rekey, while it is pending, and afterwards. Each restores completely.
     @Test func increments() throws {
       try Volume.with { volume in
         let contents = pattern(1, count: 5 << 20)
@@ -25,7 +25,7 @@ extension MountTests {
           try volume.expectBackup(contents, "pending, round \(round)")
           try volume.unlock()
           try volume.waitForRekeys()
-          // The kernel tells the time that it has once more.
+          // The kernel sends its time once more.
           try volume.path("short").setMode(0o600)
           try volume.remount()
           try volume.backUp()
@@ -35,7 +35,7 @@ extension MountTests {
       }
     }
 
-    /// The time that a program sees moves by seconds, not to the present.
+    /// The time that a program sees moves by seconds, not to the current time.
     @Test func theTimeStaysAbout() throws {
       try Volume.with { volume in
         let file = volume.path("file")

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// The daemon ends, or a call fails, at each step of a rekey: the file is whole.
+  /// The daemon ends, or a call fails, at each step of a rekey: the file is intact.
   @Suite struct RekeyFaultTests {
     private static let contents = pattern(7, count: 70_000)
     private static let all: Faults.Kinds = [.changes, .synchronization]
@@ -63,7 +63,7 @@ extension MountTests {
           try expectWhole(file, place)
           try volume.finishRekeys()
           try expectWhole(file, "\(place), and tried again")
-          // What is written now is not undone by what is left of the batch.
+          // What is written now is not undone by the rest of the batch.
           try OpenFile(file, O_WRONLY).write(Self.contents, at: 0)
           volume.kill()
           try volume.mountPoint.unmount(isLazy: true)
@@ -77,7 +77,7 @@ extension MountTests {
       }
     }
 
-    /// What was synchronised after a rekey has moved on is not undone by the next mount.
+    /// What was synchronised after a rekey has advanced is not undone by the next mount.
     @Test func whatIsSynchronisedStays() throws {
       try Volume.withFaults { volume, faults in
         for number in 1...12 {

@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// What others do to a file while it gets another key, and as that ends.
+  /// What other programs do to a file during a rekey, and at its end.
   @Suite struct RekeyRaceTests {
     private static let capability: PathName = "security.capability"
     /// CAP_NET_BIND_SERVICE, permitted: struct vfs_cap_data in linux/capability.h.
@@ -20,7 +20,7 @@ extension MountTests {
       }
     }
 
-    /// A write takes privileges away; those of a rekey give them back, and only what was there.
+    /// A write removes privileges. Those of a rekey restore them, and only what was there.
     @Test(.enabled(if: geteuid() == 0, "only root gives capabilities")) func privilegesStay() throws {
       try Volume.with { volume in
         let files = try makeFiles(volume, (0..<16).map { "file \($0)" })
@@ -39,7 +39,7 @@ extension MountTests {
       }
     }
 
-    /// One that is asked for as another ends is not forgotten.
+    /// A rekey that is requested while another ends is not forgotten.
     @Test func oneAfterTheOther() throws {
       try Volume.with { volume in
         let files = try makeFiles(volume, (0..<8).map { "file \($0)" })
@@ -77,7 +77,7 @@ extension MountTests {
       }
     }
 
-    /// Locks come at any moment; what they left is finished after an unlock, and no key is put back beside one.
+    /// Locks come at any moment. The rest is done after an unlock, and no key is installed again during a lock.
     @Test func locksComeBetween() throws {
       try Volume.with { volume in
         let files = try makeFiles(volume, (0..<8).map { "file \($0)" })

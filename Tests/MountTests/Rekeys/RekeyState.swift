@@ -17,12 +17,12 @@ extension PathName {
     }
   }
 
-  /// Draws a new key for a file, as `rotate --data` does.
+  /// Generates a new key for a file, like `rotate --data`.
   func rekey() throws(Errno) { try setExtendedAttribute(Self.rekeyAttribute, to: [1]) }
 }
 
 extension Volume {
-  /// Has what failed tried again, and waits until nothing is on the way to a new key.
+  /// Retries what failed, and waits until no rekey is pending.
   func finishRekeys() throws {
     let deadline = ContinuousClock.now + .seconds(60)
     while true {
@@ -37,7 +37,7 @@ extension Volume {
     }
   }
 
-  /// Waits until a rekey has come to its end, has failed, or the daemon has ended.
+  /// Waits until a rekey has finished or failed, or the daemon has ended.
   func awaitRekeyOrEnd() {
     let deadline = ContinuousClock.now + .seconds(20)
     while ContinuousClock.now < deadline, let status = try? status() {
@@ -46,7 +46,7 @@ extension Volume {
     }
   }
 
-  /// Waits until nothing is on the way to a new key, but for what waits for an unlock.
+  /// Waits until no rekey is pending, except those that wait for an unlock.
   func waitForRekeys(sourceLocation: SourceLocation = #_sourceLocation) throws {
     let deadline = ContinuousClock.now + .seconds(60)
     while true {
@@ -59,7 +59,7 @@ extension Volume {
   }
 }
 
-/// Compares contents, of which a failure is to show where they differ, and not all.
+/// Compares contents. A failure shows where they differ, and not everything.
 func expectSame(
   _ found: [UInt8], _ wanted: [UInt8], _ comment: String = "", sourceLocation: SourceLocation = #_sourceLocation
 ) {
