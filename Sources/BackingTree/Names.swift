@@ -126,7 +126,7 @@ extension BackingTree {
       let isNew = undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
       if isNew {
         log.warning(
-          "a name in the backing directory is none of this store's: it is left out",
+          "a name in the backing directory does not belong to this store and is left out",
           metadata: ["backing": "\(backingPath(of: node))/\(name)"])
       }
       return nil

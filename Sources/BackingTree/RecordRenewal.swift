@@ -35,7 +35,7 @@ extension BackingTree {
     for node in late {
       node.file?.refuse(until: 0)
       log.error(
-        "an open file is closed to everyone, as the backing store does not tell its record",
+        "an open file is closed to everyone, because its record does not arrive from the backing store",
         metadata: ["inode": "\(node.identity.inode)"])
     }
     return stale + refused + late.map(\.number)
@@ -65,7 +65,7 @@ extension BackingTree {
       return true
     } catch {
       log.error(
-        "an open file is closed to everyone, as its record cannot be read again",
+        "an open file is closed to everyone, because its record cannot be read again",
         metadata: ["backing": "\(backingPath(of: node))", "error": "\(error)"])
       file.refuse()
       return false

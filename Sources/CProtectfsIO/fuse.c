@@ -23,7 +23,7 @@ int linux_clone_fuse_device(int device) {
 }
 
 void linux_refuse_fuse_requests(int device, int error, int stop) {
-  // The kernel gives no request to who has no room for the largest.
+  // The kernel passes no request to a buffer that is too small for the largest.
   const size_t room = (1 << 20) + 65536;
   char *buffer = malloc(room);
   if (buffer == NULL) return;
@@ -35,7 +35,7 @@ void linux_refuse_fuse_requests(int device, int error, int stop) {
       if (poll(events, 2, -1) > 0 && events[0].revents == 0) break;
       continue;
     }
-    // The kernel has answered it itself, or it was taken back.
+    // The kernel has answered the request itself, or it was withdrawn.
     if (count < 0 && (errno == EINTR || errno == ENOENT || errno == EIO || errno == ENOMEM)) continue;
     if (count < (ssize_t)sizeof(struct fuse_in_header)) break;
     struct fuse_in_header request;
@@ -45,14 +45,14 @@ void linux_refuse_fuse_requests(int device, int error, int stop) {
         request.opcode == FUSE_NOTIFY_REPLY)
       continue;
     struct fuse_out_header answer = {sizeof answer, -error, request.unique};
-    // Where the request was taken back meanwhile, nobody waits for the answer.
+    // If the request was withdrawn meanwhile, the answer is not needed.
     if (write(device, &answer, sizeof answer) < 0 && errno == ENODEV) break;
   }
   free(buffer);
 }
 
 int linux_probe_fuse(int device) {
-  // No bytes at the start of the root: nothing changes (fuse_notify_store() in fs/fuse/dev.c).
+  // Stores no bytes at the start of the root, so nothing changes (fuse_notify_store() in fs/fuse/dev.c).
   struct fuse_notify_store_out nothing = {.nodeid = FUSE_ROOT_ID};
   struct fuse_out_header header = {sizeof header + sizeof nothing, FUSE_NOTIFY_STORE, 0};
   struct iovec parts[2] = {{&header, sizeof header}, {&nothing, sizeof nothing}};

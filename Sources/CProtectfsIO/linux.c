@@ -185,7 +185,7 @@ int linux_wait_for_change(int watch, const char *name) {
     for (const char *next = events; next < events + count;) {
       const struct inotify_event *event = (const void *)next;
       if (event->mask & IN_IGNORED) return -ESTALE;
-      // Events that the queue had no room for may have been the one.
+      // The event may be among those that the queue had no room for.
       if (event->mask & IN_Q_OVERFLOW || (event->len && !strcmp(event->name, name))) has_come = 1;
       next += sizeof *event + event->len;
     }
@@ -211,7 +211,7 @@ int linux_open_process(int process) { return (int)RESULT(syscall(434 /* pidfd_op
 int linux_set_open_file_limit_to_maximum(uint64_t *limit) {
   struct rlimit r;
   if (getrlimit(RLIMIT_NOFILE, &r) < 0) return -errno;
-  // With privileges up to the default of fs.nr_open; without them as far as the hard limit goes.
+  // With privileges up to the default of fs.nr_open; without them up to the hard limit.
   const rlim_t most = 1 << 20;
   if (r.rlim_max < most && setrlimit(RLIMIT_NOFILE, &(struct rlimit){most, most}) == 0) r.rlim_max = most;
   r.rlim_cur = r.rlim_max;
@@ -225,7 +225,7 @@ int linux_remount(const char *path, int read_only) {
   struct statvfs s;
   if (statvfs(path, &s) < 0) return -errno;
   unsigned long flags = MS_REMOUNT | (read_only ? MS_RDONLY : 0);
-  // What is not named here would be taken from the mount.
+  // Flags that are not named here would be removed from the mount.
   if (s.f_flag & ST_NOSUID) flags |= MS_NOSUID;
   if (s.f_flag & ST_NODEV) flags |= MS_NODEV;
   if (s.f_flag & ST_NOEXEC) flags |= MS_NOEXEC;
@@ -279,7 +279,7 @@ int linux_event(void) { return RESULT(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
 int linux_rwlock_size(void) { return sizeof(pthread_rwlock_t); }
 void linux_rwlock_init(void *lock) {
-  // Many readers must not keep a writer out for good.
+  // Many readers must not block a writer for ever.
   pthread_rwlockattr_t attributes;
   pthread_rwlockattr_init(&attributes);
   pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
@@ -296,8 +296,8 @@ int linux_rwlock_write_until(void *lock, int64_t nanoseconds) {
 void linux_rwlock_unlock(void *lock) { pthread_rwlock_unlock(lock); }
 
 int linux_device_of(const char *path, uint32_t *major_number, uint32_t *minor_number) {
-  // Who asks for nothing is told the device without a request to the file system, even where its daemon hangs or the caller
-  // may not use it (fuse_getattr() in fs/fuse/dir.c).
+  // With an empty mask the kernel returns the device without a request to the file system, even if its daemon hangs or the
+  // caller may not use it (fuse_getattr() in fs/fuse/dir.c).
   struct statx s;
   if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, 0, &s) < 0) return -errno;
   *major_number = s.stx_dev_major;

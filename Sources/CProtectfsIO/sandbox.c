@@ -19,11 +19,11 @@ int linux_set_no_new_privileges(void) { return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 
 int linux_keep_capabilities(uint64_t kept) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct sets[2];
-  // The last capability that the kernel knows is followed by EINVAL.
+  // Numbers after the last capability that the kernel knows fail with EINVAL.
   for (int number = 0; number < 64; number++) {
     int bounded = prctl(PR_CAPBSET_READ, number, 0, 0, 0);
     if (bounded < 0) break;
-    // Only who has CAP_SETPCAP may, and without it the set bounds nothing: no program gives privileges any more.
+    // This needs CAP_SETPCAP. Without it the set has no effect, since programs no longer give privileges.
     if (bounded && !(kept >> number & 1)) prctl(PR_CAPBSET_DROP, number, 0, 0, 0);
   }
   if (syscall(SYS_capget, &header, sets) < 0) return -errno;
@@ -56,7 +56,7 @@ int linux_keep_capabilities(uint64_t kept) {
 #define ONLY(number, argument, mask, value)                                                                  \
   UNLESS(BPF_JEQ, number, 5), LOAD(args[argument]), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask),               \
       UNLESS(BPF_JEQ, value, 1), RETURN(SECCOMP_RET_ALLOW), REFUSE(EPERM)
-// A call that is refused where an argument has a value.
+// A call that is refused if an argument has a value.
 #define NEVER(number, argument, value)                                                                       \
   UNLESS(BPF_JEQ, number, 4), LOAD(args[argument]), UNLESS(BPF_JEQ, value, 1), REFUSE(EPERM),                \
       RETURN(SECCOMP_RET_ALLOW)
@@ -65,7 +65,7 @@ int linux_keep_capabilities(uint64_t kept) {
   (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 
 static const struct sock_filter instructions[] = {
-    // Numbers mean calls of one architecture only; others' would pass for something else.
+    // Numbers are those of one architecture. On another they would mean other calls.
     LOAD(arch), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0), RETURN(SECCOMP_RET_KILL_PROCESS),
     LOAD(nr),
 #if defined(__x86_64__)
@@ -73,15 +73,15 @@ static const struct sock_filter instructions[] = {
     UNLESS(BPF_JGE, 0x40000000, 1), RETURN(SECCOMP_RET_KILL_PROCESS),
 #endif
 
-    // It starts no program and no process, only threads. clone3(2) has its flags where a filter cannot see them; the C
-    // library takes clone(2) where a kernel does not know it.
+    // The daemon starts no programs or processes, only threads. A filter cannot see the flags of clone3(2); if that fails
+    // as unknown, the C library uses clone(2).
     DENY(SYS_execve), DENY(SYS_execveat),
     ONLY(SYS_clone, 0, CLONE_THREAD | NEW_NAMESPACES, CLONE_THREAD),
     UNLESS(BPF_JEQ, SYS_clone3, 1), REFUSE(ENOSYS),
 #if defined(__x86_64__)
     DENY(SYS_fork), DENY(SYS_vfork),
 #endif
-    // What other processes have is theirs.
+    // Access to other processes.
     DENY(SYS_ptrace), DENY(SYS_process_vm_readv), DENY(SYS_process_vm_writev), DENY(SYS_kcmp),
     DENY(438 /* pidfd_getfd */), DENY(440 /* process_madvise */),
     // Ways to run code in the kernel, to look into it, or past this filter (io_uring).
@@ -93,14 +93,14 @@ static const struct sock_filter instructions[] = {
     DENY(428 /* open_tree */), DENY(429 /* move_mount */), DENY(430 /* fsopen */), DENY(431 /* fsconfig */),
     DENY(432 /* fsmount */), DENY(433 /* fspick */), DENY(442 /* mount_setattr */), DENY(467 /* open_tree_attr */),
     ONLY(SYS_unshare, 0, 0xffffffff, CLONE_FS),
-    // Files by number, which no directory's permissions protect, and watches on everybody's files.
+    // Files by number, which bypasses directory permissions, and watches on the files of all users.
     DENY(SYS_open_by_handle_at), DENY(SYS_fanotify_init),
-    // Keyrings: of the kernel's keys it uses none.
+    // Keyrings: the daemon uses none of the kernel's keys.
     DENY(SYS_add_key), DENY(SYS_request_key), DENY(SYS_keyctl),
-    // It is who it is: new files are given to their owners by chown(2).
+    // The daemon keeps its user: chown(2) gives new files to their owners.
     DENY(SYS_setuid), DENY(SYS_setgid), DENY(SYS_setreuid), DENY(SYS_setregid), DENY(SYS_setresuid),
     DENY(SYS_setresgid), DENY(SYS_setfsuid), DENY(SYS_setfsgid), DENY(SYS_setgroups),
-    // The machine is others' to run.
+    // Administration of the machine.
     DENY(SYS_reboot), DENY(SYS_swapon), DENY(SYS_swapoff), DENY(SYS_acct), DENY(SYS_quotactl),
     DENY(443 /* quotactl_fd */), DENY(SYS_sethostname), DENY(SYS_setdomainname), DENY(SYS_settimeofday),
     DENY(SYS_clock_settime), DENY(SYS_clock_adjtime), DENY(SYS_adjtimex), DENY(SYS_vhangup),
@@ -108,7 +108,7 @@ static const struct sock_filter instructions[] = {
 #if defined(__x86_64__)
     DENY(SYS_iopl), DENY(SYS_ioperm), DENY(SYS_modify_ldt),
 #endif
-    // It speaks to this machine only, and types nothing into the terminal that it may share with a shell.
+    // The daemon communicates only within this machine, and sends no input to a terminal that it may share with a shell.
     ONLY(SYS_socket, 0, 0xffffffff, AF_UNIX), ONLY(SYS_socketpair, 0, 0xffffffff, AF_UNIX),
     NEVER(SYS_ioctl, 1, TIOCSTI),
 
@@ -117,7 +117,7 @@ static const struct sock_filter instructions[] = {
 
 int linux_filter_system_calls(void) {
   struct sock_fprog program = {sizeof instructions / sizeof *instructions, (struct sock_filter *)instructions};
-  // Kernels before 5.16 would else turn off a processor's speculation, which is meant for those who run others' code.
+  // Without this flag, kernels before 5.16 turn off the processor's speculation, as for programs that run untrusted code.
   unsigned flags = SECCOMP_FILTER_FLAG_SPEC_ALLOW;
   return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) < 0 ? -errno : 0;
 }

@@ -139,7 +139,8 @@ extension ProtectedFileSystem {
       try remove()
     } catch {
       if error != .noSuchFileOrDirectory {
-        tree.log.error("a half-made file was left behind", metadata: ["backing": "\(name.name)", "error": "\(error)"])
+        tree.log.error(
+          "an incomplete file was left behind", metadata: ["backing": "\(name.name)", "error": "\(error)"])
       }
     }
     tree.removeSidecar(of: name, in: handle)

@@ -136,7 +136,7 @@ package final class KeyRotation: TreeVisitor {
     guard [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error) else { throw error }
     if kept.insert(node.identity.inode).inserted, kept.count <= Self.mostNamed {
       tree.log.error(
-        "\(node.isDirectory ? "a directory cannot be gone through" : "a file cannot be given the new class key"): \(error)",
+        "\(node.isDirectory ? "a directory cannot be searched" : "a file cannot be given the new class key"): \(error)",
         metadata: ["backing": "\(tree.backingPath(of: node))", "inode": "\(node.identity.inode)"])
     }
     progress.kept = kept.count

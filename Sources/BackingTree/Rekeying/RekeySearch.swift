@@ -54,7 +54,7 @@ final class RekeySearch: TreeVisitor {
 
   private func report(_ error: Errno, at node: Node) {
     tree.log.warning(
-      "rekeys that are pending cannot be searched for",
+      "pending rekeys cannot be searched for",
       metadata: ["error": "\(error)", "inode": "\(node.identity.inode)"])
   }
 

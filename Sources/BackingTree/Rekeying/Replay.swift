@@ -76,7 +76,7 @@ extension BackingTree {
         pending: record.pending)
       try file.setAttribute(Self.recordAttribute, to: moved.bytes)
       try file.synchronize()
-      log.notice("a rekey that was cut short was put right", metadata: ["inode": "\(node.identity.inode)"])
+      log.notice("an interrupted rekey was replayed", metadata: ["inode": "\(node.identity.inode)"])
       return moved
     }
   }
