@@ -63,12 +63,13 @@ let package = Package(
     module(
       "MountDaemon",
       ["FileSystem", "FUSE", "BackingTree", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
+    module("TreeCopy", ["FileSystem", "FUSE", "BackingTree", "KeyManagement", logging] + base),
     module("Hooks", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system, logging]),
     .executableTarget(
       name: "protectfs",
       dependencies: [
-        "Hooks", "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement", "ProtectfsClient", logging,
-        arguments,
+        "Hooks", "TreeCopy", "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement", "ProtectfsClient",
+        logging, arguments,
       ] + base,
       swiftSettings: settings),
 

@@ -24,7 +24,8 @@ GATES = {
     "Foundation": {"DataProtection"},
 }
 # Modules that ask the operating system for nothing but through ProtectfsIO.
-WITHOUT_C = {"Hooks", "StoreFormat", "KeyManagement", "FileProtection", "BackingTree", "FileSystem", "StoreCheck"}
+WITHOUT_C = {"protectfs", "Hooks", "TreeCopy", "StoreFormat", "KeyManagement", "FileProtection", "BackingTree", "FileSystem",
+             "StoreCheck"}
 # Apps link these modules; SwiftPM admits a name once among all modules of an app, so they carry this package's.
 LINKED_BY_APPS, PREFIXES = "DataProtection", ("DataProtection", "Protectfs", "CProtectfs")
 # Modules that a package declares as products of other names, or not at all.

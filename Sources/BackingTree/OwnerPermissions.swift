@@ -14,7 +14,7 @@ extension BackingTree {
     do throws(Errno) {
       return try body()
     } catch .permissionDenied {
-      guard daemonIdentity.user != 0 else { throw .permissionDenied }
+      guard daemonIdentity.user != 0, options.lendsPermissions else { throw .permissionDenied }
       let isDirectory = try descriptor.status().type == .directory
       return try lending.withLock { (_) throws(Errno) in
         try descriptor.lending(isDirectory ? 0o700 : 0o600, keptLent: reportLent, body)

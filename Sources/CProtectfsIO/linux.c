@@ -193,8 +193,6 @@ int linux_wait_for_change(int watch, const char *name) {
   return 0;
 }
 
-int linux_end_with_parent(void) { return RESULT(prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0)); }
-
 int linux_unshare_file_system_attributes(void) { return RESULT(unshare(CLONE_FS)); }
 int linux_set_not_dumpable(void) { return RESULT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)); }
 int linux_forbid_core_dumps(void) { return RESULT(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0})); }

@@ -67,6 +67,19 @@ extension ProtectedFileSystem {
     return { Self.loadInodes(of: stream.upcoming(256), in: directory) }
   }
 
+  /// All names in a directory, for who asks without the kernel in between.
+  package func names(of id: NodeID) throws(Errno) -> [PathName] {
+    let node = node(id)
+    let (handle, record) = try tree.directory(node)
+    var names: [PathName] = []
+    try DirectoryStream(tree.openForListing(handle)).entries(from: 0) { (raw) throws(Errno) in
+      let isEntry = raw.name != "." && raw.name != ".."
+      if isEntry, let name = tree.visibleName(of: raw.name, in: node, record, handle) { names.append(name) }
+      return true
+    }
+    return names
+  }
+
   /// Makes the backing file system load inodes that the kernel will ask for next, while the kernel processes the last
   /// answer.
   private static func loadInodes(of names: [PathName], in directory: SharedDescriptor) {

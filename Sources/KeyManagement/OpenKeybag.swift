@@ -34,6 +34,11 @@ package struct OpenKeybag: ~Copyable, Sendable {
     return held
   }
 
+  /// The keys of names, records and directories.
+  package func volumeKeys() throws(CryptographyError) -> VolumeKeys {
+    try VolumeKeys(deviceKey, storeID: keybag.storeID)
+  }
+
   /// The opened keybag after a change that it made.
   package func following(_ change: borrowing KeybagChange) -> OpenKeybag {
     OpenKeybag(

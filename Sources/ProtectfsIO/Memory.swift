@@ -1,4 +1,5 @@
 import CProtectfsIO
+import Glibc
 
 /// Settings of the kernel for the memory and threads of this process.
 package enum Memory {
@@ -12,6 +13,11 @@ package enum Memory {
   package static func wipe(_ buffer: UnsafeMutableRawBufferPointer) {
     guard let start = buffer.baseAddress else { return }
     unsafe linux_wipe(start, buffer.count)
+  }
+
+  /// Whether two buffers of the same length hold the same (memcmp(3)).
+  package static func isEqual(_ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer) -> Bool {
+    unsafe first.isEmpty || memcmp(first.baseAddress!, second.baseAddress!, first.count) == 0
   }
 
   /// Gives the calling thread a umask of its own (unshare(2), `CLONE_FS`).

@@ -10,6 +10,31 @@ package enum Process {
   /// The effective user and group, which backing files are created with.
   package static var identity: (user: UInt32, group: UInt32) { (geteuid(), getegid()) }
 
+  /// The process's number (getpid(2)).
+  package static var number: Int32 { getpid() }
+
+  /// Whether a program is found on the path.
+  package static func isOnPath(_ program: String) -> Bool {
+    (environment("PATH") ?? "/usr/bin:/bin").split(separator: ":").contains {
+      unsafe access("\($0)/\(program)", X_OK) == 0
+    }
+  }
+
+  /// Whether this user may read and write a file, by its mode (access(2)).
+  ///
+  /// - Throws: why not: `ENOENT` where there is none.
+  package static func requireAccess(to path: String) throws(Errno) {
+    guard unsafe access(path, R_OK | W_OK) == 0 else { throw Errno(rawValue: errno) }
+  }
+
+  /// Lets a closed pipe end the process, as a filter is to end (SIGPIPE).
+  package static func endsOnClosedPipe() { signal(SIGPIPE, SIG_DFL) }
+
+  /// Makes a directory (mkdir(2)).
+  package static func makeDirectory(_ path: String, mode: UInt32) throws(Errno) {
+    guard unsafe mkdir(path, mode) == 0 else { throw Errno(rawValue: errno) }
+  }
+
   /// An environment variable (getenv(3)).
   package static func environment(_ name: String) -> String? {
     unsafe getenv(name).map { unsafe String(cString: $0) }
@@ -21,6 +46,9 @@ package enum Process {
     guard let entry = unsafe getpwuid(geteuid()), let directory = unsafe entry.pointee.pw_dir else { return "/" }
     return unsafe String(cString: directory)
   }
+
+  /// Ends the process at once: nothing is written out or put away (_exit(2)).
+  package static func exitAtOnce(_ status: Int32) -> Never { _exit(status) }
 
   /// Makes the root the working directory, so that the process keeps no mount busy (chdir(2)).
   package static func enterRoot() throws(Errno) {
@@ -82,24 +110,6 @@ package enum Process {
   /// Forks the process (fork(2)); returns 0 in the child. Only while there is one thread.
   package static func fork() throws(Errno) -> Int32 {
     try check(linux_fork())
-  }
-
-  /// Starts a program in a session of its own, without input. The program gets SIGTERM when the calling thread ends
-  /// (prctl(2), `PR_SET_PDEATHSIG`). Only while there is one thread.
-  package static func startChild(_ path: String, _ arguments: [String]) throws(Errno) -> Int32 {
-    var list: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup($0) }
-    unsafe list.append(nil)
-    defer { unsafe list.forEach { unsafe free($0) } }
-    let parent = getpid()
-    let child = try fork()
-    guard child == 0 else { return child }
-    setsid()
-    let null = unsafe open("/dev/null", O_RDONLY)
-    if null >= 0 { dup2(null, STDIN_FILENO) }
-    // The parent may have ended before this was set.
-    guard linux_end_with_parent() == 0, getppid() == parent else { _exit(1) }
-    unsafe execv(path, list)
-    _exit(127)
   }
 
   /// Unmounts as root (umount2(2)). Returns whether the mount is gone.

@@ -1,4 +1,3 @@
-import Glibc
 import ProtectfsIO
 import SystemPackage
 
@@ -21,10 +20,13 @@ enum CanonicalPath {
 
   /// The canonical path of a backing directory.
   static func ofBacking(_ path: String) throws(CommandFailure) -> String {
-    guard unsafe access(path, F_OK) == 0 || errno != ENOENT else {
+    do throws(Errno) {
+      return try PathName(path).canonical().description
+    } catch .noSuchFileOrDirectory {
       throw CommandFailure(.noStore, "\(path) does not exist; make a store with 'protectfs init \(path)'")
+    } catch {
+      throw CommandFailure(path, error)
     }
-    return try of(path)
   }
 
   /// Whether a canonical path is that directory, or lies below it.

@@ -1,9 +1,8 @@
 import ArgumentParser
-import Glibc
 import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 import SystemPackage
+import TreeCopy
 
 /// `protectfs class`
 struct ClassCommand: ParsableCommand {
@@ -148,24 +147,35 @@ struct ClassSetCommand: ParsableCommand {
   }
 
   func run() throws {
-    if let from { return try apply(Manifest(file: from)) }
+    if let from {
+      let manifest: Manifest
+      do throws(ManifestError) { manifest = try Manifest(file: from) } catch { throw CommandFailure(from, error) }
+      return try apply(manifest)
+    }
     if let protectionClass { try set(protectionClass) }
   }
 
   private func apply(_ manifest: Manifest) throws {
     let failures = FailureCount()
-    let progress = Progress(isShown: isatty(STDERR_FILENO) == 1)
-    let classes = try ManifestClasses(directory ?? manifest.directory, failures)
-    let changed = classes.apply(manifest, progress.count)
-    progress.finish()
-    if !noWait { try RekeyWait().finish([directory ?? manifest.directory]) }
+    let progress = ProgressLine()
+    let directory = directory ?? manifest.directory
+    let classes: ManifestClasses
+    do throws(Errno) { classes = try ManifestClasses(directory) } catch {
+      throw CommandFailure(directory.printable, error)
+    }
+    let changed = classes.apply(manifest) { path, error in
+      failures.count(path, error)
+      progress.show(failures.total.filesAndDirectories)
+    }
+    progress.finish(failures.total.filesAndDirectories)
+    if !noWait { try RekeyWait().finish([directory]) }
     print("\(changed) of \(failures.total) files and directories had another class.")
     try failures.finish(of: "changed")
   }
 
   private func set(_ protectionClass: ProtectionClass) throws {
     let failures = FailureCount()
-    let progress = Progress(isShown: recursive && isatty(STDERR_FILENO) == 1)
+    let progress = ProgressLine()
     let attribute = rewrap ? ProtectionClass.rewrapAttributeName : ProtectionClass.attributeName
     let value = Array(protectionClass.name.utf8)
     for path in paths {
@@ -178,44 +188,16 @@ struct ClassSetCommand: ParsableCommand {
       }
       guard recursive else { continue }
       DirectoryTree.visit(path, threads: 2, report: failures.count) { (item, _) throws(Errno) in
-        defer { progress.count() }
+        defer { progress.show(failures.total.filesAndDirectories) }
         try item.setAttribute(PathName(attribute), to: value)
       }
     }
-    progress.finish()
+    progress.finish(failures.total.filesAndDirectories)
     if !noWait { try RekeyWait().finish(paths) }
     try failures.finish(of: "changed")
   }
 }
 
-/// A line on the terminal that says how far a long change has come.
-private final class Progress: Sendable {
-  private struct State {
-    var items = 0
-    var next = ContinuousClock.now + .milliseconds(300)
-    var hasShown = false
-  }
-
-  private let isShown: Bool
-  private let state = Mutex(State())
-
-  init(isShown: Bool) {
-    self.isShown = isShown
-  }
-
-  func count() {
-    state.withLock { state in
-      state.items += 1
-      guard isShown, state.items % 16 == 0, ContinuousClock.now >= state.next else { return }
-      state.next = .now + .milliseconds(200)
-      state.hasShown = true
-      StandardStream.writeError("\r\(state.items) files and directories")
-    }
-  }
-
-  func finish() {
-    state.withLock { state in
-      if state.hasShown { StandardStream.writeError("\r\(state.items) files and directories\n") }
-    }
-  }
+extension Int {
+  fileprivate var filesAndDirectories: String { "\(self) files and directories" }
 }

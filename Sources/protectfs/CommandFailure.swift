@@ -1,12 +1,13 @@
 import ArgumentParser
 import Cryptography
 import FUSE
-import Glibc
 import KeyManagement
 import MountDaemon
 import ProtectfsClient
+import ProtectfsIO
 import StoreFormat
 import SystemPackage
+import TreeCopy
 
 /// Why the command did not do what it was asked for: a status for programs, and a sentence for people.
 struct CommandFailure: Error {
@@ -40,10 +41,23 @@ struct CommandFailure: Error {
     self.init(isPermission ? .notPermitted : .failure, "\(path): \(error)")
   }
 
+  /// The failure of reading a manifest.
+  init(_ path: String, _ error: ManifestError) {
+    let path = path.printable
+    switch error {
+    case .unreadable(let error): self.init(path, error)
+    case .malformed(let reason):
+      self.init(.failure, "\(path) is no manifest: 'protectfs manifest --json' makes one (\(reason))")
+    case .unsupportedVersion(let version):
+      self.init(.failure, "\(path) is a manifest of version \(version); this reads version 1")
+    case .repeatedPath(let item): self.init(.failure, "\(path) has \(item.printable) twice; nothing was changed")
+    }
+  }
+
   /// Prints the sentence, and ends the process.
   func reportAndExit() -> Never {
     Self.report(message)
-    exit(status.rawValue)
+    ProtectFS.exit(withError: ExitCode(status.rawValue))
   }
 
   /// Prints a sentence on standard error, as all of the command's complaints look.

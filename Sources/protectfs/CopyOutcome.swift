@@ -1,8 +1,8 @@
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
+import TreeCopy
 
 /// What a failed copy means for the rest of the run.
 enum CopyOutcome {
@@ -25,11 +25,11 @@ enum CopyOutcome {
           "\(path.printable) is under a class key that the keybag does not have, and was left alone: another keybag "
             + "opens it; where there is none any more, remove it first"))
     case .source(let error): self = .failed(CommandFailure("\(path.printable) cannot be read", error))
-    case .target(.noSpace), .target(Errno(rawValue: EDQUOT)):
+    case .target(.noSpace), .target(.diskQuotaExceeded):
       self = .stop(CommandFailure(.failure, "there is no room left; run it again when there is, and it goes on"))
     case .target(.readOnlyFileSystem):
       self = .stop(CommandFailure(.failure, "\(target.mountPoint.printable) is read-only"))
-    case .target(.socketNotConnected), .target(Errno(rawValue: ECONNABORTED)):
+    case .target(.socketNotConnected), .target(.connectionAbort):
       self = .stop(CommandFailure(.noAnswer, "\(target.mountPoint.printable): its daemon is gone"))
     case .target where !Self.isUnlocked(target, throughout: true),
       .different where !Self.isUnlocked(target, throughout: true):

@@ -1,4 +1,3 @@
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy

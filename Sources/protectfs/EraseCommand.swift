@@ -1,5 +1,6 @@
 import ArgumentParser
 import KeyManagement
+import MountDaemon
 import ProtectfsClient
 import ProtectfsPolicy
 
@@ -58,16 +59,11 @@ struct EraseCommand: ParsableCommand {
   }
 
   private func erase(_ protectionClass: ProtectionClass, _ owner: StoreOwner) throws {
-    let secret = try opening.read()
-    switch owner {
-    case .daemon(let mount):
-      var daemon = try DaemonConnection(to: mount)
-      try unsafe secret.withSecret { (secret) throws(ControlError) in
-        try unsafe daemon.erase(protectionClass, with: secret)
-      }
-    case .nobody(let path):
-      let store = try UnmountedStore(path, deviceKey: deviceKey, secret: secret)
-      try store.change(with: secret) { (opened) throws(KeyManagementError) in try opened.erasing(protectionClass) }
+    try unsafe owner.change(with: opening.read(), deviceKeyFile: deviceKey.file) {
+      (daemon, secret) throws(ControlError) in
+      try unsafe daemon.erase(protectionClass, with: secret)
+    } here: { (opened) throws(KeyManagementError) in
+      try opened.erasing(protectionClass)
     }
   }
 
@@ -77,7 +73,7 @@ struct EraseCommand: ParsableCommand {
       var daemon = try DaemonConnection(to: mount)
       try daemon.eraseStore()
     case .nobody(let path):
-      let store = try UnmountedStore(path, deviceKey: deviceKey)
+      let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file)
       // One that was cut short is finished.
       if store.keybag.erasureTime != nil { try store.file.settle(store.keybag, deviceKey: store.deviceKey) }
       if let time = store.keybag.erasureTime { throw KeyManagementError.storeErased(at: time) }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
 
 /// `protectfs events`

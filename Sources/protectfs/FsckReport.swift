@@ -1,4 +1,3 @@
-import Glibc
 import StoreCheck
 
 /// Shows what a check finds, as it finds it: there may be more than fits into memory.
@@ -9,7 +8,7 @@ protocol FsckReport: CheckObserver {
 
 /// The report for people, and on a terminal how far the check is.
 final class FsckLines: FsckReport {
-  private let progress = FsckProgress()
+  private let progress = ProgressLine()
   private var underOtherKeys = 0
 
   func found(_ finding: Finding) {
@@ -21,7 +20,7 @@ final class FsckLines: FsckReport {
   }
 
   func checked(entries: Int) {
-    progress.show(entries)
+    progress.show("\(entries) entries checked")
   }
 
   func finish(_ summary: CheckSummary?) {
@@ -41,7 +40,7 @@ final class FsckLines: FsckReport {
 
 /// The report for programs: one object, a finding a line.
 final class FsckObject: FsckReport {
-  private let progress = FsckProgress()
+  private let progress = ProgressLine()
   private var isFirst = true
 
   private struct Item: Encodable {
@@ -67,7 +66,7 @@ final class FsckObject: FsckReport {
   }
 
   func checked(entries: Int) {
-    progress.show(entries)
+    progress.show("\(entries) entries checked")
   }
 
   func finish(_ summary: CheckSummary?) {
@@ -77,25 +76,5 @@ final class FsckObject: FsckReport {
       Totals(entries: $0.entries, errors: $0.errors, errorsRepaired: $0.errorsRepaired, notes: $0.notes)
     }
     print("\(start)],\"totals\":\((try? JSONOutput.line(totals)) ?? "null")}")
-  }
-}
-
-/// The number of entries so far, on a terminal on standard error.
-private final class FsckProgress {
-  private let isWanted = isatty(STDERR_FILENO) == 1
-  private var isShown = false
-  private var next = ContinuousClock.now
-
-  func show(_ entries: Int) {
-    guard isWanted, entries % 64 == 0, ContinuousClock.now >= next else { return }
-    next = ContinuousClock.now + .milliseconds(200)
-    StandardStream.writeError("\r\(entries) entries checked")
-    isShown = true
-  }
-
-  func clear() {
-    guard isShown else { return }
-    StandardStream.writeError("\r\u{1B}[K")
-    isShown = false
   }
 }

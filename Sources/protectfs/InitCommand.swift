@@ -1,6 +1,5 @@
 import ArgumentParser
 import Cryptography
-import Glibc
 import MountDaemon
 import ProtectfsIO
 import ProtectfsPolicy
@@ -88,13 +87,19 @@ struct InitCommand: ParsableCommand {
   }
 
   private func makeDirectory() throws {
-    guard unsafe mkdir(backing, 0o700) != 0, errno != EEXIST else { return }
-    throw CommandFailure(backing, Errno(rawValue: errno))
+    do throws(Errno) {
+      try Process.makeDirectory(backing, mode: 0o700)
+    } catch {
+      guard error != .fileExists else { return }
+      throw CommandFailure(backing, error)
+    }
   }
 
   /// Finds a store before a passcode is asked for.
   private func requireNoStore(_ path: String) throws {
-    if unsafe access("\(path)/.protectfs/keybag", F_OK) == 0 { throw StoreError.alreadyAStore(path: path) }
+    if (try? Descriptor.open(PathName("\(path)/.protectfs/keybag"), [.path])) != nil {
+      throw StoreError.alreadyAStore(path: path)
+    }
   }
 }
 

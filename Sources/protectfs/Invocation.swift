@@ -1,5 +1,4 @@
 import ArgumentParser
-import Glibc
 import ProtectfsIO
 
 /// How the program was called: as `protectfs`, or as a helper of mount(8).
@@ -26,13 +25,13 @@ enum Invocation {
         if rest.first == "fsck", ProtectFS.exitCode(for: error) == .validationFailure {
           // fsck(8) has a number of its own for wrong usage.
           StandardStream.writeError(ProtectFS.fullMessage(for: error) + "\n")
-          exit(CheckStatus.usage.rawValue)
+          ProtectFS.exit(withError: ExitCode(CheckStatus.usage.rawValue))
         }
         ProtectFS.exit(withError: error)
       }
       failure.reportAndExit()
     }
-    exit(ExitStatus.success.rawValue)
+    ProtectFS.exit(withError: ExitCode.success)
   }
 
   /// Leaves out what mount(8) passes to every helper: `-s` tolerate unknown options, `-n` no mtab, `-v` say more, `-N`
@@ -43,7 +42,7 @@ enum Invocation {
     while let argument = rest.popFirst() {
       switch argument {
       case "-s", "-n", "-v": continue
-      case "-f": exit(ExitStatus.success.rawValue)
+      case "-f": ProtectFS.exit(withError: ExitCode.success)
       case "-N", "-t": _ = rest.popFirst()
       default: kept.append(argument)
       }

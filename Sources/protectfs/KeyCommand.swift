@@ -113,19 +113,12 @@ struct KeyAddCommand: ParsableCommand {
     do {
       let new = try readNew()
       let name = label ?? new.kind.label
-      switch owner {
-      case .daemon(let mount):
-        var daemon = try DaemonConnection(to: mount)
-        try unsafe secret.withSecret { (secret) throws(ControlError) in
-          try unsafe new.withSecret { (new) throws(ControlError) in
-            try unsafe daemon.addKey(new, label: name, with: secret)
-          }
+      try unsafe owner.change(with: secret, deviceKeyFile: deviceKey.file) { (daemon, secret) throws(ControlError) in
+        try unsafe new.withSecret { (new) throws(ControlError) in
+          try unsafe daemon.addKey(new, label: name, with: secret)
         }
-      case .nobody(let path):
-        let store = try UnmountedStore(path, deviceKey: deviceKey, secret: secret)
-        try store.change(with: secret) { (opened) throws(KeyManagementError) in
-          try opened.adding(new, label: name)
-        }
+      } here: { (opened) throws(KeyManagementError) in
+        try opened.adding(new, label: name)
       }
       print("The \(new.kind.label) was added.")
       if case .recoveryKey(let text) = new { try RecoveryKeyOutput.show(text, output) }
@@ -174,16 +167,11 @@ struct KeyRemoveCommand: ParsableCommand {
   func run() throws {
     let owner = try StoreOwner.of(location.path)
     let id = try WayIn.identity(way, in: StoreSummary.read(owner.backing).protectors)
-    let secret = try opening.read()
-    switch owner {
-    case .daemon(let mount):
-      var daemon = try DaemonConnection(to: mount)
-      try unsafe secret.withSecret { (secret) throws(ControlError) in
-        try unsafe daemon.removeKey(id.hexadecimal, with: secret)
-      }
-    case .nobody(let path):
-      let store = try UnmountedStore(path, deviceKey: deviceKey, secret: secret)
-      try store.change(with: secret) { (opened) throws(KeyManagementError) in try opened.removing(protector: id) }
+    try unsafe owner.change(with: opening.read(), deviceKeyFile: deviceKey.file) {
+      (daemon, secret) throws(ControlError) in
+      try unsafe daemon.removeKey(id.hexadecimal, with: secret)
+    } here: { (opened) throws(KeyManagementError) in
+      try opened.removing(protector: id)
     }
     print("The protector was removed.")
   }
@@ -211,7 +199,7 @@ struct KeyTestCommand: ParsableCommand {
 
   func run() throws {
     let store = try StoreReader(try StoreOwner.of(location.path).backing)
-    let opened = try store.open(with: opening.read(), deviceKey)
+    let opened = try store.open(with: opening.read(), deviceKeyFile: deviceKey.file)
     let way = opened.keybag.protectors.first { $0.id == opened.protectorID }.map { WayIn($0) }
     print("It opens the store: \(way?.id.prefix(8) ?? "")  \(way?.kind ?? "") '\(way?.label.printable ?? "")'.")
   }

@@ -1,5 +1,4 @@
 import Cryptography
-import Glibc
 import KeyManagement
 import ProtectfsIO
 import SystemPackage
@@ -15,13 +14,13 @@ enum KeyFileSource {
     switch self {
     case .file(let path): return try Self.read(path, files)
     case .credential(let name):
-      guard let directory = unsafe getenv("CREDENTIALS_DIRECTORY") else {
+      guard let directory = Process.environment("CREDENTIALS_DIRECTORY") else {
         throw CommandFailure(
           .failure, "there is no $CREDENTIALS_DIRECTORY; systemd sets it for services with LoadCredential=")
       }
       guard !name.contains("/") else { throw CommandFailure(.failure, "'\(name)' is not the name of a credential") }
       // Who may read it there is for systemd to see to.
-      return try Self.read("\(unsafe String(cString: directory))/\(name)", nil)
+      return try Self.read("\(directory)/\(name)", nil)
     }
   }
 

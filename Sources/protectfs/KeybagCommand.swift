@@ -61,7 +61,7 @@ struct KeybagExportCommand: ParsableCommand {
   func run() throws {
     let store = try StoreReader(try StoreOwner.of(location.path).backing)
     let secret = try opening.read()
-    let opened = try store.open(with: secret, deviceKey)
+    let opened = try store.open(with: secret, deviceKeyFile: deviceKey.file)
     let output = try NewSecretFile(path: backup)
     do {
       let passcode = try backupPasscode.source.readNew("Backup passcode", opening.files)
@@ -153,7 +153,7 @@ struct KeybagResetCommand: ParsableCommand {
   func run() throws {
     let path = try CanonicalPath.ofBacking(backing)
     try StoreSummary.requireStore(path)
-    let store = try UnmountedStore(path, deviceKey: deviceKey)
+    let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file)
     try store.requireThatNoOtherOpens()
     try Confirmation.require(
       "All files of classes A, B, C and CX in \(path.printable) will be unreadable, until they are restored from a copy.",

@@ -64,7 +64,7 @@ struct KeybagImportCommand: ParsableCommand {
     if replace { return try replaceKeybag(of: path, with: exported, bytes, passcode) }
     try StoreSummary.requireStore(path)
     let secret = try opening.read()
-    let store = try UnmountedStore(path, deviceKey: deviceKey, secret: secret)
+    let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file, secret: secret)
     try store.change(with: secret) { (opened) throws(KeyManagementError) in try opened.adding(keysOf: exported) }
     print("The keys were imported.")
   }

@@ -1,10 +1,10 @@
 import ArgumentParser
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import Synchronization
 import SystemPackage
+import TreeCopy
 
 /// `protectfs manifest`
 struct ManifestCommand: ParsableCommand {
@@ -67,7 +67,7 @@ private final class ManifestOutput: Sendable {
 
   /// - Throws: `EILSEQ` for a name that is no UTF-8: as text it would be another's.
   func show(_ item: PathName, _ path: String) throws(Errno) {
-    if isJSON, path.unicodeScalars.contains("\u{FFFD}") { throw Errno(rawValue: EILSEQ) }
+    if isJSON, path.unicodeScalars.contains("\u{FFFD}") { throw Errno.illegalByteSequence }
     let isDirectory = try Descriptor.open(item, [.path]).status().type == .directory
     let entry = try Manifest.Item(path, at: item, isDirectory: isDirectory)
     if isJSON {

@@ -114,7 +114,7 @@ struct MountCommand: ParsableCommand {
         Thread(name: "unlock", waiting.runAndReport).detach()
       }
     } else {
-      try DetachedProcess.launch {
+      try MountLaunch.detach {
         try unlocking.recoverDeviceKey(of: backing, storeID)
       } serve: { ready in
         let runner = try hooks.map { try launch.startHooks($0, keepsError: false) }

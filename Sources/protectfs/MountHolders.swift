@@ -1,4 +1,4 @@
-import Glibc
+import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
 
@@ -8,8 +8,8 @@ enum MountHolders {
   /// A few words for each, without the daemon.
   static func find(_ mount: MountedFileSystem, daemon: Int32) -> [String] {
     var holders = mount.sameFileSystem().map { "its mount at \($0.mountPoint.printable)" }
-    var namespaces: Set<String?> = [Process.mountNamespace(of: getpid())]
-    for process in Process.all where process != daemon && process != getpid() {
+    var namespaces: Set<String?> = [Process.mountNamespace(of: Process.number)]
+    for process in Process.all where process != daemon && process != Process.number {
       let namespace = Process.mountNamespace(of: process)
       let isElsewhere = namespace != nil && !namespaces.contains(namespace)
       if isElsewhere, let other = mounts(of: process).first(where: { $0.device == mount.device }) {
@@ -24,7 +24,7 @@ enum MountHolders {
 
   /// A few words for each process that has files of a file system open.
   static func users(of mount: MountedFileSystem) -> [String] {
-    Process.all.filter { $0 != getpid() && Process.uses(device: mount.device, $0) }.map(name)
+    Process.all.filter { $0 != Process.number && Process.uses(device: mount.device, $0) }.map(name)
   }
 
   private static func mounts(of process: Int32) -> [MountedFileSystem] {

@@ -24,6 +24,18 @@ struct MountLaunch {
       options, deviceKey: deviceKey, unmounter: unmounter, log: log.logger(level: .info), ready: ready)
   }
 
+  /// Has a child process become a daemon and serve, and waits until it is ready.
+  static func detach(prepare: () throws -> Void, serve: (() -> Void) throws -> Void) throws {
+    let outcome = try DetachedProcess.launch(prepare: prepare, serve: serve) { error in
+      let failure = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
+      return (UInt8(failure.status.rawValue), failure.message)
+    }
+    guard let outcome, let status = ExitStatus(rawValue: Int32(outcome.status)) else {
+      throw CommandFailure(.failure, "the daemon ended before it was ready; its log says why")
+    }
+    guard status == .success else { throw CommandFailure(status, outcome.message) }
+  }
+
   /// Starts the process that runs the hooks of this mount.
   func startHooks(_ directory: HookDirectory, keepsError: Bool) throws(Errno) -> MountHooks {
     try MountHooks(directory, mountPoint: options.mountPoint, logFile: logFile, keepsError: keepsError)
@@ -43,18 +55,15 @@ struct MountLaunch {
 
 /// What `mount` does with what opens the store.
 struct MountUnlocking: ~Copyable {
-  var mountPoint: String
+  let mountPoint: String
   let opening: OpeningOptions
   let isWanted: Bool
-  /// Whether the mount is there for use while it is locked.
-  private let staysMounted: Bool
   private var typed: UnlockSecret?
 
-  init(mountPoint: String, opening: OpeningOptions, isWanted: Bool, staysMounted: Bool = true) {
+  init(mountPoint: String, opening: OpeningOptions, isWanted: Bool) {
     self.mountPoint = mountPoint
     self.opening = opening
     self.isWanted = isWanted
-    self.staysMounted = staysMounted
   }
 
   /// With a recovery key: gets the device key of the store back, and keeps it for this and later mounts.
@@ -89,7 +98,7 @@ struct MountUnlocking: ~Copyable {
         return try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe daemon.unlock(secret) }
       } catch {
         guard error.code == .wrongPasscode, triesLeft > 0 else {
-          if staysMounted { CommandFailure.report("\(mountPoint) is mounted, but locked") }
+          CommandFailure.report("\(mountPoint) is mounted, but locked")
           throw error
         }
         CommandFailure.report("\(error.message); try again")

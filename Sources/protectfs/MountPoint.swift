@@ -1,4 +1,3 @@
-import Glibc
 import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
@@ -38,22 +37,23 @@ enum MountPoint {
   }
 
   private static func isReadOnly(_ mountPoint: String) -> Bool {
-    var status = statvfs()
-    return unsafe statvfs(mountPoint, &status) == 0 && status.f_flag & UInt(ST_RDONLY) != 0
+    guard let status = try? Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus() else { return false }
+    return status.flags & 1 != 0
   }
 
   /// Checks that file systems can be mounted by way of FUSE at all.
   static func requireFUSE(allowsOthers: Bool) throws(CommandFailure) {
     let device = "/dev/fuse"
-    guard unsafe access(device, F_OK) == 0 else {
+    do throws(Errno) {
+      try Process.requireAccess(to: device)
+    } catch .noSuchFileOrDirectory {
       throw CommandFailure(.noFUSE, "there is no \(device); load the kernel's module with 'modprobe fuse' as root")
-    }
-    guard unsafe access(device, R_OK | W_OK) == 0 else {
+    } catch {
       throw CommandFailure(
         .noFUSE, "this user may not open \(device); 'chmod 666 \(device)' as root gives it the mode that udev does")
     }
     guard Process.identity.user != 0 else { return }
-    guard isOnPath("fusermount3") else {
+    guard Process.isOnPath("fusermount3") else {
       throw CommandFailure(.noFUSE, "fusermount3 is missing, with which users mount; install the package fuse3")
     }
     guard allowsOthers, let configuration = try? Descriptor.open("/etc/fuse.conf", [.readOnly]),
@@ -67,17 +67,22 @@ enum MountPoint {
 
   /// Whether a mount has lost its daemon: the kernel answers for it (`ENOTCONN`).
   static func isDead(_ mountPoint: String) -> Bool {
-    // Attributes may still be cached; this never is.
-    var status = statvfs()
-    return unsafe statvfs(mountPoint, &status) != 0 && errno == ENOTCONN
+    do throws(Errno) {
+      // Attributes may still be cached; this never is.
+      _ = try Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus()
+      return false
+    } catch {
+      return error == .socketNotConnected
+    }
   }
 
   private static func existing(_ path: String) throws(CommandFailure) -> String {
-    do throws(CommandFailure) {
-      return try CanonicalPath.of(path)
-    } catch {
-      guard unsafe access(path, F_OK) != 0, errno == ENOENT else { throw error }
+    do throws(Errno) {
+      return try PathName(path).canonical().description
+    } catch .noSuchFileOrDirectory {
       throw CommandFailure(.unsuitableMountPoint, "\(path) does not exist; make it with 'mkdir \(path)'")
+    } catch {
+      throw CommandFailure(path, error)
     }
   }
 
@@ -107,10 +112,5 @@ enum MountPoint {
         .unsuitableMountPoint,
         "\(path) is not empty, and what is in it would be hidden; choose an empty directory, or give -o nonempty")
     }
-  }
-
-  private static func isOnPath(_ program: String) -> Bool {
-    let path = unsafe getenv("PATH").map { unsafe String(cString: $0) } ?? "/usr/bin:/bin"
-    return path.split(separator: ":").contains { unsafe access("\($0)/\(program)", X_OK) == 0 }
   }
 }

@@ -1,5 +1,4 @@
 import Cryptography
-import Glibc
 import ProtectfsIO
 import SystemPackage
 
@@ -34,7 +33,8 @@ final class NewSecretFile {
 
   /// Takes the file away again, when it is of no use after all.
   func remove() {
-    unsafe unlink(path)
+    // One that stays is empty, or of no use.
+    try? Descriptor.open(".", [.path, .directory]).unlink(PathName(path))
   }
 }
 
@@ -50,7 +50,7 @@ enum RecoveryKeyOutput {
     } else {
       print("\nRecovery key:\n\n    ", terminator: "")
       do throws(Errno) {
-        try StandardStream.writeSecret(text)
+        try unsafe text.withBytes { (bytes) throws(Errno) in try unsafe StandardStream.writeOutput(bytes) }
       } catch {
         throw CommandFailure(
           .failure,

@@ -1,9 +1,10 @@
 import ArgumentParser
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
+import Synchronization
 import SystemPackage
+import TreeCopy
 
 /// `protectfs orphans`
 struct OrphansCommand: ParsableCommand {
@@ -16,6 +17,28 @@ struct OrphansCommand: ParsableCommand {
       answer ENOKEY are no orphans: another keybag opens them.
       """,
     subcommands: [OrphansListCommand.self, OrphansPurgeCommand.self])
+
+  /// Looks for orphans at a path, and shows on a terminal how far that has come. Nothing is printed while the line is there.
+  static func search(
+    _ path: String, _ report: @escaping (String, Errno?) -> Void, _ found: @escaping (Orphan) -> Void
+  ) throws -> OrphanSearch {
+    let progress = ProgressLine()
+    let looked = Atomic(0)
+    let search = OrphanSearch(
+      report: { path, error in
+        if error != nil { progress.clear() }
+        report(path, error)
+        let count = looked.wrappingAdd(1, ordering: .relaxed).newValue
+        progress.show("\(count.files) looked at")
+      },
+      { orphan in
+        progress.clear()
+        found(orphan)
+      })
+    search.look(at: try CanonicalPath.ofLink(path))
+    progress.clear()
+    return search
+  }
 
   /// Refuses a path that is on no mount of protectfs, where nothing is an orphan.
   static func requireMount(_ path: String) throws {
@@ -70,15 +93,14 @@ struct OrphansListCommand: ParsableCommand {
     try OrphansCommand.requireMount(path)
     let failures = FailureCount()
     var (count, size): (Int, UInt64) = (0, 0)
-    let search = OrphanSearch(failures) { orphan in
+    let search = try OrphansCommand.search(path, failures.count) { orphan in
       count += 1
       size += orphan.identity.size
       show(orphan)
     }
-    search.look(at: try CanonicalPath.ofLink(path))
     StandardStream.flush()
     search.tellOthers()
-    if isatty(STDERR_FILENO) == 1 {
+    if StandardStream.isErrorTerminal {
       StandardStream.writeError("\(count) of \(search.looked.files) cannot be opened any more (\(size.bytes))\n")
     }
     try failures.finish(of: "looked at")
@@ -86,7 +108,8 @@ struct OrphansListCommand: ParsableCommand {
 
   private func show(_ orphan: Orphan) {
     if endsWithNull {
-      StandardStream.writeOutput(orphan.path.terminated)
+      // A pipe that is closed ends the process.
+      unsafe orphan.path.terminated.withUnsafeBytes { unsafe try? StandardStream.writeOutput($0) }
     } else if json {
       let path = PathName(descriptor: orphan.directory.descriptor).appending(orphan.name)
       let fileClass = (try? path.attribute(FileClass.attribute)).map { String(decoding: $0, as: UTF8.self) }
@@ -123,9 +146,7 @@ struct OrphansPurgeCommand: ParsableCommand {
     try OrphansCommand.requireMount(path)
     let failures = FailureCount()
     var orphans: [PathName: Orphan.Identity] = [:]
-    let search = OrphanSearch(failures) { orphan in orphans[orphan.path] = orphan.identity }
-    search.look(at: try CanonicalPath.ofLink(path))
-    search.tellOthers()
+    try OrphansCommand.search(path, failures.count) { orphans[$0.path] = $0.identity }.tellOthers()
     guard !orphans.isEmpty else {
       try failures.finish(of: "looked at")
       return print("There are none.")
@@ -134,16 +155,17 @@ struct OrphansPurgeCommand: ParsableCommand {
     let size = Set(orphans.values).reduce(0) { $0 + $1.size }
     try Confirmation.require(
       "\(orphans.count.files) in \(path.printable) (\(size.bytes)) will be removed for good.", isGiven: yes)
-    let removed = remove(orphans, failures)
+    let removed = try remove(orphans, failures)
     print("\(removed.files) removed.")
     try failures.finish(of: "removed")
   }
 
   /// Searches again, and removes what is found and was found before.
-  private func remove(_ orphans: [PathName: Orphan.Identity], _ failures: FailureCount) -> Int {
+  private func remove(_ orphans: [PathName: Orphan.Identity], _ failures: FailureCount) throws -> Int {
     let progress = ProgressLine()
     var removed = 0
-    let search = OrphanSearch(nil) { orphan in
+    // What cannot be looked at was told before.
+    _ = try OrphansCommand.search(path, { (_, _) in }) { orphan in
       guard orphans[orphan.path] == orphan.identity else { return }
       failures.attempt(orphan.path.description) { () throws(Errno) in
         // Somebody may have put another file there in the moment since it was tried.
@@ -153,8 +175,21 @@ struct OrphansPurgeCommand: ParsableCommand {
         progress.show("\(removed) of \(orphans.count.files) removed")
       }
     }
-    search.look(at: (try? CanonicalPath.ofLink(path)) ?? path)
     progress.clear()
     return removed
+  }
+}
+
+extension OrphanSearch {
+  /// Says what could not be looked at, and what is not shown.
+  fileprivate func tellOthers() {
+    if refused > 0 {
+      CommandFailure.report("\(refused.files) could not be looked at: locked, or not this user's to open")
+    }
+    if underOtherKeybags > 0 {
+      CommandFailure.report(
+        "\(underOtherKeybags.files) under class keys that the keybag does not have: no orphans, since another keybag opens "
+          + "them ('protectfs keybag restore', 'protectfs keybag import')")
+    }
   }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Cryptography
 import KeyManagement
+import MountDaemon
 import ProtectfsClient
 
 /// `protectfs passcode`
@@ -79,7 +80,7 @@ struct PasscodeChangeCommand: ParsableCommand {
     case .nobody(let path):
       try StoreSummary.requireStore(path)
       let old = try opening.read("Old passcode")
-      let store = try UnmountedStore(path, deviceKey: deviceKey, secret: old)
+      let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file, secret: old)
       let new = try newPasscode.read(opening.files)
       try store.change(with: old) { (opened) throws(KeyManagementError) in try opened.changingPasscode(to: new) }
     }

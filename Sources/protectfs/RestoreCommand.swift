@@ -1,10 +1,10 @@
 import ArgumentParser
-import Glibc
 import KeyManagement
+import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
-import ProtectfsPolicy
 import SystemPackage
+import TreeCopy
 
 /// `protectfs restore`
 struct RestoreCommand: ParsableCommand {
@@ -59,45 +59,46 @@ struct RestoreCommand: ParsableCommand {
     let target = try Self.open(targetPath)
     let sourcePath = try CanonicalPath.of(from)
     let source = try Self.open(sourcePath)
-    try SeparateTrees.require(source: source, sourcePath, target: target, targetPath, on: mount)
+    try requireSeparate(source, sourcePath, target, targetPath, on: mount)
     guard CopyOutcome.isUnlocked(mount) else {
       throw CommandFailure(.locked, "\(mount.mountPoint.printable) is locked; unlock it first")
     }
-    Interruption.block()
-    ProtectfsIO.Process.raiseOpenFileLimit()
+    let interruption = Interruption()
+    Process.raiseOpenFileLimit()
     if (try? source.descriptor.status(of: ".protectfs/keybag")) != nil {
-      try restore(fromStore: sourcePath, to: target, on: mount)
+      try restore(fromStore: sourcePath, to: target, on: mount, interruption)
     } else {
       guard !opening.isGiven, deviceKeyFile == nil else {
         throw CommandFailure(.noStore, "\(from.printable) is no store, and nothing opens it")
       }
-      let interruption = Interruption()
       try restore(from: source, to: target, on: mount, interruption)
     }
   }
 
-  private func restore(fromStore backing: String, to target: SharedDescriptor, on mount: MountedFileSystem) throws {
-    let storeID = try StoreSummary.read(backing).storeID
-    var unlocking = MountUnlocking(mountPoint: "", opening: opening, isWanted: true, staysMounted: false)
-    try unlocking.recoverDeviceKey(of: backing, storeID)
-    let store = try PrivateMount(backing, deviceKeyFile: deviceKeyFile)
-    defer { store.end() }
-    unlocking.mountPoint = store.mountPoint
-    try unlocking.run()
-    try restore(from: Self.open(store.mountPoint), to: target, on: mount, store.interruption)
+  private func restore(
+    fromStore backing: String, to target: SharedDescriptor, on mount: MountedFileSystem, _ interruption: Interruption
+  ) throws {
+    Memory.protectProcess()
+    let directory = try Store.open(backing)
+    let lock = try Store.lock(directory, path: backing, for: .mount(isReadOnly: true))
+    try Store.requireAttributes(directory, path: backing)
+    let opened = try StoreReader(backing).open(asking: opening, deviceKeyFile: deviceKeyFile)
+    let source = try StoreSource(backing: directory, opened)
+    try restore(from: source.root, to: target, on: mount, interruption)
+    lock.hold()
   }
 
   private func restore(
-    from source: SharedDescriptor, to target: SharedDescriptor, on mount: MountedFileSystem,
-    _ interruption: Interruption
+    from source: any SourceItem, to target: SharedDescriptor, on mount: MountedFileSystem, _ interruption: Interruption
   ) throws {
     interruption.beginWork()
-    let report = RestoreReport(isJSON: json, isDryRun: dryRun)
-    let options = RestoreRun.Options(overwrites: overwrite, isDryRun: dryRun)
-    let run = try RestoreRun(to: target, on: mount, from: source, options, report, interruption)
-    var ending: CommandFailure?
-    do throws(RestoreRun.Stop) { try run.restore(from: source) } catch { ending = error.failure }
-    try report.finish(ending)
+    let report = RestoreReport(to: mount, isJSON: json, isDryRun: dryRun)
+    report.count(source) { !interruption.isWanted }
+    let run = try RestoreRun(
+      from: source, to: target, .init(overwrites: overwrite, isDryRun: dryRun), report
+    ) { interruption.isWanted }
+    run.restore(from: source)
+    try report.finish()
   }
 
   private static func open(_ path: String) throws -> SharedDescriptor {
@@ -105,6 +106,21 @@ struct RestoreCommand: ParsableCommand {
       return SharedDescriptor(try Descriptor.open(PathName(path), [.path, .directory]))
     } catch {
       throw CommandFailure(path.printable, error)
+    }
+  }
+
+  private func requireSeparate(
+    _ source: SharedDescriptor, _ sourcePath: String, _ target: SharedDescriptor, _ targetPath: String,
+    on mount: MountedFileSystem
+  ) throws {
+    let (source, target, sourcePath, targetPath) = (source, target, sourcePath.printable, targetPath.printable)
+    switch try TreeOverlap.of(source: source, target: target, backing: mount.backing) {
+    case nil: return
+    case .sourceIsInTarget: throw CommandFailure(.usage, "\(sourcePath) is in \(targetPath); give another source")
+    case .targetIsInSource: throw CommandFailure(.usage, "\(targetPath) is in \(sourcePath); give another source")
+    case .sourceIsBacking:
+      throw CommandFailure(
+        .usage, "\(sourcePath) is the store that is mounted at \(mount.mountPoint.printable); give a copy")
     }
   }
 }

@@ -1,8 +1,11 @@
-import Glibc
+import ProtectfsClient
+import ProtectfsIO
+import Synchronization
 import SystemPackage
+import TreeCopy
 
 /// What a restore has done, or would do.
-final class RestoreReport {
+final class RestoreReport: RestoreObserver {
   /// The summary for programs.
   private struct Summary: Encodable {
     var copied = 0
@@ -16,65 +19,86 @@ final class RestoreReport {
     var bytes: UInt64 = 0
     var isDryRun = false
     var isComplete = false
+
+    /// How many files are done.
+    var files: Int { copied + replaced + alreadyThere + links }
   }
 
-  /// What is done with one file, directory or whatever else.
-  enum Deed: String {
-    /// A file that was missing.
-    case copied = "copy"
-    /// An orphan, or with `--overwrite` whatever was there.
-    case replaced = "replace"
-    case directory = "make directory"
-    /// One more name of a file that was copied.
-    case link = "link"
-    /// A symbolic link, a fifo, a socket or a device.
-    case other = "make"
+  private struct State {
+    var summary = Summary()
+    var onlyStatus: ExitStatus?
+    /// Why the run ended before its end.
+    var ending: CommandFailure?
+    /// What there is to do, as soon as that is known.
+    var total: TreeTotal?
   }
 
   private let isJSON: Bool
-  private let progress: ProgressLine
-  private var summary = Summary()
-  private var onlyStatus: ExitStatus?
+  private let isDryRun: Bool
+  private let mount: MountedFileSystem
+  private let progress = ProgressLine()
+  private let start = ContinuousClock.now
+  private let state = Mutex(State())
 
-  init(isJSON: Bool, isDryRun: Bool) {
+  init(to mount: MountedFileSystem, isJSON: Bool, isDryRun: Bool) {
+    self.mount = mount
     self.isJSON = isJSON
-    progress = ProgressLine()
-    summary.isDryRun = isDryRun
+    self.isDryRun = isDryRun
+    state.withLock { $0.summary.isDryRun = isDryRun }
   }
 
-  /// So many bytes more were copied.
+  /// Finds out how much there is to do, where somebody sees that; on a thread of its own.
+  func count(_ source: any SourceItem, while isWanted: @escaping @Sendable () -> Bool) {
+    guard progress.isShown, !isDryRun else { return }
+    Thread(name: "count") { [self] in
+      let total = TreeTotal(of: source, while: isWanted)
+      state.withLock { $0.total = total }
+    }.detach()
+  }
+
+  // MARK: What the run tells
+
   func copied(_ count: Int) {
-    summary.bytes += UInt64(count)
-    progress.show("\((summary.copied + summary.replaced).files), \(summary.bytes.bytes)")
-  }
-
-  func did(_ deed: Deed, _ path: String) {
-    switch deed {
-    case .copied: summary.copied += 1
-    case .replaced: summary.replaced += 1
-    case .directory: summary.directories += 1
-    case .link: summary.links += 1
-    case .other: summary.others += 1
-    }
-    if summary.isDryRun {
-      if !isJSON { print("\(deed.rawValue)\t\(path.printable)") }
-    } else {
-      copied(0)
+    state.withLock { state in
+      state.summary.bytes += UInt64(count)
+      progress.show(line(state))
     }
   }
 
-  func found() { summary.alreadyThere += 1 }
+  func did(_ deed: RestoreRun.Deed, _ path: String) {
+    state.withLock { state in
+      switch deed {
+      case .copied: state.summary.copied += 1
+      case .replaced: state.summary.replaced += 1
+      case .directory: state.summary.directories += 1
+      case .link: state.summary.links += 1
+      case .other: state.summary.others += 1
+      }
+    }
+    if !isDryRun { return copied(0) }
+    if !isJSON { print("\(deed.rawValue)\t\(path.printable)") }
+  }
 
-  /// Something else is there, and was left alone.
+  func found() { state.withLock { $0.summary.alreadyThere += 1 } }
+
   func differs(_ path: String) {
-    summary.different += 1
+    state.withLock { $0.summary.different += 1 }
     tell("\(path.printable) is there and different; it was left alone, '--overwrite' replaces it")
   }
 
-  func failed(_ failure: CommandFailure) {
-    summary.failed += 1
-    onlyStatus = summary.failed == 1 ? failure.status : nil
-    tell(failure.message)
+  func failed(_ error: CopyError, _ path: String) -> Bool {
+    switch CopyOutcome(error, path, on: mount) {
+    case .failed(let failure):
+      state.withLock { state in
+        state.summary.failed += 1
+        state.onlyStatus = state.summary.failed == 1 ? failure.status : nil
+      }
+      tell(failure.message)
+      return false
+    case .stop(let failure):
+      state.withLock { if $0.ending == nil { $0.ending = failure } }
+      return true
+    }
   }
 
   private func tell(_ message: String) {
@@ -82,32 +106,40 @@ final class RestoreReport {
     CommandFailure.report(message)
   }
 
+  private func line(_ state: State) -> String {
+    let (files, bytes) = (state.summary.files, state.summary.bytes)
+    guard let total = state.total else { return "\(files.files), \(bytes.bytes)" }
+    let rest = total.timeLeft(after: files, bytes, in: .now - start).map { ", \(($0 / .seconds(1)).seconds) left" }
+    return "\(files) of \(total.files.files), \(bytes.bytes) of \(total.bytes.bytes)\(rest ?? "")"
+  }
+
+  // MARK: The end
+
   /// Says what came of it.
   ///
   /// - Throws: when something was not brought back; where that is one of one, its own status.
-  func finish(_ ending: CommandFailure?) throws {
+  func finish() throws {
     progress.clear()
-    summary.isComplete = ending == nil && summary.failed == 0 && summary.different == 0
+    let (summary, onlyStatus, ending) = state.withLock { state in
+      state.summary.isComplete = state.ending == nil && state.summary.failed == 0 && state.summary.different == 0
+      return (state.summary, state.onlyStatus, state.ending)
+    }
     if isJSON {
       try JSONOutput.showLine(summary)
     } else {
-      print(sentence)
+      let verb = isDryRun ? "would be " : ""
+      print(
+        "\(summary.copied.files) \(verb)copied, \(summary.replaced) \(verb)replaced, "
+          + "\(summary.alreadyThere) there already (\(summary.bytes.bytes)).")
     }
     if let ending { throw ending }
     guard !summary.isComplete else { return }
-    let done = summary.copied + summary.replaced + summary.alreadyThere + summary.directories + summary.links
-    if let onlyStatus, done + summary.others + summary.different == 0 {
+    if let onlyStatus, summary.files + summary.directories + summary.others + summary.different == 0 {
       throw CommandFailure(onlyStatus, "nothing was restored")
     }
     var reasons: [String] = []
     if summary.failed > 0 { reasons.append("\(summary.failed) could not be restored") }
     if summary.different > 0 { reasons.append("\(summary.different) were left alone") }
     throw CommandFailure(.partial, reasons.joined(separator: ", "))
-  }
-
-  private var sentence: String {
-    let verb = summary.isDryRun ? "would be " : ""
-    return "\(summary.copied.files) \(verb)copied, \(summary.replaced) \(verb)replaced, "
-      + "\(summary.alreadyThere) there already (\(summary.bytes.bytes))."
   }
 }

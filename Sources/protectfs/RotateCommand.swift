@@ -1,5 +1,4 @@
 import ArgumentParser
-import Glibc
 import KeyManagement
 import ProtectfsClient
 import ProtectfsIO
@@ -155,9 +154,8 @@ private final class ConnectionCarrier {
 /// Tells how far a rotation has come.
 private final class RotationReport {
   private let isJSON: Bool
-  private let isTerminal = isatty(STDERR_FILENO) == 1
+  private let progress = ProgressLine()
   private var last = RotationStatus(files: 0, rewrapped: 0, damaged: 0, isFinished: false)
-  private var hasShown = false
 
   init(isJSON: Bool) {
     self.isJSON = isJSON
@@ -168,9 +166,8 @@ private final class RotationReport {
     last = status
     if isJSON {
       try? JSONOutput.showLine(status)
-    } else if isTerminal, !status.isFinished {
-      hasShown = true
-      StandardStream.writeError("\r\(status.files) files looked at, \(status.rewrapped) wrapped anew")
+    } else if !status.isFinished {
+      progress.show(line)
     }
     return true
   }
@@ -178,10 +175,10 @@ private final class RotationReport {
   /// Whether files need the old key.
   var hasKept: Bool { (last.kept ?? 0) > 0 }
 
+  private var line: String { "\(last.files) files looked at, \(last.rewrapped) wrapped anew" }
+
   /// Ends the line of the terminal.
-  func end() {
-    if hasShown { StandardStream.writeError("\n") }
-  }
+  func end() { progress.finish(line) }
 
   func finish(_ protectionClass: ProtectionClass) {
     end()

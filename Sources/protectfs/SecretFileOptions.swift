@@ -1,5 +1,4 @@
 import ArgumentParser
-import Glibc
 import ProtectfsIO
 import SystemPackage
 
@@ -45,7 +44,7 @@ struct SecretFileOptions: ParsableArguments {
   }
 
   private static func isHandedOver(_ path: String) -> Bool {
-    let credentials = unsafe getenv("CREDENTIALS_DIRECTORY").map { unsafe String(cString: $0) + "/" }
+    let credentials = Process.environment("CREDENTIALS_DIRECTORY").map { $0 + "/" }
     return path == "/dev/stdin"
       || ["/dev/fd/", "/proc/self/fd/", credentials].compactMap(\.self).contains(where: path.hasPrefix)
   }

@@ -1,4 +1,3 @@
-import Glibc
 import ProtectfsIO
 import SystemPackage
 
@@ -6,11 +5,11 @@ import SystemPackage
 enum ServiceManager {
   /// Tells that the mount is ready, to a manager that wants to know: what needs the mount waits for that.
   static func tellReady() {
-    guard let variable = unsafe getenv("NOTIFY_SOCKET") else { return }
+    guard let variable = Process.environment("NOTIFY_SOCKET") else { return }
     do throws(Errno) {
       let socket = try LocalSocket(isDatagram: true)
       // A path; systemd has no other kind for its services.
-      try socket.connect(to: unsafe String(cString: variable))
+      try socket.connect(to: variable)
       try socket.send(Array("READY=1".utf8))
     } catch {
       CommandFailure.report("the service manager could not be notified that the mount is ready: \(error)")

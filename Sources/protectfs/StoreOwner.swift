@@ -66,6 +66,21 @@ enum StoreOwner {
     return owner
   }
 
+  /// Changes the store's keybag with a secret: has the daemon do it, or does it here.
+  func change(
+    with secret: borrowing UnlockSecret, deviceKeyFile: String?,
+    byDaemon ask: (inout DaemonConnection, DaemonConnection.Secret) throws(ControlError) -> Void,
+    here make: (borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange
+  ) throws {
+    switch self {
+    case .daemon(let mount):
+      var daemon = try DaemonConnection(to: mount)
+      try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe ask(&daemon, secret) }
+    case .nobody(let path):
+      try UnmountedStore(path, deviceKeyFile: deviceKeyFile, secret: secret).change(with: secret, make)
+    }
+  }
+
   /// The backing directory.
   var backing: String {
     switch self {
@@ -75,99 +90,18 @@ enum StoreOwner {
   }
 }
 
-/// A store that is not mounted, taken by this process, its keybag verified.
-struct UnmountedStore: ~Copyable {
-  let backing: Descriptor
-  let file: KeybagFile
-  let keybag: Keybag
-  let deviceKey: VolumeDeviceKey
-  private let lock: StoreLock
-
-  /// Takes a store to change its keybag with a secret. A recovery key stands for the device key too.
-  init(_ path: String, deviceKey options: DeviceKeyOptions, secret: borrowing UnlockSecret) throws {
-    try self.init(path) { (bytes, storeID) throws(KeyManagementError) in
-      if let key = try secret.recoveredDeviceKey(bytes) { return key }
-      return try options.load(for: storeID)
+extension StoreReader {
+  /// Opens the keybag with what is asked for; a passcode that is typed may be wrong twice.
+  func open(asking opening: OpeningOptions, deviceKeyFile: String?) throws -> OpenKeybag {
+    var triesLeft = opening.isTypedPasscode ? 3 : 1
+    while true {
+      let secret = try opening.read()
+      triesLeft -= 1
+      do {
+        return try open(with: secret, deviceKeyFile: deviceKeyFile)
+      } catch KeyManagementError.wrongPasscode where triesLeft > 0 {
+        CommandFailure.report("\(KeyManagementError.wrongPasscode); try again")
+      }
     }
-  }
-
-  /// Takes a store to change its keybag without opening it.
-  init(_ path: String, deviceKey options: DeviceKeyOptions) throws {
-    try self.init(path) { (_, storeID) throws(KeyManagementError) in try options.load(for: storeID) }
-  }
-
-  private init(
-    _ path: String, _ loadKey: ([UInt8], StoreID) throws(KeyManagementError) -> VolumeDeviceKey
-  ) throws {
-    let backing = try Store.open(path)
-    let lock = try Store.lock(backing, path: path, for: .change)
-    let file = try KeybagFile(backing: backing)
-    let bytes = try file.read()
-    let deviceKey = try loadKey(bytes, try StoreSummary.parse(bytes).storeID)
-    keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
-    self.backing = backing
-    self.lock = lock
-    self.file = file
-    self.deviceKey = deviceKey
-  }
-
-  /// The effaceable secret; `nil` where it is lost.
-  func effaceableSecretIfAny() throws(KeyManagementError) -> EffaceableSecret? {
-    do throws(KeyManagementError) {
-      return try file.effaceableSecret(of: keybag)
-    } catch {
-      guard error == .effaceableSecretMissing else { throw error }
-    }
-    return nil
-  }
-
-  /// Finds out that it is not the second copy alone that opens the store.
-  func requireThatNoOtherOpens() throws(KeyManagementError) {
-    guard !file.opens(keybag), let bytes = try? file.readPrevious(),
-      let other = try? Keybag(parsing: bytes, deviceKey: deviceKey), other.storeID == keybag.storeID, file.opens(other)
-    else { return }
-    throw .effaceableSecretMissing
-  }
-
-  /// Changes the keybag, after it has what only the second copy had.
-  func change(
-    with secret: borrowing UnlockSecret,
-    _ make: (borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange
-  ) throws(KeyManagementError) {
-    let opened = try open(with: secret)
-    guard let first = try file.reuniting(opened) else { return try file.commit(make(opened)) }
-    try file.commit(reunion: first)
-    try file.commit(make(opened.following(first)))
-  }
-
-  /// Opens the keybag.
-  func open(with secret: borrowing UnlockSecret) throws(KeyManagementError) -> OpenKeybag {
-    try file.open(keybag, with: secret, deviceKey: deviceKey)
-  }
-}
-
-/// The keybag of a store that anyone may have, to be read.
-struct StoreReader: ~Copyable {
-  private let file: KeybagFile
-  private let bytes: [UInt8]
-
-  /// Finds out that there is a store that this version understands.
-  init(_ path: String) throws {
-    try StoreSummary.requireStore(path)
-    let file = try KeybagFile(backing: Store.open(path))
-    bytes = try file.read()
-    self.file = file
-  }
-
-  /// Opens the keybag. A recovery key stands for the device key too.
-  func open(with secret: borrowing UnlockSecret, _ options: DeviceKeyOptions) throws -> OpenKeybag {
-    if let deviceKey = try secret.recoveredDeviceKey(bytes) { return try open(with: secret, deviceKey) }
-    return try open(with: secret, options.load(for: StoreSummary.parse(bytes).storeID))
-  }
-
-  private func open(
-    with secret: borrowing UnlockSecret, _ deviceKey: borrowing VolumeDeviceKey
-  ) throws(KeyManagementError) -> OpenKeybag {
-    try file.open(Keybag(parsing: bytes, deviceKey: deviceKey), with: secret, deviceKey: deviceKey)
   }
 }

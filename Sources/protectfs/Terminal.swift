@@ -1,5 +1,4 @@
 import Cryptography
-import Glibc
 import KeyManagement
 import ProtectfsIO
 import ProtectfsPolicy
@@ -19,24 +18,22 @@ struct Terminal: ~Copyable {
   ///
   /// Backspace takes a character back and Ctrl-U all of them; Ctrl-C and Ctrl-D give up.
   func readSecret(prompt: String) throws(CommandFailure) -> SecretBytes {
-    var saved = termios()
-    guard unsafe tcgetattr(descriptor.rawValue, &saved) == 0 else {
+    do {
+      return try descriptor.withoutEcho {
+        descriptor.show(prompt)
+        defer { descriptor.show("\n") }
+        return try readLine()
+      }
+    } catch let failure as CommandFailure {
+      throw failure
+    } catch {
       throw CommandFailure(.failure, "the terminal cannot be read without showing what is typed")
     }
-    var silent = saved
-    silent.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG)
-    unsafe tcsetattr(descriptor.rawValue, TCSAFLUSH, &silent)
-    defer {
-      unsafe tcsetattr(descriptor.rawValue, TCSAFLUSH, &saved)
-      show("\n")
-    }
-    show(prompt)
-    return try readLine()
   }
 
   /// Asks for a line, which is shown as it is typed; without what is around its words.
   func ask(_ prompt: String) -> String {
-    show(prompt)
+    descriptor.show(prompt)
     var line: [UInt8] = []
     while let key = readKey(), key != 10, key != 13, line.count < 1024 { line.append(key) }
     return String(decoding: line, as: UTF8.self).split { $0 == " " || $0 == "\t" }.joined(separator: " ")
@@ -61,12 +58,9 @@ struct Terminal: ~Copyable {
   }
 
   private func readKey() -> UInt8? {
-    var byte: UInt8 = 0
-    while true {
-      let count = unsafe read(descriptor.rawValue, &byte, 1)
-      if count == 1 { return byte }
-      if count == 0 || errno != EINTR { return nil }
-    }
+    var key: UInt8 = 0
+    let count = unsafe withUnsafeMutableBytes(of: &key) { unsafe try? descriptor.readNext(into: $0) }
+    return count == 1 ? key : nil
   }
 
   /// The length of UTF-8 text without its last character's bytes.
@@ -77,12 +71,5 @@ struct Terminal: ~Copyable {
       if unsafe text[count] & 0xC0 != 0x80 { break }
     }
     return count
-  }
-
-  private func show(_ text: String) {
-    var text = text
-    text.withUTF8 { bytes in
-      _ = unsafe write(descriptor.rawValue, bytes.baseAddress, bytes.count)
-    }
   }
 }

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Glibc
 import MountDaemon
 import ProtectfsClient
 import ProtectfsIO

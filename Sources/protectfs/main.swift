@@ -1,5 +1,4 @@
-import Glibc
+import ProtectfsIO
 
-// Names that hold no terminal characters go out as they are, and a closed pipe ends a report like a full one.
-signal(SIGPIPE, SIG_DFL)
+Process.endsOnClosedPipe()
 Invocation.run(CommandLine.arguments)

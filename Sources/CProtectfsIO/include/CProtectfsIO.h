@@ -76,8 +76,6 @@ int linux_lock_all_bytes(int fd, int type);
 int linux_watch_directory(int directory);
 /// Waits until that has happened to a file of a name, or may have. -ESTALE: it will not any more.
 int linux_wait_for_change(int watch, const char *name);
-/// SIGTERM comes when the thread that made this process has ended (prctl(2), PR_SET_PDEATHSIG).
-int linux_end_with_parent(void);
 /// Gives the calling thread a umask and working directory of its own (unshare(2), CLONE_FS).
 int linux_unshare_file_system_attributes(void);
 int linux_set_not_dumpable(void);

@@ -1,3 +1,4 @@
+import ProtectfsIO
 import SystemPackage
 
 /// The kernel's number of an inode. Node 1 is the root.
@@ -27,6 +28,19 @@ package struct Caller: Sendable {
   package let group: UInt32
   package let process: Int32
   package let umask: UInt32
+
+  init(user: UInt32, group: UInt32, process: Int32, umask: UInt32) {
+    self.user = user
+    self.group = group
+    self.process = process
+    self.umask = umask
+  }
+
+  /// This process, where it asks a file system without the kernel in between.
+  package static var own: Caller {
+    let (user, group) = Process.identity
+    return Caller(user: user, group: group, process: 0, umask: 0)
+  }
 }
 
 /// The inode attributes of a file, as stat(2) shows them.

@@ -1,4 +1,3 @@
-import Glibc
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
@@ -31,12 +30,10 @@ final class TemporaryEntry {
   /// Whether what has the temporary name is no longer, or not yet, this one's to remove.
   private var isGone = true
 
-  /// Takes the temporary name for a name; what a killed run has left there is removed.
-  init(for name: PathName, in directory: SharedDescriptor) throws(CopyError) {
+  init(for name: PathName, in directory: SharedDescriptor) {
     self.directory = directory
     self.name = TemporaryName.of(name)
     finalName = name
-    try Self.removeLeftover(self.name, in: directory)
   }
 
   deinit {
@@ -44,31 +41,47 @@ final class TemporaryEntry {
     if (try? directory.descriptor.unlink(name)) == nil { try? directory.descriptor.removeDirectory(name) }
   }
 
-  /// Makes what has the temporary name.
-  func make(_ body: (borrowing Descriptor, PathName) throws(Errno) -> Void) throws(CopyError) {
+  /// Makes what has the temporary name; what a killed run has left there is removed.
+  func make<Result: ~Copyable>(
+    _ body: (borrowing Descriptor, PathName) throws(Errno) -> Result
+  ) throws(CopyError) -> Result {
     do throws(Errno) {
-      try body(directory.descriptor, name)
+      let made = try body(directory.descriptor, name)
+      isGone = false
+      return made
     } catch {
-      throw .target(error)
+      guard error == .fileExists else { throw .target(error) }
     }
-    isGone = false
+    try Self.removeLeftover(name, in: directory)
+    do throws(Errno) {
+      let made = try body(directory.descriptor, name)
+      isGone = false
+      return made
+    } catch {
+      throw error == .fileExists ? .busy : .target(error)
+    }
   }
 
-  /// Makes an empty file, for this user alone. It is locked, so that another run does not take it for a leftover.
-  func makeFile() throws(CopyError) -> SharedDescriptor {
-    let file: SharedDescriptor
-    let isOurs: Bool
+  /// Makes an empty file, for this user alone; returns it, and its inode number. It is locked, so that another run does not
+  /// take it for a leftover.
+  func makeFile() throws(CopyError) -> (SharedDescriptor, inode: UInt64) {
+    let file = SharedDescriptor(
+      try make { (directory, name) throws(Errno) in
+        try directory.open(name, [.readWrite, .create, .exclusive, .noFollow], mode: 0o600)
+      })
+    // Until it is locked, another run may take it for a leftover.
+    isGone = true
+    let (own, found): (UInt64, UInt64)
     do throws(Errno) {
-      file = SharedDescriptor(
-        try directory.descriptor.open(name, [.readWrite, .create, .exclusive, .noFollow], mode: 0o600))
       try file.descriptor.lock(isShared: false)
-      isOurs = try file.descriptor.status().inode == directory.descriptor.status(of: name).inode
+      own = try file.descriptor.status().inode
+      found = try directory.descriptor.status(of: name).inode
     } catch {
-      throw error == .fileExists || error == .wouldBlock ? .busy : .target(error)
+      throw error == .wouldBlock || error == .noSuchFileOrDirectory ? .busy : .target(error)
     }
-    guard isOurs else { throw .busy }
+    guard own == found else { throw .busy }
     isGone = false
-    return file
+    return (file, own)
   }
 
   /// Gives it its name, in one step. Where something has the name, that must be the file of an inode number; it is removed.
@@ -80,8 +93,7 @@ final class TemporaryEntry {
       isGone = true
       return
     }
-    let own: UInt64
-    do throws(Errno) { own = try directory.descriptor.status(of: name).inode } catch { throw .target(error) }
+    let own = try onTarget { () throws(Errno) in try directory.descriptor.status(of: name).inode }
     isGone = true
     do throws(CopyError) {
       try rename(.exchange)
@@ -89,13 +101,12 @@ final class TemporaryEntry {
       isGone = false
       throw error
     }
-    let found: UInt64
-    do throws(Errno) { found = try directory.descriptor.status(of: name).inode } catch { throw .target(error) }
+    let found = try onTarget { () throws(Errno) in try directory.descriptor.status(of: name).inode }
     guard found == inode else {
       isGone = try !directory.giveBack(finalName, from: name, puttingAside: own)
       throw .replacedMeanwhile
     }
-    do throws(Errno) { try directory.descriptor.unlink(name) } catch { throw .target(error) }
+    try onTarget { () throws(Errno) in try directory.descriptor.unlink(name) }
   }
 
   private func rename(_ flags: RenameFlags) throws(CopyError) {

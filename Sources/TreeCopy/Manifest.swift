@@ -4,31 +4,31 @@ import ProtectfsPolicy
 import SystemPackage
 
 /// What is protected in a tree, and how: the document that `protectfs manifest --json` prints.
-struct Manifest: Codable {
+package struct Manifest: Codable {
   /// The version of the document.
-  static let version = 1
+  package static let version = 1
 
-  var version = Self.version
+  package var version = Self.version
   /// The directory that the items' paths start from.
-  var directory: String
-  var items: [Item]
+  package var directory: String
+  package var items: [Item]
 
   /// A file or directory.
-  struct Item: Codable {
-    enum Kind: String, Codable {
+  package struct Item: Codable {
+    package enum Kind: String, Codable {
       case file, directory
     }
 
     /// The path from the manifest's directory; `.` for that itself.
-    var path: String
-    var kind: Kind
-    var protectionClass: ProtectionClass
+    package var path: String
+    package var kind: Kind
+    package var protectionClass: ProtectionClass
     /// Whether the class was chosen for it, and not inherited.
-    var isExplicit: Bool
+    package var isExplicit: Bool
     /// Whether it has content that is encrypted: every regular file's is.
-    var isEncrypted: Bool
+    package var isEncrypted: Bool
     /// Its extended attributes, but for the class.
-    var fields: [Field]
+    package var fields: [Field]
 
     private enum CodingKeys: String, CodingKey {
       case path, kind, isExplicit, isEncrypted, fields
@@ -37,15 +37,15 @@ struct Manifest: Codable {
   }
 
   /// An extended attribute. Its name is in the manifest, its value is not.
-  struct Field: Codable {
-    var name: String
-    var isEncrypted: Bool
+  package struct Field: Codable {
+    package var name: String
+    package var isEncrypted: Bool
   }
 }
 
 extension Manifest.Item {
   /// Looks at a file or directory. Needs no key.
-  init(_ path: String, at item: PathName, isDirectory: Bool) throws(Errno) {
+  package init(_ path: String, at item: PathName, isDirectory: Bool) throws(Errno) {
     let names = try item.attributeNames()
     let value = try item.attribute(PathName(ProtectionClass.attributeName))
     guard let protectionClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else { throw .ioError }
@@ -61,36 +61,35 @@ extension Manifest.Item {
   }
 }
 
+/// Why a file is no manifest that can be used.
+package enum ManifestError: Error {
+  case unreadable(Errno)
+  case malformed(String)
+  case unsupportedVersion(Int)
+  /// Two items have the same path, of which only one can be right.
+  case repeatedPath(String)
+}
+
 extension Manifest {
   /// The largest manifest that is read, in bytes: some five million files.
   private static let longest = 1 << 30
 
   /// Reads a manifest.
-  init(file path: String) throws {
+  package init(file path: String) throws(ManifestError) {
     let bytes: [UInt8]
     do throws(Errno) {
       bytes = try Descriptor.open(PathName(path), [.readOnly]).readAll(limit: Self.longest)
     } catch {
-      throw CommandFailure(path.printable, error)
+      throw .unreadable(error)
     }
     do {
       self = try JSONDecoder().decode(Manifest.self, from: Data(bytes))
     } catch {
-      throw CommandFailure(
-        .failure, "\(path.printable) is no manifest: 'protectfs manifest --json' makes one (\(Self.reason(error)))")
+      throw .malformed(Self.reason(error))
     }
-    guard version == Self.version else {
-      throw CommandFailure(.failure, "\(path.printable) is a manifest of version \(version); this reads version 1")
-    }
-    try requireUniquePaths(path)
-  }
-
-  /// - Throws: where two items have the same path, of which only one can be right.
-  private func requireUniquePaths(_ file: String) throws(CommandFailure) {
+    guard version == Self.version else { throw .unsupportedVersion(version) }
     var paths: Set<[UInt8]> = []
-    for item in items where !paths.insert(Array(item.path.utf8)).inserted {
-      throw CommandFailure(.failure, "\(file.printable) has \(item.path.printable) twice; nothing was changed")
-    }
+    for item in items where !paths.insert(Array(item.path.utf8)).inserted { throw .repeatedPath(item.path) }
   }
 
   private static func reason(_ error: any Error) -> String {

@@ -3,30 +3,29 @@ import ProtectfsPolicy
 import SystemPackage
 
 /// Gives files the classes that a manifest says.
-struct ManifestClasses {
+package struct ManifestClasses {
   private let root: SharedDescriptor
   private let rootPath: String
-  private let failures: FailureCount
 
   /// - Parameter directory: where the manifest's paths start.
-  init(_ directory: String, _ failures: FailureCount) throws {
+  package init(_ directory: String) throws(Errno) {
     rootPath = directory
-    self.failures = failures
-    do throws(Errno) {
-      root = SharedDescriptor(try Descriptor.open(PathName(directory), [.readOnly, .directory]))
-    } catch {
-      throw CommandFailure(directory.printable, error)
-    }
+    root = SharedDescriptor(try Descriptor.open(PathName(directory), [.readOnly, .directory]))
   }
 
   /// Applies a manifest; what fails is reported, and the rest is still done. Returns how many items were changed.
-  func apply(_ manifest: Manifest, _ progress: () -> Void) -> Int {
+  ///
+  /// - Parameter report: told of each item what came of it; `nil` where nothing failed.
+  package func apply(_ manifest: Manifest, report: (String, Errno?) -> Void) -> Int {
     var changed = 0
     for item in manifest.items {
-      failures.attempt("\(rootPath)/\(item.path)") { () throws(Errno) in
+      var failure: Errno?
+      do throws(Errno) {
         if try apply(item) { changed += 1 }
+      } catch {
+        failure = error
       }
-      progress()
+      report("\(rootPath)/\(item.path)", failure)
     }
     return changed
   }

@@ -1,34 +1,40 @@
-import Glibc
 import ProtectfsIO
 import SystemPackage
 
 // What is done with one name.
 extension RestoreRun {
   /// Restores what has a name in a directory of the source.
-  func restore(_ name: PathName, in place: Place) throws(CopyError) {
-    let item = try fromSource { () throws(Errno) in
-      SharedDescriptor(try place.source.descriptor.open(name, [.path, .noFollow]))
-    }
-    let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: item, .user) }
+  ///
+  /// - Parameter mayExist: whether the target may have the name. Where it comes to be there meanwhile, that is noticed.
+  func restore(_ name: PathName, in place: RestoredDirectory, mayExist: Bool) throws(CopyError) {
+    let item = try fromSource { () throws(Errno) in try place.source.item(name) }
+    let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: item) }
     try requireSourceDevice(metadata.status)
-    let there = try existing(name, in: place.target)
+    let there = mayExist ? try existing(name, in: place.target) : nil
     switch metadata.status.type {
-    case .directory: try directory(name, in: place, metadata, there)
+    case .directory: try directory(name, in: place, item, metadata, there)
     case .regular: try file(name, in: place, metadata, there)
     default: try other(name, in: place, item, metadata, there)
     }
   }
 
-  private func existing(_ name: PathName, in target: SharedDescriptor?) throws(CopyError) -> Status? {
-    guard let target else { return nil }
-    do throws(Errno) {
-      let status = try target.descriptor.status(of: name)
-      guard status.device == targetDevice, status.is_mount_root == 0 else { throw .improperLink }
-      return status
-    } catch {
-      guard error == .noSuchFileOrDirectory else { throw .target(error) }
-      return nil
+  private func directory(
+    _ name: PathName, in place: RestoredDirectory, _ source: any SourceItem, _ metadata: FileMetadata, _ there: Status?
+  ) throws(CopyError) {
+    let path = place.path + [name]
+    if let there {
+      guard there.type == .directory else { return observer.differs(Self.text(path)) }
+    } else {
+      if !options.isDryRun, let parent = place.target { try makeDirectory(name, in: parent, metadata) }
+      observer.did(.directory, Self.text(path))
     }
+    var target: SharedDescriptor?
+    if there != nil || !options.isDryRun, let parent = place.target {
+      target = try onTarget { () throws(Errno) in
+        SharedDescriptor(try parent.descriptor.open(name, [.path, .directory, .noFollow]))
+      }
+    }
+    try contents(of: RestoredDirectory(source, target, path, metadata, in: place))
   }
 
   // MARK: Files
@@ -39,28 +45,38 @@ extension RestoreRun {
   }
 
   private func file(
-    _ name: PathName, in place: Place, _ metadata: FileMetadata, _ there: Status?
+    _ name: PathName, in place: RestoredDirectory, _ metadata: FileMetadata, _ there: Status?
   ) throws(CopyError) {
     let path = place.path + [name]
     if let there, let target = place.target {
       switch try verdict(name, in: target, metadata, there) {
       case .isThere:
         note(metadata.status, restoredAs: there.inode, path)
-        return report.found()
-      case .leave: return report.differs(Self.text(path))
+        return observer.found()
+      case .leave: return observer.differs(Self.text(path))
       case .replace: break
       }
     }
     if let first = firstName(of: metadata.status) {
-      if !options.isDryRun { try link(name, in: place, to: first, replacing: there) }
-      return report.did(.link, Self.text(path))
+      if !options.isDryRun, let target = place.target { try link(name, in: target, to: first, replacing: there) }
+      return observer.did(.link, Self.text(path))
     }
-    var inode: UInt64 = 0
-    if !options.isDryRun, let target = place.target {
-      inode = try copy(name, from: place.source, to: target, there)
+    let deed = there == nil ? Deed.copied : .replaced
+    guard let threads, let target = place.target else {
+      note(metadata.status, restoredAs: 0, path)
+      return observer.did(deed, Self.text(path))
     }
-    note(metadata.status, restoredAs: inode, path)
-    report.did(there == nil ? .copied : .replaced, Self.text(path))
+    place.enter()
+    threads.add { [self] copier in
+      attempt(path) { () throws(CopyError) in
+        let inode = try copy(name, from: place.source, to: target, there, copier)
+        note(metadata.status, restoredAs: inode, path)
+        observer.did(deed, Self.text(path))
+      }
+      leave(place)
+    }
+    // Its next name is a link to what has come of this one.
+    if metadata.status.links > 1 { threads.drain() }
   }
 
   private func verdict(
@@ -79,23 +95,21 @@ extension RestoreRun {
 
   /// Copies a file, once more if somebody wrote to it meanwhile.
   private func copy(
-    _ name: PathName, from source: SharedDescriptor, to target: SharedDescriptor, _ there: Status?
+    _ name: PathName, from source: any SourceItem, to target: SharedDescriptor, _ there: Status?, _ copier: VerifiedCopy
   ) throws(CopyError) -> UInt64 {
     do throws(CopyError) {
-      return try copyOnce(name, from: source, to: target, there)
+      return try copyOnce(name, from: source, to: target, there, copier)
     } catch {
       guard case .changedMeanwhile = error else { throw error }
-      return try copyOnce(name, from: source, to: target, there)
+      return try copyOnce(name, from: source, to: target, there, copier)
     }
   }
 
   private func copyOnce(
-    _ name: PathName, from source: SharedDescriptor, to target: SharedDescriptor, _ there: Status?
+    _ name: PathName, from source: any SourceItem, to target: SharedDescriptor, _ there: Status?, _ copier: VerifiedCopy
   ) throws(CopyError) -> UInt64 {
-    let file = try fromSource { () throws(Errno) in
-      SharedDescriptor(try source.descriptor.openQuietly(name, [.nonBlocking]))
-    }
-    let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: file, .user) }
+    let file = try fromSource { () throws(Errno) in try source.file(name) }
+    let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: file) }
     guard metadata.status.type == .regular else { throw .changedMeanwhile }
     var fileClass = metadata.fileClass
     if fileClass == nil, let there, there.type == .regular {
@@ -109,13 +123,12 @@ extension RestoreRun {
   }
 
   private func link(
-    _ name: PathName, in place: Place, to first: (inode: UInt64, path: [PathName]), replacing there: Status?
+    _ name: PathName, in target: SharedDescriptor, to first: FirstName, replacing there: Status?
   ) throws(CopyError) {
-    guard let target = place.target else { return }
     let file = try onTarget { () throws(Errno) in try restored(first.path) }
     let inode = try onTarget { () throws(Errno) in try file.descriptor.status().inode }
     guard inode == first.inode else { throw .replacedMeanwhile }
-    let temporary = try TemporaryEntry(for: name, in: target)
+    let temporary = TemporaryEntry(for: name, in: target)
     try temporary.make { (directory, name) throws(Errno) in try file.descriptor.link(to: name, in: directory) }
     try temporary.takeName(replacing: there?.inode)
   }
@@ -124,21 +137,21 @@ extension RestoreRun {
 
   /// Restores a symbolic link, a fifo, a socket or a device.
   private func other(
-    _ name: PathName, in place: Place, _ item: SharedDescriptor, _ metadata: FileMetadata, _ there: Status?
+    _ name: PathName, in place: RestoredDirectory, _ item: any SourceItem, _ metadata: FileMetadata, _ there: Status?
   ) throws(CopyError) {
     let path = place.path + [name]
     let status = metadata.status
     let link = status.type == .symbolicLink ? try fromSource { () throws(Errno) in try item.linkTarget() } : nil
     if let there {
-      if try isSame(name, in: place, link, status, there) { return report.found() }
-      guard options.overwrites, there.type != .directory else { return report.differs(Self.text(path)) }
+      if try isSame(name, in: place, link, status, there) { return observer.found() }
+      guard options.overwrites, there.type != .directory else { return observer.differs(Self.text(path)) }
     }
     if let first = firstName(of: status) {
-      if !options.isDryRun { try self.link(name, in: place, to: first, replacing: there) }
-      return report.did(.link, Self.text(path))
+      if !options.isDryRun, let target = place.target { try self.link(name, in: target, to: first, replacing: there) }
+      return observer.did(.link, Self.text(path))
     }
     if !options.isDryRun, let target = place.target {
-      let temporary = try TemporaryEntry(for: name, in: target)
+      let temporary = TemporaryEntry(for: name, in: target)
       try temporary.make { (directory, name) throws(Errno) in
         if let link {
           try directory.makeSymbolicLink(name, target: link)
@@ -154,23 +167,16 @@ extension RestoreRun {
       try temporary.takeName(replacing: there?.inode)
       note(status, restoredAs: inode, path)
     }
-    report.did(.other, Self.text(path))
+    observer.did(.other, Self.text(path))
   }
 
   private func isSame(
-    _ name: PathName, in place: Place, _ link: PathName?, _ status: Status, _ there: Status
+    _ name: PathName, in place: RestoredDirectory, _ link: PathName?, _ status: Status, _ there: Status
   ) throws(CopyError) -> Bool {
     guard there.type == status.type, let target = place.target else { return false }
     guard let link else { return there.raw_device == status.raw_device }
     return try onTarget { () throws(Errno) in
       PathName(bytes: try target.descriptor.target(ofSymbolicLink: name)) == link
     }
-  }
-}
-
-extension SharedDescriptor {
-  /// Where the symbolic link leads that this is open on.
-  fileprivate func linkTarget() throws(Errno) -> PathName {
-    PathName(bytes: try descriptor.target(ofSymbolicLink: ""))
   }
 }

@@ -1,12 +1,11 @@
 import KeyManagement
-import MountDaemon
 import ProtectfsIO
 import StoreFormat
 
 /// Keybags, read without any key.
-enum StoreSummary {
+package enum StoreSummary {
   /// What a keybag says; nothing of it is verified.
-  static func parse(_ bytes: [UInt8]) throws(KeyManagementError) -> KeybagRecord {
+  package static func parse(_ bytes: [UInt8]) throws(KeyManagementError) -> KeybagRecord {
     do throws(FormatError) {
       return try KeybagRecord(parsing: bytes)
     } catch {
@@ -18,7 +17,7 @@ enum StoreSummary {
   }
 
   /// What the keybag in a backing directory says; nothing of it is verified.
-  static func read(_ path: String) throws -> KeybagRecord {
+  package static func read(_ path: String) throws -> KeybagRecord {
     let backing = try Store.open(path)
     do throws(KeyManagementError) {
       return try parse(KeybagFile(backing: backing).read())
@@ -28,10 +27,10 @@ enum StoreSummary {
   }
 
   /// Finds out that there is a store that this version understands, before a secret is asked for.
-  static func requireStore(_ path: String) throws { _ = try read(path) }
+  package static func requireStore(_ path: String) throws { _ = try read(path) }
 
   /// What to say where there is no keybag: that there is no store, unless the keybag's second copy shows that there is.
-  static func missingKeybag(in backing: borrowing Descriptor, path: String) -> any Error {
+  package static func missingKeybag(in backing: borrowing Descriptor, path: String) -> any Error {
     do throws(KeyManagementError) {
       _ = try KeybagFile(backing: backing).readPrevious()
       return KeyManagementError.keybagMissing

@@ -1,14 +1,13 @@
-import Glibc
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
 /// The class of a file, and whether it was chosen or inherited.
-struct FileClass: Hashable {
+package struct FileClass: Hashable, Sendable {
   let name: [UInt8]
   let isExplicit: Bool
 
-  static let attribute = PathName(ProtectionClass.attributeName)
+  package static let attribute = PathName(ProtectionClass.attributeName)
 
   init(name: [UInt8], isExplicit: Bool) {
     self.name = name
@@ -28,62 +27,41 @@ struct FileClass: Hashable {
   }
 }
 
-/// Owner, permissions, times and extended attributes of a file or directory, as they were at one moment.
-struct FileMetadata {
-  /// Which attributes count beside the user's own and ACLs.
-  enum Extent {
-    case user
-    /// Those of the system too: the copy takes the file's place.
-    case all
-  }
-
+/// Owner, permissions, times, the user's extended attributes and ACLs of a file or directory, as they were at one moment.
+struct FileMetadata: Sendable {
   let status: Status
   private let attributes: [(name: PathName, value: [UInt8])]
   private let accessLists: [(name: PathName, value: [UInt8])]
-  private let systemAttributes: [(name: PathName, value: [UInt8])]
 
   /// Takes the metadata of something that was opened, with or without access.
-  init(of file: SharedDescriptor, _ extent: Extent) throws(Errno) {
-    status = try file.descriptor.status()
+  init(of item: any SourceItem) throws(Errno) {
+    status = try item.status()
     typealias List = [(name: PathName, value: [UInt8])]
-    var (attributes, accessLists, systemAttributes): (List, List, List) = ([], [], [])
-    let path = PathName(descriptor: file.descriptor)
-    let names = status.type == .symbolicLink ? [] : try Self.attributeNames(of: path)
+    var (attributes, accessLists): (List, List) = ([], [])
+    let names = status.type == .symbolicLink ? [] : try Self.attributeNames(of: item)
     for name in names {
-      let text = name.description
-      guard text.hasPrefix("user.") || text.hasPrefix("system.posix_acl_") || extent == .all else { continue }
+      let isUsers = name.description.hasPrefix("user.")
+      guard isUsers || name.description.hasPrefix(Self.accessListPrefix) else { continue }
       do throws(Errno) {
-        let value = try path.attribute(name)
-        if text.hasPrefix("user.") {
-          attributes.append((name, value))
-        } else if text.hasPrefix("system.") {
-          accessLists.append((name, value))
-        } else {
-          systemAttributes.append((name, value))
-        }
+        let value = try item.attribute(name)
+        if isUsers { attributes.append((name, value)) } else { accessLists.append((name, value)) }
       } catch {
         // Gone since it was listed, or only listed for this user.
-        guard error == .noData || !text.hasPrefix("user.") else { throw error }
+        guard error == .noData || !isUsers else { throw error }
       }
     }
     self.attributes = attributes
     self.accessLists = accessLists
-    self.systemAttributes = systemAttributes
   }
 
-  private static func attributeNames(of path: PathName) throws(Errno) -> [PathName] {
+  private static let accessListPrefix = "system.posix_acl_"
+
+  private static func attributeNames(of item: any SourceItem) throws(Errno) -> [PathName] {
     do throws(Errno) {
-      return try path.attributeNames()
+      return try item.attributeNames()
     } catch {
       guard error == .notSupported || error == .notSupportedOnSocket else { throw error }
       return []
-    }
-  }
-
-  /// All extended attributes but the class, by their names.
-  var attributeValues: [PathName: [UInt8]] {
-    (attributes + accessLists + systemAttributes).reduce(into: [:]) { values, attribute in
-      if attribute.name != FileClass.attribute { values[attribute.name] = attribute.value }
     }
   }
 
@@ -93,9 +71,9 @@ struct FileMetadata {
   }
 
   /// Whether the file still is as it was.
-  func isCurrent(_ file: SharedDescriptor) throws(CopyError) -> Bool {
+  func isCurrent(_ file: any SourceItem) throws(CopyError) -> Bool {
     do throws(Errno) {
-      let now = try file.descriptor.status()
+      let now = try file.status()
       return now.size == status.size && now.modificationTime == status.modificationTime
         && now.change_seconds == status.change_seconds && now.change_nanoseconds == status.change_nanoseconds
     } catch {
@@ -113,13 +91,11 @@ struct FileMetadata {
       for (name, value) in attributes where name != FileClass.attribute { try path.setAttribute(name, to: value) }
     } catch {
       // Of one file's attributes, there is only so much room, however empty the disk is.
-      throw error == .noSpace || error.rawValue == E2BIG ? .attributesTooLarge : .target(error)
+      throw error == .noSpace || error == .argListTooLong ? .attributesTooLarge : .target(error)
     }
     do throws(Errno) {
       try applyOwner(to: file)
       if status.type != .symbolicLink { try applyPermissions(to: file, path, adding: permissions) }
-      // A change of owner takes capabilities away.
-      for (name, value) in systemAttributes { try setSystemAttribute(name, to: value, of: path) }
       try applyTimes(to: file)
     } catch {
       throw .target(error)
@@ -129,19 +105,12 @@ struct FileMetadata {
   private func applyPermissions(
     to file: SharedDescriptor, _ path: PathName, adding permissions: UInt32
   ) throws(Errno) {
-    try removeInheritedAccessLists(of: path)
+    try removeInheritedAccessLists(of: file, path)
     let own = try ownPermissions(of: file)
     try file.descriptor.setModeThroughPath(own | permissions)
     for (name, value) in accessLists { try path.setAttribute(name, to: value) }
     // An access list sets the permissions too.
     if !accessLists.isEmpty, permissions != 0 { try file.descriptor.setModeThroughPath(own | permissions) }
-  }
-
-  /// What the system has given the copy by itself need not be set, and often cannot be.
-  private func setSystemAttribute(_ name: PathName, to value: [UInt8], of path: PathName) throws(Errno) {
-    do throws(Errno) { try path.setAttribute(name, to: value) } catch {
-      guard (try? path.attribute(name)) == value else { throw error }
-    }
   }
 
   /// Gives the times alone.
@@ -152,16 +121,17 @@ struct FileMetadata {
   }
 
   /// What is made in a directory with a default access list has one, too.
-  private func removeInheritedAccessLists(of path: PathName) throws(Errno) {
+  private func removeInheritedAccessLists(of file: SharedDescriptor, _ path: PathName) throws(Errno) {
     let wanted = Set(accessLists.map(\.name))
-    for name in try Self.attributeNames(of: path)
-    where name.description.hasPrefix("system.posix_acl_") && !wanted.contains(name) {
+    for name in try Self.attributeNames(of: file)
+    where name.description.hasPrefix(Self.accessListPrefix) && !wanted.contains(name) {
       try path.removeAttribute(name)
     }
   }
 
   private func applyOwner(to file: SharedDescriptor) throws(Errno) {
     let current = try file.descriptor.status()
+    guard current.user != status.user || current.group != status.group else { return }
     if Process.identity.user == 0 {
       try file.descriptor.setOwner(user: status.user, group: status.group)
     } else if current.group != status.group {

@@ -1,0 +1,88 @@
+import ProtectfsIO
+import SystemPackage
+
+/// A file, a directory or whatever else of a tree that is copied. What it is can be asked without access to its contents.
+package protocol SourceItem: AnyObject, Sendable {
+  func status() throws(Errno) -> Status
+  func attributeNames() throws(Errno) -> [PathName]
+  func attribute(_ name: PathName) throws(Errno) -> [UInt8]
+
+  /// The names in this directory.
+  func names() throws(Errno) -> [PathName]
+  /// What has a name in this directory; a symbolic link is not followed.
+  func item(_ name: PathName) throws(Errno) -> any SourceItem
+  /// A file of this directory, opened for reading.
+  func file(_ name: PathName) throws(Errno) -> any SourceItem
+  /// Where this symbolic link leads.
+  func linkTarget() throws(Errno) -> PathName
+
+  /// Reads at a position of this open file; less than there is room for at its end only.
+  func read(into buffer: UnsafeMutableRawBufferPointer, at position: UInt64) throws(Errno) -> Int
+  /// The start of the next data, or of the next hole, of this open file (lseek(2)).
+  func seek(to position: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
+}
+
+extension SourceItem {
+  /// The next run of data at or behind a position; `nil` where there are only holes. Where holes cannot be told, all is
+  /// data.
+  func data(from position: UInt64, before end: UInt64) throws(Errno) -> Range<UInt64>? {
+    guard position < end else { return nil }
+    do throws(Errno) {
+      let start = try seek(to: position, .data)
+      guard start < end else { return nil }
+      return start..<min(max(try seek(to: start, .hole), start + 1), end)
+    } catch {
+      switch error {
+      case .noSuchAddressOrDevice: return nil
+      case .invalidArgument, .notSupported: return position..<end
+      default: throw error
+      }
+    }
+  }
+}
+
+/// What is in a directory of plaintext, a mount perhaps.
+extension SharedDescriptor: SourceItem {
+  package func status() throws(Errno) -> Status { try descriptor.status() }
+
+  package func attributeNames() throws(Errno) -> [PathName] { try PathName(descriptor: descriptor).attributeNames() }
+
+  package func attribute(_ name: PathName) throws(Errno) -> [UInt8] {
+    try PathName(descriptor: descriptor).attribute(name)
+  }
+
+  package func names() throws(Errno) -> [PathName] {
+    try DirectoryNames(descriptor.openQuietly(".", [.directory])).all(limit: .max)
+  }
+
+  package func item(_ name: PathName) throws(Errno) -> any SourceItem {
+    SharedDescriptor(try descriptor.open(name, [.path, .noFollow]))
+  }
+
+  package func file(_ name: PathName) throws(Errno) -> any SourceItem {
+    SharedDescriptor(try descriptor.openQuietly(name, [.nonBlocking]))
+  }
+
+  package func linkTarget() throws(Errno) -> PathName { PathName(bytes: try descriptor.target(ofSymbolicLink: "")) }
+
+  package func read(into buffer: UnsafeMutableRawBufferPointer, at position: UInt64) throws(Errno) -> Int {
+    try unsafe descriptor.read(into: buffer, at: position)
+  }
+
+  package func seek(to position: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
+    try descriptor.seek(to: position, origin)
+  }
+}
+
+extension Descriptor {
+  /// Opens a name for reading, so that no access time moves where that can be had; no symbolic link is followed.
+  func openQuietly(_ name: PathName, _ flags: OpenFlags = []) throws(Errno) -> Descriptor {
+    let flags = flags.union([.readOnly, .noFollow])
+    do throws(Errno) {
+      return try open(name, flags.union(.keepAccessTime))
+    } catch .notPermitted {
+      // Only the owner and root may ask for that.
+      return try open(name, flags)
+    }
+  }
+}

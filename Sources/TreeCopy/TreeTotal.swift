@@ -1,0 +1,38 @@
+import ProtectfsIO
+import SystemPackage
+
+/// How much there is in a tree.
+package struct TreeTotal: Sendable {
+  package private(set) var files = 0
+  /// The sum of their lengths.
+  package private(set) var bytes: UInt64 = 0
+
+  /// Counts what is in a directory; what cannot be looked at is left out.
+  package init(of directory: any SourceItem, while isWanted: () -> Bool) {
+    count(directory, isWanted)
+  }
+
+  private mutating func count(_ directory: any SourceItem, _ isWanted: () -> Bool) {
+    for name in (try? directory.names()) ?? [] where isWanted() {
+      guard let item = try? directory.item(name), let status = try? item.status() else { continue }
+      switch status.type {
+      case .directory: count(item, isWanted)
+      case .regular:
+        files += 1
+        bytes += status.size
+      default: break
+      }
+    }
+  }
+
+  /// What a file costs beside its contents, as so many bytes.
+  private static let bytesPerFile: Double = 50_000
+
+  /// How long the rest takes, going by how long the first part took; `nil` as long as that is a guess.
+  package func timeLeft(after files: Int, _ bytes: UInt64, in time: Duration) -> Duration? {
+    guard time > .seconds(1), files > 0 else { return nil }
+    let done = Double(bytes) + Double(files) * Self.bytesPerFile
+    let all = Double(self.bytes) + Double(self.files) * Self.bytesPerFile
+    return time * (max(0, all - done) / done)
+  }
+}
