@@ -94,7 +94,7 @@ let package = Package(
     .executableTarget(
       name: "SandboxProbe", dependencies: ["CSystemCalls", "ProtectfsClient", "ProtectfsIO", system],
       path: "Tests/SandboxProbe", swiftSettings: settings),
-    tests("CommandTests", ["protectfs", "MountDaemon", "ProtectfsIO", system]),
+    tests("CommandTests", ["protectfs", "MountDaemon", "KeyManagement", "ProtectfsClient"] + base),
     tests(
       "MountTests",
       [

@@ -5,7 +5,8 @@ import StoreFormat
 import SystemPackage
 import TPM
 
-/// Why keys cannot be had: for programs a stable ``code``, for people a sentence that says what to do.
+/// Why keys cannot be had: for programs a stable ``code``, for people what is wrong. What to type about it is the command's
+/// to say.
 package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvertible {
   case deviceKeyMissing(path: String)
   case deviceKeyUnreadable(path: String, Errno)
@@ -123,8 +124,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .deviceKeyMalformed(let path): "\(path) is no device key: it must be a regular file of exactly 32 bytes"
     case .foreignDeviceKey:
       "this store was made with another device key; give that one, or open the store with its recovery key"
-    case .keybagMissing:
-      "the keybag is missing; 'protectfs keybag restore' puts the one before it, .protectfs/keybag.previous, in its place"
+    case .keybagMissing: "the keybag is missing"
     case .keybagUnreadable(let error): "the keybag cannot be read: \(error)"
     case .keybagUnwritable(let error): "the keybag cannot be written, and is as it was: \(error)"
     case .keybagNotDurable(let error):
@@ -132,12 +132,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .previousKeybagKept(let error):
       "the keybag was changed, but its second copy could not be: \(error); it is when the store is next mounted. A new "
         + "passcode counts, but the old one opens the copy until then; a new class key is not used"
-    case .keybagMalformed(let error):
-      "the keybag is damaged (\(error)); 'protectfs keybag restore' puts the one before it, .protectfs/keybag.previous, in "
-        + "its place"
-    case .keybagAltered:
-      "the keybag was altered by someone who lacks its keys, or is damaged; 'protectfs keybag restore' puts the one before "
-        + "it, .protectfs/keybag.previous, in its place"
+    case .keybagMalformed(let error): "the keybag is damaged (\(error))"
+    case .keybagAltered: "the keybag was altered by someone who lacks its keys, or is damaged"
     case .keybagChangedMeanwhile: "someone else changed the keybag in between; try again"
     case .keybagPutBack:
       "another keybag was put in place, older than the one that the mount goes by or without some of its keys; nothing was "
@@ -152,14 +148,12 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .wrongRecoveryKey: "this is not the recovery key of this store"
     case .wrongKeyFile: "the key file does not open this store"
     case .keyFileMalformed:
-      "a key file has \(KeyFile.lengths.lowerBound) to \(KeyFile.lengths.upperBound) bytes; make one with 'protectfs key add'"
+      "a key file has \(KeyFile.lengths.lowerBound) to \(KeyFile.lengths.upperBound) bytes"
     case .passcodeDelayed(let seconds):
       "too many passcodes were wrong; the next is tried in \(Self.words(seconds)), a recovery key or key file at once"
     case .storeErased(let time): "the store was erased on \(Self.date(time)); what was in it cannot be read any more"
     case .effaceableSecretMissing:
-      "the secret that belongs to the keybag is not in .protectfs/effaceable; 'protectfs keybag restore' puts the second copy "
-        + "in its place if its secret is there; else bring that file back from the copy that the keybag is from, or, last of "
-        + "all, use an exported keybag"
+      "the secret that belongs to the keybag is not in .protectfs/effaceable"
     case .effaceableSecretKept(let error):
       "the keybag was changed, but the secret of the old one could not be overwritten: \(error); it is when the store is "
         + "next mounted"
@@ -168,12 +162,11 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
         + "\(error)"
     case .keybagFull: "the keybag is full: remove a way in, or finish a rotation, first"
     case .invalidLabel: "a label has at most \(KeybagRecord.Protector.longestLabel) bytes"
-    case .noSuchWayIn: "the store has no such way in; 'protectfs key list' shows those it has"
+    case .noSuchWayIn: "the store has no such way in"
     case .lastWayIn: "this is the last way in; without it nothing would open the store"
     case .severalPasscodes:
-      "the store has several passcodes, and this does not say which one is forgotten: remove it with 'protectfs key remove', "
-        + "and add another with 'protectfs key add --new-passcode'"
-    case .notABackup: "this keybag was not exported; 'protectfs keybag export' makes one that can be imported"
+      "the store has several passcodes, and this does not say which one is forgotten"
+    case .notABackup: "this keybag was not exported"
     case .foreignKeybag: "this keybag is another store's"
     case .trustedPlatformModule(let error): "\(error)"
     case .cryptography(let error): "\(error)"

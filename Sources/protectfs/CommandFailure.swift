@@ -23,10 +23,11 @@ struct CommandFailure: Error {
   init?(_ error: any Error) {
     switch error {
     case let error as CommandFailure: self = error
-    case let error as ControlError: self.init(Self.status(of: error), error.message)
-    case let error as KeyManagementError: self.init(Self.status(of: error), error.description)
+    case let error as ControlError: self.init(Self.status(of: error), error.message + Advice.about(error))
+    case let error as KeyManagementError:
+      self.init(Self.status(of: error), error.description + Advice.about(error))
     case let error as MountOptionError: self.init(.usage, error.message)
-    case let error as StoreError: self.init(Self.status(of: error), error.description)
+    case let error as StoreError: self.init(Self.status(of: error), error.description + Advice.about(error))
     case let error as SessionError: self.init(.failure, Self.sentence(for: error))
     case let error as CryptographyError: self.init(.failure, "\(error)")
     case let error as FormatError: self.init(.keybagCorrupt, "the keybag cannot be read (\(error))")

@@ -15,7 +15,7 @@ enum DaemonPath {
       return try report(try connect(to: mount), body)
     }
     var hasFound = false
-    for (socket, owner) in try sockets(of: path) {
+    for (socket, owner) in try ControlSocket.all(of: CanonicalPath.of(path)) {
       // A killed daemon leaves its sockets behind.
       guard let daemon = try? DaemonConnection(at: socket, owner: owner) else { continue }
       hasFound = true
@@ -33,7 +33,7 @@ enum DaemonPath {
     do throws(ControlError) {
       return try DaemonConnection(to: mount)
     } catch {
-      if error.code == .noAnswer, MountPoint.isDead(mount.mountPoint), let failure = RemainingPages.failure(mount) {
+      if error.code == .noAnswer, mount.isDead, let failure = RemainingPages.failure(mount) {
         throw failure
       }
       throw error
@@ -46,31 +46,5 @@ enum DaemonPath {
     let notice = WaitNotice(for: daemon.processID)
     defer { notice.end() }
     try body(&daemon)
-  }
-
-  /// The sockets of the daemons of a backing directory, and of one that was mounted at the path, with their users.
-  private static func sockets(of path: String) throws -> [(ControlSocket, owner: UInt32)] {
-    let canonical = try CanonicalPath.of(path)
-    let status = try Descriptor.open(PathName(canonical), [.path]).status()
-    let prefix = ControlSocket.prefix(forBackingDevice: status.device, inode: status.inode)
-    let formerName = ControlSocket.name(forMountPoint: canonical)
-    var owners = [Process.identity.user]
-    // Root speaks to the daemons of others too, who mount what is theirs.
-    if owners == [0], status.user != 0 { owners.append(status.user) }
-    return owners.flatMap { owner in
-      ControlSocket.directories(of: owner).flatMap { directory in
-        names(in: directory, of: owner).filter { $0.hasPrefix(prefix) || $0 == formerName }
-          .map { (ControlSocket(directory: directory, name: $0), owner) }
-      }
-    }
-  }
-
-  private static func names(in path: String, of owner: UInt32) -> [String] {
-    guard let directory = try? SocketDirectory(opening: path, of: owner),
-      let names = try? DirectoryNames(
-        Descriptor.open(PathName("/proc/self/fd/\(directory.rawValue)"), [.readOnly, .directory])
-      ).all(limit: 10_000)
-    else { return [] }
-    return names.map(\.description)
   }
 }

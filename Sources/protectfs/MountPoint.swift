@@ -26,19 +26,9 @@ enum MountPoint {
 
   /// Refuses to mount a store that another mount writes, unless it is to be read only.
   static func requireNotMounted(backing: String, isReadOnly: Bool) throws(CommandFailure) {
-    guard !isReadOnly, let mount = writing(backing) else { return }
+    guard !isReadOnly, let mount = MountedFileSystem.writing(backing) else { return }
     throw CommandFailure(
       .alreadyMounted, "\(backing) is mounted at \(mount.mountPoint) already; unmount it there first")
-  }
-
-  /// The living mount of a store that may write it.
-  static func writing(_ backing: String) -> MountedFileSystem? {
-    MountedFileSystem.all().first { $0.backing == backing && !isDead($0.mountPoint) && !isReadOnly($0.mountPoint) }
-  }
-
-  private static func isReadOnly(_ mountPoint: String) -> Bool {
-    guard let status = try? Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus() else { return false }
-    return status.flags & 1 != 0
   }
 
   /// Checks that file systems can be mounted by way of FUSE at all.
@@ -65,17 +55,6 @@ enum MountPoint {
       .notPermitted, "allow_other needs a line 'user_allow_other' in /etc/fuse.conf, which root can add")
   }
 
-  /// Whether a mount has lost its daemon: the kernel answers for it (`ENOTCONN`).
-  static func isDead(_ mountPoint: String) -> Bool {
-    do throws(Errno) {
-      // Attributes may still be cached; this never is.
-      _ = try Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus()
-      return false
-    } catch {
-      return error == .socketNotConnected
-    }
-  }
-
   private static func existing(_ path: String) throws(CommandFailure) -> String {
     do throws(Errno) {
       return try PathName(path).canonical().description
@@ -88,7 +67,7 @@ enum MountPoint {
 
   private static func requireNoLivingMount(_ path: String) throws(CommandFailure) {
     guard let mount = try? MountedFileSystem.containing(path), mount.mountPoint == path else { return }
-    guard isDead(path) else {
+    guard mount.isDead else {
       throw CommandFailure(.alreadyMounted, "\(path) is a mount of \(mount.backing) already")
     }
     guard Unmount.run(path, isLazy: true) else {

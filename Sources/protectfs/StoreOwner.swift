@@ -43,8 +43,8 @@ enum StoreOwner {
   static func of(_ path: String) throws -> StoreOwner {
     let path = try CanonicalPath.of(path)
     // A daemon that has the store must be the one to change it, or it would go on with the old keys.
-    if let mount = try MountedFileSystem.containing(path) ?? MountPoint.writing(path),
-      !MountPoint.isDead(mount.mountPoint)
+    if let mount = try MountedFileSystem.containing(path) ?? MountedFileSystem.writing(path),
+      !mount.isDead
     {
       return .daemon(mount)
     }

@@ -42,11 +42,11 @@ struct UnmountCommand: ParsableCommand {
     }
     // First the daemon's process: one that was stopped does not even say whether it lives.
     guard var daemon = try? DaemonConnection(to: mount) else {
-      return MountPoint.isDead(path) ? try Self.cleanUp(mount) : try Self.detach(path, isLazy: lazy)
+      return mount.isDead ? try Self.cleanUp(mount) : try Self.detach(path, isLazy: lazy)
     }
     let notice = WaitNotice(for: daemon.processID)
     defer { notice.end() }
-    guard !MountPoint.isDead(path) else { return try Self.cleanUp(mount) }
+    guard !mount.isDead else { return try Self.cleanUp(mount) }
     guard let status = try? daemon.statusWhenItAnswers() else { return try Self.detach(path, isLazy: lazy) }
     let isBind = status.mountPoint != path && mount.sameFileSystem().contains { $0.mountPoint == status.mountPoint }
     if lazy, !isBind { try daemon.lockAll() }

@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// Why a directory cannot be used as a store.
+/// Why a directory cannot be used as a store. What to type about it is the command's to say.
 package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   case backingUnreadable(path: String, Errno)
   case noStore(path: String)
@@ -17,18 +17,16 @@ package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   package var description: String {
     switch self {
     case .backingUnreadable(let path, let error): "\(path) cannot be used: \(error)"
-    case .noStore(let path): "\(path) is no store; make one with 'protectfs init \(path)'"
-    case .alreadyAStore(let path): "\(path) is a store already; mount it with 'protectfs mount \(path) MOUNTPOINT'"
+    case .noStore(let path): "\(path) is no store"
+    case .alreadyAStore(let path): "\(path) is a store already"
     case .notEmpty(let path): "\(path) is not empty; a store starts in an empty directory"
-    case .inUse(let path):
-      "\(path) is in use by another daemon or command; beside it a store can only be mounted with '-o ro'"
-    case .written(let path):
-      "another host or process writes the store in \(path); beside it a store can only be mounted with '-o ro'"
+    case .inUse(let path): "\(path) is in use by another daemon or command"
+    case .written(let path): "another host or process writes the store in \(path)"
     case .noLocks(let path, let error):
-      "\(path) cannot be written: its file system has no locks by which several hosts keep one another out (\(error)); mount it with '-o ro'"
+      "\(path) cannot be written: its file system has no locks by which several hosts keep one another out (\(error))"
     case .writerFileMalformed(let path):
       "\(path)/.protectfs/writer is no regular file; remove it, once nothing uses the store on any host"
-    case .readOnlyFileSystem(let path): "\(path) is on a read-only file system; mount it with '-o ro'"
+    case .readOnlyFileSystem(let path): "\(path) is on a read-only file system"
     case .noExtendedAttributes(let path):
       "the file system of \(path) has no user extended attributes, in which a store keeps its keys; use ext4, XFS, Btrfs or a recent tmpfs"
     }

@@ -1,0 +1,26 @@
+import ProtectfsIO
+import SystemPackage
+
+extension MountedFileSystem {
+  /// Whether the mount has lost its daemon: the kernel answers for it (`ENOTCONN`).
+  package var isDead: Bool {
+    do throws(Errno) {
+      // Attributes may still be cached; this never is.
+      _ = try Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus()
+      return false
+    } catch {
+      return error == .socketNotConnected
+    }
+  }
+
+  /// Whether the kernel lets nobody write on the mount (`ST_RDONLY`).
+  package var isReadOnly: Bool {
+    guard let status = try? Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus() else { return false }
+    return status.flags & 1 != 0
+  }
+
+  /// The living mount of a store that may write it.
+  package static func writing(_ backing: String) -> MountedFileSystem? {
+    all().first { $0.backing == backing && !$0.isDead && !$0.isReadOnly }
+  }
+}

@@ -1,0 +1,45 @@
+import KeyManagement
+import MountDaemon
+import ProtectfsClient
+
+/// What to type where something failed: libraries say what is wrong, the command what can be done about it.
+enum Advice {
+  private static let restoration =
+    "; 'protectfs keybag restore' puts the one before it, .protectfs/keybag.previous, in its place"
+
+  /// What follows the sentence of an error; empty where it says all.
+  static func about(_ error: KeyManagementError) -> String {
+    switch error {
+    case .keybagMissing, .keybagMalformed, .keybagAltered: restoration
+    case .effaceableSecretMissing:
+      "; 'protectfs keybag restore' puts the second copy in its place if its secret is there; else bring that file back "
+        + "from the copy that the keybag is from, or, last of all, use an exported keybag"
+    case .keyFileMalformed: "; make one with 'protectfs key add'"
+    case .noSuchWayIn: "; 'protectfs key list' shows those it has"
+    case .severalPasscodes:
+      ": remove it with 'protectfs key remove', and add another with 'protectfs key add --new-passcode'"
+    case .notABackup: "; 'protectfs keybag export' makes one that can be imported"
+    default: ""
+    }
+  }
+
+  /// The same of a daemon's answer, whose message is the sentence of its error.
+  static func about(_ error: ControlError) -> String {
+    let errors: [KeyManagementError] = [
+      .keybagMissing, .keybagAltered, .effaceableSecretMissing, .keyFileMalformed, .noSuchWayIn, .severalPasscodes,
+    ]
+    if let known = errors.first(where: { $0.description == error.message }) { return about(known) }
+    // Its sentence has the damage in it.
+    return error.code == .keybagCorrupt && error.message.hasPrefix("the keybag is damaged (") ? restoration : ""
+  }
+
+  static func about(_ error: StoreError) -> String {
+    switch error {
+    case .noStore(let path): "; make one with 'protectfs init \(path)'"
+    case .alreadyAStore(let path): "; mount it with 'protectfs mount \(path) MOUNTPOINT'"
+    case .inUse, .written: "; beside it a store can only be mounted with '-o ro'"
+    case .noLocks, .readOnlyFileSystem: "; mount it with '-o ro'"
+    default: ""
+    }
+  }
+}
