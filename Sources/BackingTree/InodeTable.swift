@@ -97,7 +97,7 @@ package final class InodeTable: Sendable {
     guard isLast else { return }
     node.state.withLock { state in
       state.handle = nil
-      state.nameless = nil
+      state.unlinked = nil
     }
     unsafe Unmanaged.passUnretained(node).release()
   }

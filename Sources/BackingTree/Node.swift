@@ -65,7 +65,7 @@ package final class Node: Sendable {
     /// The backing file or directory after its last name was removed, opened with `O_PATH`, while the kernel still
     /// knows it: programs may be about to open it, or have it as their working directory. While it is open, its inode
     /// number is not reused.
-    var nameless: SharedDescriptor?
+    var unlinked: SharedDescriptor?
     /// The modification time in the kernel, if a rekey has given the backing file another one. It is a separate object,
     /// because few nodes have one and all nodes are in memory.
     var movedTime: MovedTime?
@@ -95,7 +95,7 @@ package final class Node: Sendable {
     }
 
     /// An open descriptor of the backing file or directory that does not give access to its contents.
-    var kept: SharedDescriptor? { handle ?? nameless }
+    var kept: SharedDescriptor? { handle ?? unlinked }
   }
 
   package let identity: Identity

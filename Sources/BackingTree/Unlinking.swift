@@ -6,7 +6,7 @@ import SystemPackage
 extension BackingTree {
   /// Removes a name with `body`. If that was the last name of a file or directory, its node keeps the file open. If it
   /// was that of a link, the link's long symlink file is removed.
-  package func keepingNameless(
+  package func keepingUnlinked(
     _ name: PathName, in handle: SharedDescriptor, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
     let last: (file: SharedDescriptor, status: Status)
@@ -20,11 +20,11 @@ extension BackingTree {
     guard last.status.links == 1 || last.status.type == .directory else { return try body() }
     let node = nodes.find(last.status)
     let target = try longTarget(of: last.file.descriptor, last.status)
-    node?.state.withLock { $0.nameless = last.file }
+    node?.state.withLock { $0.unlinked = last.file }
     do throws(Errno) {
       try body()
     } catch {
-      node?.state.withLock { $0.nameless = nil }
+      node?.state.withLock { $0.unlinked = nil }
       throw error
     }
     // The link may have been given another name meanwhile.

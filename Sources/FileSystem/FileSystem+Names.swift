@@ -54,7 +54,7 @@ extension ProtectedFileSystem {
   package func unlink(_ name: PathName, in parent: NodeID) throws(Errno) {
     let (handle, record) = try tree.directory(node(parent))
     let backing = try tree.backingName(name, in: record)
-    try tree.keepingNameless(backing.name, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name)
+    try tree.keepingUnlinked(backing.name, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name)
     }
     tree.removeSidecar(of: backing, in: handle)
   }
@@ -63,7 +63,7 @@ extension ProtectedFileSystem {
     let (handle, record) = try tree.directory(node(parent))
     let backing = try tree.backingName(name, in: record)
     try tree.removeLeftovers(in: backing.name, of: handle)
-    try tree.keepingNameless(backing.name, in: handle) { () throws(Errno) in
+    try tree.keepingUnlinked(backing.name, in: handle) { () throws(Errno) in
       try handle.descriptor.removeDirectory(backing.name)
     }
     tree.removeSidecar(of: backing, in: handle)

@@ -48,7 +48,7 @@ extension ProtectedFileSystem {
     _ name: PathName, in handle: SharedDescriptor, _ flags: RenameFlags, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
     guard flags.isDisjoint(with: [.exchange, .noReplace]) else { return try body() }
-    try tree.keepingNameless(name, in: handle, body)
+    try tree.keepingUnlinked(name, in: handle, body)
   }
 
   /// Updates the location of the kernel's node of a renamed file.

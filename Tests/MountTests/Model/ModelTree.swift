@@ -51,7 +51,7 @@ struct ModelTree {
   private(set) var inodes: [Int: ModelInode]
   private var next = 1
   /// Files whose last name is gone, while they are open.
-  private(set) var nameless: Set<Int> = []
+  private(set) var unlinked: Set<Int> = []
   /// The time of the current call.
   var now = ModelTime.unknown
 
@@ -131,7 +131,7 @@ extension ModelTree {
     self[directory].time = now
     self[inode].links -= 1
     guard self[inode].links == 0 else { return }
-    if self[inode].kind == .file { nameless.insert(inode) } else { inodes[inode] = nil }
+    if self[inode].kind == .file { unlinked.insert(inode) } else { inodes[inode] = nil }
   }
 
   mutating func rename(_ name: ModelName, in directory: Int, to newName: ModelName, in newDirectory: Int) {
@@ -159,8 +159,8 @@ extension ModelTree {
   }
 
   mutating func forgetNameless(exceptFor open: Set<Int>) {
-    for inode in nameless.subtracting(open) {
-      nameless.remove(inode)
+    for inode in unlinked.subtracting(open) {
+      unlinked.remove(inode)
       inodes[inode] = nil
     }
   }

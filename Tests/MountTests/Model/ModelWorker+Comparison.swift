@@ -104,7 +104,7 @@ extension ModelWorker {
         }
       }
     }
-    for handle in handles where tree.nameless.contains(handle.inode) { try compareNameless(handle) }
+    for handle in handles where tree.unlinked.contains(handle.inode) { try compareNameless(handle) }
   }
 
   /// An unexpected error is a difference.
