@@ -82,7 +82,8 @@ extension BackingTree {
     do throws(Errno) {
       try file.renewRecord(isOwn: !options.isShared) { () throws(Errno) in
         let bytes = try file.withDescriptor { (descriptor) throws(Errno) in
-          try lendingPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute) }
+          try withOwnerPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute)
+          }
         }
         let record = try verifiedFileRecord(bytes, of: node)
         try requireNotWeaker(record, node)
@@ -165,7 +166,7 @@ extension BackingTree {
     var awaitsRecord = false
     let record: FileRecord
     do throws(Errno) {
-      let bytes = try lendingPermissions(of: descriptor) { () throws(Errno) in
+      let bytes = try withOwnerPermissions(of: descriptor) { () throws(Errno) in
         try descriptor.attribute(Self.recordAttribute)
       }
       record = try replayed(verifiedFileRecord(bytes, of: node), node)
@@ -220,7 +221,7 @@ extension BackingTree {
   }
 
   private func reopen(_ path: borrowing Descriptor, _ flags: OpenFlags) throws(Errno) -> Descriptor {
-    try lendingPermissions(of: path) { () throws(Errno) in
+    try withOwnerPermissions(of: path) { () throws(Errno) in
       do throws(Errno) {
         return try Descriptor.open(PathName(descriptor: path), flags.union([.nonBlocking, .keepAccessTime]))
       } catch .notPermitted {

@@ -8,7 +8,7 @@ import SystemPackage
 // is killed meanwhile, the owner keeps them.
 extension BackingTree {
   /// Runs `body`; if permission is denied, runs it again with temporary owner permissions (chmod(2)).
-  package func lendingPermissions<Result: ~Copyable>(
+  package func withOwnerPermissions<Result: ~Copyable>(
     of descriptor: borrowing Descriptor, _ body: () throws(Errno) -> Result
   ) throws(Errno) -> Result {
     do throws(Errno) {
@@ -17,7 +17,7 @@ extension BackingTree {
       guard daemonIdentity.user != 0, options.lendsPermissions else { throw .permissionDenied }
       let isDirectory = try descriptor.status().type == .directory
       return try lending.withLock { (_) throws(Errno) in
-        try descriptor.lending(isDirectory ? 0o700 : 0o600, keptLent: reportLent, body)
+        try descriptor.addingOwnerPermissions(isDirectory ? 0o700 : 0o600, notRestored: reportNotRestored, body)
       }
     }
   }
@@ -27,7 +27,7 @@ extension BackingTree {
     try lending.withLock { (_) throws(Errno) in try descriptor.setModeThroughPath(permissions) }
   }
 
-  private func reportLent(_ error: Errno, _ permissions: UInt32) {
+  private func reportNotRestored(_ error: Errno, _ permissions: UInt32) {
     log.error("a file's mode could not be restored", metadata: ["error": "\(error)", "mode": "\(permissions)"])
   }
 }

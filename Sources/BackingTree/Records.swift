@@ -47,7 +47,7 @@ extension BackingTree {
     let path = PathName(descriptor: handle.descriptor)
     let bytes: [UInt8]
     do throws(Errno) {
-      bytes = try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+      bytes = try withOwnerPermissions(of: handle.descriptor) { () throws(Errno) in
         try path.attribute(Self.recordAttribute)
       }
     } catch .noData {
@@ -94,7 +94,7 @@ extension BackingTree {
   package func setRecord(
     _ bytes: [UInt8], of descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
   ) throws(Errno) {
-    try lendingPermissions(of: descriptor) { () throws(Errno) in
+    try withOwnerPermissions(of: descriptor) { () throws(Errno) in
       try writeRecord(bytes, of: descriptor, mode: mode)
     }
   }
@@ -149,7 +149,7 @@ extension BackingTree {
   ///
   /// - Throws: `ENODATA` if it has none.
   package func recordBytes(of descriptor: borrowing Descriptor) throws(Errno) -> [UInt8] {
-    try lendingPermissions(of: descriptor) { () throws(Errno) in
+    try withOwnerPermissions(of: descriptor) { () throws(Errno) in
       try PathName(descriptor: descriptor).attribute(Self.recordAttribute)
     }
   }

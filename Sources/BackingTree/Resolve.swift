@@ -67,7 +67,7 @@ extension BackingTree {
   private func open(_ node: Node, _ name: PathName, in parent: SharedDescriptor) throws(Errno) -> SharedDescriptor {
     do throws(Errno) {
       // The kernel has let the caller through, perhaps by an open file or a working directory.
-      let descriptor = try lendingPermissions(of: parent.descriptor) { () throws(Errno) in
+      let descriptor = try withOwnerPermissions(of: parent.descriptor) { () throws(Errno) in
         try parent.descriptor.open(name, [.path, .directory, .noFollow])
       }
       if Node.Identity(try descriptor.status()) == node.identity { return SharedDescriptor(descriptor) }

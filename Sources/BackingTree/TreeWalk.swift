@@ -69,7 +69,7 @@ extension BackingTree {
   ) throws(Errno) -> Node? {
     try visitor.goOn(isDirectoryDone: false)
     let found = try ifThere(location.parent, visitor) { () throws(Errno) in
-      try lendingPermissions(of: handle.descriptor) { () throws(Errno) in
+      try withOwnerPermissions(of: handle.descriptor) { () throws(Errno) in
         try handle.descriptor.status(of: location.name)
       }
     }

@@ -135,7 +135,7 @@ extension ProtectedFileSystem {
       for stored in try path.attributeNames() {
         let text = stored.description
         if AttributeEncoding.isBackingName(stored.bytes) {
-          let value = try tree.lendingPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }
+          let value = try tree.withOwnerPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }
           list += plainAttributeName(value, storedAs: stored, node)?.terminated ?? []
         } else if text.hasPrefix("trusted.") {
           // The kernel checks who reads such an attribute, but not who lists it (xattr(7)).

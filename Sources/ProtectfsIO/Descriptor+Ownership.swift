@@ -15,9 +15,9 @@ extension Descriptor {
   }
 
   /// Runs `body` with `permissions` temporarily added to the file's own. If they cannot be removed again, calls
-  /// `keptLent` with the error and the file's own permissions.
-  package func lending<Result: ~Copyable>(
-    _ permissions: UInt32, keptLent: (Errno, UInt32) -> Void, _ body: () throws(Errno) -> Result
+  /// `notRestored` with the error and the file's own permissions.
+  package func addingOwnerPermissions<Result: ~Copyable>(
+    _ permissions: UInt32, notRestored: (Errno, UInt32) -> Void, _ body: () throws(Errno) -> Result
   ) throws(Errno) -> Result {
     let own = try status().permissions
     do throws(Errno) {
@@ -27,7 +27,7 @@ extension Descriptor {
       throw .permissionDenied
     }
     defer {
-      do throws(Errno) { try setModeThroughPath(own) } catch { keptLent(error, own) }
+      do throws(Errno) { try setModeThroughPath(own) } catch { notRestored(error, own) }
     }
     return try body()
   }

@@ -77,14 +77,15 @@ extension Descriptor {
   /// access, calls `body` again with temporary owner permissions: a file that the mount can serve must not be reported
   /// as unreadable.
   func readable<Result: ~Copyable>(
-    lending permissions: UInt32 = 0o400, _ body: (PathName) throws(Errno) -> Result
+    adding permissions: UInt32 = 0o400, _ body: (PathName) throws(Errno) -> Result
   ) throws(Errno) -> Result {
     let path = PathName(descriptor: self)
     do throws(Errno) {
       return try body(path)
     } catch .permissionDenied {
       var failure: Errno?
-      let result = try lending(permissions, keptLent: { (error, _) in failure = error }) { () throws(Errno) in
+      let result = try addingOwnerPermissions(permissions, notRestored: { (error, _) in failure = error }) {
+        () throws(Errno) in
         try body(path)
       }
       if let failure { throw failure }

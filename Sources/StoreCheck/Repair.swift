@@ -37,7 +37,7 @@ final class Repair {
     } catch .permissionDenied {
       // A directory must itself be writable to be moved to another parent.
       let moved = try directory.open(name, [.path, .noFollow])
-      try moved.lending(0o300, keptLent: { (_, _) in }) { () throws(Errno) in
+      try moved.addingOwnerPermissions(0o300, notRestored: { (_, _) in }) { () throws(Errno) in
         try rename(name, to: free, from: directory, in: target.descriptor)
       }
     }
@@ -58,7 +58,9 @@ final class Repair {
     do throws(Errno) {
       try path.removeAttribute(name)
     } catch .permissionDenied {
-      try file.lending(0o600, keptLent: { (_, _) in }) { () throws(Errno) in try path.removeAttribute(name) }
+      try file.addingOwnerPermissions(0o600, notRestored: { (_, _) in }) { () throws(Errno) in
+        try path.removeAttribute(name)
+      }
     }
     return .moved(to: "\(Self.path)/\(free)")
   }

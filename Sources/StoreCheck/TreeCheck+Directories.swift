@@ -25,7 +25,7 @@ extension TreeCheck {
   /// Checks a directory and returns it as the next one to visit. If its record is unusable, moves the directory with
   /// everything in it.
   func checkDirectory(_ path: borrowing Descriptor, _ entry: Entry) throws(Errno) -> Visit? {
-    let directory = try path.readable(lending: 0o500) { (path) throws(Errno) in
+    let directory = try path.readable(adding: 0o500) { (path) throws(Errno) in
       try Descriptor.open(path, [.readOnly, .directory])
     }
     let isSearchable = try isSearchable(directory)
@@ -55,7 +55,7 @@ extension TreeCheck {
       _ = try directory.status(of: ".")
       return true
     } catch .permissionDenied {
-      _ = try directory.readable(lending: 0o100) { (_) throws(Errno) in try directory.status(of: ".") }
+      _ = try directory.readable(adding: 0o100) { (_) throws(Errno) in try directory.status(of: ".") }
       return false
     }
   }

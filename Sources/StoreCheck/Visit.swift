@@ -47,7 +47,9 @@ final class Visit {
     let directory = try opened
     guard !isSearchable else { return try body(directory) }
     var failure: Errno?
-    let result = try directory.descriptor.lending(permissions, keptLent: { (error, _) in failure = error }) {
+    let result = try directory.descriptor.addingOwnerPermissions(
+      permissions, notRestored: { (error, _) in failure = error }
+    ) {
       () throws(Errno) in try body(directory)
     }
     if let failure { throw failure }

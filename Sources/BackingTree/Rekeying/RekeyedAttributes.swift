@@ -31,7 +31,7 @@ extension BackingTree {
       let stored = try descriptor.attributeNames().filter { AttributeEncoding.isBackingName($0.bytes) }
       guard !stored.isEmpty else { return }
       let ciphers = try attributeCiphers(of: record)
-      try lendingPermissions(of: descriptor) { () throws(Errno) in
+      try withOwnerPermissions(of: descriptor) { () throws(Errno) in
         for name in stored { try rekey(name, of: descriptor, ciphers, node) }
       }
     }

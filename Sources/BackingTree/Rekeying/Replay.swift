@@ -60,7 +60,7 @@ extension BackingTree {
 
   /// Writes a file's chunks again and advances its record. Another request may have done so already.
   private func replay(_ node: Node, _ path: borrowing Descriptor) throws(Errno) -> FileRecord {
-    try lendingPermissions(of: path) { () throws(Errno) in
+    try withOwnerPermissions(of: path) { () throws(Errno) in
       let file = try Descriptor.open(PathName(descriptor: path), [.readWrite, .nonBlocking])
       var record = try verifiedFileRecord(try file.attribute(Self.recordAttribute), of: node)
       guard let pending = record.pending, let last = unreplayed.chunks(after: pending).last else { return record }
@@ -106,7 +106,7 @@ extension BackingTree {
 
   private func storedRecord(of file: ProtectedFile) throws(Errno) -> [UInt8] {
     try file.withDescriptor { (descriptor) throws(Errno) in
-      try lendingPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute) }
+      try withOwnerPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute) }
     }
   }
 
