@@ -75,7 +75,7 @@ extension BackingTree {
 
   /// Marks the current class of a file as explicit. No key is wrapped, so this also works for class B while it is
   /// locked.
-  package func chooseClass(of node: Node) throws(Errno) {
+  package func makeClassExplicit(of node: Node) throws(Errno) {
     try withOpenFile(node, for: .rewrapTo, writing: false) { (file) throws(Errno) in
       try keyChanges.read { () throws(Errno) in
         try file.changeRecord { (record) throws(Errno) in

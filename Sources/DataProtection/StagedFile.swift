@@ -99,7 +99,7 @@ private struct StagingDirectory: ~Copyable {
   /// Creates the file, empty.
   func makeFile(in protectionClass: ProtectionClass) throws(Errno) -> Descriptor {
     let file = try directory.open(name, [.readWrite, .create, .exclusive], mode: 0o666)
-    try choose(protectionClass, for: file)
+    try makeExplicit(protectionClass, for: file)
     if let replaced = try? parent.open(name, [.path, .noFollow]), try replaced.status().type == .regular {
       try take(from: replaced, to: file)
     }
@@ -108,7 +108,7 @@ private struct StagingDirectory: ~Copyable {
 
   /// Makes the class explicit, so that copies keep it. This fails while the class is locked; the file then has the
   /// class of its directory, as inherited.
-  private func choose(_ protectionClass: ProtectionClass, for file: borrowing Descriptor) throws(Errno) {
+  private func makeExplicit(_ protectionClass: ProtectionClass, for file: borrowing Descriptor) throws(Errno) {
     do throws(Errno) {
       try file.setAttribute(ProtectionClass.attribute, to: Array(protectionClass.name.utf8))
     } catch {

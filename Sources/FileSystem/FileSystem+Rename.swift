@@ -84,7 +84,11 @@ extension ProtectedFileSystem {
     try requireOwner(of: status, caller)
     let node = tree.nodes.find(status) ?? Node(status, location: .init(parent: source, name: name))
     node.moved(to: .init(parent: source, name: name), hasOtherNames: status.links > 1)
-    if fileClass == old.fileClass { try tree.chooseClass(of: node) } else { try tree.setClass(old.fileClass, of: node) }
+    if fileClass == old.fileClass {
+      try tree.makeClassExplicit(of: node)
+    } else {
+      try tree.setClass(old.fileClass, of: node)
+    }
   }
 
   /// What is known about the class of a name.
