@@ -140,7 +140,7 @@ extension BackingTree {
         openFiles.remove(file)
         return true
       }
-      if isLast == nil { settleModificationTime(of: file) }
+      if isLast == nil { applyModificationTime(of: file) }
     }
     if isLast == true, !controller.allows(.open, on: file.fileClass) { pagesAreStale(node) }
   }
@@ -262,13 +262,13 @@ extension BackingTree {
 
   /// Gives all open files the modification times that the kernel has, at the end of the mount. For files closed just
   /// before, the kernel no longer sends a time (fuse_conn_destroy in fs/fuse/inode.c).
-  package func settleModificationTimes() {
-    for file in openFiles.all { settleModificationTime(of: file) }
+  package func applyModificationTimes() {
+    for file in openFiles.all { applyModificationTime(of: file) }
   }
 
-  func settleModificationTime(of file: ProtectedFile) {
+  func applyModificationTime(of file: ProtectedFile) {
     do throws(Errno) {
-      try file.settleModificationTime()
+      try file.applyModificationTime()
     } catch {
       log.warning("a modification time was not kept", metadata: ["error": "\(error)"])
     }

@@ -41,7 +41,7 @@ struct ModificationTime {
   }
 
   /// Whether ``takeChange()`` would return a time.
-  var isSettleable: Bool { isMoved && !isRekeyed }
+  var hasChange: Bool { isMoved && !isRekeyed }
 
   /// Called when a rekey begins to write the file.
   mutating func beginRekey() { isRekeyed = true }

@@ -42,7 +42,7 @@ extension ProtectedFile {
   /// - Throws: `EACCES` if the class does not allow it now, or the error of pread(2).
   package func prepareRekeyStep(room: Int, mostChunks: Int) throws(Errno) -> RekeyStep {
     let cipher = try cipher(for: .resize)
-    try settleLength()
+    try repairLength()
     var step = RekeyStep()
     guard let pending = record.pending else { return step }
     let end = DataUnits.blockEnd(of: length.load(ordering: .relaxed))
@@ -95,15 +95,15 @@ extension ProtectedFile {
   }
 
   /// Whether ``abandonContents()`` was called.
-  package var isAbandoned: Bool { protection.withLock { $0.isUnsettled } }
+  package var isAbandoned: Bool { protection.withLock { $0.isAbandoned } }
 
   /// Permits again what ``abandonContents()`` refused.
-  package func resumeContents() { protection.withLock { $0.isUnsettled = false } }
+  package func resumeContents() { protection.withLock { $0.isAbandoned = false } }
 
   /// Refuses all reads and writes of the file until ``resumeContents()`` or the next mount.
   package func abandonContents() {
     protection.withLock { protection in
-      protection.isUnsettled = true
+      protection.isAbandoned = true
       protection.cipher = nil
     }
   }
@@ -114,7 +114,7 @@ extension ProtectedFile {
     _ change: (FileRecord, _ isEmpty: Bool) throws(Errno) -> KeyChange
   ) throws(Errno) {
     try contents.write { () throws(Errno) in
-      try settleLength()
+      try repairLength()
       switch try change(record, length.load(ordering: .relaxed) == 0) {
       case .rewrapped(let record): protection.withLock { $0.record = record }
       case .replaced(let record, let cipher): replaceKey(record, cipher)

@@ -150,7 +150,7 @@ extension ProtectedFile {
     do throws(Errno) {
       try descriptor.truncate(to: ContentLength.backing(for: accepted))
     } catch {
-      isLengthUnsettled.store(true, ordering: .releasing)
+      needsLengthRepair.store(true, ordering: .releasing)
     }
   }
 
@@ -161,16 +161,16 @@ extension ProtectedFile {
     try requireNotDenied(operation)
     return try contents.write { () throws(Errno) in
       let cipher = try cipher(for: operation)
-      try settleLength()
+      try repairLength()
       return try body(cipher)
     }
   }
 
   /// Retries to give the backing file its accepted length, if that has failed before.
-  func settleLength() throws(Errno) {
-    guard isLengthUnsettled.load(ordering: .acquiring) else { return }
+  func repairLength() throws(Errno) {
+    guard needsLengthRepair.load(ordering: .acquiring) else { return }
     try descriptor.truncate(to: ContentLength.backing(for: length.load(ordering: .relaxed)))
-    isLengthUnsettled.store(false, ordering: .releasing)
+    needsLengthRepair.store(false, ordering: .releasing)
   }
 
   /// Calls `body` with room for one unit and the bytes behind it, and wipes it afterwards.

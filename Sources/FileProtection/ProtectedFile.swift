@@ -19,7 +19,7 @@ package final class ProtectedFile: Sendable {
     /// The record is no longer valid, and there is no other: the file cannot be used.
     var isRefused = false
     /// A rekey failed and could not be undone. The next mount finds out which key the contents are under.
-    var isUnsettled = false
+    var isAbandoned = false
   }
 
   let descriptor: Descriptor
@@ -37,7 +37,7 @@ package final class ProtectedFile: Sendable {
   let length: Atomic<UInt64>
   /// The backing file may encode another length, because it could not be cut back after a failure. It is before the
   /// next change.
-  let isLengthUnsettled = Atomic(false)
+  let needsLengthRepair = Atomic(false)
   /// The number of changes of the record by a rekey, and how many of them are certainly durable. fdatasync(2) does not
   /// make them so.
   let recordChanges = Atomic<UInt64>(0)
@@ -80,7 +80,7 @@ package final class ProtectedFile: Sendable {
 
   /// Gives the backing file the kernel's modification time, before the file is synchronised or its last handle is
   /// closed.
-  package func settleModificationTime() throws(Errno) {
+  package func applyModificationTime() throws(Errno) {
     try timeChange.withLock { (_) throws(Errno) in
       guard let change = modificationTime.withLock({ $0.takeChange() }) else { return }
       try descriptor.setTimes(access: .leave, modification: change)
@@ -88,7 +88,7 @@ package final class ProtectedFile: Sendable {
   }
 
   /// Whether the backing file's modification time differs from the kernel's.
-  package var isModificationTimeMoved: Bool { modificationTime.withLock { $0.isSettleable } }
+  package var isModificationTimeMoved: Bool { modificationTime.withLock { $0.hasChange } }
 
   /// The file's class.
   package var fileClass: ProtectionClass { protection.withLock { $0.record.fileClass } }
@@ -149,7 +149,7 @@ package final class ProtectedFile: Sendable {
   ///   file is refused.
   package func cipher(for operation: ProtectionPolicy.Operation) throws(Errno) -> ContentsCipher {
     try protection.withLock { (protection) throws(Errno) in
-      if protection.isRefused || protection.isUnsettled { throw .ioError }
+      if protection.isRefused || protection.isAbandoned { throw .ioError }
       switch controller.access(for: operation, on: protection.record.fileClass) {
       case .denied:
         throw .permissionDenied

@@ -89,7 +89,7 @@ extension ProtectedFileSystem {
   package func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) {
     let file = file(handle)
     // After a crash, too, the file has the time that callers have seen.
-    if !dataOnly { try file.settleModificationTime() }
+    if !dataOnly { try file.applyModificationTime() }
     try file.synchronize(dataOnly: dataOnly)
   }
 

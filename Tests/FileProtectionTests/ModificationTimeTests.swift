@@ -9,7 +9,7 @@ import Testing
   private let told = TimeChange.set(seconds: 1_000_000_000, nanoseconds: 123_456_789)
 
   private func expectTold(_ backing: BackingFile, _ file: ProtectedFile) throws {
-    try file.settleModificationTime()
+    try file.applyModificationTime()
     let status = try backing.descriptor.status()
     #expect(status.modification_seconds == 1_000_000_000 && status.modification_nanoseconds == 123_456_789)
   }

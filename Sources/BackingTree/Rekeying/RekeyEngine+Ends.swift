@@ -22,7 +22,7 @@ extension RekeyEngine {
   func rest(_ node: Node) {
     guard let file = node.file, let times = file.restAfterRekey() else { return }
     node.movedTime(from: times.kernel, to: times.backing)
-    tree.settleModificationTime(of: file)
+    tree.applyModificationTime(of: file)
   }
 
   func finish(_ node: Node) {
@@ -69,17 +69,17 @@ extension RekeyEngine {
 
   /// Makes the records of the batch in a slot durable, so that the slot may be overwritten.
   func free(_ slot: Int) throws(Errno) {
-    try synchronize(unsettled[slot])
-    for job in unsettled[slot] {
+    try synchronize(undurable[slot])
+    for job in undurable[slot] {
       tree.close(job.file, of: job.node, wasWriter: true)
       tree.nodes.forget(job.node, count: 1)
     }
-    unsettled[slot] = []
+    undurable[slot] = []
   }
 
   /// Makes the records durable and empties the journal when there is nothing else to do.
-  func settle() {
-    guard rescue(), tree.unreplayed.isEmpty else { return rekeys.settle(hasFailed: true) }
+  func makeRecordsDurable() {
+    guard rescue(), tree.unreplayed.isEmpty else { return rekeys.recordsAreDurable(hasFailed: true) }
     room = RekeyBatch.mostCiphertext
     var hasFailed = false
     for slot in 0...1 {
@@ -91,7 +91,7 @@ extension RekeyEngine {
         tree.log.warning("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
       }
     }
-    rekeys.settle(hasFailed: hasFailed)
+    rekeys.recordsAreDurable(hasFailed: hasFailed)
   }
 
   func search() {
@@ -111,10 +111,10 @@ extension RekeyEngine {
 
   /// Handles the end of the mount.
   func end() {
-    for job in unsettled.joined() { rest(job.node) }
-    settle()
+    for job in undurable.joined() { rest(job.node) }
+    makeRecordsDurable()
     let status = rekeys.status
-    guard stranded == nil, !isHalted, status.pending == 0, status.isComplete, unsettled.allSatisfy(\.isEmpty),
+    guard stranded == nil, !isHalted, status.pending == 0, status.isComplete, undurable.allSatisfy(\.isEmpty),
       journal.isThere
     else {
       return

@@ -19,7 +19,7 @@ package final class RekeyEngine {
   var slot = 0
   /// By slot, the files whose records may not be durable yet. They are kept open, so that a caller that synchronises
   /// one of them makes its record durable too.
-  var unsettled: [[Job]] = [[], []]
+  var undurable: [[Job]] = [[], []]
   /// The maximum ciphertext of a batch in bytes; less if the disk has little room.
   var room = RekeyBatch.mostCiphertext
   private static let leastRoom = 1 << 16
@@ -57,7 +57,7 @@ package final class RekeyEngine {
       switch rekeys.next() {
       case .rekey(let nodes): rekey(nodes)
       case .search: search()
-      case .rest: settle()
+      case .rest: makeRecordsDurable()
       case .stop: return end()
       }
     }
@@ -128,7 +128,7 @@ package final class RekeyEngine {
     takeBack(&jobs)
     for job in jobs where job.failure == nil {
       _ = tree.nodes.keep(job.node)
-      unsettled[slot].append(job)
+      undurable[slot].append(job)
     }
     if !chunks.isEmpty { slot = 1 - slot }
   }

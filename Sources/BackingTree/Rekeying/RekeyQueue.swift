@@ -28,7 +28,7 @@ final class RekeyQueue: Sendable {
     var isSearchIncomplete = false
     var isResting = true
     /// Records of finished files may not be durable yet.
-    var isUnsettled = false
+    var hasUndurableRecords = false
     /// Records could not be made durable. This is retried with what failed.
     var awaitsRetry = false
     var isStopping = false
@@ -80,7 +80,7 @@ final class RekeyQueue: Sendable {
       state.retriesAt = nil
       state.awaitsRetry = false
       if state.isSearchIncomplete { state.needsSearch = true }
-      if !state.waiting.isEmpty || state.isUnsettled { state.isResting = false }
+      if !state.waiting.isEmpty || state.hasUndurableRecords { state.isResting = false }
     }
   }
 
@@ -141,7 +141,7 @@ final class RekeyQueue: Sendable {
     monitor.update { state in
       state.inWork -= 1
       switch outcome {
-      case .done: state.isUnsettled = true
+      case .done: state.hasUndurableRecords = true
       // Large files alternate with others.
       case .again: state.waiting.append(node)
       case .withoutKey: state.withoutKey.append(node)
@@ -154,9 +154,9 @@ final class RekeyQueue: Sendable {
   }
 
   /// Reports that all records are durable and the journal is empty or, if `hasFailed`, that this must be retried.
-  func settle(hasFailed: Bool) {
+  func recordsAreDurable(hasFailed: Bool) {
     monitor.update { state in
-      state.isUnsettled = hasFailed
+      state.hasUndurableRecords = hasFailed
       guard hasFailed else { return }
       state.isResting = false
       state.awaitsRetry = true
@@ -178,9 +178,9 @@ final class RekeyQueue: Sendable {
   var status: RekeyStatus {
     monitor.read { state in
       // Records that are not durable yet count as one more.
-      let isUnsettled = state.isUnsettled && (state.count == 0 || state.awaitsRetry)
+      let hasUndurableRecords = state.hasUndurableRecords && (state.count == 0 || state.awaitsRetry)
       return RekeyStatus(
-        pending: state.count + (isUnsettled ? 1 : 0), failed: state.failed.count + (state.awaitsRetry ? 1 : 0),
+        pending: state.count + (hasUndurableRecords ? 1 : 0), failed: state.failed.count + (state.awaitsRetry ? 1 : 0),
         withoutKey: state.withoutKey.count,
         isComplete: !state.isOverfull && !state.needsSearch && !state.isSearching && !state.isSearchIncomplete)
     }

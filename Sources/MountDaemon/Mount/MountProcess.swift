@@ -74,7 +74,7 @@ package enum MountProcess {
     session.serve(latency: options.lowersLatency ? try? WakeupLatency() : nil)
     daemon.tree.stopRekeys()
     rekeyThread?.join()
-    daemon.tree.settleModificationTimes()
+    daemon.tree.applyModificationTimes()
     daemon.machine.stop()
     lockThread.join()
     log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])
@@ -129,7 +129,7 @@ package enum MountProcess {
         : "the mount is busy: everything is locked, and it is detached")
     daemon.machine.lockEverything(isEnding: true)
     if !isUnmounted, !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
-    daemon.tree.settleModificationTimes()
+    daemon.tree.applyModificationTimes()
     server.stop()
     exit(0)
   }
