@@ -10,7 +10,7 @@ package final class DirectoryStream: Sendable {
     /// The offset of the first buffered entry or, if there is none, of the next entry to read.
     var offset: UInt64 = 0
     /// The number of entries at the front that `upcoming` has returned.
-    var told = 0
+    var returned = 0
   }
 
   package let descriptor: Descriptor
@@ -33,13 +33,13 @@ package final class DirectoryStream: Sendable {
       while true {
         if buffer.entries.isEmpty {
           buffer.entries = try descriptor.nextEntries()[...]
-          buffer.told = 0
+          buffer.returned = 0
           if buffer.entries.isEmpty { return }
         }
         while let entry = buffer.entries.first {
           guard try body(entry) else { return }
           buffer.entries.removeFirst()
-          buffer.told = max(buffer.told - 1, 0)
+          buffer.returned = max(buffer.returned - 1, 0)
           buffer.offset = entry.next
         }
       }
@@ -49,8 +49,8 @@ package final class DirectoryStream: Sendable {
   /// The names of buffered entries for the next calls, up to `limit` entries ahead. Each name is returned once.
   package func upcoming(_ limit: Int) -> [PathName] {
     buffer.withLock { buffer in
-      let names = buffer.entries.prefix(limit).dropFirst(buffer.told).map(\.name)
-      buffer.told += names.count
+      let names = buffer.entries.prefix(limit).dropFirst(buffer.returned).map(\.name)
+      buffer.returned += names.count
       return names
     }
   }

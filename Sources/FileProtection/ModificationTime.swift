@@ -19,10 +19,10 @@ struct ModificationTime {
   }
 
   /// Called before the backing file is given the time that the kernel has sent.
-  mutating func willBeTold() { isMoved = false }
+  mutating func willBeSet() { isMoved = false }
 
   /// Called after the backing file was given a time. If it was written meanwhile, its time has moved again.
-  mutating func wasTold(_ time: TimeChange, _ status: Status) {
+  mutating func wasSet(_ time: TimeChange, _ status: Status) {
     if case .set(let seconds, let nanoseconds) = time {
       (self.seconds, self.nanoseconds) = (seconds, nanoseconds)
     } else {

@@ -71,9 +71,9 @@ package final class ProtectedFile: Sendable {
     _ time: TimeChange, _ body: () throws(Errno) -> Status
   ) throws(Errno) -> Status {
     try timeChange.withLock { (_) throws(Errno) in
-      modificationTime.withLock { $0.willBeTold() }
+      modificationTime.withLock { $0.willBeSet() }
       let status = try body()
-      modificationTime.withLock { $0.wasTold(time, status) }
+      modificationTime.withLock { $0.wasSet(time, status) }
       return status
     }
   }

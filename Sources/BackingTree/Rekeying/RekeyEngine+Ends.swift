@@ -48,7 +48,7 @@ extension RekeyEngine {
       // An unlock may have happened just before.
       if tree.isAvailable(node) { rekeys.resume() }
     default:
-      if told.count < Self.mostTold, told.insert(node.identity.inode).inserted {
+      if logged.count < Self.mostLogged, logged.insert(node.identity.inode).inserted {
         tree.log.warning(
           "a file keeps its old key for now; this is tried again",
           metadata: ["error": "\(error)", "inode": "\(node.identity.inode)"])

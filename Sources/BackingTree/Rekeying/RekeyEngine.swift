@@ -28,8 +28,8 @@ package final class RekeyEngine {
   /// The previous mount's journal could not be emptied. Pending rekeys are left to the next mount.
   var isHalted = false
   /// The inode numbers of files whose failure was logged.
-  var told: Set<UInt64> = []
-  static let mostTold = 1000
+  var logged: Set<UInt64> = []
+  static let mostLogged = 1000
 
   /// Up to this number, files are synchronised one by one; for more, the whole file system is.
   static let mostSynchronizedAlone = 8

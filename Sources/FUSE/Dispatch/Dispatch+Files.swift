@@ -19,13 +19,13 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
       rawValue: info!.pointee.flags, clearsSetID: kernelFlags & UInt32(FUSE_OPEN_KILL_SUIDGID) != 0)
     let fileSystem = unsafe target(of: request).fileSystem
     var opened: Opened?
-    let isTold = unsafe serve(request) { (fs) throws(Errno) in
+    let isSent = unsafe serve(request) { (fs) throws(Errno) in
       let result = try unsafe fs.open(NodeID(rawValue: node), flags: flags, caller: caller(request))
       opened = result
       return .opened(result)
     }
     // The kernel does not release a handle that it did not receive.
-    if !isTold, let opened { fileSystem.release(opened.handle, of: NodeID(rawValue: node), flags: flags) }
+    if !isSent, let opened { fileSystem.release(opened.handle, of: NodeID(rawValue: node), flags: flags) }
   }
   unsafe table.read = { request, node, size, offset, info in
     unsafe serve(request) { (fs) throws(Errno) in
