@@ -15,7 +15,7 @@ package struct RekeyStep: Sendable {
   package init() {}
 
   /// Whether the step contains nothing because there was no room.
-  package fileprivate(set) var isPutOff = false
+  package fileprivate(set) var isDeferred = false
   /// The total ciphertext of the chunks in bytes.
   package var count: Int { chunks.reduce(0) { $0 + $1.ciphertext.count } }
 }
@@ -59,7 +59,7 @@ extension ProtectedFile {
       position = piece.upperBound
       room -= Int(DataUnits.end(of: UInt64(piece.count)))
     }
-    step.isPutOff = position == pending.boundary * DataUnits.size && position < end
+    step.isDeferred = position == pending.boundary * DataUnits.size && position < end
     step.boundary = position >= end ? nil : position / DataUnits.size
     if let last = step.chunks.indices.last {
       step.chunks[last].nextBoundary = DataUnits.end(of: position) / DataUnits.size

@@ -98,7 +98,7 @@ package final class RekeyEngine {
       job.file.beginRekeyStep()
       do throws(Errno) {
         job.step = try job.file.prepareRekeyStep(room: room, mostChunks: chunks)
-        if job.step.isPutOff { throw Errno.wouldBlock }
+        if job.step.isDeferred { throw Errno.wouldBlock }
         room -= job.step.count
         chunks -= job.step.chunks.count
         jobs.append(job)

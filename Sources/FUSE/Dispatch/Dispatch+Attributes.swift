@@ -6,14 +6,14 @@ import SystemPackage
 /// Requests for inode attributes and extended attributes.
 func addAttributeOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.getattr = { request, node, info in
-    unsafe serveTelling(request) { (fs) throws(Errno) in
+    unsafe serveReturningAttributes(request) { (fs) throws(Errno) in
       let (attributes, timeout) = try unsafe fs.attributes(
         of: NodeID(rawValue: node), handle: handle(info), caller: caller(request))
       return unsafe .attributes(attributes, timeout: timeout)
     }
   }
   unsafe table.setattr = { request, node, status, valid, info in
-    unsafe serveTelling(request) { (fs) throws(Errno) in
+    unsafe serveReturningAttributes(request) { (fs) throws(Errno) in
       let (attributes, timeout) = try unsafe fs.setAttributes(
         of: NodeID(rawValue: node), handle: handle(info), to: changes(status!.pointee, valid: valid),
         caller: caller(request))

@@ -126,7 +126,7 @@ private func list(
   _ request: fuse_req_t?, size: Int, offset: off_t, info: UnsafeMutablePointer<fuse_file_info>?, isPlus: Bool
 ) {
   var readAhead: ReadAhead?
-  unsafe serveTelling(request) { (fs) throws(Errno) in
+  unsafe serveReturningAttributes(request) { (fs) throws(Errno) in
     let buffer = unsafe UnsafeMutableRawBufferPointer(
       rebasing: Worker.current.data[..<min(size, Session.maximumTransfer)])
     var listing = unsafe DirectoryListing(request!, buffer: buffer, isPlus: isPlus)

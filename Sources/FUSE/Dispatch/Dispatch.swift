@@ -12,7 +12,7 @@ final class DispatchTarget: Sendable {
   let writebackQueue = WritebackQueue()
   /// The number of requests being served, until their answers are sent, whose answers may contain attributes of
   /// directories.
-  let telling = Atomic<Int>(0)
+  let attributeReplies = Atomic<Int>(0)
 
   init(fileSystem: any LowLevelFileSystem, negotiation: Negotiation, counts: RequestCounts) {
     self.fileSystem = fileSystem
@@ -22,8 +22,8 @@ final class DispatchTarget: Sendable {
 
   /// Invalidates the kernel's attributes of a directory that was changed, before the change is answered. Answers on
   /// their way to the kernel may contain the attributes from before the change, and the kernel would keep those.
-  func outdate(_ directory: NodeID) {
-    guard telling.load(ordering: .sequentiallyConsistent) > 0 else { return }
+  func invalidateAttributes(_ directory: NodeID) {
+    guard attributeReplies.load(ordering: .sequentiallyConsistent) > 0 else { return }
     fileSystem.kernelAttributes.invalidate(directory)
   }
 }
@@ -45,13 +45,13 @@ func serve(
 }
 
 /// Serves a request whose answer may contain attributes of directories.
-func serveTelling(
+func serveReturningAttributes(
   _ request: fuse_req_t?, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
 ) {
   let target = unsafe target(of: request)
-  target.telling.wrappingAdd(1, ordering: .sequentiallyConsistent)
+  target.attributeReplies.wrappingAdd(1, ordering: .sequentiallyConsistent)
   unsafe serve(request, handler)
-  target.telling.wrappingSubtract(1, ordering: .sequentiallyConsistent)
+  target.attributeReplies.wrappingSubtract(1, ordering: .sequentiallyConsistent)
 }
 
 /// Serves a request that changes one or two directories.
@@ -62,8 +62,8 @@ func serveChange(
   unsafe serve(request) { (fs) throws(Errno) in
     let answer = try handler(fs)
     let target = unsafe target(of: request)
-    target.outdate(NodeID(rawValue: parent))
-    if let other, other != parent { target.outdate(NodeID(rawValue: other)) }
+    target.invalidateAttributes(NodeID(rawValue: parent))
+    if let other, other != parent { target.invalidateAttributes(NodeID(rawValue: other)) }
     return answer
   }
 }
@@ -97,7 +97,7 @@ func operationTable() -> fuse_lowlevel_ops {
 
 private func addNameOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.lookup = { request, parent, name in
-    unsafe serveTelling(request) { (fs) throws(Errno) in
+    unsafe serveReturningAttributes(request) { (fs) throws(Errno) in
       unsafe .entry(try fs.lookup(PathName(copying: name!), in: NodeID(rawValue: parent)))
     }
   }

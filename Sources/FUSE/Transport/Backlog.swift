@@ -11,7 +11,7 @@ final class Backlog: Sendable {
   private static let mostBytes = 64 << 20
 
   private struct State {
-    var requests: [PutOffRequest] = []
+    var requests: [DeferredRequest] = []
     var bytes = 0
   }
 
@@ -31,7 +31,7 @@ final class Backlog: Sendable {
 
   /// Defers a request.
   func add(_ request: UnsafeRawBufferPointer) {
-    let copy = unsafe PutOffRequest(request)
+    let copy = unsafe DeferredRequest(request)
     state.withLock { state in
       state.requests.append(copy)
       state.bytes += copy.count
@@ -53,7 +53,7 @@ final class Backlog: Sendable {
 
   /// Removes a request that will be answered without being served. Returns whether it was still there.
   func remove(_ header: RequestHeader) -> Bool {
-    let removed = state.withLock { state -> PutOffRequest? in
+    let removed = state.withLock { state -> DeferredRequest? in
       guard let index = state.requests.firstIndex(where: { $0.header.unique == header.unique }) else { return nil }
       return remove(at: index, from: &state)
     }
@@ -68,7 +68,7 @@ final class Backlog: Sendable {
     if !isEmpty { signal.raise() }
   }
 
-  private func remove(at index: Int, from state: inout State) -> PutOffRequest {
+  private func remove(at index: Int, from state: inout State) -> DeferredRequest {
     let request = state.requests.remove(at: index)
     state.bytes -= request.count
     count.store(state.requests.count, ordering: .sequentiallyConsistent)
@@ -77,7 +77,7 @@ final class Backlog: Sendable {
 }
 
 /// A copy of a request. It may contain plaintext, so it is kept out of core dumps and wiped when this object is freed.
-@safe private final class PutOffRequest: @unchecked Sendable {
+@safe private final class DeferredRequest: @unchecked Sendable {
   let header: RequestHeader
   let count: Int
   private let buffer: AlignedBuffer
