@@ -135,7 +135,7 @@ private func list(
     return unsafe .data(listing.bytes, wipe: false)
   }
   if let readAhead {
-    Worker.current.callAnother()
+    Worker.current.promoteAnother()
     readAhead()
   }
 }

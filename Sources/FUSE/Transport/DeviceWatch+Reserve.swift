@@ -11,28 +11,28 @@ extension DeviceWatch {
   private static let reservePatience = 2
 
   /// Whether all workers serve requests.
-  var isAbandoned: Bool { present.load(ordering: .sequentiallyConsistent) == 0 }
+  var isLeaderless: Bool { leaders.load(ordering: .sequentiallyConsistent) == 0 }
 
   /// Whether the connection has ended.
   var isOver: Bool { hasEnded.load(ordering: .sequentiallyConsistent) }
 
   /// Waits until all workers have been busy for long and a request waits. Returns `false` when the connection has
   /// ended.
-  func waitUntilAbandoned() -> Bool {
+  func waitUntilLeaderless() -> Bool {
     var last = taken.load(ordering: .sequentiallyConsistent)
     var quietTicks = 0
-    var abandonedTicks = 0
+    var leaderlessTicks = 0
     while !hasEnded.load(ordering: .sequentiallyConsistent) {
       if sleepsWhileOthersWait() || quietTicks >= Self.quietTicks && sleepsUntilTaken(since: last) {
         quietTicks = 0
       } else {
-        _ = reserveSeat.wait(microseconds: Self.reserveTick)
+        _ = reserveSemaphore.wait(microseconds: Self.reserveTick)
       }
       let now = taken.load(ordering: .sequentiallyConsistent)
-      let isStuck = now == last && isAbandoned && device.hasNewRequest(milliseconds: 0)
-      abandonedTicks = isStuck ? abandonedTicks + 1 : 0
-      if abandonedTicks >= Self.reservePatience { return true }
-      quietTicks = now == last && !isAbandoned ? quietTicks + 1 : 0
+      let isStuck = now == last && isLeaderless && device.hasNewRequest(milliseconds: 0)
+      leaderlessTicks = isStuck ? leaderlessTicks + 1 : 0
+      if leaderlessTicks >= Self.reservePatience { return true }
+      quietTicks = now == last && !isLeaderless ? quietTicks + 1 : 0
       last = now
     }
     return false
@@ -44,21 +44,21 @@ extension DeviceWatch {
       waiting.isReserveAsleep = !waiting.isEmpty && !hasEnded.load(ordering: .sequentiallyConsistent)
       return waiting.isReserveAsleep
     }
-    if sleeps { reserveSeat.wait() }
+    if sleeps { reserveSemaphore.wait() }
     return sleeps
   }
 
   /// Sleeps until a request is taken, as the watchdog does, because there is none now.
   private func sleepsUntilTaken(since last: UInt64) -> Bool {
-    let number = seats.count
+    let number = semaphores.count
     guard sleeper.compareExchange(expected: -1, desired: number, ordering: .sequentiallyConsistent).exchanged else {
       return false
     }
     defer { withdraw(number) }
-    guard taken.load(ordering: .sequentiallyConsistent) == last, !isAbandoned,
+    guard taken.load(ordering: .sequentiallyConsistent) == last, !isLeaderless,
       !hasEnded.load(ordering: .sequentiallyConsistent)
     else { return false }
-    reserveSeat.wait()
+    reserveSemaphore.wait()
     return true
   }
 }

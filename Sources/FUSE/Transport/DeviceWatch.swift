@@ -16,21 +16,21 @@ final class DeviceWatch: Sendable {
   static let quietTicks = 4
   /// If the workers take fewer requests than this in a tick while more are waiting, they wait for a disk and not for a
   /// processor, so more workers help.
-  private static let brisk: UInt64 = 32
+  private static let processorBound: UInt64 = 32
   /// From this number of requests in a tick on, callers and workers spend most of their time waiting for each other to
   /// wake.
   private static let burst: UInt64 = 4
 
   struct Waiting {
-    var standby: Int?
+    var watchdog: Int?
     /// The other idle workers.
-    var spare: [Int] = []
+    var idle: [Int] = []
     /// For each worker, whether it was promoted. A worker is woken for this.
-    var isCalled: [Bool]
+    var isPromoted: [Bool]
     /// The reserve sleeps until no worker is idle.
     var isReserveAsleep = false
 
-    var isEmpty: Bool { standby == nil && spare.isEmpty }
+    var isEmpty: Bool { watchdog == nil && idle.isEmpty }
 
     /// Whether the reserve must be woken, because no idle worker is left.
     mutating func wakesReserve() -> Bool {
@@ -42,14 +42,14 @@ final class DeviceWatch: Sendable {
 
   let waiting: Mutex<Waiting>
   let device: RequestDevice
-  let seats: [Semaphore]
+  let semaphores: [Semaphore]
   private let processors = Process.processorCount
   /// The number of workers at the device or on their way there.
-  let present = Atomic<Int>(0)
+  let leaders = Atomic<Int>(0)
   /// The number of requests taken.
   let taken = Atomic<UInt64>(0)
   /// The semaphore that the reserve sleeps on. As a sleeper, its number follows those of the workers.
-  let reserveSeat = Semaphore()
+  let reserveSemaphore = Semaphore()
   let hasEnded = Atomic(false)
   /// The worker that sleeps as the watchdog, or -1.
   let sleeper = Atomic<Int>(-1)
@@ -60,51 +60,51 @@ final class DeviceWatch: Sendable {
   init(_ device: RequestDevice, workers: Int, latency: WakeupLatency?) {
     self.device = device
     self.latency = latency
-    waiting = Mutex(Waiting(isCalled: Array(repeating: false, count: workers)))
-    seats = (0..<workers).map { _ in Semaphore() }
+    waiting = Mutex(Waiting(isPromoted: Array(repeating: false, count: workers)))
+    semaphores = (0..<workers).map { _ in Semaphore() }
   }
 
   // MARK: At the device
 
   /// Enters the set of workers at the device.
-  func arrive() {
-    present.wrappingAdd(1, ordering: .sequentiallyConsistent)
+  func becomeLeader() {
+    leaders.wrappingAdd(1, ordering: .sequentiallyConsistent)
   }
 
   /// Leaves the device with a request to serve, and promotes another worker if the request may take long or requests
   /// queue up.
-  func leave(mayTakeLong: Bool, hasQueue: Bool) {
+  func stepDown(mayTakeLong: Bool, hasQueue: Bool) {
     taken.wrappingAdd(1, ordering: .sequentiallyConsistent)
-    let others = present.wrappingSubtract(1, ordering: .sequentiallyConsistent).newValue
+    let others = leaders.wrappingSubtract(1, ordering: .sequentiallyConsistent).newValue
     if mayTakeLong && others == 0 {
-      call()
+      promote()
     } else if hasQueue {
-      call(upTo: processors)
+      promote(upTo: processors)
     }
     if sleeper.load(ordering: .sequentiallyConsistent) >= 0 { wakeSleeper() }
   }
 
   /// Promotes an idle worker if none is at the device.
-  func callIfAbandoned() {
-    if present.load(ordering: .sequentiallyConsistent) == 0 { call() }
+  func promoteIfLeaderless() {
+    if leaders.load(ordering: .sequentiallyConsistent) == 0 { promote() }
   }
 
   /// Whether no other worker is at the device.
-  var isAlone: Bool { present.load(ordering: .sequentiallyConsistent) <= 1 }
+  var isOnlyLeader: Bool { leaders.load(ordering: .sequentiallyConsistent) <= 1 }
 
   /// Leaves the device for good, and makes sure that another worker is there.
   func end() {
-    present.wrappingSubtract(1, ordering: .sequentiallyConsistent)
+    leaders.wrappingSubtract(1, ordering: .sequentiallyConsistent)
     hasEnded.store(true, ordering: .sequentiallyConsistent)
-    reserveSeat.post()
-    call()
+    reserveSemaphore.post()
+    promote()
   }
 
   /// Becomes idle if another worker is at the device. Returns when this worker is promoted.
-  func retire(_ worker: Int) {
-    var others = present.load(ordering: .sequentiallyConsistent) - 1
+  func follow(_ worker: Int) {
+    var others = leaders.load(ordering: .sequentiallyConsistent) - 1
     while others > 0 {
-      let (isDone, now) = present.compareExchange(
+      let (isDone, now) = leaders.compareExchange(
         expected: others + 1, desired: others, ordering: .sequentiallyConsistent)
       if isDone { return wait(worker) }
       others = now - 1
@@ -114,65 +114,65 @@ final class DeviceWatch: Sendable {
   // MARK: Idle workers
 
   /// Promotes an idle worker, if there is one and fewer than `limit` workers are active.
-  private func call(upTo limit: Int = .max) {
-    let (called, wakesReserve) = waiting.withLock { waiting -> (Int?, Bool) in
-      let waitingCount = waiting.spare.count + (waiting.standby == nil ? 0 : 1)
-      guard seats.count - waitingCount < limit else { return (nil, false) }
-      guard let worker = waiting.spare.popLast() ?? waiting.standby.take() else { return (nil, waiting.wakesReserve()) }
-      waiting.isCalled[worker] = true
-      present.wrappingAdd(1, ordering: .sequentiallyConsistent)
+  private func promote(upTo limit: Int = .max) {
+    let (promoted, wakesReserve) = waiting.withLock { waiting -> (Int?, Bool) in
+      let waitingCount = waiting.idle.count + (waiting.watchdog == nil ? 0 : 1)
+      guard semaphores.count - waitingCount < limit else { return (nil, false) }
+      guard let worker = waiting.idle.popLast() ?? waiting.watchdog.take() else { return (nil, waiting.wakesReserve()) }
+      waiting.isPromoted[worker] = true
+      leaders.wrappingAdd(1, ordering: .sequentiallyConsistent)
       return (worker, waiting.wakesReserve())
     }
-    if let called { seats[called].post() }
-    if wakesReserve { reserveSeat.post() }
+    if let promoted { semaphores[promoted].post() }
+    if wakesReserve { reserveSemaphore.post() }
   }
 
   private func wait(_ worker: Int) {
     let waits = waiting.withLock { waiting in
       // The others may have left the device and found no idle worker.
-      if present.load(ordering: .sequentiallyConsistent) == 0 {
-        arrive()
+      if leaders.load(ordering: .sequentiallyConsistent) == 0 {
+        becomeLeader()
         return false
       }
-      if waiting.standby == nil { waiting.standby = worker } else { waiting.spare.append(worker) }
+      if waiting.watchdog == nil { waiting.watchdog = worker } else { waiting.idle.append(worker) }
       return true
     }
     guard waits else { return }
     while true {
       switch role(of: worker) {
-      case .called: return withdrawLatencyIfUnwatched()
-      case .spare: seats[worker].wait()
-      case .standby: if standBy(worker) { return withdrawLatencyIfUnwatched() }
+      case .promoted: return withdrawLatencyIfUnwatched()
+      case .idle: semaphores[worker].wait()
+      case .watchdog: if watch(worker) { return withdrawLatencyIfUnwatched() }
       }
     }
   }
 
   private enum Role {
-    case called, spare, standby
+    case promoted, idle, watchdog
   }
 
   private func role(of worker: Int) -> Role {
     waiting.withLock { waiting in
-      if waiting.standby == worker { return .standby }
-      if !waiting.isCalled[worker] { return .spare }
-      waiting.isCalled[worker] = false
-      return .called
+      if waiting.watchdog == worker { return .watchdog }
+      if !waiting.isPromoted[worker] { return .idle }
+      waiting.isPromoted[worker] = false
+      return .promoted
     }
   }
 
   // MARK: The watchdog
 
   /// Watches the device. Returns `true` when the watchdog goes there itself, `false` when it was woken.
-  private func standBy(_ worker: Int) -> Bool {
+  private func watch(_ worker: Int) -> Bool {
     var last = taken.load(ordering: .sequentiallyConsistent)
     var quietTicks = 0
     var recent: UInt64 = 0
     while true {
-      let isQuiet = quietTicks >= Self.quietTicks && present.load(ordering: .sequentiallyConsistent) > 0
-      let isWoken = isQuiet ? sleep(worker, since: last) : seats[worker].wait(microseconds: Self.tick)
+      let isQuiet = quietTicks >= Self.quietTicks && leaders.load(ordering: .sequentiallyConsistent) > 0
+      let isWoken = isQuiet ? sleep(worker, since: last) : semaphores[worker].wait(microseconds: Self.tick)
       if isWoken { return false }
       let now = taken.load(ordering: .sequentiallyConsistent)
-      if now - last < Self.brisk, present.load(ordering: .sequentiallyConsistent) == 0, device.hasRequest,
+      if now - last < Self.processorBound, leaders.load(ordering: .sequentiallyConsistent) == 0, device.hasRequest,
         helpOut(worker)
       {
         return true
@@ -192,12 +192,12 @@ final class DeviceWatch: Sendable {
     let isPublished =
       sleeper.compareExchange(expected: -1, desired: worker, ordering: .sequentiallyConsistent).exchanged
     guard isPublished, taken.load(ordering: .sequentiallyConsistent) == last,
-      present.load(ordering: .sequentiallyConsistent) > 0
+      leaders.load(ordering: .sequentiallyConsistent) > 0
     else {
       if isPublished { withdraw(worker) }
-      return seats[worker].wait(microseconds: Self.tick)
+      return semaphores[worker].wait(microseconds: Self.tick)
     }
-    seats[worker].wait()
+    semaphores[worker].wait()
     withdraw(worker)
     return true
   }
@@ -208,26 +208,26 @@ final class DeviceWatch: Sendable {
 
   private func wakeSleeper() {
     let worker = sleeper.exchange(-1, ordering: .sequentiallyConsistent)
-    if worker >= 0 { (worker < seats.count ? seats[worker] : reserveSeat).post() }
+    if worker >= 0 { (worker < semaphores.count ? semaphores[worker] : reserveSemaphore).post() }
   }
 
   /// Goes to the device and makes another idle worker the watchdog. Returns `false` if this worker was promoted
   /// meanwhile.
   private func helpOut(_ worker: Int) -> Bool {
     let (isDone, next, wakesReserve) = waiting.withLock { waiting -> (Bool, Int?, Bool) in
-      guard waiting.standby == worker else { return (false, nil, false) }
-      waiting.standby = waiting.spare.popLast()
-      arrive()
-      return (true, waiting.standby, waiting.wakesReserve())
+      guard waiting.watchdog == worker else { return (false, nil, false) }
+      waiting.watchdog = waiting.idle.popLast()
+      becomeLeader()
+      return (true, waiting.watchdog, waiting.wakesReserve())
     }
-    if let next { seats[next].post() }
-    if wakesReserve { reserveSeat.post() }
+    if let next { semaphores[next].post() }
+    if wakesReserve { reserveSemaphore.post() }
     return isDone
   }
 
   /// Without a watchdog, the end of a burst would not be noticed.
   private func withdrawLatencyIfUnwatched() {
-    if waiting.withLock({ $0.standby == nil }) { holdLatency(false) }
+    if waiting.withLock({ $0.watchdog == nil }) { holdLatency(false) }
   }
 
   private func holdLatency(_ isHeld: Bool) {

@@ -29,8 +29,8 @@ import ProtectfsIO
 
   /// Serves until the connection has ended.
   func run() {
-    while watch.waitUntilAbandoned() {
-      while watch.isAbandoned, !watch.isOver {
+    while watch.waitUntilLeaderless() {
+      while watch.isLeaderless, !watch.isOver {
         guard device.backlog.hasRoom else {
           Thread.sleep(microseconds: Self.tick)
           continue

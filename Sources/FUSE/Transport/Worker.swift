@@ -54,24 +54,24 @@ import ProtectfsIO
     let buffer = unsafe UnsafeMutableRawBufferPointer(rebasing: request[..<Self.requestSize])
     var queued = 0
     while true {
-      watch.arrive()
+      watch.becomeLeader()
       var count = unsafe device.read(into: buffer)
       queued = count > 0 ? queued + 1 : 0
       while count == 0 {
-        watch.retire(number)
+        watch.follow(number)
         count = unsafe device.poll(into: buffer)
-        if count == 0, watch.isAlone { count = unsafe device.wait(into: buffer) }
+        if count == 0, watch.isOnlyLeader { count = unsafe device.wait(into: buffer) }
       }
       guard count > 0, unsafe fuse_session_exited(session) == 0 else { return watch.end() }
-      watch.leave(mayTakeLong: mayTakeLong, hasQueue: queued == Self.patience)
+      watch.stepDown(mayTakeLong: mayTakeLong, hasQueue: queued == Self.patience)
       if queued == Self.patience { queued = 0 }
       serve(count)
     }
   }
 
   /// Makes sure that a worker is at the device before this one continues with work after the answer.
-  func callAnother() {
-    watch.callIfAbandoned()
+  func promoteAnother() {
+    watch.promoteIfLeaderless()
   }
 
   /// The number of requests in a row found waiting, after which the worker promotes another one.
