@@ -6,7 +6,7 @@ import SystemPackage
 /// A name as stored in the backing directory and, for a long name, the content of its sidecar.
 package struct BackingName {
   package let name: PathName
-  let sidecar: (name: PathName, sealed: [UInt8])?
+  let sidecar: (name: PathName, encrypted: [UInt8])?
 }
 
 // Conversion between plain names and backing names: AES-256-SIV with the directory's ID as associated data.
@@ -17,12 +17,12 @@ extension BackingTree {
   package func backingName(_ name: PathName, in directory: Node.Directory) throws(Errno) -> BackingName {
     guard name.bytes.count <= NameEncoding.longestName else { throw .fileNameTooLong }
     do throws(CryptographyError) {
-      let sealed = try volume.names.seal(Array(name.bytes), associatedData: directory.identifier)
-      switch try NameEncoding.backingName(sealed: sealed, digest: sha256) {
+      let encrypted = try volume.names.encrypt(Array(name.bytes), associatedData: directory.identifier)
+      switch try NameEncoding.backingName(encrypted: encrypted, digest: sha256) {
       case .direct(let bytes):
         return BackingName(name: PathName(bytes: bytes), sidecar: nil)
       case .hashed(let bytes, let sidecar):
-        return BackingName(name: PathName(bytes: bytes), sidecar: (PathName(bytes: sidecar), sealed))
+        return BackingName(name: PathName(bytes: bytes), sidecar: (PathName(bytes: sidecar), encrypted))
       }
     } catch {
       throw errno(error)
@@ -40,24 +40,24 @@ extension BackingTree {
   func plainName(
     of name: PathName, _ kind: NameEncoding.Kind, in handle: SharedDescriptor, _ record: Node.Directory
   ) throws(Errno) -> PathName {
-    let sealed: [UInt8]
+    let encrypted: [UInt8]
     switch kind {
     case .direct(let bytes):
-      sealed = bytes
+      encrypted = bytes
     case .hashed(let sidecar):
       let file = try handle.descriptor.open(PathName(bytes: sidecar), [.readOnly, .noFollow, .nonBlocking])
-      sealed = try file.readAll(limit: NameEncoding.longestName + NameCipher.overhead + 1)
-      guard try isSidecar(sealed, of: name) else { throw .ioError }
+      encrypted = try file.readAll(limit: NameEncoding.longestName + NameCipher.overhead + 1)
+      guard try isSidecar(encrypted, of: name) else { throw .ioError }
     case .sidecar, .undecodable:
       throw .ioError
     }
-    guard let plain = volume.entryName(sealed, in: record.identifier) else { throw .ioError }
+    guard let plain = volume.entryName(encrypted, in: record.identifier) else { throw .ioError }
     return plain
   }
 
-  private func isSidecar(_ sealed: [UInt8], of name: PathName) throws(Errno) -> Bool {
+  private func isSidecar(_ encrypted: [UInt8], of name: PathName) throws(Errno) -> Bool {
     do throws(CryptographyError) {
-      return try NameEncoding.isSidecar(sealed, of: name.bytes, digest: sha256)
+      return try NameEncoding.isSidecar(encrypted, of: name.bytes, digest: sha256)
     } catch {
       throw errno(error)
     }
@@ -76,11 +76,11 @@ extension BackingTree {
     do throws(Errno) {
       file = try handle.descriptor.open(sidecar.name, [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
     } catch .fileExists {
-      try repairSidecar(sidecar.name, sidecar.sealed, in: handle)
+      try repairSidecar(sidecar.name, sidecar.encrypted, in: handle)
       return false
     }
     do throws(Errno) {
-      try file.write(sidecar.sealed)
+      try file.write(sidecar.encrypted)
       try file.synchronizeData()
     } catch {
       removeSidecar(of: name, in: handle)
@@ -90,12 +90,12 @@ extension BackingTree {
   }
 
   private func repairSidecar(
-    _ name: PathName, _ sealed: [UInt8], in handle: SharedDescriptor
+    _ name: PathName, _ encrypted: [UInt8], in handle: SharedDescriptor
   ) throws(Errno) {
     let file = try handle.descriptor.open(name, [.readWrite, .noFollow, .nonBlocking])
-    if try file.readAll(limit: sealed.count + 1) != sealed {
-      try file.write(sealed)
-      try file.truncate(to: UInt64(sealed.count))
+    if try file.readAll(limit: encrypted.count + 1) != encrypted {
+      try file.write(encrypted)
+      try file.truncate(to: UInt64(encrypted.count))
     }
     // The writer may have been killed before the sidecar was durable.
     try file.synchronizeData()

@@ -29,9 +29,9 @@ extension BackingTree {
 
   private func nameInMemory(_ location: Node.Location) -> PathName? {
     guard let record = location.parent.state.withLock({ $0.directory }),
-      case .direct(let sealed) = NameEncoding.parse(location.name.bytes)
+      case .direct(let encrypted) = NameEncoding.parse(location.name.bytes)
     else { return nil }
-    return volume.entryName(sealed, in: record.identifier)
+    return volume.entryName(encrypted, in: record.identifier)
   }
 
   /// Logs what is wrong with a backing file, with its backing path.

@@ -9,7 +9,7 @@ extension BackingTree {
   ///
   /// - Throws: `ENAMETOOLONG` for a target above 4095 bytes, or the error of writing the file.
   package func backingText(forTarget target: PathName) throws(Errno) -> (text: PathName, long: LongTarget?) {
-    let encrypted = try seal(target)
+    let encrypted = try encrypt(target)
     guard target.bytes.count > NameEncoding.longestDirectTarget else {
       return (PathName(bytes: NameEncoding.encode(encrypted)), nil)
     }
@@ -27,7 +27,7 @@ extension BackingTree {
       throw .ioError
     }
     do throws(CryptographyError) {
-      return PathName(bytes: try volume.symbolicLinks.open(encrypted, associatedData: nil))
+      return PathName(bytes: try volume.symbolicLinks.decrypt(encrypted, associatedData: nil))
     } catch {
       throw .ioError
     }
@@ -55,10 +55,10 @@ extension BackingTree {
     }
   }
 
-  private func seal(_ target: PathName) throws(Errno) -> [UInt8] {
+  private func encrypt(_ target: PathName) throws(Errno) -> [UInt8] {
     guard target.bytes.count <= NameEncoding.longestTarget else { throw .fileNameTooLong }
     do throws(CryptographyError) {
-      return try volume.symbolicLinks.seal(Array(target.bytes), associatedData: nil)
+      return try volume.symbolicLinks.encrypt(Array(target.bytes), associatedData: nil)
     } catch {
       throw errno(error)
     }
@@ -68,10 +68,10 @@ extension BackingTree {
 
   /// Writes a long symlink file and makes it durable, because no caller can ask for that later: a link cannot be opened
   /// for fsync(2).
-  private func writeTargetFile(_ sealed: [UInt8]) throws(Errno) -> LongTarget {
+  private func writeTargetFile(_ encrypted: [UInt8]) throws(Errno) -> LongTarget {
     let token: [UInt8]
     do throws(CryptographyError) { token = try randomBytes(LongTarget.tokenCount) } catch { throw errno(error) }
-    let target = LongTarget(token: token, count: sealed.count - NameEncoding.overhead)
+    let target = LongTarget(token: token, count: encrypted.count - NameEncoding.overhead)
     do throws(Errno) {
       try root.descriptor.makeDirectory(PathName(LongTarget.directoryPath), mode: 0o700)
     } catch .fileExists {
@@ -81,7 +81,7 @@ extension BackingTree {
     let file = try directory.open(
       PathName(bytes: target.fileName), [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
     do throws(Errno) {
-      try file.write(sealed)
+      try file.write(encrypted)
       try file.synchronize()
       try directory.synchronize()
     } catch {
@@ -93,9 +93,9 @@ extension BackingTree {
 
   private func readTargetFile(_ target: LongTarget) throws(Errno) -> [UInt8] {
     let file = try targetDirectory().open(PathName(bytes: target.fileName), [.readOnly, .noFollow, .nonBlocking])
-    let sealed = try file.readAll(limit: target.fileSize + 1)
-    guard sealed.count == target.fileSize else { throw .ioError }
-    return sealed
+    let encrypted = try file.readAll(limit: target.fileSize + 1)
+    guard encrypted.count == target.fileSize else { throw .ioError }
+    return encrypted
   }
 
   /// Removes the long symlink file of a link that is gone. If that fails, the file is a leftover, not an error.

@@ -17,7 +17,7 @@ package enum CryptographyError: Error, Equatable, Sendable, CustomStringConverti
     switch self {
     case .library(let operation, let reason): "libcrypto cannot \(operation): \(reason)"
     case .wrongKey: "the key does not open this, or it was altered"
-    case .notAuthentic: "the bytes were not sealed under this key"
+    case .notAuthentic: "the bytes were not encrypted under this key"
     case .invalidLength(let what): "\(what) has an impossible length"
     case .invalidPublicKey: "the public key is of small order"
     }

@@ -35,40 +35,40 @@ package final class NameCipher: @unchecked Sendable {
   }
 
   /// Encrypts and authenticates a text. Empty associated data differs from `nil`.
-  package func seal(
+  package func encrypt(
     _ text: UnsafeRawBufferPointer, associatedData: [UInt8]?
   ) throws(CryptographyError) -> [UInt8] {
-    var sealed = [UInt8](repeating: 0, count: text.count + Self.overhead)
-    try unsafe sealed.withMutableBytes { (sealed) throws(CryptographyError) in
+    var encrypted = [UInt8](repeating: 0, count: text.count + Self.overhead)
+    try unsafe encrypted.withMutableBytes { (encrypted) throws(CryptographyError) in
       try withContext { (context) throws(CryptographyError) in
         let vector = try unsafe context.syntheticVector(of: text, associatedData: associatedData)
-        unsafe sealed.storeBytes(of: vector.bigEndian, as: UInt128.self)
+        unsafe encrypted.storeBytes(of: vector.bigEndian, as: UInt128.self)
         try unsafe context.applyKeyStream(
-          vector, to: text, into: UnsafeMutableRawBufferPointer(rebasing: sealed[Self.overhead...]))
+          vector, to: text, into: UnsafeMutableRawBufferPointer(rebasing: encrypted[Self.overhead...]))
       }
     }
-    return sealed
+    return encrypted
   }
 
   /// Encrypts a text in an array.
-  package func seal(_ text: [UInt8], associatedData: [UInt8]?) throws(CryptographyError) -> [UInt8] {
+  package func encrypt(_ text: [UInt8], associatedData: [UInt8]?) throws(CryptographyError) -> [UInt8] {
     try unsafe text.withBytes { (text) throws(CryptographyError) in
-      try unsafe seal(text, associatedData: associatedData)
+      try unsafe encrypt(text, associatedData: associatedData)
     }
   }
 
   /// Decrypts a text; throws ``CryptographyError/notAuthentic`` if it was not encrypted under this key with this
   /// associated data.
-  package func open(
-    _ sealed: UnsafeRawBufferPointer, associatedData: [UInt8]?
+  package func decrypt(
+    _ encrypted: UnsafeRawBufferPointer, associatedData: [UInt8]?
   ) throws(CryptographyError) -> [UInt8] {
-    guard sealed.count >= Self.overhead else { throw .notAuthentic }
-    var text = [UInt8](repeating: 0, count: sealed.count - Self.overhead)
+    guard encrypted.count >= Self.overhead else { throw .notAuthentic }
+    var text = [UInt8](repeating: 0, count: encrypted.count - Self.overhead)
     let isAuthentic = try unsafe text.withMutableBytes { (text) throws(CryptographyError) in
       try withContext { (context) throws(CryptographyError) in
-        let given = unsafe UInt128(bigEndian: sealed.loadUnaligned(as: UInt128.self))
+        let given = unsafe UInt128(bigEndian: encrypted.loadUnaligned(as: UInt128.self))
         try unsafe context.applyKeyStream(
-          given, to: UnsafeRawBufferPointer(rebasing: sealed[Self.overhead...]), into: text)
+          given, to: UnsafeRawBufferPointer(rebasing: encrypted[Self.overhead...]), into: text)
         let computed = try unsafe context.syntheticVector(
           of: UnsafeRawBufferPointer(text), associatedData: associatedData)
         return isEqualInConstantTime(given, computed)
@@ -79,9 +79,9 @@ package final class NameCipher: @unchecked Sendable {
   }
 
   /// Decrypts a text in an array.
-  package func open(_ sealed: [UInt8], associatedData: [UInt8]?) throws(CryptographyError) -> [UInt8] {
-    try unsafe sealed.withBytes { (sealed) throws(CryptographyError) in
-      try unsafe open(sealed, associatedData: associatedData)
+  package func decrypt(_ encrypted: [UInt8], associatedData: [UInt8]?) throws(CryptographyError) -> [UInt8] {
+    try unsafe encrypted.withBytes { (encrypted) throws(CryptographyError) in
+      try unsafe decrypt(encrypted, associatedData: associatedData)
     }
   }
 

@@ -57,8 +57,8 @@ extension ProtectedFileSystem {
       _ = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
       return try reportingDenial(of: .attribute, on: node, by: caller) { () throws(Errno) in
         try withValueCiphers(of: node, writing: false) { (ciphers) throws(Errno) in
-          let sealed = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
-          return try openValue(sealed, name: name, of: node, ciphers)
+          let encrypted = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
+          return try decryptValue(encrypted, name: name, of: node, ciphers)
         }
       }
     }
@@ -85,8 +85,8 @@ extension ProtectedFileSystem {
       let stored = try backingAttributeName(name)
       try reportingDenial(of: .attribute, on: node, by: caller) { () throws(Errno) in
         try withValueCiphers(of: node, writing: true) { (ciphers) throws(Errno) in
-          let sealed = try sealValue(value, name: name, of: node, ciphers)
-          try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(stored, to: sealed, mode: mode) }
+          let encrypted = try encryptValue(value, name: name, of: node, ciphers)
+          try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(stored, to: encrypted, mode: mode) }
         }
       }
     }
@@ -173,8 +173,8 @@ extension ProtectedFileSystem {
   /// The plain name of a stored attribute; `nil` for a damaged one, which must not hide the others.
   private func plainAttributeName(_ value: [UInt8], storedAs stored: PathName, _ node: Node) -> PathName? {
     do {
-      let sealed = try AttributeEncoding.parse(value).sealedName
-      let name = try tree.volume.attributeNames.open(sealed, associatedData: nil)
+      let encrypted = try AttributeEncoding.parse(value).encryptedName
+      let name = try tree.volume.attributeNames.decrypt(encrypted, associatedData: nil)
       guard try tree.volume.backingAttributeName(name) == Array(stored.bytes) else {
         throw CryptographyError.notAuthentic
       }
@@ -185,26 +185,26 @@ extension ProtectedFileSystem {
     }
   }
 
-  private func openValue(
+  private func decryptValue(
     _ stored: [UInt8], name: PathName, of node: Node, _ ciphers: AttributeCiphers
   ) throws(Errno) -> [UInt8] {
     do {
-      let sealed = try AttributeEncoding.parse(stored).sealedValue
-      return try ciphers.open(sealed, associatedData(of: name, node)).value
+      let encrypted = try AttributeEncoding.parse(stored).encryptedValue
+      return try ciphers.decrypt(encrypted, associatedData(of: name, node)).value
     } catch {
       tree.damaged(node, "an extended attribute cannot be read: \(error)")
       throw .ioError
     }
   }
 
-  private func sealValue(
+  private func encryptValue(
     _ value: [UInt8], name: PathName, of node: Node, _ ciphers: AttributeCiphers
   ) throws(Errno) -> [UInt8] {
     let associatedData = try associatedData(of: name, node)
     do throws(CryptographyError) {
       return AttributeEncoding.value(
-        sealedName: try tree.volume.attributeNames.seal(Array(name.bytes), associatedData: nil),
-        sealedValue: try ciphers.current.seal(value, associatedData: associatedData))
+        encryptedName: try tree.volume.attributeNames.encrypt(Array(name.bytes), associatedData: nil),
+        encryptedValue: try ciphers.current.encrypt(value, associatedData: associatedData))
     } catch {
       throw tree.errno(error)
     }

@@ -21,14 +21,14 @@ package struct AttributeCiphers: Sendable {
   }
 
   /// The value, and whether it was under the old key.
-  package func open(_ sealed: [UInt8], _ associatedData: [UInt8]) throws(CryptographyError) -> (
+  package func decrypt(_ encrypted: [UInt8], _ associatedData: [UInt8]) throws(CryptographyError) -> (
     value: [UInt8], isOld: Bool
   ) {
     do throws(CryptographyError) {
-      return (try current.open(sealed, associatedData: associatedData), false)
+      return (try current.decrypt(encrypted, associatedData: associatedData), false)
     } catch {
       guard let old else { throw error }
-      return (try old.open(sealed, associatedData: associatedData), true)
+      return (try old.decrypt(encrypted, associatedData: associatedData), true)
     }
   }
 }

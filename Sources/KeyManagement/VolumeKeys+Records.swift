@@ -17,8 +17,8 @@ extension VolumeKeys {
   }
 
   /// The name of an entry of the directory with that ID; `nil` when it is not authentic, or none an entry can have.
-  package func entryName(_ sealed: [UInt8], in directoryID: [UInt8]) -> PathName? {
-    guard let bytes = try? names.open(sealed, associatedData: directoryID) else { return nil }
+  package func entryName(_ encrypted: [UInt8], in directoryID: [UInt8]) -> PathName? {
+    guard let bytes = try? names.decrypt(encrypted, associatedData: directoryID) else { return nil }
     let name = PathName(bytes: bytes)
     return name.isEntryName ? name : nil
   }

@@ -23,20 +23,20 @@ enum EntryName {
     case .sidecar:
       let file = PathName(bytes: name.bytes.dropLast(NameEncoding.sidecarSuffix.count))
       self = .sidecar(hasFile: try Self.exists(file, in: directory))
-    case .direct(let sealed):
-      let plain = volume.entryName(sealed, in: identifier)
+    case .direct(let encrypted):
+      let plain = volume.entryName(encrypted, in: identifier)
       self = plain.map { .plain($0, sidecar: nil) } ?? .wrong(.nameDamaged, sidecar: nil)
     case .hashed(let sidecarName):
       let sidecar = PathName(bytes: sidecarName)
-      guard let sealed = try Self.contents(ofSidecar: sidecar, in: directory) else {
+      guard let encrypted = try Self.contents(ofSidecar: sidecar, in: directory) else {
         self = .wrong(.sidecarMissing, sidecar: nil)
         return
       }
-      guard Self.isSidecar(sealed, of: name) else {
+      guard Self.isSidecar(encrypted, of: name) else {
         self = .wrong(.sidecarDamaged, sidecar: sidecar)
         return
       }
-      let plain = volume.entryName(sealed, in: identifier)
+      let plain = volume.entryName(encrypted, in: identifier)
       self = plain.map { .plain($0, sidecar: sidecar) } ?? .wrong(.nameDamaged, sidecar: sidecar)
     }
   }
@@ -58,8 +58,8 @@ enum EntryName {
     }
   }
 
-  private static func isSidecar(_ sealed: [UInt8], of name: PathName) -> Bool {
-    (try? NameEncoding.isSidecar(sealed, of: name.bytes, digest: sha256)) ?? false
+  private static func isSidecar(_ encrypted: [UInt8], of name: PathName) -> Bool {
+    (try? NameEncoding.isSidecar(encrypted, of: name.bytes, digest: sha256)) ?? false
   }
 
   private static func exists(_ name: PathName, in directory: borrowing Descriptor) throws(Errno) -> Bool {

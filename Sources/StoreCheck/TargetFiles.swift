@@ -15,13 +15,13 @@ final class TargetFiles {
   }
 
   /// The encrypted target that a link names; `nil` if its long symlink file is missing or has another length.
-  func sealedTarget(_ target: LongTarget) throws(Errno) -> [UInt8]? {
+  func encryptedTarget(_ target: LongTarget) throws(Errno) -> [UInt8]? {
     named.insert(target.token)
     do throws(Errno) {
       let directory = try store.open(Self.name, [.readOnly, .directory, .noFollow])
       let file = try directory.open(PathName(bytes: target.fileName), [.readOnly, .noFollow, .nonBlocking])
-      let sealed = try file.readAll(limit: target.fileSize + 1)
-      return sealed.count == target.fileSize ? sealed : nil
+      let encrypted = try file.readAll(limit: target.fileSize + 1)
+      return encrypted.count == target.fileSize ? encrypted : nil
     } catch .noSuchFileOrDirectory {
       return nil
     } catch .tooManySymbolicLinkLevels {

@@ -36,13 +36,13 @@ extension TreeCheck {
   }
 
   private func defect(in value: [UInt8], storedAs backingName: PathName, _ owner: AttributeOwner) -> Defect? {
-    let sealedName, sealedValue: [UInt8]
+    let encryptedName, encryptedValue: [UInt8]
     do throws(FormatError) {
-      (sealedName, sealedValue) = try AttributeEncoding.parse(value)
+      (encryptedName, encryptedValue) = try AttributeEncoding.parse(value)
     } catch {
       return .attributeMalformed
     }
-    guard let name = try? keys.volume.attributeNames.open(sealedName, associatedData: nil) else {
+    guard let name = try? keys.volume.attributeNames.decrypt(encryptedName, associatedData: nil) else {
       return .attributeNameDamaged
     }
     guard let expected = try? keys.volume.backingAttributeName(name), expected.elementsEqual(backingName.bytes) else {
@@ -51,9 +51,9 @@ extension TreeCheck {
     let opened: [UInt8]?
     switch owner {
     case .fileWithoutKey: return nil
-    case .file(let ciphers): opened = try? ciphers.open(sealedValue, name).value
+    case .file(let ciphers): opened = try? ciphers.decrypt(encryptedValue, name).value
     case .directory(let identifier):
-      opened = try? keys.volume.directoryAttributes.open(sealedValue, associatedData: identifier + name)
+      opened = try? keys.volume.directoryAttributes.decrypt(encryptedValue, associatedData: identifier + name)
     }
     return opened == nil ? .attributeValueDamaged : nil
   }

@@ -79,8 +79,10 @@ extension TreeCheck {
   func checkSymbolicLink(_ link: borrowing Descriptor, _ entry: Entry) throws(Errno) {
     let text = try link.target(ofSymbolicLink: "")
     let long = LongTarget(text: text)
-    let sealed = try long.map(targets.sealedTarget) ?? NameEncoding.decode(text)
-    if let sealed, let target = try? keys.volume.symbolicLinks.open(sealed, associatedData: nil), !target.contains(0) {
+    let encrypted = try long.map(targets.encryptedTarget) ?? NameEncoding.decode(text)
+    if let encrypted, let target = try? keys.volume.symbolicLinks.decrypt(encrypted, associatedData: nil),
+      !target.contains(0)
+    {
       return
     }
     findings.report(.symbolicLinkDamaged, at: entry.place) { (repair) throws(Errno) in

@@ -20,18 +20,18 @@ package enum AttributeEncoding {
   }
 
   /// The backing value.
-  package static func value(sealedName: [UInt8], sealedValue: [UInt8]) -> [UInt8] {
-    [UInt8(sealedName.count - 16)] + sealedName + sealedValue
+  package static func value(encryptedName: [UInt8], encryptedValue: [UInt8]) -> [UInt8] {
+    [UInt8(encryptedName.count - 16)] + encryptedName + encryptedValue
   }
 
   /// The encrypted name and value in a backing value.
-  package static func parse(_ value: [UInt8]) throws(FormatError) -> (sealedName: [UInt8], sealedValue: [UInt8]) {
+  package static func parse(_ value: [UInt8]) throws(FormatError) -> (encryptedName: [UInt8], encryptedValue: [UInt8]) {
     var reader = ByteReader(value, record: .attribute)
     let length = Int(try reader.readInteger("length of the name", as: UInt8.self))
     try reader.require(length > 0, "length of the name", "is 0")
-    let name = try reader.read(length + 16, "sealed name")
+    let name = try reader.read(length + 16, "encrypted name")
     let rest = value.count - reader.position
-    try reader.require(rest >= 16, "sealed value", "is cut off")
-    return (name, try reader.read(rest, "sealed value"))
+    try reader.require(rest >= 16, "encrypted value", "is cut off")
+    return (name, try reader.read(rest, "encrypted value"))
   }
 }

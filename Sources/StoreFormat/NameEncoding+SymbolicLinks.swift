@@ -8,7 +8,7 @@ extension NameEncoding {
   package static let longestTarget = 4095
 
   /// The text for an encrypted target of at most ``longestDirectTarget`` bytes.
-  package static func encode(_ sealed: [UInt8]) -> [UInt8] { Base64URL.encode(sealed) }
+  package static func encode(_ encrypted: [UInt8]) -> [UInt8] { Base64URL.encode(encrypted) }
 
   /// The encrypted target in a text; `nil` for a text that does not encode a target.
   package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {

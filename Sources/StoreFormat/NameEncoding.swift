@@ -38,7 +38,7 @@ package enum NameEncoding {
   /// The meaning of a name found in a backing directory.
   package enum Kind: Sendable, Equatable {
     /// An encrypted name.
-    case direct(sealed: [UInt8])
+    case direct(encrypted: [UInt8])
     /// A name whose encrypted form is the content of the sidecar.
     case hashed(sidecar: [UInt8])
     /// A sidecar, which is not shown.
@@ -49,19 +49,20 @@ package enum NameEncoding {
 
   /// The backing name of an encrypted name. `digest` is SHA-256, and called for long names only.
   package static func backingName<Failure: Error>(
-    sealed: [UInt8], digest: ([UInt8]) throws(Failure) -> [UInt8]
+    encrypted: [UInt8], digest: ([UInt8]) throws(Failure) -> [UInt8]
   ) throws(Failure) -> BackingName {
-    guard sealed.count > longestDirectName + overhead else { return .direct(Base64URL.encode(sealed)) }
-    let bytes = [mark] + Base64URL.encode(try digest(sealed))
+    guard encrypted.count > longestDirectName + overhead else { return .direct(Base64URL.encode(encrypted)) }
+    let bytes = [mark] + Base64URL.encode(try digest(encrypted))
     return .hashed(bytes, sidecar: bytes + sidecarSuffix)
   }
 
   /// The meaning of a name found in a backing directory.
   package static func parse(_ name: some RandomAccessCollection<UInt8>) -> Kind {
     guard name.first == mark else {
-      guard let sealed = Base64URL.decode(name), sealed.count > overhead, sealed.count <= longestDirectName + overhead
+      guard let encrypted = Base64URL.decode(name), encrypted.count > overhead,
+        encrypted.count <= longestDirectName + overhead
       else { return .undecodable }
-      return .direct(sealed: sealed)
+      return .direct(encrypted: encrypted)
     }
     let digest = name.dropFirst().prefix(digestCharacters)
     let rest = name.dropFirst(1 + digestCharacters)
@@ -73,9 +74,11 @@ package enum NameEncoding {
   /// Whether the content of a sidecar is an encrypted name that belongs to the backing name `name`. This refuses a
   /// sidecar that was exchanged for another; one that is not authentic is refused when it is decrypted.
   package static func isSidecar<Failure: Error>(
-    _ sealed: [UInt8], of name: some Collection<UInt8>, digest: ([UInt8]) throws(Failure) -> [UInt8]
+    _ encrypted: [UInt8], of name: some Collection<UInt8>, digest: ([UInt8]) throws(Failure) -> [UInt8]
   ) throws(Failure) -> Bool {
-    guard sealed.count > longestDirectName + overhead, sealed.count <= longestName + overhead else { return false }
-    return try backingName(sealed: sealed, digest: digest).bytes.elementsEqual(name)
+    guard encrypted.count > longestDirectName + overhead, encrypted.count <= longestName + overhead else {
+      return false
+    }
+    return try backingName(encrypted: encrypted, digest: digest).bytes.elementsEqual(name)
   }
 }

@@ -20,33 +20,33 @@ import Testing
   func vector(_ vector: Vector) throws {
     let cipher = try Self.cipher(vector.key.bytes)
     let associatedData = vector.associatedData?.bytes
-    #expect(try cipher.seal(vector.plain.bytes, associatedData: associatedData) == vector.sealed.bytes)
-    #expect(try cipher.open(vector.sealed.bytes, associatedData: associatedData) == vector.plain.bytes)
+    #expect(try cipher.encrypt(vector.plain.bytes, associatedData: associatedData) == vector.sealed.bytes)
+    #expect(try cipher.decrypt(vector.sealed.bytes, associatedData: associatedData) == vector.plain.bytes)
     // One bit changed, at most 256 of them; other associated data; another key.
     for bit in stride(from: 0, to: vector.sealed.bytes.count * 8, by: max(1, vector.sealed.bytes.count / 32)) {
       #expect(throws: CryptographyError.notAuthentic) {
-        _ = try cipher.open(vector.sealed.bytes.flippingBit(bit), associatedData: associatedData)
+        _ = try cipher.decrypt(vector.sealed.bytes.flippingBit(bit), associatedData: associatedData)
       }
     }
     #expect(throws: CryptographyError.notAuthentic) {
-      _ = try cipher.open(vector.sealed.bytes, associatedData: (associatedData ?? []) + [0])
+      _ = try cipher.decrypt(vector.sealed.bytes, associatedData: (associatedData ?? []) + [0])
     }
     let other = try Self.cipher(vector.key.bytes.flippingBit(0))
     #expect(throws: CryptographyError.notAuthentic) {
-      _ = try other.open(vector.sealed.bytes, associatedData: associatedData)
+      _ = try other.decrypt(vector.sealed.bytes, associatedData: associatedData)
     }
   }
 
   @Test func emptyAssociatedDataDiffersFromNone() throws {
     let cipher = try Self.cipher([UInt8](repeating: 7, count: 64))
-    #expect(try cipher.seal([1, 2, 3], associatedData: nil) != cipher.seal([1, 2, 3], associatedData: []))
+    #expect(try cipher.encrypt([1, 2, 3], associatedData: nil) != cipher.encrypt([1, 2, 3], associatedData: []))
   }
 
   @Test func tooShortIsRefused() throws {
     let cipher = try Self.cipher([UInt8](repeating: 7, count: 64))
     for count in 0..<16 {
       #expect(throws: CryptographyError.notAuthentic) {
-        _ = try cipher.open([UInt8](repeating: 0, count: count), associatedData: nil)
+        _ = try cipher.decrypt([UInt8](repeating: 0, count: count), associatedData: nil)
       }
     }
   }
@@ -71,12 +71,12 @@ import Testing
           for call in 0..<1500 {
             let text = generator.bytes(1 + call % 255)
             let directory = generator.bytes(16)
-            let sealed = try cipher.seal(text, associatedData: directory)
+            let sealed = try cipher.encrypt(text, associatedData: directory)
             #expect(sealed == Self.sealWithLibcrypto(key, directory, text))
             #expect(throws: CryptographyError.notAuthentic) {
-              _ = try cipher.open(sealed.flippingBit(call % (sealed.count * 8)), associatedData: directory)
+              _ = try cipher.decrypt(sealed.flippingBit(call % (sealed.count * 8)), associatedData: directory)
             }
-            #expect(try cipher.open(sealed, associatedData: directory) == text)
+            #expect(try cipher.decrypt(sealed, associatedData: directory) == text)
           }
         }
       }

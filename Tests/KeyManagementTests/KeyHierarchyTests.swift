@@ -52,7 +52,7 @@ import Testing
     ]
     for (use, cipher) in ciphers {
       let other = try NameCipher(key: SecretBytes(vector.uses[use]?.bytes ?? []))
-      #expect(try other.open(cipher.seal([1, 2], associatedData: [3]), associatedData: [3]) == [1, 2])
+      #expect(try other.decrypt(cipher.encrypt([1, 2], associatedData: [3]), associatedData: [3]) == [1, 2])
     }
     for (use, authenticator) in ["records": keys.records, "attribute name hash": keys.attributeNameHash] {
       let other = try RecordAuthenticator(key: SecretBytes(vector.uses[use]?.bytes ?? []))
@@ -64,7 +64,7 @@ import Testing
     let vector = try VectorFile.read("StoreFormatTests/keys", as: Vector.self)[0]
     let key = try FileKey(SecretBytes(vector.fileKey.bytes))
     let other = try NameCipher(key: SecretBytes(vector.attributeKey.bytes))
-    #expect(try other.open(key.attributeCipher().seal([9], associatedData: nil), associatedData: nil) == [9])
+    #expect(try other.decrypt(key.attributeCipher().encrypt([9], associatedData: nil), associatedData: nil) == [9])
     #expect(throws: CryptographyError.invalidLength("a file's key")) { _ = try FileKey(SecretBytes(count: 31)) }
   }
 
@@ -105,9 +105,9 @@ import Testing
     }
     for vector in try VectorFile.read("StoreFormatTests/names", as: NameVector.self) {
       let names = try NameCipher(key: SecretBytes(vector.key.bytes))
-      let sealed = try names.seal(vector.plain.bytes, associatedData: vector.directoryID.bytes)
+      let sealed = try names.encrypt(vector.plain.bytes, associatedData: vector.directoryID.bytes)
       #expect(sealed == vector.sealed.bytes)
-      #expect(try NameEncoding.backingName(sealed: sealed, digest: sha256).bytes == Array(vector.backing.utf8))
+      #expect(try NameEncoding.backingName(encrypted: sealed, digest: sha256).bytes == Array(vector.backing.utf8))
     }
   }
 

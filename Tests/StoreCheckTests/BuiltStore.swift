@@ -189,9 +189,9 @@ final class BuiltStore {
   // MARK: Entries
 
   /// The backing name of a plain name. Its sidecar is written if it needs one.
-  func place(_ name: String, in folder: Folder, sealedIn identifier: [UInt8]? = nil) throws -> Item {
-    let sealed = try volume.names.seal(Array(name.utf8), associatedData: identifier ?? folder.identifier)
-    let backing = try NameEncoding.backingName(sealed: sealed, digest: sha256)
+  func place(_ name: String, in folder: Folder, encryptedIn identifier: [UInt8]? = nil) throws -> Item {
+    let sealed = try volume.names.encrypt(Array(name.utf8), associatedData: identifier ?? folder.identifier)
+    let backing = try NameEncoding.backingName(encrypted: sealed, digest: sha256)
     if case .hashed(_, let sidecar) = backing {
       try write(sealed, to: folder.backingPath + "/" + String(decoding: sidecar, as: UTF8.self))
     }
@@ -204,9 +204,9 @@ final class BuiltStore {
   @discardableResult
   func makeFile(
     _ name: String, in folder: Folder? = nil, _ bytes: [UInt8] = [UInt8](repeating: 7, count: 32),
-    fileClass: ProtectionClass = .standard, sealedIn identifier: [UInt8]? = nil
+    fileClass: ProtectionClass = .standard, encryptedIn identifier: [UInt8]? = nil
   ) throws -> Item {
-    let item = try place(name, in: folder ?? root, sealedIn: identifier)
+    let item = try place(name, in: folder ?? root, encryptedIn: identifier)
     try write(bytes, to: item.backingPath)
     try setRecord(fileRecord(FileKey(), fileClass).bytes, of: item.backingPath)
     return item
@@ -229,14 +229,14 @@ final class BuiltStore {
   }
 
   func linkText(_ target: String) throws -> [UInt8] {
-    NameEncoding.encode(try volume.symbolicLinks.seal(Array(target.utf8), associatedData: nil))
+    NameEncoding.encode(try volume.symbolicLinks.encrypt(Array(target.utf8), associatedData: nil))
   }
 
-  /// A target file, and the text of a link that names it.
+  /// A long symlink file, and the text of a link that names it.
   func makeTargetFile(_ target: String) throws -> (place: String, text: [UInt8]) {
     let long = LongTarget(token: try randomBytes(LongTarget.tokenCount), count: target.utf8.count)
     let place = "/\(LongTarget.directoryPath)/" + String(decoding: long.fileName, as: UTF8.self)
-    try write(try volume.symbolicLinks.seal(Array(target.utf8), associatedData: nil), to: place)
+    try write(try volume.symbolicLinks.encrypt(Array(target.utf8), associatedData: nil), to: place)
     return (place, long.text)
   }
 
@@ -248,8 +248,8 @@ final class BuiltStore {
     return (
       String(decoding: try volume.backingAttributeName(plain), as: UTF8.self),
       AttributeEncoding.value(
-        sealedName: try volume.attributeNames.seal(plain, associatedData: nil),
-        sealedValue: try cipher.seal(Array("value".utf8), associatedData: associatedData + plain))
+        encryptedName: try volume.attributeNames.encrypt(plain, associatedData: nil),
+        encryptedValue: try cipher.encrypt(Array("value".utf8), associatedData: associatedData + plain))
     )
   }
 

@@ -27,7 +27,7 @@ import Testing
     let store = try BuiltStore()
     let name = String(repeating: "n", count: 200)
     for suffix in ["", ".1"] {
-      let item = try store.makeFile(name, sealedIn: [UInt8](repeating: 1, count: 16))
+      let item = try store.makeFile(name, encryptedIn: [UInt8](repeating: 1, count: 16))
       _ = try store.check(isRepairing: true)
       let moved = "/.protectfs/lost+found" + item.backingPath + suffix
       #expect(try store.contents()[moved] != nil)

@@ -142,10 +142,10 @@ struct PlantedDefect: Sendable, CustomTestStringConvertible {
       return (item.backingPath + ".name", nil)
     },
     PlantedDefect(name: "of another directory", defect: .nameDamaged, repair: .moved) { store in
-      (try store.makeFile("name", sealedIn: [UInt8](repeating: 1, count: 16)).backingPath, nil)
+      (try store.makeFile("name", encryptedIn: [UInt8](repeating: 1, count: 16)).backingPath, nil)
     },
     PlantedDefect(name: "of another directory, with its sidecar", defect: .nameDamaged, repair: .moved) { store in
-      (try store.makeFile(longName, sealedIn: [UInt8](repeating: 1, count: 16)).backingPath, nil)
+      (try store.makeFile(longName, encryptedIn: [UInt8](repeating: 1, count: 16)).backingPath, nil)
     },
     PlantedDefect(name: "a name with a slash", defect: .nameDamaged, repair: .moved) { store in
       (try store.makeFile("a/b").backingPath, nil)

@@ -60,7 +60,7 @@ import Testing
     let (name, value) = try AttributeEncoding.parse(vector.backingValue.bytes)
     #expect(name.count == vector.plainName.bytes.count + 16)
     #expect(value.count == vector.plainValue.bytes.count + 16)
-    #expect(AttributeEncoding.value(sealedName: name, sealedValue: value) == vector.backingValue.bytes)
+    #expect(AttributeEncoding.value(encryptedName: name, encryptedValue: value) == vector.backingValue.bytes)
     let least = 1 + name.count + 16
     for count in 0..<least {
       #expect(throws: FormatError.self) {

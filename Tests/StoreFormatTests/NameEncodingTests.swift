@@ -26,13 +26,13 @@ import Testing
 
   @Test(arguments: try VectorFile.read("StoreFormatTests/names", as: Vector.self))
   func vector(_ vector: Vector) throws {
-    let backing = NameEncoding.backingName(sealed: vector.sealed.bytes, digest: Self.digest(of: vector))
+    let backing = NameEncoding.backingName(encrypted: vector.sealed.bytes, digest: Self.digest(of: vector))
     let name = Array(vector.backing.utf8)
     #expect(backing.bytes == name)
     #expect(name.count <= 255)
     guard let sidecar = vector.sidecar.map({ Array($0.utf8) }) else {
       #expect(backing == .direct(name))
-      #expect(NameEncoding.parse(name) == .direct(sealed: vector.sealed.bytes))
+      #expect(NameEncoding.parse(name) == .direct(encrypted: vector.sealed.bytes))
       return
     }
     #expect(backing == .hashed(name, sidecar: sidecar))
@@ -46,7 +46,7 @@ import Testing
   @Test func foreignNamesAreUndecodable() {
     let sealed = [UInt8](repeating: 1, count: 17)
     let good = Base64URL.encode(sealed)
-    #expect(NameEncoding.parse(good) == .direct(sealed: sealed))
+    #expect(NameEncoding.parse(good) == .direct(encrypted: sealed))
     let hashed = Array("~".utf8) + Base64URL.encode([UInt8](repeating: 9, count: 32))
     #expect(NameEncoding.parse(hashed) == .hashed(sidecar: hashed + Array(".name".utf8)))
     let foreign: [[UInt8]] = [

@@ -51,15 +51,15 @@ func names() throws -> [Measurement] {
   let cipher = try NameCipher(key: SecretBytes(randomCount: 64))
   let directory = [UInt8](repeating: 7, count: 16)
   let name = Array("a name of usual length.txt".utf8)
-  let sealed = try cipher.seal(name, associatedData: directory)
-  let backing = NameEncoding.backingName(sealed: sealed) { _ in [] }.bytes
+  let sealed = try cipher.encrypt(name, associatedData: directory)
+  let backing = NameEncoding.backingName(encrypted: sealed) { _ in [] }.bytes
   return [
     try Measurement("a name, to the backing directory") {
-      _ = NameEncoding.backingName(sealed: try cipher.seal(name, associatedData: directory)) { _ in [] }
+      _ = NameEncoding.backingName(encrypted: try cipher.encrypt(name, associatedData: directory)) { _ in [] }
     },
     try Measurement("a name, from the backing directory") {
       guard case .direct(let sealed) = NameEncoding.parse(backing) else { return }
-      _ = try cipher.open(sealed, associatedData: directory)
+      _ = try cipher.decrypt(sealed, associatedData: directory)
     },
   ]
 }

@@ -2,10 +2,10 @@ import ProtectfsPolicy
 import StoreFormat
 
 func fuzzAttributes(_ bytes: [UInt8]) {
-  if let (sealedName, sealedValue) = try? AttributeEncoding.parse(bytes) {
-    precondition(AttributeEncoding.value(sealedName: sealedName, sealedValue: sealedValue) == bytes)
-    precondition((17...271).contains(sealedName.count) && sealedValue.count >= 16)
-    let longest = sealedName.count - 16 + sealedValue.count - 16 + AttributeEncoding.overhead
+  if let (encryptedName, encryptedValue) = try? AttributeEncoding.parse(bytes) {
+    precondition(AttributeEncoding.value(encryptedName: encryptedName, encryptedValue: encryptedValue) == bytes)
+    precondition((17...271).contains(encryptedName.count) && encryptedValue.count >= 16)
+    let longest = encryptedName.count - 16 + encryptedValue.count - 16 + AttributeEncoding.overhead
     precondition(bytes.count == longest)
   }
   if AttributeEncoding.isBackingName(bytes) {

@@ -9,7 +9,7 @@ func fuzzNames(_ bytes: [UInt8]) {
   case .direct(let sealed):
     precondition(Base64URL.encode(sealed) == bytes, "sealed bytes have one name")
     precondition((17...191).contains(sealed.count) && (23...255).contains(bytes.count))
-    let backing = NameEncoding.backingName(sealed: sealed) { _ in preconditionFailure("short names have no digest") }
+    let backing = NameEncoding.backingName(encrypted: sealed) { _ in preconditionFailure("short names have no digest") }
     precondition(backing == .direct(bytes))
   case .hashed(let sidecar):
     precondition(bytes.count == 44 && bytes[0] == UInt8(ascii: "~"))
@@ -58,7 +58,7 @@ func fuzzSealedNames(_ bytes: [UInt8]) {
     return
   }
   must("sealing") { () throws(CryptographyError) in
-    let sealed = try volume.names.seal(rest, associatedData: directoryID)
+    let sealed = try volume.names.encrypt(rest, associatedData: directoryID)
     precondition(sealed.count == rest.count + NameEncoding.overhead)
     let isEntryName =
       !rest.isEmpty && rest != [0x2E] && rest != [0x2E, 0x2E] && !rest.contains(0) && !rest.contains(0x2F)
@@ -66,19 +66,19 @@ func fuzzSealedNames(_ bytes: [UInt8]) {
     precondition(volume.entryName(sealed, in: directoryID.map { $0 ^ 1 }) == nil, "a name is of one directory")
     if (1...NameEncoding.longestName).contains(rest.count) { try checkBackingName(sealed) }
     if (1...NameEncoding.longestDirectTarget).contains(rest.count) {
-      let link = try volume.symbolicLinks.seal(rest, associatedData: nil)
+      let link = try volume.symbolicLinks.encrypt(rest, associatedData: nil)
       precondition(NameEncoding.decode(NameEncoding.encode(link)) == link)
-      let opened = try volume.symbolicLinks.open(link, associatedData: nil)
+      let opened = try volume.symbolicLinks.decrypt(link, associatedData: nil)
       precondition(opened == rest)
     }
   }
 }
 
 private func checkBackingName(_ sealed: [UInt8]) throws(CryptographyError) {
-  let backing = try NameEncoding.backingName(sealed: sealed, digest: sha256)
+  let backing = try NameEncoding.backingName(encrypted: sealed, digest: sha256)
   precondition(backing.bytes.count <= 255 && !backing.bytes.contains(UInt8(ascii: "/")))
   switch backing {
-  case .direct(let name): precondition(NameEncoding.parse(name) == .direct(sealed: sealed))
+  case .direct(let name): precondition(NameEncoding.parse(name) == .direct(encrypted: sealed))
   case .hashed(let name, let sidecar):
     precondition(NameEncoding.parse(name) == .hashed(sidecar: sidecar) && sidecar.count <= 255)
     let other = sealed.dropLast() + [sealed[sealed.count - 1] ^ 1]

@@ -45,11 +45,11 @@ extension BackingTree {
     let rekeyed: [UInt8]
     do {
       let parsed = try AttributeEncoding.parse(value)
-      let name = try volume.attributeNames.open(parsed.sealedName, associatedData: nil)
-      let (plain, isOld) = try ciphers.open(parsed.sealedValue, name)
+      let name = try volume.attributeNames.decrypt(parsed.encryptedName, associatedData: nil)
+      let (plain, isOld) = try ciphers.decrypt(parsed.encryptedValue, name)
       guard isOld else { return }
       rekeyed = AttributeEncoding.value(
-        sealedName: parsed.sealedName, sealedValue: try ciphers.current.seal(plain, associatedData: name))
+        encryptedName: parsed.encryptedName, encryptedValue: try ciphers.current.encrypt(plain, associatedData: name))
     } catch {
       damaged(node, "an extended attribute cannot be read: \(error)")
       return

@@ -44,7 +44,7 @@ final class DeviceWatch: Sendable {
   let device: RequestDevice
   let semaphores: [Semaphore]
   private let processors = Process.processorCount
-  /// The number of workers at the device or on their way there.
+  /// The number of leaders: workers at the device or on their way there.
   let leaders = Atomic<Int>(0)
   /// The number of requests taken.
   let taken = Atomic<UInt64>(0)
@@ -66,7 +66,7 @@ final class DeviceWatch: Sendable {
 
   // MARK: At the device
 
-  /// Enters the set of workers at the device.
+  /// Makes the calling worker a leader, which takes requests from the device.
   func becomeLeader() {
     leaders.wrappingAdd(1, ordering: .sequentiallyConsistent)
   }

@@ -4,7 +4,7 @@ import SystemPackage
 
 /// Contents: lengths around the edges of blocks and units, holes, allocation, copies, mappings, files without a name.
 enum ContentTables {
-  static var rows: [Row] { lengths + parts + allocation + errors + holes + copies + opening + unlinked + direct }
+  static var rows: [Row] { lengths + parts + allocation + errors + holes + copies + opening + nameless + direct }
 
   private static let edges: [Int64] = [0, 1, 15, 16, 17, 31, 33, 4079, 4080, 4081, 4095, 4096, 4097, 4112, 8191, 8193]
 
@@ -219,7 +219,7 @@ enum ContentTables {
     return rows
   }
 
-  private static var unlinked: [Row] {
+  private static var nameless: [Row] {
     let uses: [Step] = [
       .fstat, .write([7, 8, 9], at: 5000), .read(at: 0, 9000), .ftruncate(10_000), .fchmod(0o600),
       .fchown(65_531, 65_531),

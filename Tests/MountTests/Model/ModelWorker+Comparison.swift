@@ -104,7 +104,7 @@ extension ModelWorker {
         }
       }
     }
-    for handle in handles where tree.unlinked.contains(handle.inode) { try compareNameless(handle) }
+    for handle in handles where tree.unlinked.contains(handle.inode) { try compareUnlinked(handle) }
   }
 
   /// An unexpected error is a difference.
@@ -156,7 +156,7 @@ extension ModelWorker {
     try compareContents(OpenFile(path, O_RDONLY), place.inode)
   }
 
-  private func compareNameless(_ handle: ModelHandle) throws {
+  private func compareUnlinked(_ handle: ModelHandle) throws {
     try during("\(show(handle)), without a name") {
       try compare(handle.file.status(), handle.inode, "open file")
       let transfers = stage.sample.states.allSatisfy {
