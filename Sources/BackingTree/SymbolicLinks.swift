@@ -13,7 +13,7 @@ extension BackingTree {
     guard target.bytes.count > NameEncoding.longestDirectTarget else {
       return (PathName(bytes: NameEncoding.encode(encrypted)), nil)
     }
-    let long = try writeTargetFile(encrypted)
+    let long = try writeLongSymlinkFile(encrypted)
     return (PathName(bytes: long.text), long)
   }
 
@@ -23,7 +23,7 @@ extension BackingTree {
   package func target(of node: Node) throws(Errno) -> PathName {
     guard node.isSymbolicLink else { throw .invalidArgument }
     let text = try text(of: node)
-    guard let encrypted = try LongTarget(text: text).map(readTargetFile) ?? NameEncoding.decode(text) else {
+    guard let encrypted = try LongTarget(text: text).map(readLongSymlinkFile) ?? NameEncoding.decode(text) else {
       throw .ioError
     }
     do throws(CryptographyError) {
@@ -68,7 +68,7 @@ extension BackingTree {
 
   /// Writes a long symlink file and makes it durable, because no caller can ask for that later: a link cannot be opened
   /// for fsync(2).
-  private func writeTargetFile(_ encrypted: [UInt8]) throws(Errno) -> LongTarget {
+  private func writeLongSymlinkFile(_ encrypted: [UInt8]) throws(Errno) -> LongTarget {
     let token: [UInt8]
     do throws(CryptographyError) { token = try randomBytes(LongTarget.tokenCount) } catch { throw errno(error) }
     let target = LongTarget(token: token, count: encrypted.count - NameEncoding.overhead)
@@ -77,7 +77,7 @@ extension BackingTree {
     } catch .fileExists {
       // The directory is created with the first long target.
     }
-    let directory = try targetDirectory()
+    let directory = try longSymlinkDirectory()
     let file = try directory.open(
       PathName(bytes: target.fileName), [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
     do throws(Errno) {
@@ -85,29 +85,29 @@ extension BackingTree {
       try file.synchronize()
       try directory.synchronize()
     } catch {
-      removeTargetFile(of: target)
+      removeLongSymlinkFile(of: target)
       throw error
     }
     return target
   }
 
-  private func readTargetFile(_ target: LongTarget) throws(Errno) -> [UInt8] {
-    let file = try targetDirectory().open(PathName(bytes: target.fileName), [.readOnly, .noFollow, .nonBlocking])
+  private func readLongSymlinkFile(_ target: LongTarget) throws(Errno) -> [UInt8] {
+    let file = try longSymlinkDirectory().open(PathName(bytes: target.fileName), [.readOnly, .noFollow, .nonBlocking])
     let encrypted = try file.readAll(limit: target.fileSize + 1)
     guard encrypted.count == target.fileSize else { throw .ioError }
     return encrypted
   }
 
   /// Removes the long symlink file of a link that is gone. If that fails, the file is a leftover, not an error.
-  package func removeTargetFile(of target: LongTarget) {
+  package func removeLongSymlinkFile(of target: LongTarget) {
     do throws(Errno) {
-      try targetDirectory().unlink(PathName(bytes: target.fileName))
+      try longSymlinkDirectory().unlink(PathName(bytes: target.fileName))
     } catch {
-      log.warning("a symbolic link's target file was left behind", metadata: ["error": "\(error)"])
+      log.warning("a long symlink file was left behind", metadata: ["error": "\(error)"])
     }
   }
 
-  private func targetDirectory() throws(Errno) -> Descriptor {
+  private func longSymlinkDirectory() throws(Errno) -> Descriptor {
     try root.descriptor.open(PathName(LongTarget.directoryPath), [.readOnly, .directory, .noFollow])
   }
 }

@@ -28,7 +28,7 @@ extension BackingTree {
       throw error
     }
     // The link may have been given another name meanwhile.
-    if let target, try last.file.descriptor.status().links == 0 { removeTargetFile(of: target) }
+    if let target, try last.file.descriptor.status().links == 0 { removeLongSymlinkFile(of: target) }
   }
 
   /// Removes sidecars without a name from a directory. A crash left them; no caller can see them, and they must not

@@ -19,7 +19,7 @@ extension ProtectedFileSystem {
         try handle.descriptor.unlink(name)
       }
     } catch {
-      if let long { tree.removeTargetFile(of: long) }
+      if let long { tree.removeLongSymlinkFile(of: long) }
       throw error
     }
   }

@@ -31,7 +31,7 @@ package enum StoreCheck {
     let mayRepair = try isRepairing ? hasRoot(backing, VolumeKeys(deviceKey, storeID: keybag.storeID)) : false
     let repair = mayRepair ? try Repair(store: store) : nil
     let findings = Findings(observer: observer, repair: repair)
-    let targets = try TargetFiles(store: store)
+    let targets = try LongSymlinkFiles(store: store)
     let file = try KeybagFile(backing: backing)
     let keys = try CheckKeys(
       keybag: keybag, other: copies.other(than: keybag, in: file, deviceKey: deviceKey), deviceKey: deviceKey,

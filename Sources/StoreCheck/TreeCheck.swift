@@ -11,14 +11,15 @@ import SystemPackage
 final class TreeCheck {
   let keys: CheckKeys
   let findings: Findings
-  let targets: TargetFiles
+  let targets: LongSymlinkFiles
   private var visits: [Visit] = []
   /// The number of directories, counted from the deepest, that keep a descriptor.
   private let mostOpened: Int
   private let device: UInt64
 
   init(
-    _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, targets: TargetFiles, mostOpened: Int = 128
+    _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, targets: LongSymlinkFiles,
+    mostOpened: Int = 128
   ) throws(Errno) {
     self.keys = keys
     self.targets = targets

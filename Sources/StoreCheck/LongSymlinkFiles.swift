@@ -4,7 +4,7 @@ import StoreFormat
 import SystemPackage
 
 /// The long symlink files, and which of them are named by links.
-final class TargetFiles {
+final class LongSymlinkFiles {
   private let store: Descriptor
   private var named: Set<[UInt8]> = []
   private static let name = PathName(LongTarget.directory)
