@@ -109,6 +109,8 @@ extension MountTests {
         }
         isDone.store(true, ordering: .relaxed)
         alarm.join()
+        // The last stop may take effect after the call that it was for.
+        calls_kill(daemon, SIGCONT)
         let before = try paths.map { (path) throws(Errno) in try Time(path) }
         calls_kill(daemon, SIGSTOP)
         mappings = []
