@@ -27,8 +27,13 @@ import Testing
 
   /// As many clients as can be served may connect at once: none is refused while the server is busy accepting others.
   @Test func asManyAsAreServedMayWait() throws {
-    let listener = try ControlListener(mountPoint: "/tests/backlog/\(UInt64.random(in: 0...UInt64.max))")
-    defer { listener.removeFile() }
+    // In a directory where nobody else looks for servers, which would be one more client.
+    let directory = "/tmp/protectfs-control-\(UInt64.random(in: 0...UInt64.max))"
+    let listener = try ControlListener(mountPoint: "/tests/backlog", directories: [directory])
+    defer {
+      listener.removeFile()
+      _ = unsafe rmdir(directory)
+    }
     var clients: [CInt] = []
     defer { for client in clients { close(client) } }
     for _ in 0..<ControlServer.Limits().connections {
