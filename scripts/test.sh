@@ -11,7 +11,8 @@ prepare_build attr acl git rsync sqlite3 vim-tiny xxd util-linux e2fsprogs man-d
 # udev makes /dev/fuse usable for everyone; a machine without udev may not have.
 if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi
 
-step() { printf '\n== %s\n' "$*"; }
+# Tells how long the whole, or in a job the job, has taken so far, in seconds.
+step() { printf '\n== %s (at %d s)\n' "$*" "$SECONDS"; }
 
 step "Format"
 swift format lint --strict --recursive Package.swift Sources Tests Benchmarks/Package.swift \
@@ -81,20 +82,21 @@ mount_tests() { swift test --skip-build --ignore-lock --no-parallel "$@"; }
 mount_group() {
   step "Mount tests: $1"
   mount_tests --filter "MountTests\.MountTests/($1)Tests/"
+  echo "Took $SECONDS s."
 }
 
 # Suites that look at mounts of their own, and measure nothing; the longest groups first. All others, new ones too, run alone.
 groups=(
   'Rotation|DataRotation'
   'Erasure|WayIn|Secrecy'
-  'Conformance.*|Namespace|Directory'
+  'Conformance.*|Contract|Namespace|Directory'
   'KeybagFault|GoldenStore'
   'KeybagImport|KeybagCommand'
   'Raise|PendingRekey|Rekey.*'
   'FullDisk|NoAttributes|TwoHosts|SeveralMounts'
   'Restore|Orphan'
   'FaultError|Interruption|Fsck'
-  'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit'
+  'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit|DirectTransfer|Sandbox|Remount|StateAttribute'
   'Tool|ClassTool|PasscodeChange|AttributeKey|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
 )
 jobs=()
