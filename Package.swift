@@ -20,6 +20,11 @@ func module(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
   .target(name: name, dependencies: dependencies, swiftSettings: settings)
 }
 
+/// What several test targets use.
+func support(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .target(name: name, dependencies: dependencies, path: "Tests/\(name)", swiftSettings: settings)
+}
+
 func tests(_ name: String, _ dependencies: [Target.Dependency], exclude: [String] = []) -> Target {
   .testTarget(name: name, dependencies: dependencies, exclude: exclude, swiftSettings: settings)
 }
@@ -73,7 +78,7 @@ let package = Package(
       ] + base,
       swiftSettings: settings),
 
-    .target(name: "TestVectors", dependencies: ["Cryptography"], path: "Tests/TestVectors", swiftSettings: settings),
+    support("TestVectors", ["Cryptography"]),
     tests("ProtectfsClientTests", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),
     tests("CryptographyTests", ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"]),
     tests("TPMTests", ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"]),
@@ -85,6 +90,16 @@ let package = Package(
     // Its directory Targets is Fuzz/Sources/FuzzTargets: no module of its own, as it needs what only tests can import.
     tests("FuzzTests", ["MountDaemon", "KeyManagement", "TPM", "ProtectfsClient", "TestVectors"] + base),
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
+    support("InProcessKernel", ["CFUSE", "ProtectfsIO", system]),
+    support("Contract", ["ProtectfsPolicy", "ProtectfsIO", system]),
+    tests(
+      "FileSystemTests",
+      [
+        "InProcessKernel", "Contract", "CFUSE", "MountDaemon", "BackingTree", "FUSE", "KeyManagement",
+        "ProtectfsClient",
+        logging,
+      ]
+        + base),
     .target(
       name: "FaultInjection", path: "Tests/FaultInjection",
       cSettings: [.headerSearchPath("../SystemCalls/include")]),
@@ -99,7 +114,7 @@ let package = Package(
       "MountTests",
       [
         "protectfs", "CSystemCalls", "DataProtection", "ProtectfsClient", "MountDaemon", "KeyManagement", "TPM",
-        "StoreCheck", "TestVectors",
+        "StoreCheck", "TestVectors", "Contract",
       ] + base, exclude: ["Stores"]),
   ]
 )

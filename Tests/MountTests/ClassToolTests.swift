@@ -151,13 +151,13 @@ extension MountTests {
         for name in ["file", "."] {
           for value in ["", "a", "complete ", "Complete", "E", "NSFileProtection", "7", "complete\0"] {
             #expect(throws: Errno.invalidArgument, "\(name): '\(value)'") {
-              try volume.path(name).setExtendedAttribute(ContractOperation.classAttribute, to: Array(value.utf8))
+              try volume.path(name).setExtendedAttribute(PathName.classAttribute, to: Array(value.utf8))
             }
           }
         }
         for fileClass in ProtectionClass.allCases {
           for value in [fileClass.name, fileClass.letter, fileClass.foundationName] {
-            try volume.path("file").setExtendedAttribute(ContractOperation.classAttribute, to: Array(value.utf8))
+            try volume.path("file").setExtendedAttribute(PathName.classAttribute, to: Array(value.utf8))
             #expect(try volume.path("file").protectionClass() == fileClass)
           }
         }
@@ -172,10 +172,10 @@ extension MountTests {
         let file = volume.path("file")
         try file.write("x")
         #expect(try file.extendedAttributeNames() == [])
-        #expect(throws: Errno.noData) { try file.removeExtendedAttribute(ContractOperation.classAttribute) }
+        #expect(throws: Errno.noData) { try file.removeExtendedAttribute(PathName.classAttribute) }
         try file.setProtectionClass(.completeUnlessOpen)
         #expect(try file.extendedAttributeNames() == [ProtectionClass.attributeName])
-        try file.removeExtendedAttribute(ContractOperation.classAttribute)
+        try file.removeExtendedAttribute(PathName.classAttribute)
         #expect(try file.extendedAttributeNames() == [])
         #expect(try file.protectionClass() == .completeUnlessOpen)
       }

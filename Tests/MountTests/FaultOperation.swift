@@ -215,7 +215,7 @@ extension FaultOperation {
       try d.appending("file").write(pattern(4, count: 100))
       try d.appending("file").setProtectionClass(.complete)
     } run: { d throws(Errno) in
-      try d.appending("file").removeExtendedAttribute(ContractOperation.classAttribute)
+      try d.appending("file").removeExtendedAttribute(PathName.classAttribute)
     },
   ]
 

@@ -44,6 +44,16 @@ import SystemPackage
   /// Mounts at a path, and takes over reading from and writing to the kernel's device.
   package func mount(at path: String) throws(SessionError) {
     guard unsafe fuse_session_mount(session, path) == 0 else { throw .notMounted }
+    do throws(SessionError) {
+      try unsafe connect(to: fuse_session_fd(session))
+    } catch {
+      unsafe fuse_session_unmount(session)
+      throw error
+    }
+  }
+
+  /// Takes over reading from and writing to a device, which belongs to the session from now on.
+  package func connect(to device: CInt) throws(SessionError) {
     var transport = fuse_custom_io()
     // Workers read for themselves, but libfuse requires both functions.
     unsafe transport.read = { descriptor, buffer, size, _ in unsafe Glibc.read(descriptor, buffer, size) }
@@ -52,10 +62,7 @@ import SystemPackage
       unsafe target._withUnsafeGuaranteedRef { unsafe $0.negotiation.amendReply(parts!, count: Int(count)) }
       return unsafe Glibc.writev(descriptor, parts, count)
     }
-    guard unsafe fuse_session_custom_io(session, &transport, fuse_session_fd(session)) == 0 else {
-      unsafe fuse_session_unmount(session)
-      throw .notMounted
-    }
+    guard unsafe fuse_session_custom_io(session, &transport, device) == 0 else { throw .notMounted }
   }
 
   /// Serves requests until the file system has been unmounted. `latency` is held during bursts of requests.

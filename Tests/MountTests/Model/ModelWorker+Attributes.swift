@@ -131,7 +131,7 @@ extension ModelWorker {
       failing: { state in
         if !node.isExplicit { return .noData }
         return node.kind == .directory || ModelContract.opens(node.fileClass!, in: state) ? nil : .permissionDenied
-      }, call: { try place.path.removeExtendedAttribute(ContractOperation.classAttribute) },
+      }, call: { try place.path.removeExtendedAttribute(PathName.classAttribute) },
       apply: { $0[place.inode].isExplicit = false })
   }
 }

@@ -4,54 +4,58 @@ import ProtectfsPolicy
 import SystemPackage
 
 /// A file of one class that one operation is done on, with all that was opened of it before.
-struct Subject {
+package struct Subject: Sendable {
   static let size = 10_000
 
-  let fileClass: ProtectionClass
+  package let fileClass: ProtectionClass
   /// A directory of the class, in which the file is.
-  let directory: PathName
-  let path: PathName
+  let directory: CallPath
+  package let path: CallPath
   /// A file of class D.
-  let other: PathName
+  let other: CallPath
+  /// Whom the file may be given to.
+  let newOwner: (user: UInt32, group: UInt32)
   /// What was opened while that was allowed.
-  var otherFile: OpenFile?
-  var file: OpenFile?
-  var appending: OpenFile?
-  var mapping: Mapping?
+  var otherFile: (any FileDescriptorCalls)?
+  var file: (any FileDescriptorCalls)?
+  var appending: (any FileDescriptorCalls)?
+  var mapping: (any MappingCalls)?
 
   var contents: [UInt8] { Self.contents }
 
-  static let contents = (0..<size).map { UInt8(truncatingIfNeeded: $0 * 7 / 5) }
+  package static let contents = (0..<size).map { UInt8(truncatingIfNeeded: $0 * 7 / 5) }
 
-  func sibling(_ suffix: String) -> PathName { PathName(bytes: Array(path.bytes) + Array(suffix.utf8)) }
+  func sibling(_ suffix: String) -> CallPath {
+    CallPath(path.calls, PathName(bytes: path.path.bytes + Array(suffix.utf8)))
+  }
 
-  func opened() throws(Errno) -> OpenFile {
+  func opened() throws(Errno) -> any FileDescriptorCalls {
     guard let file else { throw .badFileDescriptor }
     return file
   }
 
-  func openedOther() throws(Errno) -> OpenFile {
+  func openedOther() throws(Errno) -> any FileDescriptorCalls {
     guard let otherFile else { throw .badFileDescriptor }
     return otherFile
   }
 
-  func mapped() throws(Errno) -> Mapping {
+  func mapped() throws(Errno) -> any MappingCalls {
     guard let mapping else { throw .badFileDescriptor }
     return mapping
   }
 
+  /// A wrong result is no errno of the contract.
   func expect(_ condition: Bool) throws(Errno) {
-    // A wrong result is no errno of the contract, so it is told apart by one that nothing returns.
-    if !condition { throw .protocolError }
+    if !condition { throw .wrongResult }
   }
 }
 
 /// How each operation of the table is done. What it needs beside its file is made by `prepare`, while unlocked.
-struct ContractOperation {
-  typealias Action = @Sendable (Subject) throws(Errno) -> Void
+package struct ContractOperation: Sendable {
+  package typealias Action = @Sendable (Subject) throws(Errno) -> Void
 
-  var prepare: Action = { _ throws(Errno) in }
-  let run: Action
+  package var prepare: Action = { _ throws(Errno) in }
+  package let run: Action
 
   init(prepare: @escaping Action = { _ throws(Errno) in }, _ run: @escaping Action) {
     self.prepare = prepare
@@ -59,24 +63,24 @@ struct ContractOperation {
   }
 
   static let note: PathName = "user.note"
-  static let classAttribute = PathName(ProtectionClass.attributeName)
+  package static let classAttribute = PathName(ProtectionClass.attributeName)
 
-  static let all: [String: ContractOperation] =
+  package static let all: [String: ContractOperation] =
     opening.merging(onDescriptors) { first, _ in first }.merging(onMappings) { first, _ in first }
     .merging(creating) { first, _ in first }.merging(onNames) { first, _ in first }
     .merging(onClasses) { first, _ in first }
 
   private static let opening: [String: ContractOperation] = [
     "open for reading": .init { s throws(Errno) in
-      try s.expect(try OpenFile(s.path, O_RDONLY).read(at: 0, count: 64) == Array(s.contents[..<64]))
+      try s.expect(try s.path.open(O_RDONLY).read(at: 0, count: 64) == Array(s.contents[..<64]))
     },
-    "open for writing": .init { s throws(Errno) in try OpenFile(s.path, O_WRONLY).write([1, 2, 3], at: 5) },
-    "open for both": .init { s throws(Errno) in _ = try OpenFile(s.path, O_RDWR) },
+    "open for writing": .init { s throws(Errno) in try s.path.open(O_WRONLY).write([1, 2, 3], at: 5) },
+    "open for both": .init { s throws(Errno) in _ = try s.path.open(O_RDWR) },
     "open with O_TRUNC": .init { s throws(Errno) in
-      _ = try OpenFile(s.path, O_WRONLY | O_TRUNC)
+      _ = try s.path.open(O_WRONLY | O_TRUNC)
       try s.expect(try s.path.status().size == 0)
     },
-    "truncate": .init { s throws(Errno) in try s.path.truncate(to: 100) },
+    "truncate": .init { s throws(Errno) in try s.path.calls.truncate(s.path.path, to: 100) },
   ]
 
   private static let onDescriptors: [String: ContractOperation] = [
@@ -107,16 +111,16 @@ struct ContractOperation {
     },
     "fsync": .init { s throws(Errno) in try s.opened().synchronize() },
     "fdatasync": .init { s throws(Errno) in try s.opened().synchronizeData() },
-    "fstat": .init { s throws(Errno) in try s.expect(try s.opened().status().size == UInt64(Subject.size)) },
+    "fstat": .init { s throws(Errno) in try s.expect(try s.opened().callStatus().size == UInt64(Subject.size)) },
   ]
 
   private static let onMappings: [String: ContractOperation] = [
     "new mapping, read": .init { s throws(Errno) in
-      let mapping = try Mapping(s.opened(), count: Subject.size)
+      let mapping = try s.opened().map(count: Subject.size)
       try s.expect(try mapping.read(at: 5000, count: 10) == Array(s.contents[5000..<5010]))
     },
     "new mapping, write": .init { s throws(Errno) in
-      try Mapping(s.opened(), count: Subject.size).write([1, 2], at: 9000)
+      try s.opened().map(count: Subject.size).write([1, 2], at: 9000)
     },
     "old mapping, read": .init { s throws(Errno) in
       try s.expect(try s.mapped().read(at: 0, count: 10) == Array(s.contents[..<10]))
@@ -127,14 +131,14 @@ struct ContractOperation {
   private static let creating: [String: ContractOperation] = [
     "create": .init { s throws(Errno) in
       let path = s.sibling(".new")
-      do throws(Errno) { _ = try OpenFile(path, O_RDWR | O_CREAT | O_EXCL) } catch {
+      do throws(Errno) { _ = try path.open(O_RDWR | O_CREAT | O_EXCL) } catch {
         // No empty entry is left behind.
         try s.expect(failure { () throws(Errno) in _ = try path.status() } == .noSuchFileOrDirectory)
         throw error
       }
     },
     "create, write, read back": .init { s throws(Errno) in
-      let file = try OpenFile(s.sibling(".new"), O_RDWR | O_CREAT)
+      let file = try s.sibling(".new").open(O_RDWR | O_CREAT)
       try file.write(s.contents, at: 0)
       try file.synchronize()
       try s.expect(try file.read(at: 0, count: Subject.size) == s.contents)
@@ -142,7 +146,7 @@ struct ContractOperation {
     "open what was created": .init { s throws(Errno) in
       let path = s.sibling(".new")
       do throws(Errno) {
-        try OpenFile(path, O_WRONLY | O_CREAT).write([1, 2, 3], at: 0)
+        try path.open(O_WRONLY | O_CREAT).write([1, 2, 3], at: 0)
       } catch {
         try s.expect(false)
       }
@@ -150,7 +154,7 @@ struct ContractOperation {
     },
     "mknod": .init { s throws(Errno) in
       let path = s.sibling(".node")
-      do throws(Errno) { try path.makeNode(mode: S_IFREG | 0o600) } catch {
+      do throws(Errno) { try path.calls.makeNode(path.path, mode: S_IFREG | 0o600) } catch {
         try s.expect(failure { () throws(Errno) in _ = try path.status() } == .noSuchFileOrDirectory)
         throw error
       }
@@ -160,38 +164,58 @@ struct ContractOperation {
   private static let onNames: [String: ContractOperation] = [
     "stat": .init { s throws(Errno) in try s.expect(try s.path.status().size == UInt64(Subject.size)) },
     "readdir": .init { s throws(Errno) in
-      try s.expect(try s.directory.names().contains { s.path.bytes.ends(with: $0.bytes) })
+      try s.expect(
+        try s.directory.calls.names(in: s.directory.path).contains { s.path.path.bytes.ends(with: $0.bytes) })
     },
-    "chmod": .init { s throws(Errno) in try s.path.setMode(0o600) },
-    "chown": .init { s throws(Errno) in try s.path.setOwner(user: 1234, group: 5678) },
-    "utimens": .init { s throws(Errno) in try s.path.setTimes(seconds: 1_000_000_000) },
+    "chmod": .init { s throws(Errno) in try s.path.calls.setMode(of: s.path.path, to: 0o600) },
+    "chown": .init { s throws(Errno) in
+      try s.path.calls.setOwner(of: s.path.path, user: s.newOwner.user, group: s.newOwner.group)
+    },
+    "utimens": .init { s throws(Errno) in try s.path.calls.setTimes(of: s.path.path, seconds: 1_000_000_000) },
     "rename": .init { s throws(Errno) in try s.path.rename(to: s.sibling(".renamed")) },
     "rename over another": .init(prepare: { s throws(Errno) in try s.sibling(".target").write([1]) }) {
       s throws(Errno) in
       try s.path.rename(to: s.sibling(".target"))
     },
     "link": .init { s throws(Errno) in
-      try s.path.link(as: s.sibling(".link"))
+      try s.path.calls.link(s.path.path, as: s.sibling(".link").path)
       try s.expect(try s.path.status().links == 2)
     },
-    "unlink": .init { s throws(Errno) in try s.path.unlink() },
+    "unlink": .init { s throws(Errno) in try s.path.calls.unlink(s.path.path) },
     "mkdir": .init { s throws(Errno) in try s.sibling(".directory").makeDirectory() },
     "rmdir": .init(prepare: { s throws(Errno) in try s.sibling(".directory").makeDirectory() }) { s throws(Errno) in
-      try s.sibling(".directory").removeDirectory()
+      try s.path.calls.removeDirectory(s.sibling(".directory").path)
     },
-    "symlink": .init { s throws(Errno) in try s.sibling(".symlink").makeSymbolicLink(to: "a/target") },
-    "readlink": .init(prepare: { s throws(Errno) in try s.sibling(".symlink").makeSymbolicLink(to: "a/target") }) {
-      s throws(Errno) in
-      try s.expect(try s.sibling(".symlink").symbolicLinkTarget() == Array("a/target".utf8))
+    "symlink": .init { s throws(Errno) in try s.path.calls.makeSymbolicLink(s.sibling(".symlink").path, to: "a/target")
     },
-    "getxattr": .init(prepare: { s throws(Errno) in try s.path.setExtendedAttribute(note, to: [4, 5, 6]) }) {
+    "readlink": .init(prepare: { s throws(Errno) in
+      try s.path.calls.makeSymbolicLink(s.sibling(".symlink").path, to: "a/target")
+    }) {
       s throws(Errno) in
-      try s.expect(try s.path.extendedAttribute(note) == [4, 5, 6])
+      try s.expect(try s.path.calls.target(of: s.sibling(".symlink").path) == Array("a/target".utf8))
     },
-    "setxattr": .init { s throws(Errno) in try s.path.setExtendedAttribute(note, to: [1, 2, 3]) },
-    "listxattr": .init(prepare: { s throws(Errno) in try s.path.setExtendedAttribute(note, to: [4]) }) {
+    "getxattr": .init(prepare: { s throws(Errno) in try s.path.setAttribute(note, to: [4, 5, 6]) }) {
       s throws(Errno) in
-      try s.expect(try s.path.extendedAttributeNames() == ["user.note"])
+      try s.expect(try s.path.attribute(note) == [4, 5, 6])
+    },
+    "setxattr": .init { s throws(Errno) in try s.path.setAttribute(note, to: [1, 2, 3]) },
+    "listxattr": .init(prepare: { s throws(Errno) in try s.path.setAttribute(note, to: [4]) }) {
+      s throws(Errno) in
+      try s.expect(try s.path.calls.attributeNames(of: s.path.path) == ["user.note"])
     },
   ]
+}
+
+extension RandomAccessCollection<UInt8> {
+  func ends(with other: some RandomAccessCollection<UInt8>) -> Bool { suffix(other.count).elementsEqual(other) }
+}
+
+/// What a call failed with; `nil` where it succeeded.
+func failure(of call: () throws(Errno) -> Void) -> Errno? {
+  do throws(Errno) {
+    try call()
+    return nil
+  } catch {
+    return error
+  }
 }

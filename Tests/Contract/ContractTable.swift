@@ -8,13 +8,13 @@ import SystemPackage
 ///        to be created cannot be opened again
 ///
 /// The classes are in the order A, B, C, D, CX. In the state `inactive` the period of class CX has passed.
-enum ContractTable {
-  static let states: [LockState] = [.beforeFirstUnlock, .unlocked, .gracePeriod, .locked, .inactive]
-  static let classes: [ProtectionClass] = [
+package enum ContractTable {
+  package static let states: [LockState] = [.beforeFirstUnlock, .unlocked, .gracePeriod, .locked, .inactive]
+  package static let classes: [ProtectionClass] = [
     .complete, .completeUnlessOpen, .completeUntilFirstUserAuthentication, .none, .completeWhenUserInactive,
   ]
 
-  static let text = """
+  private static let text = """
                                  before
                                  unlock unlocked  grace  locked  inactive
       operation                  ABCDX   ABCDX    ABCDX   ABCDX   ABCDX
@@ -72,16 +72,16 @@ enum ContractTable {
     """
 
   /// One operation, and the answers in the order of the states.
-  struct Row {
-    let operation: String
-    let answers: [[Character]]
+  package struct Row: Sendable {
+    package let operation: String
+    package let answers: [[Character]]
 
-    func answer(in state: LockState, for fileClass: ProtectionClass) -> Character {
+    package func answer(in state: LockState, for fileClass: ProtectionClass) -> Character {
       answers[states.firstIndex(of: state)!][classes.firstIndex(of: fileClass)!]
     }
   }
 
-  static let rows: [Row] = text.split(separator: "\n").dropFirst(3).map { line in
+  package static let rows: [Row] = text.split(separator: "\n").dropFirst(3).map { line in
     let answers = line.split(separator: " ").suffix(states.count)
     let name = line[..<answers.first!.startIndex]
     return Row(
@@ -89,7 +89,7 @@ enum ContractTable {
       answers: answers.map(Array.init))
   }
 
-  static func error(for answer: Character) -> Errno? {
+  package static func error(for answer: Character) -> Errno? {
     switch answer {
     case "x": .permissionDenied
     case "s": .badAddress
