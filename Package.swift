@@ -91,6 +91,7 @@ let package = Package(
     tests("FuzzTests", ["MountDaemon", "KeyManagement", "TPM", "ProtectfsClient", "TestVectors"] + base),
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
     support("InProcessKernel", ["CFUSE", "ProtectfsIO", system]),
+    tests("FUSETests", ["InProcessKernel", "FUSE", "CFUSE", "ProtectfsIO", system]),
     support("Contract", ["ProtectfsPolicy", "ProtectfsIO", system]),
     tests(
       "FileSystemTests",

@@ -5,8 +5,6 @@ import Synchronization
 // sleeps while a worker is idle. Otherwise it checks periodically, as long as there are requests. This costs a worker
 // that takes a request nothing.
 extension DeviceWatch {
-  /// The interval of these checks while no worker is idle, in microseconds.
-  private static let reserveTick: Int64 = 50_000
   /// The number of checks in a row that must find requests waiting and none taken, before the reserve takes them.
   private static let reservePatience = 2
 
@@ -26,7 +24,7 @@ extension DeviceWatch {
       if sleepsWhileOthersWait() || quietTicks >= Self.quietTicks && sleepsUntilTaken(since: last) {
         quietTicks = 0
       } else {
-        _ = reserveSemaphore.wait(microseconds: Self.reserveTick)
+        _ = reserveSemaphore.wait(microseconds: ticks.reserve)
       }
       let now = taken.load(ordering: .sequentiallyConsistent)
       let isStuck = now == last && isLeaderless && device.hasNewRequest(milliseconds: 0)

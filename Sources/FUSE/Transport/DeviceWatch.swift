@@ -10,8 +10,6 @@ import Synchronization
 /// the device becomes idle. If a request takes longer than expected, the *watchdog* helps: an idle worker that checks
 /// once per tick whether any worker is at the device, and goes there itself if none is.
 final class DeviceWatch: Sendable {
-  /// The interval of the watchdog's checks, in microseconds. A request waits at most twice as long to be taken.
-  private static let tick: Int64 = 1000
   /// The number of ticks without a request after which the watchdog sleeps until there is one.
   static let quietTicks = 4
   /// If the workers take fewer requests than this in a tick while more are waiting, they wait for a disk and not for a
@@ -53,12 +51,14 @@ final class DeviceWatch: Sendable {
   let hasEnded = Atomic(false)
   /// The worker that sleeps as the watchdog, or -1.
   let sleeper = Atomic<Int>(-1)
+  let ticks: WatchTicks
   private let latency: WakeupLatency?
   private let holdsLatency = Mutex(false)
 
   /// `latency`, if given, is held during bursts of requests.
-  init(_ device: RequestDevice, workers: Int, latency: WakeupLatency?) {
+  init(_ device: RequestDevice, workers: Int, latency: WakeupLatency?, ticks: WatchTicks) {
     self.device = device
+    self.ticks = ticks
     self.latency = latency
     waiting = Mutex(Waiting(isPromoted: Array(repeating: false, count: workers)))
     semaphores = (0..<workers).map { _ in Semaphore() }
@@ -169,7 +169,7 @@ final class DeviceWatch: Sendable {
     var recent: UInt64 = 0
     while true {
       let isQuiet = quietTicks >= Self.quietTicks && leaders.load(ordering: .sequentiallyConsistent) > 0
-      let isWoken = isQuiet ? sleep(worker, since: last) : semaphores[worker].wait(microseconds: Self.tick)
+      let isWoken = isQuiet ? sleep(worker, since: last) : semaphores[worker].wait(microseconds: ticks.watchdog)
       if isWoken { return false }
       let now = taken.load(ordering: .sequentiallyConsistent)
       if now - last < Self.processorBound, leaders.load(ordering: .sequentiallyConsistent) == 0, device.hasRequest,
@@ -195,7 +195,7 @@ final class DeviceWatch: Sendable {
       leaders.load(ordering: .sequentiallyConsistent) > 0
     else {
       if isPublished { withdraw(worker) }
-      return semaphores[worker].wait(microseconds: Self.tick)
+      return semaphores[worker].wait(microseconds: ticks.watchdog)
     }
     semaphores[worker].wait()
     withdraw(worker)
@@ -237,4 +237,14 @@ final class DeviceWatch: Sendable {
       $0 = isHeld
     }
   }
+}
+
+/// The intervals at which the watchdog and the reserve check the device, in microseconds.
+package struct WatchTicks: Sendable {
+  /// The watchdog's. A request waits at most twice as long to be taken while a worker is idle.
+  package var watchdog: Int64 = 1000
+  /// The reserve's, while no worker is idle.
+  package var reserve: Int64 = 50_000
+
+  package init() {}
 }

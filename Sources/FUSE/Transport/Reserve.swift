@@ -32,19 +32,16 @@ import ProtectfsIO
     while watch.waitUntilLeaderless() {
       while watch.isLeaderless, !watch.isOver {
         guard device.backlog.hasRoom else {
-          Thread.sleep(microseconds: Self.tick)
+          Thread.sleep(microseconds: UInt32(watch.ticks.reserve))
           continue
         }
-        guard device.hasNewRequest(milliseconds: CInt(Self.tick / 1000)) else { continue }
+        guard device.hasNewRequest(milliseconds: CInt(watch.ticks.reserve / 1000)) else { continue }
         let count = unsafe device.readNew(into: request)
         guard count >= 0 else { return }
         if count > 0 { take(count) }
       }
     }
   }
-
-  /// How often to check whether a worker is back, in microseconds.
-  private static let tick: UInt32 = 50_000
 
   /// Answers the request in the buffer, or defers it.
   private func take(_ count: Int) {

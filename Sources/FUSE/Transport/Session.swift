@@ -66,9 +66,9 @@ import SystemPackage
   }
 
   /// Serves requests until the file system has been unmounted. `latency` is held during bursts of requests.
-  package func serve(latency: WakeupLatency?) {
+  package func serve(latency: WakeupLatency?, ticks: WatchTicks = WatchTicks()) {
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
-    let watch = DeviceWatch(device, workers: served.count, latency: latency)
+    let watch = DeviceWatch(device, workers: served.count, latency: latency, ticks: ticks)
     let threads =
       served.enumerated().map { (index, served) in
         Thread(name: "request-\(index)", stackSize: 1 << 20) { [self] in
