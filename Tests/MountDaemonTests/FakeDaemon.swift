@@ -111,12 +111,12 @@ final class FakeDaemon: DaemonControl {
   }
 
   func releaseDelay(_ delay: LockDelayID) {
-    delays.withLock { $0.release(delay) }
+    _ = delays.withLock { $0.release(delay) }
   }
 
   /// Does what the announcement of a lock does.
   func announceLock(gracePeriod: Duration) {
-    delays.withLock { $0.announce(at: .now, gracePeriod: gracePeriod) }
+    delays.withLock { $0.tell(at: .now, gracePeriod: gracePeriod) }
   }
 
   private func require(_ secret: consuming UnlockSecret) throws(ControlError) {

@@ -20,7 +20,7 @@ import Testing
   mutating func heldBackForTheLongerOfLimitAndGracePeriod(_ gracePeriod: Int, _ longest: Int) {
     let told = Told()
     let delay = delays.register { told.add($0) }
-    delays.announce(at: now, gracePeriod: .seconds(gracePeriod))
+    delays.tell(at: now, gracePeriod: .seconds(gracePeriod))
     #expect(told.all == [.seconds(longest)] && delays.count == 1)
     #expect(delays.effect(after: after(gracePeriod)) == after(longest))
     delays.release(delay)
@@ -30,7 +30,7 @@ import Testing
   @Test mutating func everyClientMustRelease() {
     let first = delays.register { _ in }
     let second = delays.register { _ in }
-    delays.announce(at: now, gracePeriod: .seconds(1))
+    delays.tell(at: now, gracePeriod: .seconds(1))
     delays.release(first)
     delays.release(first)
     #expect(delays.count == 1 && delays.effect(after: after(1)) == after(10))
@@ -40,7 +40,7 @@ import Testing
 
   @Test mutating func aShorterGracePeriodDoesNotBeginAnew() {
     _ = delays.register { _ in }
-    delays.announce(at: now, gracePeriod: .seconds(60))
+    delays.tell(at: now, gracePeriod: .seconds(60))
     #expect(delays.effect(after: after(9)) == after(60))
     #expect(delays.effect(after: after(61)) == after(61), "never before the grace period has ended")
   }
@@ -48,7 +48,7 @@ import Testing
   @Test(arguments: [(5, 1, 15), (5, 12, 17), (15, 1, 20)])
   mutating func aShorterLockLeavesWhatItWouldHaveGiven(_ time: Int, _ gracePeriod: Int, _ bound: Int) {
     _ = delays.register { _ in }
-    delays.announce(at: now, gracePeriod: .seconds(20))
+    delays.tell(at: now, gracePeriod: .seconds(20))
     delays.shorten(at: after(time), gracePeriod: .seconds(gracePeriod))
     #expect(delays.effect(after: after(time + gracePeriod)) == after(max(bound, time + gracePeriod)))
     delays.end()
@@ -58,30 +58,30 @@ import Testing
 
   @Test mutating func whoComesLateWaitsForTheNext() {
     let told = Told()
-    delays.announce(at: now, gracePeriod: .seconds(1))
+    delays.tell(at: now, gracePeriod: .seconds(1))
     _ = delays.register { told.add($0) }
     #expect(delays.count == 0 && delays.effect(after: after(1)) == after(1) && told.all.isEmpty)
     delays.end()
-    delays.announce(at: after(5), gracePeriod: .seconds(2))
+    delays.tell(at: after(5), gracePeriod: .seconds(2))
     #expect(delays.count == 1 && delays.effect(after: after(7)) == after(15) && told.all == [.seconds(10)])
   }
 
   @Test mutating func aDelayIsForOneLock() {
     let told = Told()
     _ = delays.register { told.add($0) }
-    delays.announce(at: now, gracePeriod: .seconds(1))
+    delays.tell(at: now, gracePeriod: .seconds(1))
     delays.end()
     #expect(delays.count == 0)
-    delays.announce(at: after(5), gracePeriod: .seconds(1))
+    delays.tell(at: after(5), gracePeriod: .seconds(1))
     #expect(delays.count == 0 && told.all.count == 1)
   }
 
   @Test mutating func withoutAGracePeriodNobodyIsTold() {
     let told = Told()
     _ = delays.register { told.add($0) }
-    delays.announce(at: now, gracePeriod: .zero)
+    delays.tell(at: now, gracePeriod: .zero)
     #expect(delays.count == 0 && told.all.isEmpty && delays.effect(after: now) == now)
-    delays.announce(at: after(1), gracePeriod: .seconds(1))
+    delays.tell(at: after(1), gracePeriod: .seconds(1))
     #expect(told.all.count == 1, "it is registered as before")
   }
 
@@ -89,14 +89,14 @@ import Testing
     var delays = LockDelays(limit: .zero)
     let told = Told()
     _ = delays.register { told.add($0) }
-    delays.announce(at: now, gracePeriod: .seconds(3))
+    delays.tell(at: now, gracePeriod: .seconds(3))
     #expect(told.all == [.seconds(3)] && delays.effect(after: after(3)) == after(3))
   }
 
   @Test mutating func whoWithdrawsIsNotTold() {
     let told = Told()
     delays.release(delays.register { told.add($0) })
-    delays.announce(at: now, gracePeriod: .seconds(1))
+    delays.tell(at: now, gracePeriod: .seconds(1))
     #expect(delays.count == 0 && told.all.isEmpty)
   }
 }
@@ -109,5 +109,12 @@ final class Told: Sendable {
 
   func add(_ duration: Duration) {
     durations.withLock { $0.append(duration) }
+  }
+}
+
+extension LockDelays {
+  /// A lock is announced, and whoever is to be told of it is told.
+  mutating func tell(at now: ContinuousClock.Instant, gracePeriod: Duration) {
+    for announce in announce(at: now, gracePeriod: gracePeriod) { announce() }
   }
 }

@@ -192,6 +192,44 @@ import Testing
       changes.join()
     }
   }
+
+  // MARK: Announcements
+
+  /// Who is told, the system's log too, may take its time: whoever looks at the state, or has pages dropped, does not wait
+  /// for that.
+  @Test func theStateIsNotLockedDuringAnAnnouncement() throws {
+    try Machine.with(lockDelay: .zero) { machine in
+      let ends = Mutex<[Bool]>([])
+      machine.listen { [lock = machine.lock] _ in
+        let hasEnded = Semaphore()
+        Thread(name: "look") {
+          _ = lock.state
+          lock.drop(.root)
+          hasEnded.post()
+        }.detach()
+        let isInTime = hasEnded.wait(microseconds: 10_000_000)
+        ends.withLock { $0.append(isInTime) }
+      }
+      #expect(machine.lock.lock(after: .seconds(50)))
+      machine.unlock()
+      #expect(machine.lock.lock(after: .zero) && machine.lock.waitUntilLocked(after: 0) != nil)
+      #expect(ends.withLock { $0 } == [true, true, true, true])
+    }
+  }
+
+  /// Whoever has waited for a lock finds it announced.
+  @Test func aLockIsAnnouncedBeforeItIsWaitedFor() throws {
+    try Machine.with(lockDelay: .zero) { machine in
+      machine.listen { event in
+        if case .didBecomeUnavailable = event { Thread.sleep(.milliseconds(50)) }
+      }
+      for count in 0..<5 {
+        #expect(machine.lock.lock(after: .zero) && machine.lock.waitUntilLocked(after: count) != nil)
+        #expect(machine.events.last == .didBecomeUnavailable)
+        machine.unlock()
+      }
+    }
+  }
 }
 
 extension LockMachine {

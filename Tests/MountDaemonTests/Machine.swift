@@ -72,6 +72,9 @@ final class Machine: Sendable, Revocation {
     return heard.wait { (events, _) in events.count >= count ? Array(events[..<count]) : nil }
   }
 
+  /// Calls `body` with each event, as part of its announcement.
+  func listen(_ body: @escaping @Sendable (DaemonEvent) -> Void) { _ = broadcast.subscribe(body) }
+
   /// Makes the revocation wait from now on.
   func stall() { isStalled.update { $0 = true } }
 

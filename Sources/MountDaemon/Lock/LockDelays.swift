@@ -31,21 +31,24 @@ struct LockDelays {
     return delay
   }
 
-  /// The client holds nothing back any more.
-  mutating func release(_ delay: LockDelayID) {
-    registered[delay] = nil
+  /// The client holds nothing back any more. Returns what it was to be told by, for the caller to let go of.
+  @discardableResult
+  mutating func release(_ delay: LockDelayID) -> Announced? {
     holding.remove(delay)
+    return registered.removeValue(forKey: delay)
   }
 
-  /// A lock is announced: the clients that have registered are told, and hold it back. Where there is no grace period
-  /// they are not, and go on waiting.
-  mutating func announce(at now: ContinuousClock.Instant, gracePeriod: Duration) {
-    guard gracePeriod > .zero else { return }
+  /// A lock is announced: the clients that have registered hold it back, and are to be told by what is returned. Where there
+  /// is no grace period they are not, and go on waiting.
+  mutating func announce(
+    at now: ContinuousClock.Instant, gracePeriod: Duration
+  ) -> [LockMachine.Announcement] {
+    guard gracePeriod > .zero else { return [] }
     let longest = max(limit, gracePeriod)
     bound = now + longest
     holding = Set(registered.keys)
-    for announced in registered.values { announced(longest) }
-    registered = [:]
+    defer { registered = [:] }
+    return registered.values.map { announced in { announced(longest) } }
   }
 
   /// A shorter lock takes the place of the announced one.

@@ -13,6 +13,7 @@ extension LockMachine {
     }
     // A machine that has stopped does nothing any more: its daemon is ending.
     monitor.wait { (state, _) -> Void? in state.destruction == nil || state.isStopping ? () : nil }
+    makeAnnouncements()
   }
 
   /// Takes every class from everyone, with open files of class B, as before the first unlock; class `none` only where the
@@ -30,7 +31,7 @@ extension LockMachine {
     state.revokesAt = nil
     state.delays.end()
     state.expiresAt = nil
-    if !lost.isEmpty { announce(.didBecomeUnavailable(classes: lost)) }
+    if !lost.isEmpty { note(.didBecomeUnavailable(classes: lost), &state) }
   }
 
   /// Takes other keys of classes in place of those in memory; of classes that have none in memory now, or are just losing

@@ -27,7 +27,7 @@ extension LockMachine {
   /// one of zero ends its delays too. While destroyed keys are taken out of memory, it waits for that as well.
   func requestLock(after period: Duration?) -> LockRequest {
     let period = period ?? gracePeriod
-    return monitor.update { state in
+    return change { state in
       guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return .unnecessary }
       let now = ContinuousClock.now
       let endsDelays = period == .zero && state.delays.count > 0
@@ -40,41 +40,31 @@ extension LockMachine {
       enter(.gracePeriod, &state)
       state.revokesAt = now + period
       if isFirst {
-        state.delays.announce(at: now, gracePeriod: period)
+        state.announcements += state.delays.announce(at: now, gracePeriod: period)
       } else {
         state.delays.shorten(at: now, gracePeriod: period)
       }
-      announce(.willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds))
+      note(.willBecomeUnavailable(classes: Self.lockedClasses, seconds: period.inSeconds), &state)
       return .announced(after: state.completedLocks)
     }
   }
 
-  /// Tells a listener the state, and has it added by `subscribe` to those who are told of changes: it hears of each one
-  /// from that state on, and of none twice.
-  func beginMonitoring<Result>(
-    _ deliver: (DaemonEvent) -> Void, subscribing subscribe: () -> Result
-  ) -> Result {
-    monitor.read { state in
-      deliver(.monitoringBegan(state.lockState))
-      return subscribe()
-    }
-  }
-
-  /// Has a client hold back the next lock that is announced; `announced` is told how long at most, returns at once, and
-  /// is called with the state locked.
+  /// Has a client hold back the next lock that is announced; `announced` is told how long at most, and returns at once.
   func delayLock(_ announced: @escaping LockDelays.Announced) -> LockDelayID {
     monitor.update { $0.delays.register(announced) }
   }
 
   /// Ends a client's delay, wherever it is.
   func releaseDelay(_ delay: LockDelayID) {
-    monitor.update { $0.delays.release(delay) }
+    // What it was to be told by closes its socket when it goes: not with the state locked.
+    _ = monitor.update { $0.delays.release(delay) }
   }
 
   /// Waits until a lock has taken effect since there were `count` of them. Returns what it has left undone, or `nil` when an
   /// unlock cancelled it.
   func waitUntilLocked(after count: Int) -> LockOutcome? {
-    monitor.wait { state, _ -> LockOutcome?? in
+    defer { makeAnnouncements() }
+    return monitor.wait { state, _ -> LockOutcome?? in
       if state.completedLocks > count { return state.lockOutcome }
       return switch state.lockState {
       case .gracePeriod: nil
@@ -99,7 +89,7 @@ extension LockMachine {
   /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke. Returns `false`, and does nothing, where
   /// something is being revoked: its end may wait for the caller.
   func unlock(_ keys: [ProtectionClass: [HeldKey]]) -> Bool {
-    monitor.update { state in
+    change { state in
       guard Self.mayUnlock(state) else { return false }
       let previous = state.lockState
       for (fileClass, held) in keys { controller.install(held, for: fileClass) }
@@ -111,7 +101,7 @@ extension LockMachine {
       state.delays.end()
       state.expiresAt = nil
       let gained = Self.classesGained(from: previous)
-      if !gained.isEmpty { announce(.didBecomeAvailable(classes: gained)) }
+      if !gained.isEmpty { note(.didBecomeAvailable(classes: gained), &state) }
       return true
     }
   }

@@ -3,6 +3,7 @@ import KeyManagement
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
+import Synchronization
 
 /// The states of a mounted file system, and when they change: lock, grace period, inactivity.
 ///
@@ -28,6 +29,8 @@ final class LockMachine: Sendable {
     var isRotating = false
     /// Keys that were destroyed, and are still in memory.
     var destruction: Destruction?
+    /// What is to be announced once the state is not locked any more.
+    var announcements: [Announcement] = []
     /// Files whose pages are to be dropped, outside of a lock.
     var staleNodes: Set<NodeID> = []
     var isStopping = false
@@ -58,8 +61,10 @@ final class LockMachine: Sendable {
   let controller: LockController
   let gracePeriod: Duration
   private let inactivityPeriod: Duration
-  /// Called with the state locked, so that events are told in the order in which things happen. Never waits.
+  /// Called without the state locked, for one event at a time.
   let announce: @Sendable (DaemonEvent) -> Void
+  /// Held while announcements are made, so that they are heard in the order in which things happen. Taken before the state.
+  let announcing = Mutex(())
 
   init(
     gracePeriod: Duration, lockDelay: Duration, inactivityPeriod: Duration, controller: LockController,
@@ -106,7 +111,7 @@ final class LockMachine: Sendable {
         let outcome = sequence.run(destruction.classes, isEnding: true)
         waitUntilRotationEnds()
         destruction.completion()
-        monitor.update { state in
+        change { state in
           state.lockOutcome = outcome
           if let newState = destruction.newState { finish(destruction.classes, enter: newState, &state) }
           install(destruction.successors, in: state.lockState)
@@ -120,7 +125,7 @@ final class LockMachine: Sendable {
       case .revoke(let classes, let newState):
         let outcome = sequence.run(classes, isEnding: false)
         waitUntilRotationEnds()
-        monitor.update { state in
+        change { state in
           enter(newState, &state)
           state.revokesTo = nil
           state.isRevoking = false
@@ -131,7 +136,7 @@ final class LockMachine: Sendable {
           state.revokesAt = nil
           state.delays.end()
           state.expiresAt = newState == .locked ? .now + inactivityPeriod : nil
-          announce(.didBecomeUnavailable(classes: classes))
+          note(.didBecomeUnavailable(classes: classes), &state)
         }
       }
     }
