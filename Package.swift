@@ -53,7 +53,7 @@ let package = Package(
     // The store and its keys.
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),
-    module("Cryptography", ["CLibcrypto"]),
+    module("Cryptography", ["CLibcrypto", "ProtectfsIO"]),
     module("TPM", ["CTSS2", "Cryptography"]),
     module("StoreFormat", ["ProtectfsPolicy"]),
     module("KeyManagement", ["TPM"] + base),
@@ -79,6 +79,7 @@ let package = Package(
       swiftSettings: settings),
 
     support("TestVectors", ["Cryptography"]),
+    tests("ProtectfsIOTests", ["ProtectfsIO", system]),
     tests("ProtectfsClientTests", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),
     tests("CryptographyTests", ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"]),
     tests("TPMTests", ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"]),

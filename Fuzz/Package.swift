@@ -26,7 +26,7 @@ let package = Package(
     module("ProtectfsClient", ["ProtectfsPolicy", "ProtectfsIO", system]),
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),
-    module("Cryptography", ["CLibcrypto"]),
+    module("Cryptography", ["CLibcrypto", "ProtectfsIO"]),
     module("TPM", ["CTSS2", "Cryptography"]),
     module("StoreFormat", ["ProtectfsPolicy"]),
     module("KeyManagement", ["TPM"] + base),

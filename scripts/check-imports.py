@@ -34,6 +34,10 @@ STANDARD = {"Foundation", "FoundationEssentials", "Glibc", "Synchronization"}
 IMPORT = re.compile(r"^\s*(?:@\w+(?:\([^)]*\))?\s+|public\s+|package\s+|internal\s+|private\s+)*import\s+"
                     r"(?:(?:struct|class|enum|protocol|func|var|let|typealias)\s+)?(\w+)", re.MULTILINE)
 
+# Locks without a rank (ARCHITECTURE.md, "Lock order"), which only ProtectfsIO has, to make those with one.
+BARE_LOCK = re.compile(r"\bMutex\s*[<(]|\bNS(?:Recursive)?Lock\b|\bpthread_(?:mutex|rwlock|cond|spin)_\w+|"
+                       r"\bDispatch(?:Semaphore|Queue)\b|\bsem_init\b")
+
 # `Module/File` in a document.
 NAMED_FILE = re.compile(r"`([A-Za-z]\w+/[\w+/.]*\w)`")
 
@@ -68,7 +72,12 @@ def main():
     for path in sorted((ROOT / "Sources").rglob("*.swift")):
         module = path.relative_to(ROOT / "Sources").parts[0]
         files += 1
-        for name in IMPORT.findall(path.read_text()):
+        text = path.read_text()
+        for name in BARE_LOCK.findall(text) if module != "ProtectfsIO" else []:
+            problems += 1
+            print(f"{path.relative_to(ROOT)}: {name.strip('<( ')} has no rank; RankedMutex, Monitor and the like have",
+                  file=sys.stderr)
+        for name in IMPORT.findall(text):
             reason = None
             if name in GATES and module not in GATES[name]:
                 reason = f"only {', '.join(sorted(GATES[name]))} may"

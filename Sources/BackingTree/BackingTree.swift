@@ -5,7 +5,6 @@ import Logging
 import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
-import Synchronization
 import SystemPackage
 
 /// A store's backing directory as a tree of nodes, with the names, records, classes and keys of its files in the clear.
@@ -22,18 +21,18 @@ package final class BackingTree: Sendable {
   let directories: DirectoryCache
   package let openFiles = OpenFileTable()
   /// Taken exclusively by a rename, until the nodes it moved are known under their new names.
-  package let renames = ReaderWriterLock()
+  package let renames = ReaderWriterLock(.renames)
   /// Taken shared to wrap a file's key and write it into the file's record. Taken before the locks of nodes and files.
-  package let keyChanges = ReaderWriterLock()
+  package let keyChanges = ReaderWriterLock(.keyChanges)
   package let moves = MovedNames()
   /// Files that wait for a rekey.
   let rekeys = RekeyQueue()
   let rekeyJournal: RekeyJournal
   let unreplayed: UnreplayedBatches
   /// Backing names that cannot be decoded. Each is reported once.
-  package let undecodable = Mutex<Set<PathName>>([])
+  package let undecodable = RankedMutex<Set<PathName>>(.undecodableNames, [])
   /// Held while the mode of a file includes temporary owner permissions.
-  let lending = Mutex<Void>(())
+  let lending = RankedMutex<Void>(.temporaryPermissions, ())
   package let daemonIdentity = Process.identity
   /// Called when the kernel must drop its pages of a node, because the node's class is locked.
   let pagesAreStale: @Sendable (Node) -> Void

@@ -1,5 +1,4 @@
 import ProtectfsIO
-import Synchronization
 import SystemPackage
 
 /// A bounded number of open backing directories. A new one replaces the oldest, which is closed.
@@ -9,10 +8,10 @@ final class DirectoryCache: Sendable {
     var next = 0
   }
 
-  private let ring: Mutex<Ring>
+  private let ring: RankedMutex<Ring>
 
   package init(capacity: Int) {
-    ring = Mutex(Ring(nodes: Array(repeating: nil, count: capacity)))
+    ring = RankedMutex(.directoryCache, Ring(nodes: Array(repeating: nil, count: capacity)))
   }
 
   /// Keeps a directory's handle in its node until it is the oldest.
@@ -29,6 +28,7 @@ final class DirectoryCache: Sendable {
       ring.next = (ring.next + 1) % ring.nodes.count
       return oldest
     }
-    if let oldest, oldest !== node { oldest.state.withLock { $0.handle = nil } }
+    // Closed without the node's lock.
+    if let oldest, oldest !== node { _ = oldest.state.withLock { $0.handle.take() } }
   }
 }

@@ -1,6 +1,5 @@
 import ProtectfsIO
 import StoreFormat
-import Synchronization
 import SystemPackage
 
 /// An open directory that is being read, with the buffered entries of the backing directory.
@@ -14,7 +13,7 @@ package final class DirectoryStream: Sendable {
   }
 
   package let descriptor: Descriptor
-  private let buffer = Mutex(Buffer())
+  private let buffer = RankedMutex(.directoryStream, Buffer())
 
   package init(_ descriptor: consuming Descriptor) {
     self.descriptor = descriptor
@@ -53,31 +52,6 @@ package final class DirectoryStream: Sendable {
       buffer.returned += names.count
       return names
     }
-  }
-
-  /// Whether the directory contains nothing but `.` and `..`.
-  func isEmpty() throws(Errno) -> Bool {
-    var isEmpty = true
-    try entries(from: 0) { (entry) throws(Errno) in
-      if entry.name != "." && entry.name != ".." { isEmpty = false }
-      return isEmpty
-    }
-    return isEmpty
-  }
-
-  /// The names in a directory that contains only sidecars of long names; `nil` if it contains anything else.
-  func onlySidecars() throws(Errno) -> [PathName]? {
-    var names: [PathName]? = []
-    try entries(from: 0) { (entry) throws(Errno) in
-      if entry.name == "." || entry.name == ".." { return true }
-      if case .sidecar = NameEncoding.parse(entry.name.bytes) {
-        names?.append(entry.name)
-        return true
-      }
-      names = nil
-      return false
-    }
-    return names
   }
 }
 

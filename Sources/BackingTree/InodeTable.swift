@@ -1,6 +1,5 @@
 import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 import SystemPackage
 
 /// The nodes that the kernel knows. A lookup of a name finds them by inode number.
@@ -95,10 +94,8 @@ package final class InodeTable: Sendable {
       return true
     }
     guard isLast else { return }
-    node.state.withLock { state in
-      state.handle = nil
-      state.unlinked = nil
-    }
+    // Closed without the node's lock.
+    _ = node.state.withLock { ($0.handle.take(), $0.unlinked.take()) }
     unsafe Unmanaged.passUnretained(node).release()
   }
 
@@ -157,5 +154,5 @@ package final class InodeTable: Sendable {
 }
 
 private final class Shard: Sendable {
-  let nodes = Mutex<[UInt64: Node]>([:])
+  let nodes = RankedMutex<[UInt64: Node]>(.inodeShard, [:])
 }

@@ -1,8 +1,8 @@
-import Synchronization
+import ProtectfsIO
 
 /// Names that appeared by rename or link while a thread walks the tree.
 package final class MovedNames: Sendable {
-  private let state = Mutex<[Node.Location]?>(nil)
+  private let state = RankedMutex<[Node.Location]?>(.movedNames, nil)
 
   /// Starts recording. Returns `false` if another walk is recording already.
   func begin() -> Bool {
@@ -13,7 +13,10 @@ package final class MovedNames: Sendable {
     }
   }
 
-  func end() { state.withLock { $0 = nil } }
+  func end() {
+    // Their directories may be closed by that, which is not done under the lock.
+    _ = state.withLock { $0.take() }
+  }
 
   /// Records a name if a walk is under way.
   package func note(_ location: Node.Location) { state.withLock { $0?.append(location) } }

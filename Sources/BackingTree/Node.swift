@@ -2,7 +2,6 @@ import FileProtection
 import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
-import Synchronization
 import SystemPackage
 
 /// An inode that the kernel knows: the identity of its backing file, where that file is found, and what is open of it.
@@ -103,7 +102,7 @@ package final class Node: Sendable {
   /// learns of the node.
   nonisolated(unsafe) var place: SharedNumbers.Place?
   let isRoot: Bool
-  package let state: Mutex<State>
+  package let state: RankedMutex<State>
   /// The number of times that the kernel has looked up the node and not forgotten it. Guarded by the shard of the inode
   /// table.
   nonisolated(unsafe) var lookups: UInt64 = 0
@@ -114,7 +113,7 @@ package final class Node: Sendable {
     var state = State()
     state.location = location
     state.setsGroup = status.mode & 0o2000 != 0
-    self.state = Mutex(state)
+    self.state = RankedMutex(.nodeState, state)
   }
 
   package var isDirectory: Bool { identity.type == InodeType.directory.rawValue }
@@ -135,17 +134,26 @@ package final class Node: Sendable {
 
   /// Stores a name under which the file was found.
   package func moved(to location: Location, hasOtherNames: Bool) {
-    state.withLock { state in
-      guard let current = state.location else { return }
-      if current.parent === location.parent, current.name == location.name { return }
-      if hasOtherNames {
-        state.aliases.removeAll { $0.parent === location.parent && $0.name == location.name }
-        state.aliases.append(current)
-        if state.aliases.count > 64 { state.aliases.removeFirst() }
-      } else {
-        state.aliases = []
-      }
+    // The last reference to a directory closes it, which is not done under the lock.
+    _ = state.withLock { state -> [Location] in
+      guard let current = state.location else { return [] }
+      if current.parent === location.parent, current.name == location.name { return [] }
       state.location = location
+      guard hasOtherNames else {
+        defer { state.aliases = [] }
+        return state.aliases + [current]
+      }
+      state.aliases.removeAll { $0.parent === location.parent && $0.name == location.name }
+      state.aliases.append(current)
+      return state.aliases.count > 64 ? [state.aliases.removeFirst()] : []
+    }
+  }
+
+  /// Keeps the backing file open that has lost its last name, or no longer.
+  func keep(unlinked: SharedDescriptor?) {
+    _ = state.withLock { state in
+      defer { state.unlinked = unlinked }
+      return state.unlinked
     }
   }
 

@@ -1,5 +1,4 @@
 import ProtectfsIO
-import Synchronization
 import SystemPackage
 
 // Modes restrict callers, and the kernel checks them. A daemon without privileges is restricted by them too, but needs

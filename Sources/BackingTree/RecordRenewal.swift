@@ -17,7 +17,7 @@ extension BackingTree {
   package func renewRecords(within patience: Duration) -> [UInt64] {
     guard options.isShared else { return [] }
     let stale = nodes.closedAndCached()
-    let renewal = Monitor(Renewal(remaining: nodes.openNodes()))
+    let renewal = Monitor(.recordRenewal, Renewal(remaining: nodes.openNodes()))
     do throws(Errno) {
       // The thread may hang in the store, and is then abandoned.
       try Thread(starting: "renewal") { [self] in renewAll(renewal) }.detach()

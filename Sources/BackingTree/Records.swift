@@ -131,7 +131,7 @@ extension BackingTree {
   }
 
   private func isEmpty(_ handle: SharedDescriptor) throws(Errno) -> Bool {
-    try DirectoryStream(openForListing(handle)).isEmpty()
+    try openForListing(handle).nextNames().isEmpty
   }
 
   /// The record of a file in a directory.

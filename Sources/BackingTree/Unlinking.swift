@@ -20,11 +20,11 @@ extension BackingTree {
     guard last.status.links == 1 || last.status.type == .directory else { return try body() }
     let node = nodes.find(last.status)
     let target = try longTarget(of: last.file.descriptor, last.status)
-    node?.state.withLock { $0.unlinked = last.file }
+    node?.keep(unlinked: last.file)
     do throws(Errno) {
       try body()
     } catch {
-      node?.state.withLock { $0.unlinked = nil }
+      node?.keep(unlinked: nil)
       throw error
     }
     // The link may have been given another name meanwhile.
@@ -42,8 +42,13 @@ extension BackingTree {
       // If the directory cannot be opened, rmdir(2) reports why.
       return
     }
-    let stream = DirectoryStream(directory)
-    guard let names = try stream.onlySidecars() else { return }
-    for name in names { try stream.descriptor.unlink(name) }
+    var sidecars: [PathName] = []
+    while true {
+      let names = try directory.nextNames()
+      if names.isEmpty { break }
+      guard names.allSatisfy({ NameEncoding.parse($0.bytes) == .sidecar }) else { return }
+      sidecars += names
+    }
+    for name in sidecars { try directory.unlink(name) }
   }
 }

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
-#include "CProtectfsIO.h"
+#include "calls.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,8 +28,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RESULT(call) __extension__({ __typeof__(call) result_ = (call); result_ < 0 ? -(__typeof__(result_))errno : result_; })
-
 int linux_openat(int directory, const char *path, int flags, mode_t mode) {
   return RESULT(openat(directory, path, flags | O_CLOEXEC, mode));
 }
@@ -37,6 +35,7 @@ int linux_duplicate(int from, int to) { return RESULT(dup3(from, to, O_CLOEXEC))
 int linux_close(int fd) { return RESULT(close(fd)); }
 
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status) {
+  REQUIRE_CALLS_ALLOWED();
   struct statx s;
   if (statx(directory, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s) < 0) return -errno;
   *status = (struct linux_status){
@@ -64,6 +63,7 @@ int linux_statx(int directory, const char *path, int flags, struct linux_status 
 }
 
 int linux_statvfs(int fd, struct linux_filesystem_status *status) {
+  REQUIRE_CALLS_ALLOWED();
   struct statvfs s;
   if (fstatvfs(fd, &s) < 0) return -errno;
   *status = (struct linux_filesystem_status){
@@ -177,6 +177,7 @@ int linux_watch_directory(int directory) {
   return -error;
 }
 int linux_wait_for_change(int watch, const char *name) {
+  REQUIRE_CALLS_ALLOWED();
   _Alignas(struct inotify_event) char events[4096];
   for (int has_come = 0; !has_come;) {
     ssize_t count = read(watch, events, sizeof events);
@@ -234,7 +235,10 @@ int linux_remount(const char *path, int read_only) {
   return RESULT(mount(NULL, path, NULL, flags, NULL));
 }
 void linux_syslog_open(const char *identity) { openlog(identity, LOG_PID, LOG_DAEMON); }
-void linux_syslog(int priority, const char *message) { syslog(priority, "%s", message); }
+void linux_syslog(int priority, const char *message) {
+  REQUIRE_CALLS_ALLOWED();
+  syslog(priority, "%s", message);
+}
 
 void linux_condition_init(void *condition) {
   pthread_condattr_t attributes;

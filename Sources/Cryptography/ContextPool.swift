@@ -1,5 +1,5 @@
 import CLibcrypto
-import Synchronization
+import ProtectfsIO
 
 /// Keyed contexts that are not in use, so that requests on several threads neither wait for one another nor create
 /// contexts.
@@ -8,7 +8,7 @@ import Synchronization
 /// the pool.
 struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
   /// `nil` if the pool is closed and keeps no returned context.
-  private let free = Mutex<[Context]?>([])
+  private let free = RankedMutex<[Context]?>(.cipherContexts, [])
 
   /// Calls `body` with a context that no other thread uses. `make` creates one if none is free.
   ///

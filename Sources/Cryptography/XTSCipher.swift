@@ -1,5 +1,5 @@
 import CLibcrypto
-import Synchronization
+import ProtectfsIO
 
 /// AES-256-XTS over the data units of one file (IEEE 1619; NIST SP 800-38E). It keeps the contents confidential, but
 /// does not authenticate them.
@@ -20,14 +20,14 @@ package final class XTSCipher: @unchecked Sendable {
   }
 
   /// Taken when a context is created, and not for each call.
-  private let key: Mutex<Key>
+  private let key: RankedMutex<Key>
   private let encryption = ContextPool<CipherContext>()
   private let decryption = ContextPool<CipherContext>()
 
   /// A cipher with a key of ``keySize`` bytes.
   package init(key: consuming SecretBytes) throws(CryptographyError) {
     guard key.count == Self.keySize else { throw .invalidLength("an XTS key") }
-    self.key = Mutex(Key(secret: key))
+    self.key = RankedMutex(.cipherKey, Key(secret: key))
   }
 
   /// Wipes the key, even while others hold the cipher. A call in progress in another thread completes, and then wipes

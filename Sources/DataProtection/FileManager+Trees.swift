@@ -2,7 +2,6 @@ import Foundation
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 import SystemPackage
 
 extension FileManager {
@@ -45,7 +44,7 @@ extension FileManager {
 /// Counts the results of changing a tree, which runs on two threads.
 private final class TreeChange: Sendable {
   private let progress: Progress?
-  private let state = Mutex(FileManager.ProtectionTreeResult())
+  private let state = RankedMutex(.commandProgress, FileManager.ProtectionTreeResult())
 
   init(_ progress: Progress?) {
     self.progress = progress

@@ -1,7 +1,6 @@
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 
 /// Listens to the daemon of a mount, and to the daemons that follow it, on a thread of its own.
 ///
@@ -23,7 +22,7 @@ final class MountFollower: Sendable {
   private let delaysLocks: Bool
   private let wasAvailable: Bool?
   private let deliver: @Sendable (ProtectedDataEvent) -> Void
-  private let state = Mutex(State())
+  private let state = RankedMutex(.mountFollower, State())
   private let mounts = MountTable()
 
   /// - Parameters:
@@ -126,7 +125,7 @@ final class MountFollower: Sendable {
     guard gracePeriod != .zero, var announced = delay.take() else {
       return LockHold(nil, timeLimit: gracePeriod ?? .zero)
     }
-    state.withLock { $0.cancellers[.delay] = nil }
+    _ = state.withLock { $0.cancellers.removeValue(forKey: .delay) }
     do throws(ControlError) {
       let limit = try announced.waitForAnnouncement(patience: 1)
       return LockHold(.some(announced), timeLimit: max(limit, gracePeriod ?? .zero))
@@ -144,9 +143,9 @@ final class MountFollower: Sendable {
   private func connect(_ mount: MountedFileSystem, for purpose: Purpose) throws(ControlError) -> DaemonConnection {
     let connection = try DaemonConnection(to: mount)
     let canceller = try connection.canceller()
-    let isCancelled = state.withLock { state in
-      state.cancellers[purpose] = canceller
-      return state.isCancelled
+    // The one before goes without the lock: that closes a socket.
+    let (_, isCancelled) = state.withLock { state in
+      (state.cancellers.updateValue(canceller, forKey: purpose), state.isCancelled)
     }
     if isCancelled { canceller.cancel() }
     return connection

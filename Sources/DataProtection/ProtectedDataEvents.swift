@@ -1,6 +1,6 @@
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 
 /// A change of availability: UIKit's three, for one mount and one class.
 public enum ProtectedDataEvent: Sendable {
@@ -19,11 +19,11 @@ public enum ProtectedDataEvent: Sendable {
 public final class LockHold: Sendable {
   /// How long the lock waits at most, counted from its announcement; if the lock is not delayed, the grace period.
   public let timeLimit: Duration
-  private let delay: Mutex<LockDelay?>
+  private let delay: RankedMutex<LockDelay?>
 
   init(_ delay: consuming LockDelay?, timeLimit: Duration) {
     self.timeLimit = timeLimit
-    self.delay = Mutex(delay)
+    self.delay = RankedMutex(.lockHold, delay)
   }
 
   /// Releases the lock, as far as this program is concerned. Further calls have no effect.

@@ -1,10 +1,10 @@
+import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 
 /// All open files, so that a lock can find the keys of a class. The caller of `add` and `remove` holds the lock of the
 /// file's node, so a thread that closes a file finds it here.
 package final class OpenFileTable: Sendable {
-  private let files = Mutex<[ObjectIdentifier: ProtectedFile]>([:])
+  private let files = RankedMutex<[ObjectIdentifier: ProtectedFile]>(.openFiles, [:])
 
   package init() {}
 

@@ -24,13 +24,13 @@ package final class ProtectedFile: Sendable {
 
   let descriptor: Descriptor
   private let writable: Atomic<Bool>
-  let contents = ReaderWriterLock()
+  let contents = ReaderWriterLock(.contents)
   let controller: LockController
   /// Never held while a thread waits for the store.
-  let protection: Mutex<Protection>
-  let modificationTime: Mutex<ModificationTime>
+  let protection: RankedMutex<Protection>
+  let modificationTime: RankedMutex<ModificationTime>
   /// Held while the backing file is given a modification time, so that the later of two stays.
-  private let timeChange = Mutex(())
+  private let timeChange = RankedMutex(.timeChange, ())
   /// The next reader may move the access time, because there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
   /// The length of the plaintext in bytes. Changed with the contents lock held exclusively.
@@ -53,8 +53,8 @@ package final class ProtectedFile: Sendable {
     writable = Atomic(isWritable)
     self.controller = controller
     self.length = Atomic(length)
-    protection = Mutex(Protection(record: record, cipher: cipher))
-    modificationTime = Mutex(ModificationTime(status))
+    protection = RankedMutex(.protection, Protection(record: record, cipher: cipher))
+    modificationTime = RankedMutex(.modificationTime, ModificationTime(status))
   }
 
   /// Records a change. The next reader then moves the access time.

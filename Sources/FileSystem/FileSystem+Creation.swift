@@ -74,11 +74,11 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
     let (handle, directory) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: directory)
-    return try tree.keyChanges.read { () throws(Errno) in
-      let (record, cipher) = try reportingDenial(of: .create, on: parent, by: caller) { () throws(Errno) in
-        try tree.newFileRecord(in: directory.directoryClass)
+    return try reportingDenial(of: .create, on: parent, by: caller) { () throws(Errno) in
+      try tree.keyChanges.read { () throws(Errno) in
+        let (record, cipher) = try tree.newFileRecord(in: directory.directoryClass)
+        return try makeFile(backing, record, cipher, in: parent, handle, mode: mode, caller: caller)
       }
-      return try makeFile(backing, record, cipher, in: parent, handle, mode: mode, caller: caller)
     }
   }
 

@@ -2,7 +2,6 @@ import BackingTree
 import FUSE
 import ProtectfsIO
 import StoreFormat
-import Synchronization
 import SystemPackage
 
 // opendir, readdir, readdirplus, releasedir, fsyncdir.
@@ -14,7 +13,7 @@ extension ProtectedFileSystem {
     let record: Node.Directory
     /// `O_NOATIME`.
     private let keepsAccessTime: Bool
-    private let opened = Mutex<DirectoryStream?>(nil)
+    private let opened = RankedMutex<DirectoryStream?>(.openDirectory, nil)
 
     init(node: Node, record: Node.Directory, keepsAccessTime: Bool) {
       self.node = node

@@ -58,9 +58,10 @@ extension HookRunner {
   private func register() throws(ControlError) -> LockDelay {
     let delay = try DaemonConnection(to: mount).registerLockDelay()
     let canceller = try delay.canceller()
-    let isEnding = monitor.update { state in
-      state.holding = canceller
-      return state.isEnding
+    // The one before goes without the lock: that closes a socket.
+    let (_, isEnding) = monitor.update { state in
+      defer { state.holding = canceller }
+      return (state.holding, state.isEnding)
     }
     if isEnding { canceller.cancel() }
     return delay

@@ -56,7 +56,7 @@ package final class HookRunner: Sendable {
     var gracePeriodEnd: ContinuousClock.Instant?
   }
 
-  let monitor = Monitor(State())
+  let monitor = Monitor(.hooks, State())
   let mount: MountedFileSystem
   let directories: [HookDirectory]
   let log: Logger

@@ -205,7 +205,7 @@ private final class Slot: @unchecked Sendable {
     }
   }
 
-  private let lock = ReaderWriterLock()
+  private let lock = ReaderWriterLock(.classSlot)
   private var keys = Keys()
 
   func read<Result: ~Copyable, Failure: Error>(_ body: (Keys) throws(Failure) -> Result) throws(Failure) -> Result {

@@ -31,6 +31,7 @@ package struct LocalSocket: ~Copyable, Sendable {
   }
 
   deinit {
+    LockOrder.requireCallsAllowed("close")
     if rawValue >= 0 { close(rawValue) }
   }
 
@@ -55,6 +56,7 @@ package struct LocalSocket: ~Copyable, Sendable {
 
   /// Sends all bytes. If the peer is gone, this is an error and not a signal.
   package func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) {
+    LockOrder.requireCallsAllowed("send")
     var done = 0
     while done < bytes.count {
       let count = unsafe Glibc.send(rawValue, bytes.baseAddress! + done, bytes.count - done, CInt(MSG_NOSIGNAL))
@@ -68,6 +70,7 @@ package struct LocalSocket: ~Copyable, Sendable {
 
   /// Receives available bytes, up to the buffer's size; 0 if the peer has closed the connection.
   package func receive(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
+    LockOrder.requireCallsAllowed("recv")
     while true {
       let count = unsafe recv(rawValue, buffer.baseAddress, buffer.count, 0)
       if count >= 0 { return count }

@@ -5,9 +5,11 @@ import Glibc
 @safe package final class Monitor<State>: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private let condition: UnsafeMutablePointer<pthread_cond_t>
+  private let order: LockOrder
   private var state: State
 
-  package init(_ state: sending State) {
+  package init(_ rank: LockRank, _ state: sending State) {
+    order = LockOrder(rank)
     self.state = state
     unsafe mutex = .allocate(capacity: 1)
     unsafe condition = .allocate(capacity: 1)
@@ -26,32 +28,33 @@ import Glibc
   package func update<Result: ~Copyable, Failure: Error>(
     _ body: (inout State) throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    unsafe pthread_mutex_lock(mutex)
+    lock()
     defer {
       unsafe pthread_cond_broadcast(condition)
-      unsafe pthread_mutex_unlock(mutex)
+      unlock()
     }
     return try body(&state)
   }
 
   /// Runs `body`, which only reads the state, with exclusive access.
   package func read<Result>(_ body: (State) -> Result) -> Result {
-    unsafe pthread_mutex_lock(mutex)
-    defer { unsafe pthread_mutex_unlock(mutex) }
+    lock()
+    defer { unlock() }
     return body(state)
   }
 
   /// Waits until `body` returns a value other than `nil`. `body` is called at once, after each update, and at the time
   /// that it set in `deadline`.
   package func wait<Result>(_ body: (inout State, _ deadline: inout ContinuousClock.Instant?) -> Result?) -> Result {
-    unsafe pthread_mutex_lock(mutex)
-    defer { unsafe pthread_mutex_unlock(mutex) }
+    lock()
+    defer { unlock() }
     while true {
       var deadline: ContinuousClock.Instant?
       if let result = body(&state, &deadline) {
         unsafe pthread_cond_broadcast(condition)
         return result
       }
+      order.willWait()
       if let deadline {
         // Waits at most a minute at a time: the clock continues while the machine is suspended, and this wait does not.
         let rest = min(max(deadline - .now, .milliseconds(1)), .seconds(60))
@@ -61,5 +64,15 @@ import Glibc
         unsafe linux_condition_wait(condition, mutex, -1)
       }
     }
+  }
+
+  private func lock() {
+    order.willTake()
+    unsafe pthread_mutex_lock(mutex)
+  }
+
+  private func unlock() {
+    unsafe pthread_mutex_unlock(mutex)
+    order.hasReleased()
   }
 }

@@ -20,11 +20,13 @@ import Glibc
   }
 
   package func wait() {
+    LockOrder.requireCallsAllowed("sem_wait")
     while unsafe sem_wait(semaphore) != 0 {}  // EINTR
   }
 
   /// Waits for at most the given time. Returns whether there was a post.
   package func wait(microseconds: Int64) -> Bool {
-    unsafe linux_semaphore_wait(semaphore, microseconds) == 0
+    LockOrder.requireCallsAllowed("sem_clockwait")
+    return unsafe linux_semaphore_wait(semaphore, microseconds) == 0
   }
 }

@@ -1,5 +1,4 @@
 import Glibc
-import Synchronization
 import SystemPackage
 
 /// Numbers in memory that a process shares with processes it forks later. They remain when the process is killed.
@@ -12,7 +11,7 @@ import SystemPackage
 
   private let words: UnsafeMutablePointer<UInt64>
   /// The last place that was released. Each contains the one before it, as an odd number. 0: none.
-  private let free = Mutex<Int>(0)
+  private let free = RankedMutex<Int>(.sharedNumbers, 0)
 
   package init() throws(Errno) {
     let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE

@@ -46,6 +46,7 @@ package struct Thread: Sendable {
 
   /// Waits until the thread has ended.
   package func join() {
+    LockOrder.requireCallsAllowed("pthread_join")
     pthread_join(identifier, nil)
   }
 
@@ -56,6 +57,7 @@ package struct Thread: Sendable {
 
   /// Sleeps for the given time (usleep(3)).
   package static func sleep(microseconds: UInt32) {
+    LockOrder.requireCallsAllowed("usleep")
     usleep(microseconds)
   }
 

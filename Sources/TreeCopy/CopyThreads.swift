@@ -14,7 +14,7 @@ final class CopyThreads: Sendable {
   /// what it does for one.
   private static let count = 8
 
-  private let monitor = Monitor(State())
+  private let monitor = Monitor(.copyTasks, State())
   private let threads: [Thread]
 
   /// - Parameter step: told the bytes of each step of each copy; may end the copy.

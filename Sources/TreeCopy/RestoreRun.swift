@@ -54,7 +54,7 @@ package final class RestoreRun: Sendable {
   private let sourceDevice: UInt64
   private let targetDevice: UInt64
   /// Files with several names, by inode number in the source.
-  private let linked = Mutex<[UInt64: FirstName]>([:])
+  private let linked = RankedMutex<[UInt64: FirstName]>(.restoredNames, [:])
   private let progress: Progress
 
   /// Whether the run goes on.

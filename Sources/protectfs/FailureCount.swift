@@ -1,7 +1,6 @@
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 import SystemPackage
 
 /// Counts what failed of many, and says each time why.
@@ -12,7 +11,7 @@ final class FailureCount: Sendable {
     var onlyStatus: ExitStatus?
   }
 
-  private let counts = Mutex(Counts())
+  private let counts = RankedMutex(.commandProgress, Counts())
 
   /// How many were tried.
   var total: Int { counts.withLock { $0.total } }

@@ -1,5 +1,4 @@
 import ProtectfsIO
-import Synchronization
 
 /// A line on the terminal that says how far a long command has come.
 final class ProgressLine: Sendable {
@@ -10,7 +9,7 @@ final class ProgressLine: Sendable {
 
   /// Whether there is somebody to see it.
   let isShown = StandardStream.isErrorTerminal
-  private let state = Mutex(State())
+  private let state = RankedMutex(.progressLine, State())
 
   /// Shows a line in the place of the one before, if it is time for one.
   func show(_ text: @autoclosure () -> String) {

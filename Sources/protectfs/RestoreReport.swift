@@ -38,7 +38,7 @@ final class RestoreReport: RestoreObserver {
   private let mount: MountedFileSystem
   private let progress = ProgressLine()
   private let start = ContinuousClock.now
-  private let state = Mutex(State())
+  private let state = RankedMutex(.commandProgress, State())
 
   init(to mount: MountedFileSystem, isJSON: Bool, isDryRun: Bool) {
     self.mount = mount

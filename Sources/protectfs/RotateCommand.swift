@@ -3,7 +3,6 @@ import KeyManagement
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 import SystemPackage
 
 /// `protectfs rotate`
@@ -124,7 +123,7 @@ private final class DrawnKeys: Sendable {
     var linked: Set<UInt64> = []
   }
 
-  private let state = Mutex(State())
+  private let state = RankedMutex(.commandState, State())
 
   var count: Int { state.withLock { $0.count } }
 

@@ -6,7 +6,7 @@ final class WaitNotice: Sendable {
   /// How long a command waits in silence.
   private static let patience = Duration.seconds(5)
 
-  private let hasEnded = Monitor(false)
+  private let hasEnded = Monitor(.commandState, false)
 
   /// Watches a daemon until ``end()``; nothing where its process is not known.
   init(for process: Int32?) {

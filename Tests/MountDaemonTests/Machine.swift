@@ -16,7 +16,7 @@ final class Machine: Sendable, Revocation {
   let lock: LockMachine
   private let classes = Mutex<[ProtectionClass]>([])
   private let told: Kinds
-  private let isStalled = Monitor(false)
+  private let isStalled = Monitor(.test, false)
   private let broadcast: EventBroadcast
 
   var state: LockState { lock.state.lockState }
@@ -65,7 +65,7 @@ final class Machine: Sendable, Revocation {
 
   /// The first events that a new listener gets.
   func hear(_ count: Int) -> [DaemonEvent] {
-    let heard = Monitor<[DaemonEvent]>([])
+    let heard = Monitor<[DaemonEvent]>(.eventQueue, [])
     let deliver: @Sendable (DaemonEvent) -> Void = { event in heard.update { $0.append(event) } }
     let subscription = lock.beginMonitoring(deliver) { broadcast.subscribe(deliver) }
     defer { broadcast.unsubscribe(subscription) }

@@ -10,7 +10,7 @@ final class PendingCall: Sendable {
     case failed(Errno)
   }
 
-  private let outcome = Monitor(Outcome.pending)
+  private let outcome = Monitor(.test, Outcome.pending)
 
   init(_ body: @escaping @Sendable () throws(Errno) -> Void) {
     let outcome = outcome

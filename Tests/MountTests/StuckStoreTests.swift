@@ -56,7 +56,7 @@ extension MountTests {
       try Volume.withFaults(Self.options) { volume, faults in
         let files = try (0..<8).map { try volume.secret("file \($0)", $0, count: 256 * 1024) }
         // Closing a file, or synchronising it with nothing left to report, waits until the store has taken its times.
-        let readers = Monitor([OpenFile]())
+        let readers = Monitor(.test, [OpenFile]())
         defer { withExtendedLifetime((files, readers)) { faults.disarm() } }
         for file in files { try file.makeDirty() }
         // The kernel already knows the directory, so it sends no request.

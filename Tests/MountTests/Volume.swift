@@ -53,7 +53,10 @@ final class Volume: Sendable {
     defer { TemporaryDirectory.remove(directory) }
     try prepare(directory)
     let volume = try Volume(in: directory, defaultClass, initOptions, environment: environment(directory))
-    defer { volume.tearDown() }
+    defer {
+      volume.tearDown()
+      volume.expectLockOrder()
+    }
     try body(volume)
   }
 
@@ -194,6 +197,14 @@ final class Volume: Sendable {
     while let program, program.poll() == nil {
       usleep(1000)
       if ContinuousClock.now > deadline { try? mountPoint.abortConnection() }
+    }
+  }
+
+  /// A daemon that broke the order of locks has said so before it ended.
+  private func expectLockOrder() {
+    for number in 0...mounts.withLock({ $0 }) {
+      let log = String(decoding: (try? directory.appending("log.\(number)").contents()) ?? [], as: UTF8.self)
+      for line in log.split(separator: "\n") where line.hasPrefix("Lock order:") { Issue.record("\(line)") }
     }
   }
 

@@ -2,7 +2,6 @@ import Cryptography
 import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
-import Synchronization
 import SystemPackage
 
 /// The progress of a rotation.

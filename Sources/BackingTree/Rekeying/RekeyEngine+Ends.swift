@@ -70,11 +70,17 @@ extension RekeyEngine {
   /// Makes the records of the batch in a slot durable, so that the slot may be overwritten.
   func free(_ slot: Int) throws(Errno) {
     try synchronize(undurable[slot])
-    for job in undurable[slot] {
+    durable += undurable[slot]
+    undurable[slot] = []
+  }
+
+  /// Closes files whose records are durable. With no contents lock held: a file's modification time is set before.
+  func closeDurable() {
+    for job in durable {
       tree.close(job.file, of: job.node, wasWriter: true)
       tree.nodes.forget(job.node, count: 1)
     }
-    undurable[slot] = []
+    durable = []
   }
 
   /// Makes the records durable and empties the journal when there is nothing else to do.
@@ -91,6 +97,7 @@ extension RekeyEngine {
         tree.log.warning("the journal of rekeys was not emptied", metadata: ["error": "\(error)"])
       }
     }
+    closeDurable()
     rekeys.recordsAreDurable(hasFailed: hasFailed)
   }
 

@@ -20,6 +20,8 @@ package final class RekeyEngine {
   /// By slot, the files whose records may not be durable yet. They are kept open, so that a caller that synchronises
   /// one of them makes its record durable too.
   var undurable: [[Job]] = [[], []]
+  /// Files whose records are durable, to be closed when no contents lock is held.
+  var durable: [Job] = []
   /// The maximum ciphertext of a batch in bytes; less if the disk has little room.
   var room = RekeyBatch.mostCiphertext
   private static let leastRoom = 1 << 16
@@ -72,10 +74,11 @@ package final class RekeyEngine {
     }
     let files = nodes.compactMap(open)
     tree.keyChanges.read {
-      var jobs = prepare(files)
+      var (jobs, failed) = prepare(files)
       carryOut(&jobs)
       for job in jobs { job.file.endRekeyStep() }
-      for job in jobs { conclude(job) }
+      for job in failed + jobs { conclude(job) }
+      closeDurable()
     }
   }
 
@@ -89,11 +92,11 @@ package final class RekeyEngine {
   }
 
   /// Takes the contents locks one after the other and prepares the next ciphertext of each file, as far as there is
-  /// room.
-  private func prepare(_ files: [Job]) -> [Job] {
+  /// room. The files for which that fails are returned without their locks.
+  private func prepare(_ files: [Job]) -> (ready: [Job], failed: [Job]) {
     var room = room
     var chunks = RekeyBatch.chunkCount.upperBound
-    var jobs: [Job] = []
+    var (jobs, failed): ([Job], [Job]) = ([], [])
     for var job in files {
       job.file.beginRekeyStep()
       do throws(Errno) {
@@ -105,10 +108,10 @@ package final class RekeyEngine {
       } catch {
         job.file.endRekeyStep()
         job.failure = error
-        conclude(job)
+        failed.append(job)
       }
     }
-    return jobs
+    return (jobs, failed)
   }
 
   private func carryOut(_ jobs: inout [Job]) {

@@ -2,7 +2,6 @@ import KeyManagement
 import Logging
 import ProtectfsIO
 import StoreFormat
-import Synchronization
 import SystemPackage
 
 /// `.protectfs/rekey.0` and `.protectfs/rekey.1`: the batches in progress, for a mount after a crash.
@@ -19,7 +18,7 @@ final class RekeyJournal: Sendable {
 
   private let root: SharedDescriptor
   private let volume: VolumeKeys
-  private let state = Mutex(State())
+  private let state = RankedMutex(.rekeyJournal, State())
 
   package init(root: SharedDescriptor, volume: VolumeKeys) {
     self.root = root

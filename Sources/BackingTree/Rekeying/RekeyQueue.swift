@@ -36,7 +36,7 @@ final class RekeyQueue: Sendable {
     var count: Int { waiting.count + inWork + withoutKey.count + failed.count }
   }
 
-  private let monitor = Monitor(State())
+  private let monitor = Monitor(.rekeyQueue, State())
 
   /// The maximum number of files known at once. If there are more, the tree is searched again.
   static let mostKnown = 65_536

@@ -1,21 +1,20 @@
 import FileProtection
 import ProtectfsIO
 import StoreFormat
-import Synchronization
 import SystemPackage
 
 /// The batches of rekeys that the previous mount left. It is unknown how much of them was written.
 final class UnreplayedBatches: Sendable {
-  private let batches: Mutex<[RekeyBatch]>
+  private let batches: RankedMutex<[RekeyBatch]>
   /// Held while a file's chunks are written again.
-  let turn = Mutex(())
+  let turn = RankedMutex(.replay, ())
 
   /// Whether there were any when the store was mounted.
   let hadBatches: Bool
 
   package init(_ batches: [RekeyBatch]) {
     hadBatches = !batches.isEmpty
-    self.batches = Mutex(batches)
+    self.batches = RankedMutex(.unreplayedBatches, batches)
   }
 
   var isEmpty: Bool { batches.withLock { $0.isEmpty } }

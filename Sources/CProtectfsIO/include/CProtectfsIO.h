@@ -150,4 +150,17 @@ void linux_rwlock_write(void *lock);
 int linux_rwlock_write_until(void *lock, int64_t nanoseconds);
 void linux_rwlock_unlock(void *lock);
 
+// The check of the order of locks, in debug builds only; `LockOrder` in Swift calls it.
+enum { LINUX_LOCK_ALLOWS_NOTHING, LINUX_LOCK_ALLOWS_LOCKS, LINUX_LOCK_ALLOWS_CALLS };
+
+/// The calling thread is about to take a lock of a rank below 64, whose name stays in memory. Ends the process where it
+/// holds one of that rank or above, unless it is one of several, or one under which no other lock is taken.
+void linux_will_take_lock(unsigned rank, const char *name, int allows, int is_one_of_several);
+void linux_has_released_lock(unsigned rank);
+/// Ends the process where the calling thread holds a lock that does not allow system calls; but for that of one rank, if it
+/// is not negative.
+void linux_require_calls_allowed(const char *call, int except);
+/// Ends the process where the calling thread holds any lock.
+void linux_require_no_locks(const char *act);
+
 #endif

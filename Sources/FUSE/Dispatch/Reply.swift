@@ -35,6 +35,7 @@ import SystemPackage
 
   /// Answers with an error.
   consuming func send(_ error: Errno) {
+    LockOrder.requireNoneHeld("a reply")
     if Worker.claimAnswer() {
       _ = unsafe fuse_reply_err(request, error.rawValue)
     } else {
@@ -53,6 +54,7 @@ import SystemPackage
   /// Returns `false` if another thread has answered.
   @discardableResult
   consuming func send(_ answer: Answer) -> Bool {
+    LockOrder.requireNoneHeld("a reply")
     guard Worker.claimAnswer() else {
       unsafe fuse_reply_none(request)
       discard self

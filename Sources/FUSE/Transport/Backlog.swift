@@ -15,7 +15,7 @@ final class Backlog: Sendable {
     var bytes = 0
   }
 
-  private let state = Mutex(State())
+  private let state = RankedMutex(.backlog, State())
   private let count = Atomic<Int>(0)
   /// Readable while there are requests.
   let signal: EventDescriptor

@@ -38,7 +38,7 @@ final class DeviceWatch: Sendable {
     }
   }
 
-  let waiting: Mutex<Waiting>
+  let waiting: RankedMutex<Waiting>
   let device: RequestDevice
   let semaphores: [Semaphore]
   private let processors = Process.processorCount
@@ -53,14 +53,14 @@ final class DeviceWatch: Sendable {
   let sleeper = Atomic<Int>(-1)
   let ticks: WatchTicks
   private let latency: WakeupLatency?
-  private let holdsLatency = Mutex(false)
+  private let holdsLatency = RankedMutex(.wakeupLatency, false)
 
   /// `latency`, if given, is held during bursts of requests.
   init(_ device: RequestDevice, workers: Int, latency: WakeupLatency?, ticks: WatchTicks) {
     self.device = device
     self.ticks = ticks
     self.latency = latency
-    waiting = Mutex(Waiting(isPromoted: Array(repeating: false, count: workers)))
+    waiting = RankedMutex(.idleWorkers, Waiting(isPromoted: Array(repeating: false, count: workers)))
     semaphores = (0..<workers).map { _ in Semaphore() }
   }
 

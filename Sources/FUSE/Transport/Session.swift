@@ -86,6 +86,7 @@ import SystemPackage
   /// has done so: a handler must not call this, nor may a lock that a handler takes be held. It is no error if the
   /// kernel does not know the node.
   package func invalidate(_ node: NodeID) throws(Errno) {
+    LockOrder.requireNoneHeld("an invalidation")
     let result = unsafe fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0)
     if result < 0, result != -ENOENT { throw Errno(rawValue: -result) }
   }

@@ -22,7 +22,7 @@ final class WritebackQueue: Sendable {
     var isStopping = false
   }
 
-  private let state = Monitor(State())
+  private let state = Monitor(.writebackQueue, State())
 
   /// Adds a seek, which is answered once its file's pages are written.
   func add(_ seek: Seek) {

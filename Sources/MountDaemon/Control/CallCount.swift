@@ -1,10 +1,10 @@
 import ProtectfsClient
-import Synchronization
+import ProtectfsIO
 
 /// The calls of a kind that lasts, which could take all connections there are.
 final class CallCount: Sendable {
   let limit: Int
-  private let count = Mutex(0)
+  private let count = RankedMutex(.callCount, 0)
 
   init(limit: Int) {
     self.limit = limit

@@ -1,7 +1,6 @@
 import Glibc
 import ProtectfsClient
 import ProtectfsIO
-import Synchronization
 import SystemPackage
 
 // The call by which a client holds a lock back.
@@ -53,7 +52,7 @@ extension ControlConnection {
 
 /// The announcement of a lock on its way to one client. Whoever announces never waits.
 private final class LockAnnouncement: Sendable {
-  private let announced = Mutex<Duration?>(nil)
+  private let announced = RankedMutex<Duration?>(.lockAnnouncement, nil)
   private let wakeUp: LocalSocket
   /// Readable when the announcement has come; for poll(2).
   let signal: LocalSocket

@@ -2,7 +2,6 @@ import Glibc
 import Logging
 import ProtectfsClient
 import ProtectfsIO
-import Synchronization
 import SystemPackage
 
 /// The control socket of a mount: Varlink for the mount's owner and root, described in Documentation/PROTOCOL.md.
@@ -46,7 +45,7 @@ package final class ControlServer: Sendable {
   private let logger: Logger
   private let derivation: DerivationLock
   private let streams: CallCount
-  private let state = Mutex(State())
+  private let state = RankedMutex(.controlClients, State())
 
   /// Makes the socket for the mount of a canonical mount point, which is also named after the `backing` directory. Starts no
   /// thread: clients wait until ``start()``.

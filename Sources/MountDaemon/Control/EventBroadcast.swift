@@ -1,5 +1,5 @@
 import ProtectfsClient
-import Synchronization
+import ProtectfsIO
 
 /// The listeners of a daemon: what it tells goes to each of them.
 package final class EventBroadcast: Sendable {
@@ -8,7 +8,7 @@ package final class EventBroadcast: Sendable {
     var all: [SubscriptionID: @Sendable (DaemonEvent) -> Void] = [:]
   }
 
-  private let listeners = Mutex(Listeners())
+  private let listeners = RankedMutex(.listeners, Listeners())
 
   /// A broadcast that nobody listens to yet.
   package init() {}

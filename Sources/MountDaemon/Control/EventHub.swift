@@ -2,8 +2,8 @@ import FUSE
 import FileSystem
 import Logging
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 
 /// Passes events on to those who subscribed, and writes them to the log.
 final class EventHub: Sendable {
@@ -14,7 +14,7 @@ final class EventHub: Sendable {
     var budgetEnds = ContinuousClock.now
   }
 
-  private let state = Mutex(State())
+  private let state = RankedMutex(.refusalCount, State())
   private let broadcast = EventBroadcast()
   private let log: Logger
   /// Refusals are logged with the path of what was refused; else with its inode number, which says nothing to who has the

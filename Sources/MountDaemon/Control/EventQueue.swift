@@ -1,7 +1,6 @@
 import Glibc
 import ProtectfsClient
 import ProtectfsIO
-import Synchronization
 import SystemPackage
 
 /// The events that wait for one listening client, and a descriptor that says when there are some.
@@ -15,7 +14,7 @@ final class EventQueue: Sendable {
   }
 
   private let capacity: Int
-  private let contents = Mutex(Contents())
+  private let contents = RankedMutex(.eventQueue, Contents())
   private let wakeUp: LocalSocket
   /// Readable while events wait; for poll(2).
   let signal: LocalSocket

@@ -90,15 +90,9 @@ extension Daemon {
   }
 
   /// Waits until nobody else changes the keybag. Given back before anything is waited for that a lock may hold up.
-  func takeTurn() {
-    turn.wait { (isTaken, _) -> Void? in
-      guard !isTaken else { return nil }
-      isTaken = true
-      return ()
-    }
-  }
+  func takeTurn() { keybagFile.beginWriting() }
 
-  func giveTurn() { turn.update { $0 = false } }
+  func giveTurn() { keybagFile.endWriting() }
 
   func readKeybag() throws(KeyManagementError) -> Keybag {
     try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)

@@ -1,15 +1,15 @@
 import Cryptography
 import KeyManagement
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 
 /// Lets one secret be tried at a time, so that many clients cannot make the daemon derive many keys at once, and few wait
 /// for it, so that they leave locked memory and connections to others.
 ///
 /// A closure cannot consume what it captures, so secrets go in by way of variables.
 final class DerivationLock: Sendable {
-  private let mutex = Mutex(())
+  private let mutex = RankedMutex(.keyDerivation, ())
   private let calls: CallCount
 
   /// - Parameter limit: How many calls may wait or be carried out at a time.

@@ -3,8 +3,8 @@ import FileSystem
 import KeyManagement
 import Logging
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 import SystemPackage
 
 // A new class key, and the end of the old one: begun in the keybag, carried out file by file, finished in the keybag. A
@@ -71,14 +71,14 @@ final class Rotation: RotationControl {
   /// Whether another rotation was cut short, which is finished first.
   private let isContinuing: Bool
   /// `nil` when it has been wiped.
-  private let opened: Mutex<OpenKeybag?>
+  private let opened: RankedMutex<OpenKeybag?>
 
   /// - Parameter opened: the keybag with the key to wrap under as the class's last.
   init(_ daemon: Daemon, _ fileClass: ProtectionClass, _ opened: consuming OpenKeybag, isContinuing: Bool) {
     self.daemon = daemon
     self.fileClass = fileClass
     self.isContinuing = isContinuing
-    self.opened = Mutex(opened)
+    self.opened = RankedMutex(.rotation, opened)
   }
 
   deinit {

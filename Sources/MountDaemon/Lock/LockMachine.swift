@@ -3,7 +3,6 @@ import KeyManagement
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
-import Synchronization
 
 /// The states of a mounted file system, and when they change: lock, grace period, inactivity.
 ///
@@ -64,13 +63,13 @@ final class LockMachine: Sendable {
   /// Called without the state locked, for one event at a time.
   let announce: @Sendable (DaemonEvent) -> Void
   /// Held while announcements are made, so that they are heard in the order in which things happen. Taken before the state.
-  let announcing = Mutex(())
+  let announcing = RankedMutex(.announcements, ())
 
   init(
     gracePeriod: Duration, lockDelay: Duration, inactivityPeriod: Duration, controller: LockController,
     announce: @escaping @Sendable (DaemonEvent) -> Void
   ) {
-    monitor = Monitor(State(delays: LockDelays(limit: lockDelay)))
+    monitor = Monitor(.lockState, State(delays: LockDelays(limit: lockDelay)))
     self.gracePeriod = gracePeriod
     self.inactivityPeriod = inactivityPeriod
     self.controller = controller

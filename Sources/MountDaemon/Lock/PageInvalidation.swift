@@ -1,7 +1,6 @@
 import FUSE
 import Logging
 import ProtectfsIO
-import Synchronization
 import SystemPackage
 
 /// Has the kernel write dirty pages of files back and drop all their pages, on threads that may be left behind: an invalidation
@@ -15,7 +14,7 @@ final class PageInvalidation: Sendable {
     var isStopping = false
   }
 
-  private let state = Monitor(State())
+  private let state = Monitor(.pageInvalidation, State())
   private let invalidate: @Sendable (NodeID) -> Void
   /// How many threads there may be, those left behind among them.
   private static let mostThreads = 32
@@ -104,11 +103,11 @@ final class InvalidationBatch: Sendable {
     var completed = 0
   }
 
-  private let state: Mutex<State>
+  private let state: RankedMutex<State>
   private let end = Semaphore()
 
   init(_ nodes: [NodeID]) {
-    state = Mutex(State(nodes: nodes))
+    state = RankedMutex(.invalidationBatch, State(nodes: nodes))
     if nodes.isEmpty { end.post() }
   }
 

@@ -9,7 +9,6 @@ import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
-import Synchronization
 import SystemPackage
 
 /// One mounted store: its keys, its file system, its lock, and those who listen.
@@ -17,13 +16,13 @@ package final class Daemon: DaemonControl {
   let options: MountOptions
   let backing: Descriptor
   let deviceKey: VolumeDeviceKey
-  let keybag: Mutex<Keybag>
+  let keybag: RankedMutex<Keybag>
   /// Wrong passcodes, also where the store cannot be written to.
-  let attempts = Mutex(PasscodeAttempts())
+  let attempts = RankedMutex(.passcodeAttempts, PasscodeAttempts())
   /// Whether the keys of an erased store have gone from memory; held while they go.
-  let isRevoked = Mutex(false)
-  /// Taken while the keybag is read, changed and put in place.
-  let turn = Monitor(false)
+  let isRevoked = RankedMutex(.erasure, false)
+  /// Held while the keybag is read, changed and put in place.
+  let keybagFile = ReaderWriterLock(.keybagFile)
   let controller: LockController
   let machine: LockMachine
   let events: EventHub
@@ -59,7 +58,7 @@ package final class Daemon: DaemonControl {
     self.controller = controller
     self.events = events
     self.machine = machine
-    self.keybag = Mutex(keybag)
+    self.keybag = RankedMutex(.currentKeybag, keybag)
     self.deviceKey = deviceKey
   }
 

@@ -71,6 +71,7 @@ struct LineLogHandler: LogHandler {
   }
 
   func log(event: LogEvent) {
+    LockOrder.requireCallsAllowed("the log")
     file.write("\(timeStamp()) \(event.level.rawValue): \(logLine(event.message, metadata, event.metadata))\n")
   }
 }

@@ -26,7 +26,7 @@ final class ModelStage: Sendable {
   private let options: [String]
   private let state = Mutex(State())
   /// Held shared for comparisons, and exclusively to change the lock state.
-  let settled = ReaderWriterLock()
+  let settled = ReaderWriterLock(.test)
 
   init(_ volume: Volume, _ conditions: ModelRun.Conditions) {
     self.volume = volume
