@@ -17,6 +17,11 @@ package struct EffaceableSecret: ~Copyable, Sendable {
     secret = try SecretBytes(randomCount: Self.size)
   }
 
+  /// The same, for whom no failure of libcrypto has a meaning.
+  static func random() throws(KeyManagementError) -> EffaceableSecret {
+    try KeyManagementError.wrapping { () throws(CryptographyError) in try EffaceableSecret() }
+  }
+
   init(_ secret: consuming SecretBytes) {
     self.secret = secret
   }

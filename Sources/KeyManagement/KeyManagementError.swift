@@ -45,8 +45,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case erasureNotNoted(Errno)
   case keybagFull
   case invalidLabel
-  case noSuchWayIn
-  case lastWayIn
+  case noSuchProtector
+  case lastProtector
   /// Nothing says which of the passcodes is to be replaced.
   case severalPasscodes
   case notABackup
@@ -104,8 +104,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .erasureNotNoted: "erasure-not-noted"
     case .keybagFull: "keybag-full"
     case .invalidLabel: "invalid-label"
-    case .noSuchWayIn: "no-such-way-in"
-    case .lastWayIn: "last-way-in"
+    case .noSuchProtector: "no-such-way-in"
+    case .lastProtector: "last-way-in"
     case .severalPasscodes: "several-passcodes"
     case .notABackup: "not-a-backup"
     case .foreignKeybag: "foreign-keybag"
@@ -162,8 +162,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
         + "\(error)"
     case .keybagFull: "the keybag is full: remove a way in, or finish a rotation, first"
     case .invalidLabel: "a label has at most \(KeybagRecord.Protector.longestLabel) bytes"
-    case .noSuchWayIn: "the store has no such way in"
-    case .lastWayIn: "this is the last way in; without it nothing would open the store"
+    case .noSuchProtector: "the store has no such way in"
+    case .lastProtector: "this is the last way in; without it nothing would open the store"
     case .severalPasscodes:
       "the store has several passcodes, and this does not say which one is forgotten"
     case .notABackup: "this keybag was not exported"
@@ -186,13 +186,9 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     Date(timeIntervalSince1970: Double(time)).formatted(.iso8601)
   }
 
-  /// The error for a failure of cryptography that has no meaning of its own where it happened.
+  /// The error for a failure of cryptography. Where a key does not unwrap, and that says nothing of the secret that was
+  /// given, the keybag was altered.
   init(_ error: CryptographyError) {
-    self = .cryptography(error)
-  }
-
-  /// The error for a failure where keys of a keybag are unwrapped that was opened: one that does not was altered.
-  init(unwrapping error: CryptographyError) {
     self = error == .wrongKey ? .keybagAltered : .cryptography(error)
   }
 

@@ -43,7 +43,8 @@ extension Keybag {
       try require(sealUnder: opened.key)
       let id = opened.protectorID
       return OpenKeybag(
-        keybag: self, protectorID: id, keybagKey: opened.takeKey(), deviceKey: deviceKey.copy(), effaceable: effaceable)
+        keybag: self, protectorID: id,
+        keys: KeybagKeys(keybagKey: opened.takeKey(), deviceKey: deviceKey, effaceable: effaceable, storeID))
     }
   }
 

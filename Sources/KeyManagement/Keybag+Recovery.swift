@@ -33,8 +33,9 @@ extension Keybag {
     let keybag = try Keybag(record, deviceKey: keys.deviceKey)
     try keybag.require(sealUnder: keys.keybagKey)
     return OpenKeybag(
-      keybag: keybag, protectorID: keys.protectorID, keybagKey: keys.keybagKey.copy(), deviceKey: keys.deviceKey.copy(),
-      effaceable: .absent())
+      keybag: keybag, protectorID: keys.protectorID,
+      keys: KeybagKeys(
+        keybagKey: keys.keybagKey.copy(), deviceKey: keys.deviceKey, effaceable: .absent(), keybag.storeID))
   }
 
   private static func parse(_ bytes: [UInt8]) throws(KeyManagementError) -> KeybagRecord {

@@ -18,7 +18,7 @@ package struct Keybag: Sendable, Equatable {
   package var generation: UInt64 { record.generation }
   /// The class that the root directory of the store was made with.
   package var defaultClass: ProtectionClass { record.defaultClass }
-  /// The ways in.
+  /// What opens it.
   package var protectors: [KeybagRecord.Protector] { record.protectors }
   /// The bytes of the file.
   package var bytes: [UInt8] { record.bytes }
@@ -69,14 +69,41 @@ package struct Keybag: Sendable, Equatable {
     self.record = record
   }
 
-  /// A keybag just made or changed: given its seal and its tag.
+  /// A keybag just made or changed, given its two authentication tags. Former keys for which there is no room are
+  /// forgotten.
+  ///
+  /// - Throws: `keybagFull`.
   init(
-    sealing record: KeybagRecord, keybagKey: borrowing SecretBytes, deviceKey: borrowing VolumeDeviceKey
-  ) throws(CryptographyError) {
+    authenticating record: KeybagRecord, keybagKey: borrowing SecretBytes, deviceKey: borrowing VolumeDeviceKey
+  ) throws(KeyManagementError) {
     var record = record
-    record.seal = try Self.seal(of: record, keybagKey)
-    record.tag = try Self.tag(of: record, deviceKey)
-    self.record = record
+    record.trimFormerKeys()
+    guard record.hasRoom else { throw .keybagFull }
+    self.record = try KeyManagementError.wrapping { [record] () throws(CryptographyError) in
+      var record = record
+      record.seal = try Self.seal(of: record, keybagKey)
+      record.tag = try Self.tag(of: record, deviceKey)
+      return record
+    }
+  }
+
+  /// The keybag of this store after all its keys were erased: a tombstone with the time of the erasure, which the device
+  /// key authenticates. There is nothing in it that could be opened.
+  ///
+  /// It comes after a keybag of the last generation too, which whoever has the device key can write there.
+  package func erased(deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) -> Keybag {
+    var changed = record
+    changed.generation = max(changed.generation, changed.generation &+ 1)
+    changed.effaceableIdentifier = nil
+    changed.eraseAfter = nil
+    changed.protectors = []
+    changed.end(.erased) { _ in true }
+    changed.trimFormerKeys()
+    changed.seal = [UInt8](repeating: 0, count: 32)
+    changed.tag = try KeyManagementError.wrapping { [changed] () throws(CryptographyError) in
+      try Self.tag(of: changed, deviceKey)
+    }
+    return try Keybag(changed, deviceKey: deviceKey)
   }
 
   /// The MAC that only who has the device's key can make. It is checked before anything else is believed.

@@ -1,75 +1,75 @@
 import Cryptography
 import StoreFormat
 
-/// A keybag that is to take the place of the one it was made from: a new value, one generation on.
-///
-/// A change that *revokes* is to make something open nothing any more: a passcode, a class key. Then the class keys are
-/// wrapped with a new effaceable secret, and the old one is overwritten when the new keybag is in place: older keybags
-/// open nothing, wherever a copy of one is left.
+/// A keybag that is to take the place of what is there now.
 package struct KeybagChange: ~Copyable, Sendable {
   package let keybag: Keybag
-  /// The new secret; absent where the old one stays.
-  let effaceable: EffaceableSecret
-  let revokes: Bool
-  /// Whether it has class keys that the keybag before does not have.
-  package let addsKeys: Bool
+  /// The effaceable secret that comes with it; absent where the old one stays.
+  package let secret: EffaceableSecret
+  /// What must be in place for that.
+  let place: Place
+  let steps: [KeybagStep]
+  /// What the second copy becomes, where that is another one than the keybag.
+  let second: Keybag?
 
-  /// The keybag after a change that was not made by an opened one.
-  init(_ keybag: Keybag, revokes: Bool) {
-    self.keybag = keybag
-    self.revokes = revokes
-    addsKeys = false
-    effaceable = .absent()
-  }
+  /// What a keybag takes the place of.
+  struct Place: Sendable {
+    /// What is there; `nil` for nothing.
+    let bytes: [UInt8]?
+    /// The identifier of the effaceable secret that must stay until the keybag is in place.
+    let secret: [UInt8]?
 
-  init(_ keybag: Keybag, effaceable: consuming EffaceableSecret, revokes: Bool, addsKeys: Bool = false) {
-    self.keybag = keybag
-    self.revokes = revokes
-    self.addsKeys = addsKeys
-    self.effaceable = effaceable
-  }
-}
+    static let nothing = Place(bytes: nil, secret: nil)
 
-extension OpenKeybag {
-  /// The keybag with a record that `edit` changed.
-  ///
-  /// - Throws: `keybagFull`, `cryptography`, `keybagAltered`.
-  func change(
-    revokes: Bool, addsKeys: Bool = false, _ edit: (inout KeybagRecord) throws(CryptographyError) -> Void
-  ) throws(KeyManagementError) -> KeybagChange {
-    var record = keybag.record
-    try record.advance()
-    do throws(CryptographyError) {
-      try edit(&record)
-      record.trimFormerKeys()
-      guard record.hasRoom else { throw CryptographyError.invalidLength("a keybag") }
-      var fresh = EffaceableSecret.absent()
-      if revokes, !effaceable.isAbsent {
-        fresh = try EffaceableSecret()
-        record.classEntries = try rewrapped(record.classEntries, under: keybagKey, fresh)
-        record.effaceableIdentifier = try fresh.identifier(of: keybag.storeID)
-      }
-      return KeybagChange(
-        try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: deviceKey), effaceable: fresh, revokes: revokes,
-        addsKeys: addsKeys)
-    } catch {
-      throw error == .invalidLength("a keybag") ? .keybagFull : KeyManagementError(unwrapping: error)
+    static func keybag(_ keybag: Keybag) -> Place {
+      Place(bytes: keybag.bytes, secret: keybag.record.effaceableIdentifier)
     }
   }
+
+  init(
+    _ keybag: Keybag, secret: consuming EffaceableSecret, over place: Place, _ steps: [KeybagStep],
+    second: Keybag? = nil
+  ) {
+    self.keybag = keybag
+    self.secret = secret
+    self.place = place
+    self.steps = steps
+    self.second = second
+  }
 }
 
-extension KeybagRecord {
-  /// Makes it one of the next generation.
-  ///
-  /// - Throws: `keybagFull` where there is none: changes alone do not get there.
-  mutating func advance() throws(KeyManagementError) {
-    guard generation < .max else { throw .keybagFull }
-    generation += 1
-  }
+/// A step of a change on disk. Wherever a crash comes, a keybag is in place with the secret that belongs to it, and no
+/// class key is lost: the table under "Keybag changes" in ARCHITECTURE.md has what each step leaves, and what
+/// ``KeybagFile/repair(_:deviceKey:)`` makes of it.
+enum KeybagStep: Sendable {
+  /// The new effaceable secret is in the slot that the keybag in place does not use.
+  case writeSecret
+  /// The keybag is in place; the one before it is the second copy.
+  case replaceKeeping
+  /// The keybag is in place; the second copy is what it was.
+  case replace
+  /// The second copy is the same as the keybag, or what is to be beside it. Before the keybag is in place, where keys are
+  /// in the second copy alone.
+  case replaceSecond
+  /// The secrets of all other keybags are overwritten.
+  case efface
+}
 
-  /// Whether it is no longer, and has no more of anything, than a keybag may.
-  var hasRoom: Bool {
-    Self.protectorCount.contains(protectors.count) && Self.classEntryCount.contains(classEntries.count)
-      && bytes.count <= Self.longest
-  }
+extension [KeybagStep] {
+  /// The first keybag of a store.
+  static let creation: [KeybagStep] = [.writeSecret, .replace, .replaceSecond]
+  /// Something more opens the keybag.
+  static let addition: [KeybagStep] = [.replaceKeeping]
+  /// There are more class keys: files are soon under keys that the keybag before does not have.
+  static let newKeys: [KeybagStep] = [.replaceKeeping, .replaceSecond]
+  /// There are the class keys that only the second copy had.
+  static let union: [KeybagStep] = [.replaceSecond, .replace]
+  /// Something opens nothing any more.
+  static let revocation: [KeybagStep] = [.writeSecret, .replaceKeeping, .replaceSecond, .efface]
+  /// The same, where the second copy has keys of its own, and keeps them.
+  static let revocationInBoth: [KeybagStep] = [.writeSecret, .replaceSecond, .replace, .efface]
+  /// A reset or an import, which the keybag before undoes.
+  static let replacement: [KeybagStep] = [.writeSecret, .replaceKeeping]
+  /// An import that the second copy undoes, as it is.
+  static let replacementBesideSecondCopy: [KeybagStep] = [.writeSecret, .replace]
 }

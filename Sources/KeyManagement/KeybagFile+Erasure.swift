@@ -2,25 +2,51 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-// The erasure of a store: the one change of the keybag that must come to its end also where there is no room for another
-// file. What destroys the keys is the overwriting of the effaceable secret, and that needs none.
+// The erasure of a store: the one change that must come to its end whatever keybag is in place, and also where there is
+// no room for another file. What destroys the keys is the overwriting of the effaceable secret, and that needs none.
 extension KeybagFile {
-  /// Puts a tombstone in place of the keybag, and overwrites everything that the old one needs. Each step is tried,
-  /// whatever became of the one before.
+  /// What an erasure has done.
+  package struct Erasure: Sendable {
+    /// The keybag that is in place now.
+    package let tombstone: Keybag
+    /// What failed when the store was erased already; a mount of the store repairs it.
+    package let failure: KeyManagementError?
+  }
+
+  /// Erases the store: puts a tombstone in place of the keybag that is there, and overwrites everything that it needs. Each
+  /// step is tried, whatever became of the one before. Nothing is done where the store was erased already.
   ///
-  /// - Throws: `keybagUnwritable` where the store opens as before; as ``commit(_:)`` where it is erased.
-  func erase(leaving tombstone: Keybag) throws(KeyManagementError) {
+  /// - Parameter known: what the caller takes for the keybag, in case that the one in place is damaged.
+  /// - Throws: `keybagUnwritable` where the store opens as before.
+  package func erase(
+    _ known: Keybag, deviceKey: borrowing VolumeDeviceKey
+  ) throws(KeyManagementError) -> Erasure {
+    var file: AtomicFile?
+    var noRoom: Errno?
+    do throws(Errno) { file = try AtomicFile(replacing: Self.name, in: directory) } catch { noRoom = error }
+    // No other writer is at it from here on, if there is room for the file that they all lock.
+    let found = try? copy(Self.name, of: known.storeID, deviceKey)
+    if let found, found.erasureTime != nil { return Erasure(tombstone: found, failure: nil) }
+    let tombstone = try (found ?? known).erased(deviceKey: deviceKey)
     var failure: KeyManagementError?
-    do throws(KeyManagementError) {
-      try replace(with: tombstone, effaceable: .absent())
-    } catch .keybagUnwritable(let error) {
-      return try eraseInPlace(leaving: tombstone, after: error)
-    } catch {
-      guard error.isNotDurable else { throw error }
-      failure = error
+    if var file = file.take() {
+      do throws(KeyManagementError) {
+        try put(tombstone, &file, keepingCurrent: true)
+      } catch {
+        if case .keybagUnwritable(let error) = error { noRoom = error } else { failure = error }
+      }
     }
-    try finishErasure(tombstone)
-    if let failure { throw failure }
+    do throws(KeyManagementError) {
+      if let noRoom {
+        try eraseInPlace(found ?? known, leaving: tombstone, after: noRoom)
+      } else {
+        try finishErasure(tombstone)
+      }
+    } catch {
+      guard error.isAfterChange else { throw error }
+      failure = failure ?? error
+    }
+    return Erasure(tombstone: tombstone, failure: failure)
   }
 
   /// What is left to do when the tombstone is in place.
@@ -58,15 +84,14 @@ extension KeybagFile {
   /// Erases the store by overwriting alone, in an order of which each prefix opens as before, or never again:
   ///
   /// 1. The second copy becomes the tombstone. The keybag opens as before.
-  /// 2. The effaceable secret is overwritten. Nothing opens any more, and ``tombstone(of:_:)`` tells since when.
+  /// 2. The effaceable secret is overwritten. Nothing opens any more, and ``tombstone(of:_:)`` has the time.
   /// 3. The two names are exchanged.
   /// 4. What was the keybag becomes the tombstone too.
   ///
   /// Where there is no second copy, or names cannot be exchanged, the keybag is overwritten where it lies.
-  private func eraseInPlace(leaving tombstone: Keybag, after error: Errno) throws(KeyManagementError) {
-    guard let current = try currentRecord(), tombstone.record.follows(current) else {
-      throw .keybagChangedMeanwhile
-    }
+  private func eraseInPlace(
+    _ current: Keybag, leaving tombstone: Keybag, after error: Errno
+  ) throws(KeyManagementError) {
     let isNoted = noteInSecondCopy(tombstone)
     var failure: KeyManagementError?
     do throws(KeyManagementError) {
@@ -74,7 +99,7 @@ extension KeybagFile {
     } catch {
       failure = error
     }
-    let isEffaced = current.effaceableIdentifier != nil && hasSecret(of: current) != true
+    let isEffaced = current.record.effaceableIdentifier != nil && hasSecret(of: current.record) != true
     if failure != nil, !isEffaced { throw .keybagUnwritable(error) }
     do throws(Errno) {
       try place(tombstone, isNoted: isNoted)

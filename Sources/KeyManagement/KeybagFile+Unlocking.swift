@@ -11,87 +11,89 @@ extension KeybagFile {
   /// - Parameters:
   ///   - known: what only the caller knows of: wrong passcodes that could not be written to the store, and which ones this
   ///     process has tried; brought up to date.
-  ///   - turn: to try this secret; it ends with a wrong passcode.
+  ///   - attempt: with this secret; a wrong passcode ends it.
   /// - Throws: `storeErased`; `passcodeDelayed`, without having tried it; `wrongPasscode`, `wrongRecoveryKey`,
   ///   `wrongKeyFile`; `effaceableSecretMissing`; `keybagAltered`.
   package func open(
     _ keybag: Keybag, with secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey,
-    known: inout PasscodeAttempts, _ turn: inout PasscodeTurn
+    known: inout PasscodeAttempts, _ attempt: inout UnlockAttempt
   ) throws(KeyManagementError) -> OpenKeybag {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
     let stored = try attempts(keybag, deviceKey)
     var attempts = PasscodeAttempts(stored: stored, known: known)
-    let now = Self.now()
+    let now = WallClock.seconds
     let beginsAgain = attempts.beginAgain(at: now)
     if secret.kind.takesPasscode {
       let delay = attempts.delay(at: now)
       guard delay == 0 else {
-        if beginsAgain { known = keep(attempts, keybag, deviceKey, &turn) }
+        if beginsAgain { known = keep(attempts, keybag, deviceKey, &attempt) }
         throw .passcodeDelayed(seconds: delay)
       }
     }
-    var trial = Trial(stored: stored, attempts: attempts, time: now)
-    guard let opened = attempt(secret, on: keybag, deviceKey, try effaceableSecret(of: keybag), &trial) else {
-      throw refusal(of: trial, on: keybag, deviceKey, known: &known, &turn)
+    var refused = Refused(stored: stored, attempts: attempts, time: now)
+    guard let opened = open(keybag, with: secret, deviceKey, try effaceableSecret(of: keybag), &refused) else {
+      throw refusal(of: refused, on: keybag, deviceKey, known: &known, &attempt)
     }
     known = PasscodeAttempts()
     if stored.count > 0 { forgetAttempts() }
     return opened
   }
 
-  /// A secret that is tried.
-  private struct Trial {
+  /// What is known of a secret that may be refused.
+  private struct Refused {
     let stored: PasscodeAttempts
     var attempts: PasscodeAttempts
     let time: UInt64
-    /// Of a passcode that no way in has taken.
+    /// Of a passcode that no protector has taken.
     var fingerprint: UInt16?
     var failure: KeyManagementError?
   }
 
-  /// Counts a wrong passcode; returns what is to be told. One that is wrong so far counts, although a TPM could not be asked
-  /// about it.
+  /// Counts a wrong passcode; returns the error for the caller. One that is wrong so far counts, although a TPM could not
+  /// be asked about it.
   @inline(never)
   private func refusal(
-    of trial: Trial, on keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, known: inout PasscodeAttempts,
-    _ turn: inout PasscodeTurn
+    of refused: Refused, on keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, known: inout PasscodeAttempts,
+    _ attempt: inout UnlockAttempt
   ) -> KeyManagementError {
-    if let failure = trial.failure, !failure.isOfTPM { return failure }
-    var attempts = trial.attempts
-    if let fingerprint = trial.fingerprint { attempts.note(fingerprint, at: trial.time) }
-    if attempts.record != trial.stored.record { known = keep(attempts, keybag, deviceKey, &turn) }
-    if let failure = trial.failure { return failure }
+    if let failure = refused.failure, !failure.isOfTPM { return failure }
+    var attempts = refused.attempts
+    if let fingerprint = refused.fingerprint { attempts.note(fingerprint, at: refused.time) }
+    if attempts.record != refused.stored.record { known = keep(attempts, keybag, deviceKey, &attempt) }
+    if let failure = refused.failure { return failure }
     guard let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) else { return .wrongPasscode }
     do throws(KeyManagementError) {
-      try commit(keybag.erased(deviceKey: deviceKey))
+      // What is in place: it may be another keybag than the one that the passcode was tried on.
+      let time = try erase(keybag, deviceKey: deviceKey).tombstone.erasureTime
+      forgetAttempts()
+      return .storeErased(at: time ?? refused.time)
     } catch {
-      guard error.isAfterChange else { return error }
+      return error
     }
-    forgetAttempts()
-    return .storeErased(at: trial.time)
   }
 
-  /// The opened keybag; `nil` for a wrong passcode, and for what is told as a failure.
+  /// The opened keybag; `nil` for a wrong passcode, and for what is noted as a failure.
   @inline(never)
-  private func attempt(
-    _ secret: borrowing UnlockSecret, on keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey,
-    _ effaceable: consuming EffaceableSecret, _ trial: inout Trial
+  private func open(
+    _ keybag: Keybag, with secret: borrowing UnlockSecret, _ deviceKey: borrowing VolumeDeviceKey,
+    _ effaceable: consuming EffaceableSecret, _ refused: inout Refused
   ) -> OpenKeybag? {
     do throws(KeyManagementError) {
-      return try keybag.attempt(secret, deviceKey: deviceKey, effaceable: effaceable, &trial.fingerprint)
+      return try keybag.attempt(secret, deviceKey: deviceKey, effaceable: effaceable, &refused.fingerprint)
     } catch {
-      trial.failure = error
+      refused.failure = error
       return nil
     }
   }
 
   /// Writes the count into the store; returns what the caller must keep: all of it where it could not be written.
   private func keep(
-    _ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, _ turn: inout PasscodeTurn
+    _ attempts: PasscodeAttempts, _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey,
+    _ attempt: inout UnlockAttempt
   ) -> PasscodeAttempts {
     guard var record = attempts.record, let tag = try? Self.tag(of: record, keybag, deviceKey) else { return attempts }
     record.tag = tag
-    return turn.write(record, in: directory) ? attempts.afterWriting : attempts
+    return attempt.write(record, in: directory) ? attempts.afterWriting : attempts
   }
 
   /// Opens a keybag in a process that tries one secret.
@@ -99,8 +101,8 @@ extension KeybagFile {
     _ keybag: Keybag, with secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> OpenKeybag {
     var known = PasscodeAttempts()
-    var turn = turn(toTry: secret)
-    return try open(keybag, with: secret, deviceKey: deviceKey, known: &known, &turn)
+    var attempt = attempt(with: secret)
+    return try open(keybag, with: secret, deviceKey: deviceKey, known: &known, &attempt)
   }
 
   /// The wrong passcodes of this and other processes. A file that is damaged counts as none: who could damage it could
@@ -122,6 +124,4 @@ extension KeybagFile {
       try RecordAuthenticator(key: deviceKey.key(for: .attempts, of: keybag.storeID)).code("", record.bytesBeforeTag)
     }
   }
-
-  private static func now() -> UInt64 { WallClock.seconds }
 }

@@ -6,6 +6,8 @@ import SystemPackage
 package struct KeybagFile: ~Copyable, Sendable {
   static let name: PathName = "keybag"
   static let previousName: PathName = "keybag.previous"
+  /// Where the second copy is while it takes the keybag's place and names cannot be exchanged.
+  static let previousAsideName: PathName = "keybag.previous.new"
 
   /// The store's own directory.
   let directory: Descriptor
@@ -36,6 +38,32 @@ package struct KeybagFile: ~Copyable, Sendable {
   /// The bytes of the keybag before the last change.
   package func readPrevious() throws(KeyManagementError) -> [UInt8] { try read(Self.previousName) }
 
+  /// The second copy, where it is authentic.
+  ///
+  /// - Throws: `keybagUnreadable`, `unsupportedStore`: it may be whole, and have keys that are nowhere else.
+  func secondCopy(
+    of storeID: StoreID, _ deviceKey: borrowing VolumeDeviceKey
+  ) throws(KeyManagementError) -> Keybag? {
+    try copy(Self.previousName, of: storeID, deviceKey)
+  }
+
+  /// The keybag under a name, where it is authentic; `nil` where there is none, or it is damaged or another store's.
+  ///
+  /// - Throws: `keybagUnreadable`, `unsupportedStore`.
+  func copy(
+    _ name: PathName, of storeID: StoreID, _ deviceKey: borrowing VolumeDeviceKey
+  ) throws(KeyManagementError) -> Keybag? {
+    do throws(KeyManagementError) {
+      let keybag = try Keybag(parsing: read(name), deviceKey: deviceKey)
+      return keybag.storeID == storeID ? keybag : nil
+    } catch {
+      switch error {
+      case .keybagMissing, .keybagMalformed, .keybagAltered, .foreignDeviceKey: return nil
+      default: throw error
+      }
+    }
+  }
+
   /// The effaceable secret that belongs to a keybag.
   ///
   /// - Throws: `effaceableSecretMissing`.
@@ -43,6 +71,9 @@ package struct KeybagFile: ~Copyable, Sendable {
     guard let identifier = keybag.record.effaceableIdentifier else { return .absent() }
     return try effaceable().secret(identifier, of: keybag.storeID)
   }
+
+  /// Whether a keybag is not erased, and the secret is there that belongs to it.
+  package func opens(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag.record) == true }
 
   /// Whether the effaceable secret of a keybag is there, or it needs none; `nil` where that cannot be told.
   package func hasSecret(of record: KeybagRecord) -> Bool? {
@@ -73,108 +104,6 @@ package struct KeybagFile: ~Copyable, Sendable {
     try storage.restoreCopies(secret, identifier, of: keybag.storeID)
   }
 
-  /// Puts a changed keybag in the place of the one it was made from, which is kept as the previous one, unless the change
-  /// revokes something. At every moment one of the two is there with the secret that belongs to it:
-  ///
-  /// 1. A new effaceable secret is written into the free slot.
-  /// 2. The keybag is replaced.
-  /// 3. Of a change that revokes: the second copy is made the same, and the old secret overwritten. Of one that adds class
-  ///    keys the second copy is made the same too: files are soon under keys that the one before does not have.
-  ///
-  /// What a crash leaves undone of 3 is done by ``settle(_:deviceKey:)``.
-  /// - Throws: `keybagUnwritable` when it was not replaced; `keybagNotDurable` when it was, but may not be after a power
-  ///   cut; `keybagChangedMeanwhile` unless the keybag there is the one that the new one was made of: same store, one
-  ///   generation less, or none where the new one is the first; `previousKeybagKept`, `effaceableSecretKept`.
-  package func commit(_ change: borrowing KeybagChange) throws(KeyManagementError) {
-    if change.keybag.erasureTime != nil { return try erase(leaving: change.keybag) }
-    try replace(with: change.keybag, effaceable: change.effaceable)
-    if change.revokes { try finish(change.keybag) } else if change.addsKeys { try replacePrevious(with: change.keybag) }
-  }
-
-  /// Writes the first keybag of a store, and its second copy.
-  package func create(_ keybag: Keybag, _ effaceable: borrowing EffaceableSecret) throws(KeyManagementError) {
-    try replace(with: keybag, effaceable: effaceable)
-    try replacePrevious(with: keybag)
-  }
-
-  func replace(
-    with keybag: Keybag, effaceable: borrowing EffaceableSecret
-  ) throws(KeyManagementError) {
-    var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
-    let current = try currentRecord()
-    let isNext = current.map(keybag.record.follows) ?? (keybag.generation == 1)
-    guard isNext else { throw .keybagChangedMeanwhile }
-    if !effaceable.isAbsent {
-      let storage = try self.effaceable()
-      try writing { () throws(Errno) in
-        try storage.write(
-          effaceable, keeping: current?.effaceableIdentifier ?? previousRecord()?.effaceableIdentifier,
-          of: keybag.storeID)
-      }
-    }
-    do throws(Errno) {
-      try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in
-        try unsafe file.commit(bytes, keepingPreviousAs: Self.previousName)
-      }
-    } catch {
-      throw file.isCommitted ? .keybagNotDurable(error) : .keybagUnwritable(error)
-    }
-  }
-
-  func previousRecord() -> KeybagRecord? {
-    guard let bytes = try? readPrevious() else { return nil }
-    return try? KeybagRecord(parsing: bytes)
-  }
-
-  /// Unless another change has come first: then the secret that is in use is its.
-  func finish(_ keybag: Keybag) throws(KeyManagementError) {
-    guard try currentRecord()?.generation == keybag.generation else { return }
-    if keybag.erasureTime != nil { return try finishErasure(keybag) }
-    try replacePrevious(with: keybag)
-    try efface(keybag)
-  }
-
-  func efface(_ keybag: Keybag) throws(KeyManagementError) {
-    do throws(Errno) {
-      try EffaceableStorage(in: directory).efface(allBut: keybag.record.effaceableIdentifier, of: keybag.storeID)
-    } catch {
-      throw .effaceableSecretKept(error)
-    }
-  }
-
-  func effaceable() throws(KeyManagementError) -> EffaceableStorage {
-    do throws(Errno) { return try EffaceableStorage(in: directory) } catch { throw .keybagUnreadable(error) }
-  }
-
-  /// Makes the second copy the same as the keybag. At no point is there less than one whole keybag.
-  ///
-  /// - Throws: `previousKeybagKept`.
-  func replacePrevious(with keybag: Keybag) throws(KeyManagementError) {
-    do throws(Errno) {
-      var file = try AtomicFile(replacing: Self.previousName, in: directory)
-      try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
-    } catch {
-      throw .previousKeybagKept(error)
-    }
-  }
-
-  /// The record in place; `nil` where there is none.
-  func currentRecord() throws(KeyManagementError) -> KeybagRecord? {
-    let bytes: [UInt8]
-    do throws(KeyManagementError) {
-      bytes = try read()
-    } catch .keybagMissing {
-      return nil
-    }
-    do throws(FormatError) { return try KeybagRecord(parsing: bytes) } catch { throw KeyManagementError(error) }
-  }
-
-  func writing<Result: ~Copyable>(
-    _ body: () throws(Errno) -> Result
-  ) throws(KeyManagementError) -> Result {
-    do throws(Errno) { return try body() } catch { throw .keybagUnwritable(error) }
-  }
-
   func read(_ name: PathName, limit: Int = KeybagRecord.longest + 1) throws(KeyManagementError) -> [UInt8] {
     do throws(Errno) {
       let file = try directory.open(name, [.readOnly, .noFollow, .nonBlocking])
@@ -183,5 +112,9 @@ package struct KeybagFile: ~Copyable, Sendable {
     } catch {
       throw error == .noSuchFileOrDirectory ? .keybagMissing : .keybagUnreadable(error)
     }
+  }
+
+  func effaceable() throws(KeyManagementError) -> EffaceableStorage {
+    do throws(Errno) { return try EffaceableStorage(in: directory) } catch { throw .keybagUnreadable(error) }
   }
 }

@@ -8,7 +8,7 @@ enum TPMPasscode {
   /// The length of the secret that the TPM keeps, in bytes.
   private static let secretSize = 32
 
-  /// A way in, sealed to the machine's TPM.
+  /// A protector, sealed to the machine's TPM.
   static func protector(
     for passcode: borrowing SecretBytes, _ keybagKey: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey,
     _ storeID: StoreID, cost: ScryptParameters?, id: [UInt8]? = nil, label: String

@@ -4,7 +4,7 @@ import Cryptography
 package enum UnlockSecret: ~Copyable, Sendable {
   /// What the user knows, as UTF-8.
   case passcode(SecretBytes)
-  /// The same, for a way in that the machine's TPM has a part in.
+  /// The same, for a protector that the machine's TPM has a part in.
   case tpmPasscode(SecretBytes)
   /// The text of the recovery key, as it was typed.
   case recoveryKey(SecretBytes)
@@ -17,6 +17,16 @@ extension UnlockSecret {
   package var kind: Kind {
     // Inlined, it makes the optimizer of Swift 6.3 crash.
     @inline(never) get { describeKind() }
+  }
+
+  /// One more value with the same secret.
+  package func copy() -> UnlockSecret {
+    switch self {
+    case .passcode(let passcode): .passcode(passcode.copy())
+    case .tpmPasscode(let passcode): .tpmPasscode(passcode.copy())
+    case .recoveryKey(let text): .recoveryKey(text.copy())
+    case .keyFile(let content): .keyFile(content.copy())
+    }
   }
 
   private func describeKind() -> Kind {
@@ -43,7 +53,7 @@ extension UnlockSecret {
     /// Whether it can be guessed.
     var takesPasscode: Bool { self == .passcode || self == .tpmPasscode }
 
-    /// What a way in is called, unless it was given a name.
+    /// What a protector is called, unless it was given a name.
     package var label: String {
       switch self {
       case .passcode: "passcode"

@@ -28,9 +28,11 @@ extension KeybagRecord {
   /// The time when the whole store was erased, in seconds since 1970; `nil` while classes have keys.
   package var erasureTime: UInt64? { classEntries.isEmpty ? formerKeys.last?.time : nil }
 
-  /// Whether this keybag is the result of one change of another. The other may be unauthenticated, and have any
-  /// generation.
+  /// Whether it is what one change made of another. That one may not be authenticated, and of any generation. Nothing but
+  /// an erasure comes after the last one.
   package func follows(_ other: KeybagRecord) -> Bool {
-    storeID == other.storeID && generation > other.generation && generation - other.generation == 1
+    guard storeID == other.storeID else { return false }
+    if other.generation == .max { return generation == .max && erasureTime != nil && other.erasureTime == nil }
+    return generation == other.generation + 1
   }
 }

@@ -15,7 +15,7 @@ enum Advice {
       "; 'protectfs keybag restore' puts the second copy in its place if its secret is there; else bring that file back "
         + "from the copy that the keybag is from, or, last of all, use an exported keybag"
     case .keyFileMalformed: "; make one with 'protectfs key add'"
-    case .noSuchWayIn: "; 'protectfs key list' shows those it has"
+    case .noSuchProtector: "; 'protectfs key list' shows those it has"
     case .severalPasscodes:
       ": remove it with 'protectfs key remove', and add another with 'protectfs key add --new-passcode'"
     case .notABackup: "; 'protectfs keybag export' makes one that can be imported"
@@ -26,7 +26,7 @@ enum Advice {
   /// The same of a daemon's answer, whose message is the sentence of its error.
   static func about(_ error: ControlError) -> String {
     let errors: [KeyManagementError] = [
-      .keybagMissing, .keybagAltered, .effaceableSecretMissing, .keyFileMalformed, .noSuchWayIn, .severalPasscodes,
+      .keybagMissing, .keybagAltered, .effaceableSecretMissing, .keyFileMalformed, .noSuchProtector, .severalPasscodes,
     ]
     if let known = errors.first(where: { $0.description == error.message }) { return about(known) }
     // Its sentence has the damage in it.

@@ -59,11 +59,9 @@ struct EraseCommand: ParsableCommand {
   }
 
   private func erase(_ protectionClass: ProtectionClass, _ owner: StoreOwner) throws {
-    try unsafe owner.change(with: opening.read(), deviceKeyFile: deviceKey.file) {
+    try unsafe owner.change(with: opening.read(), deviceKeyFile: deviceKey.file, here: .eraseClass(protectionClass)) {
       (daemon, secret) throws(ControlError) in
       try unsafe daemon.erase(protectionClass, with: secret)
-    } here: { (opened) throws(KeyManagementError) in
-      try opened.erasing(protectionClass)
     }
   }
 
@@ -75,9 +73,9 @@ struct EraseCommand: ParsableCommand {
     case .nobody(let path):
       let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file)
       // One that was cut short is finished.
-      if store.keybag.erasureTime != nil { try store.file.settle(store.keybag, deviceKey: store.deviceKey) }
+      if store.keybag.erasureTime != nil { try store.file.repair(store.keybag, deviceKey: store.deviceKey) }
       if let time = store.keybag.erasureTime { throw KeyManagementError.storeErased(at: time) }
-      try store.file.commit(store.keybag.erased(deviceKey: store.deviceKey))
+      if let failure = try store.file.erase(store.keybag, deviceKey: store.deviceKey).failure { throw failure }
     }
   }
 }

@@ -72,6 +72,7 @@ struct FsckCommand: ParsableCommand {
     defer { lock.hold() }
     let copies: KeybagCopies
     do throws(KeyManagementError) {
+      if repair { try KeybagFile(backing: directory).finishRestoration() }
       copies = try KeybagCopies(backing: directory)
     } catch .keybagMissing {
       throw StoreError.noStore(path: path)

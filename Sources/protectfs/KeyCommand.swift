@@ -113,12 +113,12 @@ struct KeyAddCommand: ParsableCommand {
     do {
       let new = try readNew()
       let name = label ?? new.kind.label
-      try unsafe owner.change(with: secret, deviceKeyFile: deviceKey.file) { (daemon, secret) throws(ControlError) in
+      let edit = KeybagEdit.addProtector(NewProtector(new.copy(), label: name))
+      try unsafe owner.change(with: secret, deviceKeyFile: deviceKey.file, here: edit) {
+        (daemon, secret) throws(ControlError) in
         try unsafe new.withSecret { (new) throws(ControlError) in
           try unsafe daemon.addKey(new, label: name, with: secret)
         }
-      } here: { (opened) throws(KeyManagementError) in
-        try opened.adding(new, label: name)
       }
       print("The \(new.kind.label) was added.")
       if case .recoveryKey(let text) = new { try RecoveryKeyOutput.show(text, output) }
@@ -167,11 +167,9 @@ struct KeyRemoveCommand: ParsableCommand {
   func run() throws {
     let owner = try StoreOwner.of(location.path)
     let id = try WayIn.identity(way, in: StoreSummary.read(owner.backing).protectors)
-    try unsafe owner.change(with: opening.read(), deviceKeyFile: deviceKey.file) {
+    try unsafe owner.change(with: opening.read(), deviceKeyFile: deviceKey.file, here: .removeProtector(id)) {
       (daemon, secret) throws(ControlError) in
       try unsafe daemon.removeKey(id.hexadecimal, with: secret)
-    } here: { (opened) throws(KeyManagementError) in
-      try opened.removing(protector: id)
     }
     print("The protector was removed.")
   }

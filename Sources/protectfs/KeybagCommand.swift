@@ -101,6 +101,7 @@ struct KeybagRestoreCommand: ParsableCommand {
     let directory = try Store.open(path)
     let lock = try Store.lock(directory, path: path, for: .change)
     let file = try KeybagFile(backing: directory)
+    try file.finishRestoration()
     let bytes = try file.readPrevious()
     let key = try deviceKey.load(for: StoreSummary.parse(bytes).storeID)
     let previous = try Keybag(parsing: bytes, deviceKey: key)
@@ -109,11 +110,12 @@ struct KeybagRestoreCommand: ParsableCommand {
     }
     // One whose class keys nobody can unwrap any more is of no use.
     if let time = previous.erasureTime { throw KeyManagementError.storeErased(at: time) }
+    let found = try file.authenticKeybags(of: previous.storeID, key)
     _ = try file.effaceableSecret(of: previous)
     try Confirmation.require(
       "The protectors and class keys of \(path.printable) will be those of keybag generation \(previous.generation). What was "
         + "written under keys that it does not have will be unreadable.", isGiven: yes)
-    try file.restore(previous, over: file.authenticKeybags { try? Keybag(parsing: $0, deviceKey: key) })
+    try file.restore(previous, over: found)
     print("The keybag was restored.")
     lock.hold()
   }

@@ -65,7 +65,7 @@ struct KeybagImportCommand: ParsableCommand {
     try StoreSummary.requireStore(path)
     let secret = try opening.read()
     let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file, secret: secret)
-    try store.change(with: secret) { (opened) throws(KeyManagementError) in try opened.adding(keysOf: exported) }
+    try store.apply(.takeKeys(exported), with: secret)
     print("The keys were imported.")
   }
 
@@ -87,9 +87,9 @@ struct KeybagImportCommand: ParsableCommand {
     let isKeptAsked = try confirmLosses(found, exported.keybag)
     let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
     do {
-      let new = try exported.replacement(over: found.all.map(\.record), passcode: newPasscode.read(opening.files))
+      let new = try exported.replacement(over: found, passcode: newPasscode.read(opening.files))
       let kept = try keepDeviceKey(of: bytes, new.keybag.storeID, passcode)
-      try file.replace(found, with: new.keybag, new.effaceable)
+      try file.commit(new.change)
       file.forgetAttempts()
       print("The keybag was imported. \(kept)")
       if isKeptAsked {
@@ -117,18 +117,12 @@ struct KeybagImportCommand: ParsableCommand {
   private func keybags(
     _ file: borrowing KeybagFile, _ exported: borrowing OpenKeybag
   ) throws(KeyManagementError) -> AuthenticKeybags {
-    let found = Self.siblings(file, exported)
+    let found = try file.authenticKeybags(beside: exported)
     guard found.all.isEmpty, let bytes = try? file.read(), let record = try? KeybagRecord(parsing: bytes) else {
       return found
     }
     guard record.storeID == exported.keybag.storeID else { throw .foreignKeybag }
     return found
-  }
-
-  private static func siblings(
-    _ file: borrowing KeybagFile, _ exported: borrowing OpenKeybag
-  ) -> AuthenticKeybags {
-    file.authenticKeybags { exported.sibling($0) }
   }
 
   /// Asks where the store has class keys that the exported keybag lacks; returns whether it has.

@@ -82,7 +82,7 @@ struct PasscodeChangeCommand: ParsableCommand {
       let old = try opening.read("Old passcode")
       let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file, secret: old)
       let new = try newPasscode.read(opening.files)
-      try store.change(with: old) { (opened) throws(KeyManagementError) in try opened.changingPasscode(to: new) }
+      try store.apply(.changePasscode(new), with: old)
     }
     print("The passcode was changed. A backup made before still opens with the old one.")
   }

@@ -68,16 +68,15 @@ enum StoreOwner {
 
   /// Changes the store's keybag with a secret: has the daemon do it, or does it here.
   func change(
-    with secret: borrowing UnlockSecret, deviceKeyFile: String?,
-    byDaemon ask: (inout DaemonConnection, DaemonConnection.Secret) throws(ControlError) -> Void,
-    here make: (borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange
+    with secret: borrowing UnlockSecret, deviceKeyFile: String?, here edit: borrowing KeybagEdit,
+    byDaemon ask: (inout DaemonConnection, DaemonConnection.Secret) throws(ControlError) -> Void
   ) throws {
     switch self {
     case .daemon(let mount):
       var daemon = try DaemonConnection(to: mount)
       try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe ask(&daemon, secret) }
     case .nobody(let path):
-      try UnmountedStore(path, deviceKeyFile: deviceKeyFile, secret: secret).change(with: secret, make)
+      try UnmountedStore(path, deviceKeyFile: deviceKeyFile, secret: secret).apply(edit, with: secret)
     }
   }
 

@@ -12,7 +12,7 @@ struct AdviceTests {
   private static let withAdvice: [KeyManagementError] = [
     .keybagMissing, .keybagMalformed(.malformed(record: .keybag, field: "length", problem: "short")), .keybagAltered,
     .effaceableSecretMissing,
-    .keyFileMalformed, .noSuchWayIn, .severalPasscodes,
+    .keyFileMalformed, .noSuchProtector, .severalPasscodes,
   ]
 
   /// An error that the daemon passes on reads as it would here.

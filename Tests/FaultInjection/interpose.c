@@ -186,9 +186,19 @@ TAKE(symlinkat, is_ours(directory), (const char *target, int directory, const ch
 TAKE(linkat, is_ours(to_directory), (int directory, const char *path, int to_directory, const char *to, int flags),
        directory, path, to_directory, to, flags)
 CHANGE(unlinkat, is_ours(directory), (int directory, const char *path, int flags), directory, path, flags)
-TAKE(renameat2, is_ours(directory),
-       (int directory, const char *path, int to_directory, const char *to, unsigned flags), directory, path, to_directory,
-       to, flags)
+int renameat2(int directory, const char *path, int to_directory, const char *to, unsigned flags) {
+  NEXT(renameat2)
+  if (!is_armed()) return next(directory, path, to_directory, to, flags);
+  int is_refused = flags & RENAME_EXCHANGE && faults->kinds & FAULTS_NO_EXCHANGE;
+  int fate_ = is_refused ? EINVAL : fate("renameat2", FAULTS_CHANGES | FAULTS_ROOM, is_ours(directory));
+  if (fate_ > 0) {
+    errno = fate_;
+    return -1;
+  }
+  int result = next(directory, path, to_directory, to, flags);
+  if (fate_ == ENDS_AFTER) _exit(FAULTS_STATUS);
+  return result;
+}
 READ(ssize_t, readlinkat, is_ours_at(directory, path), (int directory, const char *path, char *buffer, size_t count),
      directory, path, buffer, count)
 

@@ -21,7 +21,7 @@ final class BackingFile {
       passcode: SecretBytes([1]), deviceKey: deviceKey, storeID: .random(),
       cost: ScryptParameters(logN: 16, r: 8, p: 1))
     return LockController(
-      keybag: new.keybag, noneKeys: try new.keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.effaceable))
+      keybag: new.keybag, noneKeys: try new.keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.change.secret))
   }
 
   init() throws {

@@ -36,10 +36,10 @@ import Testing
     try stored.file.directory.makeDirectory("keybag.new", mode: 0o700)
     let old = try stored.file.directory.open("keybag", [.readOnly])
 
-    let change = try keybag.erased(deviceKey: stored.deviceKey)
-    try stored.file.commit(change)
+    let erasure = try stored.file.erase(keybag, deviceKey: stored.deviceKey)
+    #expect(erasure.failure == nil)
     for bytes in [try stored.file.read(), try stored.file.readPrevious(), try old.readAll(limit: 1 << 16)] {
-      #expect(bytes == change.keybag.bytes)
+      #expect(bytes == erasure.tombstone.bytes)
     }
   }
 
@@ -56,12 +56,12 @@ import Testing
   /// earlier, it is not.
   @Test func cutShort() throws {
     let stored = try StoredKeybag()
-    let tombstone = try stored.keybag.erased(deviceKey: stored.deviceKey).keybag
+    let tombstone = try stored.keybag.erased(deviceKey: stored.deviceKey)
     #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == nil)
     try stored.directory.write(".protectfs/keybag.previous", tombstone.bytes)
     #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == nil)
     _ = try stored.open(.passcode(stored.store.passcode())).classKeys()
-    try stored.file.settle(stored.keybag, deviceKey: stored.deviceKey)
+    try stored.file.repair(stored.keybag, deviceKey: stored.deviceKey)
     #expect(try stored.file.readPrevious() == stored.keybag.bytes)
 
     try stored.directory.write(".protectfs/keybag.previous", tombstone.bytes)
@@ -74,8 +74,8 @@ import Testing
   }
 
   private func erase(_ stored: borrowing StoredKeybag) throws -> Keybag {
-    let change = try stored.keybag.erased(deviceKey: stored.deviceKey)
-    try stored.file.commit(change)
-    return change.keybag
+    let erasure = try stored.file.erase(stored.keybag, deviceKey: stored.deviceKey)
+    #expect(erasure.failure == nil)
+    return erasure.tombstone
   }
 }

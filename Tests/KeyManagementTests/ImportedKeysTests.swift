@@ -10,13 +10,13 @@ import Testing
 
   /// An exported keybag after an edit of its class entries, opened.
   private func exported(
-    of opened: borrowing OpenKeybag, _ edit: (inout [KeybagRecord.ClassEntry], borrowing SecretBytes) throws -> Void
+    of opened: borrowing OpenKeybag, _ edit: (inout [KeybagRecord.ClassEntry], borrowing KeybagKeys) throws -> Void
   ) throws -> OpenKeybag {
     let whole = try Keybag.open(
       exported: opened.exported(for: passcode.secret, cost: TestStore.cost).bytes, backupPasscode: passcode.secret)
     var record = whole.keybag.record
-    try edit(&record.classEntries, whole.keybagKey)
-    let keybag = try Keybag(sealing: record, keybagKey: whole.keybagKey, deviceKey: whole.deviceKey)
+    try edit(&record.classEntries, whole.keys)
+    let keybag = try whole.keys.keybag(of: record)
     return try Keybag.open(exported: keybag.bytes, backupPasscode: passcode.secret)
   }
 
@@ -30,7 +30,7 @@ import Testing
     let stored = try StoredKeybag()
     let opened = try stored.open(.passcode(stored.store.passcode()))
     let other = try exported(of: opened) { (_, _) in }
-    let change = try opened.adding(keysOf: other)
+    let change = try opened.adding(keysOf: other, .newKeys) { _ in true }
     #expect(change.keybag.record.classEntries == opened.keybag.record.classEntries)
   }
 
@@ -39,14 +39,13 @@ import Testing
   @Test(arguments: ProtectionClass.allCases) func keysOfACopyComeBesideTheOwn(_ fileClass: ProtectionClass) throws {
     let stored = try StoredKeybag()
     let opened = try stored.open(.passcode(stored.store.passcode()))
-    let other = try exported(of: opened) { (entries, keybagKey) in
+    let other = try exported(of: opened) { (entries, keys) in
       let place = try position(of: fileClass, in: entries)
-      entries[place] = try Keybag.newClassEntry(
-        fileClass, id: opened.keybag.record.newKeyID(), keybagKey, stored.deviceKey, .absent(), stored.keybag.storeID)
+      entries[place] = try keys.newEntry(of: fileClass, id: opened.keybag.record.newKeyID())
     }
     let own = try #require(opened.keybag.keyIDs(of: fileClass).last)
     let others = try #require(other.keybag.keyIDs(of: fileClass).last)
-    let change = try opened.adding(keysOf: other)
+    let change = try opened.adding(keysOf: other, .newKeys) { _ in true }
     #expect(change.keybag.keyIDs(of: fileClass) == [others, own])
     let wrapped = try opened.following(change).heldKeys(of: [fileClass])[fileClass]
     #expect(
@@ -59,8 +58,8 @@ import Testing
   @Test func erasedKeysComeBack() throws {
     let stored = try StoredKeybag()
     let opened = try stored.open(.passcode(stored.store.passcode()))
-    let erased = opened.following(try opened.erasing(.complete))
-    let change = try erased.adding(keysOf: try exported(of: opened) { (_, _) in })
+    let erased = opened.following(try opened.changed(by: .eraseClass(.complete)))
+    let change = try erased.changed(by: .takeKeys(exported(of: opened) { (_, _) in }))
     #expect(
       change.keybag.keyIDs(of: .complete) == opened.keybag.keyIDs(of: .complete) + erased.keybag.keyIDs(of: .complete))
     #expect(change.keybag.record.formerKeys.isEmpty)

@@ -13,7 +13,7 @@ import Testing
     _ keybag: Keybag, _ effaceable: borrowing EffaceableSecret, _ store: TestStore
   ) throws -> KeybagChange {
     try keybag.open(passcode: store.passcode(), deviceKey: store.volumeKey(), effaceable: effaceable.copy())
-      .changingPasscode(to: store.passcode(), cost: TestStore.cost)
+      .changed(by: .changePasscode(store.passcode()), cost: TestStore.cost)
   }
 
   @Test func isReplacedBySuccessorsOnly() throws {
@@ -28,20 +28,21 @@ import Testing
     let new = try store.created()
     let first = new.keybag
     #expect(throws: KeyManagementError.keybagChangedMeanwhile) {
-      try file.commit(changed(first, new.effaceable, store))
+      try file.commit(changed(first, new.change.secret, store))
     }
-    try file.create(first, new.effaceable)
+    try file.commit(new.change)
     #expect(try file.read() == first.bytes)
     #expect(try file.readPrevious() == first.bytes)
 
     let opened = try file.open(first, with: .passcode(store.passcode()), deviceKey: store.volumeKey())
-    let added = try opened.adding(.keyFile(SecretBytes(randomCount: 32)), label: "a file")
+    let added = try opened.changed(
+      by: .addProtector(NewProtector(.keyFile(SecretBytes(randomCount: 32)), label: "a file")))
     try file.commit(added)
     #expect(try file.read() == added.keybag.bytes)
     #expect(try file.readPrevious() == first.bytes)
     #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.commit(added) }
     #expect(throws: KeyManagementError.keybagChangedMeanwhile) {
-      try file.commit(changed(first, new.effaceable, store))
+      try file.commit(changed(first, new.change.secret, store))
     }
     #expect(try file.read() == added.keybag.bytes)
     #expect(directory.names(in: ".protectfs") == ["effaceable", "keybag", "keybag.previous"])
@@ -53,7 +54,7 @@ import Testing
     let old = try Array(stored.directory.read(".protectfs/effaceable"))
     #expect(try stored.file.hasBothEffaceableCopies(of: stored.keybag))
 
-    let change = try changed(stored.keybag, stored.new.effaceable, stored.store)
+    let change = try changed(stored.keybag, stored.new.change.secret, stored.store)
     try stored.file.commit(change)
     #expect(try stored.file.read() == change.keybag.bytes)
     #expect(try stored.file.readPrevious() == change.keybag.bytes)
@@ -70,11 +71,11 @@ import Testing
       .classKeys()
   }
 
-  /// A change that was interrupted after the keybag was in place is completed by the next writer.
-  @Test func settling() throws {
+  /// A change cut short after the keybag took its place is finished by whoever has the store next.
+  @Test func repairing() throws {
     let stored = try StoredKeybag()
     let before = try stored.directory.read(".protectfs/effaceable")
-    let change = try changed(stored.keybag, stored.new.effaceable, stored.store)
+    let change = try changed(stored.keybag, stored.new.change.secret, stored.store)
     try stored.file.commit(change)
     // The state after step 2: both secrets, and the old second copy.
     var both = try stored.directory.read(".protectfs/effaceable")
@@ -84,7 +85,7 @@ import Testing
     try stored.directory.write(".protectfs/keybag.previous", stored.keybag.bytes)
     _ = try stored.file.effaceableSecret(of: stored.keybag)
 
-    try stored.file.settle(change.keybag, deviceKey: stored.deviceKey)
+    try stored.file.repair(change.keybag, deviceKey: stored.deviceKey)
     #expect(try stored.file.readPrevious() == change.keybag.bytes)
     #expect(throws: KeyManagementError.effaceableSecretMissing) {
       _ = try stored.file.effaceableSecret(of: stored.keybag)
@@ -95,7 +96,7 @@ import Testing
     var early = try stored.directory.read(".protectfs/effaceable")
     early.replaceSubrange(0..<32, with: [UInt8](repeating: 7, count: 32))
     try stored.directory.write(".protectfs/effaceable", early)
-    try stored.file.settle(change.keybag, deviceKey: stored.deviceKey)
+    try stored.file.repair(change.keybag, deviceKey: stored.deviceKey)
     #expect(try Array(stored.directory.read(".protectfs/effaceable")[..<32]) == [UInt8](repeating: 0, count: 32))
     _ = try stored.file.effaceableSecret(of: change.keybag)
   }
@@ -131,12 +132,12 @@ import Testing
     let other = try Keybag.create(
       passcode: "1".secret, deviceKey: VolumeDeviceKey(SecretBytes(randomCount: 32)), storeID: .random(),
       cost: TestStore.cost)
-    #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.create(other.keybag, other.effaceable) }
+    #expect(throws: KeyManagementError.keybagChangedMeanwhile) { try file.commit(other.change) }
     try file.commit(changed(store.parsed(), .absent(), store))
     #expect(try file.readPrevious() == file.read())
 
     try directory.write(".protectfs/keybag", [1, 2, 3])
-    #expect(throws: KeyManagementError.self) { try file.create(other.keybag, other.effaceable) }
+    #expect(throws: KeyManagementError.self) { try file.commit(other.change) }
     #expect(try file.read() == [1, 2, 3])
   }
 

@@ -79,7 +79,7 @@ import Testing
       _ = try Keybag.recover(keybag.bytes, recoveryKey: RecoveryKey())
     }
     let first = try TestStore.read()
-    let erased = try first.parsed().erased(deviceKey: first.volumeKey()).keybag
+    let erased = try first.parsed().erased(deviceKey: first.volumeKey())
     #expect(erased.erasureTime != nil && erased.protectors.isEmpty)
     #expect(try Keybag(parsing: erased.bytes, deviceKey: first.volumeKey()) == erased)
   }
@@ -125,9 +125,9 @@ import Testing
     #expect(keybag.generation == 1)
     #expect(keybag.storeID == id)
     let byPasscode = try keybag.open(
-      passcode: "1234".secret, deviceKey: deviceKey, effaceable: new.effaceable.copy()
+      passcode: "1234".secret, deviceKey: deviceKey, effaceable: new.change.secret.copy()
     ).classKeys().exposed()
-    let byRecoveryKey = try keybag.open(recoveryKey: new.recoveryKey, effaceable: new.effaceable.copy())
+    let byRecoveryKey = try keybag.open(recoveryKey: new.recoveryKey, effaceable: new.change.secret.copy())
       .classKeys().exposed()
     #expect(byPasscode == byRecoveryKey)
     #expect(byPasscode.values.map(\.count).sorted() == [0, 1, 1, 1, 1])
@@ -281,7 +281,7 @@ import Testing
     let store = try TestStore.read()
     let before = try store.parsed()
     let opened = try before.open(passcode: store.passcode(), deviceKey: store.volumeKey())
-    let after = try opened.changingPasscode(to: "new".secret, cost: TestStore.cost).keybag
+    let after = try opened.changed(by: .changePasscode("new".secret), cost: TestStore.cost).keybag
     #expect(after.generation == before.generation + 1)
     #expect(after.record.classEntries == before.record.classEntries)
     #expect(after.protectors.map(\.id) == before.protectors.map(\.id))
@@ -290,14 +290,14 @@ import Testing
     #expect(throws: KeyManagementError.wrongPasscode) {
       _ = try before.open(passcode: "x".secret, deviceKey: store.volumeKey())
     }
-    #expect(throws: KeyManagementError.invalidPasscode) { _ = try opened.changingPasscode(to: "".secret) }
+    #expect(throws: KeyManagementError.invalidPasscode) { _ = try opened.changed(by: .changePasscode("".secret)) }
   }
 
   @Test func byRecoveryKey() throws {
     let store = try TestStore.read()
     let before = try store.parsed()
     let after = try before.open(recoveryKey: store.recoveryKey())
-      .changingPasscode(to: "new".secret, cost: TestStore.cost).keybag
+      .changed(by: .changePasscode("new".secret), cost: TestStore.cost).keybag
     #expect(after.generation == before.generation + 1)
     try expectOpened(after, by: "new", notBy: store.passcode(), store, before)
   }
@@ -307,12 +307,13 @@ import Testing
     let store = try TestStore.read()
     let before = try store.parsed()
     let two = try before.open(recoveryKey: store.recoveryKey())
-      .adding(.passcode("child".secret), label: "child", cost: TestStore.cost).keybag
+      .changed(by: .addProtector(NewProtector(.passcode("child".secret), label: "child")), cost: TestStore.cost).keybag
     #expect(throws: KeyManagementError.severalPasscodes) {
-      _ = try two.open(recoveryKey: store.recoveryKey()).changingPasscode(to: "new".secret, cost: TestStore.cost)
+      _ = try two.open(recoveryKey: store.recoveryKey()).changed(
+        by: .changePasscode("new".secret), cost: TestStore.cost)
     }
     let changed = try two.open(passcode: "child".secret, deviceKey: store.volumeKey())
-      .changingPasscode(to: "new".secret, cost: TestStore.cost).keybag
+      .changed(by: .changePasscode("new".secret), cost: TestStore.cost).keybag
     _ = try changed.open(passcode: store.passcode(), deviceKey: store.volumeKey())
     _ = try changed.open(passcode: "new".secret, deviceKey: store.volumeKey())
   }

@@ -46,8 +46,8 @@ import Testing
     for passcode in ["a", "a", "b", "a"] {
       #expect(throws: KeyManagementError.wrongPasscode) {
         let secret = UnlockSecret.passcode(passcode.secret)
-        var turn = stored.file.turn(toTry: secret)
-        _ = try stored.file.open(stored.keybag, with: secret, deviceKey: stored.deviceKey, known: &known, &turn)
+        var attempt = stored.file.attempt(with: secret)
+        _ = try stored.file.open(stored.keybag, with: secret, deviceKey: stored.deviceKey, known: &known, &attempt)
       }
       written.append(try stored.directory.read(".protectfs/attempts"))
     }
@@ -118,11 +118,11 @@ import Testing
     // One attempt at a time here too, and no attempt is blocked for ever.
     let passcode = UnlockSecret.passcode(stored.store.passcode())
     do {
-      let turn = stored.file.turn(toTry: passcode)
+      let attempt = stored.file.attempt(with: passcode)
       let start = ContinuousClock.now
-      let other = stored.file.turn(toTry: passcode, patience: .milliseconds(20))
+      let other = stored.file.attempt(with: passcode, patience: .milliseconds(20))
       #expect(ContinuousClock.now - start >= .milliseconds(20))
-      _ = consume turn
+      _ = consume attempt
       _ = consume other
     }
     _ = try stored.open(passcode)
@@ -156,7 +156,30 @@ import Testing
     }
   }
 
-  /// Concurrent attempts are all counted.
+  /// What is in place is erased, also where the caller goes by another keybag: one was put there behind a daemon's back.
+  @Test(arguments: [true, false]) func erasesWhatIsInPlace(isDamaged: Bool) throws {
+    let stored = try StoredKeybag(eraseAfter: 4)
+    var record = stored.keybag.record
+    record.generation = 7
+    record.tag = try Keybag.tag(of: record, stored.deviceKey)
+    if isDamaged { record.tag[0] ^= 1 }
+    try stored.directory.write(".protectfs/keybag", record.bytes)
+    for passcode in ["a", "b", "c"] {
+      #expect(throws: KeyManagementError.wrongPasscode) { _ = try stored.open(.passcode(passcode.secret)) }
+    }
+    #expect {
+      _ = try stored.open(.passcode("d".secret))
+    } throws: { error in
+      if case KeyManagementError.storeErased = error { true } else { false }
+    }
+    let erased = try Keybag(parsing: stored.file.read(), deviceKey: stored.deviceKey)
+    #expect(erased.erasureTime != nil)
+    #expect(erased.generation == (isDamaged ? 2 : 8))
+    #expect(try stored.file.readPrevious() == erased.bytes)
+    #expect(try stored.directory.read(".protectfs/effaceable").allSatisfy { $0 == 0 })
+  }
+
+  /// Passcodes that are tried at the same time count each.
   @Test func triedAtOnceTheyCountEach() async throws {
     let stored = try StoredKeybag()
     let (path, keybag, key) = (stored.directory.path, stored.keybag, stored.deviceKey.secret.exposed())
@@ -174,15 +197,15 @@ import Testing
     #expect(try stored.attempts().count == 3)
   }
 
-  /// A process that does not finish its attempt delays others for a while. Its attempts are counted.
-  @Test func turns() throws {
+  /// A process that does not end its attempt holds others up for a while; what it tries counts.
+  @Test func attemptsInTurn() throws {
     let stored = try StoredKeybag()
     let wrong = UnlockSecret.passcode("a".secret)
     var known = PasscodeAttempts()
-    var first = stored.file.turn(toTry: wrong)
+    var first = stored.file.attempt(with: wrong)
     _ = try stored.open(.recoveryKey(stored.new.recoveryKey.text()))
     let start = ContinuousClock.now
-    var second = stored.file.turn(toTry: wrong, patience: .milliseconds(50))
+    var second = stored.file.attempt(with: wrong, patience: .milliseconds(50))
     #expect(ContinuousClock.now - start >= .milliseconds(50))
     let inode = try stored.file.directory.status(of: "attempts.new").inode
     #expect(throws: KeyManagementError.wrongPasscode) {
@@ -206,11 +229,11 @@ import Testing
     let held = try stored.file.directory.open(name, [.writeOnly, .create], mode: 0o666)
     try held.lock()
     for _ in 0..<2 {
-      var turn = stored.file.turn(toTry: .passcode("a".secret), patience: .milliseconds(20))
+      var attempt = stored.file.attempt(with: .passcode("a".secret), patience: .milliseconds(20))
       var known = PasscodeAttempts()
       #expect(throws: KeyManagementError.wrongPasscode) {
         _ = try stored.file.open(
-          stored.keybag, with: .passcode("a".secret), deviceKey: stored.deviceKey, known: &known, &turn)
+          stored.keybag, with: .passcode("a".secret), deviceKey: stored.deviceKey, known: &known, &attempt)
       }
     }
     #expect(try stored.attempts().count == 2)

@@ -25,15 +25,25 @@ import Testing
     try stored.file.open(current(), with: .passcode(stored.store.passcode()), deviceKey: stored.deviceKey)
   }
 
+  /// Whether the second copy had keys that were taken in now.
+  private func isUnited() throws -> Bool {
+    switch try stored.file.unite(opened()) {
+    case .none: return false
+    case .some(let applied):
+      #expect(applied.failure == nil)
+      return true
+    }
+  }
+
   private func addKey() throws {
-    let change = try #require(try Box(opened().beginningRotation(of: .standard)))
-    try stored.file.commit(change.take())
+    let change = try opened().changed(by: .beginRotation(.standard))
+    try stored.file.commit(change)
   }
 
   private func rotate() throws {
     try addKey()
     let keys = try current().keyIDs(of: .standard)
-    try stored.file.commit(opened().finishingRotation(of: .standard, from: keys))
+    try stored.file.commit(opened().changed(by: .finishRotation(.standard, from: keys)))
   }
 
   private func exported() throws -> [UInt8] {
@@ -42,10 +52,10 @@ import Testing
 
   /// Puts an exported keybag in the store's place.
   private func replace(with exported: [UInt8]) throws -> Keybag {
-    let found = stored.file.authenticKeybags { try? Keybag(parsing: $0, deviceKey: stored.deviceKey) }
+    let found = try stored.file.authenticKeybags(of: stored.keybag.storeID, stored.deviceKey)
     let new = try Keybag.open(exported: exported, backupPasscode: "backup".secret)
-      .replacement(over: found.all.map(\.record), passcode: stored.store.passcode(), cost: TestStore.cost)
-    try stored.file.replace(found, with: new.keybag, new.effaceable)
+      .replacement(over: found, passcode: stored.store.passcode(), cost: TestStore.cost)
+    try stored.file.commit(new.change)
     return new.keybag
   }
 
@@ -57,20 +67,19 @@ import Testing
     let keys = try current().keyIDs(of: .standard)
     try stored.directory.write(Self.keybag, old)
     #expect(throws: KeyManagementError.keybagChangedMeanwhile) {
-      _ = try opened().finishingRotation(of: .standard, from: keys)
+      _ = try opened().changed(by: .finishRotation(.standard, from: keys))
     }
   }
 
   /// A change overwrites the second copy, which alone has the newest key.
   @Test func whatTheSecondCopyHasIsTakenIn() throws {
     let old = try stored.file.read()
-    #expect(try Box(stored.file.reuniting(opened())) == nil)
+    #expect(try !isUnited())
     try addKey()
     let keys = try current().keyIDs(of: .standard)
-    #expect(try Box(stored.file.reuniting(opened())) == nil)
+    #expect(try !isUnited())
     try stored.directory.write(Self.keybag, old)
-    let change = try #require(try Box(stored.file.reuniting(opened())))
-    try stored.file.commit(reunion: change.take())
+    #expect(try isUnited())
     #expect(try current().keyIDs(of: .standard) == [keys[1], keys[0]], "the current key is another one")
     #expect(try previous() == current())
     _ = try opened().classKeys()
@@ -82,12 +91,10 @@ import Testing
     try addKey()
     let keys = try current().keyIDs(of: .standard)
     try stored.directory.write(Self.keybag, old)
-    let change = try #require(try Box(stored.file.reuniting(opened())))
-    try stored.file.commit(reunion: change.take())
+    #expect(try isUnited())
     try stored.directory.write(Self.keybag, old)
-    try stored.file.settle(current(), deviceKey: stored.deviceKey)
-    let again = try #require(try Box(stored.file.reuniting(opened())))
-    try stored.file.commit(reunion: again.take())
+    try stored.file.repair(current(), deviceKey: stored.deviceKey)
+    #expect(try isUnited())
     #expect(try current().keyIDs(of: .standard) == [keys[1], keys[0]])
   }
 
@@ -98,17 +105,14 @@ import Testing
     let erased = try current().keyIDs(of: .complete)
     let lost = try current().keyIDs(of: .standard).last
     // As if another copy of the store, without the new key, had ended a key under the same secret.
-    let keybagKey = try stored.open(.passcode(stored.store.passcode())).keybagKey.copy()
+    let opened = try stored.open(.passcode(stored.store.passcode()))
     var record = stored.keybag.record
     record.end(.erased) { $0.fileClass == .complete }
-    record.insert(
-      try Keybag.newClassEntry(
-        .complete, id: record.newKeyID(), keybagKey, stored.deviceKey, stored.new.effaceable, record.storeID))
-    let diverged = try Keybag(sealing: record, keybagKey: keybagKey, deviceKey: stored.deviceKey)
+    try opened.keys.addKey(of: .complete, to: &record)
+    let diverged = try opened.keys.keybag(of: record)
     try stored.directory.write(Self.keybag, diverged.bytes)
     #expect(try stored.file.readPrevious() == second)
-    let change = try #require(try Box(stored.file.reuniting(opened())))
-    try stored.file.commit(reunion: change.take())
+    #expect(try isUnited())
     #expect(try current().keyIDs(of: .standard).contains { $0 == lost })
     #expect(try erased.allSatisfy(current().isRevoked))
   }
@@ -121,7 +125,7 @@ import Testing
       passcode: stored.store.passcode(), deviceKey: stored.deviceKey,
       effaceable: stored.file.effaceableSecret(of: keybag), cost: TestStore.cost)
     try stored.file.commit(reset.change)
-    #expect(try Box(stored.file.reuniting(opened())) == nil)
+    #expect(try !isUnited())
     #expect(try current().record.formerKeys.allSatisfy { $0.end == .reset })
   }
 
@@ -133,7 +137,7 @@ import Testing
     try stored.directory.write(Self.keybag, keybag)
     try stored.directory.write(".protectfs/effaceable", secret)
     #expect(try !stored.file.opens(previous()))
-    try stored.file.settle(current(), deviceKey: stored.deviceKey)
+    try stored.file.repair(current(), deviceKey: stored.deviceKey)
     #expect(try stored.file.readPrevious() == newer)
   }
 
@@ -163,20 +167,60 @@ import Testing
     #expect(try previous().keyIDs(of: .standard) == [first])
   }
 
-  /// A replacement that no parser would accept is not written.
+  /// Keys of two keybags that do not fit into one do not keep a class from being erased; those of others stay where they are.
+  @Test(arguments: [true, false]) func anErasureNeedsNoUnion(isUnderOneSecret: Bool) throws {
+    let first = try opened()
+    let otherSecret = isUnderOneSecret ? stored.new.change.secret.copy() : try EffaceableSecret()
+    let others = first.keys.with(otherSecret.copy())
+    var record = stored.keybag.record
+    let start = record.classEntries
+    for _ in 0..<40 { try first.keys.addKey(of: .standard, to: &record) }
+    let keybag = try first.keys.keybag(of: record)
+    record.classEntries = try others.rewrapped(start, from: first.keys)
+    for _ in 0..<40 { try others.addKey(of: .completeUnlessOpen, to: &record) }
+    for _ in 0..<3 { try others.addKey(of: .complete, to: &record) }
+    let second = try others.keybag(of: record)
+    try stored.directory.write(Self.keybag, keybag.bytes)
+    try stored.directory.write(".protectfs/keybag.previous", second.bytes)
+    if !isUnderOneSecret {
+      try EffaceableStorage(in: stored.file.directory)
+        .write(otherSecret, keeping: keybag.record.effaceableIdentifier, of: keybag.storeID)
+    }
+    let opened = try stored.file.open(
+      keybag, with: .recoveryKey(stored.new.recoveryKey.text()), deviceKey: stored.deviceKey)
+    #expect(throws: KeyManagementError.keybagFull) { _ = try stored.file.apply(.beginRotation(.complete), to: opened) }
+    let erased = try stored.file.apply(.eraseClass(.complete), to: opened)
+    #expect(erased.failure == nil)
+    #expect(try current() == erased.keybag)
+    #expect(try stored.file.opens(previous()))
+    // Each has the keys of other classes that it had, and none that were erased.
+    let other = try opened.refreshed(previous(), in: stored.file)
+    for (after, before) in [(erased.keybag, keybag), (other.keybag, second)] {
+      for fileClass in ProtectionClass.allCases where fileClass != .complete {
+        #expect(after.keyIDs(of: fileClass) == before.keyIDs(of: fileClass))
+      }
+      #expect(before.keyIDs(of: .complete).allSatisfy(after.isRevoked))
+      #expect(after.keyIDs(of: .complete) == erased.keybag.keyIDs(of: .complete))
+    }
+    #expect(try other.heldKeys(of: ProtectionClass.allCases)[.completeUnlessOpen]?.count == 41)
+    #expect(throws: KeyManagementError.effaceableSecretMissing) { _ = try stored.file.effaceableSecret(of: keybag) }
+  }
+
+  /// A replacement that no parser would take is not written.
   @Test func aReplacementHasRoom() throws {
     let opened = try opened()
     let whole = try Keybag.open(exported: exported(), backupPasscode: "backup".secret)
     var record = whole.keybag.record
     while record.classEntries.count < 64 {
       record.insert(
-        try Keybag.newClassEntry(
-          .complete, id: record.newKeyID(), whole.keybagKey, whole.deviceKey, .absent(), record.storeID))
+        try whole.keys.newEntry(of: .complete, id: record.newKeyID()))
     }
-    let full = try Keybag(sealing: record, keybagKey: whole.keybagKey, deviceKey: whole.deviceKey)
+    let full = try Keybag(authenticating: record, keybagKey: whole.keys.keybagKey, deviceKey: whole.keys.deviceKey)
     let other = try Keybag.open(exported: full.bytes, backupPasscode: "backup".secret)
     #expect(throws: KeyManagementError.keybagFull) {
-      _ = try other.replacement(over: [opened.keybag.record], passcode: "new".secret, cost: TestStore.cost)
+      _ = try other.replacement(
+        over: AuthenticKeybags(current: opened.keybag, in: stored.file, bytes: nil), passcode: "new".secret,
+        cost: TestStore.cost)
     }
   }
 }

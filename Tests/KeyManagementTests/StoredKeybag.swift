@@ -8,7 +8,7 @@ struct StoredKeybag: ~Copyable {
   let directory: TemporaryDirectory
   let file: KeybagFile
   let deviceKey: VolumeDeviceKey
-  let new: Keybag.New
+  let new: NewKeybag
 
   init(eraseAfter: UInt8? = nil) throws {
     let store = try TestStore.read()
@@ -17,7 +17,7 @@ struct StoredKeybag: ~Copyable {
     try KeybagFile.makeDirectory(in: directory.descriptor)
     let file = try KeybagFile(backing: directory.descriptor)
     let new = try store.created(eraseAfter: eraseAfter)
-    try file.create(new.keybag, new.effaceable)
+    try file.commit(new.change)
     self.store = store
     self.deviceKey = deviceKey
     self.directory = directory
@@ -34,16 +34,4 @@ struct StoredKeybag: ~Copyable {
 
   /// The wrong passcodes that the store has counted.
   func attempts() throws -> PasscodeAttempts { try file.attempts(keybag, deviceKey) }
-}
-
-/// A change, which may be absent.
-final class Box {
-  private var change: KeybagChange?
-
-  init?(_ change: consuming KeybagChange?) {
-    guard let change else { return nil }
-    self.change = .some(change)
-  }
-
-  func take() -> KeybagChange { change.take()! }
 }

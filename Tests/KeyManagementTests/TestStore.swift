@@ -46,21 +46,22 @@ struct TestStore: Decodable, Sendable {
 
   func parsed() throws -> Keybag { try Keybag(parsing: keybag.bytes, deviceKey: volumeKey()) }
 
-  /// A new keybag of the store, at the lowest cost. The same keybag is used each time, since scrypt would take most of
-  /// a test's time.
-  func created(eraseAfter: UInt8? = nil) throws -> Keybag.New {
+  /// A new keybag of the store, at the lowest cost; the same one each time, as scrypt is most of what a test would take.
+  func created(eraseAfter: UInt8? = nil) throws -> NewKeybag {
     let made = try Self.made.withLock { all in
       if let made = all[eraseAfter] { return made }
       let new = try Keybag.create(
         passcode: passcode(), deviceKey: volumeKey(), storeID: id(), eraseAfter: eraseAfter, cost: Self.cost)
       let made = try Made(
-        keybag: new.keybag, effaceable: new.effaceable.secret.exposed(), recoveryKey: new.recoveryKey.text().exposed())
+        keybag: new.keybag, effaceable: new.change.secret.secret.exposed(),
+        recoveryKey: new.recoveryKey.text().exposed())
       all[eraseAfter] = made
       return made
     }
-    return try Keybag.New(
-      keybag: made.keybag, effaceable: EffaceableSecret(SecretBytes(made.effaceable)),
-      recoveryKey: RecoveryKey(parsing: SecretBytes(made.recoveryKey)))
+    return try NewKeybag(
+      KeybagChange(
+        made.keybag, secret: EffaceableSecret(SecretBytes(made.effaceable)), over: .nothing, .creation),
+      RecoveryKey(parsing: SecretBytes(made.recoveryKey)))
   }
 
   private struct Made: Sendable {

@@ -17,10 +17,10 @@ struct StoreKeys {
   init(of volume: Volume) throws {
     let opened = try volume.openKeybag()
     publicKeys = opened.keybag.publicKeys
-    keybagKey = opened.keybagKey.bytes
+    keybagKey = opened.keys.keybagKey.bytes
     effaceable =
-      try opened.effaceable.secret.bytes
-      + opened.effaceable.wrappingKey(with: opened.keybagKey, of: opened.keybag.storeID).bytes
+      try opened.keys.effaceable.secret.bytes
+      + opened.keys.effaceable.wrappingKey(with: opened.keys.keybagKey, of: opened.keybag.storeID).bytes
     var keys = try opened.classKeys()
     for fileClass in ProtectionClass.allCases where fileClass != .none {
       classKeys[fileClass] = keys.take(fileClass) { $0.secret.bytes }[0]
@@ -87,20 +87,20 @@ extension Volume {
     }
   }
 
-  /// Completes what a crash has left of a change of keys, like the next mount.
-  func settle() throws {
+  /// Finishes what a crash has left of a change of keys, as the next mount does.
+  func repair() throws {
     let file = try keybagFile()
     let deviceKey = try volumeDeviceKey()
-    try file.settle(Keybag(parsing: file.read(), deviceKey: deviceKey), deviceKey: deviceKey)
+    try file.repair(Keybag(parsing: file.read(), deviceKey: deviceKey), deviceKey: deviceKey)
   }
 
   /// Makes the keybag one without an effaceable secret, like those of the first version.
   func removeEffaceableSecret() throws {
     let opened = try openKeybag()
+    let keys = opened.keys.with(.absent())
     var record = opened.keybag.record
-    record.effaceableIdentifier = nil
-    record.classEntries = try opened.rewrapped(record.classEntries, under: opened.keybagKey, .absent())
-    let keybag = try Keybag(sealing: record, keybagKey: opened.keybagKey, deviceKey: opened.deviceKey)
+    record.classEntries = try keys.rewrapped(record.classEntries, from: opened.keys)
+    let keybag = try keys.keybag(of: record)
     try putBack(["keybag": keybag.bytes, "keybag.previous": keybag.bytes])
   }
 

@@ -75,7 +75,7 @@ final class BuiltStore {
     let previous = try read("/.protectfs/keybag.previous")
     for _ in 0..<times {
       let change = try file.open(keybag, with: secret(), deviceKey: deviceKey)
-        .adding(.keyFile(SecretBytes(randomCount: 32)), label: "one more")
+        .changed(by: .addProtector(NewProtector(.keyFile(SecretBytes(randomCount: 32)), label: "one more")))
       try file.commit(change)
       keybag = change.keybag
     }
@@ -84,10 +84,9 @@ final class BuiltStore {
 
   /// Gives a class a new key and removes the old one. One file of the class is left under the old key.
   func rotateAway(_ fileClass: ProtectionClass, but place: String) throws {
-    if let change = try file.open(keybag, with: secret(), deviceKey: deviceKey).beginningRotation(of: fileClass) {
-      try file.commit(change)
-      keybag = change.keybag
-    }
+    let begun = try file.open(keybag, with: secret(), deviceKey: deviceKey).changed(by: .beginRotation(fileClass))
+    try file.commit(begun)
+    keybag = begun.keybag
     let opened = try file.open(keybag, with: secret(), deviceKey: deviceKey)
     controller.adopt(keybag)
     for (fileClass, held) in try opened.heldKeys(of: ProtectionClass.allCases) {
@@ -104,7 +103,7 @@ final class BuiltStore {
             fileClass: fileClass, isExplicit: record.isExplicit, classKeyID: keyID, wrappedKey: wrappedKey)
         ).bytes, of: other)
     }
-    let change = try opened.finishingRotation(of: fileClass, from: opened.keybag.keyIDs(of: fileClass))
+    let change = try opened.changed(by: .finishRotation(fileClass, from: opened.keybag.keyIDs(of: fileClass)))
     try file.commit(change)
     keybag = change.keybag
   }

@@ -27,7 +27,7 @@ struct StoreBeginning: Sendable {
     try FileManager.default.createDirectory(atPath: own, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(atPath: path) }
     try KeybagFile(backing: Descriptor.open(PathName(path), [.readOnly, .directory]))
-      .create(new.keybag, new.effaceable)
+      .commit(new.change)
     files = try Dictionary(
       uniqueKeysWithValues: FileManager.default.contentsOfDirectory(atPath: own).map { name in
         (name, try Array(Data(contentsOf: URL(fileURLWithPath: "\(own)/\(name)"))))

@@ -69,9 +69,9 @@ func files() throws -> [Measurement] {
   let new = try Keybag.create(
     passcode: SecretBytes([1]), deviceKey: deviceKey, storeID: .random(), cost: ScryptParameters(logN: 16, r: 8, p: 1))
   let controller = LockController(
-    keybag: new.keybag, noneKeys: try new.keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.effaceable))
-  let (generation, wrappedKey) = try controller.wrap(FileKey(), for: .none)
-  let record = FileRecord(fileClass: .none, isExplicit: false, generation: generation, wrappedKey: wrappedKey)
+    keybag: new.keybag, noneKeys: try new.keybag.noneClassKeys(deviceKey: deviceKey, effaceable: new.change.secret))
+  let (keyID, wrappedKey) = try controller.wrap(FileKey(), for: .none)
+  let record = FileRecord(fileClass: .none, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey)
   // A file without a name, in memory (O_TMPFILE).
   let backing = try Descriptor.open("/dev/shm", OpenFlags(rawValue: 0o20200000 | O_RDWR), mode: 0o600)
   let file = try ProtectedFile(

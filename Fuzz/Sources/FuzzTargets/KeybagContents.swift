@@ -49,10 +49,9 @@ private func checkUnopened(_ keybag: Keybag, _ secrets: borrowing KeybagSecrets)
   }
   precondition(keybag.lacking(keysOf: keybag).isEmpty)
   precondition(keybag.publicKeys.values.allSatisfy { $0.count == 32 })
-  if let change = try? keybag.erased(deviceKey: secrets.deviceKey) {
-    checkSuccessor(change.keybag, of: keybag, secrets)
-    precondition(change.keybag.erasureTime != nil)
-  }
+  let erased = must("erasing a store") { try keybag.erased(deviceKey: secrets.deviceKey) }
+  precondition(erased.erasureTime != nil)
+  if keybag.erasureTime == nil { checkSuccessor(erased, of: keybag, secrets) }
 }
 
 /// What an opened keybag can do, but for what costs a scrypt.
@@ -64,18 +63,22 @@ private func checkOpened(_ opened: borrowing OpenKeybag, _ secrets: borrowing Ke
     precondition(!isRight, "keys that are right unwrap: \(error)")
   }
   for fileClass in ProtectionClass.allCases {
-    if let change = try? opened.beginningRotation(of: fileClass) {
+    if let change = try? opened.changed(by: .beginRotation(fileClass)) {
       checkSuccessor(change.keybag, of: opened.keybag, secrets)
       let keys = change.keybag.keyIDs(of: fileClass)
-      if let change = try? opened.following(change).finishingRotation(of: fileClass, from: keys) {
+      if let change = try? opened.following(change).changed(by: .finishRotation(fileClass, from: keys)) {
         precondition(change.keybag.keyIDs(of: fileClass).count == 1)
       }
     }
-    if let change = try? opened.erasing(fileClass) { checkSuccessor(change.keybag, of: opened.keybag, secrets) }
+    if let change = try? opened.changed(by: .eraseClass(fileClass)) {
+      checkSuccessor(change.keybag, of: opened.keybag, secrets)
+    }
   }
-  if let change = try? opened.adding(keysOf: opened) { checkSuccessor(change.keybag, of: opened.keybag, secrets) }
+  if let change = try? opened.adding(keysOf: opened, .newKeys, where: { _ in true }) {
+    checkSuccessor(change.keybag, of: opened.keybag, secrets)
+  }
   for protector in opened.keybag.protectors {
-    guard let change = try? opened.removing(protector: protector.id) else { continue }
+    guard let change = try? opened.changed(by: .removeProtector(protector.id)) else { continue }
     checkSuccessor(change.keybag, of: opened.keybag, secrets)
     precondition(!change.keybag.protectors.contains(protector))
   }
@@ -87,7 +90,7 @@ private func checkSuccessor(_ keybag: Keybag, of other: Keybag, _ secrets: borro
     try Keybag(parsing: keybag.bytes, deviceKey: secrets.deviceKey)
   }
   precondition(parsed == keybag)
-  precondition(keybag.storeID == other.storeID && keybag.generation == other.generation + 1)
+  precondition(keybag.record.follows(other.record))
 }
 
 extension KeybagRecord.Protector.Method {

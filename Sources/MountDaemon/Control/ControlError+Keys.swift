@@ -9,8 +9,8 @@ extension ControlError {
       case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped, .wrongKeyFile: .wrongPasscode
       case .passcodeDelayed: .passcodeDelayed
       case .storeErased: .storeErased
-      case .lastWayIn: .lastWayIn
-      case .invalidPasscode, .invalidLabel, .keyFileMalformed, .noSuchWayIn, .severalPasscodes: .invalidRequest
+      case .lastProtector: .lastWayIn
+      case .invalidPasscode, .invalidLabel, .keyFileMalformed, .noSuchProtector, .severalPasscodes: .invalidRequest
       case .keybagMissing, .keybagUnreadable, .keybagMalformed, .keybagAltered, .unsupportedStore,
         .effaceableSecretMissing:
         .keybagCorrupt

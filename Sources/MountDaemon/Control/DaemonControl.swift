@@ -26,10 +26,10 @@ package protocol DaemonControl: AnyObject, Sendable {
   /// Replaces the passcode.
   func changePasscode(from secret: consuming UnlockSecret, to newPasscode: consuming SecretBytes) throws(ControlError)
 
-  /// Adds a way in.
+  /// Adds a protector.
   func addKey(_ new: consuming UnlockSecret, label: String, with secret: consuming UnlockSecret) throws(ControlError)
 
-  /// Removes the way in with that identity, 16 bytes.
+  /// Removes the protector with that identity, 16 bytes.
   func removeKey(_ id: [UInt8], with secret: consuming UnlockSecret) throws(ControlError)
 
   /// Gives a class a new key, or finds one that a rotation cut short has left. The rotation is then run, once.

@@ -4,7 +4,7 @@ import ProtectfsIO
 import ProtectfsPolicy
 
 // Keys destroyed while the store is mounted: first on disk, then in memory, with everything that was read by them. What
-// fails when the new keybag is in its place already is told when the rest is done.
+// fails when the new keybag is in its place already is reported when the rest is done.
 extension Daemon {
   package func erase(_ fileClass: ProtectionClass, with secret: consuming UnlockSecret) throws(ControlError) {
     try requireWritable()
@@ -22,61 +22,41 @@ extension Daemon {
   private func eraseOnDisk(
     _ fileClass: ProtectionClass, with secret: borrowing UnlockSecret
   ) throws(KeyManagementError) -> (LockMachine.Destruction, KeyManagementError?) {
-    var trial = try turn(toTry: secret)
-    takeTurn()
-    defer { giveTurn() }
-    let opened = try openToChange(with: secret, &trial)
-    let change = try opened.erasing(fileClass)
-    let keybag = change.keybag
-    // All that can fail comes before the change, which cannot be taken back.
-    let successors = try opened.following(change).heldKeys(of: [fileClass])
-    let failure = try commitOnDisk(change)
-    return (
-      LockMachine.Destruction(classes: [fileClass], successors: successors) { [self] in adopt(keybag) }, failure
-    )
+    var attempt = try attempt(with: secret)
+    return try withKeybag { (file) throws(KeyManagementError) in
+      let applied = try file.apply(
+        .eraseClass(fileClass), to: openToChange(in: file, with: secret, &attempt))
+      let keybag = applied.keybag
+      // Keys of other classes that the second copy had.
+      if hasOtherKeys(keybag) { machine.replaceKeys(applied.keys.filter { $0.key != fileClass }) }
+      let successors = applied.keys.filter { $0.key == fileClass }
+      return (
+        LockMachine.Destruction(classes: [fileClass], successors: successors) { [self] in adopt(keybag) },
+        applied.failure
+      )
+    }
   }
 
   package func eraseAll() throws(ControlError) {
     try requireWritable()
     do throws(KeyManagementError) {
-      let (erased, failure) = try eraseAllOnDisk()
-      revokeErased(erased)
-      if let failure { throw failure }
+      let erasure = try withKeybag { (file) throws(KeyManagementError) in
+        try file.erase(keybag.withLock { $0 }, deviceKey: deviceKey)
+      }
+      revokeErased(erasure.tombstone)
+      if let failure = erasure.failure { throw failure }
     } catch {
       throw ControlError(error)
     }
   }
 
-  private func eraseAllOnDisk() throws(KeyManagementError) -> (Keybag, KeyManagementError?) {
-    takeTurn()
-    defer { giveTurn() }
-    let current = try readKeybag()
-    guard current.erasureTime == nil else { return (current, nil) }
-    let change = try current.erased(deviceKey: deviceKey)
-    return (change.keybag, try commitOnDisk(change))
-  }
-
-  /// Puts a keybag in place; returns what failed after that.
-  private func commitOnDisk(_ change: borrowing KeybagChange) throws(KeyManagementError) -> KeyManagementError? {
-    let file = try KeybagFile(backing: backing)
-    do throws(KeyManagementError) {
-      try file.commit(change)
-      return nil
-    } catch {
-      guard error.isAfterChange else { throw error }
-      return error
-    }
-  }
-
-  /// Takes all keys out of memory after the store was erased; returns when that is done, by whichever thread. Not with
-  /// the turn taken.
+  /// Takes all keys out of memory after the store was erased; returns when that is done, by whichever thread. Not within
+  /// ``withKeybag(_:)``.
   func revokeErased(_ erased: Keybag) {
     isRevoked.withLock { isRevoked in
       guard !isRevoked else { return }
       // An unlock that has opened the old keybag ends first, and so its keys go too; the next finds the store erased.
-      takeTurn()
-      keybag.withLock { $0 = erased }
-      giveTurn()
+      keybagFile.withLock { _ in keybag.withLock { $0 = erased } }
       machine.destroy(
         LockMachine.Destruction(classes: ProtectionClass.allCases, successors: [:]) { [self] in adopt(erased) })
       log.notice("the store was erased")
@@ -101,7 +81,7 @@ extension Daemon {
   }
 
   private func revokeIfErased() {
-    guard let current = try? readKeybag(), current.erasureTime != nil,
+    guard let current = try? readKeybag(KeybagFile(backing: backing)), current.erasureTime != nil,
       current.storeID == keybag.withLock({ $0.storeID })
     else { return }
     revokeErased(current)

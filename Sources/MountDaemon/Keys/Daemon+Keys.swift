@@ -11,7 +11,7 @@ import SystemPackage
 extension Daemon {
   package func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
     do throws(KeyManagementError) {
-      // Not with the turn taken: a lock may be waiting for a rotation, and that one for the turn.
+      // Not with the keybag's mutex: a lock may be waiting for a rotation, and that one for the mutex.
       repeat { machine.waitUntilUnlockable() } while try !unlockNow(secret)
       tree.resumeRekeys()
       log.notice("unlocked")
@@ -22,22 +22,20 @@ extension Daemon {
 
   /// Returns `false` where a lock began to revoke meanwhile.
   private func unlockNow(_ secret: borrowing UnlockSecret) throws(KeyManagementError) -> Bool {
-    var trial = try turn(toTry: secret)
-    takeTurn()
-    defer { giveTurn() }
-    // Where another mount may write, it may also have changed the passcode.
-    if options.hasOtherWriters { try adoptOthersKeybag() }
-    let opened = try open(keybag.withLock { $0 }, with: secret, &trial)
-    return machine.unlock(try opened.heldKeys())
+    var attempt = try attempt(with: secret)
+    return try withKeybag { (file) throws(KeyManagementError) in
+      // Where another mount may write, it may also have changed the passcode.
+      if options.hasOtherWriters { try adoptOthersKeybag(file) }
+      return machine.unlock(try open(keybag.withLock { $0 }, in: file, with: secret, &attempt).heldKeys())
+    }
   }
 
-  private func adoptOthersKeybag() throws(KeyManagementError) {
-    let current = try readKeybag()
+  private func adoptOthersKeybag(_ file: borrowing KeybagFile) throws(KeyManagementError) {
+    let current = try readKeybag(file)
     if (try? requireSuccessor(current)) == nil {
       log.error("another keybag was put in place, which may lack class keys")
     }
-    var noneKeys = try current.noneClassKeys(
-      deviceKey: deviceKey, effaceable: KeybagFile(backing: backing).effaceableSecret(of: current))
+    var noneKeys = try current.noneClassKeys(deviceKey: deviceKey, effaceable: file.effaceableSecret(of: current))
     keybag.withLock { $0 = current }
     controller.install(noneKeys.take(.none) { HeldKey($0) }, for: .none)
     controller.adopt(current)
@@ -46,40 +44,31 @@ extension Daemon {
   package func changePasscode(
     from old: consuming UnlockSecret, to new: consuming SecretBytes
   ) throws(ControlError) {
-    try change(with: old) { (opened) throws(KeyManagementError) in try opened.changingPasscode(to: new) }
+    try change(.changePasscode(new), with: old)
     log.notice("the passcode was changed")
   }
 
   package func addKey(
     _ new: consuming UnlockSecret, label: String, with secret: consuming UnlockSecret
   ) throws(ControlError) {
-    try change(with: secret) { (opened) throws(KeyManagementError) in try opened.adding(new, label: label) }
-    log.notice("a way in was added")
+    try change(.addProtector(NewProtector(new, label: label)), with: secret)
+    log.notice("a protector was added")
   }
 
   package func removeKey(_ id: [UInt8], with secret: consuming UnlockSecret) throws(ControlError) {
-    try change(with: secret) { (opened) throws(KeyManagementError) in try opened.removing(protector: id) }
-    log.notice("a way in was removed")
+    try change(.removeProtector(id), with: secret)
+    log.notice("a protector was removed")
   }
 
-  // MARK: The keybag in its place
-
-  /// Changes the keybag that is in place now.
   private func change(
-    with secret: borrowing UnlockSecret,
-    _ make: (borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange
+    _ edit: consuming KeybagEdit, with secret: borrowing UnlockSecret
   ) throws(ControlError) {
     try requireWritable()
     do throws(KeyManagementError) {
-      var trial = try turn(toTry: secret)
-      takeTurn()
-      defer { giveTurn() }
-      let opened = try openToChange(with: secret, &trial)
-      let change = try make(opened)
-      // Those of a rotation that could not be begun, too: the keybag in place may have them already.
-      let keys =
-        hasOtherKeys(change.keybag) ? try opened.following(change).heldKeys(of: ProtectionClass.allCases) : [:]
-      try commit(change) { [machine] in machine.replaceKeys(keys) }
+      var attempt = try attempt(with: secret)
+      try withKeybag { (file) throws(KeyManagementError) in
+        try goOn(with: file.apply(edit, to: openToChange(in: file, with: secret, &attempt)))
+      }
     } catch {
       throw refusal(error)
     }
@@ -89,76 +78,70 @@ extension Daemon {
     guard !options.isReadOnly else { throw ControlError(.readOnly, "the store is mounted read-only") }
   }
 
-  /// Waits until nobody else changes the keybag. Given back before anything is waited for that a lock may hold up.
-  func takeTurn() { keybagFile.beginWriting() }
+  // MARK: The keybag in its place
 
-  func giveTurn() { keybagFile.endWriting() }
-
-  func readKeybag() throws(KeyManagementError) -> Keybag {
-    try Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey)
+  /// Calls `body` while nobody else in this process reads the keybag to change it. `body` waits for nothing that a lock may
+  /// hold up.
+  func withKeybag<Result: ~Copyable & Sendable>(
+    _ body: (borrowing KeybagFile) throws(KeyManagementError) -> Result
+  ) throws(KeyManagementError) -> Result {
+    try keybagFile.withLock { (_) throws(KeyManagementError) in try body(KeybagFile(backing: backing)) }
   }
 
-  /// Waits until no other process tries a passcode. Before ``takeTurn()``, since a lock of the mount may wait for that.
-  func turn(toTry secret: borrowing UnlockSecret) throws(KeyManagementError) -> PasscodeTurn {
-    try KeybagFile(backing: backing).turn(toTry: secret)
+  func readKeybag(_ file: borrowing KeybagFile) throws(KeyManagementError) -> Keybag {
+    try Keybag(parsing: file.read(), deviceKey: deviceKey)
   }
 
-  func open(
-    _ keybag: Keybag, with secret: borrowing UnlockSecret, _ trial: inout PasscodeTurn
-  ) throws(KeyManagementError) -> OpenKeybag {
-    let file = try KeybagFile(backing: backing)
-    var known = attempts.withLock { $0 }
-    defer { attempts.withLock { [known] in $0 = known } }
-    return try file.open(keybag, with: secret, deviceKey: deviceKey, known: &known, &trial)
-  }
-
-  /// Opens the keybag that is in place to change it, which overwrites the second copy: class keys that only that one has are
-  /// taken in first.
+  /// The keybag in place, which is this daemon's, or one that a change has made of it.
   ///
-  /// - Throws: `keybagPutBack` where the keybag is not one that comes after the one that this daemon goes by: a change of it
-  ///   would lose keys.
-  func openToChange(
-    with secret: borrowing UnlockSecret, _ trial: inout PasscodeTurn
-  ) throws(KeyManagementError) -> OpenKeybag {
-    let current = try readKeybag()
+  /// - Throws: `keybagPutBack` where it is not: a change of it would lose keys.
+  func readSuccessor(_ file: borrowing KeybagFile) throws(KeyManagementError) -> Keybag {
+    let current = try readKeybag(file)
     try requireSuccessor(current)
-    let opened = try open(current, with: secret, &trial)
-    let file = try KeybagFile(backing: backing)
-    guard let change = try file.reuniting(opened) else { return opened }
-    let new = opened.following(change)
-    let keys = try new.heldKeys(of: ProtectionClass.allCases)
-    try file.commit(reunion: change)
-    machine.replaceKeys(keys)
-    adopt(change.keybag)
-    return new
+    return current
   }
 
-  /// Finds out that a keybag in place is this daemon's, or one that a change has made of it.
-  func requireSuccessor(_ current: Keybag) throws(KeyManagementError) {
+  private func requireSuccessor(_ current: Keybag) throws(KeyManagementError) {
     let own = keybag.withLock { $0 }
     guard current.generation >= own.generation, current.hasOrEnded(keysOf: own) else { throw .keybagPutBack }
   }
 
-  /// Whether a keybag has other class keys than the one that this daemon goes by.
-  private func hasOtherKeys(_ other: Keybag) -> Bool {
-    let own = keybag.withLock { $0 }
-    return ProtectionClass.allCases.contains { own.keyIDs(of: $0) != other.keyIDs(of: $0) }
+  /// Begins an unlock attempt, after those of other processes. Before ``withKeybag(_:)``, since a lock of the mount may wait
+  /// for that.
+  func attempt(with secret: borrowing UnlockSecret) throws(KeyManagementError) -> UnlockAttempt {
+    try KeybagFile(backing: backing).attempt(with: secret)
   }
 
-  /// Puts a changed keybag in place, and goes on with it, also where something after that failed; but not with new class
-  /// keys that a power cut may take back, or that no second copy has. `prepare` is called in between.
-  func commit(_ change: borrowing KeybagChange, prepare: () -> Void = {}) throws(KeyManagementError) {
-    let file = try KeybagFile(backing: backing)
-    var failure: KeyManagementError?
-    do throws(KeyManagementError) {
-      try file.commit(change)
-    } catch {
-      guard error.isAfterChange, !change.addsKeys else { throw error }
-      failure = error
-    }
-    prepare()
-    adopt(change.keybag)
-    if let failure { throw failure }
+  /// Opens the keybag that is in place, to change it.
+  func openToChange(
+    in file: borrowing KeybagFile, with secret: borrowing UnlockSecret, _ attempt: inout UnlockAttempt
+  ) throws(KeyManagementError) -> OpenKeybag {
+    try open(readSuccessor(file), in: file, with: secret, &attempt)
+  }
+
+  private func open(
+    _ keybag: Keybag, in file: borrowing KeybagFile, with secret: borrowing UnlockSecret,
+    _ attempt: inout UnlockAttempt
+  ) throws(KeyManagementError) -> OpenKeybag {
+    var known = attempts.withLock { $0 }
+    defer { attempts.withLock { [known] in $0 = known } }
+    return try file.open(keybag, with: secret, deviceKey: deviceKey, known: &known, &attempt)
+  }
+
+  /// Goes on with the keybag that an edit has put in place; its keys come into memory before anyone looks for them.
+  ///
+  /// - Throws: what failed after that.
+  func goOn(with applied: borrowing AppliedEdit) throws(KeyManagementError) {
+    // Those of a rotation that could not be begun, too: the keybag in place may have them already.
+    if hasOtherKeys(applied.keybag) { machine.replaceKeys(applied.keys) }
+    adopt(applied.keybag)
+    if let failure = applied.failure { throw failure }
+  }
+
+  /// Whether a keybag has other class keys than the one that this daemon goes by.
+  func hasOtherKeys(_ other: Keybag) -> Bool {
+    let own = keybag.withLock { $0 }
+    return ProtectionClass.allCases.contains { own.keyIDs(of: $0) != other.keyIDs(of: $0) }
   }
 
   /// Goes on with a changed keybag, unless a later change came first.
@@ -171,11 +154,13 @@ extension Daemon {
     if isNewer { controller.adopt(changed) }
   }
 
-  /// What a client is told, after the log. A store that was erased, here or by a command beside this daemon, is one whose
-  /// keys go from memory too. Not with the turn taken.
+  /// The error for a client, after the log. A store that was erased, here or by a command beside this daemon, is one whose
+  /// keys go from memory too. Not within ``withKeybag(_:)``.
   func refusal(_ error: KeyManagementError) -> ControlError {
     log.warning("a secret or a change of keys was refused", metadata: ["reason": "\(error.code)"])
-    guard let erased = try? readKeybag(), let time = erased.erasureTime else { return ControlError(error) }
+    guard let erased = try? readKeybag(KeybagFile(backing: backing)), let time = erased.erasureTime else {
+      return ControlError(error)
+    }
     revokeErased(erased)
     return ControlError(KeyManagementError.storeErased(at: time))
   }

@@ -17,15 +17,18 @@ extension Daemon {
     try requireWritable()
     try requireOnlyWriter()
     // A lock waits for a rotation that has begun.
-    var trial: PasscodeTurn
-    do throws(KeyManagementError) { trial = try turn(toTry: secret) } catch { throw refusal(error) }
+    var attempt: UnlockAttempt
+    do throws(KeyManagementError) { attempt = try self.attempt(with: secret) } catch { throw refusal(error) }
     guard machine.beginRotation() else {
       throw ControlError(
         .failed, "the mount is locked, or another rotation is running; a rotation needs all keys: unlock first")
     }
     do throws(KeyManagementError) {
       var isContinuing = false
-      let opened = try openForRotation(of: fileClass, with: secret, &trial, &isContinuing)
+      let opened = try withKeybag { (file) throws(KeyManagementError) in
+        let opened = try openToChange(in: file, with: secret, &attempt)
+        return try beginRotation(of: fileClass, in: file, opened, &isContinuing)
+      }
       return Rotation(self, fileClass, opened, isContinuing: isContinuing)
     } catch {
       machine.endRotation()
@@ -33,34 +36,32 @@ extension Daemon {
     }
   }
 
-  private func openForRotation(
-    of fileClass: ProtectionClass, with secret: borrowing UnlockSecret, _ trial: inout PasscodeTurn,
+  private func beginRotation(
+    of fileClass: ProtectionClass, in file: borrowing KeybagFile, _ opened: consuming OpenKeybag,
     _ isContinuing: inout Bool
   ) throws(KeyManagementError) -> OpenKeybag {
-    takeTurn()
-    defer { giveTurn() }
-    let opened = try openToChange(with: secret, &trial)
+    if let united = try file.unite(opened) {
+      try goOn(with: united)
+      opened = united.takeOpened()
+    }
     isContinuing = opened.keybag.keyIDs(of: fileClass).count > 1
-    guard isContinuing else { return try addKey(of: fileClass, to: opened) }
+    guard isContinuing else { return try addKey(of: fileClass, to: opened, in: file) }
     let keys = try opened.heldKeys(of: [fileClass])
     // The last of those rotations may have ended before the second copy had its key.
-    try KeybagFile(backing: backing).settle(opened.keybag, deviceKey: deviceKey)
+    try file.repair(opened.keybag, deviceKey: deviceKey)
     machine.replaceKeys(keys)
     adopt(opened.keybag)
     return opened
   }
 
-  /// Gives a class one more key. With the turn taken.
+  /// Gives a class one more key. Within ``withKeybag(_:)``.
   fileprivate func addKey(
-    of fileClass: ProtectionClass, to opened: borrowing OpenKeybag
+    of fileClass: ProtectionClass, to opened: borrowing OpenKeybag, in file: borrowing KeybagFile
   ) throws(KeyManagementError) -> OpenKeybag {
-    guard let change = try opened.beginningRotation(of: fileClass) else { throw .keybagFull }
-    let new = opened.following(change)
-    let keys = try new.heldKeys(of: [fileClass])
-    // In memory before anyone looks for it: files are made and changed meanwhile.
-    try commit(change) { [machine] in machine.replaceKeys(keys) }
+    let applied = try file.apply(.beginRotation(fileClass), to: opened)
+    try goOn(with: applied)
     log.notice("a class has a new key", metadata: ["class": "\(fileClass.name)"])
-    return new
+    return applied.takeOpened()
   }
 }
 
@@ -130,50 +131,37 @@ final class Rotation: RotationControl {
 
   /// A lock that has come does not wait for this.
   private func addKey() throws(ControlError) {
-    guard daemon.machine.mayRotate else { throw failure(.interrupted) }
-    daemon.takeTurn()
-    defer { daemon.giveTurn() }
-    guard daemon.machine.mayRotate else { throw failure(.interrupted) }
-    do throws(KeyManagementError) {
-      let keybag = try daemon.readKeybag()
-      try daemon.requireSuccessor(keybag)
-      let file = try KeybagFile(backing: daemon.backing)
-      try opened.withLock { (opened) throws(KeyManagementError) in
-        let current = try opened!.refreshed(keybag, in: file)
-        opened = .some(try daemon.addKey(of: fileClass, to: current))
-      }
-    } catch {
-      throw ControlError(error)
+    let refusal = change { [daemon, fileClass] (opened, file) throws(KeyManagementError) in
+      opened = try daemon.addKey(of: fileClass, to: opened.refreshed(daemon.readSuccessor(file), in: file), in: file)
+    }
+    if let refusal { throw refusal }
+  }
+
+  /// The keybag may have been changed meanwhile, a passcode say: the old key is removed from the one that is there, if the
+  /// class has the keys that it had when files were wrapped anew. A lock that has come does not wait for that.
+  private func removeOldKey() -> ControlError? {
+    change { [daemon, fileClass] (opened, file) throws(KeyManagementError) in
+      let known = opened.keybag.keyIDs(of: fileClass)
+      let current = try opened.refreshed(daemon.readSuccessor(file), in: file)
+      try daemon.goOn(with: file.apply(.finishRotation(fileClass, from: known), to: current))
     }
   }
 
-  /// The keybag may have been changed meanwhile, a passcode say: the old key is removed from the one that is there. A lock
-  /// that has come does not wait for that.
-  private func removeOldKey() -> ControlError? {
-    guard daemon.machine.mayRotate else { return failure(.interrupted) }
-    daemon.takeTurn()
-    defer { daemon.giveTurn() }
+  /// Changes the keybag in place, unless the mount is being locked; returns why it was not.
+  private func change(
+    _ body: (inout OpenKeybag, borrowing KeybagFile) throws(KeyManagementError) -> Void
+  ) -> ControlError? {
     guard daemon.machine.mayRotate else { return failure(.interrupted) }
     do throws(KeyManagementError) {
-      let keybag = try daemon.readKeybag()
-      try daemon.requireSuccessor(keybag)
-      let file = try KeybagFile(backing: daemon.backing)
-      let change = try opened.withLock { (opened) throws(KeyManagementError) in
-        try Self.finishing(opened!, of: fileClass, in: file, keybag)
+      let isChanged = try daemon.withKeybag { (file) throws(KeyManagementError) in
+        guard daemon.machine.mayRotate else { return false }
+        try opened.withLock { (opened) throws(KeyManagementError) in try body(&opened!, file) }
+        return true
       }
-      try daemon.commit(change)
-      return nil
+      return isChanged ? nil : failure(.interrupted)
     } catch {
       return ControlError(error)
     }
-  }
-
-  /// The keybag in place without the old key, if the class has the keys that it had when files were wrapped anew.
-  private static func finishing(
-    _ opened: borrowing OpenKeybag, of fileClass: ProtectionClass, in file: borrowing KeybagFile, _ current: Keybag
-  ) throws(KeyManagementError) -> KeybagChange {
-    try opened.refreshed(current, in: file)
-      .finishingRotation(of: fileClass, from: opened.keybag.keyIDs(of: fileClass))
   }
 
   private func failure(_ error: Errno) -> ControlError {

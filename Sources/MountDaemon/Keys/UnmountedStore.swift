@@ -33,6 +33,7 @@ package struct UnmountedStore: ~Copyable {
     let backing = try Store.open(path)
     let lock = try Store.lock(backing, path: path, for: .change)
     let file = try KeybagFile(backing: backing)
+    try file.finishRestoration()
     let bytes = try file.read()
     let deviceKey = try loadKey(bytes, try StoreSummary.parse(bytes).storeID)
     keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
@@ -54,26 +55,14 @@ package struct UnmountedStore: ~Copyable {
 
   /// Finds out that it is not the second copy alone that opens the store.
   package func requireThatNoOtherOpens() throws(KeyManagementError) {
-    guard !file.opens(keybag), let bytes = try? file.readPrevious(),
-      let other = try? Keybag(parsing: bytes, deviceKey: deviceKey), other.storeID == keybag.storeID, file.opens(other)
-    else { return }
-    throw .effaceableSecretMissing
+    let found = try file.authenticKeybags(of: keybag.storeID, deviceKey)
+    if !found.currentOpens, found.previousOpens { throw .effaceableSecretMissing }
   }
 
-  /// Changes the keybag, after it has what only the second copy had.
-  package func change(
-    with secret: borrowing UnlockSecret,
-    _ make: (borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange
-  ) throws(KeyManagementError) {
-    let opened = try open(with: secret)
-    guard let first = try file.reuniting(opened) else { return try file.commit(make(opened)) }
-    try file.commit(reunion: first)
-    try file.commit(make(opened.following(first)))
-  }
-
-  /// Opens the keybag.
-  package func open(with secret: borrowing UnlockSecret) throws(KeyManagementError) -> OpenKeybag {
-    try file.open(keybag, with: secret, deviceKey: deviceKey)
+  /// Changes the keybag.
+  package func apply(_ edit: borrowing KeybagEdit, with secret: borrowing UnlockSecret) throws(KeyManagementError) {
+    let applied = try file.apply(edit, to: file.open(keybag, with: secret, deviceKey: deviceKey))
+    if let failure = applied.failure { throw failure }
   }
 }
 

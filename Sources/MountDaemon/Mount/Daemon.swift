@@ -21,8 +21,8 @@ package final class Daemon: DaemonControl {
   let attempts = RankedMutex(.passcodeAttempts, PasscodeAttempts())
   /// Whether the keys of an erased store have gone from memory; held while they go.
   let isRevoked = RankedMutex(.erasure, false)
-  /// Held while the keybag is read, changed and put in place.
-  let keybagFile = ReaderWriterLock(.keybagFile)
+  /// Held while the keybag is read, changed and put in place (`withKeybag`).
+  let keybagFile = RankedMutex(.keybagFile, ())
   let controller: LockController
   let machine: LockMachine
   let events: EventHub

@@ -89,7 +89,7 @@ package enum MountProcess {
     let found = try Keybag(parsing: file.read(), deviceKey: deviceKey)
     let keybag = file.tombstone(of: found, deviceKey) ?? found
     do throws(KeyManagementError) {
-      if !isReadOnly { try file.settle(keybag, deviceKey: deviceKey) }
+      if !isReadOnly { try file.repair(keybag, deviceKey: deviceKey) }
     } catch {
       log.warning("a change of keys is not finished", metadata: ["reason": "\(error.code)"])
     }

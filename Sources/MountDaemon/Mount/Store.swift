@@ -37,7 +37,7 @@ package enum Store {
       to: backing, defaultClass: defaultClass, volume: VolumeKeys(deviceKey, storeID: storeID))
     try backing.synchronize()
     let file = try KeybagFile(backing: backing)
-    try file.create(new.keybag, new.effaceable)
+    try file.commit(new.change)
     file.reserveAttempts()
     claim.hold()
     return (storeID, RecoveryKeyText(try new.recoveryKey.text()))

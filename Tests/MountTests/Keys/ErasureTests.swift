@@ -147,8 +147,8 @@ extension MountTests {
           #expect(volume.refusal(of: nil)?.code == (isErased && fileClass == nil ? "store-erased" : nil), "\(place)")
           #expect(isErased || !wasErased, "\(place): it was erased before")
           wasErased = isErased
-          // The next writer completes it: then the old keybag is useless.
-          try volume.settle()
+          // Whoever has the store next finishes it: then the old keybag is of no use.
+          try volume.repair()
           if isErased {
             let after = try volume.ownFiles()
             try volume.putBack(before.merging(["effaceable": after["effaceable"] ?? []]) { $1 })

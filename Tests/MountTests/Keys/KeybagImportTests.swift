@@ -158,6 +158,14 @@ extension MountTests {
           [files["keybag"], files["keybag.previous"]] == [keybag, previous]
             || [files["keybag"], files["keybag.previous"]] == [previous, keybag]
         }
+        // Where names cannot be exchanged, the next start finds both again.
+        try expectEachCutShort(
+          volume, ["keybag", "restore", "--yes"], from: before, of: [.changes, .withoutExchange], isRepaired: true
+        ) { files in
+          [files["keybag"], files["keybag.previous"]] == [keybag, previous]
+            || [files["keybag"], files["keybag.previous"]] == [previous, keybag]
+        }
+        #expect(try volume.ownFiles()["keybag"] == previous)
         var damaged = before
         damaged["keybag"]?[300] ^= 1
         try expectEachCutShort(volume, words + ["--yes"], from: damaged) { $0["keybag.previous"] == previous }
@@ -167,16 +175,18 @@ extension MountTests {
     }
 
     private func expectEachCutShort(
-      _ volume: Volume, _ words: [String], from before: [String: [UInt8]], _ holds: ([String: [UInt8]]) -> Bool
+      _ volume: Volume, _ words: [String], from before: [String: [UInt8]], of kinds: Faults.Kinds = .changes,
+      isRepaired: Bool = false, _ holds: ([String: [UInt8]]) -> Bool
     ) throws {
       let faults = try Faults(in: volume.directory, backing: volume.backing)
       for number in 1... {
         try volume.putBack(before)
-        faults.arm(.end, at: number, of: .changes)
+        faults.arm(.end, at: number, of: kinds)
         let result = try Program.run(
           [Command.path] + words + ["--device-key", volume.deviceKey.description, volume.backing.description],
           environment: faults.environment)
         faults.disarm()
+        if isRepaired { try volume.repair() }
         #expect(try holds(volume.ownFiles()), "call \(number), \(faults.hit ?? "none"): \(result.output)")
         if faults.hit == nil { return #expect(result.succeeded, "\(result.output)") }
       }

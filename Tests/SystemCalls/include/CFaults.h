@@ -14,6 +14,8 @@ enum {
   FAULTS_WRITES = 4,  // pwrite(2) alone
   FAULTS_ROOM = 8,    // those that need room on the device
   FAULTS_SYNC = 16,   // syncfs(2) alone
+  // None; but names cannot be exchanged, as on NFS.
+  FAULTS_NO_EXCHANGE = 32,
 };
 
 // What happens at the call that is meant.

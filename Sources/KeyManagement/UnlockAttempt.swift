@@ -2,12 +2,13 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// The turn to try a passcode on a store: one process at a time reads how many were wrong, tries one, and writes the new
-/// count. It is a lock on `attempts.new`, which ends with its process whatever becomes of it; on `attempts` where there is
-/// no room for another file.
+/// An attempt to unlock a store with a passcode: one process at a time reads how many were wrong, tries one, and writes the
+/// new count. It holds a lock on `attempts.new`, which ends with its process whatever becomes of it; on `attempts` where
+/// there is no room for another file.
 ///
-/// Neither is held where no turn is needed, and where the store cannot be written to: then nothing is counted in it.
-package struct PasscodeTurn: ~Copyable {
+/// It holds neither where the secret cannot be guessed, and where the store cannot be written to: then nothing is counted
+/// in it.
+package struct UnlockAttempt: ~Copyable {
   private var aside: AtomicFile?
   private var inPlace: Descriptor?
 
@@ -16,7 +17,7 @@ package struct PasscodeTurn: ~Copyable {
     self.inPlace = inPlace
   }
 
-  /// Writes the new count, and ends the turn; returns whether it could be written. Where it cannot be written aside, it is
+  /// Writes the new count, and lets others go on; returns whether it could be written. Where it cannot be written aside, it is
   /// written over the one before.
   mutating func write(_ record: AttemptsRecord, in directory: borrowing Descriptor) -> Bool {
     if var aside = aside.take() {
@@ -52,24 +53,26 @@ extension KeybagFile {
   /// Longer than a passcode takes to be tried by one process.
   private static let patience = Duration.seconds(5)
 
-  /// Waits for the turn to try a secret. A recovery key and a key file cannot be guessed, and need none.
+  /// Begins an attempt, after those of other processes. A recovery key and a key file cannot be guessed, and wait for none.
   ///
-  /// Whoever waits here may hold nothing that a lock of the mount waits for: the process whose turn it is may be stopped.
-  /// - Parameter patience: for how long one process may have the turn. Who can open the backing directory could else keep
-  ///   everyone out for good. One that was only slow counts what it tried all the same.
-  package func turn(toTry secret: borrowing UnlockSecret, patience: Duration = KeybagFile.patience) -> PasscodeTurn {
-    guard secret.kind.takesPasscode else { return PasscodeTurn() }
+  /// The caller may hold nothing that a lock of the mount waits for: the process whose attempt it waits for may be stopped.
+  /// - Parameter patience: for how long one process may take. Who can open the backing directory could else keep everyone
+  ///   out for good. One that was only slow counts what it tried all the same.
+  package func attempt(
+    with secret: borrowing UnlockSecret, patience: Duration = KeybagFile.patience
+  ) -> UnlockAttempt {
+    guard secret.kind.takesPasscode else { return UnlockAttempt() }
     do throws(Errno) {
-      return PasscodeTurn(aside: try AtomicFile(replacing: Self.attemptsName, in: directory, overtaking: patience))
+      return UnlockAttempt(aside: try AtomicFile(replacing: Self.attemptsName, in: directory, overtaking: patience))
     } catch {
       // There is no room, or no permission.
     }
     do throws(Errno) {
       let file = try directory.openAttempts()
       _ = try file.lock(until: .now + patience)
-      return PasscodeTurn(inPlace: file)
+      return UnlockAttempt(inPlace: file)
     } catch {
-      return PasscodeTurn()
+      return UnlockAttempt()
     }
   }
 
