@@ -17,7 +17,7 @@ final class HeldFileSystem: LowLevelFileSystem {
   }
 
   let kernelAttributes = KernelAttributes()
-  let state = Monitor(State())
+  let state = Monitor(.test, State())
 
   /// Holds requests for inodes up, or lets them go on.
   func hold(_ inodes: Set<UInt64>) { state.update { $0.held = inodes } }

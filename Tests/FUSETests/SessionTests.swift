@@ -34,7 +34,7 @@ import Testing
   @Test func answersManyAtOnce() throws {
     try with(workers: 4) { served in
       let file = try served.kernel.open("any", O_RDWR)
-      let wrong = Monitor(0)
+      let wrong = Monitor(.test, 0)
       let threads = (0..<4).map { number in
         Thread(name: "caller") {
           for offset in 0..<200 {

@@ -37,7 +37,7 @@ import SystemPackage
   }
 
   private let descriptor: CInt
-  private let state = Monitor(State())
+  private let state = Monitor(.test, State())
   /// The kernel's numbers are even.
   private let number = Atomic<UInt64>(0)
 
