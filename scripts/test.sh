@@ -88,7 +88,7 @@ mount_group() {
 # Suites that look at mounts of their own, and measure nothing; the longest groups first. All others, new ones too, run alone.
 groups=(
   'Rotation|DataRotation'
-  'Erasure|WayIn|Secrecy'
+  'Erasure|Protector|Secrecy'
   'Conformance.*|Contract|Namespace|Directory'
   'KeybagFault|GoldenStore'
   'KeybagImport|KeybagCommand'

@@ -160,10 +160,10 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .erasureNotNoted(let error):
       "the store was erased, and nothing in it opens it any more; but its keybag could not be replaced by a note of that: "
         + "\(error)"
-    case .keybagFull: "the keybag is full: remove a way in, or finish a rotation, first"
+    case .keybagFull: "the keybag is full: remove a protector, or finish a rotation, first"
     case .invalidLabel: "a label has at most \(KeybagRecord.Protector.longestLabel) bytes"
-    case .noSuchProtector: "the store has no such way in"
-    case .lastProtector: "this is the last way in; without it nothing would open the store"
+    case .noSuchProtector: "the store has no such protector"
+    case .lastProtector: "this is the last protector; without it nothing would open the store"
     case .severalPasscodes:
       "the store has several passcodes, and this does not say which one is forgotten"
     case .notABackup: "this keybag was not exported"

@@ -102,7 +102,7 @@ struct StoreInformation: Encodable {
   var defaultClass: ProtectionClass
   var authenticity: Authenticity
   var classes: [ClassKey]
-  var waysIn: [WayIn]
+  var waysIn: [ListedProtector]
   var eraseAfter: UInt8?
   var erased: String?
   /// Files whose contents are on the way to new keys.
@@ -121,7 +121,7 @@ struct StoreInformation: Encodable {
       let entries = record.classEntries.filter { $0.fileClass == fileClass }
       return ClassKey(protectionClass: fileClass, keys: entries.map(\.id.description))
     }
-    waysIn = record.protectors.map { WayIn($0) }
+    waysIn = record.protectors.map { ListedProtector($0) }
     eraseAfter = record.eraseAfter
     erased = record.erasureTime.map { Date(timeIntervalSince1970: Double($0)).formatted(.iso8601) }
   }

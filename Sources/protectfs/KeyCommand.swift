@@ -36,7 +36,7 @@ struct KeyListCommand: ParsableCommand {
 
   func run() throws {
     let record = try StoreSummary.read(StoreOwner.of(location.path).backing)
-    let ways = record.protectors.map { WayIn($0) }
+    let ways = record.protectors.map { ListedProtector($0) }
     if json { return try JSONOutput.show(ways) }
     for way in ways {
       let detail = way.keyDerivation.map { ", \($0)" } ?? ""
@@ -166,7 +166,7 @@ struct KeyRemoveCommand: ParsableCommand {
 
   func run() throws {
     let owner = try StoreOwner.of(location.path)
-    let id = try WayIn.identity(way, in: StoreSummary.read(owner.backing).protectors)
+    let id = try ListedProtector.identity(way, in: StoreSummary.read(owner.backing).protectors)
     try unsafe owner.change(with: opening.read(), deviceKeyFile: deviceKey.file, here: .removeProtector(id)) {
       (daemon, secret) throws(ControlError) in
       try unsafe daemon.removeKey(id.hexadecimal, with: secret)
@@ -198,7 +198,7 @@ struct KeyTestCommand: ParsableCommand {
   func run() throws {
     let store = try StoreReader(try StoreOwner.of(location.path).backing)
     let opened = try store.open(with: opening.read(), deviceKeyFile: deviceKey.file)
-    let way = opened.keybag.protectors.first { $0.id == opened.protectorID }.map { WayIn($0) }
+    let way = opened.keybag.protectors.first { $0.id == opened.protectorID }.map { ListedProtector($0) }
     print("It opens the store: \(way?.id.prefix(8) ?? "")  \(way?.kind ?? "") '\(way?.label.printable ?? "")'.")
   }
 }

@@ -130,7 +130,7 @@ enum VarlinkInterface {
     # Replaces the passcode that is given, or the only one where something else opens the store.
     method ChangePasscode(passcode: ?string, recoveryKey: ?string, keyFile: ?string, newPasscode: string) -> ()
 
-    # Adds one of the four new secrets as a way in, called label. A TPM passcode is one that the machine's TPM has a part in.
+    # Adds one of the four new secrets as a protector, called label. A TPM passcode is one that the machine's TPM has a part in.
     method AddKey(
       passcode: ?string,
       recoveryKey: ?string,
@@ -142,7 +142,7 @@ enum VarlinkInterface {
       label: ?string
     ) -> ()
 
-    # Removes the way in with an identity of 32 hexadecimal digits.
+    # Removes the protector with an identity of 32 hexadecimal digits.
     method RemoveKey(passcode: ?string, recoveryKey: ?string, keyFile: ?string, id: string) -> ()
 
     # Only with more: gives a class a new key and wraps the keys of all its files anew, or goes on with that. Replies a few
@@ -179,7 +179,7 @@ enum VarlinkInterface {
     # The keys of the store were erased.
     error StoreErased (message: string)
 
-    # The last way in cannot be removed.
+    # The last protector cannot be removed.
     error LastWayIn (message: string)
 
     # The rotation did not come to its end: the mount was locked, or a file could not be read. Run again, it goes on.

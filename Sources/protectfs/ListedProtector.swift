@@ -1,8 +1,8 @@
 import MountDaemon
 import StoreFormat
 
-/// A way into a store, as reports show it. Nothing of it is secret.
-struct WayIn: Encodable {
+/// A protector, as reports show it. Nothing of it is secret.
+struct ListedProtector: Encodable {
   /// 32 hexadecimal digits.
   let id: String
   let kind: String
@@ -32,7 +32,7 @@ struct WayIn: Encodable {
     }
   }
 
-  /// The identity of the way in that a user means: by the first digits of it, or by its name.
+  /// The identity of the protector that a user means: by the first digits of it, or by its name.
   static func identity(_ text: String, in protectors: [KeybagRecord.Protector]) throws(CommandFailure) -> [UInt8] {
     let named = protectors.filter { $0.label == text }
     let digits = text.lowercased()

@@ -7,7 +7,7 @@ import Testing
 
 extension MountTests {
   /// Each protector opens a store by itself, and is added and removed by itself.
-  @Suite struct WayInTests {
+  @Suite struct ProtectorTests {
     @Test(arguments: [true, false]) func eachOpensTheStoreByItself(whileMounted: Bool) throws {
       try Volume.store { volume in
         try volume.mount()
@@ -62,7 +62,7 @@ extension MountTests {
         #expect(try remove("nothing", with: "--passcode-file", passcode).ending == .exited(1))
         #expect(try remove("recovery key", with: "--passcode-file", passcode).succeeded)
         let last = try remove("passcode", with: "--passcode-file", passcode)
-        #expect(last.ending == .exited(1) && last.output.contains("last way in"), "\(last.output)")
+        #expect(last.ending == .exited(1) && last.output.contains("last protector"), "\(last.output)")
         #expect(try volume.labels() == ["passcode"])
         #expect(try volume.command("key", ["test", "--passcode-file", passcode]).succeeded)
 
