@@ -95,7 +95,12 @@ struct EffaceableStorage: ~Copyable {
   ///
   /// - Throws: `ENOENT` when that secret is not there, and what reading fails with: then nothing is overwritten.
   func efface(allBut identifier: [UInt8]?, of storeID: StoreID) throws(Errno) {
-    guard (try? directory.status(of: Self.name)) != nil else { return }
+    do throws(Errno) {
+      _ = try directory.status(of: Self.name)
+    } catch {
+      // A store without effaceable secrets.
+      if error == .noSuchFileOrDirectory { return } else { throw error }
+    }
     let file = try directory.open(Self.name, [.readWrite, .noFollow, .nonBlocking])
     var slots = Array(0..<Self.slots)
     if let identifier {

@@ -75,6 +75,7 @@ extension KeybagFile {
     than opened: borrowing OpenKeybag, isErasing: Bool
   ) throws(KeyManagementError) -> OpenKeybag? {
     do throws(KeyManagementError) {
+      if !isErasing { try finishRestoration() }
       guard let other = try secondCopy(of: opened.keybag.storeID, opened.keys.deviceKey), other.erasureTime == nil,
         opened.keybag.lacking(keysOf: other).contains(where: { !opened.keybag.isRevoked($0.id) })
       else { return nil }

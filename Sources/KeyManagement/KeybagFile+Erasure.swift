@@ -14,7 +14,7 @@ extension KeybagFile {
   }
 
   /// Erases the store: puts a tombstone in place of the keybag that is there, and overwrites everything that it needs. Each
-  /// step is tried, whatever became of the one before. Nothing is done where the store was erased already.
+  /// step is tried, whatever became of the one before. An erasure that was cut short is finished.
   ///
   /// - Parameter known: what the caller takes for the keybag, in case that the one in place is damaged.
   /// - Throws: `keybagUnwritable` where the store opens as before.
@@ -26,7 +26,13 @@ extension KeybagFile {
     do throws(Errno) { file = try AtomicFile(replacing: Self.name, in: directory) } catch { noRoom = error }
     // No other writer is at it from here on, if there is room for the file that they all lock.
     let found = try? copy(Self.name, of: known.storeID, deviceKey)
-    if let found, found.erasureTime != nil { return Erasure(tombstone: found, failure: nil) }
+    if let found, found.erasureTime != nil {
+      // One that was cut short, or failed after this, is finished.
+      do throws(KeyManagementError) { try repairErasure(found) } catch {
+        return Erasure(tombstone: found, failure: error)
+      }
+      return Erasure(tombstone: found, failure: nil)
+    }
     let tombstone = try (found ?? known).erased(deviceKey: deviceKey)
     var failure: KeyManagementError?
     if var file = file.take() {

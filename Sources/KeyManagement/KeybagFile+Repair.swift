@@ -9,10 +9,12 @@ extension KeybagFile {
   ///
   /// - Throws: `previousKeybagKept`, `effaceableSecretKept`; `effaceableSecretMissing`, with nothing done.
   package func repair(_ keybag: Keybag, deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {
-    try finishRestoration()
-    if keybag.erasureTime != nil {
-      if (try? readPrevious()) == keybag.bytes { try efface(keybag) } else { try finishErasure(keybag) }
-      return
+    if keybag.erasureTime != nil { return try repairErasure(keybag) }
+    do throws(KeyManagementError) {
+      try finishRestoration()
+    } catch {
+      if case .keybagUnreadable(let error) = error { throw .previousKeybagKept(error) }
+      throw error
     }
     // One that does not belong to the secret that is there, an old copy say, must destroy nothing.
     _ = try effaceableSecret(of: keybag)
@@ -28,19 +30,43 @@ extension KeybagFile {
     }
     guard repair != .nothing, try isInPlace(keybag) else { return }
     if repair == .copy { try replacePrevious(with: keybag) }
+    // The keybag may have come to its place just before a crash: no power cut is to bring back the one before.
+    do throws(Errno) { try directory.synchronize() } catch { throw .previousKeybagKept(error) }
     try efface(keybag)
+  }
+
+  /// Finishes an erasure whose tombstone is in place.
+  func repairErasure(_ tombstone: Keybag) throws(KeyManagementError) {
+    if (try? readPrevious()) == tombstone.bytes { try efface(tombstone) } else { try finishErasure(tombstone) }
   }
 
   /// Puts the second copy back in its place, where a restoration has taken it from there and was cut short (see
   /// ``restore(_:over:)``). For whoever has the store alone, before it reads the second copy.
+  ///
+  /// - Throws: `keybagUnreadable` where it cannot be told whether there is such a copy; `keybagUnwritable`.
   package func finishRestoration() throws(KeyManagementError) {
-    guard let aside = try? read(Self.previousAsideName), (try? KeybagRecord(parsing: aside)) != nil,
-      let keybag = try? read(), keybag == (try? readPrevious()), keybag != aside,
+    guard let aside = try readIfThere(Self.previousAsideName), (try? KeybagRecord(parsing: aside)) != nil,
+      let keybag = try readIfThere(Self.name), keybag == (try readIfThere(Self.previousName)), keybag != aside,
       let record = try? KeybagRecord(parsing: keybag), record.erasureTime == nil
     else { return }
     try writing { () throws(Errno) in
       try directory.rename(Self.previousAsideName, to: Self.previousName, in: directory, flags: [])
       try directory.synchronize()
+    }
+  }
+}
+
+extension KeybagFile {
+  /// The bytes under a name; `nil` where there is no regular file of that name.
+  private func readIfThere(_ name: PathName) throws(KeyManagementError) -> [UInt8]? {
+    do throws(KeyManagementError) {
+      return try read(name)
+    } catch {
+      switch error {
+      case .keybagMissing, .keybagUnreadable(.invalidArgument), .keybagUnreadable(.tooManySymbolicLinkLevels):
+        return nil
+      default: throw error
+      }
     }
   }
 }

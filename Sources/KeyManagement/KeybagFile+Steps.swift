@@ -23,7 +23,9 @@ extension KeybagFile {
       case .replaceKeeping: try put(change.keybag, &file, keepingCurrent: true)
       case .replace: try put(change.keybag, &file, keepingCurrent: false)
       case .replaceSecond where file.isCommitted:
-        if try isInPlace(change.keybag) { try replacePrevious(with: change.second ?? change.keybag) }
+        if try isInPlace(change.keybag, orThrow: KeyManagementError.previousKeybagKept) {
+          try replacePrevious(with: change.second ?? change.keybag)
+        }
       case .replaceSecond:
         do throws(KeyManagementError) {
           try replacePrevious(with: change.second ?? change.keybag)
@@ -32,7 +34,8 @@ extension KeybagFile {
           if case .previousKeybagKept(let error) = error { throw .keybagUnwritable(error) }
           throw error
         }
-      case .efface: if try isInPlace(change.keybag) { try efface(change.keybag) }
+      case .efface:
+        if try isInPlace(change.keybag, orThrow: KeyManagementError.effaceableSecretKept) { try efface(change.keybag) }
       }
     }
   }
@@ -49,6 +52,18 @@ extension KeybagFile {
       guard error == .keybagMissing else { throw error }
     }
     throw .keybagChangedMeanwhile
+  }
+
+  /// The same after the keybag was replaced: that it cannot be read does not undo that.
+  private func isInPlace(
+    _ keybag: Keybag, orThrow failure: (Errno) -> KeyManagementError
+  ) throws(KeyManagementError) -> Bool {
+    do throws(KeyManagementError) {
+      return try isInPlace(keybag)
+    } catch {
+      if case .keybagUnreadable(let error) = error { throw failure(error) }
+      throw failure(.noSuchFileOrDirectory)
+    }
   }
 
   /// Whether no other change has come since: then the secret that is in use would be its.

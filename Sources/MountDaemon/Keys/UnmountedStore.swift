@@ -33,7 +33,6 @@ package struct UnmountedStore: ~Copyable {
     let backing = try Store.open(path)
     let lock = try Store.lock(backing, path: path, for: .change)
     let file = try KeybagFile(backing: backing)
-    try file.finishRestoration()
     let bytes = try file.read()
     let deviceKey = try loadKey(bytes, try StoreSummary.parse(bytes).storeID)
     keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
