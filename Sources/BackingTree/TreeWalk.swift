@@ -68,10 +68,14 @@ extension BackingTree {
     at location: Node.Location, in handle: SharedDescriptor, _ visitor: some TreeVisitor
   ) throws(Errno) -> Node? {
     try visitor.goOn(isDirectoryDone: false)
-    let found = try ifThere(location.parent, visitor) { () throws(Errno) in
-      try withOwnerPermissions(of: handle.descriptor) { () throws(Errno) in
+    var found: Status?
+    do throws(Errno) {
+      found = try withOwnerPermissions(of: handle.descriptor) { () throws(Errno) in
         try handle.descriptor.status(of: location.name)
       }
+    } catch {
+      // Removed or renamed since it was listed. ESTALE is no such answer here: the directory is open.
+      if error != .noSuchFileOrDirectory { try visitor.failed(error, at: location.parent) }
     }
     guard let found, found.type == .directory || found.type == .regular else { return nil }
     let node = nodes.find(found) ?? Node(found, location: location)

@@ -99,7 +99,8 @@ package final class KeyRotation: TreeVisitor {
       let written: Void? = try keeping(node) { () throws(Errno) in try tree.setRecord(new.bytes, of: descriptor) }
       guard written != nil else { return }
       progress.rewrapped += 1
-      tree.nodes.find(try descriptor.status()).map(tree.renewRecordInMemory)
+      // A record in memory that still has the old key may be written back by a rekey.
+      if let known = tree.nodes.find(try descriptor.status()) { try tree.renewRecordInMemory(of: known) }
     }
   }
 
@@ -176,14 +177,21 @@ package final class KeyRotation: TreeVisitor {
     for node in tree.nodes.openNodes(in: fileClass) {
       guard let file = node.file, !tree.controller.isCurrent(file.record) else { continue }
       try file.withDescriptor { (descriptor) throws(Errno) in try rewrap(descriptor, node) }
-      tree.renewRecordInMemory(of: node)
+      do throws(Errno) {
+        try tree.renewRecordInMemory(of: node)
+      } catch {
+        // A damaged record is no reason to keep the old key.
+        guard error == .ioError else { throw error }
+      }
     }
   }
 }
 
 extension BackingTree {
   /// Replaces an open file's record by the one on disk. Threads that are about to open the file read it again.
-  func renewRecordInMemory(of node: Node) {
+  ///
+  /// - Throws: what the backing store fails with; `EIO` for a damaged record.
+  func renewRecordInMemory(of node: Node) throws(Errno) {
     let file = node.state.withLock { state in
       state.classChanges &+= 1
       return state.awaitsRecord ? nil : state.file
@@ -193,6 +201,7 @@ extension BackingTree {
       try renewRecord(of: file, node)
     } catch {
       damaged(node, "its record cannot be read again: \(error)")
+      throw error
     }
   }
 }
