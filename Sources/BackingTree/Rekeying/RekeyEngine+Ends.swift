@@ -32,13 +32,19 @@ extension RekeyEngine {
     tree.nodes.forget(node, count: 1)
   }
 
+  /// Ends the rekey of a file whose class key has ended: nothing can be done for it, however often it is tried.
+  private func giveUp(_ node: Node) {
+    rekeys.finish(node, .done)
+    tree.nodes.forget(node, count: 1)
+  }
+
   func finish(_ node: Node, after error: Errno) {
     // There was no room in the batch.
     if error == .wouldBlock { return rekeys.finish(node, .again) }
     rest(node)
     switch error {
     case .keyRevoked, .noKey:
-      finish(node)
+      giveUp(node)
     case .noSuchFileOrDirectory, .staleNFSFileHandle:
       // Removed meanwhile, or in a directory that was moved since it was found.
       finish(node)
