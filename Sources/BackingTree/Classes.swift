@@ -56,20 +56,31 @@ extension BackingTree {
     try withOpenFile(node, for: .rewrapFrom, writing: false) { (file) throws(Errno) in
       // Open files keep working after the lock, so the key is fetched while it is available.
       if newClass.keepsOpenFiles { _ = try file.cipher(for: .rewrapFrom) }
+      // Also when the change fails: by then the new class may be noted.
+      defer { cacheClass(of: file, node) }
       try changeKey(of: file, node) { (record, isEmpty) throws(Errno) in
-        guard rekeying == .onRaise, ProtectionPolicy.isRaise(from: record.fileClass, to: newClass) else {
+        let isRaise = ProtectionPolicy.isRaise(from: record.fileClass, to: newClass)
+        // Before the check of the new class: a lock that begins after it finds the file there, and pushes and drops its
+        // pages.
+        if isRaise { node.state.withLock { $0.cachedClass = newClass } }
+        guard rekeying == .onRaise, isRaise else {
           return .rewrapped(try rewrapped(record, for: newClass, isExplicit: isExplicit))
         }
         guard controller.allows(.rewrapTo, on: newClass) else { throw .permissionDenied }
         if let change = try following(record, in: newClass, isExplicit) { return change }
         return try replaced(record, for: newClass, isExplicit: isExplicit, of: file, isEmpty)
       }
-      let key = file.wrappingKey
-      node.state.withLock { state in
-        state.cache(key)
-        state.classChanges &+= 1
-      }
+      cacheClass(of: file, node)
       keyHasChanged(of: file, node)
+    }
+  }
+
+  /// Notes the class that an open file has now.
+  private func cacheClass(of file: ProtectedFile, _ node: Node) {
+    let key = file.wrappingKey
+    node.state.withLock { state in
+      state.cache(key)
+      state.classChanges &+= 1
     }
   }
 
