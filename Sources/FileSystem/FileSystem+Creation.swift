@@ -22,9 +22,9 @@ extension ProtectedFileSystem {
       if file.fileClass.losesKey, !file.fileClass.keepsOpenFiles { entry.attributeTimeout = 0 }
       return (entry, opened(tree.adopt(file, for: node, forWriting: flags.forWriting)))
     } catch .fileExists where !flags.exclusive {
-      // Someone created it behind the mount's back after the kernel's lookup.
-      let entry = try lookup(name, in: parent.id)
-      return (entry, try open(entry.node, flags: flags, caller: caller))
+      // Someone created it behind the mount's back after the kernel's lookup. The kernel looks again after ESTALE, and then
+      // opens the file as any other, with its checks.
+      throw .staleNFSFileHandle
     }
   }
 
