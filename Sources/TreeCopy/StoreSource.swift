@@ -32,6 +32,8 @@ package final class StoreSource: Sendable {
     options.isShared = true
     options.isReadOnly = true
     options.lendsPermissions = false
+    // Most descriptors are for what is copied at the same time.
+    options.directoryHandles = max(16, min(512, Int(Process.openFileLimit / 4)))
     device = try backing.status().device
     caller = Caller.own
     fileSystem = try ProtectedFileSystem(
