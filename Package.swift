@@ -86,6 +86,7 @@ let package = Package(
     tests("StoreFormatTests", ["StoreFormat", "ProtectfsPolicy", "TestVectors"], exclude: ["Vectors"]),
     tests("KeyManagementTests", ["KeyManagement", "TestVectors"] + base),
     tests("StoreCheckTests", ["StoreCheck", "KeyManagement", "TestVectors"] + base, exclude: ["Stores"]),
+    tests("TreeCopyTests", ["TreeCopy", "ProtectfsIO", system]),
     tests("FileProtectionTests", ["FileProtection", "KeyManagement", "TestVectors"] + base),
     tests("MountDaemonTests", ["MountDaemon", "FUSE", "KeyManagement", "ProtectfsClient", "TestVectors"] + base),
     // Its directory Targets is Fuzz/Sources/FuzzTargets: no module of its own, as it needs what only tests can import.

@@ -80,7 +80,7 @@ package final class BackingTree: Sendable {
 /// Options that a store is served with.
 package struct TreeOptions: Sendable {
   /// Others may write the backing directory too, so the kernel caches nothing.
-  package var isShared = false
+  package var hasOtherWriters = false
   /// The store must not be changed.
   package var isReadOnly = false
   /// A file that replaces a file of an explicit class takes over that class.

@@ -26,7 +26,7 @@ extension BackingTree {
   /// The record of a regular file, or `nil` if the file has none yet. Needs no class key.
   package func currentRecord(of node: Node) throws(Errno) -> FileRecord? {
     guard node.isRegular else { return nil }
-    if !options.isShared, let file = node.file { return file.record }
+    if !options.hasOtherWriters, let file = node.file { return file.record }
     let reference = try reference(to: node)
     do throws(Errno) {
       return try reference.withDescriptor { (descriptor) throws(Errno) in
@@ -61,8 +61,8 @@ extension BackingTree {
       try changeKey(of: file, node) { (record, isEmpty) throws(Errno) in
         let isRaise = ProtectionPolicy.isRaise(from: record.fileClass, to: newClass)
         // Before the check of the new class: a lock that begins after it finds the file there, and pushes and drops its
-        // pages.
-        if isRaise { node.state.withLock { $0.cachedClass = newClass } }
+        // pages. A lock of class B leaves open files alone.
+        if isRaise || record.fileClass.keepsOpenFiles { node.state.withLock { $0.cachedClass = newClass } }
         guard rekeying == .onRaise, isRaise else {
           return .rewrapped(try rewrapped(record, for: newClass, isExplicit: isExplicit))
         }
@@ -77,9 +77,9 @@ extension BackingTree {
 
   /// Notes the class that an open file has now.
   private func cacheClass(of file: ProtectedFile, _ node: Node) {
-    let key = file.wrappingKey
     node.state.withLock { state in
-      state.cache(key)
+      // Read under the node's lock, so that none of an older record follows.
+      state.cache(file.wrappingKey)
       state.classChanges &+= 1
     }
   }
@@ -88,14 +88,11 @@ extension BackingTree {
   /// locked.
   package func makeClassExplicit(of node: Node) throws(Errno) {
     try withOpenFile(node, for: .rewrapTo, writing: false) { (file) throws(Errno) in
-      try keyChanges.read { () throws(Errno) in
-        try file.changeRecord { (record) throws(Errno) in
-          let changed = try fileRecord(
+      try changeKey(of: file, node) { (record, _) throws(Errno) in
+        .rewrapped(
+          try fileRecord(
             record.fileClass, isExplicit: true, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
-            pending: record.pending)
-          try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.bytes, of: descriptor) }
-          return changed
-        }
+            pending: record.pending))
       }
       node.state.withLock { $0.classChanges &+= 1 }
     }

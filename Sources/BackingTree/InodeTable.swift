@@ -117,12 +117,13 @@ package final class InodeTable: Sendable {
 
   /// The inode numbers, by node, of the files that ``cached(in:includingOpen:)`` finds, open or not.
   package func inodes(in fileClass: ProtectionClass) -> [UInt64: UInt64] {
-    Dictionary(uniqueKeysWithValues: collect({ $0.cachedClass == fileClass }, { ($0.number, $0.identity.inode) }))
+    // A number may be found twice: a node that was forgotten since, and another at its address.
+    Dictionary(collect({ $0.cachedClass == fileClass }, { ($0.number, $0.identity.inode) })) { _, later in later }
   }
 
-  /// The nodes of open files in a class, as references that keep the nodes alive.
-  func openNodes(in fileClass: ProtectionClass) -> [Node] {
-    collect({ $0.cachedClass == fileClass && $0.handles > 0 }, { $0 })
+  /// The nodes of files that are open or have no name, as references that keep the nodes alive.
+  func openOrUnlinked() -> [Node] {
+    collect({ $0.handles > 0 || $0.unlinked != nil }, { $0 }).filter(\.isRegular)
   }
 
   /// The nodes of all open files, as references.

@@ -29,31 +29,38 @@ extension BackingTree {
     }
   }
 
-  /// The plain name of a backing name in a node's directory.
-  ///
-  /// - Throws: `EIO` for a name that does not belong to this store.
-  func plainName(of name: PathName, in node: Node) throws(Errno) -> PathName {
+  /// The plain name of a backing name in a node's directory; `nil` for a name that does not belong to this store.
+  func plainName(of name: PathName, in node: Node) throws(Errno) -> PathName? {
     let (handle, record) = try directory(node)
     return try plainName(of: name, NameEncoding.parse(name.bytes), in: handle, record)
   }
 
-  func plainName(
+  private func plainName(
     of name: PathName, _ kind: NameEncoding.Kind, in handle: SharedDescriptor, _ record: Node.Directory
-  ) throws(Errno) -> PathName {
+  ) throws(Errno) -> PathName? {
     let encrypted: [UInt8]
     switch kind {
     case .direct(let bytes):
       encrypted = bytes
     case .hashed(let sidecar):
-      let file = try handle.descriptor.open(PathName(bytes: sidecar), [.readOnly, .noFollow, .nonBlocking])
-      encrypted = try file.readAll(limit: NameEncoding.longestName + NameCipher.overhead + 1)
-      guard try isSidecar(encrypted, of: name) else { throw .ioError }
+      do throws(Errno) {
+        let file = try handle.descriptor.open(PathName(bytes: sidecar), [.readOnly, .noFollow, .nonBlocking])
+        encrypted = try file.readAll(limit: NameEncoding.longestName + NameCipher.overhead + 1)
+      } catch {
+        guard Self.isNoFile.contains(error) else { throw error }
+        return nil
+      }
+      guard try isSidecar(encrypted, of: name) else { return nil }
     case .sidecar, .undecodable:
-      throw .ioError
+      return nil
     }
-    guard let plain = volume.entryName(encrypted, in: record.identifier) else { throw .ioError }
-    return plain
+    return volume.entryName(encrypted, in: record.identifier)
   }
+
+  /// The errors of reading a name that is not there any more, or is no regular file.
+  private static let isNoFile: [Errno] = [
+    .noSuchFileOrDirectory, .staleNFSFileHandle, .isDirectory, .tooManySymbolicLinkLevels, .noSuchAddressOrDevice,
+  ]
 
   private func isSidecar(_ encrypted: [UInt8], of name: PathName) throws(Errno) -> Bool {
     do throws(CryptographyError) {
@@ -112,24 +119,29 @@ extension BackingTree {
     }
   }
 
+  /// Whether a backing entry is the store's own: its directory, or a sidecar.
+  package func isOwn(_ name: PathName, in node: Node) -> Bool { isOwn(name, NameEncoding.parse(name.bytes), in: node) }
+
+  private func isOwn(_ name: PathName, _ kind: NameEncoding.Kind, in node: Node) -> Bool {
+    kind == .sidecar || (node === nodes.root && name == Self.storeDirectory)
+  }
+
   /// The plain name of a backing entry. `nil` for entries that callers do not see: the store's own files, sidecars, and
   /// names that do not belong to this store, each of which is logged once.
+  ///
+  /// - Throws: the error of reading a sidecar.
   package func visibleName(
     of name: PathName, in node: Node, _ record: Node.Directory, _ directory: SharedDescriptor
-  ) -> PathName? {
+  ) throws(Errno) -> PathName? {
     let kind = NameEncoding.parse(name.bytes)
-    if kind == .sidecar { return nil }
-    if node === nodes.root, name == Self.storeDirectory { return nil }
-    do throws(Errno) {
-      return try plainName(of: name, kind, in: directory, record)
-    } catch {
-      let isNew = undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
-      if isNew {
-        log.warning(
-          "a name in the backing directory does not belong to this store and is left out",
-          metadata: ["backing": "\(backingPath(of: node))/\(name)"])
-      }
-      return nil
+    if isOwn(name, kind, in: node) { return nil }
+    if let plain = try plainName(of: name, kind, in: directory, record) { return plain }
+    let isNew = undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
+    if isNew {
+      log.warning(
+        "a name in the backing directory does not belong to this store and is left out",
+        metadata: ["backing": "\(backingPath(of: node))/\(name)"])
     }
+    return nil
   }
 }

@@ -93,6 +93,9 @@ package final class Node: Sendable {
       cachedKeyID = key.keyID
     }
 
+    /// Whether the file was not open, and its class did not change, since `classChanges` had a value.
+    func isUnchanged(since changes: UInt32) -> Bool { file == nil && classChanges == changes }
+
     /// An open descriptor of the backing file or directory that does not give access to its contents.
     var kept: SharedDescriptor? { handle ?? unlinked }
   }
@@ -103,6 +106,8 @@ package final class Node: Sendable {
   nonisolated(unsafe) var place: SharedNumbers.Place?
   let isRoot: Bool
   package let state: RankedMutex<State>
+  /// Held while the mode, owner or capabilities of the backing file are changed, or restored after a write.
+  let privileges = RankedMutex(.privileges, ())
   /// The number of times that the kernel has looked up the node and not forgotten it. Guarded by the shard of the inode
   /// table.
   nonisolated(unsafe) var lookups: UInt64 = 0
@@ -115,6 +120,9 @@ package final class Node: Sendable {
     state.setsGroup = status.mode & 0o2000 != 0
     self.state = RankedMutex(.nodeState, state)
   }
+
+  /// Whether a descriptor is closed when the kernel forgets the node.
+  package var holdsDescriptor: Bool { state.withLock { $0.kept != nil } }
 
   package var isDirectory: Bool { identity.type == InodeType.directory.rawValue }
   package var isRegular: Bool { identity.type == InodeType.regular.rawValue }

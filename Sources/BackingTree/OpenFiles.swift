@@ -23,7 +23,7 @@ extension BackingTree {
       }
       if let file = known {
         do throws(Errno) {
-          if options.isShared { try renewRecord(of: file, node) }
+          if options.hasOtherWriters || file.isRefused { try renewRecord(of: file, node) }
           try requireKey(of: file, node)
           guard controller.allows(operation, on: file.fileClass) else { throw .permissionDenied }
           try fetchKey(of: file, for: operation)
@@ -35,10 +35,17 @@ extension BackingTree {
         }
       }
       try requireNotDenied(operation, on: node)
-      let (file, awaitsRecord) = try loadFile(node, operation: operation)
+      let (file, awaitsRecord): (ProtectedFile, Bool)
+      do throws(Errno) {
+        (file, awaitsRecord) = try loadFile(node, operation: operation, classChanges)
+      } catch {
+        // What was read may be from before a change and what decided from after it.
+        guard node.state.withLock({ $0.isUnchanged(since: classChanges) }) else { continue }
+        throw error
+      }
       let key = file.wrappingKey
       node.state.withLock { state in
-        guard state.file == nil, state.classChanges == classChanges else { return }
+        guard state.isUnchanged(since: classChanges) else { return }
         state.awaitsRecord = awaitsRecord
         state.cache(key)
         state.file = file
@@ -76,33 +83,44 @@ extension BackingTree {
     }
   }
 
-  /// Replaces the record in memory by the one on disk, since others may have changed the class.
+  /// Replaces the record in memory by the one on disk, since others may have changed the class. A record that is only
+  /// in memory is replaced if its class key is no longer current.
   func renewRecord(of file: ProtectedFile, _ node: Node) throws(Errno) {
-    guard !node.state.withLock({ $0.awaitsRecord }) else { return }
+    let awaitsRecord = node.state.withLock { $0.awaitsRecord }
     do throws(Errno) {
-      try file.renewRecord(isOwn: !options.isShared) { () throws(Errno) in
-        let bytes = try file.withDescriptor { (descriptor) throws(Errno) in
-          try withOwnerPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute)
-          }
-        }
-        let record = try verifiedFileRecord(bytes, of: node)
-        try requireNotWeaker(record, node)
+      try file.renewRecord(isOwn: !options.hasOtherWriters && !awaitsRecord) { () throws(Errno) in
+        let record = try verifiedFileRecord(recordBytes(of: file), of: node)
+        // After an error it is unknown which class the file has.
+        if !file.isRefused { try requireNotWeaker(record, than: file.fileClass, node) }
+        node.state.withLock { $0.awaitsRecord = false }
         return record
       }
     } catch .noData {
-      damaged(node, "its record is gone")
-      throw .ioError
+      guard awaitsRecord else {
+        damaged(node, "its record is gone")
+        throw .ioError
+      }
+      try file.changeKey { (record, _) throws(Errno) in
+        try node.state.withLock({ $0.awaitsRecord }) ? currentKey(of: record) : .rewrapped(record)
+      }
     }
-    let key = file.wrappingKey
-    node.state.withLock { $0.cache(key) }
+    // Read under the node's lock, so that none of an older record follows.
+    node.state.withLock { $0.cache(file.wrappingKey) }
+  }
+
+  /// The key of a file that is empty and whose record is only in memory: a new one, if the class key was replaced.
+  private func currentKey(of record: FileRecord) throws(Errno) -> KeyChange {
+    if controller.isCurrent(record) { return .rewrapped(record) }
+    let (record, cipher) = try newFileRecord(in: record.fileClass)
+    return .replaced(record, cipher)
   }
 
   /// Refuses a record with a weaker class than the last known record of the same file: an attacker may have put an
   /// older record back. If another mount writes the store, it may have lowered the class.
-  private func requireNotWeaker(_ record: FileRecord, _ node: Node) throws(Errno) {
-    guard !options.isShared, let known = node.state.withLock({ $0.cachedClass }),
-      ProtectionPolicy.isRaise(from: record.fileClass, to: known)
-    else { return }
+  private func requireNotWeaker(
+    _ record: FileRecord, than known: ProtectionClass, _ node: Node
+  ) throws(Errno) {
+    guard !options.hasOtherWriters, ProtectionPolicy.isRaise(from: record.fileClass, to: known) else { return }
     damaged(
       node, "its record says \(record.fileClass.name), and said \(known.name): an older record was put in its place")
     throw .ioError
@@ -156,7 +174,7 @@ extension BackingTree {
   }
 
   private func loadFile(
-    _ node: Node, operation: ProtectionPolicy.Operation
+    _ node: Node, operation: ProtectionPolicy.Operation, _ classChanges: UInt32
   ) throws(Errno) -> (ProtectedFile, awaitsRecord: Bool) {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
     var isWritable = !options.isReadOnly
@@ -169,7 +187,7 @@ extension BackingTree {
       let bytes = try withOwnerPermissions(of: descriptor) { () throws(Errno) in
         try descriptor.attribute(Self.recordAttribute)
       }
-      record = try replayed(verifiedFileRecord(bytes, of: node), node)
+      record = try replayed(verifiedFileRecord(bytes, of: node), of: descriptor, node)
     } catch .noData {
       guard status.size == 0, let parent = node.location?.parent else {
         damaged(node, "the file has contents but no record, and so no key")
@@ -178,10 +196,18 @@ extension BackingTree {
       record = try newFileRecord(in: directory(parent).record.directoryClass).0
       awaitsRecord = true
     }
-    try requireNotWeaker(record, node)
+    // If the class was changed since the record was read, the caller begins anew.
+    let known = node.state.withLock { $0.isUnchanged(since: classChanges) ? $0.cachedClass : nil }
+    if let known { try requireNotWeaker(record, than: known, node) }
     if record.pending != nil { awaitRekey(of: node) }
     try requireKey(of: record, node)
-    guard controller.allows(operation, on: record.fileClass) else { throw .permissionDenied }
+    guard controller.allows(operation, on: record.fileClass) else {
+      // The refusal is reported with the class.
+      node.state.withLock { state in
+        if state.isUnchanged(since: classChanges) { state.cache((record.fileClass, record.classKeyID)) }
+      }
+      throw .permissionDenied
+    }
     let file = try ProtectedFile(
       descriptor: descriptor, isWritable: isWritable, record: record, status: status, controller: controller)
     try fetchKey(of: file, for: operation)
@@ -250,13 +276,14 @@ extension BackingTree {
     }
     guard node.state.withLock({ $0.awaitsRecord }) else { return }
     try keyChanges.read { () throws(Errno) in
-      // The class key may have been replaced since the record was made.
-      try file.changeRecord { (record) throws(Errno) in
-        let current = controller.isCurrent(record) ? record : try rewrapped(record, for: record.fileClass)
-        try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(current.bytes, of: descriptor) }
-        return current
+      try file.changeKey { (record, _) throws(Errno) in
+        // Another thread may have been first.
+        guard node.state.withLock({ $0.awaitsRecord }) else { return .rewrapped(record) }
+        let change = try currentKey(of: record)
+        try replaceRecord(of: file, node, by: change.record)
+        node.state.withLock { $0.awaitsRecord = false }
+        return change
       }
-      node.state.withLock { $0.awaitsRecord = false }
     }
   }
 
@@ -278,7 +305,7 @@ extension BackingTree {
   /// behind its back.
   package func noteChange(of file: ProtectedFile) {
     file.noteChange()
-    if !options.isShared { file.movedModificationTime() }
+    if !options.hasOtherWriters { file.movedModificationTime() }
   }
 
   /// Refuses an operation on the contents of a closed file if its class does not allow the operation, the kernel knows
@@ -286,7 +313,7 @@ extension BackingTree {
   ///
   /// - Throws: `EACCES`.
   package func requireNotDenied(_ operation: ProtectionPolicy.Operation, on node: Node) throws(Errno) {
-    guard !options.isShared else { return }
+    guard !options.hasOtherWriters else { return }
     let (fileClass, keyID) = node.state.withLock { ($0.cachedClass, $0.cachedKeyID) }
     guard let fileClass, let keyID, !controller.allows(operation, on: fileClass) else { return }
     if case .ifKeyHeld = controller.access(for: operation, on: fileClass) { return }

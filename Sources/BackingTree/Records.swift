@@ -154,6 +154,15 @@ extension BackingTree {
     }
   }
 
+  /// The record on disk of an open file.
+  ///
+  /// - Throws: `ENODATA` if it has none.
+  func recordBytes(of file: ProtectedFile) throws(Errno) -> [UInt8] {
+    try file.withDescriptor { (descriptor) throws(Errno) in
+      try withOwnerPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute) }
+    }
+  }
+
   /// The record and cipher of a new file in a class.
   ///
   /// - Throws: `EACCES` when no file can be created in the class now.

@@ -28,12 +28,12 @@ extension BackingTree {
   /// The open backing directory of a node, and the contents of its record.
   package func directory(_ node: Node) throws(Errno) -> (handle: SharedDescriptor, record: Node.Directory) {
     let handle = try directoryHandle(node)
-    if !options.isShared, let record = node.state.withLock({ $0.directory }) { return (handle, record) }
+    if !options.hasOtherWriters, let record = node.state.withLock({ $0.directory }) { return (handle, record) }
     let record = try readDirectoryRecord(of: node, handle)
     // The class may have been set since the record was read. A record in the node takes precedence, unless others may
     // change records.
-    let current = node.state.withLock { [isShared = options.isShared] state in
-      if let known = state.directory, !isShared { return known }
+    let current = node.state.withLock { [hasOtherWriters = options.hasOtherWriters] state in
+      if let known = state.directory, !hasOtherWriters { return known }
       state.directory = record
       return record
     }

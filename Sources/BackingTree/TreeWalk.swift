@@ -6,15 +6,15 @@ import SystemPackage
 protocol TreeVisitor: AnyObject {
   /// Examines a regular file, found by a name in a directory. An error ends the walk.
   func visit(_ name: PathName, in directory: SharedDescriptor, _ file: Node) throws(Errno)
-  /// Called if the walk itself fails at a file or directory. It throws to end the walk; otherwise that file or directory
-  /// is left out.
+  /// Called if the walk itself fails at a file or directory. It throws to end the walk; otherwise that file or
+  /// directory is left out.
   func failed(_ error: Errno, at node: Node) throws(Errno)
   /// Called before each name, and after each directory. It throws to end the walk.
   func goOn(isDirectoryDone: Bool) throws(Errno)
 }
 
-// The walk of a store that is in use. Names that are renamed or linked meanwhile are recorded in `moves` and visited after
-// the tree: they may have moved from a place not yet visited to one that was.
+// The walk of a store that is in use. Names that are renamed or linked meanwhile are recorded in `moves` and visited
+// after the tree: they may have moved from a place not yet visited to one that was.
 extension BackingTree {
   /// Visits the files of the tree, and, if `includingLostAndFound`, those that a check moved out of it.
   ///
@@ -25,8 +25,8 @@ extension BackingTree {
     try walk(from: lostAndFound, visitor)
   }
 
-  /// Visits the names that were renamed or linked meanwhile, until there are none. Renames and links are held off while a
-  /// name is taken, so that none is complete but not recorded.
+  /// Visits the names that were renamed or linked meanwhile, until there are none. Renames and links are held off while
+  /// a name is taken, so that none is complete but not recorded.
   func walkMoved(_ visitor: some TreeVisitor) throws(Errno) {
     while let moved = renames.write({ moves.next() }) {
       guard let handle = try ifThere(moved.parent, visitor, { () throws(Errno) in try directoryHandle(moved.parent) })
@@ -79,9 +79,29 @@ extension BackingTree {
     }
     guard let found, found.type == .directory || found.type == .regular else { return nil }
     let node = nodes.find(found) ?? Node(found, location: location)
+    note(location, of: node, in: handle)
     guard node.isRegular else { return node }
     try visitor.visit(location.name, in: handle, node)
     return nil
+  }
+
+  /// Stores the name under which the walk has found a known node. The names that the node knows may be gone: one of a
+  /// file with hard links, or those of a directory that was moved behind the mount's back.
+  private func note(_ location: Node.Location, of node: Node, in handle: SharedDescriptor) {
+    guard let known = node.location,
+      known.parent.identity != location.parent.identity || known.name != location.name
+    else { return }
+    // A rename that has come since stores the new name itself.
+    renames.read {
+      let status = try? withOwnerPermissions(of: handle.descriptor) { () throws(Errno) in
+        try handle.descriptor.status(of: location.name)
+      }
+      guard let status, Node.Identity(status) == node.identity else { return }
+      // The kernel may know the directory by now, and a rename of it changes the node that the kernel knows.
+      let parent = (try? handle.descriptor.status()).flatMap(nodes.find) ?? location.parent
+      node.moved(
+        to: .init(parent: parent, name: location.name), hasOtherNames: status.links > 1 && !node.isDirectory)
+    }
   }
 
   /// The directory of files that a check moved out of the tree. No path of the mount leads there.

@@ -13,11 +13,14 @@
 #define REQUIRE_CALLS_ALLOWED() ((void)0)
 #endif
 
-/// What a system call returns, or -errno.
+/// What a system call returns, or -errno. It is made again as long as signals interrupt it.
 #define RESULT(call)                           \
   __extension__({                              \
     REQUIRE_CALLS_ALLOWED();                   \
-    __typeof__(call) result_ = (call);         \
+    __typeof__(call) result_;                  \
+    do {                                       \
+      result_ = (call);                        \
+    } while (result_ < 0 && errno == EINTR);   \
     result_ < 0 ? -(__typeof__(result_))errno : result_; \
   })
 

@@ -91,7 +91,10 @@ ssize_t linux_receive_with_descriptor(int socket, void *bytes, size_t count, int
   struct iovec part = {bytes, count};
   struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
   *descriptor = -1;
-  ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  ssize_t received;
+  do {
+    received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == EINTR);
   if (received < 0) return -errno;
   for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)

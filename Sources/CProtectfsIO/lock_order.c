@@ -8,8 +8,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
-// What the calling thread holds. In the executable's own thread-local storage: nothing is allocated for it, so it may be
-// used where malloc(3) may not.
+// What the calling thread holds. In the executable's own thread-local storage: nothing is allocated for it, so it may
+// be used where malloc(3) may not.
 static __thread __attribute__((tls_model("initial-exec"))) struct {
   /// The ranks that are held, a bit each; of them those under which no system call is made, and no lock is taken.
   uint64_t held, without_calls, without_locks;

@@ -73,8 +73,8 @@ static const struct sock_filter instructions[] = {
     UNLESS(BPF_JGE, 0x40000000, 1), RETURN(SECCOMP_RET_KILL_PROCESS),
 #endif
 
-    // The daemon starts no programs or processes, only threads. A filter cannot see the flags of clone3(2); if that fails
-    // as unknown, the C library uses clone(2).
+    // The daemon starts no programs or processes, only threads. A filter cannot see the flags of clone3(2); if that
+    // fails as unknown, the C library uses clone(2).
     DENY(SYS_execve), DENY(SYS_execveat),
     ONLY(SYS_clone, 0, CLONE_THREAD | NEW_NAMESPACES, CLONE_THREAD),
     UNLESS(BPF_JEQ, SYS_clone3, 1), REFUSE(ENOSYS),
@@ -108,7 +108,8 @@ static const struct sock_filter instructions[] = {
 #if defined(__x86_64__)
     DENY(SYS_iopl), DENY(SYS_ioperm), DENY(SYS_modify_ldt),
 #endif
-    // The daemon communicates only within this machine, and sends no input to a terminal that it may share with a shell.
+    // The daemon communicates only within this machine, and sends no input to a terminal that it may share with a
+    // shell.
     ONLY(SYS_socket, 0, 0xffffffff, AF_UNIX), ONLY(SYS_socketpair, 0, 0xffffffff, AF_UNIX),
     NEVER(SYS_ioctl, 1, TIOCSTI),
 
@@ -117,7 +118,11 @@ static const struct sock_filter instructions[] = {
 
 int linux_filter_system_calls(void) {
   struct sock_fprog program = {sizeof instructions / sizeof *instructions, (struct sock_filter *)instructions};
-  // Without this flag, kernels before 5.16 turn off the processor's speculation, as for programs that run untrusted code.
-  unsigned flags = SECCOMP_FILTER_FLAG_SPEC_ALLOW;
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) < 0 ? -errno : 0;
+  // For all threads, which then take no new privileges either. Without the second flag, kernels before 5.16 turn off
+  // the processor's speculation, as for programs that run untrusted code.
+  unsigned flags = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+  long result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+  // The number of a thread that has another filter.
+  if (result > 0) return -EBUSY;
+  return result < 0 ? -errno : 0;
 }

@@ -18,8 +18,8 @@ package final class RecordAuthenticator: @unchecked Sendable {
     self.key = key
   }
 
-  /// The tag of `label ‖ bytes`. The label separates the uses of one key. If a key has several, each label ends with a NUL,
-  /// so that none is a prefix of another.
+  /// The tag of `label ‖ bytes`. The label separates the uses of one key. If a key has several, each label ends with a
+  /// NUL, so that none is a prefix of another.
   package func tag(_ label: StaticString, _ bytes: [UInt8]) throws(CryptographyError) -> [UInt8] {
     var tag = try code(label, bytes)
     tag.removeSubrange(Self.tagSize...)

@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import ProtectfsClient
 import ProtectfsPolicy
 import SystemPackage
@@ -18,13 +17,8 @@ extension FileHandle {
     let descriptor = try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
       let file = try StagedFile(for: path, in: protectionClass)
       let descriptor = try file.duplicateDescriptor()
-      do throws(Errno) {
-        try file.commit(mayReplace: false)
-      } catch {
-        Glibc.close(descriptor)
-        throw error
-      }
-      return descriptor
+      try file.commit(mayReplace: false)
+      return descriptor.release()
     }
     self.init(fileDescriptor: descriptor, closeOnDealloc: true)
   }

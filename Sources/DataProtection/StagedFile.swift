@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
@@ -31,12 +30,8 @@ struct StagedFile: ~Copyable {
     length += UInt64(data.count)
   }
 
-  /// A descriptor of the file, which the caller closes.
-  func duplicateDescriptor() throws(Errno) -> CInt {
-    let duplicate = fcntl(file.rawValue, F_DUPFD_CLOEXEC, 0)
-    guard duplicate >= 0 else { throw Errno(rawValue: errno) }
-    return duplicate
-  }
+  /// Another descriptor of the file.
+  func duplicateDescriptor() throws(Errno) -> Descriptor { try Descriptor(duplicating: file.rawValue) }
 
   /// Makes the file durable and gives it its name. A program that wrote it by its path may have replaced it.
   ///
@@ -78,7 +73,7 @@ private struct StagingDirectory: ~Copyable {
     try parent.makeDirectory(name, mode: 0o700)
     let directory = try parent.open(name, [.readOnly, .directory, .noFollow])
     let status = try directory.status()
-    guard status.user == geteuid(), status.permissions & 0o077 == 0 else { throw .notPermitted }
+    guard status.user == ProtectfsIO.Process.identity.user, status.permissions & 0o077 == 0 else { throw .notPermitted }
     try directory.lock(isShared: false)
     return directory
   }
@@ -120,7 +115,7 @@ private struct StagingDirectory: ~Copyable {
   /// Copies what a replaced file passes on. Its fields need both classes: they would be lost if either is locked.
   private func take(from replaced: borrowing Descriptor, to file: borrowing Descriptor) throws(Errno) {
     let status = try replaced.status()
-    if status.user != geteuid() { try? file.setOwner(user: status.user, group: status.group) }
+    if status.user != ProtectfsIO.Process.identity.user { try? file.setOwner(user: status.user, group: status.group) }
     try file.setMode(status.permissions & 0o777)
     let path = PathName(descriptor: replaced)
     for field in try path.attributeNames() where EncryptedValues.isField(field) {

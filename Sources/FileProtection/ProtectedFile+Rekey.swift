@@ -10,6 +10,8 @@ package struct RekeyStep: Sendable {
   package fileprivate(set) var chunks: [RekeyBatch.Chunk] = []
   /// The ciphertext that each chunk replaces.
   fileprivate var replaced: [[UInt8]] = []
+  /// The rekey before the step.
+  fileprivate var start: PendingRekey?
   /// The boundary after the step; `nil` if all contents are then under the new key.
   package fileprivate(set) var boundary: UInt64?
   package init() {}
@@ -18,6 +20,11 @@ package struct RekeyStep: Sendable {
   package fileprivate(set) var isDeferred = false
   /// The total ciphertext of the chunks in bytes.
   package var count: Int { chunks.reduce(0) { $0 + $1.ciphertext.count } }
+
+  /// Whether a record is one that the step begins with, and not one that it, or a later one, has led to.
+  package func begins(at record: FileRecord) -> Bool {
+    record.pending?.wrappedOldKey == start?.wrappedOldKey && record.pending?.boundary == start?.boundary
+  }
 }
 
 /// A change of a file's key.
@@ -34,6 +41,9 @@ extension ProtectedFile {
   /// Keeps out readers, writers and changes of the record until the same thread calls ``endRekeyStep()``.
   package func beginRekeyStep() { contents.beginWriting() }
 
+  /// The same, if operations that are under way end by a time of ``MonotonicClock``. Returns whether they did.
+  package func beginRekeyStep(until nanoseconds: Int64) -> Bool { contents.beginWriting(until: nanoseconds) }
+
   package func endRekeyStep() { contents.endWriting() }
 
   /// Reads the next units under the old key, up to `room` bytes in up to `mostChunks` chunks, and encrypts them under
@@ -45,6 +55,7 @@ extension ProtectedFile {
     try repairLength()
     var step = RekeyStep()
     guard let pending = record.pending else { return step }
+    step.start = pending
     let end = DataUnits.blockEnd(of: length.load(ordering: .relaxed))
     var position = pending.boundary * DataUnits.size
     var room = room

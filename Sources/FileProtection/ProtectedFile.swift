@@ -207,26 +207,18 @@ package final class ProtectedFile: Sendable {
     _ = evict(until: nanoseconds)
   }
 
-  /// Replaces the record by the result of `change` while there are no readers or writers. The lock of the record is not
-  /// held during `change`, which may wait for the store.
-  package func changeRecord(_ change: (FileRecord) throws(Errno) -> FileRecord) throws(Errno) {
-    try contents.write { () throws(Errno) in
-      let changed = try change(record)
-      protection.withLock { protection in
-        protection.record = changed
-        protection.isRefused = false
-      }
-    }
-  }
+  /// Closes the file until ``renewRecord(isOwn:_:)``, because it is unknown which record it has. The caller holds the
+  /// contents lock exclusively.
+  package func refuseUntilRenewed() { protection.withLock { $0.isRefused = true } }
 
   /// Adopts the record that `read` finds on disk while there are no readers or writers. If another mount may have
-  /// written the record, and so given the file another key, the cipher is kept only if the record is known to have the
-  /// same keys.
+  /// written the record, and so given the file another key, or the file was refused, the cipher is kept only if the
+  /// record is known to have the same keys.
   package func renewRecord(isOwn: Bool, _ read: () throws(Errno) -> FileRecord) throws(Errno) {
     try contents.write { () throws(Errno) in
       let record = try read()
       protection.withLock { protection in
-        if !isOwn, record != protection.record {
+        if !isOwn || protection.isRefused, record != protection.record {
           let isSameRekey =
             record.pending == nil || record.pending?.wrappedOldKey == protection.record.pending?.wrappedOldKey
           let isMoved = isSameRekey && record.wrappedKey == protection.record.wrappedKey

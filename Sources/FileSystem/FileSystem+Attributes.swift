@@ -12,7 +12,7 @@ extension ProtectedFileSystem {
   /// sends such a request before a cached write (fuse_update_attributes in fs/fuse/file.c).
   package func attributes(
     of id: NodeID, handle: Handle?, caller: Caller
-  ) throws(Errno) -> (Attributes, timeout: Double) {
+  ) throws(Errno) -> (Status, timeout: Double) {
     let node = node(id)
     if handle != nil, let file = node.file, !file.isAllowed(.read) {
       if file.isRefused { throw .ioError }
@@ -25,14 +25,14 @@ extension ProtectedFileSystem {
 
   package func setAttributes(
     of id: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
-  ) throws(Errno) -> (Attributes, timeout: Double) {
+  ) throws(Errno) -> (Status, timeout: Double) {
     let node = node(id)
     if changes.size != nil {
       try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in
         try tree.requireNotDenied(.resize, on: node)
       }
     }
-    let modification = node.backingTime(for: TimeChange(changes.modification))
+    let modification = node.backingTime(for: changes.modification)
     // Everything that can fail comes before a change of length, which cannot be undone.
     let reference = try tree.reference(to: node)
     var resized: Status?
@@ -51,10 +51,10 @@ extension ProtectedFileSystem {
     }
     // The kernel sends times of its own accord, also within setxattr(2). They do not wait for a rekey that may hang.
     func apply() throws(Errno) -> Status {
-      try changes.changesPrivileges ? tree.withoutRekey(of: node, change) : change()
+      try changes.changesPrivileges ? tree.holdingPrivileges(of: node, change) : change()
     }
     let status: Status
-    if changes.modification != nil, let file = node.file {
+    if changes.modification != .leave, let file = node.file {
       status = try file.setModificationTime(modification, apply)
     } else {
       status = try apply()
@@ -75,8 +75,8 @@ extension ProtectedFileSystem {
     }
     if let mode = changes.mode { try tree.setPermissions(mode, of: descriptor) }
     do throws(Errno) {
-      if changes.access != nil || changes.modification != nil {
-        try descriptor.setTimes(access: TimeChange(changes.access), modification: modification)
+      if changes.access != .leave || changes.modification != .leave {
+        try descriptor.setTimes(access: changes.access, modification: modification)
       }
       return try descriptor.status()
     } catch {
@@ -99,25 +99,8 @@ extension ProtectedFileSystem {
   }
 
   package func fileSystemStatus() throws(Errno) -> FileSystemStatus {
-    let status = try tree.root.descriptor.fileSystemStatus()
-    var result = FileSystemStatus()
-    result.blockSize = status.block_size
-    result.fragmentSize = status.fragment_size
-    result.blocks = status.blocks
-    result.blocksFree = status.blocks_free
-    result.blocksAvailable = status.blocks_available
-    result.files = status.files
-    result.filesFree = status.files_free
-    return result
-  }
-}
-
-extension TimeChange {
-  init(_ change: AttributeChanges.Time?) {
-    switch change {
-    case nil: self = .leave
-    case .now: self = .now
-    case .at(let time): self = .set(seconds: time.seconds, nanoseconds: time.nanoseconds)
-    }
+    var status = try tree.root.descriptor.fileSystemStatus()
+    status.f_namemax = 255
+    return status
   }
 }

@@ -15,15 +15,16 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> (Entry, Opened) {
     let parent = node(parent)
     do throws(Errno) {
-      var (file, entry) = try makeFile(name, in: parent, mode: mode, caller: caller)
-      let node = node(entry.node)
-      // The kernel does not know the file yet, so a lock that comes before this answer cannot invalidate its
-      // attributes. The kernel therefore has to send GETATTR before the first write(2).
-      if file.fileClass.losesKey, !file.fileClass.keepsOpenFiles { entry.attributeTimeout = 0 }
-      return (entry, opened(tree.adopt(file, for: node, forWriting: flags.forWriting)))
+      return try makeFile(name, in: parent, mode: mode, caller: caller) { (file, entry) in
+        var entry = entry
+        // The kernel does not know the file yet, so a lock that comes before this answer cannot invalidate its
+        // attributes. The kernel therefore has to send GETATTR before the first write(2).
+        if file.fileClass.losesKey, !file.fileClass.keepsOpenFiles { entry.attributeTimeout = 0 }
+        return (entry, opened(tree.adopt(file, for: node(entry.node), forWriting: flags.forWriting)))
+      }
     } catch .fileExists where !flags.exclusive {
-      // Someone created it behind the mount's back after the kernel's lookup. The kernel looks again after ESTALE, and then
-      // opens the file as any other, with its checks.
+      // Someone created it behind the mount's back after the kernel's lookup. The kernel looks again after ESTALE, and
+      // then opens the file as any other, with its checks.
       throw .staleNFSFileHandle
     }
   }
@@ -33,7 +34,7 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> Entry {
     let parent = node(parent)
     if mode & 0o170000 == InodeType.regular.rawValue || mode & 0o170000 == 0 {
-      return try makeFile(name, in: parent, mode: mode, caller: caller).entry
+      return try makeFile(name, in: parent, mode: mode, caller: caller) { $1 }
     }
     return try make(name, in: parent) { (handle, name, _) throws(Errno) in
       Memory.setThreadUmask(caller.umask)
@@ -67,17 +68,19 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Creates an empty regular file with its record. The file keeps its cipher, so that a class B file can be written
-  /// while locked.
-  private func makeFile(
-    _ name: PathName, in parent: Node, mode: UInt32, caller: Caller
-  ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
+  /// Creates an empty regular file with its record, and returns what `use` makes of it. The file keeps its cipher, so
+  /// that a class B file can be written while locked. No rotation comes between, which would replace the record on disk
+  /// and not in a file that `use` opens.
+  private func makeFile<Result>(
+    _ name: PathName, in parent: Node, mode: UInt32, caller: Caller, _ use: (ProtectedFile, Entry) -> Result
+  ) throws(Errno) -> Result {
     let (handle, directory) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: directory)
     return try reportingDenial(of: .create, on: parent, by: caller) { () throws(Errno) in
       try tree.keyChanges.read { () throws(Errno) in
         let (record, cipher) = try tree.newFileRecord(in: directory.directoryClass)
-        return try makeFile(backing, record, cipher, in: parent, handle, mode: mode, caller: caller)
+        let (file, entry) = try makeFile(backing, record, cipher, in: parent, handle, mode: mode, caller: caller)
+        return use(file, entry)
       }
     }
   }

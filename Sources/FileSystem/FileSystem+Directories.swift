@@ -39,7 +39,7 @@ extension ProtectedFileSystem {
       node: node, record: try tree.directory(node).record, keepsAccessTime: flags.keepsAccessTime)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
-    return Opened(handle: Handle(rawValue: address), cachesDirectory: !tree.options.isShared)
+    return Opened(handle: Handle(rawValue: address), cachesDirectory: !tree.options.hasOtherWriters)
   }
 
   private func stream(of open: OpenDirectory) throws(Errno) -> DirectoryStream {
@@ -58,25 +58,50 @@ extension ProtectedFileSystem {
     let stream = try stream(of: open)
     var isFull = false
     // `listing` is inout and ~Copyable: the closure borrows it while the stream runs.
-    try stream.entries(from: offset) { (raw) throws(Errno) in
-      isFull = try !append(raw, of: open, directory, to: &listing)
-      return !isFull
+    do throws(Errno) {
+      try stream.entries(from: offset) { (raw) throws(Errno) in
+        isFull = try !append(raw, of: open, directory, to: &listing)
+        return !isFull
+      }
+    } catch {
+      // The kernel gets the entries before, which it has looked up by that, and the error when it asks for the next.
+      guard !listing.isEmpty else { throw error }
+      return nil
     }
     guard isFull, listing.isPlus else { return nil }
     return { Self.loadInodes(of: stream.upcoming(256), in: directory) }
   }
 
   /// All names in a directory, for who asks without the kernel in between.
-  package func names(of id: NodeID) throws(Errno) -> [PathName] {
+  ///
+  /// - Parameter undecodable: told the backing name of each entry that callers do not see, or whose name cannot be
+  ///   read, and that is not the store's own.
+  package func names(of id: NodeID, undecodable: (PathName) -> Void) throws(Errno) -> [PathName] {
     let node = node(id)
     let (handle, record) = try tree.directory(node)
     var names: [PathName] = []
     try DirectoryStream(tree.openForListing(handle)).entries(from: 0) { (raw) throws(Errno) in
-      let isEntry = raw.name != "." && raw.name != ".."
-      if isEntry, let name = tree.visibleName(of: raw.name, in: node, record, handle) { names.append(name) }
+      guard raw.name != ".", raw.name != ".." else { return true }
+      if let name = try? tree.visibleName(of: raw.name, in: node, record, handle) {
+        names.append(name)
+      } else if !tree.isOwn(raw.name, in: node), holdsSomething(raw.name, in: node, handle) {
+        undecodable(raw.name)
+      }
       return true
     }
     return names
+  }
+
+  /// Whether there still is something under a backing name. An empty `lost+found` in the root is the backing file
+  /// system's, and nothing.
+  private func holdsSomething(_ name: PathName, in node: Node, _ handle: SharedDescriptor) -> Bool {
+    do throws(Errno) {
+      _ = try handle.descriptor.status(of: name)
+      guard node === tree.nodes.root, name == "lost+found" else { return true }
+      return try !handle.descriptor.open(name, [.readOnly, .directory, .noFollow]).nextNames().isEmpty
+    } catch {
+      return error != .noSuchFileOrDirectory
+    }
   }
 
   /// Makes the backing file system load inodes that the kernel will ask for next, while the kernel processes the last
@@ -95,7 +120,7 @@ extension ProtectedFileSystem {
       listing.append(raw.name, inode: raw.inode, mode: raw.type, next: raw.next)
       return true
     }
-    guard let name = tree.visibleName(of: raw.name, in: open.node, open.record, directory) else { return true }
+    guard let name = try tree.visibleName(of: raw.name, in: open.node, open.record, directory) else { return true }
     guard listing.fits(name) else { return false }
     guard listing.isPlus else {
       listing.append(name, inode: raw.inode, mode: raw.type, next: raw.next)

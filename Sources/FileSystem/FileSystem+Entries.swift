@@ -7,26 +7,15 @@ import SystemPackage
 // Replies to the kernel about an inode.
 extension ProtectedFileSystem {
   /// The inode attributes that a caller sees.
-  func attributes(of node: Node, _ status: Status) -> Attributes {
-    var attributes = Attributes()
-    attributes.inode = status.inode
-    attributes.mode = status.mode
-    attributes.links = status.links
-    attributes.user = status.user
-    attributes.group = status.group
-    attributes.rawDevice = status.raw_device
-    attributes.blocks = status.blocks
-    attributes.blockSize = 4096
-    attributes.access = Timestamp(status.access_seconds, status.access_nanoseconds)
-    attributes.modification = Timestamp(status.modification_seconds, status.modification_nanoseconds)
-    attributes.change = Timestamp(status.change_seconds, status.change_nanoseconds)
+  func attributes(of node: Node, _ status: Status) -> Status {
+    var attributes = status
+    attributes.block_size = 4096
     if node.isRegular {
       // A length that no plaintext can have is shown unchanged. Opening such a file fails.
       attributes.size = ContentLength.plaintext(for: status.size) ?? status.size
     } else if node.isSymbolicLink {
       attributes.size = tree.targetCount(of: node, status)
     } else {
-      attributes.size = status.size
       // The root contains the store's own directory, which is not shown. Some file systems do not count subdirectories.
       if node === tree.nodes.root, status.links > 2 { attributes.links -= 1 }
     }
@@ -46,11 +35,5 @@ extension ProtectedFileSystem {
   func attributeTimeout(of node: Node) -> Double {
     if let file = node.file, !file.isAllowed(.read) { return 0 }
     return timeout
-  }
-}
-
-extension Timestamp {
-  init(_ seconds: Int64, _ nanoseconds: UInt32) {
-    self.init(seconds: seconds, nanoseconds: Int64(nanoseconds))
   }
 }

@@ -76,10 +76,10 @@ extension ProtectedFileSystem {
       try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in try tree.rekey(node) }
     case .lockState, .own: throw .notSupportedOnSocket
     case .other:
-      try tree.withoutRekey(of: node) { () throws(Errno) in
+      try tree.holdingPrivileges(of: node) { () throws(Errno) in
         try withPath(of: node) { (path) throws(Errno) in try path.setAttribute(name, to: value, mode: mode) }
+        if name == Self.accessACL { try clearSetGroupID(of: node, for: caller) }
       }
-      if name == Self.accessACL { try clearSetGroupID(of: node, for: caller) }
     case .user:
       guard name.bytes.count <= 255 else { throw .outOfRange }
       let stored = try backingAttributeName(name)
@@ -115,7 +115,7 @@ extension ProtectedFileSystem {
     case .lockState: throw .notSupportedOnSocket
     case .rewrappedClass, .rekey, .own: throw .noData
     case .other:
-      try tree.withoutRekey(of: node) { () throws(Errno) in
+      try tree.holdingPrivileges(of: node) { () throws(Errno) in
         try withPath(of: node) { (path) throws(Errno) in try path.removeAttribute(name) }
       }
     case .user:
@@ -127,6 +127,13 @@ extension ProtectedFileSystem {
   /// Lists names even while locked, because names are encrypted under the volume key. The class is listed if it is
   /// explicit. Attributes that the caller may not see, and damaged ones, are left out.
   package func attributeNames(of id: NodeID, caller: Caller) throws(Errno) -> [UInt8] {
+    try attributeNames(of: id, caller: caller) { _ in }
+  }
+
+  /// - Parameter damaged: told the stored name of each damaged attribute.
+  package func attributeNames(
+    of id: NodeID, caller: Caller, damaged: (PathName) -> Void
+  ) throws(Errno) -> [UInt8] {
     let node = node(id)
     var list: [UInt8] = []
     let reference = try tree.reference(to: node)
@@ -136,7 +143,11 @@ extension ProtectedFileSystem {
         let text = stored.description
         if AttributeEncoding.isBackingName(stored.bytes) {
           let value = try tree.withOwnerPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }
-          list += plainAttributeName(value, storedAs: stored, node)?.terminated ?? []
+          if let name = plainAttributeName(value, storedAs: stored, node) {
+            list += name.terminated
+          } else {
+            damaged(stored)
+          }
         } else if text.hasPrefix("trusted.") {
           // The kernel checks who reads such an attribute, but not who lists it (xattr(7)).
           if caller.user == 0 { list += stored.terminated }

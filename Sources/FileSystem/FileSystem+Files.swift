@@ -30,7 +30,7 @@ extension ProtectedFileSystem {
 
   func opened(_ file: ProtectedFile) -> Opened {
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(file).toOpaque()))
-    return Opened(handle: Handle(rawValue: address), keepsCache: !tree.options.isShared)
+    return Opened(handle: Handle(rawValue: address), keepsCache: !tree.options.hasOtherWriters)
   }
 
   func file(_ handle: Handle) -> ProtectedFile {
@@ -68,8 +68,9 @@ extension ProtectedFileSystem {
     let file = file(handle)
     // Whole units are encrypted in place. Otherwise the request may still contain plaintext.
     defer { if file.fileClass.losesKey { unsafe Memory.wipe(bytes) } }
-    // A short count is not an answer. For pages from the cache the kernel takes any count for success; for a direct write
-    // it turns a count below the requested one into EIO (fuse_writepage_end and fuse_get_res_by_io in fs/fuse/file.c).
+    // A short count is not an answer. For pages from the cache the kernel takes any count for success; for a direct
+    // write it turns a count below the requested one into EIO (fuse_writepage_end and fuse_get_res_by_io in
+    // fs/fuse/file.c).
     let isFromCache = flags.contains(.fromCache)
     let count = bytes.count
     do throws(Errno) {
@@ -80,7 +81,9 @@ extension ProtectedFileSystem {
       if error == .permissionDenied, isFromCache { refusedWriteBack(to: id) }
       throw error
     }
-    if case .revoking = tree.controller.availability(of: file.fileClass) { pushes.wrappingAdd(1, ordering: .relaxed) }
+    if isFromCache, case .revoking = tree.controller.availability(of: file.fileClass) {
+      pushes.wrappingAdd(1, ordering: .relaxed)
+    }
     tree.noteChange(of: file)
     if flags.contains(.clearsSetID) { try clearSetID(of: file, id, for: caller) }
     return count

@@ -41,7 +41,7 @@ extension ProtectedFileSystem {
     tree.renewRecords(within: patience).map(NodeID.init)
   }
 
-  /// The number of completed writes to classes that are being locked.
+  /// The number of completed write-backs to classes that are being locked.
   package var completedPushes: Int { pushes.load(ordering: .relaxed) }
 
   /// The number of refused write-backs, after each of which the kernel still holds pages in the clear.
@@ -64,11 +64,13 @@ extension ProtectedFileSystem {
       try tree.requireNotDenied(operation, on: node)
       return false
     } catch {
-      if contents == .write { refusedWriteBack(to: request.node) }
+      if request.isWriteBack { refusedWriteBack(to: request.node) }
       reportDenial(of: operation, on: node, process: request.process, path: tree.pathInMemory(of: node))
       return true
     }
   }
+
+  package func holdsDescriptor(_ node: NodeID) -> Bool { self.node(node).holdsDescriptor }
 
   /// The kernel keeps pages that were not written back until they are dropped. A write(2) may have made them dirty
   /// after a lock had dropped the previous pages.

@@ -16,7 +16,7 @@ extension ProtectedFileSystem {
       return entry(status, at: .init(parent: parent, name: backing.name))
     } catch .noSuchFileOrDirectory {
       // Node 0: the kernel may cache that there is no such name.
-      return Entry(node: NodeID(rawValue: 0), attributes: Attributes(), entryTimeout: timeout, attributeTimeout: 0)
+      return Entry(node: NodeID(rawValue: 0), attributes: Status(), entryTimeout: timeout, attributeTimeout: 0)
     }
   }
 

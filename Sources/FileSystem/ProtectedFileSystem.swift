@@ -12,7 +12,8 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   package let tree: BackingTree
   let observer: any FileSystemObserver
   package let kernelAttributes = KernelAttributes()
-  /// The number of completed writes to classes that are being locked.
+  /// The number of completed write-backs from the kernel to classes that are being locked. A program that writes past
+  /// the cache all the time does not count: a lock would wait for it.
   let pushes = Atomic<Int>(0)
   /// The number of write-backs from the kernel that were refused.
   let refusals = Atomic<Int>(0)
@@ -30,7 +31,7 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
 
   /// How long the kernel may keep names and inode attributes, in seconds: practically forever, unless others write the
   /// store.
-  var timeout: Double { tree.options.isShared ? 0 : 86_400 }
+  var timeout: Double { tree.options.hasOtherWriters ? 0 : 86_400 }
 
   /// The node with the kernel's number.
   func node(_ id: NodeID) -> Node { tree.nodes.node(id.rawValue) }

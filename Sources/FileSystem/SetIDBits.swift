@@ -35,7 +35,7 @@ extension ProtectedFileSystem {
   /// Removes the bits for a request whose answer does not contain the file's attributes. Without an invalidation the
   /// kernel would keep the old mode, and execve(2) would still grant what the bits grant.
   func clearSetID(of file: ProtectedFile, _ node: NodeID, for caller: Caller) throws(Errno) {
-    let hasChanged = try tree.withoutRekey(of: self.node(node)) { () throws(Errno) in
+    let hasChanged = try tree.holdingPrivileges(of: self.node(node)) { () throws(Errno) in
       try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor, for: caller) }
     }
     if hasChanged { kernelAttributes.invalidate(node) }

@@ -72,8 +72,8 @@ package struct HookDirectory: Sendable {
     return (status.user == 0 || status.user == Process.identity.user) && isClosed
   }
 
-  /// Whether nobody else may put another entry in the place of one that is root's or this user's: this is so where others
-  /// may write, too, if the directory is sticky.
+  /// Whether nobody else may put another entry in the place of one that is root's or this user's: this is so where
+  /// others may write, too, if the directory is sticky.
   private static func isKept(_ directory: String) -> Bool { isOurs(directory, orSticky: true) }
 
   /// `/`, `/etc` and `/etc/protectfs` for `/etc/protectfs/hooks`.

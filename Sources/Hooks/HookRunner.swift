@@ -4,11 +4,11 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// Runs the scripts for what happens on a mount, until the mount goes: those before a lock at once, the others one after
-/// the other.
+/// Runs the scripts for what happens on a mount, until the mount goes: those before a lock at once, the others one
+/// after the other.
 ///
-/// One thread takes the events in, one holds locks back for the scripts before them, one runs these, and one the others.
-/// Announced locks have numbers, from 1.
+/// One thread takes the events in, one holds locks back for the scripts before them, one runs these, and one the
+/// others. Announced locks have numbers, from 1.
 package final class HookRunner: Sendable {
   struct State {
     /// What is to be run after locks and unlocks.
@@ -138,8 +138,8 @@ package final class HookRunner: Sendable {
 
   // MARK: Jobs
 
-  /// Waits for something to be run after a lock or an unlock; `nil` when there will be nothing any more. The scripts before
-  /// that lock, or before the one that was cancelled, end first.
+  /// Waits for something to be run after a lock or an unlock; `nil` when there will be nothing any more. The scripts
+  /// before that lock, or before the one that was cancelled, end first.
   private func nextJob() -> Job? {
     monitor.wait { (state, _) -> Job?? in
       if state.isEnding { return .some(nil) }
@@ -196,8 +196,8 @@ extension HookRunner.State {
       event: .preLock, classes: classes, lock: announcedLocks, gracePeriodEnd: .now + .seconds(seconds))
   }
 
-  /// The announced lock, if there is one, was cancelled, or has taken effect. Returns whether it did that before any of its
-  /// scripts was run.
+  /// The announced lock, if there is one, was cancelled, or has taken effect. Returns whether it did that before any of
+  /// its scripts was run.
   mutating func endAnnounced(isCompleted: Bool) -> Bool {
     guard isAnnounced else { return false }
     isAnnounced = false

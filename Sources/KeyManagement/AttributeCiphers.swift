@@ -1,8 +1,8 @@
 import Cryptography
 import StoreFormat
 
-/// The ciphers of the values of a file's encrypted attributes: under its key, and, while a rekey is pending, under the one
-/// before, for those that were not written since.
+/// The ciphers of the values of a file's encrypted attributes: under its key, and, while a rekey is pending, under the
+/// one before, for those that were not written since.
 package struct AttributeCiphers: Sendable {
   /// The one for what is written from now on.
   package let current: NameCipher

@@ -36,7 +36,8 @@ package struct ClassKeys: ~Copyable, Sendable {
     keys[fileClass, default: []].append(Held(key))
   }
 
-  /// Takes the keys of a class out and makes of each what `use` returns, in their order in the keybag, the current one last.
+  /// Takes the keys of a class out and makes of each what `use` returns, in their order in the keybag, the current one
+  /// last.
   package mutating func take<Result>(_ fileClass: ProtectionClass, _ use: (consuming ClassKey) -> Result) -> [Result] {
     var results: [Result] = []
     for held in keys.removeValue(forKey: fileClass) ?? [] {

@@ -6,8 +6,8 @@ import SystemPackage
 /// The files outside the backing directory that bind a store to a device.
 ///
 /// `device.key` holds the device's key, 32 random bytes, from which each store's is derived. In its place may be
-/// `device.tpm`, the same key sealed to the machine's TPM, so that a copy of the disk does not have it. `UUID.key` holds
-/// the volume device key of one store as it is, got back with a recovery key, and is looked for first.
+/// `device.tpm`, the same key sealed to the machine's TPM, so that a copy of the disk does not have it. `UUID.key`
+/// holds the volume device key of one store as it is, got back with a recovery key, and is looked for first.
 package enum DeviceKey {
   private static let fileName = "device.key"
   private static let sealedName = "device.tpm"
@@ -22,8 +22,8 @@ package enum DeviceKey {
 
   /// The volume device key of a store.
   ///
-  /// - Parameter file: a device key file, or one named `UUID.key` for this store, or one that ends in `.tpm`. `nil`: those
-  ///   of the default directory.
+  /// - Parameter file: a device key file, or one named `UUID.key` for this store, or one that ends in `.tpm`. `nil`:
+  ///   those of the default directory.
   /// - Throws: `deviceKeyMissing`, `deviceKeyUnreadable`, `deviceKeyExposed`, `deviceKeyMalformed`,
   ///   `trustedPlatformModule`.
   package static func load(for storeID: StoreID, file: PathName? = nil) throws(KeyManagementError) -> VolumeDeviceKey {
@@ -121,8 +121,8 @@ extension DeviceKey {
     return secret.prefix(count)
   }
 
-  /// Opens a device key's file, plain or sealed. A sealed one tells nobody anything, but who can put one there could choose
-  /// the key of a store that is made with it: any user may seal to the TPM.
+  /// Opens a device key's file, plain or sealed. A sealed one tells nobody anything, but who can put one there could
+  /// choose the key of a store that is made with it: any user may seal to the TPM.
   static func open(_ path: PathName) throws(KeyManagementError) -> Descriptor {
     let file = try reporting(path) { () throws(Errno) in try Descriptor.open(path, [.readOnly, .nonBlocking]) }
     let status = try reporting(path) { () throws(Errno) in try file.status() }

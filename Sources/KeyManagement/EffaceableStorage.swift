@@ -6,8 +6,8 @@ import SystemPackage
 /// Where a store's effaceable secret is: `.protectfs/effaceable`, a small file that is overwritten in place and never
 /// replaced, so that a secret that was overwritten is nowhere else as far as the file system goes.
 ///
-/// It has two slots, of which one is in use but during a change of the keybag, and each slot has two copies in blocks of
-/// their own: one unreadable sector must not be the end of the store.
+/// It has two slots, of which one is in use but during a change of the keybag, and each slot has two copies in blocks
+/// of their own: one unreadable sector must not be the end of the store.
 struct EffaceableStorage: ~Copyable {
   static let name: PathName = "effaceable"
   private static let blockSize: UInt64 = 4096
@@ -93,6 +93,7 @@ struct EffaceableStorage: ~Copyable {
   /// Overwrites every secret but the one with that identifier, and makes that durable. What is in neither slot's use
   /// after a change that was cut short goes too. One that cannot be overwritten keeps none of the others.
   ///
+  /// Where nothing is left to overwrite, nothing is written, nor synchronised unless all secrets are to go.
   /// - Throws: `ENOENT` when that secret is not there, and what reading fails with: then nothing is overwritten.
   func efface(allBut identifier: [UInt8]?, of storeID: StoreID) throws(Errno) {
     do throws(Errno) {
@@ -102,28 +103,34 @@ struct EffaceableStorage: ~Copyable {
       if error == .noSuchFileOrDirectory { return } else { throw error }
     }
     let file = try directory.open(Self.name, [.readWrite, .noFollow, .nonBlocking])
-    var slots = Array(0..<Self.slots)
+    var places = Array(0..<Self.slots * Self.copies)
     if let identifier {
       guard let kept = try Self.slot(of: identifier, storeID, file) else { throw .noSuchFileOrDirectory }
-      slots.removeAll { $0 == kept }
+      places.removeAll { $0 / Self.copies == kept }
     }
-    let zeros = [UInt8](repeating: 0, count: EffaceableSecret.size)
-    var hasChanged = false
+    let filled = places.filter { !Self.isBlank($0, of: file) }
+    if identifier != nil {
+      guard !filled.isEmpty else { return }
+      // No power cut is to bring back the keybag that these belong to. An erasure goes on whatever comes back.
+      try directory.synchronize()
+    }
     var failure: Errno?
-    for slot in slots {
-      for place in slot * Self.copies..<(slot + 1) * Self.copies where !Self.isBlank(place, of: file) {
-        hasChanged = true
-        do throws(Errno) {
-          try unsafe zeros.withBytes { (bytes) throws(Errno) in
-            try unsafe file.write(bytes, at: place * Self.blockSize)
-          }
-        } catch {
-          failure = failure ?? error
-        }
-      }
+    for place in filled {
+      do throws(Errno) { try Self.overwrite(place, with: 0, of: file) } catch { failure = failure ?? error }
     }
-    if hasChanged { try file.synchronize() }
+    do throws(Errno) {
+      try file.synchronize()
+    } catch {
+      // The disk may have them still, though they read as zeros now: who effaces next is to overwrite them again.
+      for place in places { try? Self.overwrite(place, with: 0xff, of: file) }
+      failure = failure ?? error
+    }
     if let failure { throw failure }
+  }
+
+  private static func overwrite(_ place: UInt64, with byte: UInt8, of file: borrowing Descriptor) throws(Errno) {
+    let bytes = [UInt8](repeating: byte, count: EffaceableSecret.size)
+    try unsafe bytes.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: place * blockSize) }
   }
 
   /// The slot that has the secret with that identifier; `nil` when none has.

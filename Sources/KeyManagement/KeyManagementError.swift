@@ -5,8 +5,8 @@ import StoreFormat
 import SystemPackage
 import TPM
 
-/// Why keys cannot be had: for programs a stable ``code``, for people what is wrong. What to type about it is the command's
-/// to say.
+/// Why keys cannot be had: for programs a stable ``code``, for people what is wrong. What to type about it is the
+/// command's to say.
 package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvertible {
   case deviceKeyMissing(path: String)
   case deviceKeyUnreadable(path: String, Errno)
@@ -16,6 +16,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case keybagMissing
   case keybagUnreadable(Errno)
   case keybagUnwritable(Errno)
+  /// Another process is changing the keybag, and has not finished in ``KeybagFile/patience``.
+  case keybagInUse
   /// The new keybag is in its place, but was not made durable.
   case keybagNotDurable(Errno)
   /// The new keybag is in its place, but the second copy could not be made the same.
@@ -83,6 +85,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .keybagMissing: "keybag-missing"
     case .keybagUnreadable: "keybag-unreadable"
     case .keybagUnwritable: "keybag-unwritable"
+    case .keybagInUse: "keybag-in-use"
     case .keybagNotDurable: "keybag-not-durable"
     case .previousKeybagKept: "keybag-previous-kept"
     case .keybagMalformed: "keybag-malformed"
@@ -127,6 +130,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .keybagMissing: "the keybag is missing"
     case .keybagUnreadable(let error): "the keybag cannot be read: \(error)"
     case .keybagUnwritable(let error): "the keybag cannot be written, and is as it was: \(error)"
+    case .keybagInUse: "another process is changing the keybag, and has not finished; nothing was changed"
     case .keybagNotDurable(let error):
       "the keybag was changed, but that may not outlive a power cut: \(error); until then the new one counts"
     case .previousKeybagKept(let error):
@@ -193,7 +197,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   }
 
   /// The error for a keybag that does not parse.
-  init(_ error: FormatError) {
+  package init(_ error: FormatError) {
     switch error {
     case .malformed: self = .keybagMalformed(error)
     case .unsupportedVersion, .unknownFeatures: self = .unsupportedStore(error)

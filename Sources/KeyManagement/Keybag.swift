@@ -87,8 +87,8 @@ package struct Keybag: Sendable, Equatable {
     }
   }
 
-  /// The keybag of this store after all its keys were erased: a tombstone with the time of the erasure, which the device
-  /// key authenticates. There is nothing in it that could be opened.
+  /// The keybag of this store after all its keys were erased: a tombstone with the time of the erasure, which the
+  /// device key authenticates. There is nothing in it that could be opened.
   ///
   /// It comes after a keybag of the last generation too, which whoever has the device key can write there.
   package func erased(deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) -> Keybag {

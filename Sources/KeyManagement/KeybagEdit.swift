@@ -2,11 +2,11 @@ import Cryptography
 import ProtectfsPolicy
 import StoreFormat
 
-/// What is to be changed in a keybag, as a value: the same whether a daemon does it or a command without a mount, and done
-/// by one function, ``KeybagFile/apply(_:to:)``.
+/// What is to be changed in a keybag, as a value: the same whether a daemon does it or a command without a mount, and
+/// done by one function, ``KeybagFile/apply(_:to:)``.
 package enum KeybagEdit: ~Copyable, Sendable {
-  /// A new passcode: in place of the one that opened the keybag, or, where something else did, of the only one, if there
-  /// is one. It stays with the TPM if it was.
+  /// A new passcode: in place of the one that opened the keybag, or, where something else did, of the only one, if
+  /// there is one. It stays with the TPM if it was.
   ///
   /// Fails with `invalidPasscode`; `severalPasscodes`, where nothing says which of them is meant.
   case changePasscode(SecretBytes)
@@ -20,8 +20,8 @@ package enum KeybagEdit: ~Copyable, Sendable {
   ///
   /// Fails with `keybagFull` where so many rotations were begun and not finished that there is room for no more keys.
   case beginRotation(ProtectionClass)
-  /// Retires all keys of a class but the current one, under which all its files are. `known` are the keys that the class
-  /// had during the rotation.
+  /// Retires all keys of a class but the current one, under which all its files are. `known` are the keys that the
+  /// class had during the rotation.
   ///
   /// Fails with `keybagChangedMeanwhile` where the class has others now.
   case finishRotation(ProtectionClass, from: [ClassKeyID])
@@ -36,8 +36,8 @@ package enum KeybagEdit: ~Copyable, Sendable {
 
 /// What is to open a keybag, under a name that people know it by.
 package struct NewProtector: ~Copyable, Sendable {
-  let secret: UnlockSecret
-  let label: String
+  package let secret: UnlockSecret
+  package let label: String
 
   package init(_ secret: consuming UnlockSecret, label: String) {
     self.secret = secret
@@ -166,8 +166,8 @@ extension OpenKeybag {
     return KeybagChange(try keys.keybag(of: record), secret: .absent(), over: .keybag(keybag), steps)
   }
 
-  /// A change after which something opens nothing any more: a passcode, a class key. The class keys are wrapped with a new
-  /// effaceable secret, and the old one is overwritten when the new keybag is in place: older keybags open nothing,
+  /// A change after which something opens nothing any more: a passcode, a class key. The class keys are wrapped with a
+  /// new effaceable secret, and the old one is overwritten when the new keybag is in place: older keybags open nothing,
   /// wherever a copy of one is left.
   private func revoking(
     _ fresh: consuming EffaceableSecret? = nil, _ edit: (inout KeybagRecord) -> Void

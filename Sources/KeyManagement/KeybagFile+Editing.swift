@@ -17,13 +17,13 @@ package struct AppliedEdit: ~Copyable {
 
 // The editor of keybags.
 extension KeybagFile {
-  /// Changes the keybag in place. That overwrites the second copy, so class keys that only that one has are taken in first:
-  /// it has some where a keybag was put in place from elsewhere, from another copy of the store say.
+  /// Changes the keybag in place. That overwrites the second copy, so class keys that only that one has are taken in
+  /// first: it has some where a keybag was put in place from elsewhere, from another copy of the store say.
   ///
   /// Whatever is refused is refused before anything is written, and nothing is put in place whose keys do not unwrap.
   /// - Throws: what the edit fails with, `keybagUnwritable`, `keybagChangedMeanwhile`; `unsupportedStore` for a second
-  ///   copy that needs a newer program; after new class keys also what fails when the keybag is in its place: whoever goes
-  ///   on does so without them, since a power cut may take them back.
+  ///   copy that needs a newer program; after new class keys also what fails when the keybag is in its place: whoever
+  ///   goes on does so without them, since a power cut may take them back.
   package func apply(
     _ edit: borrowing KeybagEdit, to opened: borrowing OpenKeybag
   ) throws(KeyManagementError) -> AppliedEdit {
@@ -67,8 +67,8 @@ extension KeybagFile {
     return AppliedEdit(opened: after, keys: keys, failure: failure)
   }
 
-  /// The second copy, opened, where it has class keys that a keybag neither has nor remembers; `nil`, nearly always, where
-  /// it has none, or another secret opens it, as after a reset.
+  /// The second copy, opened, where it has class keys that a keybag neither has nor remembers; `nil`, nearly always,
+  /// where it has none, or another secret opens it, as after a reset.
   ///
   /// - Throws: where it cannot be read now, or not by this program: it may have some. An erasure waits for neither.
   private func keybagWithMore(
@@ -92,8 +92,8 @@ extension KeybagFile {
     }
   }
 
-  /// Erases a class in a keybag and in the second copy, whose keys do not fit into one: those of other classes stay where
-  /// they are.
+  /// Erases a class in a keybag and in the second copy, whose keys do not fit into one: those of other classes stay
+  /// where they are.
   private func erase(
     _ fileClass: ProtectionClass, in opened: borrowing OpenKeybag, beside other: borrowing OpenKeybag
   ) throws(KeyManagementError) -> AppliedEdit {
@@ -108,12 +108,8 @@ extension KeybagFile {
     for entry in change.keybag.record.classEntries where entry.fileClass == fileClass { record.insert(entry) }
     let second = try after.keys.keybag(of: record)
     if moved != other.keybag {
-      do throws(KeyManagementError) {
-        try replacePrevious(with: moved)
-      } catch {
-        if case .previousKeybagKept(let error) = error { throw .keybagUnwritable(error) }
-        throw error
-      }
+      try commit(
+        KeybagChange(opened.keybag, secret: .absent(), over: .keybag(opened.keybag), [.replaceSecond], second: moved))
     }
     return try commit(
       KeybagChange(

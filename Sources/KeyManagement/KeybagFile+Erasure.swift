@@ -13,38 +13,44 @@ extension KeybagFile {
     package let failure: KeyManagementError?
   }
 
-  /// Erases the store: puts a tombstone in place of the keybag that is there, and overwrites everything that it needs. Each
-  /// step is tried, whatever became of the one before. An erasure that was cut short is finished.
+  /// Erases the store: puts a tombstone in place of the keybag that is there, and overwrites everything that it needs.
+  /// Each step is tried, whatever became of the one before.
+  ///
+  /// An erasure that was cut short, or of which something failed, is finished: all of it is written again, since what
+  /// reads as erased may not be so on the disk.
   ///
   /// - Parameter known: what the caller takes for the keybag, in case that the one in place is damaged.
   /// - Throws: `keybagUnwritable` where the store opens as before.
   package func erase(
     _ known: Keybag, deviceKey: borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> Erasure {
+    let deadline = ContinuousClock.now + patience
     var file: AtomicFile?
     var noRoom: Errno?
-    do throws(Errno) { file = try AtomicFile(replacing: Self.name, in: directory) } catch { noRoom = error }
-    // No other writer is at it from here on, if there is room for the file that they all lock.
-    let found = try? copy(Self.name, of: known.storeID, deviceKey)
-    if let found, found.erasureTime != nil {
-      // One that was cut short, or failed after this, is finished.
-      do throws(KeyManagementError) { try repairErasure(found) } catch {
-        return Erasure(tombstone: found, failure: error)
-      }
-      return Erasure(tombstone: found, failure: nil)
+    // A writer that does not finish is overtaken: what it is about to put in place would undo this.
+    do throws(Errno) {
+      file = try AtomicFile(replacing: Self.name, in: directory, patience: patience, overtakes: true)
+    } catch {
+      noRoom = error
     }
-    let tombstone = try (found ?? known).erased(deviceKey: deviceKey)
+    var lock = try? lockCurrent(until: deadline)
+    let current = (try? copy(Self.name, of: known.storeID, deviceKey)) ?? known
+    let isRepeated = current.erasureTime != nil
+    let noted = isRepeated ? current : self.tombstone(of: current, deviceKey)
+    let tombstone = if let noted { noted } else { try current.erased(deviceKey: deviceKey) }
     var failure: KeyManagementError?
-    if var file = file.take() {
+    if noRoom == nil {
       do throws(KeyManagementError) {
-        try put(tombstone, &file, keepingCurrent: true)
+        lock = nil
+        // What is the second copy by now is overwritten where it lies; a tombstone there stays.
+        try put(tombstone, &file!, keepingCurrent: noted == nil)
       } catch {
         if case .keybagUnwritable(let error) = error { noRoom = error } else { failure = error }
       }
     }
     do throws(KeyManagementError) {
       if let noRoom {
-        try eraseInPlace(found ?? known, leaving: tombstone, after: noRoom)
+        try eraseInPlace(current, leaving: tombstone, after: noRoom)
       } else {
         try finishErasure(tombstone)
       }
@@ -52,18 +58,20 @@ extension KeybagFile {
       guard error.isAfterChange else { throw error }
       failure = failure ?? error
     }
+    _ = consume lock
+    _ = consume file
     return Erasure(tombstone: tombstone, failure: failure)
   }
 
   /// What is left to do when the tombstone is in place.
   ///
   /// - Throws: the first failure; the steps after it were tried too.
-  func finishErasure(_ tombstone: Keybag) throws(KeyManagementError) {
+  private func finishErasure(_ tombstone: Keybag) throws(KeyManagementError) {
     var failures: [KeyManagementError] = []
     do throws(KeyManagementError) { try efface(tombstone) } catch { failures.append(error) }
     do throws(KeyManagementError) { try overwritePrevious() } catch { failures.append(error) }
     do throws(KeyManagementError) {
-      try replacePrevious(with: tombstone)
+      try replacePrevious(with: tombstone, overtakes: true)
     } catch {
       // It holds nothing any more that another would have to be written aside for.
       if (try? overwrite(Self.previousName, with: tombstone)) == nil { failures.append(error) }
@@ -94,43 +102,44 @@ extension KeybagFile {
   /// 3. The two names are exchanged.
   /// 4. What was the keybag becomes the tombstone too.
   ///
-  /// Where there is no second copy, or names cannot be exchanged, the keybag is overwritten where it lies.
+  /// Where there is no second copy, or names cannot be exchanged, the keybag is overwritten where it lies. Each step is
+  /// tried after one that failed, as long as the store does not open as before.
   private func eraseInPlace(
-    _ current: Keybag, leaving tombstone: Keybag, after error: Errno
+    _ current: Keybag, leaving tombstone: Keybag, after noRoom: Errno
   ) throws(KeyManagementError) {
-    let isNoted = noteInSecondCopy(tombstone)
-    var failure: KeyManagementError?
-    do throws(KeyManagementError) {
-      try efface(tombstone)
-    } catch {
-      failure = error
-    }
-    let isEffaced = current.record.effaceableIdentifier != nil && hasSecret(of: current.record) != true
-    if failure != nil, !isEffaced { throw .keybagUnwritable(error) }
+    let isNoted = (try? overwriteSecondCopy(with: tombstone)) == true
+    var failures: [KeyManagementError] = []
+    do throws(KeyManagementError) { try efface(tombstone) } catch { failures.append(error) }
+    if !failures.isEmpty, opens(current) { throw .keybagUnwritable(noRoom) }
+    let isExchanged =
+      isNoted
+      && (try? directory.rename(Self.previousName, to: Self.name, in: directory, flags: .exchange)) != nil
     do throws(Errno) {
-      try place(tombstone, isNoted: isNoted)
-    } catch let unplaced {
-      throw isEffaced ? .erasureNotNoted(unplaced) : .keybagUnwritable(error)
+      if isExchanged { try directory.synchronize() } else { try overwrite(Self.name, with: tombstone) }
+    } catch {
+      let isInPlace = (try? read()) == tombstone.bytes
+      if !isInPlace, opens(current) { throw .keybagUnwritable(noRoom) }
+      failures.append(isInPlace ? .keybagNotDurable(error) : .erasureNotNoted(error))
     }
-    if let failure { throw failure }
+    do throws(Errno) {
+      _ = try overwriteSecondCopy(with: tombstone)
+    } catch {
+      failures.append(.previousKeybagKept(error))
+    }
+    if let failure = failures.first { throw failure }
   }
 
-  /// Makes the second copy the tombstone; returns whether it could be done, and the second copy is no name of the first.
-  private func noteInSecondCopy(_ tombstone: Keybag) -> Bool {
-    guard let first = try? directory.status(of: Self.name), let second = try? directory.status(of: Self.previousName),
-      first.inode != second.inode
+  /// Makes the second copy the tombstone, and what a restoration has put aside; returns whether there is a second copy
+  /// that is no name of the keybag.
+  private func overwriteSecondCopy(with tombstone: Keybag) throws(Errno) -> Bool {
+    if (try? directory.status(of: Self.previousAsideName))?.type == .regular {
+      try overwrite(Self.previousAsideName, with: tombstone)
+    }
+    guard let second = try? directory.status(of: Self.previousName),
+      second.inode != (try? directory.status(of: Self.name))?.inode
     else { return false }
-    return (try? overwrite(Self.previousName, with: tombstone)) != nil
-  }
-
-  private func place(_ tombstone: Keybag, isNoted: Bool) throws(Errno) {
-    guard isNoted, (try? exchangeCopies()) != nil else { return try overwrite(Self.name, with: tombstone) }
     try overwrite(Self.previousName, with: tombstone)
-  }
-
-  private func exchangeCopies() throws(Errno) {
-    try directory.rename(Self.previousName, to: Self.name, in: directory, flags: .exchange)
-    try directory.synchronize()
+    return true
   }
 
   /// Writes a tombstone over a keybag where it lies. What was longer is overwritten before it is cut off.
@@ -141,10 +150,14 @@ extension KeybagFile {
     let bytes = tombstone.bytes
     let rest = max(0, Int(min(status.size, UInt64(KeybagRecord.longest))) - bytes.count)
     try file.write(bytes + [UInt8](repeating: 0, count: rest))
-    try file.synchronize()
-    guard status.size > UInt64(bytes.count) else { return }
-    try file.truncate(to: UInt64(bytes.count))
-    try file.synchronize()
+    var failure: Errno?
+    do throws(Errno) { try file.synchronize() } catch { failure = error }
+    if status.size > UInt64(bytes.count) {
+      // Also after a failure: whoever finishes the erasure is to find a tombstone.
+      try file.truncate(to: UInt64(bytes.count))
+      try file.synchronize()
+    }
+    if let failure { throw failure }
   }
 
   /// The tombstone that an erasure which was cut short has left in the second copy: its secret is gone, or nobody

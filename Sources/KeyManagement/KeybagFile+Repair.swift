@@ -7,9 +7,17 @@ extension KeybagFile {
   /// Finishes what a change that was cut short left. For whoever has the store alone, with the keybag that is in place,
   /// verified. It follows the table under "Keybag changes" in ARCHITECTURE.md.
   ///
-  /// - Throws: `previousKeybagKept`, `effaceableSecretKept`; `effaceableSecretMissing`, with nothing done.
+  /// - Throws: `previousKeybagKept`, `effaceableSecretKept`; `effaceableSecretMissing`, `keybagInUse`, with nothing
+  ///   done.
   package func repair(_ keybag: Keybag, deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {
-    if keybag.erasureTime != nil { return try repairErasure(keybag) }
+    if keybag.erasureTime != nil { return try repairErasure(keybag, deviceKey) }
+    // Nobody changes what is looked at here.
+    let lock = try writing { () throws(Errno) in try lockCurrent(until: .now + patience) }
+    try repairAlone(keybag, deviceKey)
+    _ = consume lock
+  }
+
+  private func repairAlone(_ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {
     do throws(KeyManagementError) {
       try finishRestoration()
     } catch {
@@ -30,14 +38,16 @@ extension KeybagFile {
     }
     guard repair != .nothing, try isInPlace(keybag) else { return }
     if repair == .copy { try replacePrevious(with: keybag) }
-    // The keybag may have come to its place just before a crash: no power cut is to bring back the one before.
-    do throws(Errno) { try directory.synchronize() } catch { throw .previousKeybagKept(error) }
     try efface(keybag)
   }
 
-  /// Finishes an erasure whose tombstone is in place.
-  func repairErasure(_ tombstone: Keybag) throws(KeyManagementError) {
-    if (try? readPrevious()) == tombstone.bytes { try efface(tombstone) } else { try finishErasure(tombstone) }
+  /// Finishes an erasure whose tombstone is in place, or noted in the second copy.
+  private func repairErasure(
+    _ tombstone: Keybag, _ deviceKey: borrowing VolumeDeviceKey
+  ) throws(KeyManagementError) {
+    let current = try Keybag(parsing: read(), deviceKey: deviceKey)
+    guard current == tombstone || self.tombstone(of: current, deviceKey) == tombstone else { return }
+    if let failure = try erase(tombstone, deviceKey: deviceKey).failure { throw failure }
   }
 
   /// Puts the second copy back in its place, where a restoration has taken it from there and was cut short (see
@@ -96,7 +106,8 @@ enum KeybagRepair {
           // One was cut short that revoked something, or what it had put aside is of no more use.
           .copy
         } else {
-          // An import or a restoration has put it aside, it undoes a reset, or the keybag was put in place from elsewhere.
+          // An import or a restoration has put it aside, it undoes a reset, or the keybag was put in place from
+          // elsewhere.
           .nothing
         }
       } else {
@@ -114,8 +125,8 @@ extension Keybag {
     return own.count > others.count && others.allSatisfy(own.contains)
   }
 
-  /// Whether each class key of another one is in it, or was rotated away or erased by it: so that nothing is lost with the
-  /// other one. Those that a reset gave up may be wanted back.
+  /// Whether each class key of another one is in it, or was rotated away or erased by it: so that nothing is lost with
+  /// the other one. Those that a reset gave up may be wanted back.
   package func hasOrEnded(keysOf other: Keybag) -> Bool {
     let ended = Set(record.formerKeys.filter { $0.end != .reset }.map(\.id))
     return lacking(keysOf: other).allSatisfy { ended.contains($0.id) }

@@ -2,8 +2,8 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// The store's keybag and its second copy, as far as they are authentic. They decide what takes whose place: a copy that
-/// merely parses may say anything, and never replaces one that is authentic.
+/// The store's keybag and its second copy, as far as they are authentic. They decide what takes whose place: a copy
+/// that merely parses may say anything, and never replaces one that is authentic.
 package struct AuthenticKeybags: Sendable {
   package let current: Keybag?
   package let previous: Keybag?
@@ -24,15 +24,24 @@ package struct AuthenticKeybags: Sendable {
   /// Both, the keybag first.
   package var all: [Keybag] { [current, previous].compactMap { $0 } }
 
-  /// Which of them stays as the previous keybag when another takes the place of the current one. That is the current one,
-  /// unless the previous one is worth more: because it alone opens, or alone has keys that the new one lacks.
+  /// Which of them stays as the previous keybag when another takes the place of the current one. That is the current
+  /// one, unless the previous one is worth more: because it alone opens, or alone has keys that the new one lacks.
   func kept(beside new: Keybag) -> Keybag? {
     guard let current else { return previous }
-    guard let previous, previousOpens else { return current }
+    // One that was to be erased is worth nothing.
+    guard let previous, previousOpens, current.erasureTime == nil else { return current }
     guard currentOpens else { return previous }
     // Until the new one is in place, the current one needs its secret.
     guard current.record.effaceableIdentifier == previous.record.effaceableIdentifier else { return current }
     return new.lacking(keysOf: current).isEmpty && !new.lacking(keysOf: previous).isEmpty ? previous : current
+  }
+
+  /// Finds out that none of them is erased. Where one is, what the other has was to be erased with it, and an erasure
+  /// that was cut short is no reason to bring it back.
+  ///
+  /// - Throws: `storeErased`.
+  package func requireNoneErased() throws(KeyManagementError) {
+    if let time = all.lazy.compactMap(\.erasureTime).first { throw .storeErased(at: time) }
   }
 
   /// What a keybag is to be put over, of which `kept` stays.
@@ -82,18 +91,20 @@ extension KeybagFile {
   /// Puts the previous keybag back in place. The one there becomes the previous one, if it is authentic: the two change
   /// places in one step, as neither is anywhere else.
   ///
-  /// - Throws: as ``commit(_:)``.
+  /// - Throws: as ``commit(_:)``; `storeErased` where either is erased.
   package func restore(_ previous: Keybag, over found: AuthenticKeybags) throws(KeyManagementError) {
-    var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
+    try found.requireNoneErased()
+    var replacement = try beginReplacement()
     guard (try? read()) == found.bytes, (try? readPrevious()) == previous.bytes else { throw .keybagChangedMeanwhile }
-    guard found.current != nil else { return try put(previous, &file, keepingCurrent: false) }
+    guard found.current != nil else { return try put(previous, &replacement, keepingCurrent: false) }
     do throws(Errno) {
       try directory.rename(Self.previousName, to: Self.name, in: directory, flags: .exchange)
     } catch {
       guard error == .invalidArgument else { throw .keybagUnwritable(error) }
-      return try restore(previous, &file)
+      return try restore(previous, &replacement.file)
     }
     do throws(Errno) { try directory.synchronize() } catch { throw .keybagNotDurable(error) }
+    _ = consume replacement
   }
 
   /// The same where names cannot be exchanged: the previous keybag has a third name while it has not its own, and
@@ -101,7 +112,7 @@ extension KeybagFile {
   private func restore(_ previous: Keybag, _ file: inout AtomicFile) throws(KeyManagementError) {
     let aside = try writing { () throws(Errno) in
       let aside = try directory.open(Self.previousAsideName, [.writeOnly, .create, .noFollow], mode: 0o600)
-      try aside.lock()
+      guard try aside.lock(until: .now + patience) else { throw .wouldBlock }
       try aside.truncate(to: 0)
       try aside.write(previous.bytes)
       try aside.synchronize()

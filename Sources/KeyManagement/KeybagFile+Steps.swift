@@ -6,23 +6,23 @@ import SystemPackage
 extension KeybagFile {
   /// Puts a keybag in place, step by step. What a crash leaves undone is done by ``repair(_:deviceKey:)``.
   ///
-  /// - Throws: `keybagUnwritable` when it was not replaced; `keybagNotDurable` when it was, but may not be after a power
-  ///   cut; `previousKeybagKept`, `effaceableSecretKept` when it was; `keybagChangedMeanwhile` unless what is in place is
-  ///   what the change was made of.
+  /// - Throws: `keybagUnwritable`, `keybagInUse` when it was not replaced; `keybagNotDurable` when it was, but may not
+  ///   be after a power cut; `previousKeybagKept`, `effaceableSecretKept` when it was; `keybagChangedMeanwhile` unless
+  ///   what is in place is what the change was made of.
   package func commit(_ change: borrowing KeybagChange) throws(KeyManagementError) {
     try perform(change.steps, of: change)
   }
 
-  /// Takes some steps of a change. Other writers wait until the keybag is in its place.
+  /// Takes some steps of a change. Other writers wait for the last of them.
   func perform(_ steps: [KeybagStep], of change: borrowing KeybagChange) throws(KeyManagementError) {
-    var file = try writing { () throws(Errno) in try AtomicFile(replacing: Self.name, in: directory) }
+    var replacement = try beginReplacement()
     try require(change.place)
     for step in steps {
       switch step {
       case .writeSecret: try write(change.secret, beside: change.place, of: change.keybag.storeID)
-      case .replaceKeeping: try put(change.keybag, &file, keepingCurrent: true)
-      case .replace: try put(change.keybag, &file, keepingCurrent: false)
-      case .replaceSecond where file.isCommitted:
+      case .replaceKeeping: try put(change.keybag, &replacement, keepingCurrent: true)
+      case .replace: try put(change.keybag, &replacement, keepingCurrent: false)
+      case .replaceSecond where replacement.file.isCommitted:
         if try isInPlace(change.keybag, orThrow: KeyManagementError.previousKeybagKept) {
           try replacePrevious(with: change.second ?? change.keybag)
         }
@@ -66,7 +66,7 @@ extension KeybagFile {
     }
   }
 
-  /// Whether no other change has come since: then the secret that is in use would be its.
+  /// Whether no other change has come since, an erasure that did not wait: then the secret in use would be its.
   func isInPlace(_ keybag: Keybag) throws(KeyManagementError) -> Bool { try read() == keybag.bytes }
 
   private func write(
@@ -84,6 +84,13 @@ extension KeybagFile {
     return (try? KeybagRecord(parsing: bytes))?.effaceableIdentifier
   }
 
+  func put(
+    _ keybag: Keybag, _ replacement: inout Replacement, keepingCurrent: Bool
+  ) throws(KeyManagementError) {
+    replacement.current = nil
+    try put(keybag, &replacement.file, keepingCurrent: keepingCurrent)
+  }
+
   /// Replaces the keybag: at every moment it is the old or the new one.
   func put(
     _ keybag: Keybag, _ file: inout AtomicFile, keepingCurrent: Bool
@@ -99,10 +106,12 @@ extension KeybagFile {
 
   /// Replaces the second copy. At no point is there less than one whole keybag.
   ///
+  /// - Parameter overtakes: another writer who does not finish is not to undo this.
   /// - Throws: `previousKeybagKept`.
-  func replacePrevious(with keybag: Keybag) throws(KeyManagementError) {
+  func replacePrevious(with keybag: Keybag, overtakes: Bool = false) throws(KeyManagementError) {
     do throws(Errno) {
-      var file = try AtomicFile(replacing: Self.previousName, in: directory)
+      var file = try AtomicFile(
+        replacing: Self.previousName, in: directory, patience: patience, overtakes: overtakes)
       try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
     } catch {
       throw .previousKeybagKept(error)
@@ -121,6 +130,10 @@ extension KeybagFile {
   func writing<Result: ~Copyable>(
     _ body: () throws(Errno) -> Result
   ) throws(KeyManagementError) -> Result {
-    do throws(Errno) { return try body() } catch { throw .keybagUnwritable(error) }
+    do throws(Errno) {
+      return try body()
+    } catch {
+      throw error == .wouldBlock ? .keybagInUse : .keybagUnwritable(error)
+    }
   }
 }

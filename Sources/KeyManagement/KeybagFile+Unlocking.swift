@@ -9,8 +9,8 @@ extension KeybagFile {
   /// are never delayed, since they cannot be guessed.
   ///
   /// - Parameters:
-  ///   - known: what only the caller knows of: wrong passcodes that could not be written to the store, and which ones this
-  ///     process has tried; brought up to date.
+  ///   - known: what only the caller knows of: wrong passcodes that could not be written to the store, and which ones
+  ///     this process has tried; brought up to date.
   ///   - attempt: with this secret; a wrong passcode ends it.
   /// - Throws: `storeErased`; `passcodeDelayed`, without having tried it; `wrongPasscode`, `wrongRecoveryKey`,
   ///   `wrongKeyFile`; `effaceableSecretMissing`; `keybagAltered`.
@@ -49,8 +49,8 @@ extension KeybagFile {
     var failure: KeyManagementError?
   }
 
-  /// Counts a wrong passcode; returns the error for the caller. One that is wrong so far counts, although a TPM could not
-  /// be asked about it.
+  /// Counts a wrong passcode; returns the error for the caller. One that is wrong so far counts, although a TPM could
+  /// not be asked about it.
   @inline(never)
   private func refusal(
     of refused: Refused, on keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, known: inout PasscodeAttempts,
@@ -64,9 +64,11 @@ extension KeybagFile {
     guard let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) else { return .wrongPasscode }
     do throws(KeyManagementError) {
       // What is in place: it may be another keybag than the one that the passcode was tried on.
-      let time = try erase(keybag, deviceKey: deviceKey).tombstone.erasureTime
+      let erasure = try erase(keybag, deviceKey: deviceKey)
+      // Should a power cut bring the keybag back, the next wrong passcode erases it again.
+      if let failure = erasure.failure { return failure }
       forgetAttempts()
-      return .storeErased(at: time ?? refused.time)
+      return .storeErased(at: erasure.tombstone.erasureTime ?? refused.time)
     } catch {
       return error
     }

@@ -11,6 +11,8 @@ package struct KeybagFile: ~Copyable, Sendable {
 
   /// The store's own directory.
   let directory: Descriptor
+  /// How long a writer waits for another one.
+  var patience = Self.patience
 
   /// The keybag of the store in a backing directory.
   ///

@@ -50,8 +50,8 @@ extension KeybagRecord {
     classEntries.removeAll(where: isEnded)
   }
 
-  /// Remembers the keys that other keybags of the store have ended too, in the order in which all ended. What one of them,
-  /// or this one, has as a class key is not ended.
+  /// Remembers the keys that other keybags of the store have ended too, in the order in which all ended. What one of
+  /// them, or this one, has as a class key is not ended.
   mutating func remember(formerKeysOf others: [KeybagRecord]) {
     var known = Set((others + [self]).flatMap { $0.classEntries.map(\.id) })
     var all: [FormerKey] = []

@@ -9,8 +9,8 @@ package struct KeybagWatch: ~Copyable, Sendable {
     self.watch = watch
   }
 
-  /// Waits until that has happened since the watch was made, or since this was last called. Returns `false` when it never
-  /// will any more: the store's own directory is gone.
+  /// Waits until that has happened since the watch was made, or since this was last called. Returns `false` when it
+  /// never will any more: the store's own directory is gone.
   package func wait() -> Bool { (try? watch.wait(for: KeybagFile.name)) != nil }
 }
 

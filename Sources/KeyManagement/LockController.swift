@@ -7,8 +7,8 @@ import SystemPackage
 
 /// The class keys in memory, and what may be done with them now.
 ///
-/// Asking is one atomic load. Keys are used under the lock of their class's slot only, so that once ``wipe(_:)`` returns
-/// no key of that class is in use or in memory.
+/// Asking is one atomic load. Keys are used under the lock of their class's slot only, so that once ``wipe(_:)``
+/// returns no key of that class is in use or in memory.
 package final class LockController: Sendable {
   /// The key availability of each class, a byte a class, in the order of `ProtectionClass.allCases`.
   private let availability = Atomic<UInt64>(0)
@@ -25,15 +25,16 @@ package final class LockController: Sendable {
     adopt(keybag)
   }
 
-  /// Takes over which class keys there are, after the keybag was changed. Keys in memory that are none any more go.
-  package func adopt(_ keybag: Keybag) {
+  /// Takes over which class keys there are, after the keybag was changed. Keys in memory that are none any more go, and
+  /// others come in their place where they are given.
+  package func adopt(_ keybag: Keybag, with keys: [ProtectionClass: [HeldKey]] = [:]) {
     let revoked = Set(keybag.record.formerKeys.map(\.id))
     for fileClass in ProtectionClass.allCases {
       let ids = keybag.keyIDs(of: fileClass)
       slot(of: fileClass).write { slot in
         slot.ids = ids
         slot.revoked = revoked
-        slot.held.removeAll { !ids.contains($0.id) }
+        slot.held = (keys[fileClass] ?? slot.held).filter { ids.contains($0.id) }
         if fileClass.hasKeyPair { slot.publicKeys = keybag.publicKeys }
       }
     }
@@ -72,8 +73,8 @@ package final class LockController: Sendable {
     }
   }
 
-  /// The state of the device, for those who show it: `beforeFirstUnlock` until it is set. It follows the availability of
-  /// keys, which decides: it is `locked` when the keys have gone, and `unlocked` when they are there.
+  /// The state of the device, for those who show it: `beforeFirstUnlock` until it is set. It follows the availability
+  /// of keys, which decides: it is `locked` when the keys have gone, and `unlocked` when they are there.
   package var lockState: LockState {
     get { LockState.allCases[stateNumber.load(ordering: .acquiring)] }
     set { stateNumber.store(LockState.allCases.firstIndex(of: newValue)!, ordering: .releasing) }
@@ -83,8 +84,8 @@ package final class LockController: Sendable {
 
   /// Finds out that a record's class key still exists, whether it is in memory or not.
   ///
-  /// - Throws: `EKEYREVOKED` when it was erased, reset, or rotated away; `ENOKEY` when the keybag does not know it: another
-  ///   one has it.
+  /// - Throws: `EKEYREVOKED` when it was erased, reset, or rotated away; `ENOKEY` when the keybag does not know it:
+  ///   another one has it.
   package func requireKey(of record: FileRecord) throws(Errno) {
     try slot(of: record.fileClass).read { (slot) throws(Errno) in try slot.requireKey(of: record) }
   }
@@ -101,8 +102,9 @@ package final class LockController: Sendable {
 
   /// The file key that a record wraps.
   ///
-  /// - Throws: `EKEYREVOKED` and `ENOKEY` when the record's class key is none of the keybag's, as ``requireKey(of:)`` does,
-  ///   `EACCES` when the class key is not in memory, `EIO` when the key does not unwrap, `ENOMEM` when libcrypto fails.
+  /// - Throws: `EKEYREVOKED` and `ENOKEY` when the record's class key is none of the keybag's, as ``requireKey(of:)``
+  ///   does, `EACCES` when the class key is not in memory, `EIO` when the key does not unwrap, `ENOMEM` when libcrypto
+  ///   fails.
   package func fileKey(of record: FileRecord) throws(Errno) -> FileKey {
     try slot(of: record.fileClass).read { (slot) throws(Errno) in
       try slot.requireKey(of: record)
@@ -145,9 +147,14 @@ package final class LockController: Sendable {
 
   // MARK: Unlocking and wiping
 
-  /// Takes the keys of a class that an unlock yields, the current one last.
+  /// Takes the keys of a class that an unlock or a change of keys yields. Others stay until the keybag ends them
+  /// (``adopt(_:)``): files may be under them until then.
   package func install(_ keys: [HeldKey], for fileClass: ProtectionClass) {
-    slot(of: fileClass).write { $0.held = keys }
+    let ids = Set(keys.map(\.id))
+    slot(of: fileClass).write { slot in
+      slot.held.removeAll { ids.contains($0.id) || !slot.ids.contains($0.id) }
+      slot.held += keys
+    }
   }
 
   /// Whether the class's secret key is in memory.

@@ -3,8 +3,8 @@ import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
 
-/// A keybag that is under a key of its own: a new store's, or one whose place nothing opens any more. A passcode opens it,
-/// and a recovery key that is kept nowhere.
+/// A keybag that is under a key of its own: a new store's, or one whose place nothing opens any more. A passcode opens
+/// it, and a recovery key that is kept nowhere.
 package struct NewKeybag: ~Copyable, Sendable {
   package let change: KeybagChange
   package let recoveryKey: RecoveryKey
@@ -57,8 +57,9 @@ extension Keybag {
     }
   }
 
-  /// New keys where the old ones are lost: new protectors, and new keys of classes A, B, C and CX. Files under the old ones
-  /// stay unreadable until they are restored from a copy; those of class D stay readable. It needs the device key only.
+  /// New keys where the old ones are lost: new protectors, and new keys of classes A, B, C and CX. Files under the old
+  /// ones stay unreadable until they are restored from a copy; those of class D stay readable. It needs the device key
+  /// only.
   ///
   /// - Parameters:
   ///   - effaceable: `nil` where it is lost; then class D has a new key too.
@@ -91,7 +92,8 @@ extension OpenKeybag {
   /// A keybag for a store whose own one cannot be opened here, made of this one, which was exported.
   ///
   /// Of classes whose current key is not the current one of the authentic keybags that the store has, it has a new one:
-  /// theirs may be older, and its end was wanted. The keys that they have ended stay ended, but for those it brings back.
+  /// theirs may be older, and its end was wanted. The keys that they have ended stay ended, but for those it brings
+  /// back.
   /// - Parameter found: what the store has.
   /// - Throws: `invalidPasscode`, `keybagFull`.
   package func replacement(
@@ -119,8 +121,8 @@ extension OpenKeybag {
     }
   }
 
-  /// A keybag that a passcode alone opens, on any machine, with the volume's device key in it. It shares no key with this
-  /// one but the class keys, and no effaceable secret: what erases this one leaves it as it is.
+  /// A keybag that a passcode alone opens, on any machine, with the volume's device key in it. It shares no key with
+  /// this one but the class keys, and no effaceable secret: what erases this one leaves it as it is.
   ///
   /// - Throws: `invalidPasscode`.
   package func exported(

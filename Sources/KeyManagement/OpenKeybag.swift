@@ -2,8 +2,8 @@ import Cryptography
 import ProtectfsPolicy
 import StoreFormat
 
-/// A keybag that a secret opened, its authentication tags verified: what class keys and changes are made of. It holds the
-/// keybag key, so it lives as short as can be.
+/// A keybag that a secret opened, its authentication tags verified: what class keys and changes are made of. It holds
+/// the keybag key, so it lives as short as can be.
 package struct OpenKeybag: ~Copyable, Sendable {
   package let keybag: Keybag
   /// The identity of the protector that opened it, 16 bytes.

@@ -34,8 +34,8 @@ package struct PasscodeAttempts: Sendable, Equatable {
     lastTime = record.lastTime
   }
 
-  /// What is known altogether: by the store, and by this process, which may have tried passcodes that it could not count
-  /// there.
+  /// What is known altogether: by the store, and by this process, which may have tried passcodes that it could not
+  /// count there.
   init(stored: PasscodeAttempts, known: PasscodeAttempts) {
     self = known.count > stored.count ? known : stored
     // After a right secret, that another process may have had, each counts again.
@@ -52,8 +52,8 @@ package struct PasscodeAttempts: Sendable, Equatable {
   /// The record, without its tag; `nil` for none.
   var record: AttemptsRecord? { count == 0 ? nil : AttemptsRecord(count: count, lastTime: lastTime) }
 
-  /// Begins the delay again after a clock was set back, which must neither shorten it nor draw it out; returns whether it
-  /// was.
+  /// Begins the delay again after a clock was set back, which must neither shorten it nor draw it out; returns whether
+  /// it was.
   mutating func beginAgain(at now: UInt64) -> Bool {
     guard count > 0, now < lastTime else { return false }
     lastTime = now

@@ -17,8 +17,8 @@ enum PasscodeKey {
     let secret: SecretBytes
   }
 
-  /// How often a cost is measured before it counts as high enough. What else the machine does makes a guess slower, never
-  /// faster: the shorter time is the truer.
+  /// How often a cost is measured before it counts as high enough. What else the machine does makes a guess slower,
+  /// never faster: the shorter time is the truer.
   static let samples = 2
 
   /// Stretches a new passcode, with a salt of its own.
@@ -88,7 +88,8 @@ enum PasscodeKey {
       info: "protectfs passcode key", count: 32)
   }
 
-  /// The key of an exported keybag, of its passcode that was stretched: no device key, so that another machine can open it.
+  /// The key of an exported keybag, of its passcode that was stretched: no device key, so that another machine can open
+  /// it.
   static func backupKey(
     of stretched: borrowing SecretBytes, storeID: StoreID
   ) throws(CryptographyError) -> SecretBytes {

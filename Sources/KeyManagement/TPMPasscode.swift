@@ -2,8 +2,8 @@ import Cryptography
 import StoreFormat
 import TPM
 
-/// A passcode that a TPM has a part in: it keeps a secret, gives it out for this passcode only, and counts wrong ones. On
-/// a copy of the disk no passcode can be tried at all.
+/// A passcode that a TPM has a part in: it keeps a secret, gives it out for this passcode only, and counts wrong ones.
+/// On a copy of the disk no passcode can be tried at all.
 enum TPMPasscode {
   /// The length of the secret that the TPM keeps, in bytes.
   private static let secretSize = 32

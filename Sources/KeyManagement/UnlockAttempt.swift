@@ -2,12 +2,12 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// An attempt to unlock a store with a passcode: one process at a time reads how many were wrong, tries one, and writes the
-/// new count. It holds a lock on `attempts.new`, which ends with its process whatever becomes of it; on `attempts` where
-/// there is no room for another file.
+/// An attempt to unlock a store with a passcode: one process at a time reads how many were wrong, tries one, and writes
+/// the new count. It holds a lock on `attempts.new`, which ends with its process whatever becomes of it; on `attempts`
+/// where there is no room for another file.
 ///
-/// It holds neither where the secret cannot be guessed, and where the store cannot be written to: then nothing is counted
-/// in it.
+/// It holds neither where the secret cannot be guessed, and where the store cannot be written to: then nothing is
+/// counted in it.
 package struct UnlockAttempt: ~Copyable {
   private var aside: AtomicFile?
   private var inPlace: Descriptor?
@@ -17,8 +17,8 @@ package struct UnlockAttempt: ~Copyable {
     self.inPlace = inPlace
   }
 
-  /// Writes the new count, and lets others go on; returns whether it could be written. Where it cannot be written aside, it is
-  /// written over the one before.
+  /// Writes the new count, and lets others go on; returns whether it could be written. Where it cannot be written
+  /// aside, it is written over the one before.
   mutating func write(_ record: AttemptsRecord, in directory: borrowing Descriptor) -> Bool {
     if var aside = aside.take() {
       do throws(Errno) {
@@ -50,20 +50,20 @@ package struct UnlockAttempt: ~Copyable {
 
 extension KeybagFile {
   static let attemptsName: PathName = "attempts"
-  /// Longer than a passcode takes to be tried by one process.
-  private static let patience = Duration.seconds(5)
-
-  /// Begins an attempt, after those of other processes. A recovery key and a key file cannot be guessed, and wait for none.
+  /// Begins an attempt, after those of other processes. A recovery key and a key file cannot be guessed, and wait for
+  /// none.
   ///
-  /// The caller may hold nothing that a lock of the mount waits for: the process whose attempt it waits for may be stopped.
-  /// - Parameter patience: for how long one process may take. Who can open the backing directory could else keep everyone
-  ///   out for good. One that was only slow counts what it tried all the same.
+  /// The caller may hold nothing that a lock of the mount waits for: the process whose attempt it waits for may be
+  /// stopped.
+  /// - Parameter patience: for how long one process may take. Who can open the backing directory could else keep
+  ///   everyone out for good. One that was only slow counts what it tried all the same.
   package func attempt(
     with secret: borrowing UnlockSecret, patience: Duration = KeybagFile.patience
   ) -> UnlockAttempt {
     guard secret.kind.takesPasscode else { return UnlockAttempt() }
     do throws(Errno) {
-      return UnlockAttempt(aside: try AtomicFile(replacing: Self.attemptsName, in: directory, overtaking: patience))
+      return UnlockAttempt(
+        aside: try AtomicFile(replacing: Self.attemptsName, in: directory, patience: patience, overtakes: true))
     } catch {
       // There is no room, or no permission.
     }
@@ -89,15 +89,16 @@ extension KeybagFile {
     }
   }
 
-  /// Makes the file of wrong passcodes while there is room for it, so that they are counted also when there is none. What
-  /// cannot be made now is made by the next wrong passcode, or the next mount.
+  /// Makes the file of wrong passcodes while there is room for it, so that they are counted also when there is none.
+  /// What cannot be made now is made by the next wrong passcode, or the next mount.
   package func reserveAttempts() {
     // One that is too long is malformed: zeros take its place.
     if let status = try? directory.status(of: Self.attemptsName), status.size > UInt64(AttemptsRecord.size) {
       forgetAttempts()
     }
     guard !hasRoomForAttempts,
-      var file = try? AtomicFile(replacing: Self.attemptsName, in: directory, overtaking: Self.patience),
+      var file = try? AtomicFile(
+        replacing: Self.attemptsName, in: directory, patience: Self.patience, overtakes: true),
       !hasRoomForAttempts
     else { return }
     try? unsafe AttemptsRecord.blank.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }

@@ -3,8 +3,8 @@ import StoreFormat
 
 /// The device's half of every key of one store: 32 bytes that stand in for the device's UID.
 ///
-/// It is derived from the device key and the store's identity, so that a store opened with its recovery key can be given
-/// back its own, without the key of the machine it came from.
+/// It is derived from the device key and the store's identity, so that a store opened with its recovery key can be
+/// given back its own, without the key of the machine it came from.
 package struct VolumeDeviceKey: ~Copyable, Sendable {
   /// The length of a device key and of a volume's device key, in bytes.
   package static let size = 32

@@ -1,4 +1,3 @@
-import Glibc
 import ProtectfsIO
 import SystemPackage
 
@@ -16,16 +15,16 @@ public final class ConnectionCanceller: Sendable {
   private let socket: LocalSocket
 
   init(_ socket: borrowing LocalSocket) throws(ControlError) {
-    let descriptor = fcntl(socket.rawValue, F_DUPFD_CLOEXEC, 0)
-    guard descriptor >= 0 else {
-      throw ControlError(.noAnswer, "the connection cannot be cancelled (\(Errno(rawValue: errno)))")
+    do throws(Errno) {
+      self.socket = LocalSocket(owning: try Descriptor(duplicating: socket.rawValue).release())
+    } catch {
+      throw ControlError(.noAnswer, "the connection cannot be cancelled (\(error))")
     }
-    self.socket = LocalSocket(owning: descriptor)
   }
 
   /// Ends the connection: a call that waits for it and all later calls fail. The daemon sees that the client is gone.
   public func cancel() {
-    shutdown(socket.rawValue, CInt(SHUT_RDWR))
+    socket.shutDown()
   }
 }
 

@@ -34,33 +34,32 @@ package enum ControlInterface {
   }
 }
 
-/// A call without its secrets: `method` and its parameters.
-package struct Call<Parameters: Encodable & Sendable>: Encodable, Sendable {
+/// A call without its secrets.
+package struct Call<Parameters> {
   package var method: String
   package var parameters: Parameters?
   package var more: Bool?
-
-  package init(_ method: String, _ parameters: Parameters?, more: Bool? = nil) {
-    self.method = method
-    self.parameters = parameters
-    self.more = more
-  }
+  package var oneway: Bool?
 }
 
-/// What any reply may contain besides its parameters.
-package struct ReplyHeader: Codable, Sendable {
-  package var error: String?
+extension Call: Encodable where Parameters: Encodable {}
+extension Call: Decodable where Parameters: Decodable {}
+
+/// A reply, or an error.
+package struct VarlinkReply<Parameters> {
+  package var parameters: Parameters?
   package var continues: Bool?
-}
+  package var error: String?
 
-/// The parameters of a call or a reply.
-package struct Envelope<Parameters: Codable & Sendable>: Codable, Sendable {
-  package var parameters: Parameters
-
-  package init(parameters: Parameters) {
+  package init(_ parameters: Parameters, continues: Bool? = nil, error: String? = nil) {
     self.parameters = parameters
+    self.continues = continues
+    self.error = error
   }
 }
+
+extension VarlinkReply: Encodable where Parameters: Encodable {}
+extension VarlinkReply: Decodable where Parameters: Decodable {}
 
 /// No parameters.
 package struct NoParameters: Codable, Sendable {
@@ -126,8 +125,4 @@ package struct DelayReply: Codable, Sendable {
 /// The parameters of an error of the interface.
 package struct ErrorParameters: Codable, Sendable {
   package var message: String?
-
-  package init(message: String?) {
-    self.message = message
-  }
 }

@@ -19,11 +19,6 @@ extension ControlSocket {
   }
 
   private static func names(in path: String, of owner: UInt32) -> [String] {
-    guard let directory = try? SocketDirectory(opening: path, of: owner),
-      let names = try? DirectoryNames(
-        Descriptor.open(PathName("/proc/self/fd/\(directory.rawValue)"), [.readOnly, .directory])
-      ).all(limit: 10_000)
-    else { return [] }
-    return names.map(\.description)
+    (try? SocketDirectory(opening: path, of: owner).names(limit: 10_000)) ?? []
   }
 }

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsIO
 import ProtectfsPolicy
 
 /// The socket of a mount: a directory of the mount's owner, and a name made from the mount point.
@@ -24,9 +24,8 @@ package struct ControlSocket: Sendable, Hashable {
   package static func directories(of user: UInt32) -> [String] {
     if user == 0 { return ["/run/protectfs"] }
     var parents = ["/run/user/\(user)"]
-    if let variable = unsafe getenv("XDG_RUNTIME_DIR") {
-      let path = unsafe String(cString: variable)
-      if path.hasPrefix("/") && path != parents[0] { parents.insert(path, at: 0) }
+    if let path = Process.environment("XDG_RUNTIME_DIR"), path.hasPrefix("/"), path != parents[0] {
+      parents.insert(path, at: 0)
     }
     return parents.filter { isDirectory($0, ownedBy: user) }.map { "\($0)/protectfs" } + ["/tmp/protectfs-\(user)"]
   }
@@ -67,8 +66,7 @@ package struct ControlSocket: Sendable, Hashable {
   }
 
   private static func isDirectory(_ path: String, ownedBy user: UInt32) -> Bool {
-    var status = stat()
-    guard unsafe lstat(path, &status) == 0 else { return false }
-    return status.st_mode & S_IFMT == S_IFDIR && status.st_uid == user
+    guard let status = try? Descriptor.open(PathName(path), [.path, .noFollow]).status() else { return false }
+    return status.type == .directory && status.user == user
   }
 }

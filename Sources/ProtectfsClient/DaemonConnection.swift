@@ -1,5 +1,4 @@
 import FoundationEssentials
-import Glibc
 import ProtectfsIO
 import SystemPackage
 
@@ -58,7 +57,7 @@ public struct DaemonConnection: ~Copyable, Sendable {
     do throws(Errno) {
       let socket = try LocalSocket()
       try socket.connect(to: path)
-      try self.init(socket, owner: geteuid())
+      try self.init(socket, owner: Process.identity.user)
     } catch {
       throw ControlError(.noAnswer, "nothing answers at \(path) (\(error))")
     }
@@ -85,7 +84,7 @@ public struct DaemonConnection: ~Copyable, Sendable {
 
   deinit {
     // The daemon sees at once that the client is gone, even if a canceller or a child process has the socket too.
-    shutdown(socket.rawValue, CInt(SHUT_RDWR))
+    socket.shutDown()
   }
 
   // MARK: Messages
@@ -119,7 +118,8 @@ public struct DaemonConnection: ~Copyable, Sendable {
   func send<Parameters: Encodable & Sendable>(
     _ method: ControlInterface.Method, _ parameters: Parameters, more: Bool? = nil
   ) throws(ControlError) {
-    guard let message = try? JSONEncoder().encode(Call(method.qualifiedName, parameters, more: more)) else {
+    let call = Call(method: method.qualifiedName, parameters: parameters, more: more)
+    guard let message = try? JSONEncoder().encode(call) else {
       throw ControlError(.invalidRequest, "the parameters of \(method.rawValue) cannot be written as JSON")
     }
     do throws(Errno) {
@@ -137,15 +137,14 @@ public struct DaemonConnection: ~Copyable, Sendable {
   ) throws(ControlError) -> (parameters: Reply, continues: Bool) {
     let message = Data(try nextMessage(patience: patience))
     let decoder = JSONDecoder()
-    guard let header = try? decoder.decode(ReplyHeader.self, from: message) else { throw Self.notUnderstood }
-    if let error = header.error {
-      let parameters = try? decoder.decode(Envelope<ErrorParameters>.self, from: message).parameters
-      throw Self.error(named: error, message: parameters?.message)
+    guard let head = try? decoder.decode(VarlinkReply<ErrorParameters>.self, from: message) else {
+      throw Self.notUnderstood
     }
-    let continues = header.continues ?? false
-    if let empty = NoParameters() as? Reply { return (empty, continues) }
-    guard let reply = try? decoder.decode(Envelope<Reply>.self, from: message) else { throw Self.notUnderstood }
-    return (reply.parameters, continues)
+    if let error = head.error { throw Self.error(named: error, message: head.parameters?.message) }
+    guard let reply = try? decoder.decode(VarlinkReply<Reply>.self, from: message),
+      let parameters = reply.parameters ?? NoParameters() as? Reply
+    else { throw Self.notUnderstood }
+    return (parameters, reply.continues ?? false)
   }
 
   /// The bytes of the next message, without its NUL.

@@ -16,7 +16,7 @@ extension MountedFileSystem {
   /// Whether the kernel lets nobody write on the mount (`ST_RDONLY`).
   package var isReadOnly: Bool {
     guard let status = try? Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus() else { return false }
-    return status.flags & 1 != 0
+    return status.f_flag & 1 != 0
   }
 
   /// The living mount of a store that may write it.

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsIO
 import SystemPackage
 
 /// A protectfs mount, as listed by the kernel in `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
@@ -29,6 +29,9 @@ public struct MountedFileSystem: Sendable, Hashable {
     read(path).split(separator: UInt8(ascii: "\n")).compactMap { MountedFileSystem(line: $0) }
   }
 
+  /// The mount at a mount point: the last one there.
+  package static func at(_ mountPoint: String) -> MountedFileSystem? { all().last { $0.mountPoint == mountPoint } }
+
   /// The mount that contains a file or directory; `nil` if it is not a protectfs mount.
   ///
   /// - Throws: ``ControlError/Code-swift.enum/notMounted`` if the path does not exist,
@@ -44,11 +47,8 @@ public struct MountedFileSystem: Sendable, Hashable {
   /// The mount that contains a file or directory, with the error of opening the path.
   package static func find(containing path: String) throws(Errno) -> MountedFileSystem? {
     // O_PATH stops at the mount point and sends no request to the file system that is mounted there.
-    let pathOnly: CInt = 0o10000000
-    let descriptor = unsafe open(path, pathOnly | O_CLOEXEC)
-    guard descriptor >= 0 else { throw Errno(rawValue: errno) }
-    defer { close(descriptor) }
-    let information = read("/proc/self/fdinfo/\(descriptor)")
+    let file = try Descriptor.open(PathName(path), [.path])
+    let information = read("/proc/self/fdinfo/\(file.rawValue)")
     let label = Array("mnt_id:".utf8)
     let line = information.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: label) }
     guard let line else { return nil }
@@ -100,15 +100,6 @@ public struct MountedFileSystem: Sendable, Hashable {
 
   /// The whole content of a file of the kernel; empty if it cannot be read.
   private static func read(_ path: String) -> [UInt8] {
-    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return [] }
-    defer { close(descriptor) }
-    var bytes: [UInt8] = []
-    var chunk = [UInt8](repeating: 0, count: 16_384)
-    while true {
-      let count = unsafe chunk.withUnsafeMutableBytes { unsafe Glibc.read(descriptor, $0.baseAddress, $0.count) }
-      guard count > 0 else { return bytes }
-      bytes += chunk[..<count]
-    }
+    (try? Descriptor.open(PathName(path), [.readOnly]).readToEnd()) ?? []
   }
 }

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
@@ -57,9 +57,7 @@ public struct ProtectionStatus: Sendable, Hashable {
   public init(ofItemAt path: String) throws(Errno) {
     guard let mount = try MountedFileSystem.find(containing: path) else { throw .notSupported }
     self.mount = mount
-    var status = stat()
-    guard unsafe stat(path, &status) == 0 else { throw Errno(rawValue: errno) }
-    isDirectory = status.st_mode & S_IFMT == S_IFDIR
+    isDirectory = try Descriptor.open(PathName(path), [.path]).status().type == .directory
     protectionClass = try ProtectionClass(ofItemAt: path)
     state = try? LockState(ofMountAt: path)
     obstacle = Self.obstacle(path, protectionClass, isDirectory: isDirectory, state)
@@ -68,24 +66,26 @@ public struct ProtectionStatus: Sendable, Hashable {
   private static func obstacle(
     _ path: String, _ protectionClass: ProtectionClass, isDirectory: Bool, _ state: LockState?
   ) -> Obstacle? {
-    let isPermitted = unsafe access(path, isDirectory ? W_OK | X_OK : R_OK) == 0
+    let isPermitted = (try? Process.requireAccess(to: path, isDirectory ? .create : .read)) != nil
     // Creation in a directory is not tried, since it would leave a file behind.
-    let failure = isPermitted && !isDirectory ? openError(path) : 0
-    if failure == EKEYREVOKED { return .keyRevoked }
+    let failure = isPermitted && !isDirectory ? openError(path) : nil
+    if failure == .keyRevoked { return .keyRevoked }
     let isLocked =
       if let state {
         ProtectionPolicy.access(for: isDirectory ? .create : .open, on: protectionClass, in: state) != .allowed
       } else {
-        failure == EACCES
+        failure == .permissionDenied
       }
     return isLocked ? .classLocked : isPermitted ? nil : .permissions
   }
 
-  /// The error of opening the file, or 0. A locked class makes the open fail at once.
-  private static func openError(_ path: String) -> CInt {
-    let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
-    guard descriptor >= 0 else { return errno }
-    close(descriptor)
-    return 0
+  /// The error of opening the file. A locked class makes the open fail at once.
+  private static func openError(_ path: String) -> Errno? {
+    do throws(Errno) {
+      _ = try Descriptor.open(PathName(path), [.readOnly, .nonBlocking])
+      return nil
+    } catch {
+      return error
+    }
   }
 }

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsIO
 
 /// A call with secrets, encoded into a buffer that is wiped when the value is destroyed.
 ///
@@ -57,7 +57,7 @@ import Glibc
   }
 
   deinit {
-    unsafe explicit_bzero(buffer.baseAddress!, buffer.count)
+    unsafe Memory.wipe(buffer)
     unsafe buffer.deallocate()
   }
 

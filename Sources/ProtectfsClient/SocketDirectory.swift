@@ -1,4 +1,3 @@
-import Glibc
 import ProtectfsIO
 import SystemPackage
 
@@ -6,32 +5,33 @@ import SystemPackage
 ///
 /// Sockets are reached through the descriptor, so that the directory cannot be replaced after the check.
 package struct SocketDirectory: ~Copyable, Sendable {
-  package let rawValue: CInt
+  package let descriptor: Descriptor
 
   /// Opens the directory, and checks that it belongs to the user and is closed to others.
   ///
   /// - Throws: `EPERM` if that is not so; `ELOOP` or `ENOTDIR` if it is not a directory.
   package init(opening path: String, of user: UInt32) throws(Errno) {
-    rawValue = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-    guard rawValue >= 0 else { throw Errno(rawValue: errno) }
-    var status = stat()
-    guard unsafe fstat(rawValue, &status) == 0 else { throw Errno(rawValue: errno) }
-    guard status.st_uid == user, status.st_mode & 0o077 == 0 else { throw .notPermitted }
+    let descriptor = try Descriptor.open(PathName(path), [.readOnly, .directory, .noFollow])
+    let status = try descriptor.status()
+    guard status.user == user, status.permissions & 0o077 == 0 else { throw .notPermitted }
+    self.descriptor = descriptor
   }
 
   /// Creates the directory with mode 0700 if necessary, and opens it.
   package init(creating path: String) throws(Errno) {
-    if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST { throw Errno(rawValue: errno) }
-    try self.init(opening: path, of: geteuid())
-  }
-
-  deinit {
-    if rawValue >= 0 { close(rawValue) }
+    do throws(Errno) { try Process.makeDirectory(path, mode: 0o700) } catch { if error != .fileExists { throw error } }
+    try self.init(opening: path, of: Process.identity.user)
   }
 
   /// A path of a name in the directory, which is valid while the directory is open and short enough for a socket
   /// address.
-  package func path(of name: String) -> String { "/proc/self/fd/\(rawValue)/\(name)" }
+  package func path(of name: String) -> String { "\(PathName(descriptor: descriptor))/\(name)" }
+
+  /// Up to `limit` names in the directory.
+  package func names(limit: Int) -> [String] {
+    let names = try? DirectoryNames(descriptor.open(".", [.readOnly, .directory])).all(limit: limit)
+    return (names ?? []).map(\.description)
+  }
 
   /// Connects to a socket in the directory.
   package func connect(to name: String) throws(Errno) -> LocalSocket {

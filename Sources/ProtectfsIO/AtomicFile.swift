@@ -1,13 +1,11 @@
-import CProtectfsIO
-import Glibc
 import SystemPackage
 
 /// A file that is replaced as a whole: readers find the old or the new content, even after a crash.
 ///
 /// The new content is written to another file, whose name has `.new` added, and made durable before it takes the name
 /// (fsync(2), rename(2), fsync of the directory). That file is locked, so that only one writer at a time gets from
-/// ``init(replacing:in:mode:overtaking:)`` to ``commit(_:keepingPreviousAs:mayReplace:)``, and can rely on what it read
-/// in between. A `.new` file that a crash left behind is used again.
+/// ``init(replacing:in:mode:patience:overtakes:)`` to ``commit(_:keepingPreviousAs:mayReplace:)``, and can rely on what
+/// it read in between. A `.new` file that a crash left behind is used again.
 package struct AtomicFile: ~Copyable {
   private let directory: Descriptor
   private let file: Descriptor
@@ -20,16 +18,18 @@ package struct AtomicFile: ~Copyable {
 
   /// Begins to replace a file in a directory. Waits for another writer to finish.
   ///
-  /// - Parameter patience: how long to wait for another writer; `nil` for no limit. When that time has passed, a new
-  ///   `.new` file is used, and the other writer's ``commit(_:keepingPreviousAs:mayReplace:)`` fails.
-  /// - Throws: `EWOULDBLOCK` if the new file is locked again.
+  /// - Parameters:
+  ///   - patience: how long to wait for another writer; `nil` for no limit.
+  ///   - overtakes: if `true`, a new `.new` file is used when that time has passed, and the other writer's
+  ///     ``commit(_:keepingPreviousAs:mayReplace:)`` fails.
+  /// - Throws: `EWOULDBLOCK` if another writer did not finish in time, or the new file is locked again.
   package init(
     replacing name: PathName, in directory: borrowing Descriptor, mode: UInt32 = 0o600,
-    overtaking patience: Duration? = nil
+    patience: Duration? = nil, overtakes: Bool = false
   ) throws(Errno) {
     let aside = Self.asideName(of: name)
     let own = try directory.open(".", [.readOnly, .directory])
-    let file = try Self.openAndLock(aside, in: own, mode: mode, patience: patience)
+    let file = try Self.openAndLock(aside, in: own, mode: mode, patience, overtakes)
     self.name = name
     self.mode = mode
     self.aside = aside
@@ -119,9 +119,9 @@ package struct AtomicFile: ~Copyable {
 
   /// The locked `.new` file. While this waits, the opened file may get its final name; then the next one is opened.
   private static func openAndLock(
-    _ aside: PathName, in directory: borrowing Descriptor, mode: UInt32, patience: Duration?
+    _ aside: PathName, in directory: borrowing Descriptor, mode: UInt32, _ patience: Duration?, _ overtakes: Bool
   ) throws(Errno) -> Descriptor {
-    var hasOvertaken = false
+    var mayOvertake = overtakes
     while true {
       let file = try directory.open(aside, [.writeOnly, .create, .noFollow], mode: mode)
       let isLocked: Bool
@@ -134,35 +134,9 @@ package struct AtomicFile: ~Copyable {
       // If it is not named so, another writer has just finished.
       guard try isNamed(file, aside, in: directory) else { continue }
       if isLocked { return file }
-      if hasOvertaken { throw .wouldBlock }
+      guard mayOvertake else { throw .wouldBlock }
       try directory.unlink(aside)
-      hasOvertaken = true
-    }
-  }
-}
-
-extension Descriptor {
-  /// Waits for an advisory lock, which ends with the open file (flock(2), `LOCK_EX`).
-  package func lock() throws(Errno) {
-    while true {
-      let result = linux_flock(rawValue, LOCK_EX)
-      if result == -EINTR { continue }
-      _ = try check(result)
-      return
-    }
-  }
-
-  /// Waits for the same lock until a point in time. Returns whether it was acquired.
-  package func lock(until deadline: ContinuousClock.Instant) throws(Errno) -> Bool {
-    while true {
-      do throws(Errno) {
-        try lock(isShared: false)
-        return true
-      } catch {
-        guard error == .wouldBlock else { throw error }
-        if ContinuousClock.now >= deadline { return false }
-        Thread.sleep(microseconds: 10_000)
-      }
+      mayOvertake = false
     }
   }
 }

@@ -26,55 +26,58 @@ package struct ChildProcess: Sendable {
   /// The program's output.
   package let output: SharedDescriptor
 
-  /// Starts a program by its path.
+  /// Starts a program by its path. Where it inherits the environment, a name is looked for in the search path.
   package init(_ path: String, _ arguments: [String], _ surroundings: Surroundings) throws(Errno) {
-    var ends: (CInt, CInt) = (-1, -1)
-    let result = unsafe withUnsafeMutablePointer(to: &ends) { pointer in
-      unsafe pointer.withMemoryRebound(to: CInt.self, capacity: 2) { unsafe pipe($0) }
-    }
-    guard result == 0 else { throw Errno(rawValue: errno) }
-    for end in [ends.0, ends.1] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-    output = SharedDescriptor(Descriptor(owning: ends.0))
-    let input = Descriptor(owning: ends.1)
-    var child = pid_t()
-    let failure = Self.spawn(path, arguments, surroundings, output: input.rawValue, &child)
-    guard failure == 0 else { throw Errno(rawValue: failure) }
-    process = child
+    var ends: [CInt] = [-1, -1]
+    try call("pipe", unsafe pipe(&ends))
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    output = SharedDescriptor(Descriptor(owning: ends[0]))
+    let input = Descriptor(owning: ends[1])
+    process = try Self.spawn(path, arguments, surroundings, output: input.rawValue)
+  }
+
+  /// Runs a program from the search path, which inherits everything, and waits for it. Returns how it ended; `nil` if
+  /// it could not be started.
+  package static func run(_ program: String, _ arguments: [String]) -> Ending? {
+    (try? spawn(program, arguments, .inherited, output: nil)).flatMap { Process.waitForEnd(of: $0) }
   }
 
   private static func spawn(
-    _ path: String, _ arguments: [String], _ surroundings: Surroundings, output: CInt, _ child: inout pid_t
-  ) -> CInt {
+    _ program: String, _ arguments: [String], _ surroundings: Surroundings, output: CInt?
+  ) throws(Errno) -> pid_t {
     var actions = unsafe posix_spawn_file_actions_t()
     unsafe posix_spawn_file_actions_init(&actions)
     defer { unsafe posix_spawn_file_actions_destroy(&actions) }
     var attributes = posix_spawnattr_t()
     unsafe posix_spawnattr_init(&attributes)
     defer { unsafe posix_spawnattr_destroy(&attributes) }
-    unsafe posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO)
-    guard case .own(let environment) = surroundings else {
-      return unsafe withCStrings([path] + arguments) {
-        unsafe posix_spawn(&child, path, &actions, &attributes, $0, environ)
+    if let output { unsafe posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) }
+    var child = pid_t()
+    let failure = unsafe withCStrings([program] + arguments) { arguments in
+      guard case .own(let environment) = surroundings else {
+        return unsafe posix_spawnp(&child, program, &actions, &attributes, arguments, environ)
+      }
+      unsafe posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+      if let output { unsafe posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO) }
+      var signals = sigset_t()
+      unsafe sigemptyset(&signals)
+      unsafe posix_spawnattr_setsigmask(&attributes, &signals)
+      unsafe sigfillset(&signals)
+      unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
+      let flags = CInt(POSIX_SPAWN_SETPGROUP) | CInt(POSIX_SPAWN_SETSIGMASK) | CInt(POSIX_SPAWN_SETSIGDEF)
+      unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
+      return unsafe withCStrings(environment) {
+        unsafe posix_spawn(&child, program, &actions, &attributes, arguments, $0)
       }
     }
-    unsafe posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
-    unsafe posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO)
-    var signals = sigset_t()
-    unsafe sigemptyset(&signals)
-    unsafe posix_spawnattr_setsigmask(&attributes, &signals)
-    unsafe sigfillset(&signals)
-    unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
-    let flags = CInt(POSIX_SPAWN_SETPGROUP) | CInt(POSIX_SPAWN_SETSIGMASK) | CInt(POSIX_SPAWN_SETSIGDEF)
-    unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
-    return unsafe withCStrings([path] + arguments) { arguments in
-      unsafe withCStrings(environment) { unsafe posix_spawn(&child, path, &actions, &attributes, arguments, $0) }
-    }
+    guard failure == 0 else { throw Errno(rawValue: failure) }
+    return child
   }
 
   /// Waits until the program has ended. Its process ID is not reused yet, so signals cannot reach another process.
   package func waitForEnd() {
     var information = unsafe siginfo_t()
-    while unsafe waitid(P_PID, id_t(process), &information, WEXITED | WNOWAIT) != 0 && errno == EINTR {}
+    _ = try? call("waitid", unsafe waitid(P_PID, id_t(process), &information, WEXITED | WNOWAIT))
   }
 
   /// Asks the program and its descendants to end (SIGTERM). The program must have a process group of its own, as for
@@ -85,11 +88,7 @@ package struct ChildProcess: Sendable {
   package func killGroup() { kill(-process, SIGKILL) }
 
   /// Waits until the program has ended and returns how. After this, no signal may be sent to it.
-  package func reap() -> Ending {
-    var status: Int32 = 0
-    while unsafe waitpid(process, &status, 0) < 0 && errno == EINTR {}
-    return Ending(status)
-  }
+  package func reap() -> Ending { Process.waitForEnd(of: process) ?? .exited(0) }
 
   private static let longestLine = 1024
 
@@ -103,8 +102,8 @@ package struct ChildProcess: Sendable {
       line = []
     }
     while !isOver() {
-      var entry = pollfd(fd: output.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
-      guard unsafe poll(&entry, 1, 250) > 0 else { continue }
+      let readable = Poll.Event.readable(output.descriptor.rawValue)
+      guard (try? Poll.wait(for: readable, atMost: .milliseconds(250))) == [true] else { continue }
       let count = unsafe chunk.withUnsafeMutableBytes { unsafe (try? output.descriptor.readNext(into: $0)) ?? 0 }
       guard count > 0 else { break }
       for byte in chunk[..<count] {
@@ -113,6 +112,15 @@ package struct ChildProcess: Sendable {
       }
     }
     end()
+  }
+}
+
+extension Process {
+  /// Waits until a child process has ended, and returns how; `nil` if there is no such child (waitpid(2)).
+  @discardableResult
+  static func waitForEnd(of child: Int32) -> ChildProcess.Ending? {
+    var status: Int32 = 0
+    return (try? call("waitpid", unsafe waitpid(child, &status, 0))).map { _ in ChildProcess.Ending(status) }
   }
 }
 

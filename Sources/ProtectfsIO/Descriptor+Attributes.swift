@@ -5,7 +5,7 @@ import SystemPackage
 extension Descriptor {
   /// Reads an attribute's value into `buffer` and returns its length. With an empty buffer, returns only the length.
   package func attribute(_ name: PathName, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
-    try check(unsafe name.withCString { unsafe linux_fgetxattr(rawValue, $0, buffer.baseAddress, buffer.count) })
+    try call("fgetxattr", unsafe name.withCString { unsafe fgetxattr(rawValue, $0, buffer.baseAddress, buffer.count) })
   }
 
   /// An attribute's value.
@@ -17,24 +17,23 @@ extension Descriptor {
   package func setAttribute(
     _ name: PathName, to value: [UInt8], mode: AttributeMode = .createOrReplace
   ) throws(Errno) {
-    _ = try check(
+    try call(
+      "fsetxattr",
       unsafe name.withCString { (name) in
-        unsafe value.withBytes { unsafe linux_fsetxattr(rawValue, name, $0.baseAddress, $0.count, mode.rawValue) }
+        unsafe value.withBytes { unsafe fsetxattr(rawValue, name, $0.baseAddress, $0.count, mode.rawValue) }
       })
   }
 
   /// The names of all attributes.
   package func attributeNames() throws(Errno) -> [PathName] {
-    let list = try unsafe readGrowing { (buffer) throws(Errno) in
-      try check(
-        unsafe linux_flistxattr(rawValue, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count))
+    try unsafe readNames { (list, count) throws(Errno) in
+      try call("flistxattr", unsafe flistxattr(rawValue, list, count))
     }
-    return list.split(separator: 0).map { PathName(bytes: $0) }
   }
 
   /// Removes an attribute.
   package func removeAttribute(_ name: PathName) throws(Errno) {
-    _ = try check(unsafe name.withCString { unsafe linux_fremovexattr(rawValue, $0) })
+    try call("fremovexattr", unsafe name.withCString { unsafe fremovexattr(rawValue, $0) })
   }
 }
 
@@ -43,9 +42,10 @@ extension Descriptor {
   package func linkAttribute(_ name: PathName, of entry: PathName) throws(Errno) -> [UInt8] {
     let path = PathName(bytes: Array("/proc/self/fd/\(rawValue)/".utf8) + entry.bytes)
     return try unsafe readGrowing { (buffer) throws(Errno) in
-      try unsafe check(
+      try unsafe call(
+        "lgetxattr",
         path.withCString { path in
-          unsafe name.withCString { unsafe linux_lgetxattr(path, $0, buffer.baseAddress, buffer.count) }
+          unsafe name.withCString { unsafe lgetxattr(path, $0, buffer.baseAddress, buffer.count) }
         })
     }
   }
@@ -56,9 +56,10 @@ extension PathName {
   /// An attribute's value (getxattr(2)).
   package func attribute(_ name: PathName) throws(Errno) -> [UInt8] {
     try unsafe readGrowing { (buffer) throws(Errno) in
-      try check(
+      try call(
+        "getxattr",
         unsafe withCString { path in
-          unsafe name.withCString { unsafe linux_getxattr(path, $0, buffer.baseAddress, buffer.count) }
+          unsafe name.withCString { unsafe getxattr(path, $0, buffer.baseAddress, buffer.count) }
         })
     }
   }
@@ -67,28 +68,25 @@ extension PathName {
   package func setAttribute(
     _ name: PathName, to value: [UInt8], mode: AttributeMode = .createOrReplace
   ) throws(Errno) {
-    _ = try check(
+    try call(
+      "setxattr",
       unsafe withCString { path in
         unsafe name.withCString { name in
-          unsafe value.withBytes { unsafe linux_setxattr(path, name, $0.baseAddress, $0.count, mode.rawValue) }
+          unsafe value.withBytes { unsafe setxattr(path, name, $0.baseAddress, $0.count, mode.rawValue) }
         }
       })
   }
 
   /// The names of all attributes (listxattr(2)).
   package func attributeNames() throws(Errno) -> [PathName] {
-    let list = try unsafe readGrowing { (buffer) throws(Errno) in
-      try check(
-        unsafe withCString {
-          unsafe linux_listxattr($0, buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count)
-        })
+    try unsafe readNames { (list, count) throws(Errno) in
+      try call("listxattr", unsafe withCString { unsafe listxattr($0, list, count) })
     }
-    return list.split(separator: 0).map { PathName(bytes: $0) }
   }
 
   /// Removes an attribute (removexattr(2)).
   package func removeAttribute(_ name: PathName) throws(Errno) {
-    _ = try check(unsafe withCString { path in unsafe name.withCString { unsafe linux_removexattr(path, $0) } })
+    try call("removexattr", unsafe withCString { path in unsafe name.withCString { unsafe removexattr(path, $0) } })
   }
 }
 
@@ -99,6 +97,16 @@ package enum AttributeMode: CInt, Sendable {
   case replace = 2
   /// Both conditions, of which one always fails.
   case createAndReplace = 3
+}
+
+/// Reads a list of names, each of which ends with a NUL.
+private func readNames(
+  _ read: (UnsafeMutablePointer<CChar>?, Int) throws(Errno) -> Int
+) throws(Errno) -> [PathName] {
+  let list = try unsafe readGrowing { (buffer) throws(Errno) in
+    try unsafe read(buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count)
+  }
+  return list.split(separator: 0).map { PathName(bytes: $0) }
 }
 
 /// Reads a value of unknown length: first with a buffer that is almost always large enough, then with the length that

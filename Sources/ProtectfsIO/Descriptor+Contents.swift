@@ -10,10 +10,10 @@ extension Descriptor {
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Errno) -> Int {
     var done = 0
     while done < buffer.count {
-      let count = unsafe linux_pread(
-        rawValue, buffer.baseAddress! + done, buffer.count - done, off_t(truncatingIfNeeded: offset) + off_t(done))
-      if count == -Int(EINTR) { continue }
-      if try check(count) == 0 { break }
+      let position = off_t(truncatingIfNeeded: offset) + off_t(done)
+      let count = try call(
+        "pread", unsafe pread(rawValue, buffer.baseAddress! + done, buffer.count - done, position))
+      if count == 0 { break }
       done += count
     }
     return done
@@ -21,7 +21,7 @@ extension Descriptor {
 
   /// Makes everything durable that was written to this file system (syncfs(2)).
   package func synchronizeFileSystem() throws(Errno) {
-    _ = try check(linux_syncfs(rawValue))
+    try call("syncfs", syncfs(rawValue))
   }
 
   /// Writes the whole buffer. On an error, `written` is the number of bytes that reached the file (pwrite(2)).
@@ -31,21 +31,24 @@ extension Descriptor {
     written = 0
     while written < buffer.count {
       let rest = unsafe UnsafeRawBufferPointer(rebasing: buffer[written...])
-      let count = unsafe write(some: rest, at: off_t(truncatingIfNeeded: offset) + off_t(written))
-      if count == -Int(EINTR) { continue }
-      written += try check(count)
+      written += try unsafe write(some: rest, at: off_t(truncatingIfNeeded: offset) + off_t(written))
     }
   }
 
   /// Writes long runs to disk at once, and does not keep them in the page cache, if the kernel supports that: the page
   /// cache has the plaintext already, and the disk is busy while the next run is encrypted.
-  private func write(some buffer: UnsafeRawBufferPointer, at offset: off_t) -> Int {
+  private func write(some buffer: UnsafeRawBufferPointer, at offset: off_t) throws(Errno) -> Int {
     if buffer.count >= Self.longRun, Self.canWriteUncached.load(ordering: .relaxed) {
-      let count = unsafe linux_pwrite_uncached(rawValue, buffer.baseAddress, buffer.count, offset)
-      if count != -Int(EOPNOTSUPP) { return count }
-      Self.canWriteUncached.store(false, ordering: .relaxed)
+      var part = unsafe iovec(iov_base: UnsafeMutableRawPointer(mutating: buffer.baseAddress), iov_len: buffer.count)
+      do throws(Errno) {
+        // `RWF_DONTCACHE` (linux/fs.h, since 6.14)
+        return try call("pwritev2", unsafe pwritev2(rawValue, &part, 1, offset, 0x80))
+      } catch {
+        if error != .notSupportedOnSocket { throw error }
+        Self.canWriteUncached.store(false, ordering: .relaxed)
+      }
     }
-    return unsafe linux_pwrite(rawValue, buffer.baseAddress, buffer.count, offset)
+    return try call("pwrite", unsafe pwrite(rawValue, buffer.baseAddress, buffer.count, offset))
   }
 
   private static let longRun = 1 << 19
@@ -74,10 +77,17 @@ extension Descriptor {
 
   /// Reads the next bytes of a pipe, terminal or file, up to the buffer's size. Returns 0 at its end (read(2)).
   package func readNext(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
+    try call("read", unsafe Glibc.read(rawValue, buffer.baseAddress, buffer.count))
+  }
+
+  /// The bytes that are left of a pipe, socket or file of any length.
+  package func readToEnd() throws(Errno) -> [UInt8] {
+    var bytes: [UInt8] = []
+    var chunk = [UInt8](repeating: 0, count: 16_384)
     while true {
-      let count = unsafe Glibc.read(rawValue, buffer.baseAddress, buffer.count)
-      if count >= 0 { return count }
-      if errno != EINTR { throw Errno(rawValue: errno) }
+      let count = try unsafe chunk.withMutableBytes { (chunk) throws(Errno) in try unsafe readNext(into: chunk) }
+      if count == 0 { return bytes }
+      bytes += chunk[..<count]
     }
   }
 
@@ -94,41 +104,37 @@ extension Descriptor {
 
   /// Sets the length (ftruncate(2)).
   package func truncate(to length: UInt64) throws(Errno) {
-    _ = try check(linux_ftruncate(rawValue, off_t(truncatingIfNeeded: length)))
+    try call("ftruncate", ftruncate(rawValue, off_t(truncatingIfNeeded: length)))
   }
 
   /// Allocates or frees space (fallocate(2)).
   package func allocate(_ mode: AllocationMode, offset: UInt64, length: UInt64) throws(Errno) {
-    while true {
-      let result = linux_fallocate(
-        rawValue, mode.rawValue, off_t(truncatingIfNeeded: offset), off_t(truncatingIfNeeded: length))
-      if result == -EINTR { continue }
-      _ = try check(result)
-      return
-    }
+    let (offset, length) = (off_t(truncatingIfNeeded: offset), off_t(truncatingIfNeeded: length))
+    try call("fallocate", fallocate(rawValue, mode.rawValue, offset, length))
   }
 
   /// Sets the position, or finds data and holes (lseek(2)).
   package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
-    UInt64(try check(linux_lseek(rawValue, off_t(truncatingIfNeeded: offset), origin.rawValue)))
+    UInt64(try call("lseek", lseek(rawValue, off_t(truncatingIfNeeded: offset), origin.rawValue)))
   }
 
   /// Runs `body`, whose reads move the access time: `O_NOATIME` is off meanwhile. If it cannot be turned off, it was
   /// never on.
   package func movingAccessTime<Result: ~Copyable>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
-    _ = linux_keep_access_time(rawValue, 0)
-    defer { _ = linux_keep_access_time(rawValue, 1) }
+    LockOrder.requireCallsAllowed("fcntl")
+    _ = fcntl(rawValue, F_SETFL, 0)
+    defer { _ = fcntl(rawValue, F_SETFL, OpenFlags.keepAccessTime.rawValue) }
     return try body()
   }
 
   /// Writes data and metadata to the device (fsync(2)).
   package func synchronize() throws(Errno) {
-    _ = try check(linux_fsync(rawValue))
+    try call("fsync", fsync(rawValue))
   }
 
   /// Writes data, and the metadata needed to read it, to the device (fdatasync(2)).
   package func synchronizeData() throws(Errno) {
-    _ = try check(linux_fdatasync(rawValue))
+    try call("fdatasync", fdatasync(rawValue))
   }
 }
 

@@ -1,4 +1,3 @@
-import CProtectfsIO
 import Glibc
 import SystemPackage
 
@@ -9,7 +8,32 @@ extension Descriptor {
   ///
   /// - Throws: `EWOULDBLOCK` if another process holds the lock.
   package func lock(isShared: Bool) throws(Errno) {
-    _ = try check(linux_flock(rawValue, (isShared ? LOCK_SH : LOCK_EX) | LOCK_NB))
+    try call("flock", flock(rawValue, (isShared ? LOCK_SH : LOCK_EX) | LOCK_NB))
+  }
+
+  /// Waits for the same lock, exclusively.
+  package func lock() throws(Errno) {
+    try call("flock", flock(rawValue, LOCK_EX))
+  }
+
+  /// Waits for it until a point in time. Returns whether it was acquired.
+  package func lock(until deadline: ContinuousClock.Instant) throws(Errno) -> Bool {
+    while true {
+      do throws(Errno) {
+        try lock(isShared: false)
+        return true
+      } catch {
+        guard error == .wouldBlock else { throw error }
+        if ContinuousClock.now >= deadline { return false }
+        Thread.sleep(microseconds: 10_000)
+      }
+    }
+  }
+
+  /// Releases that lock.
+  package func unlock() {
+    // It fails for no descriptor that is open.
+    _ = flock(rawValue, LOCK_UN)
   }
 
   /// Locks all bytes of the open file, exclusively or shared with other readers, without waiting (fcntl(2),
@@ -18,8 +42,11 @@ extension Descriptor {
   /// - Throws: `EWOULDBLOCK` if another process on any host holds the lock; other errors if the file system does not
   ///   support such locks.
   package func lockBytes(isShared: Bool) throws(Errno) {
+    var range = Glibc.flock()
+    range.l_type = Int16(isShared ? F_RDLCK : F_WRLCK)
     do throws(Errno) {
-      _ = try check(linux_lock_all_bytes(rawValue, CInt(isShared ? F_RDLCK : F_WRLCK)))
+      // `F_OFD_SETLK`, which Glibc's module leaves out
+      try call("fcntl", unsafe fcntl(rawValue, 37, &range))
     } catch {
       // fcntl(2) permits either error.
       throw error == .permissionDenied ? .wouldBlock : error

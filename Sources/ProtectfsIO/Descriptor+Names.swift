@@ -5,26 +5,28 @@ import SystemPackage
 // Calls on the names in an open directory. Each is the system call of a similar name.
 extension Descriptor {
   package func makeDirectory(_ name: PathName, mode: UInt32) throws(Errno) {
-    _ = try check(unsafe name.withCString { unsafe linux_mkdirat(rawValue, $0, mode) })
+    try call("mkdirat", unsafe name.withCString { unsafe mkdirat(rawValue, $0, mode) })
   }
 
   /// Creates a fifo, a socket, a device or an empty regular file (mknod(2)).
   package func makeNode(_ name: PathName, mode: UInt32, device: UInt64) throws(Errno) {
-    _ = try check(unsafe name.withCString { unsafe linux_mknodat(rawValue, $0, mode, device) })
+    try call("mknodat", unsafe name.withCString { unsafe mknodat(rawValue, $0, mode, dev_t(device)) })
   }
 
   package func makeSymbolicLink(_ name: PathName, target: PathName) throws(Errno) {
-    _ = try check(
-      unsafe name.withCString { name in unsafe target.withCString { unsafe linux_symlinkat($0, rawValue, name) } })
+    try call(
+      "symlinkat",
+      unsafe name.withCString { name in unsafe target.withCString { unsafe symlinkat($0, rawValue, name) } })
   }
 
   /// The target of a symbolic link, up to `PATH_MAX` − 1 bytes. An empty name stands for the descriptor itself.
   package func target(ofSymbolicLink name: PathName) throws(Errno) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: 4096)
     let count = try unsafe bytes.withMutableBytes { (buffer) throws(Errno) in
-      try check(
+      try call(
+        "readlinkat",
         unsafe name.withCString {
-          unsafe linux_readlinkat(rawValue, $0, buffer.baseAddress!.assumingMemoryBound(to: CChar.self), buffer.count)
+          unsafe readlinkat(rawValue, $0, buffer.baseAddress!.assumingMemoryBound(to: CChar.self), buffer.count)
         })
     }
     bytes.removeSubrange(count...)
@@ -32,39 +34,41 @@ extension Descriptor {
   }
 
   package func unlink(_ name: PathName) throws(Errno) {
-    _ = try check(unsafe name.withCString { unsafe linux_unlinkat(rawValue, $0, 0) })
+    try call("unlinkat", unsafe name.withCString { unsafe unlinkat(rawValue, $0, 0) })
   }
 
   package func removeDirectory(_ name: PathName) throws(Errno) {
-    _ = try check(unsafe name.withCString { unsafe linux_unlinkat(rawValue, $0, AT_REMOVEDIR) })
+    try call("unlinkat", unsafe name.withCString { unsafe unlinkat(rawValue, $0, AT_REMOVEDIR) })
   }
 
   package func rename(
     _ name: PathName, to target: PathName, in directory: borrowing Descriptor, flags: RenameFlags = []
   ) throws(Errno) {
     let other = directory.rawValue
-    _ = try check(
+    try call(
+      "renameat2",
       unsafe name.withCString { name in
-        unsafe target.withCString { unsafe linux_renameat2(rawValue, name, other, $0, flags.rawValue) }
+        unsafe target.withCString { unsafe renameat2(rawValue, name, other, $0, flags.rawValue) }
       })
   }
 
   /// Gives the open file another name. It may have been opened with `O_PATH` (linkat(2), through /proc).
   package func link(to target: PathName, in directory: borrowing Descriptor) throws(Errno) {
-    let other = directory.rawValue
-    _ = try check(
-      unsafe PathName(descriptor: self).withCString { path in
-        unsafe target.withCString { unsafe linux_linkat(AT_FDCWD, path, other, $0, AT_SYMLINK_FOLLOW) }
-      })
+    try Self.link(AT_FDCWD, PathName(descriptor: self), to: target, in: directory, AT_SYMLINK_FOLLOW)
   }
 
   /// Gives the file with a name another name. A symbolic link is not followed (linkat(2)).
   package func link(_ name: PathName, to target: PathName, in directory: borrowing Descriptor) throws(Errno) {
+    try Self.link(rawValue, name, to: target, in: directory, 0)
+  }
+
+  private static func link(
+    _ own: CInt, _ name: PathName, to target: PathName, in directory: borrowing Descriptor, _ flags: CInt
+  ) throws(Errno) {
     let other = directory.rawValue
-    _ = try check(
-      unsafe name.withCString { name in
-        unsafe target.withCString { unsafe linux_linkat(rawValue, name, other, $0, 0) }
-      })
+    try call(
+      "linkat",
+      unsafe name.withCString { name in unsafe target.withCString { unsafe linkat(own, name, other, $0, flags) } })
   }
 }
 

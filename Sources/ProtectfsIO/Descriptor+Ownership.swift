@@ -1,4 +1,3 @@
-import CProtectfsIO
 import Glibc
 import SystemPackage
 
@@ -6,12 +5,12 @@ import SystemPackage
 extension Descriptor {
   /// Sets permissions, set-ID and sticky bits (fchmod(2)). Fails for descriptors opened with `O_PATH`.
   package func setMode(_ mode: UInt32) throws(Errno) {
-    _ = try check(linux_fchmod(rawValue, mode))
+    try call("fchmod", fchmod(rawValue, mode))
   }
 
   /// Sets permissions through /proc, which also works for descriptors opened with `O_PATH`.
   package func setModeThroughPath(_ mode: UInt32) throws(Errno) {
-    _ = try check(unsafe PathName(descriptor: self).withCString { unsafe linux_chmod($0, mode) })
+    try call("chmod", unsafe PathName(descriptor: self).withCString { unsafe chmod($0, mode) })
   }
 
   /// Runs `body` with `permissions` temporarily added to the file's own. If they cannot be removed again, calls
@@ -34,23 +33,19 @@ extension Descriptor {
 
   /// Sets the owner. `nil` leaves the user or group unchanged (fchownat(2)).
   package func setOwner(user: UInt32?, group: UInt32?) throws(Errno) {
-    _ = try check(unsafe linux_fchownat(rawValue, "", user ?? .max, group ?? .max, Self.emptyPath))
+    try call("fchownat", unsafe fchownat(rawValue, "", user ?? .max, group ?? .max, Self.emptyPath))
   }
 
   /// Sets the owner of a name in this directory. A symbolic link is not followed.
   package func setOwner(of name: PathName, user: UInt32?, group: UInt32?) throws(Errno) {
-    _ = try check(
-      unsafe name.withCString {
-        unsafe linux_fchownat(rawValue, $0, user ?? .max, group ?? .max, AT_SYMLINK_NOFOLLOW)
-      })
+    try call(
+      "fchownat",
+      unsafe name.withCString { unsafe fchownat(rawValue, $0, user ?? .max, group ?? .max, AT_SYMLINK_NOFOLLOW) })
   }
 
   /// Sets the access and modification times (utimensat(2)).
   package func setTimes(access: TimeChange, modification: TimeChange) throws(Errno) {
-    _ = try check(
-      unsafe linux_utimensat(
-        rawValue, "", access.seconds, access.nanoseconds, modification.seconds, modification.nanoseconds,
-        Self.emptyPath))
+    try call("utimensat", unsafe utimensat(rawValue, "", [access.value, modification.value], Self.emptyPath))
   }
 }
 
@@ -60,15 +55,13 @@ package enum TimeChange: Sendable, Equatable {
   case now
   case set(seconds: Int64, nanoseconds: Int64)
 
-  var seconds: Int64 {
-    if case .set(let seconds, _) = self { seconds } else { 0 }
-  }
-
-  var nanoseconds: Int64 {
+  /// As utimensat(2) takes it.
+  fileprivate var value: timespec {
     switch self {
-    case .leave: Int64(LINUX_TIME_OMIT)
-    case .now: Int64(LINUX_TIME_NOW)
-    case .set(_, let nanoseconds): nanoseconds
+    // `UTIME_OMIT` and `UTIME_NOW`, which Glibc's module leaves out (bits/stat.h).
+    case .leave: timespec(tv_sec: 0, tv_nsec: 0x3fff_fffe)
+    case .now: timespec(tv_sec: 0, tv_nsec: 0x3fff_ffff)
+    case .set(let seconds, let nanoseconds): timespec(tv_sec: Int(seconds), tv_nsec: Int(nanoseconds))
     }
   }
 }

@@ -15,7 +15,8 @@ package struct Descriptor: ~Copyable, Sendable {
   deinit {
     // Nothing can be done about a failed close(2): Linux has freed the number by then (close(2), "Dealing with error
     // returns"). Where it matters, fsync(2) checks write-back.
-    _ = linux_close(rawValue)
+    LockOrder.requireCallsAllowed("close")
+    _ = close(rawValue)
   }
 
   /// Returns the number without closing the descriptor.
@@ -27,32 +28,37 @@ package struct Descriptor: ~Copyable, Sendable {
 
   /// Opens a path. A relative path starts at the working directory (openat(2)). `O_CLOEXEC` is always set.
   package static func open(_ path: PathName, _ flags: OpenFlags, mode: UInt32 = 0) throws(Errno) -> Descriptor {
-    Descriptor(owning: try check(unsafe path.withCString { unsafe linux_openat(AT_FDCWD, $0, flags.rawValue, mode) }))
+    try open(path, flags, mode: mode, in: AT_FDCWD)
   }
 
   /// Opens a name in this directory (openat(2)).
   package func open(_ name: PathName, _ flags: OpenFlags, mode: UInt32 = 0) throws(Errno) -> Descriptor {
-    Descriptor(owning: try check(unsafe name.withCString { unsafe linux_openat(rawValue, $0, flags.rawValue, mode) }))
+    try Self.open(name, flags, mode: mode, in: rawValue)
+  }
+
+  private static func open(
+    _ path: PathName, _ flags: OpenFlags, mode: UInt32, in directory: CInt
+  ) throws(Errno) -> Descriptor {
+    let flags = flags.rawValue | O_CLOEXEC
+    return Descriptor(owning: try call("openat", unsafe path.withCString { unsafe openat(directory, $0, flags, mode) }))
   }
 }
 
 extension Descriptor {
   /// Duplicates a descriptor, such as one of the standard streams (fcntl(2), `F_DUPFD_CLOEXEC`).
   package init(duplicating number: CInt) throws(Errno) {
-    let copy = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
-    guard copy >= 0 else { throw Errno(rawValue: errno) }
-    self.init(owning: copy)
+    self.init(owning: try call("fcntl", fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)))
   }
 
   /// Makes all further transfers bypass the page cache (fcntl(2), `O_DIRECT`), as with ``OpenFlags/direct``.
   package func transferDirectly() throws(Errno) {
-    guard fcntl(rawValue, F_SETFL, OpenFlags.direct.rawValue) == 0 else { throw Errno(rawValue: errno) }
+    try call("fcntl", fcntl(rawValue, F_SETFL, OpenFlags.direct.rawValue))
   }
 
   /// Makes this number refer to the open file of another descriptor. Calls in progress complete on the old file
   /// (dup3(2)).
   package func stand(for other: borrowing Descriptor) throws(Errno) {
-    _ = try check(linux_duplicate(other.rawValue, rawValue))
+    try call("dup3", dup3(other.rawValue, rawValue, O_CLOEXEC))
   }
 }
 
@@ -70,6 +76,7 @@ package struct OpenFlags: OptionSet, Sendable {
   package static let create = OpenFlags(rawValue: O_CREAT)
   package static let exclusive = OpenFlags(rawValue: O_EXCL)
   package static let truncate = OpenFlags(rawValue: O_TRUNC)
+  package static let append = OpenFlags(rawValue: O_APPEND)
   package static let directory = OpenFlags(rawValue: O_DIRECTORY)
   package static let noFollow = OpenFlags(rawValue: O_NOFOLLOW)
   package static let nonBlocking = OpenFlags(rawValue: O_NONBLOCK)
@@ -83,11 +90,4 @@ package struct OpenFlags: OptionSet, Sendable {
   #endif
   /// `O_PATH`, which Glibc's module leaves out (asm-generic/fcntl.h).
   package static let path = OpenFlags(rawValue: 0o10000000)
-}
-
-/// The result of a wrapper in CProtectfsIO; throws the error that a negative result stands for.
-@inline(__always)
-func check<Value: SignedInteger>(_ result: Value) throws(Errno) -> Value {
-  guard result >= 0 else { throw Errno(rawValue: CInt(truncatingIfNeeded: -result)) }
-  return result
 }

@@ -20,33 +20,25 @@ package enum DetachedProcess {
   package static func launch(
     prepare: () throws -> Void, serve: (() -> Void) throws -> Void, failure: (any Error) -> Outcome
   ) throws -> Outcome? {
-    let ends = try LocalSocket.pair()
-    // Nothing that waits to be printed must be printed by both.
-    fflush(nil)
-    if try Process.fork() == 0 {
-      close(ends.0)
-      becomeDaemon(LocalSocket(owning: ends.1), serve, failure)
-    }
-    close(ends.1)
-    let channel = LocalSocket(owning: ends.0)
+    let child = try ForkedProcess { becomeDaemon($0, serve, failure) }
     try prepare()
-    try? channel.send([1])
-    return outcome(channel)
+    try? child.socket.send([1])
+    let bytes = (try? child.socket.descriptor.readToEnd()) ?? []
+    return bytes.first.map { ($0, String(decoding: bytes.dropFirst(), as: UTF8.self)) }
   }
 
   private static func becomeDaemon(
     _ channel: consuming LocalSocket, _ serve: (() -> Void) throws -> Void, _ failure: (any Error) -> Outcome
   ) -> Never {
-    setsid()
-    Process.closeDescriptors(except: channel.rawValue)
+    Process.detach(keeping: channel.rawValue)
     var signal: [UInt8] = [0]
     // The parent has given up if it says nothing.
-    guard (try? channel.receive(into: &signal)) == 1, unsafe chdir("/") == 0 else { _exit(1) }
+    guard (try? channel.receive(into: &signal)) == 1 else { _exit(1) }
     var waiting: LocalSocket? = consume channel
     do {
       try serve {
         fflush(nil)
-        Process.redirectStandardStreams()
+        Process.forgoStreams()
         // The parent may be gone: the daemon stays.
         try? waiting?.send([0])
         waiting = nil
@@ -57,12 +49,5 @@ package enum DetachedProcess {
       exit(CInt(status))
     }
     exit(0)
-  }
-
-  private static func outcome(_ channel: borrowing LocalSocket) -> Outcome? {
-    var bytes: [UInt8] = []
-    var chunk = [UInt8](repeating: 0, count: 4096)
-    while let count = try? channel.receive(into: &chunk), count > 0 { bytes += chunk[..<count] }
-    return bytes.first.map { ($0, String(decoding: bytes.dropFirst(), as: UTF8.self)) }
   }
 }

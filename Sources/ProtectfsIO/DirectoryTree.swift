@@ -14,16 +14,18 @@ package final class DirectoryTree: Sendable {
   private let body: Body
   private let isCancelled: @Sendable () -> Bool
   private let isSorted: Bool
+  private let device: UInt64
   /// How many more threads may help with directories of many entries.
   private let helpers: Atomic<Int>
 
   private init(
-    threads: Int, isSorted: Bool, _ isCancelled: @escaping @Sendable () -> Bool, _ report: @escaping Report,
-    _ body: @escaping Body
+    threads: Int, isSorted: Bool, device: UInt64, _ isCancelled: @escaping @Sendable () -> Bool,
+    _ report: @escaping Report, _ body: @escaping Body
   ) {
     self.report = report
     self.isCancelled = isCancelled
     self.isSorted = isSorted
+    self.device = device
     self.body = body
     helpers = Atomic(threads - 1)
   }
@@ -39,58 +41,83 @@ package final class DirectoryTree: Sendable {
   ) {
     do throws(Errno) {
       guard try Descriptor.open(PathName(path), [.path]).status().type == .directory else { return }
-      let root = try Descriptor.open(PathName(path), [.readOnly, .directory, .noFollow])
-      let device = try root.status().device
-      DirectoryTree(threads: threads, isSorted: isSorted, isCancelled, report, body).visit(
-        SharedDescriptor(root), path, device)
+      let root = SharedDescriptor(try Descriptor.open(PathName(path), [.readOnly, .directory, .noFollow]))
+      let tree = DirectoryTree(
+        threads: threads, isSorted: isSorted, device: try root.descriptor.status().device, isCancelled, report, body)
+      var walk = Walk()
+      tree.enter(try Directory(PathName(path), root, (), in: nil), root, &walk)
+      tree.go(on: &walk)
     } catch {
       report(path, error)
     }
   }
 
-  private func visit(_ directory: SharedDescriptor, _ path: String, _ device: UInt64) {
-    do throws(Errno) {
-      var names = try DirectoryNames(try directory.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
-      if isSorted { names.sort { $0.bytes.lexicographicallyPrecedes($1.bytes) } }
-      visit(names[...], in: directory, path, device)
-    } catch {
-      report(path, error)
+  private typealias Directory = NestedDirectory<SharedDescriptor, Void>
+
+  /// What one thread visits.
+  private struct Walk {
+    var descent = TreeDescent<SharedDescriptor, Void>()
+    /// For each directory on the way, the thread that visits half of its names.
+    var helpers: [Thread?] = []
+
+    mutating func enter(
+      _ directory: Directory, _ opened: SharedDescriptor, _ names: ArraySlice<PathName>, with helper: Thread? = nil
+    ) {
+      descent.enter(directory, opened, names)
+      helpers.append(helper)
     }
   }
 
   /// The number of entries from which a thread for half of them is worth its cost.
   private static let many = 64
 
-  private func visit(_ names: ArraySlice<PathName>, in directory: SharedDescriptor, _ path: String, _ device: UInt64) {
+  private func enter(_ directory: Directory, _ opened: SharedDescriptor, _ walk: inout Walk) {
+    var names: [PathName]
+    do throws(Errno) {
+      names = try DirectoryNames(try opened.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
+    } catch {
+      return report(directory.path, error)
+    }
+    if isSorted { names.sort { $0.bytes.lexicographicallyPrecedes($1.bytes) } }
     guard names.count >= Self.many, helpers.wrappingSubtract(1, ordering: .relaxed).newValue >= 0 else {
       if names.count >= Self.many { helpers.wrappingAdd(1, ordering: .relaxed) }
-      for name in names { visit(name, in: directory, path, device) }
-      return
+      return walk.enter(directory, opened, names[...])
     }
-    let middle = names.startIndex + names.count / 2
-    let rest = names[middle...]
+    let rest = names[(names.count / 2)...]
     let helper = Thread(name: "tree") { [self] in
-      visit(rest, in: directory, path, device)
+      var walk = Walk()
+      walk.enter(directory, opened, rest)
+      go(on: &walk)
     }
-    visit(names[..<middle], in: directory, path, device)
-    helper.join()
-    helpers.wrappingAdd(1, ordering: .relaxed)
+    walk.enter(directory, opened, names[..<rest.startIndex], with: helper)
   }
 
-  private func visit(_ name: PathName, in directory: SharedDescriptor, _ path: String, _ device: UInt64) {
-    if isCancelled() { return }
-    let itemPath = "\(path)/\(name)"
+  private func go(on walk: inout Walk) {
+    while let directory = walk.descent.directory {
+      if !isCancelled(), let name = walk.descent.nextName() {
+        visit(name, in: directory, &walk)
+      } else {
+        walk.descent.leave()
+        guard let helper = walk.helpers.removeLast() else { continue }
+        helper.join()
+        helpers.wrappingAdd(1, ordering: .relaxed)
+      }
+    }
+  }
+
+  private func visit(_ name: PathName, in directory: Directory, _ walk: inout Walk) {
+    let path = directory.path(of: name).description
     do throws(Errno) {
+      let parent = try walk.descent.item()
       // Opened without access: this needs no key, and `body` changes the very item that was examined.
-      let item = try directory.descriptor.open(name, [.path, .noFollow])
-      let status = try item.status()
+      let item = SharedDescriptor(try parent.descriptor.open(name, [.path, .noFollow]))
+      let status = try item.descriptor.status()
       guard status.device == device, status.type == .regular || status.type == .directory else { return }
-      report(itemPath, failure { () throws(Errno) in try body(PathName(descriptor: item), itemPath) })
+      report(path, failure { () throws(Errno) in try body(PathName(descriptor: item.descriptor), path) })
       guard status.type == .directory else { return }
-      visit(
-        SharedDescriptor(try directory.descriptor.open(name, [.readOnly, .directory, .noFollow])), itemPath, device)
+      enter(try Directory(name, item, (), in: directory), item, &walk)
     } catch {
-      report(itemPath, error)
+      report(path, error)
     }
   }
 

@@ -1,4 +1,4 @@
-import CProtectfsIO
+import Glibc
 import SystemPackage
 
 /// Reports files in a directory that were replaced, or written and closed (inotify(7)). The kernel wakes the waiting
@@ -10,13 +10,34 @@ package struct DirectoryWatch: ~Copyable, Sendable {
   ///
   /// - Throws: `EMFILE` and `ENOSPC` if the user has as many watches as the system permits.
   package init(_ directory: borrowing Descriptor) throws(Errno) {
-    queue = Descriptor(owning: try check(linux_watch_directory(directory.rawValue)))
+    let queue = Descriptor(owning: try call("inotify_init1", inotify_init1(O_CLOEXEC)))
+    let events = UInt32(IN_CLOSE_WRITE) | UInt32(IN_MOVED_TO) | UInt32(IN_ONLYDIR)
+    let path = PathName(descriptor: directory)
+    let number = queue.rawValue
+    try call("inotify_add_watch", unsafe path.withCString { unsafe inotify_add_watch(number, $0, events) })
+    self.queue = queue
   }
 
   /// Waits until a file with that name was replaced or written.
   ///
   /// - Throws: `ESTALE` if the directory is gone.
   package func wait(for name: PathName) throws(Errno) {
-    _ = try check(unsafe name.withCString { unsafe linux_wait_for_change(queue.rawValue, $0) })
+    let header = MemoryLayout<inotify_event>.size
+    var events = [UInt8](repeating: 0, count: 4096)
+    var hasCome = false
+    while !hasCome {
+      let count = try unsafe events.withMutableBytes { (buffer) throws(Errno) in
+        try unsafe queue.readNext(into: buffer)
+      }
+      var next = 0
+      while next < count {
+        let event = unsafe events.withBytes { unsafe $0.loadUnaligned(fromByteOffset: next, as: inotify_event.self) }
+        if event.mask & UInt32(IN_IGNORED) != 0 { throw .staleNFSFileHandle }
+        let found = events[(next + header)...].prefix(Int(event.len)).prefix { $0 != 0 }
+        // The event may be among those that the queue had no room for.
+        if event.mask & UInt32(IN_Q_OVERFLOW) != 0 || found == name.bytes { hasCome = true }
+        next += header + Int(event.len)
+      }
+    }
   }
 }

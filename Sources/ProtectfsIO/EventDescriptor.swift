@@ -4,15 +4,13 @@ import SystemPackage
 
 /// A descriptor that is readable while it is raised, for poll(2) (eventfd(2)).
 package final class EventDescriptor: Sendable {
-  package let rawValue: CInt
+  private let descriptor: Descriptor
+  package var rawValue: CInt { descriptor.rawValue }
 
   package init() throws(Errno) {
-    let result = linux_event()
-    guard result >= 0 else { throw Errno(rawValue: -result) }
-    rawValue = result
+    let flags = CInt(EFD_CLOEXEC | EFD_NONBLOCK)
+    descriptor = Descriptor(owning: try call("eventfd", eventfd(0, flags)))
   }
-
-  deinit { close(rawValue) }
 
   package func raise() {
     var one: UInt64 = 1

@@ -20,17 +20,14 @@ package struct KernelConnection: ~Copyable, Sendable {
 
   /// Receives bytes and perhaps a connection from a Unix socket; no bytes if the other end was closed.
   package static func receive(
-    from socket: CInt, into bytes: inout [UInt8]
+    from socket: borrowing LocalSocket, into bytes: inout [UInt8]
   ) throws(Errno) -> Received {
     var received: CInt = -1
-    while true {
-      let count = unsafe bytes.withUnsafeMutableBytes {
-        unsafe linux_receive_with_descriptor(socket, $0.baseAddress, $0.count, &received)
-      }
-      if count == -Int(EINTR) { continue }
-      _ = try check(count)
-      return Received(count: count, connection: received < 0 ? nil : KernelConnection(owning: received))
+    let socket = socket.rawValue
+    let count = try unsafe bytes.withMutableBytes { (bytes) throws(Errno) in
+      try check(unsafe linux_receive_with_descriptor(socket, bytes.baseAddress, bytes.count, &received))
     }
+    return Received(count: count, connection: received < 0 ? nil : KernelConnection(owning: received))
   }
 
   private init(owning number: CInt) {
@@ -38,8 +35,9 @@ package struct KernelConnection: ~Copyable, Sendable {
   }
 
   /// Sends the connection through a Unix socket, with bytes.
-  package func send(by socket: CInt, with bytes: [UInt8]) throws(Errno) {
-    _ = try check(
+  package func send(by socket: borrowing LocalSocket, with bytes: [UInt8]) throws(Errno) {
+    let socket = socket.rawValue
+    try check(
       unsafe bytes.withUnsafeBytes {
         unsafe linux_send_with_descriptor(socket, $0.baseAddress, $0.count, descriptor.rawValue)
       })
@@ -47,8 +45,8 @@ package struct KernelConnection: ~Copyable, Sendable {
 
   /// Takes the kernel's requests and refuses them with an error, until the connection has ended or the other end of a
   /// socket is closed. Each request that it takes is answered.
-  package func refuseRequests(_ error: Errno, until stop: CInt) {
-    linux_refuse_fuse_requests(descriptor.rawValue, error.rawValue, stop)
+  package func refuseRequests(_ error: Errno, until stop: borrowing LocalSocket) {
+    linux_refuse_fuse_requests(descriptor.rawValue, error.rawValue, stop.rawValue)
   }
 
   /// Whether the file system is gone, since nothing holds it.
@@ -59,6 +57,6 @@ package struct KernelConnection: ~Copyable, Sendable {
   ///
   /// - Throws: `ENOENT` if the kernel does not know the node.
   package func dropPages(of node: UInt64) throws(Errno) {
-    _ = try check(linux_drop_fuse_pages(descriptor.rawValue, node))
+    try check(linux_drop_fuse_pages(descriptor.rawValue, node))
   }
 }

@@ -3,102 +3,98 @@ import SystemPackage
 
 /// A connected or listening Unix socket, closed when the value is destroyed.
 package struct LocalSocket: ~Copyable, Sendable {
-  package let rawValue: CInt
+  package let descriptor: Descriptor
+  package var rawValue: CInt { descriptor.rawValue }
 
   /// Takes ownership of an open socket.
   package init(owning rawValue: CInt) {
-    self.rawValue = rawValue
+    descriptor = Descriptor(owning: rawValue)
   }
 
   /// A new stream or datagram socket.
   package init(isBlocking: Bool = true, isDatagram: Bool = false) throws(Errno) {
     let type = isDatagram ? SOCK_DGRAM.rawValue : SOCK_STREAM.rawValue
     let flags = type | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
-    rawValue = socket(AF_UNIX, CInt(flags), 0)
-    guard rawValue >= 0 else { throw Errno(rawValue: errno) }
+    self.init(owning: try call("socket", socket(AF_UNIX, CInt(flags), 0)))
   }
 
   /// Two stream sockets that are connected to each other (socketpair(2)). The caller owns both.
   package static func pair() throws(Errno) -> (CInt, CInt) {
-    var ends: (CInt, CInt) = (-1, -1)
-    let result = unsafe withUnsafeMutablePointer(to: &ends) { pointer in
-      unsafe pointer.withMemoryRebound(to: CInt.self, capacity: 2) {
-        unsafe socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, $0)
-      }
-    }
-    guard result == 0 else { throw Errno(rawValue: errno) }
-    return ends
-  }
-
-  deinit {
-    LockOrder.requireCallsAllowed("close")
-    if rawValue >= 0 { close(rawValue) }
+    var ends: [CInt] = [-1, -1]
+    try call("socketpair", unsafe socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends))
+    return (ends[0], ends[1])
   }
 
   /// Returns the number without closing the socket.
-  package consuming func release() -> CInt {
-    let rawValue = rawValue
-    discard self
-    return rawValue
-  }
+  package consuming func release() -> CInt { descriptor.release() }
 
   /// Connects to the socket with a path.
   package func connect(to path: String) throws(Errno) {
-    let result = unsafe withAddress(of: path) { address, length in unsafe Glibc.connect(rawValue, address, length) }
-    guard result == 0 else { throw Errno(rawValue: result ?? ENAMETOOLONG) }
+    try unsafe withAddress(of: path) { (address, length) throws(Errno) in
+      try call("connect", unsafe Glibc.connect(rawValue, address, length))
+    }
   }
 
   /// Binds the socket to a path.
   package func bind(to path: String) throws(Errno) {
-    let result = unsafe withAddress(of: path) { address, length in unsafe Glibc.bind(rawValue, address, length) }
-    guard result == 0 else { throw Errno(rawValue: result ?? ENAMETOOLONG) }
+    try unsafe withAddress(of: path) { (address, length) throws(Errno) in
+      try call("bind", unsafe Glibc.bind(rawValue, address, length))
+    }
   }
+
+  /// Lets clients connect, of whom as many may wait as `backlog` says (listen(2)).
+  package func listen(backlog: Int) throws(Errno) {
+    try call("listen", Glibc.listen(rawValue, CInt(clamping: backlog)))
+  }
+
+  /// Waits for a client to connect (accept(2)).
+  package func accept() throws(Errno) -> LocalSocket {
+    let number = try call("accept", Glibc.accept(rawValue, nil, nil))
+    _ = fcntl(number, F_SETFD, FD_CLOEXEC)
+    return LocalSocket(owning: number)
+  }
+
+  /// Ends the connection, whoever else has the socket; calls that wait for it return (shutdown(2)).
+  package func shutDown() { Self.shutDown(rawValue) }
+
+  /// The same for the socket with a number.
+  package static func shutDown(_ number: CInt) {
+    // It fails only if the connection has ended.
+    _ = shutdown(number, CInt(SHUT_RDWR))
+  }
+
+  /// Ends what is sent; what the other end sends is still received.
+  package func endSending() { _ = shutdown(rawValue, CInt(SHUT_WR)) }
 
   /// Sends all bytes. If the peer is gone, this is an error and not a signal.
   package func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) {
-    LockOrder.requireCallsAllowed("send")
     var done = 0
     while done < bytes.count {
-      let count = unsafe Glibc.send(rawValue, bytes.baseAddress! + done, bytes.count - done, CInt(MSG_NOSIGNAL))
-      if count < 0 {
-        if errno == EINTR { continue }
-        throw Errno(rawValue: errno)
-      }
-      done += count
+      done += try call(
+        "send", unsafe Glibc.send(rawValue, bytes.baseAddress! + done, bytes.count - done, CInt(MSG_NOSIGNAL)))
     }
   }
 
   /// Receives available bytes, up to the buffer's size; 0 if the peer has closed the connection.
   package func receive(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
-    LockOrder.requireCallsAllowed("recv")
-    while true {
-      let count = unsafe recv(rawValue, buffer.baseAddress, buffer.count, 0)
-      if count >= 0 { return count }
-      if errno != EINTR { throw Errno(rawValue: errno) }
-    }
+    try unsafe descriptor.readNext(into: buffer)
   }
 
   /// Sends all bytes.
   package func send(_ bytes: [UInt8]) throws(Errno) {
-    try unsafe bytes.withUnsafeBufferPointer { (buffer) throws(Errno) in
-      try unsafe send(UnsafeRawBufferPointer(buffer))
-    }
+    try unsafe bytes.withBytes { (bytes) throws(Errno) in try unsafe send(bytes) }
   }
 
   /// Receives available bytes into the start of the array.
   package func receive(into bytes: inout [UInt8]) throws(Errno) -> Int {
-    try unsafe bytes.withUnsafeMutableBufferPointer { (buffer) throws(Errno) in
-      try unsafe receive(into: UnsafeMutableRawBufferPointer(buffer))
-    }
+    try unsafe bytes.withMutableBytes { (buffer) throws(Errno) in try unsafe receive(into: buffer) }
   }
 
   /// Makes a blocking send or receive fail with `EAGAIN` after this many seconds; 0 means never.
   package func setTimeout(_ option: Timeout, seconds: Int) throws(Errno) {
     var time = timeval(tv_sec: seconds, tv_usec: 0)
     let length = socklen_t(MemoryLayout<timeval>.size)
-    guard unsafe setsockopt(rawValue, SOL_SOCKET, option.rawValue, &time, length) == 0 else {
-      throw Errno(rawValue: errno)
-    }
+    try call("setsockopt", unsafe setsockopt(rawValue, SOL_SOCKET, option.rawValue, &time, length))
   }
 
   /// A direction, by the number of its socket option.
@@ -115,32 +111,28 @@ package struct LocalSocket: ~Copyable, Sendable {
   package func peerProcess() throws(Errno) -> Int32 { try peer().process }
 
   private func peer() throws(Errno) -> (process: Int32, user: UInt32) {
-    // `struct ucred` and the option's number are missing from Swift's Glibc.
+    // `struct ucred` and the option's number, 17, are missing from Swift's Glibc.
     var credentials: (process: Int32, user: UInt32, group: UInt32) = (0, 0, 0)
     var length = socklen_t(MemoryLayout.size(ofValue: credentials))
-    let peerCredentials: CInt = 17
-    guard unsafe getsockopt(rawValue, SOL_SOCKET, peerCredentials, &credentials, &length) == 0 else {
-      throw Errno(rawValue: errno)
-    }
+    try call("getsockopt", unsafe getsockopt(rawValue, SOL_SOCKET, 17, &credentials, &length))
     return (credentials.process, credentials.user)
   }
 
-  /// Calls `body` with the address of a path. Returns 0 or the error number; `nil` for a path that is too long.
-  private func withAddress(of path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt) -> CInt? {
+  /// Calls `body` with the address of a path.
+  ///
+  /// - Throws: `ENAMETOOLONG` for a path that is too long, and what `body` throws.
+  private func withAddress(
+    of path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) throws(Errno) -> Void
+  ) throws(Errno) {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)
     let bytes = Array(path.utf8)
-    let fits = unsafe withUnsafeMutableBytes(of: &address.sun_path) { buffer in
-      guard bytes.count < buffer.count else { return false }
-      unsafe buffer.copyBytes(from: bytes)
-      return true
-    }
-    guard fits else { return nil }
-    let result = unsafe withUnsafePointer(to: &address) { pointer in
-      unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
-        unsafe body(pointer, socklen_t(MemoryLayout<sockaddr_un>.size))
+    guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else { throw .fileNameTooLong }
+    unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
+    try unsafe withUnsafePointer(to: &address) { (pointer) throws(Errno) in
+      try unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { (pointer) throws(Errno) in
+        try unsafe body(pointer, socklen_t(MemoryLayout<sockaddr_un>.size))
       }
     }
-    return result == 0 ? 0 : errno
   }
 }

@@ -1,8 +1,9 @@
-/// Every lock of the package, in the order in which a thread takes them: one that it takes comes after all that it holds.
+/// Every lock of the package, in the order in which a thread takes them: one that it takes comes after all that it
+/// holds.
 ///
-/// In debug builds a thread that breaks this order crashes and says which two locks it was; and so does one that makes a
-/// system call of this module, or waits, under a lock that comes from ``firstWithoutSystemCalls`` on, or that takes another
-/// lock under a leaf. Release builds know no ranks.
+/// In debug builds a thread that breaks this order crashes and says which two locks it was; and so does one that makes
+/// a system call of this module, or waits, under a lock that comes from ``firstWithoutSystemCalls`` on, or that takes
+/// another lock under a leaf. Release builds know no ranks.
 ///
 /// ARCHITECTURE.md, "Lock order", has the same table; a test compares the two.
 public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
@@ -32,9 +33,11 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case replay
   /// The modification time of a backing file, while it is set.
   case timeChange
-  /// A file's contents, record and key. Several files' by a batch of the rekey engine alone, in any order: no other thread
-  /// waits for one while it holds another.
+  /// A file's contents, record and key. Several files' by a batch of the rekey engine alone, in any order: no other
+  /// thread waits for one while it holds another.
   case contents
+  /// The mode, owner and capabilities of a file, while they are changed, or restored after a write of a rekey.
+  case privileges
   /// The names of a tree, from a rename until the nodes are known at their new places.
   case renames
   /// The mode of a backing file, while its owner has temporary permissions.
@@ -106,8 +109,6 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case refusalCount
   /// Events that wait for one client.
   case eventQueue
-  /// The announcement of a lock to one client.
-  case lockAnnouncement
   /// Calls that last.
   case callCount
   /// The scripts of hooks, and the locks that wait for them.

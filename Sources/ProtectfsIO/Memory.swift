@@ -6,13 +6,13 @@ package enum Memory {
   /// Keeps a page-aligned buffer out of core dumps (madvise(2), `MADV_DONTDUMP`).
   package static func keepOutOfCoreDumps(_ buffer: UnsafeMutableRawBufferPointer) {
     // Core dumps are also off for the whole process, so a failure here does no harm.
-    _ = unsafe linux_keep_out_of_core_dumps(buffer.baseAddress!, buffer.count)
+    _ = unsafe madvise(buffer.baseAddress!, buffer.count, MADV_DONTDUMP)
   }
 
   /// Overwrites a buffer that contained a secret. The compiler cannot remove this.
   package static func wipe(_ buffer: UnsafeMutableRawBufferPointer) {
     guard let start = buffer.baseAddress else { return }
-    unsafe linux_wipe(start, buffer.count)
+    unsafe explicit_bzero(start, buffer.count)
   }
 
   /// Whether two buffers of the same length hold the same (memcmp(3)).
@@ -22,13 +22,13 @@ package enum Memory {
 
   /// Gives the calling thread a umask of its own (unshare(2), `CLONE_FS`).
   package static func giveThreadItsOwnUmask() {
-    let result = linux_unshare_file_system_attributes()
+    let result = unshare(0x200)
     precondition(result == 0, "unshare(CLONE_FS) needs no privilege and cannot fail")
   }
 
   /// Sets the umask of the calling thread (umask(2)).
   package static func setThreadUmask(_ mask: UInt32) {
-    _ = linux_umask(mask)
+    _ = umask(mask)
   }
 
   /// Makes the process's memory unreadable to other processes of its user, and prevents core dumps (prctl(2),
@@ -36,7 +36,8 @@ package enum Memory {
   package static func protectProcess() {
     let result = linux_set_not_dumpable()
     precondition(result == 0, "PR_SET_DUMPABLE takes 0 always")
-    let limited = linux_forbid_core_dumps()
+    var none = rlimit(rlim_cur: 0, rlim_max: 0)
+    let limited = unsafe setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
     precondition(limited == 0, "a limit may be lowered always")
   }
 }

@@ -1,4 +1,3 @@
-import CProtectfsIO
 import Glibc
 
 /// State guarded by a lock, with a way to wait until it changes (pthread_cond_init(3)).
@@ -14,7 +13,11 @@ import Glibc
     unsafe mutex = .allocate(capacity: 1)
     unsafe condition = .allocate(capacity: 1)
     unsafe pthread_mutex_init(mutex, nil)
-    unsafe linux_condition_init(condition)
+    var attributes = pthread_condattr_t()
+    unsafe pthread_condattr_init(&attributes)
+    unsafe pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+    unsafe pthread_cond_init(condition, &attributes)
+    unsafe pthread_condattr_destroy(&attributes)
   }
 
   deinit {
@@ -58,10 +61,10 @@ import Glibc
       if let deadline {
         // Waits at most a minute at a time: the clock continues while the machine is suspended, and this wait does not.
         let rest = min(max(deadline - .now, .milliseconds(1)), .seconds(60))
-        let milliseconds = rest.components.seconds * 1000 + rest.components.attoseconds / 1_000_000_000_000_000
-        unsafe linux_condition_wait(condition, mutex, milliseconds)
+        var time = MonotonicClock.time(after: Int64(rest / .nanoseconds(1)))
+        unsafe pthread_cond_timedwait(condition, mutex, &time)
       } else {
-        unsafe linux_condition_wait(condition, mutex, -1)
+        unsafe pthread_cond_wait(condition, mutex)
       }
     }
   }

@@ -7,4 +7,12 @@ package enum MonotonicClock {
     unsafe clock_gettime(CLOCK_MONOTONIC, &time)
     return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
   }
+
+  /// The time after so many nanoseconds.
+  static func time(after nanoseconds: Int64) -> timespec { time(Self.nanoseconds + nanoseconds) }
+
+  /// A time in the form of the C library.
+  static func time(_ nanoseconds: Int64) -> timespec {
+    timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
+  }
 }

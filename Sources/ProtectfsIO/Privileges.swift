@@ -23,18 +23,18 @@ package struct Capabilities: OptionSet, Sendable {
   package static let setFileCapabilities = Capabilities(number: 31)  // CAP_SETFCAP
 }
 
-/// Privileges that a process drops permanently. Each call applies to the calling thread and those it starts, so it is
-/// made while there is only one thread.
+/// Privileges that a process drops permanently. Capabilities are those of the calling thread and of those it starts;
+/// the filter of system calls, and with it the refusal of new privileges, applies to all threads.
 package enum Privileges {
   /// Drops all capabilities of the process but these. Without `CAP_SETPCAP` the bounding set stays.
   package static func keep(_ capabilities: Capabilities) throws(Errno) {
-    _ = try check(linux_keep_capabilities(capabilities.rawValue))
+    try check(linux_keep_capabilities(capabilities.rawValue))
   }
 
   /// Refuses the privileges that set-ID bits or file capabilities of programs would give (prctl(2),
   /// `PR_SET_NO_NEW_PRIVS`).
   package static func refuseNew() throws(Errno) {
-    _ = try check(linux_set_no_new_privileges())
+    try check(linux_set_no_new_privileges())
   }
 
   /// Blocks the system calls that a file system daemon never makes; CProtectfsIO has the list. They fail with `EPERM`.
@@ -42,6 +42,6 @@ package enum Privileges {
   ///
   /// - Throws: `EINVAL` or `ENOSYS` if the kernel has no such filters.
   package static func filterSystemCalls() throws(Errno) {
-    _ = try check(linux_filter_system_calls())
+    try check(linux_filter_system_calls())
   }
 }

@@ -13,20 +13,25 @@ extension Process {
     }
   }
 
-  /// Redirects standard input, output and error to `/dev/null`.
-  package static func redirectStandardStreams() {
-    let null = unsafe open("/dev/null", O_RDWR)
-    guard null >= 0 else { return }
-    for stream in STDIN_FILENO...STDERR_FILENO { dup2(null, stream) }
-    if null > STDERR_FILENO { close(null) }
+  /// Leaves the terminal, whose signals are for the starting process, the working directory, and all inherited
+  /// descriptors but the standard streams and one other.
+  package static func detach(keeping kept: CInt) {
+    setsid()
+    closeDescriptors(except: kept)
+    _ = unsafe chdir("/")
   }
 
+  /// Redirects standard input, output and error to `/dev/null`.
+  package static func forgoStreams() { redirect(STDIN_FILENO...STDERR_FILENO) }
+
   /// Redirects standard input to `/dev/null`.
-  package static func forgoInput() {
-    let null = unsafe open("/dev/null", O_RDONLY)
+  package static func forgoInput() { redirect(STDIN_FILENO...STDIN_FILENO) }
+
+  private static func redirect(_ streams: ClosedRange<CInt>) {
+    let null = unsafe open("/dev/null", O_RDWR)
     guard null >= 0 else { return }
-    dup2(null, STDIN_FILENO)
-    if null != STDIN_FILENO { close(null) }
+    for stream in streams { dup2(null, stream) }
+    if !streams.contains(null) { close(null) }
   }
 
   /// Starts this program again as a detached process in a session of its own, which no process has to wait for. Only
@@ -39,22 +44,18 @@ extension Process {
   package static func startBeside(
     _ arguments: [String], input: borrowing Descriptor, keepsError: Bool, variables: [String]
   ) throws(Errno) {
-    let child = try fork()
+    let child = try check(linux_fork())
     guard child == 0 else {
-      while waitpid(child, nil, 0) < 0 && errno == EINTR {}
+      waitForEnd(of: child)
       return
     }
-    if (try? fork()) != 0 { _exit(0) }
-    // Detached from the terminal, whose signals are for the starting process.
-    setsid()
+    if linux_fork() != 0 { _exit(0) }
     resetSignals()
     forgoSparing()
-    let null = unsafe open("/dev/null", O_RDWR)
+    // First, as `input` may be one of the others, where this process was started without them.
     dup2(input.rawValue, STDIN_FILENO)
-    dup2(null, STDOUT_FILENO)
-    if !keepsError { dup2(null, STDERR_FILENO) }
-    closeDescriptors(except: -1)
-    _ = unsafe chdir("/")
+    redirect(STDOUT_FILENO...(keepsError ? STDOUT_FILENO : STDERR_FILENO))
+    detach(keeping: -1)
     let environment = variables.compactMap { name in self.environment(name).map { "\(name)=\($0)" } }
     // The program's own path gives the process its name.
     if let path = unsafe realpath("/proc/self/exe", nil) {
@@ -67,7 +68,10 @@ extension Process {
 
   /// Gives every signal its default action and unblocks all.
   package static func resetSignals() {
-    linux_reset_signals()
+    for number in 1..<NSIG { signal(number, SIG_DFL) }
+    var none = sigset_t()
+    unsafe sigemptyset(&none)
+    unsafe pthread_sigmask(SIG_SETMASK, &none, nil)
   }
 
   /// Makes the kernel's out-of-memory killer treat this process like any other, if it was protected

@@ -20,11 +20,19 @@ package enum Process {
     }
   }
 
-  /// Whether this user may read and write a file, by its mode (access(2)).
+  /// What is done with a file: the bits of access(2).
+  package enum Access: CInt {
+    case read = 4
+    case readAndWrite = 6
+    /// To create files in a directory.
+    case create = 3
+  }
+
+  /// Checks that this user may use a file so, by its mode (access(2)).
   ///
   /// - Throws: why not: `ENOENT` where there is none.
-  package static func requireAccess(to path: String) throws(Errno) {
-    guard unsafe access(path, R_OK | W_OK) == 0 else { throw Errno(rawValue: errno) }
+  package static func requireAccess(to path: String, _ access: Access) throws(Errno) {
+    try call("access", unsafe Glibc.access(path, access.rawValue))
   }
 
   /// Lets a closed pipe end the process, as a filter is to end (SIGPIPE).
@@ -32,7 +40,7 @@ package enum Process {
 
   /// Makes a directory (mkdir(2)).
   package static func makeDirectory(_ path: String, mode: UInt32) throws(Errno) {
-    guard unsafe mkdir(path, mode) == 0 else { throw Errno(rawValue: errno) }
+    try call("mkdir", unsafe mkdir(path, mode))
   }
 
   /// An environment variable (getenv(3)).
@@ -50,27 +58,35 @@ package enum Process {
   /// Ends the process at once: nothing is written out or put away (_exit(2)).
   package static func exitAtOnce(_ status: Int32) -> Never { _exit(status) }
 
+  /// Ends the process after what was printed is written out (exit(3)).
+  package static func exit(_ status: Int32) -> Never { Glibc.exit(status) }
+
   /// Makes the root the working directory, so that the process keeps no mount busy (chdir(2)).
   package static func enterRoot() throws(Errno) {
-    guard unsafe chdir("/") == 0 else { throw Errno(rawValue: errno) }
+    try call("chdir", unsafe chdir("/"))
   }
 
   /// The maximum number of open descriptors (getrlimit(2), `RLIMIT_NOFILE`).
   package static var openFileLimit: UInt64 {
     var limit = rlimit()
-    guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
-    return UInt64(limit.rlim_cur)
+    return unsafe getrlimit(openFiles, &limit) == 0 ? UInt64(limit.rlim_cur) : 1024
   }
+
+  private static let openFiles = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
 
   /// The number of descriptors at the end of the range that callers may not keep open. Without any left, a daemon could
   /// neither accept a connection nor open a file for a moment.
   package static func reservedDescriptors(of limit: UInt64) -> UInt64 { min(1024, limit / 4) }
 
-  /// Raises the descriptor limit as far as permitted.
+  /// Raises the descriptor limit as far as permitted: with privileges up to the default of `fs.nr_open`, without them
+  /// up to the hard limit. If it cannot be raised, the directory cache is sized by the existing one.
   package static func raiseOpenFileLimit() {
-    var limit: UInt64 = 0
-    // If the limit cannot be raised, the directory cache is sized by the existing one.
-    _ = unsafe linux_set_open_file_limit_to_maximum(&limit)
+    var limit = rlimit()
+    guard unsafe getrlimit(openFiles, &limit) == 0 else { return }
+    var most = rlimit(rlim_cur: 1 << 20, rlim_max: 1 << 20)
+    if limit.rlim_max < most.rlim_max, unsafe setrlimit(openFiles, &most) == 0 { return }
+    limit.rlim_cur = limit.rlim_max
+    _ = unsafe setrlimit(openFiles, &limit)
   }
 
   /// Tells the kernel that this process cleans the dirty pages of others, so that it does not have to wait until there
@@ -82,12 +98,23 @@ package enum Process {
 
   /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts, and ignores SIGPIPE.
   package static func blockEndingSignals() {
-    linux_block_ending_signals()
+    var signals = endingSignals
+    unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
+    signal(SIGPIPE, SIG_IGN)
   }
 
   /// Waits for SIGTERM, SIGINT or SIGHUP and returns its number.
   package static func waitForEndingSignal() -> Int32 {
-    linux_wait_for_ending_signal()
+    var (signals, number) = (endingSignals, Int32(0))
+    unsafe sigwait(&signals, &number)
+    return number
+  }
+
+  private static var endingSignals: sigset_t {
+    var signals = sigset_t()
+    unsafe sigemptyset(&signals)
+    for number in [SIGTERM, SIGINT, SIGHUP] { unsafe sigaddset(&signals, number) }
+    return signals
   }
 
   /// Re-executes the program with all symbols of its libraries bound, unless that was done (ld.so(8), `LD_BIND_NOW`).
@@ -107,14 +134,9 @@ package enum Process {
     unsafe unsetenv(variable)
   }
 
-  /// Forks the process (fork(2)); returns 0 in the child. Only while there is one thread.
-  package static func fork() throws(Errno) -> Int32 {
-    try check(linux_fork())
-  }
-
   /// Unmounts as root (umount2(2)). Returns whether the mount is gone.
   package static func unmount(_ path: String, isLazy: Bool) -> Bool {
-    unsafe linux_unmount(path, isLazy ? 2 : 0) == 0
+    unsafe umount2(path, isLazy ? CInt(MNT_DETACH) : 0) == 0
   }
 
   /// Makes a mount read-only, or writable again (mount(2), `MS_REMOUNT`), after data that programs have written to it
@@ -123,20 +145,6 @@ package enum Process {
   /// - Throws: `EBUSY` if files are open for writing, `EPERM` for users other than root.
   package static func remount(_ path: String, isReadOnly: Bool) throws(Errno) {
     try Descriptor.open(PathName(path), [.readOnly, .directory]).synchronizeFileSystem()
-    _ = try unsafe check(linux_remount(path, isReadOnly ? 1 : 0))
-  }
-
-  /// Runs a program from the search path and waits for it. Returns its exit status, or −1 if it could not be started.
-  package static func run(_ program: String, arguments: [String]) -> Int32 {
-    var child = pid_t()
-    let failure = unsafe withCStrings([program] + arguments) {
-      unsafe posix_spawnp(&child, program, nil, nil, $0, environ)
-    }
-    guard failure == 0 else { return -1 }
-    var status: Int32 = 0
-    while unsafe waitpid(child, &status, 0) < 0 {
-      if errno != EINTR { return -1 }
-    }
-    return status & 0x7f == 0 ? (status >> 8) & 0xff : -1
+    try unsafe check(linux_remount(path, isReadOnly ? 1 : 0))
   }
 }

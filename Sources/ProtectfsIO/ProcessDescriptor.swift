@@ -1,5 +1,4 @@
 import CProtectfsIO
-import Glibc
 import SystemPackage
 
 /// Watches a process by a descriptor, since the process ID may be reused after its end (pidfd_open(2)).
@@ -14,14 +13,7 @@ package struct ProcessDescriptor: ~Copyable, Sendable {
   /// Waits until the process has ended, for at most the given time. Returns whether it has. A process that its parent
   /// has not waited for counts as ended.
   package func waitForEnd(atMost time: Duration) -> Bool {
-    let end = ContinuousClock.now + time
-    while true {
-      let rest = max(.zero, end - .now) / .milliseconds(1)
-      var event = pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0)
-      let count = unsafe poll(&event, 1, CInt(min(rest.rounded(.up), 1_000_000_000)))
-      if count > 0 { return true }
-      if count == 0, ContinuousClock.now >= end { return false }
-    }
+    (try? Poll.wait(for: .readable(descriptor.rawValue), atMost: time)) == [true]
   }
 }
 

@@ -1,5 +1,4 @@
 import CProtectfsIO
-import Glibc
 import SystemPackage
 
 // What processes hold of a file system, according to proc(5). None of this sends a request to the file system itself.
@@ -35,14 +34,7 @@ extension Process {
   }
 
   private static func maps(device: String, _ directory: String) -> Bool {
-    var (bytes, limit): ([UInt8], Int) = ([], 1 << 18)
-    repeat {
-      limit *= 4
-      guard let file = try? Descriptor.open(PathName("\(directory)/maps"), [.readOnly]),
-        let read = try? file.readAll(limit: limit)
-      else { return false }
-      bytes = read
-    } while bytes.count == limit && limit < 1 << 28
+    let bytes = (try? Descriptor.open(PathName("\(directory)/maps"), [.readOnly]).readToEnd()) ?? []
     // ADDRESSES PERMISSIONS OFFSET MAJOR:MINOR INODE PATH, with the device in hexadecimal (proc_pid_maps(5)).
     let numbers = device.split(separator: ":").compactMap { UInt32($0) }
     return bytes.split(separator: UInt8(ascii: "\n")).contains { line in

@@ -2,7 +2,8 @@ import Synchronization
 
 /// A `Mutex` with a rank: in release builds a `Mutex` and nothing else.
 ///
-/// It is public, and so are ``LockRank`` and ``LockOrder``, because the compiler inlines nothing else into other modules.
+/// It is public, and so are ``LockRank`` and ``LockOrder``, because the compiler inlines nothing else into other
+/// modules.
 public struct RankedMutex<Value: ~Copyable>: ~Copyable {
   @usableFromInline let mutex: Mutex<Value>
   @usableFromInline let order: LockOrder
@@ -21,6 +22,16 @@ public struct RankedMutex<Value: ~Copyable>: ~Copyable {
     order.willTake()
     defer { order.hasReleased() }
     return try mutex.withLock(body)
+  }
+
+  /// The same where no other thread has the lock now; returns `nil` where one has.
+  @inlinable @inline(__always)
+  public borrowing func withLockIfAvailable<Result: ~Copyable, Failure: Error>(
+    _ body: (inout sending Value) throws(Failure) -> sending Result
+  ) throws(Failure) -> sending Result? {
+    order.willTake()
+    defer { order.hasReleased() }
+    return try mutex.withLockIfAvailable(body)
   }
 }
 

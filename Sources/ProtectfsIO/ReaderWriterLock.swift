@@ -1,18 +1,24 @@
 import CProtectfsIO
+import Glibc
 
 /// A lock that readers share and a writer takes exclusively (pthread_rwlock_init(3)).
 @safe package final class ReaderWriterLock: @unchecked Sendable {
-  private let storage: UnsafeMutableRawPointer
+  private let storage: UnsafeMutablePointer<pthread_rwlock_t>
   private let order: LockOrder
 
   package init(_ rank: LockRank) {
     order = LockOrder(rank)
-    unsafe storage = .allocate(byteCount: Int(linux_rwlock_size()), alignment: 16)
-    unsafe linux_rwlock_init(storage)
+    unsafe storage = .allocate(capacity: 1)
+    // Many readers must not block a writer for ever.
+    var attributes = pthread_rwlockattr_t()
+    unsafe pthread_rwlockattr_init(&attributes)
+    unsafe pthread_rwlockattr_setkind_np(&attributes, CInt(PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP))
+    unsafe pthread_rwlock_init(storage, &attributes)
+    unsafe pthread_rwlockattr_destroy(&attributes)
   }
 
   deinit {
-    unsafe linux_rwlock_destroy(storage)
+    unsafe pthread_rwlock_destroy(storage)
     unsafe storage.deallocate()
   }
 
@@ -20,7 +26,7 @@ import CProtectfsIO
   @inline(__always)
   package func read<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
     order.willTake()
-    unsafe linux_rwlock_read(storage)
+    unsafe pthread_rwlock_rdlock(storage)
     defer { unlock() }
     return try body()
   }
@@ -30,7 +36,7 @@ import CProtectfsIO
   package func write<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result
   {
     order.willTake()
-    unsafe linux_rwlock_write(storage)
+    unsafe pthread_rwlock_wrlock(storage)
     defer { unlock() }
     return try body()
   }
@@ -39,10 +45,7 @@ import CProtectfsIO
   /// ran.
   package func write(until nanoseconds: Int64, _ body: () -> Void) -> Bool {
     order.willTake()
-    guard unsafe linux_rwlock_write_until(storage, nanoseconds) == 0 else {
-      order.hasReleased()
-      return false
-    }
+    guard isTaken(by: nanoseconds) else { return false }
     defer { unlock() }
     body()
     return true
@@ -52,14 +55,27 @@ import CProtectfsIO
   /// several things at once.
   package func beginWriting() {
     order.willTake(isOneOfSeveral: true)
-    unsafe linux_rwlock_write(storage)
+    unsafe pthread_rwlock_wrlock(storage)
+  }
+
+  /// The same, if the lock is released by a time of ``MonotonicClock``. Returns whether it was taken.
+  package func beginWriting(until nanoseconds: Int64) -> Bool {
+    order.willTake(isOneOfSeveral: true)
+    return isTaken(by: nanoseconds)
   }
 
   package func endWriting() { unlock() }
 
+  private func isTaken(by nanoseconds: Int64) -> Bool {
+    var time = MonotonicClock.time(nanoseconds)
+    if unsafe pthread_rwlock_clockwrlock(storage, CLOCK_MONOTONIC, &time) == 0 { return true }
+    order.hasReleased()
+    return false
+  }
+
   @inline(__always)
   private func unlock() {
-    unsafe linux_rwlock_unlock(storage)
+    unsafe pthread_rwlock_unlock(storage)
     order.hasReleased()
   }
 }

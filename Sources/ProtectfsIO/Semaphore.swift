@@ -26,7 +26,7 @@ import Glibc
 
   /// Waits for at most the given time. Returns whether there was a post.
   package func wait(microseconds: Int64) -> Bool {
-    LockOrder.requireCallsAllowed("sem_clockwait")
-    return unsafe linux_semaphore_wait(semaphore, microseconds) == 0
+    var time = MonotonicClock.time(after: microseconds * 1000)
+    return (try? call("sem_clockwait", unsafe sem_clockwait(semaphore, CLOCK_MONOTONIC, &time))) != nil
   }
 }

@@ -24,8 +24,15 @@ package enum StandardStream {
     fflush(nil)
   }
 
+  /// Writes bytes at once to a descriptor, or to standard error without one, if there is room. Else they are lost.
+  package static func writeIfReady(_ bytes: [UInt8], to descriptor: CInt?) {
+    let descriptor = descriptor ?? STDERR_FILENO
+    guard (try? Poll.wait(for: .writable(descriptor), atMost: .zero)) == [true] else { return }
+    _ = unsafe write(descriptor, bytes, bytes.count)
+  }
+
   /// Returns why not all could be written.
-  fileprivate static func writeAll(_ stream: CInt, _ bytes: UnsafeRawBufferPointer) -> Errno? {
+  static func writeAll(_ stream: CInt, _ bytes: UnsafeRawBufferPointer) -> Errno? {
     var rest = unsafe bytes[...]
     while unsafe !rest.isEmpty {
       let count = unsafe write(stream, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
@@ -34,27 +41,5 @@ package enum StandardStream {
       unsafe rest = rest.dropFirst(count)
     }
     return nil
-  }
-}
-
-extension Descriptor {
-  /// Writes text to a terminal; where that fails, there is nobody to see it.
-  package func show(_ text: String) {
-    var text = text
-    text.withUTF8 { unsafe _ = StandardStream.writeAll(rawValue, UnsafeRawBufferPointer($0)) }
-  }
-
-  /// Runs `body` while a terminal neither shows what is typed nor waits for the end of a line, nor sends signals for keys
-  /// (termios(3)).
-  ///
-  /// - Throws: `ENOTTY` for what is no terminal, and what `body` throws.
-  package func withoutEcho<Result: ~Copyable>(_ body: () throws -> Result) throws -> Result {
-    var saved = termios()
-    guard unsafe tcgetattr(rawValue, &saved) == 0 else { throw Errno(rawValue: errno) }
-    var silent = saved
-    silent.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG)
-    unsafe tcsetattr(rawValue, TCSAFLUSH, &silent)
-    defer { unsafe tcsetattr(rawValue, TCSAFLUSH, &saved) }
-    return try body()
   }
 }

@@ -5,9 +5,14 @@ import SystemPackage
 /// The result of statx(2): attributes and times of a file, including the birth time.
 package typealias Status = linux_status
 
+/// The result of statvfs(3): sizes and limits of a file system.
+package typealias FileSystemStatus = statvfs
+
 extension Status {
   /// The file's type bits (`S_IFMT`).
   package var type: InodeType? { InodeType(rawValue: mode & 0o170000) }
+  /// Whether it is of the same file.
+  package func isSame(as other: Status) -> Bool { inode == other.inode && device == other.device }
   /// Permissions, set-ID and sticky bits.
   package var permissions: UInt32 { mode & 0o7777 }
 }
@@ -30,21 +35,21 @@ extension Descriptor {
   /// The status of the open file.
   package func status() throws(Errno) -> Status {
     var status = Status()
-    _ = try check(unsafe linux_statx(rawValue, "", Self.emptyPath, &status))
+    try check(unsafe linux_statx(rawValue, "", Self.emptyPath, &status))
     return status
   }
 
   /// The status of a name in this directory. A symbolic link is not followed.
   package func status(of name: PathName) throws(Errno) -> Status {
     var status = Status()
-    _ = try check(unsafe name.withCString { unsafe linux_statx(rawValue, $0, AT_SYMLINK_NOFOLLOW, &status) })
+    try check(unsafe name.withCString { unsafe linux_statx(rawValue, $0, AT_SYMLINK_NOFOLLOW, &status) })
     return status
   }
 
   /// The status of the file system (statvfs(3)).
-  package func fileSystemStatus() throws(Errno) -> linux_filesystem_status {
-    var status = linux_filesystem_status()
-    _ = try check(unsafe linux_statvfs(rawValue, &status))
+  package func fileSystemStatus() throws(Errno) -> FileSystemStatus {
+    var status = FileSystemStatus()
+    try call("fstatvfs", unsafe fstatvfs(rawValue, &status))
     return status
   }
 }

@@ -1,4 +1,4 @@
-import CProtectfsIO
+import Glibc
 
 /// The system log, on most systems the journal (syslog(3)).
 package enum SystemLog {
@@ -14,12 +14,13 @@ package enum SystemLog {
   /// Starts logging under a name, which must stay in memory: a literal.
   package static func open(as name: StaticString) {
     name.withUTF8Buffer { buffer in
-      unsafe buffer.withMemoryRebound(to: CChar.self) { unsafe linux_syslog_open($0.baseAddress!) }
+      unsafe buffer.withMemoryRebound(to: CChar.self) { unsafe openlog($0.baseAddress!, LOG_PID, LOG_DAEMON) }
     }
   }
 
   /// Logs one line.
   package static func write(_ severity: Severity, _ line: String) {
-    unsafe linux_syslog(severity.rawValue, line)
+    LockOrder.requireCallsAllowed("syslog")
+    unsafe line.withCString { text in unsafe withVaList([text]) { unsafe vsyslog(severity.rawValue, "%s", $0) } }
   }
 }

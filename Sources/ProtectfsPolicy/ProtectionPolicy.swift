@@ -80,7 +80,8 @@ public enum ProtectionPolicy {
   }
 }
 
-// What follows from the table for one class. Requests read these, so they are not computed from it; a test compares both.
+// What follows from the table for one class. Requests read these, so they are not computed from it; a test compares
+// both.
 extension ProtectionClass {
   /// Whether the class's key can be wiped while the file system is mounted, so that plaintext must not remain in the
   /// daemon's memory.

@@ -76,7 +76,7 @@ struct KeybagCheck {
 
   /// Writes the good keybag under a name that is not in use.
   private func restore(_ name: PathName) throws(Errno) -> Finding.Outcome {
-    var file = try AtomicFile(replacing: name, in: store.descriptor)
+    var file = try AtomicFile(replacing: name, in: store.descriptor, patience: .seconds(5))
     try unsafe keybag.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes, mayReplace: false) }
     return .fixed
   }

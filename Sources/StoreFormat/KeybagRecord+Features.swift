@@ -28,8 +28,8 @@ extension KeybagRecord {
   /// The time when the whole store was erased, in seconds since 1970; `nil` while classes have keys.
   package var erasureTime: UInt64? { classEntries.isEmpty ? formerKeys.last?.time : nil }
 
-  /// Whether it is what one change made of another. That one may not be authenticated, and of any generation. Nothing but
-  /// an erasure comes after the last one.
+  /// Whether it is what one change made of another. That one may not be authenticated, and of any generation. Nothing
+  /// but an erasure comes after the last one.
   package func follows(_ other: KeybagRecord) -> Bool {
     guard storeID == other.storeID else { return false }
     if other.generation == .max { return generation == .max && erasureTime != nil && other.erasureTime == nil }

@@ -10,6 +10,8 @@ package enum CopyError: Error, Equatable, Sendable {
   case changedMeanwhile
   /// Somebody else took the name, or the file that had it, meanwhile.
   case replacedMeanwhile
+  /// The source has more contents than its length says.
+  case longerThanSaid
   /// What was read back is not what was written.
   case different
   /// The target has no room for the source's extended attributes.

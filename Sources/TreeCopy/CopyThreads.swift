@@ -10,8 +10,8 @@ final class CopyThreads: Sendable {
     var isEnding = false
   }
 
-  /// How many files are copied at the same time. What a copy waits for is the disk, which does for several files at once
-  /// what it does for one.
+  /// How many files are copied at the same time. What a copy waits for is the disk, which does for several files at
+  /// once what it does for one.
   private static let count = 8
 
   private let monitor = Monitor(.copyTasks, State())

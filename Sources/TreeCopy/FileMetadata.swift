@@ -27,41 +27,86 @@ package struct FileClass: Hashable, Sendable {
   }
 }
 
-/// Owner, permissions, times, the user's extended attributes and ACLs of a file or directory, as they were at one moment.
+/// What a copy does not have of its source.
+package enum Omission: Hashable, Sendable {
+  /// What has this backing name in a directory: the name cannot be decrypted, or is not the store's.
+  case name(PathName)
+  /// An extended attribute or ACL, by what came of reading or setting it. A damaged one has its stored name.
+  case attribute(PathName, Errno)
+  /// Owner and group, which only root can give.
+  case owner
+  /// What has the name that a restore uses until a copy is complete.
+  case unfinishedCopy
+}
+
+/// Owner, permissions, times, extended attributes and ACLs of a file or directory, as they were at one moment.
 struct FileMetadata: Sendable {
+  private typealias List = [(name: PathName, value: [UInt8])]
+
   let status: Status
-  private let attributes: [(name: PathName, value: [UInt8])]
-  private let accessLists: [(name: PathName, value: [UInt8])]
+  /// What could not be read, or cannot be given by this user.
+  private(set) var omissions: [Omission] = []
+  /// Those of users.
+  private var attributes: List = []
+  private var accessLists: List = []
+  /// Those that only root can give.
+  private var privileged: List = []
 
   /// Takes the metadata of something that was opened, with or without access.
   init(of item: any SourceItem) throws(Errno) {
     status = try item.status()
-    typealias List = [(name: PathName, value: [UInt8])]
-    var (attributes, accessLists): (List, List) = ([], [])
-    let names = status.type == .symbolicLink ? [] : try Self.attributeNames(of: item)
-    for name in names {
-      let isUsers = name.description.hasPrefix("user.")
-      guard isUsers || name.description.hasPrefix(Self.accessListPrefix) else { continue }
-      do throws(Errno) {
-        let value = try item.attribute(name)
-        if isUsers { attributes.append((name, value)) } else { accessLists.append((name, value)) }
-      } catch {
-        // Gone since it was listed, or only listed for this user.
-        guard error == .noData || !isUsers else { throw error }
+    let names = try Self.attributeNames(of: item)
+    omissions = names.undecodable.map { .attribute($0, .ioError) }
+    for name in names.usable {
+      let text = name.description
+      if text.hasPrefix("user.") {
+        if let value = try read(name, of: item) { attributes.append((name, value)) }
+      } else if text.hasPrefix(Self.accessListPrefix) {
+        if let value = try read(name, of: item) { accessLists.append((name, value)) }
+      } else if text.hasPrefix("trusted.") || text.hasPrefix("security."), !Self.isOfSystem(text) {
+        guard Process.identity.user == 0 else {
+          omissions.append(.attribute(name, .notPermitted))
+          continue
+        }
+        if let value = try read(name, of: item) { privileged.append((name, value)) }
       }
     }
-    self.attributes = attributes
-    self.accessLists = accessLists
+  }
+
+  /// Returns the value of an attribute; `nil` for one that is gone since it was listed, or that cannot be read.
+  ///
+  /// - Throws: what prevents a copy of the contents too.
+  private mutating func read(_ name: PathName, of item: any SourceItem) throws(Errno) -> [UInt8]? {
+    do throws(Errno) {
+      return try item.attribute(name)
+    } catch {
+      switch error {
+      case .noData: return nil
+      case .ioError, .permissionDenied, .notPermitted, .notSupported:
+        omissions.append(.attribute(name, error))
+        return nil
+      case .noKey, .keyRevoked: throw error
+      default:
+        guard !name.description.hasPrefix("user.") else { throw error }
+        omissions.append(.attribute(name, error))
+        return nil
+      }
+    }
   }
 
   private static let accessListPrefix = "system.posix_acl_"
 
-  private static func attributeNames(of item: any SourceItem) throws(Errno) -> [PathName] {
+  /// Whether an attribute is a label that the system gives to files, on each machine by rules of its own.
+  private static func isOfSystem(_ name: String) -> Bool {
+    ["selinux", "SMACK64", "apparmor", "ima", "evm"].contains { name.hasPrefix("security.\($0)") }
+  }
+
+  private static func attributeNames(of item: any SourceItem) throws(Errno) -> SourceNames {
     do throws(Errno) {
       return try item.attributeNames()
     } catch {
       guard error == .notSupported || error == .notSupportedOnSocket else { throw error }
-      return []
+      return SourceNames()
     }
   }
 
@@ -81,12 +126,14 @@ struct FileMetadata: Sendable {
     }
   }
 
-  /// Gives all of it to a copy, in an order in which no step undoes another. The class is left out: it comes first, before
-  /// there are contents.
+  /// Gives all of it to a copy, in an order in which no step undoes another. The class is left out: it comes first,
+  /// before there are contents.
   ///
   /// - Parameter permissions: given in addition, for the time being.
-  func apply(to file: SharedDescriptor, adding permissions: UInt32 = 0) throws(CopyError) {
+  /// - Returns: what the copy does not have.
+  func apply(to file: SharedDescriptor, adding permissions: UInt32 = 0) throws(CopyError) -> [Omission] {
     let path = PathName(descriptor: file.descriptor)
+    var omissions = omissions
     do throws(Errno) {
       for (name, value) in attributes where name != FileClass.attribute { try path.setAttribute(name, to: value) }
     } catch {
@@ -94,12 +141,26 @@ struct FileMetadata: Sendable {
       throw error == .noSpace || error == .argListTooLong ? .attributesTooLarge : .target(error)
     }
     do throws(Errno) {
-      try applyOwner(to: file)
+      if try !applyOwner(to: file) { omissions.append(.owner) }
       if status.type != .symbolicLink { try applyPermissions(to: file, path, adding: permissions) }
+      // A change of owner or contents removes file capabilities.
+      for (name, value) in privileged {
+        do throws(Errno) {
+          try path.setAttribute(name, to: value)
+        } catch {
+          // However empty the disk is, there is only so much room for those of one file.
+          let isOfAttribute: [Errno] = [
+            .notPermitted, .notSupportedOnSocket, .noSpace, .argListTooLong, .invalidArgument, .outOfRange,
+          ]
+          guard isOfAttribute.contains(error) else { throw error }
+          omissions.append(.attribute(name, error))
+        }
+      }
       try applyTimes(to: file)
     } catch {
       throw .target(error)
     }
+    return omissions
   }
 
   private func applyPermissions(
@@ -123,27 +184,33 @@ struct FileMetadata: Sendable {
   /// What is made in a directory with a default access list has one, too.
   private func removeInheritedAccessLists(of file: SharedDescriptor, _ path: PathName) throws(Errno) {
     let wanted = Set(accessLists.map(\.name))
-    for name in try Self.attributeNames(of: file)
+    for name in try Self.attributeNames(of: file).usable
     where name.description.hasPrefix(Self.accessListPrefix) && !wanted.contains(name) {
       try path.removeAttribute(name)
     }
   }
 
-  private func applyOwner(to file: SharedDescriptor) throws(Errno) {
+  /// What something that was there already does not have, as far as its status says.
+  func omissions(of copy: Status) -> [Omission] { omissions + (hasOwner(copy) ? [] : [.owner]) }
+
+  private func hasOwner(_ copy: Status) -> Bool { copy.user == status.user && copy.group == status.group }
+
+  /// Gives owner and group as far as this user can. Returns whether the file has both.
+  private func applyOwner(to file: SharedDescriptor) throws(Errno) -> Bool {
     let current = try file.descriptor.status()
-    guard current.user != status.user || current.group != status.group else { return }
+    if hasOwner(current) { return true }
     if Process.identity.user == 0 {
       try file.descriptor.setOwner(user: status.user, group: status.group)
-    } else if current.group != status.group {
-      // Only a group of the user's own can be given.
-      try? file.descriptor.setOwner(user: nil, group: status.group)
+      return true
     }
+    // Only a group of the user's own can be given.
+    if current.group != status.group { try? file.descriptor.setOwner(user: nil, group: status.group) }
+    return hasOwner(try file.descriptor.status())
   }
 
   /// The permissions, without set-ID bits where the owner could not be given.
   private func ownPermissions(of file: SharedDescriptor) throws(Errno) -> UInt32 {
-    let current = try file.descriptor.status()
-    let isSame = current.user == status.user && current.group == status.group
+    let isSame = hasOwner(try file.descriptor.status())
     return isSame || status.type == .directory ? status.permissions : status.permissions & ~0o6000
   }
 }

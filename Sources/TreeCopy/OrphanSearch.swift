@@ -34,49 +34,57 @@ package final class OrphanSearch {
     self.found = found
   }
 
+  private typealias Directory = NestedDirectory<SharedDescriptor, Void>
+
   /// Looks at a file, or at everything in and below a directory.
   package func look(at path: String) {
+    var descent = TreeDescent<SharedDescriptor, Void>()
+    var device: UInt64 = 0
     attempt(PathName(path)) { () throws(Errno) in
       let (parent, name) = PathName(path).parted
       let directory = SharedDescriptor(try Descriptor.open(parent, [.path, .directory]))
       let status = try directory.descriptor.status(of: name)
-      try look(at: name, in: directory, PathName(path), status, status.device)
+      device = status.device
+      guard status.type == .directory else { return try look(at: name, in: directory, PathName(path), status) }
+      let root = SharedDescriptor(try directory.descriptor.open(name, [.path, .directory, .noFollow]))
+      try enter(Directory(PathName(path), root, (), in: nil), root, &descent)
+    }
+    while let directory = descent.directory {
+      guard let name = descent.nextName() else {
+        descent.leave()
+        continue
+      }
+      let path = directory.path(of: name)
+      attempt(path) { () throws(Errno) in
+        let parent = try descent.item()
+        let status = try parent.descriptor.status(of: name)
+        guard status.device == device, status.is_mount_root == 0 else { return }
+        guard status.type == .directory else { return try look(at: name, in: parent, path, status) }
+        let below = SharedDescriptor(try parent.descriptor.open(name, [.path, .directory, .noFollow]))
+        try enter(Directory(name, below, (), in: directory), below, &descent)
+      }
     }
   }
 
-  private func visit(_ directory: SharedDescriptor, _ path: PathName, _ device: UInt64) throws(Errno) {
-    while true {
-      let names = try directory.descriptor.nextNames()
-      guard !names.isEmpty else { return }
-      for name in names {
-        let path = path.appending(name)
-        attempt(path) { () throws(Errno) in
-          let status = try directory.descriptor.status(of: name)
-          guard status.device == device, status.is_mount_root == 0 else { return }
-          try look(at: name, in: directory, path, status, device)
-        }
-      }
-    }
+  private func enter(
+    _ directory: Directory, _ opened: SharedDescriptor, _ descent: inout TreeDescent<SharedDescriptor, Void>
+  ) throws(Errno) {
+    descent.enter(directory, opened, try opened.names().usable)
   }
 
   private func look(
-    at name: PathName, in directory: SharedDescriptor, _ path: PathName, _ status: Status, _ device: UInt64
+    at name: PathName, in directory: SharedDescriptor, _ path: PathName, _ status: Status
   ) throws(Errno) {
-    switch status.type {
-    case .directory:
-      try visit(SharedDescriptor(directory.descriptor.openQuietly(name, [.directory])), path, device)
-    case .regular:
-      looked += 1
-      switch Self.openError(name, in: directory) {
-      case nil: break
-      case .keyRevoked:
-        found(
-          Orphan(path: path, directory: directory, name: name, identity: .init(inode: status.inode, size: status.size)))
-      case .noKey: underOtherKeybags += 1
-      case Errno.permissionDenied: refused += 1
-      case .some(let error): throw error
-      }
-    default: break
+    guard status.type == .regular else { return }
+    looked += 1
+    switch Self.openError(name, in: directory) {
+    case nil: break
+    case .keyRevoked:
+      found(
+        Orphan(path: path, directory: directory, name: name, identity: .init(inode: status.inode, size: status.size)))
+    case .noKey: underOtherKeybags += 1
+    case Errno.permissionDenied: refused += 1
+    case .some(let error): throw error
     }
   }
 

@@ -3,38 +3,46 @@ import SystemPackage
 
 // What is done with one name.
 extension RestoreRun {
-  /// Restores what has a name in a directory of the source.
-  ///
-  /// - Parameter mayExist: whether the target may have the name. Where it comes to be there meanwhile, that is noticed.
-  func restore(_ name: PathName, in place: RestoredDirectory, mayExist: Bool) throws(CopyError) {
-    let item = try fromSource { () throws(Errno) in try place.source.item(name) }
+  /// Restores what has a name in a directory of the source; of a directory, what it is itself.
+  func restore(
+    _ name: PathName, in place: RestoredDirectory, _ sides: Sides, _ descent: inout Descent
+  ) throws(CopyError) {
+    // What a killed run into the source has left there.
+    guard !TemporaryName.isOne(name) else { return leftOut([.unfinishedCopy], place.path + [name]) }
+    let item = try fromSource { () throws(Errno) in try sides.source.item(name) }
     let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: item) }
     try requireSourceDevice(metadata.status)
-    let there = mayExist ? try existing(name, in: place.target) : nil
+    let there = try existing(name, in: sides.target)
     switch metadata.status.type {
-    case .directory: try directory(name, in: place, item, metadata, there)
-    case .regular: try file(name, in: place, metadata, there)
-    default: try other(name, in: place, item, metadata, there)
+    case .directory: try directory(name, in: place, sides, item, metadata, there, &descent)
+    case .regular: try file(name, in: place, sides, metadata, there)
+    default: try other(name, in: place, sides.target, item, metadata, there)
     }
   }
 
   private func directory(
-    _ name: PathName, in place: RestoredDirectory, _ source: any SourceItem, _ metadata: FileMetadata, _ there: Status?
+    _ name: PathName, in place: RestoredDirectory, _ sides: Sides, _ source: any SourceItem, _ metadata: FileMetadata,
+    _ there: Status?, _ descent: inout Descent
   ) throws(CopyError) {
-    let path = place.path + [name]
+    var omissions = metadata.omissions
     if let there {
-      guard there.type == .directory else { return observer.differs(Self.text(path)) }
+      guard there.type == .directory else { return observer.differs(Self.text(place.path + [name])) }
     } else {
-      if !options.isDryRun, let parent = place.target { try makeDirectory(name, in: parent, metadata) }
-      observer.did(.directory, Self.text(path))
+      if !options.isDryRun, let parent = sides.target { omissions = try makeDirectory(name, in: parent, metadata) }
+      observer.did(.directory, Self.text(place.path + [name]))
     }
+    leftOut(omissions, place.path + [name])
     var target: SharedDescriptor?
-    if there != nil || !options.isDryRun, let parent = place.target {
+    if there != nil || !options.isDryRun, let parent = sides.target {
       target = try onTarget { () throws(Errno) in
         SharedDescriptor(try parent.descriptor.open(name, [.path, .directory, .noFollow]))
       }
     }
-    try contents(of: RestoredDirectory(source, target, path, metadata, in: place))
+    let below = Sides(source: source, target: target)
+    place.label.enter()
+    try enter(
+      RestoredDirectory(name, below, RestoredMetadata(metadata), in: place, open: below.opener(name, metadata.status)),
+      below, &descent)
   }
 
   // MARK: Files
@@ -45,32 +53,35 @@ extension RestoreRun {
   }
 
   private func file(
-    _ name: PathName, in place: RestoredDirectory, _ metadata: FileMetadata, _ there: Status?
+    _ name: PathName, in place: RestoredDirectory, _ sides: Sides, _ metadata: FileMetadata, _ there: Status?
   ) throws(CopyError) {
     let path = place.path + [name]
-    if let there, let target = place.target {
+    if let there, let target = sides.target {
       switch try verdict(name, in: target, metadata, there) {
       case .isThere:
         note(metadata.status, restoredAs: there.inode, path)
+        leftOut(metadata.omissions(of: there), path)
         return observer.found()
       case .leave: return observer.differs(Self.text(path))
       case .replace: break
       }
     }
     if let first = firstName(of: metadata.status) {
-      if !options.isDryRun, let target = place.target { try link(name, in: target, to: first, replacing: there) }
+      if !options.isDryRun, let target = sides.target { try link(name, in: target, to: first, replacing: there) }
       return observer.did(.link, Self.text(path))
     }
     let deed = there == nil ? Deed.copied : .replaced
-    guard let threads, let target = place.target else {
+    guard let threads, let target = sides.target else {
       note(metadata.status, restoredAs: 0, path)
+      leftOut(metadata.omissions, path)
       return observer.did(deed, Self.text(path))
     }
-    place.enter()
+    place.label.enter()
     threads.add { [self] copier in
       attempt(path) { () throws(CopyError) in
-        let inode = try copy(name, from: place.source, to: target, there, copier)
-        note(metadata.status, restoredAs: inode, path)
+        let copied = try copy(name, from: sides.source, to: target, there, copier)
+        note(copied.status, restoredAs: copied.inode, path)
+        leftOut(copied.omissions, path)
         observer.did(deed, Self.text(path))
       }
       leave(place)
@@ -93,10 +104,13 @@ extension RestoreRun {
     return options.overwrites ? .replace : .leave
   }
 
+  /// What was copied, which may be another file than the one that had the name before, and where to.
+  private typealias Copied = (status: Status, inode: UInt64, omissions: [Omission])
+
   /// Copies a file, once more if somebody wrote to it meanwhile.
   private func copy(
     _ name: PathName, from source: any SourceItem, to target: SharedDescriptor, _ there: Status?, _ copier: VerifiedCopy
-  ) throws(CopyError) -> UInt64 {
+  ) throws(CopyError) -> Copied {
     do throws(CopyError) {
       return try copyOnce(name, from: source, to: target, there, copier)
     } catch {
@@ -107,7 +121,7 @@ extension RestoreRun {
 
   private func copyOnce(
     _ name: PathName, from source: any SourceItem, to target: SharedDescriptor, _ there: Status?, _ copier: VerifiedCopy
-  ) throws(CopyError) -> UInt64 {
+  ) throws(CopyError) -> Copied {
     let file = try fromSource { () throws(Errno) in try source.file(name) }
     let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: file) }
     guard metadata.status.type == .regular else { throw .changedMeanwhile }
@@ -119,7 +133,8 @@ extension RestoreRun {
         return try FileClass(of: PathName(descriptor: old))
       }
     }
-    return try copier.copy(file, metadata, as: name, in: target, fileClass, replacing: there?.inode)
+    let copy = try copier.copy(file, metadata, as: name, in: target, fileClass, replacing: there?.inode)
+    return (metadata.status, copy.inode, copy.omissions)
   }
 
   private func link(
@@ -137,20 +152,24 @@ extension RestoreRun {
 
   /// Restores a symbolic link, a fifo, a socket or a device.
   private func other(
-    _ name: PathName, in place: RestoredDirectory, _ item: any SourceItem, _ metadata: FileMetadata, _ there: Status?
+    _ name: PathName, in place: RestoredDirectory, _ target: SharedDescriptor?, _ item: any SourceItem,
+    _ metadata: FileMetadata, _ there: Status?
   ) throws(CopyError) {
     let path = place.path + [name]
     let status = metadata.status
     let link = status.type == .symbolicLink ? try fromSource { () throws(Errno) in try item.linkTarget() } : nil
     if let there {
-      if try isSame(name, in: place, link, status, there) { return observer.found() }
+      if try isSame(name, in: target, link, status, there) {
+        leftOut(metadata.omissions(of: there), path)
+        return observer.found()
+      }
       guard options.overwrites, there.type != .directory else { return observer.differs(Self.text(path)) }
     }
     if let first = firstName(of: status) {
-      if !options.isDryRun, let target = place.target { try self.link(name, in: target, to: first, replacing: there) }
+      if !options.isDryRun, let target { try self.link(name, in: target, to: first, replacing: there) }
       return observer.did(.link, Self.text(path))
     }
-    if !options.isDryRun, let target = place.target {
+    if !options.isDryRun, let target {
       let temporary = TemporaryEntry(for: name, in: target)
       try temporary.make { (directory, name) throws(Errno) in
         if let link {
@@ -162,7 +181,7 @@ extension RestoreRun {
       let made = try onTarget { () throws(Errno) in
         SharedDescriptor(try target.descriptor.open(temporary.name, [.path, .noFollow]))
       }
-      try metadata.apply(to: made)
+      leftOut(try metadata.apply(to: made), path)
       let inode = try onTarget { () throws(Errno) in try made.descriptor.status().inode }
       try temporary.takeName(replacing: there?.inode)
       note(status, restoredAs: inode, path)
@@ -171,9 +190,9 @@ extension RestoreRun {
   }
 
   private func isSame(
-    _ name: PathName, in place: RestoredDirectory, _ link: PathName?, _ status: Status, _ there: Status
+    _ name: PathName, in target: SharedDescriptor?, _ link: PathName?, _ status: Status, _ there: Status
   ) throws(CopyError) -> Bool {
-    guard there.type == status.type, let target = place.target else { return false }
+    guard there.type == status.type, let target else { return false }
     guard let link else { return there.raw_device == status.raw_device }
     return try onTarget { () throws(Errno) in
       PathName(bytes: try target.descriptor.target(ofSymbolicLink: name)) == link

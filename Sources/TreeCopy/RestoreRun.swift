@@ -7,19 +7,21 @@ import SystemPackage
 package protocol RestoreObserver: Sendable {
   /// So many bytes more were copied.
   func copied(_ count: Int)
-  func did(_ deed: RestoreRun.Deed, _ path: String)
+  func did(_ deed: RestoreRun.Deed, _ path: @autoclosure () -> String)
   /// A file is there already.
   func found()
   /// Something else is there, and was left alone.
   func differs(_ path: String)
+  /// The rest of it was restored, or is there.
+  func leftOut(_ omission: Omission, _ path: String)
   /// Returns whether the run is of no more use.
   func failed(_ error: CopyError, _ path: String) -> Bool
 }
 
 /// Brings what is in one tree, and missing or without a key in another, into that other one.
 ///
-/// Paths are kept. No symbolic link is followed on either side, and no mount crossed. One thread walks the tree and makes
-/// directories; files are copied by ``CopyThreads``.
+/// Paths are kept. No symbolic link is followed on either side, and no mount crossed. One thread walks the tree and
+/// makes directories; files are copied by ``CopyThreads``.
 package final class RestoreRun: Sendable {
   package struct Options: Sendable {
     let overwrites: Bool
@@ -92,61 +94,85 @@ package final class RestoreRun: Sendable {
 
   /// Restores everything in a directory. To be called once.
   package func restore(from source: any SourceItem) {
+    var descent = Descent()
     attempt([]) { () throws(CopyError) in
       let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: source) }
-      try contents(of: RestoredDirectory(source, target, [], metadata, in: nil))
+      leftOut(metadata.omissions, [])
+      let sides = Sides(source: source, target: target)
+      let root = RestoredDirectory(".", sides, RestoredMetadata(metadata), in: nil) { $0 }
+      try enter(root, sides, &descent)
+    }
+    while let place = descent.directory {
+      if !progress.isStopped.load(ordering: .relaxed), let name = descent.nextName() {
+        attempt(place.path + [name]) { () throws(CopyError) in
+          let sides = try fromSource { () throws(Errno) in try descent.item() }
+          try restore(name, in: place, sides, &descent)
+        }
+      } else {
+        descent.leave()
+        leave(place)
+      }
     }
     threads?.end()
   }
 
   /// Runs `body` for one path; what fails is reported, and the run goes on where that is of use.
-  func attempt(_ path: [PathName], _ body: () throws(CopyError) -> Void) {
+  func attempt(_ path: @autoclosure () -> [PathName], _ body: () throws(CopyError) -> Void) {
     do throws(CopyError) {
       try progress.require()
       try body()
     } catch {
       guard !progress.isStopped.load(ordering: .relaxed) else { return }
-      if observer.failed(error, path.isEmpty ? "." : Self.text(path)) {
+      if observer.failed(error, Self.text(path())) {
         progress.isStopped.store(true, ordering: .relaxed)
       }
     }
   }
 
-  static func text(_ path: [PathName]) -> String { path.map(\.description).joined(separator: "/") }
+  func leftOut(_ omissions: [Omission], _ path: @autoclosure () -> [PathName]) {
+    for omission in omissions { observer.leftOut(omission, Self.text(path())) }
+  }
+
+  static func text(_ path: [PathName]) -> String {
+    path.isEmpty ? "." : path.map(\.description).joined(separator: "/")
+  }
 
   // MARK: Directories
 
-  /// Restores what is in a directory, and the rest of it when that is done.
-  func contents(of place: RestoredDirectory) throws(CopyError) {
-    defer { leave(place) }
-    let names = try fromSource { () throws(Errno) in try place.source.names() }
-    let there = place.target.flatMap { try? $0.names() }.map { Set($0) }
-    if !options.isDryRun, let target = place.target {
+  /// Where the walk is.
+  typealias Descent = TreeDescent<Sides, RestoredMetadata>
+
+  /// Has the walk go down into a directory.
+  func enter(_ place: RestoredDirectory, _ sides: Sides, _ descent: inout Descent) throws(CopyError) {
+    var isEntered = false
+    defer { if !isEntered { leave(place) } }
+    let listed = try fromSource { () throws(Errno) in try sides.source.names() }
+    leftOut(listed.undecodable.map { .name($0) }, place.path)
+    if !options.isDryRun, let target = sides.target {
       // What a killed run has left; one that is in use stays.
-      for name in there?.subtracting(names) ?? [] where TemporaryName.isOne(name) {
-        try? TemporaryEntry.removeLeftover(name, in: target)
-      }
+      let there = Set((try? target.names().usable.filter(TemporaryName.isOne)) ?? [])
+      for name in there.subtracting(listed.usable) { try? TemporaryEntry.removeLeftover(name, in: target) }
     }
-    for name in names.sorted(by: { $0.bytes.lexicographicallyPrecedes($1.bytes) }) {
-      if progress.isStopped.load(ordering: .relaxed) { return }
-      // What a killed run into the source has left there.
-      guard !TemporaryName.isOne(name) else { continue }
-      attempt(place.path + [name]) { () throws(CopyError) in
-        try restore(name, in: place, mayExist: there?.contains(name) ?? true)
-      }
-    }
+    descent.enter(place, sides, listed.usable.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) })
+    isEntered = true
   }
 
   /// Says that something in a directory is done.
   func leave(_ place: RestoredDirectory) {
-    place.leave { place in
-      guard !options.isDryRun, !progress.isStopped.load(ordering: .relaxed) else { return }
-      attempt(place.path) { () throws(CopyError) in try onTarget(place.finish) }
+    var done: RestoredDirectory? = place
+    while let place = done, place.label.leave() {
+      if !options.isDryRun, !progress.isStopped.load(ordering: .relaxed) {
+        attempt(place.path) { () throws(CopyError) in try onTarget(place.finish) }
+      }
+      done = place.parent
     }
   }
 
-  /// Makes a directory that has all of its metadata when it gets its name, but that the owner can write to it.
-  func makeDirectory(_ name: PathName, in parent: SharedDescriptor, _ metadata: FileMetadata) throws(CopyError) {
+  /// Makes a directory that has all of its metadata when it gets its name, but that the owner can write to it. Returns
+  /// what it does not have.
+  func makeDirectory(
+    _ name: PathName, in parent: SharedDescriptor, _ metadata: FileMetadata
+  ) throws(CopyError) -> [Omission] {
     let temporary = TemporaryEntry(for: name, in: parent)
     try temporary.make { (directory, name) throws(Errno) in try directory.makeDirectory(name, mode: 0o700) }
     let made = try onTarget { () throws(Errno) in
@@ -155,8 +181,9 @@ package final class RestoreRun: Sendable {
       try metadata.fileClass?.assign(to: PathName(descriptor: made.descriptor))
       return made
     }
-    try metadata.apply(to: made, adding: 0o700)
+    let omissions = try metadata.apply(to: made, adding: 0o700)
     try temporary.takeName(replacing: nil)
+    return omissions
   }
 
   // MARK: Hard links

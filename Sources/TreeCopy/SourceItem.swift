@@ -1,14 +1,19 @@
 import ProtectfsIO
 import SystemPackage
 
-/// A file, a directory or whatever else of a tree that is copied. What it is can be asked without access to its contents.
+/// A file, a directory or whatever else of a tree that is copied. What it is can be asked without access to its
+/// contents.
 package protocol SourceItem: AnyObject, Sendable {
+  /// Whether it takes a descriptor, so that not all directories of a deep tree can be kept.
+  var holdsDescriptor: Bool { get }
+
   func status() throws(Errno) -> Status
-  func attributeNames() throws(Errno) -> [PathName]
+  /// The names of its extended attributes.
+  func attributeNames() throws(Errno) -> SourceNames
   func attribute(_ name: PathName) throws(Errno) -> [UInt8]
 
   /// The names in this directory.
-  func names() throws(Errno) -> [PathName]
+  func names() throws(Errno) -> SourceNames
   /// What has a name in this directory; a symbolic link is not followed.
   func item(_ name: PathName) throws(Errno) -> any SourceItem
   /// A file of this directory, opened for reading.
@@ -20,6 +25,15 @@ package protocol SourceItem: AnyObject, Sendable {
   func read(into buffer: UnsafeMutableRawBufferPointer, at position: UInt64) throws(Errno) -> Int
   /// The start of the next data, or of the next hole, of this open file (lseek(2)).
   func seek(to position: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
+}
+
+/// Names of a source.
+package struct SourceNames: Sendable {
+  package var usable: [PathName] = []
+  /// Those of a store that cannot be decrypted, or that are not the store's, as they are in the backing directory.
+  package var undecodable: [PathName] = []
+
+  package init(_ usable: [PathName] = []) { self.usable = usable }
 }
 
 extension SourceItem {
@@ -43,16 +57,20 @@ extension SourceItem {
 
 /// What is in a directory of plaintext, a mount perhaps.
 extension SharedDescriptor: SourceItem {
+  package var holdsDescriptor: Bool { true }
+
   package func status() throws(Errno) -> Status { try descriptor.status() }
 
-  package func attributeNames() throws(Errno) -> [PathName] { try PathName(descriptor: descriptor).attributeNames() }
+  package func attributeNames() throws(Errno) -> SourceNames {
+    SourceNames(try PathName(descriptor: descriptor).attributeNames())
+  }
 
   package func attribute(_ name: PathName) throws(Errno) -> [UInt8] {
     try PathName(descriptor: descriptor).attribute(name)
   }
 
-  package func names() throws(Errno) -> [PathName] {
-    try DirectoryNames(descriptor.openQuietly(".", [.directory])).all(limit: .max)
+  package func names() throws(Errno) -> SourceNames {
+    SourceNames(try DirectoryNames(descriptor.openQuietly(".", [.directory])).all(limit: .max))
   }
 
   package func item(_ name: PathName) throws(Errno) -> any SourceItem {

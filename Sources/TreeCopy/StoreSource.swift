@@ -29,7 +29,7 @@ package final class StoreSource: Sendable {
     for fileClass in ProtectionClass.allCases { controller.setAvailability(.available, of: fileClass) }
     controller.lockState = .unlocked
     var options = TreeOptions()
-    options.isShared = true
+    options.hasOtherWriters = true
     options.isReadOnly = true
     options.lendsPermissions = false
     // Most descriptors are for what is copied at the same time.
@@ -73,20 +73,30 @@ private final class StoreItem: SourceItem {
     if node != .root { source.fileSystem.forget(node, count: 1) }
   }
 
+  var holdsDescriptor: Bool { handle != nil }
+
   func status() throws(Errno) -> Status {
-    let (attributes, _) = try source.fileSystem.attributes(of: node, handle: nil, caller: source.caller)
-    return Status(attributes, device: source.device)
+    var (status, _) = try source.fileSystem.attributes(of: node, handle: nil, caller: source.caller)
+    status.device = source.device
+    return status
   }
 
-  func attributeNames() throws(Errno) -> [PathName] {
-    try source.fileSystem.attributeNames(of: node, caller: source.caller).split(separator: 0).map(PathName.init(bytes:))
+  func attributeNames() throws(Errno) -> SourceNames {
+    var names = SourceNames()
+    let list = try source.fileSystem.attributeNames(of: node, caller: source.caller) { names.undecodable.append($0) }
+    names.usable = list.split(separator: 0).map(PathName.init(bytes:))
+    return names
   }
 
   func attribute(_ name: PathName) throws(Errno) -> [UInt8] {
     try source.fileSystem.attribute(name, of: node, caller: source.caller)
   }
 
-  func names() throws(Errno) -> [PathName] { try source.fileSystem.names(of: node) }
+  func names() throws(Errno) -> SourceNames {
+    var names = SourceNames()
+    names.usable = try source.fileSystem.names(of: node) { names.undecodable.append($0) }
+    return names
+  }
 
   func item(_ name: PathName) throws(Errno) -> any SourceItem { StoreItem(source, try known(name).node) }
 
@@ -128,24 +138,5 @@ private final class StoreItem: SourceItem {
   func seek(to position: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
     guard let handle else { throw .badFileDescriptor }
     return try source.fileSystem.seek(handle, to: position, origin)
-  }
-}
-
-extension Status {
-  fileprivate init(_ attributes: Attributes, device: UInt64) {
-    self.init()
-    self.device = device
-    inode = attributes.inode
-    mode = attributes.mode
-    links = attributes.links
-    user = attributes.user
-    group = attributes.group
-    raw_device = UInt64(attributes.rawDevice)
-    size = attributes.size
-    blocks = attributes.blocks
-    (access_seconds, access_nanoseconds) = (attributes.access.seconds, UInt32(attributes.access.nanoseconds))
-    (modification_seconds, modification_nanoseconds) =
-      (attributes.modification.seconds, UInt32(attributes.modification.nanoseconds))
-    (change_seconds, change_nanoseconds) = (attributes.change.seconds, UInt32(attributes.change.nanoseconds))
   }
 }

@@ -62,8 +62,8 @@ final class TemporaryEntry {
     }
   }
 
-  /// Makes an empty file, for this user alone; returns it, and its inode number. It is locked, so that another run does not
-  /// take it for a leftover.
+  /// Makes an empty file, for this user alone; returns it, and its inode number. It is locked, so that another run does
+  /// not take it for a leftover.
   func makeFile() throws(CopyError) -> (SharedDescriptor, inode: UInt64) {
     let file = SharedDescriptor(
       try make { (directory, name) throws(Errno) in
@@ -84,7 +84,8 @@ final class TemporaryEntry {
     return (file, own)
   }
 
-  /// Gives it its name, in one step. Where something has the name, that must be the file of an inode number; it is removed.
+  /// Gives it its name, in one step. Where something has the name, that must be the file of an inode number; it is
+  /// removed.
   ///
   /// The two change places first: so nothing is lost that came to have the name at the last moment.
   func takeName(replacing inode: UInt64?) throws(CopyError) {
@@ -139,7 +140,8 @@ final class TemporaryEntry {
 }
 
 extension SharedDescriptor {
-  /// Gives a name back to a file that somebody else had put there, and that has come to a temporary name by an exchange.
+  /// Gives a name back to a file that somebody else had put there, and that has come to a temporary name by an
+  /// exchange.
   ///
   /// Whatever others put there meanwhile is newer still, and gets the name.
   /// - Parameter put: the inode number of what this process has put under the name.

@@ -28,10 +28,10 @@ package enum TreeOverlap {
     var current = directory
     while true {
       let status = try current.descriptor.status()
-      if status.inode == wanted.inode, status.device == wanted.device { return true }
+      if status.isSame(as: wanted) { return true }
       let parent = SharedDescriptor(try current.descriptor.open("..", [.path, .directory]))
       let above = try parent.descriptor.status()
-      if above.inode == status.inode, above.device == status.device { return false }
+      if above.isSame(as: status) { return false }
       current = parent
     }
   }

@@ -9,14 +9,20 @@ package struct TreeTotal: Sendable {
 
   /// Counts what is in a directory; what cannot be looked at is left out.
   package init(of directory: any SourceItem, while isWanted: () -> Bool) {
-    count(directory, isWanted)
-  }
-
-  private mutating func count(_ directory: any SourceItem, _ isWanted: () -> Bool) {
-    for name in (try? directory.names()) ?? [] where isWanted() {
-      guard let item = try? directory.item(name), let status = try? item.status() else { continue }
+    var descent = TreeDescent<Sides, Void>()
+    let root = Sides(source: directory, target: nil)
+    descent.enter(NestedDirectory(".", root, (), in: nil, open: { $0 }), root, (try? directory.names())?.usable ?? [])
+    while let parent = descent.directory, isWanted() {
+      guard let name = descent.nextName() else {
+        descent.leave()
+        continue
+      }
+      guard let item = try? descent.item().source.item(name), let status = try? item.status() else { continue }
       switch status.type {
-      case .directory: count(item, isWanted)
+      case .directory:
+        guard let names = try? item.names().usable else { continue }
+        let below = Sides(source: item, target: nil)
+        descent.enter(NestedDirectory(name, below, (), in: parent, open: below.opener(name, status)), below, names)
       case .regular:
         files += 1
         bytes += status.size

@@ -17,11 +17,11 @@ final class VerifiedCopy {
   /// - Parameters:
   ///   - fileClass: the class of the copy; `nil` for what its directory gives it.
   ///   - inode: of the file that is replaced; `nil` when there must be none.
-  /// - Returns: the inode number of the copy.
+  /// - Returns: the inode number of the copy, and what it does not have.
   func copy(
     _ source: any SourceItem, _ metadata: FileMetadata, as name: PathName, in directory: SharedDescriptor,
     _ fileClass: FileClass?, replacing inode: UInt64?
-  ) throws(CopyError) -> UInt64 {
+  ) throws(CopyError) -> (inode: UInt64, omissions: [Omission]) {
     let temporary = TemporaryEntry(for: name, in: directory)
     let (copy, number) = try temporary.makeFile()
     let size = metadata.status.size
@@ -29,11 +29,19 @@ final class VerifiedCopy {
     try onTarget { () throws(Errno) in try fileClass?.assign(to: PathName(descriptor: copy.descriptor)) }
     let data = try copyContents(of: source, size, to: copy)
     try compare(copy, with: source, size, data)
-    try metadata.apply(to: copy)
+    let omissions = try metadata.apply(to: copy)
     try onTarget { () throws(Errno) in try copy.descriptor.synchronize() }
     guard try metadata.isCurrent(source) else { throw .changedMeanwhile }
+    try requireEnd(of: source, at: size)
     try temporary.takeName(replacing: inode)
-    return number
+    return (number, omissions)
+  }
+
+  /// Finds out that there is nothing behind what the length says.
+  private func requireEnd(of source: any SourceItem, at size: UInt64) throws(CopyError) {
+    let rest = unsafe part(of: read, 1)
+    let count = try fromSource { () throws(Errno) in try unsafe source.read(into: rest, at: size) }
+    guard count == 0 else { throw .longerThanSaid }
   }
 
   /// Copies what is no hole; returns where that is.

@@ -14,6 +14,7 @@ enum Advice {
     case .effaceableSecretMissing:
       "; 'protectfs keybag restore' puts the second copy in its place if its secret is there; else bring that file back "
         + "from the copy that the keybag is from, or, last of all, use an exported keybag"
+    case .keybagInUse: "; try again, and if that fails, 'lslocks' shows who holds .protectfs/keybag or keybag.new"
     case .keyFileMalformed: "; make one with 'protectfs key add'"
     case .noSuchProtector: "; 'protectfs key list' shows those it has"
     case .severalPasscodes:
@@ -26,7 +27,8 @@ enum Advice {
   /// The same of a daemon's answer, whose message is the sentence of its error.
   static func about(_ error: ControlError) -> String {
     let errors: [KeyManagementError] = [
-      .keybagMissing, .keybagAltered, .effaceableSecretMissing, .keyFileMalformed, .noSuchProtector, .severalPasscodes,
+      .keybagMissing, .keybagInUse, .keybagAltered, .effaceableSecretMissing, .keyFileMalformed, .noSuchProtector,
+      .severalPasscodes,
     ]
     if let known = errors.first(where: { $0.description == error.message }) { return about(known) }
     // Its sentence has the damage in it.

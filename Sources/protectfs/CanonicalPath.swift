@@ -4,10 +4,13 @@ import SystemPackage
 /// Paths without symbolic links, `.` and `..`.
 enum CanonicalPath {
   /// The canonical path of something that exists.
-  static func of(_ path: String) throws(CommandFailure) -> String {
+  ///
+  /// - Parameter missing: the failure where it does not.
+  static func of(_ path: String, missing: CommandFailure? = nil) throws(CommandFailure) -> String {
     do throws(Errno) {
       return try PathName(path).canonical().description
     } catch {
+      if error == .noSuchFileOrDirectory, let missing { throw missing }
       throw CommandFailure(path, error)
     }
   }
@@ -20,13 +23,8 @@ enum CanonicalPath {
 
   /// The canonical path of a backing directory.
   static func ofBacking(_ path: String) throws(CommandFailure) -> String {
-    do throws(Errno) {
-      return try PathName(path).canonical().description
-    } catch .noSuchFileOrDirectory {
-      throw CommandFailure(.noStore, "\(path) does not exist; make a store with 'protectfs init \(path)'")
-    } catch {
-      throw CommandFailure(path, error)
-    }
+    try of(
+      path, missing: CommandFailure(.noStore, "\(path) does not exist; make a store with 'protectfs init \(path)'"))
   }
 
   /// Whether a canonical path is that directory, or lies below it.

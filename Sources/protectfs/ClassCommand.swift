@@ -25,7 +25,7 @@ struct ClassGetCommand: ParsableCommand {
         protectfs class get -R ~/private
       """)
 
-  @Argument(help: ArgumentHelp("Files or directories on a mount.", valueName: "path"), completion: .file())
+  @Argument(help: .init("Files or directories on a mount.", valueName: "path"), completion: .file())
   var paths: [String]
 
   @Flag(
@@ -35,16 +35,6 @@ struct ClassGetCommand: ParsableCommand {
 
   @Flag(help: "Report in JSON, one object a line.")
   var json = false
-
-  private struct Entry: Encodable {
-    var path: String
-    var protectionClass: ProtectionClass
-
-    enum CodingKeys: String, CodingKey {
-      case path
-      case protectionClass = "class"
-    }
-  }
 
   func run() throws {
     let failures = FailureCount()
@@ -65,7 +55,7 @@ struct ClassGetCommand: ParsableCommand {
 
   private func show(_ path: String, _ fileClass: ProtectionClass) {
     if json {
-      try? JSONOutput.showLine(Entry(path: path, protectionClass: fileClass))
+      try? JSONOutput.showLine(["path": path, "class": fileClass.name])
     } else if paths.count == 1 && !recursive {
       print(fileClass.name)
     } else {
@@ -100,10 +90,10 @@ struct ClassSetCommand: ParsableCommand {
         protectfs class set --from manifest.json
       """)
 
-  @Argument(help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"))
+  @Argument(help: .init("A name, a letter or an NSFileProtection constant.", valueName: "class"))
   var protectionClass: ProtectionClass?
 
-  @Argument(help: ArgumentHelp("Files or directories on a mount.", valueName: "path"), completion: .file())
+  @Argument(help: .init("Files or directories on a mount.", valueName: "path"), completion: .file())
   var paths: [String] = []
 
   @Flag(
@@ -112,14 +102,14 @@ struct ClassSetCommand: ParsableCommand {
   var recursive = false
 
   @Option(
-    help: ArgumentHelp(
+    help: .init(
       "Set the classes that 'protectfs manifest --json' has printed; in place of a class and paths.",
       valueName: "manifest"),
     completion: .file())
   var from: String?
 
   @Option(
-    help: ArgumentHelp(
+    help: .init(
       "With --from: the directory to set them in, if it is not the one that the manifest was made of.",
       valueName: "directory"),
     completion: .directory)

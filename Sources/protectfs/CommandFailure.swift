@@ -28,8 +28,7 @@ struct CommandFailure: Error {
       self.init(Self.status(of: error), error.description + Advice.about(error))
     case let error as MountOptionError: self.init(.usage, error.message)
     case let error as StoreError: self.init(Self.status(of: error), error.description + Advice.about(error))
-    case let error as SessionError: self.init(.failure, Self.sentence(for: error))
-    case let error as CryptographyError: self.init(.failure, "\(error)")
+    case is SessionError, is CryptographyError: self.init(.failure, "\(error)")
     case let error as FormatError: self.init(.keybagCorrupt, "the keybag cannot be read (\(error))")
     case let error as Errno: self.init(error == .permissionDenied ? .notPermitted : .failure, "\(error)")
     default: return nil
@@ -108,12 +107,13 @@ struct CommandFailure: Error {
     case .backingUnreadable, .noExtendedAttributes, .noLocks, .writerFileMalformed, .readOnlyFileSystem: .failure
     }
   }
+}
 
-  private static func sentence(for error: SessionError) -> String {
-    switch error {
-    case .badOptions: "libfuse does not take the options; check what was given with -o"
-    case .notMounted: "the file system could not be mounted; what libfuse said is above"
-    case .outOfMemory: "there is not enough memory"
-    }
+/// Calls `body`. Where a system call fails in it, that is the failure of this path.
+func naming<Result: ~Copyable>(_ path: String, _ body: () throws -> Result) throws -> Result {
+  do {
+    return try body()
+  } catch let error as Errno {
+    throw CommandFailure(path, error)
   }
 }

@@ -1,10 +1,16 @@
+import ArgumentParser
+import ProtectfsIO
+
 /// Asks before something is destroyed.
-enum Confirmation {
+struct Confirmation: ParsableArguments {
+  @Flag(help: "Do not ask.")
+  var yes = false
+
   /// Has the user type a word, unless `--yes` was given.
   ///
   /// - Throws: when another word was typed, or there is no terminal to ask at.
-  static func require(_ warning: String, isGiven: Bool) throws(CommandFailure) {
-    guard !isGiven else { return }
+  func require(_ warning: String) throws(CommandFailure) {
+    guard !yes else { return }
     guard let terminal = Terminal() else {
       throw CommandFailure(
         .failure, "there is no terminal to ask at; with --yes it is done without asking. \(warning)")

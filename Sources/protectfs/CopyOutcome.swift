@@ -39,6 +39,8 @@ enum CopyOutcome {
     case .target(let error): self = .failed(CommandFailure(path.printable, error))
     case .changedMeanwhile:
       self = .failed(CommandFailure(.failure, "\(path.printable) was changed while it was copied; run this again"))
+    case .longerThanSaid:
+      self = .failed(CommandFailure(.failure, "\(path.printable) has more contents than its length says"))
     case .replacedMeanwhile:
       self = .failed(
         CommandFailure(.failure, "\(path.printable): something else was put there meanwhile, and was left alone"))
@@ -50,6 +52,23 @@ enum CopyOutcome {
       )
     case .busy: self = .failed(CommandFailure(.busy, "\(path.printable): another run is copying it"))
     case .interrupted: self = .stop(CommandFailure(.interrupted, "interrupted; run again, it goes on"))
+    }
+  }
+
+  /// What a copy does not have, in a sentence.
+  static func sentence(_ omission: Omission, _ path: String) -> String {
+    let path = path.printable
+    switch omission {
+    case .name(let name):
+      return "\(path) has '\(name.description.printable)' in the backing directory, whose name is damaged or not this "
+        + "store's; it was left out"
+    case .attribute(let name, let error):
+      let name = name.description.printable
+      return error == .notPermitted && !name.hasPrefix("user.")
+        ? "\(path): only root restores its extended attribute \(name); it was left out"
+        : "\(path): its extended attribute \(name) was left out: \(error)"
+    case .owner: return "\(path): only root restores its owner and group; they were left out"
+    case .unfinishedCopy: return "\(path) is what an interrupted restore has left there; it was left out"
     }
   }
 

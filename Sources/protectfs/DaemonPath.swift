@@ -1,13 +1,11 @@
+import MountDaemon
 import ProtectfsClient
-import ProtectfsIO
-import ProtectfsPolicy
-import SystemPackage
 
-/// The daemon that a path of the user's means: by a mount, or by a backing directory or a former mount point, whose daemon
-/// lives while somebody holds its file system.
+/// The daemon that a path of the user's means: by a mount, or by a backing directory or a former mount point, whose
+/// daemon lives while somebody holds its file system.
 enum DaemonPath {
-  /// Calls `body` with a connection to each daemon of a path; there are several where a backing directory is mounted more
-  /// than once. A daemon that was stopped is reported while it is waited for.
+  /// Calls `body` with a connection to each daemon of a path; there are several where a backing directory is mounted
+  /// more than once. A daemon that was stopped is reported while it is waited for.
   ///
   /// - Throws: `notMounted` where there is none, and what `body` throws.
   static func withEach(of path: String, _ body: (inout DaemonConnection) throws -> Void) throws {
@@ -33,11 +31,19 @@ enum DaemonPath {
     do throws(ControlError) {
       return try DaemonConnection(to: mount)
     } catch {
-      if error.code == .noAnswer, mount.isDead, let failure = RemainingPages.failure(mount) {
-        throw failure
-      }
+      if error.code == .noAnswer, mount.isDead { try requireNoPages(of: mount) }
       throw error
     }
+  }
+
+  /// - Throws: `pagesRemain` for a mount whose daemon was killed, where processes can read pages of it.
+  static func requireNoPages(of mount: MountedFileSystem) throws(CommandFailure) {
+    let holders = MountHolders(ofPagesOf: mount)
+    guard !holders.isEmpty else { return }
+    throw CommandFailure(
+      .pagesRemain,
+      "the daemon of \(mount.mountPoint) was killed, and the kernel still has pages of its files, which processes that "
+        + "have them open can read: \(holders.words). End these")
   }
 
   private static func report(

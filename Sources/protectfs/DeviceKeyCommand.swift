@@ -25,12 +25,11 @@ struct DeviceKeySealCommand: ParsableCommand {
         sudo protectfs device-key seal
       """)
 
-  @Flag(help: "Do not ask.")
-  var yes = false
+  @OptionGroup var confirmation: Confirmation
 
   func run() throws {
-    try Confirmation.require(
-      "If this machine's TPM is lost or cleared, only recovery keys open the stores that were made here.", isGiven: yes)
+    try confirmation.require(
+      "If this machine's TPM is lost or cleared, only recovery keys open the stores that were made here.")
     let (sealed, plainCopies) = try DeviceKey.seal()
     print("The device key is sealed in \(sealed).")
     for path in plainCopies {

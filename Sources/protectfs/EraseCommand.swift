@@ -1,7 +1,6 @@
 import ArgumentParser
 import KeyManagement
 import MountDaemon
-import ProtectfsClient
 import ProtectfsPolicy
 
 /// `protectfs erase`
@@ -22,60 +21,32 @@ struct EraseCommand: ParsableCommand {
         protectfs erase --class complete ~/private
       """)
 
-  @Option(
-    name: .customLong("class"), help: ArgumentHelp("Only what is in this class.", valueName: "class"))
+  @Option(name: .customLong("class"), help: .init("Only what is in this class.", valueName: "class"))
   var protectionClass: ProtectionClass?
 
   @OptionGroup var location: StoreArgument
 
-  @Flag(help: "Do not ask.")
-  var yes = false
-
-  @OptionGroup var opening: OpeningOptions
-
-  @OptionGroup var deviceKey: DeviceKeyOptions
+  @OptionGroup var confirmation: Confirmation
+  @OptionGroup var options: KeybagOptions
 
   func validate() throws {
-    guard protectionClass != nil || !opening.isGiven else {
+    guard protectionClass != nil || !options.opening.isGiven else {
       throw ValidationError("To erase the whole store, no passcode or key is needed.")
     }
   }
 
   func run() throws {
-    let owner = try StoreOwner.ofWhole(location.path)
-    try StoreSummary.requireStore(owner.backing)
+    let owner = try location.ownerOfStore(asWhole: true)
+    let backing = owner.backing.printable
     if let protectionClass {
-      try Confirmation.require(
-        "All files of class \(protectionClass.letter) in \(owner.backing.printable) will be lost for good.",
-        isGiven: yes)
-      try erase(protectionClass, owner)
-      print("The keys of class \(protectionClass.letter) were erased; 'protectfs orphans' finds the files they opened.")
+      let letter = protectionClass.letter
+      try confirmation.require("All files of class \(letter) in \(backing) will be lost for good.")
+      try options.change(owner, .eraseClass(protectionClass))
+      print("The keys of class \(letter) were erased; 'protectfs orphans' finds the files they opened.")
     } else {
-      try Confirmation.require(
-        "Everything in \(owner.backing.printable) will be lost for good.", isGiven: yes)
-      try eraseAll(owner)
+      try confirmation.require("Everything in \(backing) will be lost for good.")
+      try owner.erase(deviceKeyFile: options.deviceKey.file)
       print("The store was erased.")
-    }
-  }
-
-  private func erase(_ protectionClass: ProtectionClass, _ owner: StoreOwner) throws {
-    try unsafe owner.change(with: opening.read(), deviceKeyFile: deviceKey.file, here: .eraseClass(protectionClass)) {
-      (daemon, secret) throws(ControlError) in
-      try unsafe daemon.erase(protectionClass, with: secret)
-    }
-  }
-
-  private func eraseAll(_ owner: StoreOwner) throws {
-    switch owner {
-    case .daemon(let mount):
-      var daemon = try DaemonConnection(to: mount)
-      try daemon.eraseStore()
-    case .nobody(let path):
-      let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file)
-      // One that was cut short is finished.
-      if store.keybag.erasureTime != nil { try store.file.repair(store.keybag, deviceKey: store.deviceKey) }
-      if let time = store.keybag.erasureTime { throw KeyManagementError.storeErased(at: time) }
-      if let failure = try store.file.erase(store.keybag, deviceKey: store.deviceKey).failure { throw failure }
     }
   }
 }

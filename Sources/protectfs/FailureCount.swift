@@ -1,6 +1,5 @@
 import ProtectfsClient
 import ProtectfsIO
-import ProtectfsPolicy
 import SystemPackage
 
 /// Counts what failed of many, and says each time why.
@@ -21,13 +20,9 @@ final class FailureCount: Sendable {
 
   /// Runs `body` for one path, and reports what it throws.
   func attempt(_ path: String, _ body: () throws(Errno) -> Void) {
-    var failure: CommandFailure?
-    do throws(Errno) {
-      try body()
-    } catch {
-      failure = Self.failure(path, error)
-    }
-    count(failure)
+    var failure: Errno?
+    do throws(Errno) { try body() } catch { failure = error }
+    count(path, failure)
   }
 
   /// Counts one that was tried, and reports what it failed with.

@@ -85,7 +85,7 @@ struct FsckCommand: ParsableCommand {
     _ directory: borrowing Descriptor, _ copies: KeybagCopies, _ report: any FsckReport
   ) throws -> CheckSummary {
     let (keybag, storeKey) = try usable(copies, in: directory) { (bytes) throws(KeyManagementError) in
-      try deviceKey(bytes)
+      try DeviceKey.load(forKeybag: bytes, file: deviceKeyFile)
     }
     return try StoreCheck.run(
       directory, copies: copies, keybag: keybag, deviceKey: storeKey.key, isRepairing: repair, observer: report)
@@ -96,25 +96,13 @@ struct FsckCommand: ParsableCommand {
   ) throws -> CheckSummary {
     let secret = OpeningSecret(try opening.read())
     let (keybag, storeKey) = try usable(copies, in: directory) { (bytes) throws(KeyManagementError) in
-      try deviceKey(bytes, or: secret.value)
+      try secret.value.deviceKey(forKeybag: bytes, file: deviceKeyFile)
     }
     return try StoreCheck.run(
       directory, copies: copies, keybag: keybag, deviceKey: storeKey.key,
       unlock: { (file, keybag, deviceKey) throws(KeyManagementError) in
         try file.open(keybag, with: secret.value, deviceKey: deviceKey).classKeys()
       }, isRepairing: repair, observer: report)
-  }
-
-  /// The device key; a recovery key opens the store without it too.
-  private func deviceKey(
-    _ bytes: [UInt8], or secret: borrowing UnlockSecret
-  ) throws(KeyManagementError) -> VolumeDeviceKey {
-    if let key = try secret.recoveredDeviceKey(bytes) { return key }
-    return try deviceKey(bytes)
-  }
-
-  private func deviceKey(_ bytes: [UInt8]) throws(KeyManagementError) -> VolumeDeviceKey {
-    try DeviceKey.load(for: StoreSummary.parse(bytes).storeID, file: deviceKeyFile.map { PathName($0) })
   }
 
   /// A good keybag, and the store's device key.

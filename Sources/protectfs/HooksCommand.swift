@@ -4,7 +4,6 @@ import KeyManagement
 import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
-import ProtectfsPolicy
 import SystemPackage
 
 /// `protectfs hooks`
@@ -35,16 +34,16 @@ struct HooksCommand: ParsableCommand {
         protectfs hooks --directory ~/hooks ~/private
       """)
 
-  @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
+  @Argument(help: .init("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
   var mountPoint: String
 
   @Option(
     name: .customLong("directory"),
-    help: ArgumentHelp("A hook directory, instead of the default one. May be given several times.", valueName: "dir"),
+    help: .init("A hook directory, instead of the default one. May be given several times.", valueName: "dir"),
     completion: .directory)
   var directories: [String] = []
 
-  @Option(help: ArgumentHelp("Log to a file, instead of standard error.", valueName: "file"), completion: .file())
+  @Option(help: .init("Log to a file, instead of standard error.", valueName: "file"), completion: .file())
   var logFile: String?
 
   /// Log to the journal or syslog.

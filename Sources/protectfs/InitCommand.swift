@@ -1,5 +1,4 @@
 import ArgumentParser
-import Cryptography
 import MountDaemon
 import ProtectfsIO
 import ProtectfsPolicy
@@ -24,29 +23,27 @@ struct InitCommand: ParsableCommand {
         protectfs init --default-class complete --passcode-file secret.txt /srv/store
       """)
 
-  @Argument(help: ArgumentHelp("The directory for the ciphertext.", valueName: "backing"), completion: .directory)
+  @Argument(help: .init("The directory for the ciphertext.", valueName: "backing"), completion: .directory)
   var backing: String
 
   @Option(
-    help: ArgumentHelp(
+    help: .init(
       "The class of what is made in the root of the mount; not 'none'. A name, a letter or an NSFileProtection constant.",
       valueName: "class"),
     completion: .list(ProtectionClass.allCases.filter { $0 != .none }.map(\.name)))
   var defaultClass = ProtectionClass.standard
 
-  @OptionGroup(title: "Passcode options") var passcode: PasscodeOptions
-
+  @OptionGroup(title: "Passcode options") var passcode: PasscodeOptions<CurrentPasscode>
   @OptionGroup(title: "Passcode options") var files: SecretFileOptions
 
   @Option(
     name: .customLong("device-key"),
-    help: ArgumentHelp(
+    help: .init(
       "Use this device key file instead of the usual one; it is made if it does not exist.", valueName: "file"),
     completion: .file())
   var deviceKeyFile: String?
 
-  @Option(
-    help: ArgumentHelp("Write the recovery key to a new file of mode 0600 instead of printing it.", valueName: "file"))
+  @Option(help: .init("Write the recovery key to a new file of mode 0600 instead of printing it.", valueName: "file"))
   var recoveryKeyFile: String?
 
   @Option(
@@ -69,37 +66,20 @@ struct InitCommand: ParsableCommand {
   }
 
   func run() throws {
-    try makeDirectory()
+    try naming(backing) {
+      do { try Process.makeDirectory(backing, mode: 0o700) } catch Errno.fileExists {}
+    }
     let path = try CanonicalPath.of(backing)
-    try requireNoStore(path)
-    let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
-    let secret = try passcode.source.readNew("New passcode", files)
-    do {
-      let (storeID, recoveryKey) = try Store.create(
-        in: path, defaultClass: defaultClass, passcode: secret, eraseAfter: eraseAfter,
-        deviceKeyFile: deviceKeyFile)
-      print("Made store \(storeID) in \(path); new files are of class \(defaultClass.name) (\(defaultClass.letter)).")
-      try RecoveryKeyOutput.show(recoveryKey.text, output)
-    } catch {
-      output?.remove()
-      throw error
-    }
-  }
-
-  private func makeDirectory() throws {
-    do throws(Errno) {
-      try Process.makeDirectory(backing, mode: 0o700)
-    } catch {
-      guard error != .fileExists else { return }
-      throw CommandFailure(backing, error)
-    }
-  }
-
-  /// Finds a store before a passcode is asked for.
-  private func requireNoStore(_ path: String) throws {
-    if (try? Descriptor.open(PathName("\(path)/.protectfs/keybag"), [.path])) != nil {
+    // Before a passcode is asked for.
+    guard (try? Descriptor.open(PathName("\(path)/.protectfs/keybag"), [.path])) == nil else {
       throw StoreError.alreadyAStore(path: path)
     }
+    let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
+    let secret = try passcode.source.readNew("New passcode", files)
+    let (storeID, recoveryKey) = try Store.create(
+      in: path, defaultClass: defaultClass, passcode: secret, eraseAfter: eraseAfter, deviceKeyFile: deviceKeyFile)
+    print("Made store \(storeID) in \(path); new files are of class \(defaultClass.name) (\(defaultClass.letter)).")
+    try RecoveryKeyOutput.show(recoveryKey.text, output)
   }
 }
 

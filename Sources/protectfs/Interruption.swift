@@ -12,6 +12,8 @@ final class Interruption: Sendable {
   init() {
     Process.blockEndingSignals()
     Thread(name: "signals") { [self] in
+      // It needs none, and a sandbox that the others enter does not take them away.
+      try? Privileges.keep([])
       _ = Process.waitForEndingSignal()
       if isWorking.load(ordering: .relaxed) {
         wanted.store(true, ordering: .relaxed)

@@ -2,9 +2,7 @@ import ArgumentParser
 import Cryptography
 import KeyManagement
 import MountDaemon
-import ProtectfsClient
 import ProtectfsIO
-import ProtectfsPolicy
 import StoreFormat
 
 /// `protectfs key`
@@ -35,8 +33,7 @@ struct KeyListCommand: ParsableCommand {
   var json = false
 
   func run() throws {
-    let record = try StoreSummary.read(StoreOwner.of(location.path).backing)
-    let ways = record.protectors.map { ListedProtector($0) }
+    let ways = try StoreSummary.read(location.owner().backing).protectors.map { ProtectorInformation($0) }
     if json { return try JSONOutput.show(ways) }
     for way in ways {
       let detail = way.keyDerivation.map { ", \($0)" } ?? ""
@@ -65,7 +62,7 @@ struct KeyAddCommand: ParsableCommand {
   @Flag(help: "Add a passcode; implied by the new passcode options.")
   var newPasscode = false
 
-  @OptionGroup(title: "New passcode options") var passcodeSource: NewPasscodeOptions
+  @OptionGroup(title: "New passcode options") var passcodeSource: PasscodeOptions<NewPasscode>
 
   @Flag(
     help:
@@ -75,24 +72,21 @@ struct KeyAddCommand: ParsableCommand {
   @Flag(help: "Add a recovery key, and print it.")
   var newRecoveryKey = false
 
-  @Option(
-    help: ArgumentHelp("Add a recovery key, and write it to a new file.", valueName: "file"), completion: .file())
+  @Option(help: .init("Add a recovery key, and write it to a new file.", valueName: "file"), completion: .file())
   var newRecoveryKeyFile: String?
 
   @Option(
-    help: ArgumentHelp(
+    help: .init(
       "Add a key file of 32 to 1024 bytes; it is made, with 32 random bytes, if it does not exist.", valueName: "file"),
     completion: .file())
   var newKeyFile: String?
 
-  @Option(help: ArgumentHelp("The name of the new protector, up to 64 bytes.", valueName: "name"))
+  @Option(help: .init("The name of the new protector, up to 64 bytes.", valueName: "name"))
   var label: String?
 
-  @OptionGroup var opening: OpeningOptions
+  @OptionGroup var options: KeybagOptions
 
-  @OptionGroup var deviceKey: DeviceKeyOptions
-
-  private var wantsPasscode: Bool { newPasscode || passcodeSource.isGiven }
+  private var wantsPasscode: Bool { newPasscode || passcodeSource.given != nil }
   private var wantsRecoveryKey: Bool { newRecoveryKey || newRecoveryKeyFile != nil }
 
   func validate() throws {
@@ -106,37 +100,29 @@ struct KeyAddCommand: ParsableCommand {
   }
 
   func run() throws {
-    let owner = try StoreOwner.of(location.path)
-    try StoreSummary.requireStore(owner.backing)
-    let secret = try opening.read()
+    let owner = try location.ownerOfStore()
+    let secret = try options.opening.read()
     let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
-    do {
-      let new = try readNew()
-      let name = label ?? new.kind.label
-      let edit = KeybagEdit.addProtector(NewProtector(new.copy(), label: name))
-      try unsafe owner.change(with: secret, deviceKeyFile: deviceKey.file, here: edit) {
-        (daemon, secret) throws(ControlError) in
-        try unsafe new.withSecret { (new) throws(ControlError) in
-          try unsafe daemon.addKey(new, label: name, with: secret)
-        }
-      }
-      print("The \(new.kind.label) was added.")
-      if case .recoveryKey(let text) = new { try RecoveryKeyOutput.show(text, output) }
-    } catch {
-      output?.remove()
-      throw error
-    }
+    let new = try readNew()
+    let protector = NewProtector(new.copy(), label: label ?? new.kind.label)
+    try owner.change(.addProtector(protector), with: secret, deviceKeyFile: options.deviceKey.file)
+    print("The \(new.kind.label) was added.")
+    if case .recoveryKey(let text) = new { try RecoveryKeyOutput.show(text, output) }
   }
 
   private func readNew() throws -> UnlockSecret {
     if wantsPasscode {
-      let passcode = try passcodeSource.read(opening.files)
+      let passcode = try passcodeSource.source.readNew("New passcode", options.opening.files)
       return tpm ? .tpmPasscode(passcode) : .passcode(passcode)
     }
     if wantsRecoveryKey { return .recoveryKey(try RecoveryKey().text()) }
     let path = newKeyFile ?? ""
-    if (try? Descriptor.open(PathName(path), [.path])) == nil { return .keyFile(try KeyFileSource.create(path)) }
-    return .keyFile(try KeyFileSource.file(path).read(opening.files))
+    guard (try? Descriptor.open(PathName(path), [.path])) == nil else {
+      return .keyFile(try SecretSource.file(path).readKeyFile(options.opening.files))
+    }
+    let content = try SecretBytes(randomCount: KeyFile.lengths.lowerBound)
+    try NewSecretFile(path: path).write(content)
+    return .keyFile(content)
   }
 }
 
@@ -156,22 +142,30 @@ struct KeyRemoveCommand: ParsableCommand {
 
   @OptionGroup var location: StoreArgument
 
-  @Argument(
-    help: ArgumentHelp("The protector: its identity, the first digits of that, or its name.", valueName: "protector"))
+  @Argument(help: .init("The protector: its identity, the first digits of that, or its name.", valueName: "protector"))
   var way: String
 
-  @OptionGroup var opening: OpeningOptions
-
-  @OptionGroup var deviceKey: DeviceKeyOptions
+  @OptionGroup var options: KeybagOptions
 
   func run() throws {
-    let owner = try StoreOwner.of(location.path)
-    let id = try ListedProtector.identity(way, in: StoreSummary.read(owner.backing).protectors)
-    try unsafe owner.change(with: opening.read(), deviceKeyFile: deviceKey.file, here: .removeProtector(id)) {
-      (daemon, secret) throws(ControlError) in
-      try unsafe daemon.removeKey(id.hexadecimal, with: secret)
-    }
+    let owner = try location.owner()
+    try options.change(owner, .removeProtector(identity(in: StoreSummary.read(owner.backing).protectors)))
     print("The protector was removed.")
+  }
+
+  /// The identity of the protector that is meant: by its first digits, or by the name.
+  private func identity(in protectors: [KeybagRecord.Protector]) throws(CommandFailure) -> [UInt8] {
+    let digits = way.lowercased()
+    let found = protectors.filter {
+      $0.label == way || digits.count >= 4 && $0.id.hexadecimal.hasPrefix(digits)
+    }
+    guard let first = found.first else {
+      throw CommandFailure(.failure, "there is no protector '\(way)'; 'protectfs key list' shows those there are")
+    }
+    guard found.count == 1 else {
+      throw CommandFailure(.failure, "'\(way)' may mean \(found.count) protectors; give more digits of its identity")
+    }
+    return first.id
   }
 }
 
@@ -190,15 +184,11 @@ struct KeyTestCommand: ParsableCommand {
       """)
 
   @OptionGroup var location: StoreArgument
-
-  @OptionGroup var opening: OpeningOptions
-
-  @OptionGroup var deviceKey: DeviceKeyOptions
+  @OptionGroup var options: KeybagOptions
 
   func run() throws {
-    let store = try StoreReader(try StoreOwner.of(location.path).backing)
-    let opened = try store.open(with: opening.read(), deviceKeyFile: deviceKey.file)
-    let way = opened.keybag.protectors.first { $0.id == opened.protectorID }.map { ListedProtector($0) }
+    let opened = try options.open(location)
+    let way = opened.keybag.protectors.first { $0.id == opened.protectorID }.map { ProtectorInformation($0) }
     print("It opens the store: \(way?.id.prefix(8) ?? "")  \(way?.kind ?? "") '\(way?.label.printable ?? "")'.")
   }
 }

@@ -2,10 +2,6 @@ import ArgumentParser
 import Cryptography
 import KeyManagement
 import MountDaemon
-import ProtectfsIO
-import ProtectfsPolicy
-import StoreFormat
-import SystemPackage
 
 /// `protectfs keybag`
 struct KeybagCommand: ParsableCommand {
@@ -15,22 +11,6 @@ struct KeybagCommand: ParsableCommand {
     subcommands: [
       KeybagExportCommand.self, KeybagImportCommand.self, KeybagRestoreCommand.self, KeybagResetCommand.self,
     ])
-}
-
-/// The passcode of an exported keybag.
-struct BackupPasscodeOptions: ParsableArguments {
-  @Option(
-    name: .customLong("backup-passcode-file"),
-    help: ArgumentHelp("Read the backup passcode from a file; '-' is standard input.", valueName: "file"),
-    completion: .file())
-  var file: String?
-
-  @Option(
-    name: .customLong("backup-passcode-fd"),
-    help: ArgumentHelp("Read the backup passcode from an open file descriptor.", valueName: "number"))
-  var descriptor: Int32?
-
-  var source: SecretSource { SecretSource(file: file, descriptor: descriptor) }
 }
 
 /// `protectfs keybag export`
@@ -49,27 +29,17 @@ struct KeybagExportCommand: ParsableCommand {
 
   @OptionGroup var location: StoreArgument
 
-  @Option(help: ArgumentHelp("The new file.", valueName: "file"), completion: .file())
+  @Option(help: .init("The new file.", valueName: "file"), completion: .file())
   var backup: String
 
-  @OptionGroup(title: "Backup passcode options") var backupPasscode: BackupPasscodeOptions
-
-  @OptionGroup var opening: OpeningOptions
-
-  @OptionGroup var deviceKey: DeviceKeyOptions
+  @OptionGroup(title: "Backup passcode options") var backupPasscode: PasscodeOptions<BackupPasscode>
+  @OptionGroup var options: KeybagOptions
 
   func run() throws {
-    let store = try StoreReader(try StoreOwner.of(location.path).backing)
-    let secret = try opening.read()
-    let opened = try store.open(with: secret, deviceKeyFile: deviceKey.file)
+    let opened = try options.open(location)
     let output = try NewSecretFile(path: backup)
-    do {
-      let passcode = try backupPasscode.source.readNew("Backup passcode", opening.files)
-      try output.write(SecretBytes(opened.exported(for: passcode).bytes))
-    } catch {
-      output.remove()
-      throw error
-    }
+    let passcode = try backupPasscode.source.readNew("Backup passcode", options.opening.files)
+    try output.write(SecretBytes(opened.exported(for: passcode).bytes))
     print("The keybag was exported to \(backup). The backup passcode opens it, and nothing else does.")
   }
 }
@@ -88,36 +58,22 @@ struct KeybagRestoreCommand: ParsableCommand {
         protectfs keybag restore ~/.private
       """)
 
-  @Argument(help: ArgumentHelp("The directory of ciphertext.", valueName: "backing"), completion: .directory)
+  @Argument(help: .init("The directory of ciphertext.", valueName: "backing"), completion: .directory)
   var backing: String
 
-  @Flag(help: "Do not ask.")
-  var yes = false
-
+  @OptionGroup var confirmation: Confirmation
   @OptionGroup var deviceKey: DeviceKeyOptions
 
   func run() throws {
     let path = try CanonicalPath.ofBacking(backing)
-    let directory = try Store.open(path)
-    let lock = try Store.lock(directory, path: path, for: .change)
-    let file = try KeybagFile(backing: directory)
-    try file.finishRestoration()
-    let bytes = try file.readPrevious()
-    let key = try deviceKey.load(for: StoreSummary.parse(bytes).storeID)
-    let previous = try Keybag(parsing: bytes, deviceKey: key)
-    if let current = try? file.read(), current == previous.bytes {
+    guard let restoration = try KeybagRestoration(path, deviceKeyFile: deviceKey.file) else {
       throw CommandFailure(.failure, "the keybag before the last change is the same; there is nothing to restore")
     }
-    // One whose class keys nobody can unwrap any more is of no use.
-    if let time = previous.erasureTime { throw KeyManagementError.storeErased(at: time) }
-    let found = try file.authenticKeybags(of: previous.storeID, key)
-    _ = try file.effaceableSecret(of: previous)
-    try Confirmation.require(
-      "The protectors and class keys of \(path.printable) will be those of keybag generation \(previous.generation). What was "
-        + "written under keys that it does not have will be unreadable.", isGiven: yes)
-    try file.restore(previous, over: found)
+    try confirmation.require(
+      "The protectors and class keys of \(path.printable) will be those of keybag generation "
+        + "\(restoration.previous.generation). What was written under keys that it does not have will be unreadable.")
+    try restoration.commit()
     print("The keybag was restored.")
-    lock.hold()
   }
 }
 
@@ -136,18 +92,14 @@ struct KeybagResetCommand: ParsableCommand {
         protectfs keybag reset ~/.private
       """)
 
-  @Argument(help: ArgumentHelp("The directory of ciphertext.", valueName: "backing"), completion: .directory)
+  @Argument(help: .init("The directory of ciphertext.", valueName: "backing"), completion: .directory)
   var backing: String
 
-  @Flag(help: "Do not ask.")
-  var yes = false
-
-  @OptionGroup(title: "New passcode options") var newPasscode: NewPasscodeOptions
-
+  @OptionGroup var confirmation: Confirmation
+  @OptionGroup(title: "New passcode options") var newPasscode: PasscodeOptions<NewPasscode>
   @OptionGroup var files: SecretFileOptions
 
-  @Option(
-    help: ArgumentHelp("Write the recovery key to a new file instead of printing it.", valueName: "file"))
+  @Option(help: .init("Write the recovery key to a new file instead of printing it.", valueName: "file"))
   var recoveryKeyFile: String?
 
   @OptionGroup var deviceKey: DeviceKeyOptions
@@ -157,23 +109,14 @@ struct KeybagResetCommand: ParsableCommand {
     try StoreSummary.requireStore(path)
     let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file)
     try store.requireThatNoOtherOpens()
-    try Confirmation.require(
-      "All files of classes A, B, C and CX in \(path.printable) will be unreadable, until they are restored from a copy.",
-      isGiven: yes)
+    try confirmation.require(
+      "All files of classes A, B, C and CX in \(path.printable) will be unreadable, until they are restored from a copy."
+    )
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
-    do {
-      let reset = try store.keybag.resetting(
-        passcode: newPasscode.read(files), deviceKey: store.deviceKey,
-        effaceable: store.effaceableSecretIfAny())
-      try store.file.commit(reset.change)
-      store.file.forgetAttempts()
-      print(
-        "The store has new keys. Until the keybag is next changed, 'protectfs keybag restore' brings back the one before it."
-      )
-      try RecoveryKeyOutput.show(reset.recoveryKey.text(), output)
-    } catch {
-      output?.remove()
-      throw error
-    }
+    let recoveryKey = try store.reset(passcode: newPasscode.source.readNew("New passcode", files))
+    print(
+      "The store has new keys. Until the keybag is next changed, 'protectfs keybag restore' brings back the one before it."
+    )
+    try RecoveryKeyOutput.show(recoveryKey.text, output)
   }
 }

@@ -1,6 +1,6 @@
 import ArgumentParser
+import MountDaemon
 import ProtectfsClient
-import ProtectfsPolicy
 
 /// `protectfs lock`
 struct LockCommand: ParsableCommand {
@@ -20,14 +20,14 @@ struct LockCommand: ParsableCommand {
       """)
 
   @Argument(
-    help: ArgumentHelp("Where the store is mounted, or its backing directory.", valueName: "mount-point"),
+    help: .init("Where the store is mounted, or its backing directory.", valueName: "mount-point"),
     completion: .directory)
   var mountPoint: String
 
   @Flag(help: "Lock without a grace period; no program delays it.")
   var now = false
 
-  @Option(help: ArgumentHelp("This grace period, instead of the mount's own; not with --now.", valueName: "seconds"))
+  @Option(help: .init("This grace period, instead of the mount's own; not with --now.", valueName: "seconds"))
   var grace: Double?
 
   @Flag(help: "Return at once, not when the lock has taken effect.")
@@ -61,7 +61,7 @@ struct UnlockCommand: ParsableCommand {
       """)
 
   @Argument(
-    help: ArgumentHelp("Where the store is mounted, or its backing directory.", valueName: "mount-point"),
+    help: .init("Where the store is mounted, or its backing directory.", valueName: "mount-point"),
     completion: .directory)
   var mountPoint: String
 
@@ -71,8 +71,7 @@ struct UnlockCommand: ParsableCommand {
     // Connects first: nobody should type a passcode to learn that nothing is mounted.
     try DaemonPath.withEach(of: mountPoint) { daemon in
       _ = try daemon.status()
-      let secret = try opening.read()
-      try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe daemon.unlock(secret) }
+      try daemon.unlock(with: opening.read())
     }
   }
 }

@@ -1,11 +1,7 @@
 import ArgumentParser
-import Cryptography
 import Hooks
-import KeyManagement
 import MountDaemon
 import ProtectfsIO
-import ProtectfsPolicy
-import StoreFormat
 
 /// `protectfs mount`
 struct MountCommand: ParsableCommand {
@@ -50,15 +46,15 @@ struct MountCommand: ParsableCommand {
         mount -t fuse.protectfs /srv/store /mnt -o allow_other
       """)
 
-  @Argument(help: ArgumentHelp("The directory of ciphertext.", valueName: "backing"), completion: .directory)
+  @Argument(help: .init("The directory of ciphertext.", valueName: "backing"), completion: .directory)
   var backing: String
 
-  @Argument(help: ArgumentHelp("An empty directory.", valueName: "mount-point"), completion: .directory)
+  @Argument(help: .init("An empty directory.", valueName: "mount-point"), completion: .directory)
   var mountPoint: String
 
   @Option(
     name: .customShort("o", allowingJoined: true),
-    help: ArgumentHelp("Mount options, separated by commas.", valueName: "options"))
+    help: .init("Mount options, separated by commas.", valueName: "options"))
   var options: [String] = []
 
   @Flag(name: [.customShort("f"), .long], help: "Stay in the foreground, and log to standard error.")
@@ -72,14 +68,14 @@ struct MountCommand: ParsableCommand {
 
   @OptionGroup var opening: OpeningOptions
 
-  @Option(help: ArgumentHelp("The same as -o grace=S.", valueName: "seconds"))
+  @Option(help: .init("The same as -o grace=S.", valueName: "seconds"))
   var grace: Double?
 
-  @Option(help: ArgumentHelp("The same as -o log_file=F.", valueName: "file"), completion: .file())
+  @Option(help: .init("The same as -o log_file=F.", valueName: "file"), completion: .file())
   var logFile: String?
 
   @Option(
-    name: .customLong("device-key"), help: ArgumentHelp("The same as -o device_key=F.", valueName: "file"),
+    name: .customLong("device-key"), help: .init("The same as -o device_key=F.", valueName: "file"),
     completion: .file())
   var deviceKeyFile: String?
 
@@ -89,36 +85,38 @@ struct MountCommand: ParsableCommand {
 
   func run() throws {
     let list = try MountOptionList(options)
-    if list.isRemount { return try Remount.run(mountPoint, isReadOnly: list.isReadOnly) }
-    let backing = try CanonicalPath.ofBacking(backing)
-    let storeID = try Self.storeID(of: backing)
-    try MountPoint.requireFUSE(allowsOthers: list.allowsOthers)
-    let mountPoint = try MountPoint.checked(mountPoint, backing: backing, coversContents: list.coversContents)
-    try MountPoint.requireNotMounted(backing: backing, isReadOnly: list.isReadOnly)
+    var options = list.mount
+    if list.isRemount { return try Remount.run(mountPoint, isReadOnly: options.isReadOnly) }
+    options.backing = try CanonicalPath.ofBacking(backing)
+    // There has to be a store that this version understands.
+    let storeID = try StoreSummary.read(options.backing).storeID
+    try MountPoint.requireFUSE(allowsOthers: options.allowsOthers)
+    options.mountPoint = try MountPoint.checked(
+      mountPoint, backing: options.backing, coversContents: list.coversContents)
+    try MountPoint.requireNotMounted(backing: options.backing, isReadOnly: options.isReadOnly)
+    if let grace { options.gracePeriod = .seconds(grace) }
     let launch = MountLaunch(
-      options: mountOptions(list, backing, mountPoint), storeID: storeID,
+      options: options, storeID: storeID,
       deviceKeyFile: try (deviceKeyFile ?? list.deviceKeyFile).map { try Self.absolute($0) },
       logFile: try (logFile ?? list.logFile).map { try Self.absolute($0) })
 
-    var unlocking = MountUnlocking(
-      mountPoint: mountPoint, opening: opening, isWanted: unlock || opening.isGiven)
+    let unlocking = MountUnlocking(launch, opening, isWanted: unlock || opening.isGiven)
     let hooks = try Self.hookDirectory(list.hooks)
     if foreground {
       let runner = try hooks.map { try launch.startHooks($0, keepsError: true) }
-      let unmounter = try Unmounter(mountPoint: mountPoint)
-      try unlocking.recoverDeviceKey(of: backing, storeID)
+      let unmounter = try Unmounter(mountPoint: options.mountPoint)
+      try unlocking.recoverDeviceKey()
       try unlocking.runCommand()
-      let waiting = UnlockingBox(unlocking)
       try launch.serve(.standardError, unmounter) {
         runner?.tellMounted()
-        Thread(name: "unlock", waiting.runAndReport).detach()
+        Thread(name: "unlock", unlocking.runAndReport).detach()
       }
     } else {
       try MountLaunch.detach {
-        try unlocking.recoverDeviceKey(of: backing, storeID)
+        try unlocking.recoverDeviceKey()
       } serve: { ready in
         let runner = try hooks.map { try launch.startHooks($0, keepsError: false) }
-        try launch.serve(.system, Unmounter(mountPoint: mountPoint)) {
+        try launch.serve(.system, Unmounter(mountPoint: launch.options.mountPoint)) {
           runner?.tellMounted()
           ready()
         }
@@ -127,40 +125,12 @@ struct MountCommand: ParsableCommand {
     }
   }
 
-  private func mountOptions(_ list: MountOptionList, _ backing: String, _ mountPoint: String) -> MountOptions {
-    var options = MountOptions(backing: backing, mountPoint: mountPoint)
-    if let seconds = grace ?? list.gracePeriod { options.gracePeriod = .seconds(seconds) }
-    if let seconds = list.lockDelay { options.lockDelay = .seconds(seconds) }
-    if let seconds = list.pushTimeout { options.pushTimeout = .seconds(seconds) }
-    if let seconds = list.inactivityPeriod { options.inactivityPeriod = .seconds(seconds) }
-    options.keepsReplacedClass = list.keepsReplacedClass ?? true
-    options.isShared = list.isShared
-    options.logsPaths = list.logsPaths
-    options.isReadOnly = list.isReadOnly
-    options.allowsOthers = list.allowsOthers
-    if let threads = list.threads { options.threads = threads }
-    options.lowersLatency = list.lowersLatency ?? true
-    options.isConfined = list.isConfined ?? true
-    options.fuseOptions = list.fuseOptions
-    return options
-  }
-
   /// The hook directory; `nil` where there is none, or none is wanted.
   private static func hookDirectory(_ option: String?) throws(CommandFailure) -> HookDirectory? {
     switch option {
     case "off": nil
     case .some(let path): try HookDirectory.of(path)
     case .none: try? HookDirectory.of(HookDirectory.defaultPath)
-    }
-  }
-
-  /// The store's identity; finds out that there is a store, and that this version understands it.
-  private static func storeID(of backing: String) throws -> StoreID {
-    let directory = try Store.open(backing)
-    do throws(KeyManagementError) {
-      return try StoreSummary.parse(KeybagFile(backing: directory).read()).storeID
-    } catch .keybagMissing {
-      throw StoreSummary.missingKeybag(in: directory, path: backing)
     }
   }
 

@@ -1,11 +1,9 @@
-import Cryptography
 import Hooks
 import KeyManagement
 import Logging
 import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
-import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
@@ -54,75 +52,65 @@ struct MountLaunch {
 }
 
 /// What `mount` does with what opens the store.
-struct MountUnlocking: ~Copyable {
-  let mountPoint: String
-  let opening: OpeningOptions
-  let isWanted: Bool
+final class MountUnlocking: @unchecked Sendable {
+  private let launch: MountLaunch
+  private let opening: OpeningOptions
+  private let isWanted: Bool
+  // Used by one thread at a time: beside a daemon in the foreground, by the one that unlocks.
   private var typed: UnlockSecret?
 
-  init(mountPoint: String, opening: OpeningOptions, isWanted: Bool) {
-    self.mountPoint = mountPoint
+  init(_ launch: MountLaunch, _ opening: OpeningOptions, isWanted: Bool) {
+    self.launch = launch
     self.opening = opening
     self.isWanted = isWanted
   }
 
   /// With a recovery key: gets the device key of the store back, and keeps it for this and later mounts.
-  mutating func recoverDeviceKey(of backing: String, _ storeID: StoreID) throws {
-    guard opening.recoveryKey.source != nil else { return }
+  func recoverDeviceKey() throws {
+    guard opening.recoveryKey != nil else { return }
     let secret = try opening.read()
-    guard case .recoveryKey(let text) = secret else { return }
-    let directory = try Store.open(backing)
-    let bytes = try KeybagFile(backing: directory).read()
-    let deviceKey = try Keybag.recover(bytes, recoveryKey: RecoveryKey(parsing: text))
-    typed = .recoveryKey(text)
+    let bytes = try StoreSummary.readKeybag(launch.options.backing).bytes
+    let deviceKey = try secret.recoveredDeviceKey(bytes)
+    typed = consume secret
     // Where the store's own device key is at hand, sealed in the TPM perhaps, no other copy is to lie about.
-    if DeviceKey.opens(bytes, of: storeID) { return }
-    let path = try DeviceKey.keep(deviceKey, for: storeID)
+    guard let deviceKey, !DeviceKey.opens(bytes, of: launch.storeID) else { return }
+    let path = try DeviceKey.keep(deviceKey, for: launch.storeID)
     CommandFailure.report("the device key of this store was recovered, and is kept as \(path)")
   }
 
   /// Before a daemon in the foreground: has the command print the passcode, which the daemon may not start.
-  mutating func runCommand() throws {
+  func runCommand() throws {
     if opening.passcode.command != nil { typed = try opening.read() }
   }
 
   /// Unlocks, if that was asked for. A terminal is asked three times.
-  mutating func run() throws {
+  func run() throws {
     guard isWanted else { return }
-    var triesLeft = opening.isTypedPasscode ? 3 : 1
-    while true {
-      let secret = if let recovered = typed.take() { recovered } else { try opening.read() }
-      var daemon = try DaemonConnection(mountPoint: mountPoint)
-      triesLeft -= 1
-      do throws(ControlError) {
-        return try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe daemon.unlock(secret) }
-      } catch {
-        guard error.code == .wrongPasscode, triesLeft > 0 else {
-          CommandFailure.report("\(mountPoint) is mounted, but locked")
-          throw error
-        }
-        CommandFailure.report("\(error.message); try again")
-      }
+    do {
+      guard let secret = typed.take() else { return try opening.attempt(unlock) }
+      try unlock(secret)
+    } catch {
+      CommandFailure.report("\(launch.options.mountPoint) is mounted, but locked")
+      throw error
     }
   }
-}
 
-/// Carries an unlocking to the thread that does it beside a daemon in the foreground.
-final class UnlockingBox: @unchecked Sendable {
-  // Used by that one thread only, after it was made.
-  private var unlocking: MountUnlocking
-
-  init(_ unlocking: consuming MountUnlocking) {
-    self.unlocking = unlocking
+  private func unlock(_ secret: borrowing UnlockSecret) throws {
+    var daemon = try DaemonConnection(mountPoint: launch.options.mountPoint)
+    try daemon.unlock(with: secret)
   }
 
   /// Unlocks, and tells the service manager; what goes wrong is reported and leaves the mount locked.
   func runAndReport() {
     do {
-      try unlocking.run()
+      try run()
     } catch {
       CommandFailure.report(CommandFailure(error)?.message ?? "\(error)")
     }
-    ServiceManager.tellReady()
+    do throws(Errno) {
+      try ServiceManager.notifyReady()
+    } catch {
+      CommandFailure.report("the service manager could not be notified that the mount is ready: \(error)")
+    }
   }
 }

@@ -9,7 +9,8 @@ enum MountPoint {
   static func checked(
     _ path: String, backing: String, coversContents: Bool
   ) throws(CommandFailure) -> String {
-    let canonical = try existing(path)
+    let canonical = try CanonicalPath.of(
+      path, missing: CommandFailure(.unsuitableMountPoint, "\(path) does not exist; make it with 'mkdir \(path)'"))
     try requireNoLivingMount(canonical)
     guard !CanonicalPath.lies(canonical, in: backing) else {
       throw CommandFailure(
@@ -35,7 +36,7 @@ enum MountPoint {
   static func requireFUSE(allowsOthers: Bool) throws(CommandFailure) {
     let device = "/dev/fuse"
     do throws(Errno) {
-      try Process.requireAccess(to: device)
+      try Process.requireAccess(to: device, .readAndWrite)
     } catch .noSuchFileOrDirectory {
       throw CommandFailure(.noFUSE, "there is no \(device); load the kernel's module with 'modprobe fuse' as root")
     } catch {
@@ -53,16 +54,6 @@ enum MountPoint {
     guard !lines.contains(where: { $0.filter { $0 != " " && $0 != "\t" } == "user_allow_other" }) else { return }
     throw CommandFailure(
       .notPermitted, "allow_other needs a line 'user_allow_other' in /etc/fuse.conf, which root can add")
-  }
-
-  private static func existing(_ path: String) throws(CommandFailure) -> String {
-    do throws(Errno) {
-      return try PathName(path).canonical().description
-    } catch .noSuchFileOrDirectory {
-      throw CommandFailure(.unsuitableMountPoint, "\(path) does not exist; make it with 'mkdir \(path)'")
-    } catch {
-      throw CommandFailure(path, error)
-    }
   }
 
   private static func requireNoLivingMount(_ path: String) throws(CommandFailure) {

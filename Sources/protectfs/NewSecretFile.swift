@@ -2,23 +2,23 @@ import Cryptography
 import ProtectfsIO
 import SystemPackage
 
-/// A new file that takes a secret: a recovery key or a key file.
+/// A new file that takes a secret: a recovery key, a key file or an exported keybag. Unless all is written, the file is
+/// taken away again with the last reference.
 final class NewSecretFile {
   let path: String
   private let file: Descriptor
+  private var isWritten = false
 
   /// Makes the file, with mode 0600. It must not exist.
-  init(path: String) throws(CommandFailure) {
-    do throws(Errno) {
-      file = try Descriptor.open(PathName(path), [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
-    } catch {
-      throw CommandFailure(path, error)
+  init(path: String) throws {
+    file = try naming(path) {
+      try Descriptor.open(PathName(path), [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
     }
     self.path = path
   }
 
-  func write(_ secret: borrowing SecretBytes, newline: Bool = false) throws(CommandFailure) {
-    do throws(Errno) {
+  func write(_ secret: borrowing SecretBytes, newline: Bool = false) throws {
+    try naming(path) {
       try unsafe secret.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
       if newline {
         try unsafe [UInt8(ascii: "\n")].withBytes { (newline) throws(Errno) in
@@ -26,15 +26,13 @@ final class NewSecretFile {
         }
       }
       try file.synchronize()
-    } catch {
-      throw CommandFailure(path, error)
     }
+    isWritten = true
   }
 
-  /// Takes the file away again, when it is of no use after all.
-  func remove() {
+  deinit {
     // One that stays is empty, or of no use.
-    try? Descriptor.open(".", [.path, .directory]).unlink(PathName(path))
+    if !isWritten { try? Descriptor.open(".", [.path, .directory]).unlink(PathName(path)) }
   }
 }
 

@@ -18,7 +18,8 @@ struct OrphansCommand: ParsableCommand {
       """,
     subcommands: [OrphansListCommand.self, OrphansPurgeCommand.self])
 
-  /// Looks for orphans at a path, and shows on a terminal how far that has come. Nothing is printed while the line is there.
+  /// Looks for orphans at a path, and shows on a terminal how far that has come. Nothing is printed while the line is
+  /// there.
   static func search(
     _ path: String, _ report: @escaping (String, Errno?) -> Void, _ found: @escaping (Orphan) -> Void
   ) throws -> OrphanSearch {
@@ -139,8 +140,7 @@ struct OrphansPurgeCommand: ParsableCommand {
   @Argument(help: ArgumentHelp("A file or directory on a mount.", valueName: "path"), completion: .file())
   var path: String
 
-  @Flag(help: "Do not ask.")
-  var yes = false
+  @OptionGroup var confirmation: Confirmation
 
   func run() throws {
     try OrphansCommand.requireMount(path)
@@ -153,8 +153,8 @@ struct OrphansPurgeCommand: ParsableCommand {
     }
     // Several names may be one file.
     let size = Set(orphans.values).reduce(0) { $0 + $1.size }
-    try Confirmation.require(
-      "\(orphans.count.files) in \(path.printable) (\(size.bytes)) will be removed for good.", isGiven: yes)
+    try confirmation.require(
+      "\(orphans.count.files) in \(path.printable) (\(size.bytes)) will be removed for good.")
     let removed = try remove(orphans, failures)
     print("\(removed.files) removed.")
     try failures.finish(of: "removed")

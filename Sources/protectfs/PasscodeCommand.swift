@@ -1,8 +1,4 @@
 import ArgumentParser
-import Cryptography
-import KeyManagement
-import MountDaemon
-import ProtectfsClient
 
 /// `protectfs passcode`
 struct PasscodeCommand: ParsableCommand {
@@ -10,38 +6,6 @@ struct PasscodeCommand: ParsableCommand {
     commandName: "passcode",
     abstract: "Change the passcode of a store.",
     subcommands: [PasscodeChangeCommand.self])
-}
-
-/// The options that say where a new passcode comes from.
-struct NewPasscodeOptions: ParsableArguments {
-  @Option(
-    name: .customLong("new-passcode-file"),
-    help: ArgumentHelp("Read the new passcode from a file; '-' is standard input.", valueName: "file"),
-    completion: .file())
-  var file: String?
-
-  @Option(
-    name: .customLong("new-passcode-fd"),
-    help: ArgumentHelp("Read the new passcode from an open file descriptor.", valueName: "number"))
-  var descriptor: Int32?
-
-  @Option(
-    name: .customLong("new-passcode-command"),
-    help: ArgumentHelp("Take what a shell command prints as the new passcode.", valueName: "command"))
-  var command: String?
-
-  /// Whether one of the options was given.
-  var isGiven: Bool { file != nil || descriptor != nil || command != nil }
-
-  func validate() throws {
-    let count = [file != nil, descriptor != nil, command != nil].count { $0 }
-    guard count <= 1 else { throw ValidationError("The new passcode comes from one place only.") }
-  }
-
-  /// Reads it, from a terminal twice.
-  func read(_ files: SecretFileOptions) throws -> SecretBytes {
-    try SecretSource(file: file, descriptor: descriptor, command: command).readNew("New passcode", files)
-  }
 }
 
 /// `protectfs passcode change`
@@ -61,29 +25,14 @@ struct PasscodeChangeCommand: ParsableCommand {
       """)
 
   @OptionGroup var location: StoreArgument
-
-  @OptionGroup var opening: OpeningOptions
-
-  @OptionGroup(title: "New passcode options") var newPasscode: NewPasscodeOptions
-
-  @OptionGroup var deviceKey: DeviceKeyOptions
+  @OptionGroup var options: KeybagOptions
+  @OptionGroup(title: "New passcode options") var newPasscode: PasscodeOptions<NewPasscode>
 
   func run() throws {
-    switch try StoreOwner.of(location.path) {
-    case .daemon(let mount):
-      var daemon = try DaemonConnection(to: mount)
-      let old = try opening.read("Old passcode")
-      let new = try newPasscode.read(opening.files)
-      try unsafe old.withSecret { (old) throws(ControlError) in
-        try unsafe new.withBytes { (new) throws(ControlError) in try unsafe daemon.changePasscode(from: old, to: new) }
-      }
-    case .nobody(let path):
-      try StoreSummary.requireStore(path)
-      let old = try opening.read("Old passcode")
-      let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file, secret: old)
-      let new = try newPasscode.read(opening.files)
-      try store.apply(.changePasscode(new), with: old)
-    }
+    let owner = try location.ownerOfStore()
+    let old = try options.opening.read("Old passcode")
+    let new = try newPasscode.source.readNew("New passcode", options.opening.files)
+    try owner.change(.changePasscode(new), with: old, deviceKeyFile: options.deviceKey.file)
     print("The passcode was changed. A backup made before still opens with the old one.")
   }
 }

@@ -1,6 +1,5 @@
 import ProtectfsClient
 import ProtectfsIO
-import ProtectfsPolicy
 
 /// Waits until the files that a command has given new keys are encrypted under them, and tells how far that has come.
 final class RekeyWait {

@@ -1,10 +1,9 @@
-import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
 import SystemPackage
 
-/// `mount -o remount,ro` and `remount,rw`: what the kernel lets programs do on a mount changes, and its daemon stays. All other
-/// options stay as they are, since mount(8) repeats them.
+/// `mount -o remount,ro` and `remount,rw`: what the kernel lets programs do on a mount changes, and its daemon stays.
+/// All other options stay as they are, since mount(8) repeats them.
 enum Remount {
   /// - Throws: a sentence for what cannot be remounted.
   static func run(_ path: String, isReadOnly: Bool) throws {

@@ -3,6 +3,7 @@ import KeyManagement
 import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
+import StoreFormat
 import SystemPackage
 import TreeCopy
 
@@ -18,8 +19,8 @@ struct RestoreCommand: ParsableCommand {
       modification time counts as restored, so that an interrupted run can be continued; one that is there and \
       different is reported and left alone. The passcode and protector options are for the source.
 
-      The exit status is 0 when all of the source is there, 15 when something could not be restored or was left alone, \
-      and 22 when the command was interrupted.
+      The exit status is 0 when all of the source is there, 15 when something could not be restored, was left out or was \
+      left alone, and 22 when the command was interrupted.
 
       Examples:
         protectfs restore --from /media/backup/plain ~/private
@@ -65,7 +66,7 @@ struct RestoreCommand: ParsableCommand {
     }
     let interruption = Interruption()
     Process.raiseOpenFileLimit()
-    if (try? source.descriptor.status(of: ".protectfs/keybag")) != nil {
+    if try Self.isStore(source, from) {
       try restore(fromStore: sourcePath, to: target, on: mount, interruption)
     } else {
       guard !opening.isGiven, deviceKeyFile == nil else {
@@ -83,6 +84,10 @@ struct RestoreCommand: ParsableCommand {
     let lock = try Store.lock(directory, path: backing, for: .mount(isReadOnly: true))
     try Store.requireAttributes(directory, path: backing)
     let opened = try StoreReader(backing).open(asking: opening, deviceKeyFile: deviceKeyFile)
+    // What comes next are bytes of whoever wrote the copy.
+    Sandbox.enter { (part, error) in
+      CommandFailure.report("restore keeps more rights than it needs (\(part): \(error))")
+    }
     let source = try StoreSource(backing: directory, opened)
     try restore(from: source.root, to: target, on: mount, interruption)
     lock.hold()
@@ -99,6 +104,18 @@ struct RestoreCommand: ParsableCommand {
     ) { interruption.isWanted }
     run.restore(from: source)
     try report.finish()
+  }
+
+  /// Whether a directory is a store, perhaps one whose keybag is gone or may not be seen: its ciphertext is not
+  /// restored as plaintext.
+  private static func isStore(_ directory: SharedDescriptor, _ path: String) throws -> Bool {
+    do throws(Errno) {
+      _ = try directory.descriptor.status(of: PathName(NameEncoding.storeDirectory))
+      return true
+    } catch {
+      guard error == .noSuchFileOrDirectory else { throw CommandFailure(path.printable, error) }
+      return false
+    }
   }
 
   private static func open(_ path: String) throws -> SharedDescriptor {

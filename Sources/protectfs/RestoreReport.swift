@@ -13,20 +13,32 @@ final class RestoreReport: RestoreObserver {
     var alreadyThere = 0
     var different = 0
     var failed = 0
+    var leftOut = 0
     var directories = 0
     var links = 0
     var others = 0
     var bytes: UInt64 = 0
     var isDryRun = false
     var isComplete = false
+    /// What is not as in the source.
+    var problems: [Problem] = []
 
     /// How many files are done.
     var files: Int { copied + replaced + alreadyThere + links }
   }
 
+  private struct Problem: Encodable {
+    enum Kind: String, Encodable {
+      case different, failed, leftOut
+    }
+
+    var kind: Kind
+    var path: String
+    var message: String
+  }
+
   private struct State {
     var summary = Summary()
-    var onlyStatus: ExitStatus?
     /// Why the run ended before its end.
     var ending: CommandFailure?
     /// What there is to do, as soon as that is known.
@@ -65,7 +77,7 @@ final class RestoreReport: RestoreObserver {
     }
   }
 
-  func did(_ deed: RestoreRun.Deed, _ path: String) {
+  func did(_ deed: RestoreRun.Deed, _ path: @autoclosure () -> String) {
     state.withLock { state in
       switch deed {
       case .copied: state.summary.copied += 1
@@ -76,24 +88,23 @@ final class RestoreReport: RestoreObserver {
       }
     }
     if !isDryRun { return copied(0) }
-    if !isJSON { print("\(deed.rawValue)\t\(path.printable)") }
+    if !isJSON { print("\(deed.rawValue)\t\(path().printable)") }
   }
 
   func found() { state.withLock { $0.summary.alreadyThere += 1 } }
 
   func differs(_ path: String) {
-    state.withLock { $0.summary.different += 1 }
-    tell("\(path.printable) is there and different; it was left alone, '--overwrite' replaces it")
+    tell(.different, path, "\(path.printable) is there and different; it was left alone, '--overwrite' replaces it")
+  }
+
+  func leftOut(_ omission: Omission, _ path: String) {
+    tell(.leftOut, path, CopyOutcome.sentence(omission, path))
   }
 
   func failed(_ error: CopyError, _ path: String) -> Bool {
     switch CopyOutcome(error, path, on: mount) {
     case .failed(let failure):
-      state.withLock { state in
-        state.summary.failed += 1
-        state.onlyStatus = state.summary.failed == 1 ? failure.status : nil
-      }
-      tell(failure.message)
+      tell(.failed, path, failure.message)
       return false
     case .stop(let failure):
       state.withLock { if $0.ending == nil { $0.ending = failure } }
@@ -101,7 +112,15 @@ final class RestoreReport: RestoreObserver {
     }
   }
 
-  private func tell(_ message: String) {
+  private func tell(_ kind: Problem.Kind, _ path: String, _ message: String) {
+    state.withLock { state in
+      switch kind {
+      case .different: state.summary.different += 1
+      case .failed: state.summary.failed += 1
+      case .leftOut: state.summary.leftOut += 1
+      }
+      if isJSON { state.summary.problems.append(Problem(kind: kind, path: path, message: message)) }
+    }
     progress.clear()
     CommandFailure.report(message)
   }
@@ -117,12 +136,14 @@ final class RestoreReport: RestoreObserver {
 
   /// Says what came of it.
   ///
-  /// - Throws: when something was not brought back; where that is one of one, its own status.
+  /// - Throws: when something was not brought back.
   func finish() throws {
     progress.clear()
-    let (summary, onlyStatus, ending) = state.withLock { state in
-      state.summary.isComplete = state.ending == nil && state.summary.failed == 0 && state.summary.different == 0
-      return (state.summary, state.onlyStatus, state.ending)
+    let (summary, ending) = state.withLock { state in
+      let summary = state.summary
+      state.summary.isComplete =
+        state.ending == nil && summary.failed == 0 && summary.different == 0 && summary.leftOut == 0
+      return (state.summary, state.ending)
     }
     if isJSON {
       try JSONOutput.showLine(summary)
@@ -134,11 +155,9 @@ final class RestoreReport: RestoreObserver {
     }
     if let ending { throw ending }
     guard !summary.isComplete else { return }
-    if let onlyStatus, summary.files + summary.directories + summary.others + summary.different == 0 {
-      throw CommandFailure(onlyStatus, "nothing was restored")
-    }
     var reasons: [String] = []
     if summary.failed > 0 { reasons.append("\(summary.failed) could not be restored") }
+    if summary.leftOut > 0 { reasons.append("\(summary.leftOut) were left out") }
     if summary.different > 0 { reasons.append("\(summary.different) were left alone") }
     throw CommandFailure(.partial, reasons.joined(separator: ", "))
   }

@@ -1,5 +1,5 @@
 import ArgumentParser
-import KeyManagement
+import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
@@ -31,15 +31,14 @@ struct RotateCommand: ParsableCommand {
       """)
 
   @Option(
-    name: .customLong("class"),
-    help: ArgumentHelp("A name, a letter or an NSFileProtection constant.", valueName: "class"))
+    name: .customLong("class"), help: .init("A name, a letter or an NSFileProtection constant.", valueName: "class"))
   var protectionClass: ProtectionClass?
 
   @Flag(help: "Give the files of these paths, and all below them, new keys of their own.")
   var data = false
 
   @Argument(
-    help: ArgumentHelp("Where the store is mounted; with --data files or directories there.", valueName: "path"),
+    help: .init("Where the store is mounted; with --data files or directories there.", valueName: "path"),
     completion: .file())
   var paths: [String]
 
@@ -70,18 +69,29 @@ struct RotateCommand: ParsableCommand {
     var daemon = try DaemonConnection(mountPoint: mountPoint)
     _ = try daemon.status()
     let secret = try opening.read()
-    let carrier = ConnectionCarrier(daemon)
-    let report = RotationReport(isJSON: json)
-    do {
+    let progress = ProgressLine()
+    var last = RotationStatus(files: 0, rewrapped: 0, damaged: 0, isFinished: false)
+    func line() -> String { "\(last.files) files looked at, \(last.rewrapped) wrapped anew" }
+    do throws(ControlError) {
+      defer { progress.finish(line()) }
+      // An interrupt ends this process, and with it the rotation.
       try unsafe secret.withSecret { (secret) throws(ControlError) in
-        try unsafe carrier.take().rotate(protectionClass, with: secret) { report.show($0) }
+        try unsafe DaemonConnection(mountPoint: mountPoint).rotate(protectionClass, with: secret) { status in
+          last = status
+          if json { try? JSONOutput.showLine(status) } else if !status.isFinished { progress.show(line()) }
+          return true
+        }
       }
     } catch {
-      report.end()
-      if error.code == .failed, report.hasKept { throw CommandFailure(.partial, error.message) }
+      if error.code == .failed, let kept = last.kept, kept > 0 { throw CommandFailure(.partial, error.message) }
       throw error
     }
-    report.finish(protectionClass)
+    guard !json else { return }
+    print("Class \(protectionClass.letter) has a new key; \(last.rewrapped) files were wrapped anew.")
+    if last.damaged > 0 {
+      CommandFailure.report(
+        "\(last.damaged) files have damaged records and open with no key; 'protectfs fsck' names them")
+    }
   }
 
   private func rotateData() throws {
@@ -101,19 +111,13 @@ struct RotateCommand: ParsableCommand {
       }
     }
     if json {
-      try JSONOutput.showLine(DataRotationSummary(rotated: files.count, failed: failures.failed))
+      try JSONOutput.showLine(["rotated": files.count, "failed": failures.failed])
     } else {
       print("\(files.count.files) got a new key.")
     }
     if let ending { throw ending }
     try failures.finish(of: "given a new key")
   }
-}
-
-/// What `rotate --data` reports.
-private struct DataRotationSummary: Encodable {
-  var rotated: Int
-  var failed: Int
 }
 
 /// Has the mount draw new keys for files, and counts them; each once, under whichever of its names.
@@ -136,56 +140,5 @@ private final class DrawnKeys: Sendable {
     }
     try item.setAttribute(PathName(ProtectionClass.rekeyAttributeName), to: Array("1".utf8))
     state.withLock { $0.count += 1 }
-  }
-}
-
-/// Carries a connection into a closure that uses it up.
-private final class ConnectionCarrier {
-  private var connection: DaemonConnection?
-
-  init(_ connection: consuming DaemonConnection) {
-    self.connection = consume connection
-  }
-
-  func take() -> DaemonConnection { connection.take()! }
-}
-
-/// Tells how far a rotation has come.
-private final class RotationReport {
-  private let isJSON: Bool
-  private let progress = ProgressLine()
-  private var last = RotationStatus(files: 0, rewrapped: 0, damaged: 0, isFinished: false)
-
-  init(isJSON: Bool) {
-    self.isJSON = isJSON
-  }
-
-  /// Shows a report; an interrupt ends this process, and with it the rotation.
-  func show(_ status: RotationStatus) -> Bool {
-    last = status
-    if isJSON {
-      try? JSONOutput.showLine(status)
-    } else if !status.isFinished {
-      progress.show(line)
-    }
-    return true
-  }
-
-  /// Whether files need the old key.
-  var hasKept: Bool { (last.kept ?? 0) > 0 }
-
-  private var line: String { "\(last.files) files looked at, \(last.rewrapped) wrapped anew" }
-
-  /// Ends the line of the terminal.
-  func end() { progress.finish(line) }
-
-  func finish(_ protectionClass: ProtectionClass) {
-    end()
-    guard !isJSON else { return }
-    print("Class \(protectionClass.letter) has a new key; \(last.rewrapped) files were wrapped anew.")
-    if last.damaged > 0 {
-      CommandFailure.report(
-        "\(last.damaged) files have damaged records and open with no key; 'protectfs fsck' names them")
-    }
   }
 }

@@ -1,6 +1,5 @@
 import ArgumentParser
 import ProtectfsClient
-import ProtectfsPolicy
 
 /// `protectfs status`
 struct StatusCommand: ParsableCommand {

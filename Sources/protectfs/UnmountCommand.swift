@@ -2,7 +2,6 @@ import ArgumentParser
 import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
-import ProtectfsPolicy
 
 /// `protectfs unmount`
 struct UnmountCommand: ParsableCommand {
@@ -23,12 +22,11 @@ struct UnmountCommand: ParsableCommand {
       """,
     aliases: ["umount"])
 
-  @Argument(help: ArgumentHelp("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
+  @Argument(help: .init("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
   var mountPoint: String
 
   @Flag(
-    name: [.customShort("z"), .long],
-    help: "Lock every class but 'none', then detach the mount, even if it is in use.")
+    name: [.customShort("z"), .long], help: "Lock every class but 'none', then detach the mount, even if it is in use.")
   var lazy = false
 
   func run() throws {
@@ -49,19 +47,30 @@ struct UnmountCommand: ParsableCommand {
     guard !mount.isDead else { return try Self.cleanUp(mount) }
     guard let status = try? daemon.statusWhenItAnswers() else { return try Self.detach(path, isLazy: lazy) }
     let isBind = status.mountPoint != path && mount.sameFileSystem().contains { $0.mountPoint == status.mountPoint }
-    if lazy, !isBind { try daemon.lockAll() }
+    let lost = lazy && !isBind ? try Self.lockAll(&daemon) : nil
     let process = try? ProcessDescriptor(status.processID)
     try Self.detach(path, isLazy: lazy)
+    if let lost { throw lost }
     guard !lazy, !isBind, let process else { return }
     try Self.waitForEnd(of: process, status.processID, daemon, mount)
   }
 
   /// Takes a mount away whose daemon was killed. That the kernel still has pages of it is a failure all the same.
   private static func cleanUp(_ mount: MountedFileSystem) throws(CommandFailure) {
-    let failure = RemainingPages.failure(mount)
+    let pages = Result { () throws(CommandFailure) in try DaemonPath.requireNoPages(of: mount) }
     try detach(mount.mountPoint, isLazy: true)
     PageRemovalMark.remove(for: mount)
-    if let failure { throw failure }
+    try pages.get()
+  }
+
+  /// Returns what the lock has lost; it has taken effect all the same.
+  private static func lockAll(_ daemon: inout DaemonConnection) throws(ControlError) -> ControlError? {
+    do throws(ControlError) {
+      try daemon.lockAll()
+      return nil
+    } catch  where error.code == .writesLost {
+      return error
+    }
   }
 
   private static func detach(_ path: String, isLazy: Bool) throws(CommandFailure) {
@@ -77,19 +86,22 @@ struct UnmountCommand: ParsableCommand {
     _ mount: MountedFileSystem
   ) throws {
     if process.waitForEnd(atMost: .milliseconds(500)) { return }
-    var failure: ControlError?
-    do throws(ControlError) { try daemon.lockAll() } catch { failure = error }
+    let lost = Result { () throws(ControlError) in try lockAll(&daemon) }
     // It may still be on its way to its end, and many a namespace is there for a moment.
     let start = ContinuousClock.now
-    var holders: [String] = []
+    var holders: MountHolders
     repeat {
       if process.waitForEnd(atMost: .seconds(1)) { return }
-      holders = MountHolders.find(mount, daemon: number)
+      holders = MountHolders(of: mount, daemon: number)
     } while ContinuousClock.now < start + .seconds(holders.isEmpty ? 10 : 3)
-    let state = failure.map { "it could not be locked (\($0.message))" } ?? "everything is locked"
+    let state =
+      switch lost {
+      case .success(let lost): lost?.message ?? "everything is locked"
+      case .failure(let error): "it could not be locked (\(error.message))"
+      }
     throw CommandFailure(
       .stillHeld,
-      "\(mount.mountPoint) is unmounted here, but the file system lives on: \(MountHolders.words(for: holders)). "
+      "\(mount.mountPoint) is unmounted here, but the file system lives on: \(holders.words). "
         + "Until it is let go, \(state), and its daemon (process \(number)) runs")
   }
 }

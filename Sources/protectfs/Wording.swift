@@ -38,19 +38,6 @@ extension String {
   func padded(to width: Int) -> String {
     self + String(repeating: " ", count: max(0, width - count))
   }
-
-  /// The text without control characters, which a name may have and a terminal would obey.
-  var printable: String {
-    var result = ""
-    for scalar in unicodeScalars {
-      if scalar.properties.generalCategory == .control {
-        result += scalar.escaped(asASCII: true)
-      } else {
-        result.unicodeScalars.append(scalar)
-      }
-    }
-    return result
-  }
 }
 
 extension UInt64 {

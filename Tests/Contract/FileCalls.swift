@@ -3,8 +3,8 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// The calls that the operations of the contract are made of: system calls on a mount, or requests to a file system in this
-/// process. No symbolic link is followed.
+/// The calls that the operations of the contract are made of: system calls on a mount, or requests to a file system in
+/// this process. No symbolic link is followed.
 package protocol FileCalls: Sendable {
   func status(of path: PathName) throws(Errno) -> CallStatus
   /// The names in a directory, without `.` and `..`.

@@ -12,6 +12,8 @@ final class HeldFileSystem: LowLevelFileSystem {
     /// Those that a lock refuses.
     var refused: Set<UInt64> = []
     var dirty: Set<UInt64> = []
+    /// Those whose end closes a descriptor.
+    var withDescriptor: Set<UInt64> = []
     /// What has been done, in order.
     var done: [String] = []
   }
@@ -37,8 +39,8 @@ final class HeldFileSystem: LowLevelFileSystem {
     }
   }
 
-  private func attributes(_ node: NodeID) -> Attributes {
-    var attributes = Attributes()
+  private func attributes(_ node: NodeID) -> Status {
+    var attributes = Status()
     attributes.inode = node.rawValue
     attributes.mode = 0o100600
     return attributes
@@ -48,7 +50,7 @@ final class HeldFileSystem: LowLevelFileSystem {
     Entry(node: node, attributes: attributes(node), entryTimeout: 0, attributeTimeout: 0)
   }
 
-  func attributes(of node: NodeID, handle: Handle?, caller: Caller) throws(Errno) -> (Attributes, timeout: Double) {
+  func attributes(of node: NodeID, handle: Handle?, caller: Caller) throws(Errno) -> (Status, timeout: Double) {
     run("getattr", node)
     return (attributes(node), 0)
   }
@@ -93,6 +95,7 @@ final class HeldFileSystem: LowLevelFileSystem {
   func release(_ handle: Handle, of node: NodeID, flags: HandleFlags) { run("release", node) }
 
   func refuses(_ request: RequestHeader) -> Bool { state.read { $0.refused.contains(request.node.rawValue) } }
+  func holdsDescriptor(_ node: NodeID) -> Bool { state.read { $0.withDescriptor.contains(node.rawValue) } }
   func mayHaveDirtyPages(_ node: NodeID) -> Bool { state.read { $0.dirty.contains(node.rawValue) } }
 }
 
@@ -100,7 +103,7 @@ final class HeldFileSystem: LowLevelFileSystem {
 extension HeldFileSystem {
   func setAttributes(
     of node: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
-  ) throws(Errno) -> (Attributes, timeout: Double) { throw .notSupported }
+  ) throws(Errno) -> (Status, timeout: Double) { throw .notSupported }
   func readSymbolicLink(_ node: NodeID) throws(Errno) -> PathName { throw .notSupported }
   func makeNode(
     _ name: PathName, in parent: NodeID, mode: UInt32, device: UInt64, caller: Caller

@@ -14,10 +14,10 @@ final class ServedSession {
   let counts = RequestCounts()
   private let thread: ProtectfsIO.Thread
 
-  init(workers: Int, isShared: Bool = false) throws {
+  init(workers: Int, hasOtherWriters: Bool = false) throws {
     device = try DeviceSocket()
     let session = try Session(
-      fileSystem: fileSystem, options: [], isShared: isShared, threads: workers, counts: counts)
+      fileSystem: fileSystem, options: [], hasOtherWriters: hasOtherWriters, threads: workers, counts: counts)
     self.session = session
     try session.connect(to: device.served)
     // The reserve looks often, so that no test waits for it.

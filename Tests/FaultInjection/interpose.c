@@ -1,5 +1,5 @@
-// Loaded into the daemon or the command with LD_PRELOAD, this stands before the functions of libc that reach the backing
-// store, and has the call that a test names fail, fall short, or be the last one of the process. See CFaults.h.
+// Loaded into the daemon or the command with LD_PRELOAD, this stands before the functions of libc that reach the
+// backing store, and has the call that a test names fail, fall short, or be the last one of the process. See CFaults.h.
 #define _GNU_SOURCE
 #include "CFaults.h"
 
@@ -54,7 +54,16 @@ static int is_ours_at(int directory, const char *path) {
 
 // MARK: What happens to a call
 
-enum { GOES_ON = 0, ENDS_AFTER = -1, FALLS_SHORT = -2 };
+enum { GOES_ON = 0, ENDS_AFTER = -1, FALLS_SHORT = -2, FAILS_AFTER = -3, IS_HELD = -4 };
+
+// Waits until the faults are disarmed.
+static void hang(void) {
+  int error = errno;
+  __atomic_add_fetch(&faults->hanging, 1, __ATOMIC_SEQ_CST);
+  while (is_armed()) usleep(1000);
+  __atomic_sub_fetch(&faults->hanging, 1, __ATOMIC_SEQ_CST);
+  errno = error;
+}
 
 // An errno, or one of the above.
 static int fate(const char *name, uint32_t kinds, int is_ours) {
@@ -64,12 +73,7 @@ static int fate(const char *name, uint32_t kinds, int is_ours) {
   if (number == faults->at) strncpy(faults->hit, name, sizeof faults->hit - 1);
   if (faults->action == FAULTS_FAIL_ON && number > faults->at) return (int)faults->error;
   if (faults->action == FAULTS_SLOW && number >= faults->at) usleep(250000);
-  if (faults->action == FAULTS_HANG && number >= faults->at) {
-    __atomic_add_fetch(&faults->hanging, 1, __ATOMIC_SEQ_CST);
-    while (is_armed()) usleep(1000);
-    __atomic_sub_fetch(&faults->hanging, 1, __ATOMIC_SEQ_CST);
-    return GOES_ON;
-  }
+  if (faults->action == FAULTS_HANG && number >= faults->at) hang();
   if (number != faults->at) return GOES_ON;
   switch (faults->action) {
   case FAULTS_FAIL:
@@ -77,6 +81,8 @@ static int fate(const char *name, uint32_t kinds, int is_ours) {
   case FAULTS_SHORT: return FALLS_SHORT;
   case FAULTS_END_BEFORE: _exit(FAULTS_STATUS);
   case FAULTS_END_AFTER: return ENDS_AFTER;
+  case FAULTS_FAIL_AFTER: return FAILS_AFTER;
+  case FAULTS_HOLD: return IS_HELD;
   case FAULTS_STALL: usleep(1500000); return GOES_ON;
   default: return GOES_ON;
   }
@@ -98,6 +104,11 @@ static int fate(const char *name, uint32_t kinds, int is_ours) {
     } \
     result_type result_ = next(__VA_ARGS__); \
     if (fate_ == ENDS_AFTER) _exit(FAULTS_STATUS); \
+    if (fate_ == FAILS_AFTER) { \
+      errno = (int)faults->error; \
+      return -1; \
+    } \
+    if (fate_ == IS_HELD) hang(); \
     return result_; \
   }
 #define CHANGE(name, ours, parameters, ...) CALL(int, name, FAULTS_CHANGES, ours, parameters, __VA_ARGS__)
@@ -143,8 +154,8 @@ CHANGE(ftruncate64, is_ours(fd), (int fd, off64_t length), fd, length)
 CALL(int, fallocate, KINDS_OF(mode), is_ours(fd), (int fd, int mode, off_t offset, off_t length), fd, mode, offset, length)
 CALL(int, fallocate64, KINDS_OF(mode), is_ours(fd), (int fd, int mode, off64_t offset, off64_t length), fd, mode, offset,
      length)
-CHANGE(fsync, is_ours(fd), (int fd), fd)
-CHANGE(fdatasync, is_ours(fd), (int fd), fd)
+CALL(int, fsync, FAULTS_CHANGES | FAULTS_FLUSH, is_ours(fd), (int fd), fd)
+CALL(int, fdatasync, FAULTS_CHANGES | FAULTS_FLUSH, is_ours(fd), (int fd), fd)
 CALL(int, syncfs, FAULTS_SYNC, is_ours(fd), (int fd), fd)
 
 // MARK: Names
@@ -159,6 +170,7 @@ static int open_or_fail(
   }
   int result = next(directory, path, flags, mode);
   if (fate_ == ENDS_AFTER) _exit(FAULTS_STATUS);
+  if (fate_ == IS_HELD) hang();
   return result;
 }
 static mode_t mode_of(int flags, va_list arguments) { return flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0; }
@@ -230,6 +242,7 @@ CHANGE(utimensat, is_ours_at(directory, path),
 READ(int, statx, is_ours_at(directory, path),
      (int directory, const char *path, int flags, unsigned mask, struct statx *status), directory, path, flags, mask,
      status)
+READ(int, fstatvfs, is_ours(fd), (int fd, struct statvfs *status), fd, status)
 READ(int, fstatvfs64, is_ours(fd), (int fd, struct statvfs64 *status), fd, status)
 
 int setxattr(const char *, const char *, const void *, size_t, int);

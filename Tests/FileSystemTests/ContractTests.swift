@@ -4,8 +4,8 @@ import ProtectfsPolicy
 import SystemPackage
 import Testing
 
-/// The contract: every operation on a file of every class, in every state. What goes through a mapping is for a mount, whose
-/// suite of this name runs the table once more.
+/// The contract: every operation on a file of every class, in every state. What goes through a mapping is for a mount,
+/// whose suite of this name runs the table once more.
 @Suite struct ContractTests {
   @Test func everyOperationIsInTheTableOnce() {
     let names = ContractTable.rows.map(\.operation)

@@ -2,6 +2,7 @@ import BackingTree
 import Contract
 import Cryptography
 import FUSE
+import FileSystem
 import InProcessKernel
 import KeyManagement
 import Logging
@@ -14,12 +15,12 @@ import Testing
 
 @testable import MountDaemon
 
-/// A store in a temporary directory, and a daemon that serves it to a kernel in this process, without a mount: any user can
-/// have one, and several tests can at once.
+/// A store in a temporary directory, and a daemon that serves it to a kernel in this process, without a mount: any user
+/// can have one, and several tests can at once.
 final class InProcessStore: Sendable {
   let directory: TemporaryDirectory
   private let storeID: StoreID
-  private let recoveryKey: RecoveryKeyText
+  let recoveryKey: RecoveryKeyText
   private let options: MountOptions
   private let running: Mutex<RunningDaemon>
 
@@ -50,13 +51,31 @@ final class InProcessStore: Sendable {
 
   var daemon: RunningDaemon { running.withLock { $0 } }
   var kernel: InProcessKernel { daemon.kernel }
+  var fileSystem: ProtectedFileSystem { daemon.daemon.fileSystem }
+  var tree: BackingTree { fileSystem.tree }
   var state: LockState { daemon.daemon.machine.state.lockState }
 
   /// Ends the daemon, and serves the store anew: before the first unlock.
-  func restart() throws {
+  func restart(isRekeying: Bool = true) throws {
     daemon.end()
-    let next = try RunningDaemon(options, storeID, deviceKey: PathName(directory.path + "/device.key"))
+    let next = try RunningDaemon(
+      options, storeID, deviceKey: PathName(directory.path + "/device.key"), isRekeying: isRekeying)
     running.withLock { $0 = next }
+  }
+
+  /// Gives a class a new key.
+  func rotate(_ fileClass: ProtectionClass) throws {
+    let rotation = try daemon.daemon.beginRotation(of: fileClass, with: .recoveryKey(recoveryKey.text.copy()))
+    try rotation.run { _ in true }
+  }
+
+  /// Waits until something holds, for 20 seconds at most.
+  func wait(until isReached: () throws -> Bool) throws {
+    let deadline = ContinuousClock.now + .seconds(20)
+    while try !isReached() {
+      try #require(ContinuousClock.now < deadline, "it never came")
+      Thread.sleep(microseconds: 1000)
+    }
   }
 
   func unlock() throws { try daemon.daemon.unlock(.recoveryKey(recoveryKey.text.copy())) }
@@ -81,18 +100,18 @@ final class RunningDaemon: Sendable {
   let daemon: Daemon
   let kernel: InProcessKernel
   private let pages: PageInvalidation
-  private let threads: [ProtectfsIO.Thread]
+  private let threads: Mutex<[ProtectfsIO.Thread]>
   private let lockThread: ProtectfsIO.Thread
   private let hasEnded = Mutex(false)
 
-  init(_ options: MountOptions, _ storeID: StoreID, deviceKey file: PathName) throws {
+  init(_ options: MountOptions, _ storeID: StoreID, deviceKey file: PathName, isRekeying: Bool = true) throws {
     let deviceKey = try DeviceKey.load(for: storeID, file: file)
     let keybag = try Keybag(parsing: KeybagFile(backing: Store.open(options.backing)).read(), deviceKey: deviceKey)
     let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: SharedNumbers(), log: log)
     let device = try DeviceSocket()
     let session = try Session(
-      fileSystem: daemon.fileSystem, options: [], isShared: options.hasOtherWriters, threads: options.threads,
+      fileSystem: daemon.fileSystem, options: [], hasOtherWriters: options.hasOtherWriters, threads: options.threads,
       counts: daemon.requests)
     try session.connect(to: device.served)
     let pages = PageInvalidation(session, log: log)
@@ -100,10 +119,14 @@ final class RunningDaemon: Sendable {
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, pages: pages,
       patience: options.pushTimeout, log: log)
     lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
-    threads = [Thread(name: "serve") { session.serve(latency: nil) }, daemon.startRekeying()]
+    threads = Mutex([Thread(name: "serve") { session.serve(latency: nil) }])
     kernel = try InProcessKernel(device)
     (self.daemon, self.pages) = (daemon, pages)
+    if isRekeying { startRekeying() }
   }
+
+  /// Starts the engine of rekeys, as a mount does.
+  func startRekeying() { threads.withLock { $0.append(daemon.startRekeying()) } }
 
   deinit { end() }
 
@@ -117,7 +140,7 @@ final class RunningDaemon: Sendable {
     else { return }
     kernel.device.end()
     daemon.tree.stopRekeys()
-    for thread in threads { thread.join() }
+    for thread in threads.withLock({ $0 }) { thread.join() }
     daemon.tree.applyModificationTimes()
     daemon.machine.stop()
     lockThread.join()

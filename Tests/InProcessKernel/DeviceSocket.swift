@@ -4,8 +4,8 @@ import ProtectfsIO
 import Synchronization
 import SystemPackage
 
-/// The kernel's end of a FUSE connection whose device is a socket: it sends requests as linux/fuse.h has them, and hands each
-/// answer to who asked.
+/// The kernel's end of a FUSE connection whose device is a socket: it sends requests as linux/fuse.h has them, and
+/// hands each answer to who asked.
 @safe package final class DeviceSocket: Sendable {
   /// The other end, which stands for `/dev/fuse`. It belongs to the session that serves it, which closes it.
   package let served: CInt
@@ -72,7 +72,8 @@ import SystemPackage
 
   /// Sends a request, and waits for its answer: the bytes behind its header.
   ///
-  /// - Throws: What the daemon answered; `ENOTCONN` when the connection has ended, `ETIMEDOUT` when no answer came within a minute.
+  /// - Throws: What the daemon answered; `ENOTCONN` when the connection has ended, `ETIMEDOUT` when no answer came
+  ///   within a minute.
   package func ask(
     _ operation: fuse_opcode, of inode: UInt64, _ arguments: Message = Message(), by caller: CallerIdentity
   ) throws(Errno) -> [UInt8] {

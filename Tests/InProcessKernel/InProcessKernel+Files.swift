@@ -78,8 +78,9 @@ extension OpenInode {
     return bytes
   }
 
+  /// write(2) past the cache, or, with `isWriteBack`, the kernel's own write of cached pages.
   @discardableResult
-  package func write(_ bytes: [UInt8], at offset: Int64) throws(Errno) -> Int {
+  package func write(_ bytes: [UInt8], at offset: Int64, isWriteBack: Bool = false) throws(Errno) -> Int {
     try requireFile(writing: true)
     guard offset >= 0, offset.addingReportingOverflow(Int64(bytes.count)).overflow == false else {
       throw .invalidArgument
@@ -93,6 +94,7 @@ extension OpenInode {
       arguments.offset = UInt64(place) + UInt64(done)
       arguments.size = UInt32(part.count)
       arguments.write_flags = caller.user == 0 ? 0 : UInt32(FUSE_WRITE_KILL_SUIDGID)
+      if isWriteBack { arguments.write_flags = UInt32(FUSE_WRITE_CACHE) }
       arguments.flags = UInt32(bitPattern: flags)
       var message = Message(arguments)
       message.append(bytes: part)

@@ -3,8 +3,8 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-// Calls that make, move and remove names. What the kernel finds out before it asks is found out here too: the daemon is never
-// asked to unlink a directory, for example.
+// Calls that make, move and remove names. What the kernel finds out before it asks is found out here too: the daemon is
+// never asked to unlink a directory, for example.
 extension InProcessKernel {
   package func makeDirectory(
     _ path: PathName, in start: Inode? = nil, mode: UInt32 = 0o755, by caller: CallerIdentity = .current

@@ -3,11 +3,11 @@ import Glibc
 import ProtectfsIO
 import SystemPackage
 
-/// What the Linux kernel does with a FUSE file system, in this process and without its caches: it follows paths, keeps count of
-/// lookups, and sends each call to the daemon at once.
+/// What the Linux kernel does with a FUSE file system, in this process and without its caches: it follows paths, keeps
+/// count of lookups, and sends each call to the daemon at once.
 ///
-/// It is trusted by nobody: modes and ACLs, which the kernel checks, are checked by no one here; nor are there mappings, locks
-/// of files, or a page cache. What depends on these is for a real mount.
+/// It is trusted by nobody: modes and ACLs, which the kernel checks, are checked by no one here; nor are there
+/// mappings, locks of files, or a page cache. What depends on these is for a real mount.
 package final class InProcessKernel: Sendable {
   package let device: DeviceSocket
   package let root: Inode

@@ -151,8 +151,8 @@ import Testing
       "\(name(start.stored.file.read())), \(name(start.stored.file.readPrevious())), \(secrets.joined(separator: " and "))"
   }
 
-  /// The keybag in place opens with the secret that belongs to it, and every class key that was there is in one of the two
-  /// that open, but for those whose end was asked for.
+  /// The keybag in place opens with the secret that belongs to it, and every class key that was there is in one of the
+  /// two that open, but for those whose end was asked for.
   private func expectOpens(_ start: borrowing Start, _ change: borrowing KeybagChange, _ place: Comment) throws {
     var ids: Set<ClassKeyID> = []
     for bytes in [try start.stored.file.read(), try start.stored.file.readPrevious()] {

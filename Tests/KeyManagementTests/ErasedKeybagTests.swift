@@ -73,6 +73,37 @@ import Testing
     #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == nil)
   }
 
+  /// The tombstone is in one place, and the keybag in the other, with its secret. A restoration brings nothing back, an
+  /// import keeps nothing, and the next start finishes the erasure.
+  @Test(arguments: [true, false]) func halfErased(isInPlace: Bool) throws {
+    let stored = try StoredKeybag()
+    let tombstone = try stored.keybag.erased(deviceKey: stored.deviceKey)
+    let (current, previous) = isInPlace ? (tombstone, stored.keybag) : (stored.keybag, tombstone)
+    try stored.directory.write(".protectfs/keybag", current.bytes)
+    try stored.directory.write(".protectfs/keybag.previous", previous.bytes)
+    let found = try stored.file.authenticKeybags(of: stored.keybag.storeID, stored.deviceKey)
+    let time = try #require(tombstone.erasureTime)
+    #expect(throws: KeyManagementError.storeErased(at: time)) { try stored.file.restore(previous, over: found) }
+    #expect(try stored.file.read() == current.bytes)
+    #expect(found.kept(beside: stored.keybag) == current)
+    guard isInPlace else { return }
+    try stored.file.repair(tombstone, deviceKey: stored.deviceKey)
+    #expect(try stored.file.readPrevious() == tombstone.bytes)
+    #expect(try stored.directory.read(".protectfs/effaceable").allSatisfy { $0 == 0 })
+  }
+
+  /// An erasure without room that was cut short when the secret was overwritten gets its tombstone in place, with its
+  /// time.
+  @Test func notedAlone() throws {
+    let stored = try StoredKeybag()
+    let tombstone = try stored.keybag.erased(deviceKey: stored.deviceKey)
+    try stored.directory.write(".protectfs/keybag.previous", tombstone.bytes)
+    try stored.directory.write(".protectfs/effaceable", [UInt8](repeating: 0, count: 16_384))
+    try stored.file.repair(tombstone, deviceKey: stored.deviceKey)
+    #expect(try stored.file.read() == tombstone.bytes)
+    #expect(try stored.file.readPrevious() == tombstone.bytes)
+  }
+
   private func erase(_ stored: borrowing StoredKeybag) throws -> Keybag {
     let erasure = try stored.file.erase(stored.keybag, deviceKey: stored.deviceKey)
     #expect(erasure.failure == nil)

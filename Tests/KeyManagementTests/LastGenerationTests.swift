@@ -61,7 +61,8 @@ import Testing
     }
   }
 
-  /// Whoever has the device key, but no secret, can write a keybag of the last generation. The store is erased all the same.
+  /// Whoever has the device key, but no secret, can write a keybag of the last generation. The store is erased all the
+  /// same.
   @Test(arguments: [true, false]) func isErased(hasRoom: Bool) throws {
     let stored = try StoredKeybag()
     var record = stored.keybag.record

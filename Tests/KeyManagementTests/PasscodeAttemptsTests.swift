@@ -156,7 +156,8 @@ import Testing
     }
   }
 
-  /// What is in place is erased, also where the caller goes by another keybag: one was put there behind a daemon's back.
+  /// What is in place is erased, also where the caller goes by another keybag: one was put there behind a daemon's
+  /// back.
   @Test(arguments: [true, false]) func erasesWhatIsInPlace(isDamaged: Bool) throws {
     let stored = try StoredKeybag(eraseAfter: 4)
     var record = stored.keybag.record

@@ -167,7 +167,8 @@ import Testing
     #expect(try previous().keyIDs(of: .standard) == [first])
   }
 
-  /// Keys of two keybags that do not fit into one do not keep a class from being erased; those of others stay where they are.
+  /// Keys of two keybags that do not fit into one do not keep a class from being erased; those of others stay where
+  /// they are.
   @Test(arguments: [true, false]) func anErasureNeedsNoUnion(isUnderOneSecret: Bool) throws {
     let first = try opened()
     let otherSecret = isUnderOneSecret ? stored.new.change.secret.copy() : try EffaceableSecret()

@@ -249,7 +249,8 @@ import Testing
 
   // MARK: Identifiers of class keys
 
-  /// What was made and erased after the export stays known as erased, also where the keybag that remembers it is replaced.
+  /// What was made and erased after the export stays known as erased, also where the keybag that remembers it is
+  /// replaced.
   @Test func whatEndedAfterAnExportIsRemembered() throws {
     let stored = try StoredKeybag()
     let backup = try exported(stored)

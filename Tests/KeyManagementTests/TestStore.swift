@@ -46,7 +46,8 @@ struct TestStore: Decodable, Sendable {
 
   func parsed() throws -> Keybag { try Keybag(parsing: keybag.bytes, deviceKey: volumeKey()) }
 
-  /// A new keybag of the store, at the lowest cost; the same one each time, as scrypt is most of what a test would take.
+  /// A new keybag of the store, at the lowest cost; the same one each time, as scrypt is most of what a test would
+  /// take.
   func created(eraseAfter: UInt8? = nil) throws -> NewKeybag {
     let made = try Self.made.withLock { all in
       if let made = all[eraseAfter] { return made }

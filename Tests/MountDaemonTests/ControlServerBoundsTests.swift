@@ -10,7 +10,7 @@ import Testing
 /// A client that sends too much or too slowly loses at most its own connection.
 @Suite struct ControlServerBoundsTests {
   @Test func slowListenerLosesEventsAndIsTold() throws {
-    let queue = try EventQueue(capacity: 3)
+    let queue = try EventQueue<DaemonEvent>(capacity: 3)
     for _ in 0..<5 { queue.append(.didBecomeAvailable(classes: [])) }
     #expect(queue.takeAll() == Array(repeating: .didBecomeAvailable(classes: []), count: 3) + [.eventsDropped(2)])
     #expect(queue.takeAll().isEmpty)
@@ -150,6 +150,24 @@ import Testing
     #expect(tried == #"{"parameters":{}}"#)
     try first.send(unlock)
     #expect(receive(first, untilNUL: true).text == #"{"parameters":{}}"#)
+  }
+
+  /// Whoever erases the store in an emergency does not wait for an unlock, nor is one refused because many do.
+  @Test func anErasureDoesNotWaitForSecrets() throws {
+    var limits = ControlServer.Limits()
+    limits.secrets = 1
+    let running = try RunningServer(limits: limits)
+    let first = try running.connectRaw()
+    let second = try running.connectRaw()
+    try running.daemon.state.withLock { _ in
+      // The daemon cannot make the unlock attempt now.
+      try first.send(Array(#"{"method":"org.protectfs.Daemon.Unlock","parameters":{"passcode":"secret"}}"#.utf8) + [0])
+      usleep(100_000)
+      try second.send(Array(#"{"method":"org.protectfs.Daemon.EraseStore"}"#.utf8) + [0])
+      usleep(100_000)
+    }
+    #expect(receive(first, untilNUL: true).text == #"{"parameters":{}}"#)
+    #expect(receive(second, untilNUL: true).text == #"{"parameters":{}}"#)
   }
 
   /// Clients that listen or delay locks leave room for calls.

@@ -53,40 +53,40 @@ final class FakeDaemon: DaemonControl {
     }
   }
 
-  func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
+  func unlock(_ secret: borrowing UnlockSecret) throws(ControlError) {
     guard isRight(secret) else { throw ControlError(.wrongPasscode, "the passcode is wrong") }
     state.withLock { $0.lockState = .unlocked }
     broadcast.send(.didBecomeAvailable(classes: [.complete]))
   }
 
-  func changePasscode(from secret: consuming UnlockSecret, to newPasscode: consuming SecretBytes) throws(ControlError) {
+  func changePasscode(from secret: borrowing UnlockSecret, to newPasscode: consuming SecretBytes) throws(ControlError) {
     guard isRight(secret) else { throw ControlError(.wrongPasscode, "the passcode is wrong") }
     let text = newPasscode.text
     state.withLock { $0.passcode = text }
   }
 
   func addKey(
-    _ new: consuming UnlockSecret, label: String, with secret: consuming UnlockSecret
+    _ new: consuming UnlockSecret, label: String, with secret: borrowing UnlockSecret
   ) throws(ControlError) {
     try require(secret)
     let text = Self.text(new)
     state.withLock { $0.changes.append("add \(text) as \(label)") }
   }
 
-  func removeKey(_ id: [UInt8], with secret: consuming UnlockSecret) throws(ControlError) {
+  func removeKey(_ id: [UInt8], with secret: borrowing UnlockSecret) throws(ControlError) {
     try require(secret)
     state.withLock { $0.changes.append("remove \(id.hexadecimal)") }
   }
 
   func beginRotation(
-    of fileClass: ProtectionClass, with secret: consuming UnlockSecret
+    of fileClass: ProtectionClass, with secret: borrowing UnlockSecret
   ) throws(ControlError) -> any RotationControl {
     try require(secret)
     state.withLock { $0.changes.append("rotate \(fileClass.name)") }
     return FakeRotation()
   }
 
-  func erase(_ fileClass: ProtectionClass, with secret: consuming UnlockSecret) throws(ControlError) {
+  func erase(_ fileClass: ProtectionClass, with secret: borrowing UnlockSecret) throws(ControlError) {
     try require(secret)
     state.withLock { $0.changes.append("erase \(fileClass.name)") }
   }
@@ -119,12 +119,12 @@ final class FakeDaemon: DaemonControl {
     delays.withLock { $0.tell(at: .now, gracePeriod: gracePeriod) }
   }
 
-  private func require(_ secret: consuming UnlockSecret) throws(ControlError) {
+  private func require(_ secret: borrowing UnlockSecret) throws(ControlError) {
     guard isRight(secret) else { throw ControlError(.wrongPasscode, "the passcode is wrong") }
   }
 
-  private func isRight(_ secret: consuming UnlockSecret) -> Bool {
-    switch consume secret {
+  private func isRight(_ secret: borrowing UnlockSecret) -> Bool {
+    switch secret {
     case .tpmPasscode: false
     case .passcode(let passcode): passcode.text == state.withLock { $0.passcode }
     case .recoveryKey(let key): key.text == state.withLock { $0.recoveryKey }
@@ -132,8 +132,8 @@ final class FakeDaemon: DaemonControl {
     }
   }
 
-  private static func text(_ secret: consuming UnlockSecret) -> String {
-    switch consume secret {
+  private static func text(_ secret: borrowing UnlockSecret) -> String {
+    switch secret {
     case .passcode(let passcode): "passcode \(passcode.text)"
     case .tpmPasscode(let passcode): "TPM passcode \(passcode.text)"
     case .recoveryKey(let key): "recovery key \(key.text)"

@@ -14,9 +14,11 @@ import Testing
 /// A running machine, unlocked.
 final class Machine: Sendable, Revocation {
   let lock: LockMachine
+  let patience: Duration
   private let classes = Mutex<[ProtectionClass]>([])
   private let told: Kinds
   private let isStalled = Monitor(.test, false)
+  private let clock: StoppedClock
   private let broadcast: EventBroadcast
 
   var state: LockState { lock.state.lockState }
@@ -24,8 +26,10 @@ final class Machine: Sendable, Revocation {
   /// The events since the unlock.
   var events: [Kinds.Kind] { Array(told.all.drop { $0 == .didBecomeAvailable }) }
 
-  static func with(lockDelay: Duration, _ body: (Machine) throws -> Void) throws {
-    let machine = try Machine(lockDelay: lockDelay)
+  static func with(
+    lockDelay: Duration, patience: Duration = .seconds(600), _ body: (Machine) throws -> Void
+  ) throws {
+    let machine = try Machine(lockDelay: lockDelay, patience)
     let thread = Thread(name: "lock") { machine.lock.run(machine) }
     defer {
       machine.goOn()
@@ -36,7 +40,8 @@ final class Machine: Sendable, Revocation {
     try body(machine)
   }
 
-  private init(lockDelay: Duration) throws {
+  private init(lockDelay: Duration, _ patience: Duration) throws {
+    self.patience = patience
     struct Vector: Decodable { let storeID, deviceKey, keybag: Hex }
     let vector = try VectorFile.read("StoreFormatTests/keybag", as: Vector.self)[0]
     let storeID = try #require(StoreID(bytes: vector.storeID.bytes))
@@ -44,20 +49,36 @@ final class Machine: Sendable, Revocation {
     let keybag = try Keybag(parsing: vector.keybag.bytes, deviceKey: deviceKey)
     let told = Kinds()
     let broadcast = EventBroadcast()
+    let clock = StoppedClock()
     lock = LockMachine(
       gracePeriod: .seconds(10), lockDelay: lockDelay, inactivityPeriod: .seconds(600),
       controller: LockController(
-        keybag: keybag, noneKeys: try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: .absent()))
+        keybag: keybag, noneKeys: try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: .absent())),
+      now: { clock.now }
     ) {
       told.add($0)
       broadcast.send($0)
     }
     self.told = told
     self.broadcast = broadcast
+    self.clock = clock
   }
 
   func unlock() {
     repeat { lock.waitUntilUnlockable() } while !lock.unlock([:])
+  }
+
+  /// When the announced lock takes effect at the latest, counted from now.
+  var takesEffectAfter: Duration? { lock.state.takesEffectAt.map { $0 - clock.now } }
+
+  /// Lets the machine's time pass, which otherwise stands still.
+  func pass(_ duration: Duration) {
+    clock.advance(by: duration)
+    lock.monitor.update { _ in }
+  }
+
+  func waitUntil(_ condition: (LockMachine.State) -> Bool) {
+    lock.monitor.wait { (state, _) -> Void? in condition(state) ? () : nil }
   }
 
   static let willLock = DaemonEvent.willBecomeUnavailable(classes: LockMachine.lockedClasses, seconds: 50)
@@ -80,13 +101,15 @@ final class Machine: Sendable, Revocation {
 
   func goOn() { isStalled.update { $0 = false } }
 
-  func run(_ classes: [ProtectionClass], isEnding: Bool) -> LockOutcome {
+  func run(_ classes: [ProtectionClass], evictingOpenFiles: Bool) -> LockOutcome {
     isStalled.wait { (isStalled, _) -> Void? in isStalled ? nil : () }
     self.classes.withLock { $0 += classes }
     return LockOutcome()
   }
 
   func drop(_ nodes: [NodeID]) {}
+
+  func report(_ outcome: LockOutcome) {}
 }
 
 /// The kinds of events in their order.
@@ -107,4 +130,13 @@ final class Kinds: Sendable {
       }
     kinds.withLock { $0.append(kind) }
   }
+}
+
+/// A time that passes only when it is told to. It lies a year ahead, so that no real wait for it ends.
+final class StoppedClock: Sendable {
+  private let time = Mutex(ContinuousClock.now + .seconds(365 * 86_400))
+
+  var now: ContinuousClock.Instant { time.withLock { $0 } }
+
+  func advance(by duration: Duration) { time.withLock { $0 += duration } }
 }

@@ -9,26 +9,27 @@ import Testing
       "allow_other,nonempty,latency=system,threads=3,log_paths",
       "log_file=/l,device_key=/k,sandbox=off,hooks=/h",
     ])
-    #expect(list.gracePeriod == 2.5)
-    #expect(list.lockDelay == 20)
-    #expect(list.pushTimeout == 7)
-    #expect(list.inactivityPeriod == 30)
-    #expect(list.keepsReplacedClass == false)
-    #expect(list.isShared && list.isReadOnly && list.allowsOthers && list.coversContents && list.logsPaths)
-    #expect(list.lowersLatency == false)
-    #expect(list.isConfined == false)
-    #expect(list.threads == 3)
+    #expect(list.mount.gracePeriod == .seconds(2.5))
+    #expect(list.mount.lockDelay == .seconds(20))
+    #expect(list.mount.pushTimeout == .seconds(7))
+    #expect(list.mount.inactivityPeriod == .seconds(30))
+    #expect(!list.mount.keepsReplacedClass)
+    #expect(list.mount.isShared && list.mount.isReadOnly && list.mount.allowsOthers && list.mount.logsPaths)
+    #expect(list.coversContents)
+    #expect(!list.mount.lowersLatency)
+    #expect(!list.mount.isConfined)
+    #expect(list.mount.threads == 3)
     #expect(list.logFile == "/l")
     #expect(list.deviceKeyFile == "/k")
     #expect(list.hooks == "/h")
-    #expect(list.fuseOptions.isEmpty)
+    #expect(list.mount.fuseOptions.isEmpty)
   }
 
   @Test func laterOptionsCount() throws {
-    #expect(try MountOptionList(["grace=1", "grace=2"]).gracePeriod == 2)
+    #expect(try MountOptionList(["grace=1", "grace=2"]).mount.gracePeriod == .seconds(2))
     // mount(8) puts the mount's options before the requested ones.
-    #expect(try MountOptionList(["rw,relatime,remount,ro"]).isReadOnly)
-    #expect(try !MountOptionList(["ro,relatime,remount,rw"]).isReadOnly)
+    #expect(try MountOptionList(["rw,relatime,remount,ro"]).mount.isReadOnly)
+    #expect(try !MountOptionList(["ro,relatime,remount,rw"]).mount.isReadOnly)
     #expect(try MountOptionList(["remount,ro"]).isRemount)
   }
 
@@ -45,7 +46,7 @@ import Testing
     ("shared=1", ["shared=1"]), (#"context=a\,b,exec"#, [#"context=a\,b"#, "exec"]), (#"a\\,b"#, [#"a\\"#, "b"]),
   ])
   func othersGoToTheKernel(_ options: String, _ left: [String]) throws {
-    #expect(try MountOptionList([options]).fuseOptions == left)
+    #expect(try MountOptionList([options]).mount.fuseOptions == left)
   }
 
   @Test(arguments: [
@@ -55,14 +56,14 @@ import Testing
   func commasInPathsAreEscaped(_ escaped: String, _ path: String) throws {
     let list = try MountOptionList(["log_file=\(escaped),ro"])
     #expect(list.logFile.map { Array($0.utf8) } == Array(path.utf8))
-    #expect(list.isReadOnly)
+    #expect(list.mount.isReadOnly)
   }
 
   /// libfuse compares bytes, so a character that combines with a comma must not hide an option.
   @Test func combiningMarksHideNothing() throws {
     let list = try MountOptionList(["exec,\u{301}a,ro,\u{20E3}"])
-    #expect(list.fuseOptions == ["exec", "\u{301}a", "\u{20E3}"])
-    #expect(list.isReadOnly)
+    #expect(list.mount.fuseOptions == ["exec", "\u{301}a", "\u{20E3}"])
+    #expect(list.mount.isReadOnly)
   }
 
   @Test(arguments: [

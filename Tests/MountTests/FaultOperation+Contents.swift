@@ -17,7 +17,7 @@ extension FaultOperation {
     let endOfUnit = (old + 4095) & ~4095
     let isStepwise = old % 4096 != 0 && new > endOfUnit && (old + 15) & ~15 != endOfUnit
     // After a shrink, what is behind the new length is cleared if possible.
-    let passedOver: Set = new < old ? ["pread64", "pwrite"] : []
+    let passedOver: Set = new < old ? ["pread", "pwrite"] : []
     return .init("truncate \(old) to \(new)", isStepwise ? .bytes : .whole, passedOver: passedOver) { d throws(Errno) in
       try make(d, old)
     } run: { d throws(Errno) in

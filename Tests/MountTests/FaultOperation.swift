@@ -190,9 +190,8 @@ extension FaultOperation {
 
   /// Operations that give a file a new key afterwards, and are tried again.
   private static let rekey: Set = [
-    "pwrite", "pwrite64", "pread64", "fsync", "fdatasync", "ftruncate", "ftruncate64", "fsetxattr", "fgetxattr",
-    "flistxattr",
-    "lseek64", "openat", "statx", "utimensat", "fchmod", "unlinkat",
+    "pwrite", "pread", "fsync", "fdatasync", "ftruncate", "fsetxattr", "fgetxattr", "flistxattr", "lseek", "openat",
+    "statx", "utimensat", "fchmod", "unlinkat",
   ]
 
   private static func setClass(_ name: String, _ object: String, _ fileClass: ProtectionClass) -> FaultOperation {

@@ -23,6 +23,7 @@ import Testing
     static let reads = Kinds(rawValue: UInt32(FAULTS_READS))
     static let room = Kinds(rawValue: UInt32(FAULTS_ROOM))
     static let writes = Kinds(rawValue: UInt32(FAULTS_WRITES))
+    static let flushes = Kinds(rawValue: UInt32(FAULTS_FLUSH))
     static let synchronization = Kinds(rawValue: UInt32(FAULTS_SYNC))
     /// None, but no two names are exchanged meanwhile.
     static let withoutExchange = Kinds(rawValue: UInt32(FAULTS_NO_EXCHANGE))
@@ -32,10 +33,14 @@ import Testing
   enum Action {
     case count
     case fail(Errno)
+    /// It fails although it was carried out.
+    case failAfter(Errno)
     /// It and all later ones fail.
     case failOn(Errno)
     /// Half is written; the next write fails.
     case fallShort(Errno)
+    /// It is carried out, and returns when the faults are disarmed.
+    case hold
     /// It takes one and a half seconds.
     case stall
     /// It and all later ones take a quarter of a second.
@@ -66,8 +71,10 @@ import Testing
       switch action {
       case .count: (FAULTS_COUNT, nil)
       case .fail(let error): (FAULTS_FAIL, error)
+      case .failAfter(let error): (FAULTS_FAIL_AFTER, error)
       case .failOn(let error): (FAULTS_FAIL_ON, error)
       case .fallShort(let error): (FAULTS_SHORT, error)
+      case .hold: (FAULTS_HOLD, nil)
       case .stall: (FAULTS_STALL, nil)
       case .slow: (FAULTS_SLOW, nil)
       case .hang: (FAULTS_HANG, nil)

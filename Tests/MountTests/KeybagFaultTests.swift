@@ -74,6 +74,21 @@ extension MountTests {
       }
     }
 
+    /// A mount of a store in which nothing is to be repaired synchronises nothing for that.
+    @Test func whatIsWholeIsLeftAlone() throws {
+      try Volume.withFaults { volume, faults in
+        try volume.unmount()
+        let before = try volume.backing.appending(".protectfs/effaceable").status()
+        faults.arm(.failOn(.ioError), at: 1, of: .flushes)
+        defer { faults.disarm() }
+        try volume.mount()
+        #expect(faults.hit == nil && !volume.log.contains("not finished"), "\(volume.log)")
+        let after = try volume.backing.appending(".protectfs/effaceable").status()
+        #expect(after.modification_seconds == before.modification_seconds)
+        #expect(after.modification_nanoseconds == before.modification_nanoseconds)
+      }
+    }
+
     private func change(
       _ volume: Volume, _ passcodes: [String], _ faults: Faults, at number: Int
     ) -> (ControlError?, hit: String?) {

@@ -32,6 +32,43 @@ extension MountTests {
       }
     }
 
+    /// It reads what others may have written.
+    @Test func aRestoreFromAStoreIsConfined() throws {
+      try Volume.store { volume in
+        try volume.mount()
+        try volume.unlock()
+        for number in 0..<12 { try volume.path("\(number)").write("\(number)") }
+        try volume.unmount()
+        let copy = volume.directory.appending("copy")
+        try #require(try Program.run(["cp", "-a", volume.backing.description, copy.description]).succeeded)
+        try volume.mount()
+        try volume.unlock()
+        try volume.shell("rm *")
+        let faults = try Faults(in: volume.directory, backing: volume.mountPoint)
+        faults.arm(.hang, at: 1, of: .changes)
+        let program = try Program(
+          [Command.path, "restore", "--from", copy.description, volume.mountPoint.description]
+            + volume.openingOptions, environment: faults.environment, output: volume.directory.appending("output"))
+        let deadline = ContinuousClock.now + .seconds(60)
+        while faults.hanging == 0 {
+          try #require(ContinuousClock.now < deadline && program.poll() == nil, "\(program.output)")
+          usleep(5000)
+        }
+        let threads = try ProcessStatus.threads(of: program.identifier)
+        #expect(Set(["protectfs", "signals", "copy"]).isSubset(of: threads.map { $0["Name"] }))
+        for thread in threads {
+          #expect(thread["NoNewPrivs"] == "1" && thread["Seccomp"] == "2", "\(thread["Name"])")
+          for set in ["CapPrm", "CapEff", "CapBnd", "CapInh", "CapAmb"] {
+            let held = try #require(UInt64(thread[set], radix: 16))
+            #expect(held & ~Self.kept == 0, "\(set) of \(thread["Name"])")
+          }
+        }
+        faults.disarm()
+        #expect(program.wait() == .exited(0), "\(program.output)")
+        for number in 0..<12 { #expect(try volume.path("\(number)").contents() == Array("\(number)".utf8)) }
+      }
+    }
+
     @Test func leavesNoCoreDump() throws {
       try Volume.with { volume in
         let limits = try ProcessStatus.read(PathName("/proc/\(volume.processID)/limits"))

@@ -51,8 +51,13 @@ final class PendingCall: Sendable {
 extension Volume {
   /// A process that locks by the command, as a user would, on request. It is started before the store hangs: a new
   /// process closes the files that it inherits, which waits for data written to them.
-  func waitingLock() throws -> WaitingLock {
-    try WaitingLock(self)
+  func waitingLock() throws -> WaitingCommand {
+    try waitingCommand("lock", "--now")
+  }
+
+  /// The same of another command about the mount.
+  func waitingCommand(_ arguments: String...) throws -> WaitingCommand {
+    try WaitingCommand(self, arguments)
   }
 
   /// A file of class A with pages that were written to disk, open and mapped.
@@ -61,20 +66,21 @@ extension Volume {
   }
 }
 
-struct WaitingLock {
+struct WaitingCommand {
   private let program: Program
   private let start: PathName
 
-  fileprivate init(_ volume: Volume) throws {
+  fileprivate init(_ volume: Volume, _ arguments: [String]) throws {
     start = volume.directory.appending("start")
     program = try Program(
       [
         "sh", "-c",
-        "until [ -e '\(start)' ]; do sleep 0.02; done; exec '\(Command.path)' lock --now '\(volume.mountPoint)'",
-      ], output: volume.directory.appending("lock"))
+        "until [ -e '\(start)' ]; do sleep 0.02; done; exec '\(Command.path)' "
+          + "\(arguments.joined(separator: " ")) '\(volume.mountPoint)'",
+      ], output: volume.directory.appending("output"))
   }
 
-  /// Makes it lock, and returns how that ended.
+  /// Lets it go, and returns how that ended.
   func run() throws -> Program.Result {
     try start.write("")
     return Program.Result(ending: program.wait(seconds: 30), output: program.output)

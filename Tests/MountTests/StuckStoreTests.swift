@@ -51,6 +51,25 @@ extension MountTests {
       }
     }
 
+    /// The mount is detached all the same, and what may be lost is said.
+    @Test func aLazyUnmountNamesWhatMayBeLost() throws {
+      try Volume.withFaults(Self.options) { volume, faults in
+        let dirty = try volume.secret("dirty", 1)
+        // Closing a file waits for the store.
+        defer { withExtendedLifetime(dirty) { faults.disarm() } }
+        let unmount = try volume.waitingCommand("unmount", "--lazy")
+        try dirty.makeDirty()
+        faults.settle()
+        faults.arm(.hang, at: 1, of: [.changes, .writes])
+        let result = try unmount.run()
+        #expect(result.ending == .exited(26), "\(result.output)")
+        #expect(result.output.contains("inode \(dirty.inode) (class A)"), "\(result.output)")
+        #expect(!volume.isMounted)
+        let error = try PendingCall { () throws(Errno) in _ = try dirty.file.read(at: 0, count: 16) }.result()
+        #expect(error == .permissionDenied)
+      }
+    }
+
     /// All workers hang, with writers, readers and mappings: each of them is answered, and so are later callers.
     @Test func everyoneIsAnswered() throws {
       try Volume.withFaults(Self.options) { volume, faults in
@@ -188,6 +207,41 @@ extension MountTests {
         faults.disarm()
         try volume.unlock()
         #expect(try path.contents() == contents)
+      }
+    }
+
+    /// A rotation that hangs keeps neither the key of the keybag nor a lock waiting. The next one completes it.
+    @Test func aRotationThatHangsKeepsNoKey() throws {
+      try Volume.withFaults(Self.options) { volume, faults in
+        let tree = try RotatedTree(of: .complete, on: volume, count: 4)
+        let keys = try StoreKeys(of: volume)
+        var needles = Needles()
+        needles.add("the key of class A", keys.classKeys[.complete]!)
+        needles.add("the keybag key", keys.keybagKey)
+        // When the new records are made durable.
+        faults.arm(.hang, at: 1, of: .synchronization)
+        defer { faults.disarm() }
+        let rotation = PendingCall { () throws(Errno) in
+          if volume.rotateThroughSocket(.complete)?.code == .rotationInterrupted { throw .interrupted }
+        }
+        let end = ContinuousClock.now + .seconds(20)
+        while faults.hanging == 0, .now < end { usleep(1000) }
+        try #require(faults.hanging > 0, "nothing hung")
+        var key = Needles()
+        key.add("the keybag key", keys.keybagKey)
+        #expect(try key.find(in: volume.processID).count > 0)
+        let lock = PendingCall { () throws(Errno) in do { try volume.lock() } catch { throw .fileExists } }
+        #expect(try lock.result(seconds: 20) == nil)
+        #expect(faults.hanging > 0, "it hung no more")
+        #expect(try volume.status().state == .locked)
+        try needles.expectNone(in: volume.processID)
+
+        faults.disarm()
+        #expect(try rotation.result(seconds: 20) == .interrupted)
+        try volume.unlock(recoveryKey: volume.recoveryKey)
+        #expect(try volume.rotateByRecoveryKey(.complete).succeeded)
+        #expect(try volume.keyIDs(of: .complete).count == 1)
+        try tree.expectContents()
       }
     }
 

@@ -36,7 +36,8 @@
 static int root;
 static volatile sig_atomic_t is_read_only;
 
-/// An open file, and whose locks of fcntl(2) on it are: open file descriptions have one owner each, which is enough here.
+/// An open file, and whose locks of fcntl(2) on it are: open file descriptions have one owner each, which is enough
+/// here.
 struct file {
   int descriptor;
   uint64_t owner;
@@ -169,8 +170,8 @@ static int read_directory(const char *path, void *buffer, fuse_fill_dir_t fill, 
   return 0;
 }
 
-/// Locks of fcntl(2). Each open file here is one of the kernel's, whose locks of open file descriptions stand for all. After a
-/// close(2) libfuse unlocks for the process that called it, which concerns POSIX locks alone.
+/// Locks of fcntl(2). Each open file here is one of the kernel's, whose locks of open file descriptions stand for all.
+/// After a close(2) libfuse unlocks for the process that called it, which concerns POSIX locks alone.
 static int lock_file(const char *path, struct fuse_file_info *info, int command, struct flock *lock) {
   (void)path;
   struct file *file = file_of(info);

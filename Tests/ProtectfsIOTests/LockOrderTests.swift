@@ -51,7 +51,7 @@ import Testing
         let kept = RankedMutex<SharedDescriptor?>(.nodeState, SharedDescriptor(try Descriptor.open("/", [.path])))
         kept.withLock { $0 = nil }
       }
-      #expect(try message(of: result).contains("Lock order: linux_close is called under 'nodeState'"))
+      #expect(try message(of: result).contains("Lock order: close is called under 'nodeState'"))
     }
 
     /// But for the lock of the monitor that is waited for, which nobody holds meanwhile.

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Needles are told apart by their first two bytes: a bit for each pair that some needle starts with, so that most of the
-// memory is passed at a step a byte.
+// Needles are told apart by their first two bytes: a bit for each pair that some needle starts with, so that most of
+// the memory is passed at a step a byte.
 struct needles {
   const uint8_t *bytes;
   size_t length, count;

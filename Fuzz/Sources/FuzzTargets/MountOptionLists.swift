@@ -9,17 +9,17 @@ func fuzzMountOptions(_ bytes: [UInt8]) {
 }
 
 private func checkOptions(_ list: MountOptionList) {
-  for seconds in [list.gracePeriod, list.inactivityPeriod].compactMap(\.self) {
-    precondition((0...86_400).contains(seconds), "a lock is not put off for ever")
+  for period in [list.mount.gracePeriod, list.mount.inactivityPeriod] {
+    precondition((.zero ... .seconds(86_400)).contains(period), "a lock is not put off for ever")
   }
-  if let seconds = list.pushTimeout { precondition((0.1...3600).contains(seconds), "no lock waits for good") }
-  if let seconds = list.lockDelay { precondition((0...60).contains(seconds), "nor held back") }
-  if let threads = list.threads { precondition((1...256).contains(threads)) }
+  precondition((.seconds(0.1) ... .seconds(3600)).contains(list.mount.pushTimeout), "no lock waits for good")
+  precondition((.zero ... .seconds(60)).contains(list.mount.lockDelay), "nor held back")
+  precondition((1...256).contains(list.mount.threads))
   precondition(list.logFile?.isEmpty != true && list.deviceKeyFile?.isEmpty != true && list.hooks?.isEmpty != true)
-  for option in list.fuseOptions {
+  for option in list.mount.fuseOptions {
     precondition(!option.isEmpty && splitsNowhere(option), "libfuse would see two options")
     let again = try? MountOptionList([option])
-    precondition(again?.fuseOptions == [option], "what is left for others is none of ours")
+    precondition(again?.mount.fuseOptions == [option], "what is left for others is none of ours")
     for name in ["ro", "rw", "remount", "shared", "allow_other", "nonempty"] {
       precondition(!option.utf8.elementsEqual(name.utf8))
     }
@@ -52,7 +52,7 @@ private func checkPath(_ path: String) {
     escaped.unicodeScalars.append(scalar)
   }
   let list = must("a path") { try MountOptionList(["shared,log_file=\(escaped),ro"]) }
-  precondition(list.isShared && list.isReadOnly && list.fuseOptions.isEmpty)
+  precondition(list.mount.isShared && list.mount.isReadOnly && list.mount.fuseOptions.isEmpty)
   precondition(list.logFile.map { $0.utf8.elementsEqual(path.utf8) } == true, "a path is what was escaped")
 
   let session = MountOptions(backing: path, mountPoint: "/").sessionOptions

@@ -43,9 +43,31 @@ extension BackingTree {
     try keyChanges.read { () throws(Errno) in
       try file.changeKey { (record, isEmpty) throws(Errno) in
         let changed = try change(record, isEmpty)
-        try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(changed.record.bytes, of: descriptor) }
+        try replaceRecord(of: file, node, by: changed.record)
         return changed
       }
+    }
+  }
+
+  /// Replaces the record of an open file on disk. The caller holds the contents lock exclusively. After an error the
+  /// record is read back, since it may have been replaced nevertheless; if that fails too, the file is refused until
+  /// the record can be read, which the rekey engine tries.
+  ///
+  /// - Throws: the error of writing the record, unless the file has the new one.
+  func replaceRecord(of file: ProtectedFile, _ node: Node, by record: FileRecord) throws(Errno) {
+    do throws(Errno) {
+      try file.withDescriptor { (descriptor) throws(Errno) in try setRecord(record.bytes, of: descriptor) }
+    } catch {
+      let failure = error
+      do throws(Errno) {
+        if try recordBytes(of: file) == record.bytes { return }
+      } catch {
+        if error != .noData {
+          file.refuseUntilRenewed()
+          awaitRekey(of: node)
+        }
+      }
+      throw failure
     }
   }
 
@@ -119,11 +141,10 @@ extension BackingTree {
     return controller.allows(.open, on: fileClass)
   }
 
-  /// Runs `body`, which changes the mode, owner or capabilities of a file. No rekey writes the file meanwhile, because
-  /// a rekey restores what the kernel removes at its writes.
-  package func withoutRekey<Result>(of node: Node, _ body: () throws(Errno) -> Result) throws(Errno) -> Result {
-    guard let file = node.file else { return try body() }
-    return try file.keepingKey(body)
+  /// Runs `body`, which changes the mode, owner or capabilities of a file, or writes the file for a rekey and restores
+  /// those that the kernel removes at writes. Neither happens during the other.
+  package func holdingPrivileges<Result>(of node: Node, _ body: () throws(Errno) -> Result) throws(Errno) -> Result {
+    try node.privileges.withLock { (_) throws(Errno) in try body() }
   }
 
   /// The pending rekeys.

@@ -25,7 +25,7 @@ package struct RotationProgress: Sendable, Equatable {
 /// - A thread that wraps a key and writes it into a record holds ``BackingTree/keyChanges`` shared. The rotation takes
 ///   it exclusively once, after the class has its new key. From then on, no record with the old key is created.
 /// - Names that are renamed or linked meanwhile are visited after the tree (``BackingTree/walkMoved(_:)``).
-/// - Open files without a name are found in the table of open files.
+/// - Files without a name are found in the table of nodes: those that are open, and those that their node keeps open.
 package final class KeyRotation: TreeVisitor {
   private let tree: BackingTree
   private let fileClass: ProtectionClass
@@ -61,14 +61,14 @@ package final class KeyRotation: TreeVisitor {
     defer { tree.moves.end() }
     tree.keyChanges.write {}
     try tree.walk(self, includingLostAndFound: true)
-    try renewOpenFiles()
     try tree.walkMoved(self)
+    try renewKnownFiles()
     _ = report(progress)
     return progress
   }
 
   /// Updates files that were opened with the old record at the last moment. Called after the old key is gone.
-  package func finish() throws(Errno) { try renewOpenFiles() }
+  package func finish() throws(Errno) { try renewKnownFiles() }
 
   // MARK: The tree
 
@@ -173,9 +173,14 @@ package final class KeyRotation: TreeVisitor {
       pending: record.pending)
   }
 
-  private func renewOpenFiles() throws(Errno) {
-    for node in tree.nodes.openNodes(in: fileClass) {
-      guard let file = node.file, !tree.controller.isCurrent(file.record) else { continue }
+  /// Renews the records of files that are open, or have no name.
+  private func renewKnownFiles() throws(Errno) {
+    for node in tree.nodes.openOrUnlinked() {
+      guard let file = node.file else {
+        if let kept = node.state.withLock({ $0.unlinked }) { try rewrap(kept.descriptor, node) }
+        continue
+      }
+      guard !tree.controller.isCurrent(file.record) else { continue }
       try file.withDescriptor { (descriptor) throws(Errno) in try rewrap(descriptor, node) }
       do throws(Errno) {
         try tree.renewRecordInMemory(of: node)
@@ -194,7 +199,7 @@ extension BackingTree {
   func renewRecordInMemory(of node: Node) throws(Errno) {
     let file = node.state.withLock { state in
       state.classChanges &+= 1
-      return state.awaitsRecord ? nil : state.file
+      return state.file
     }
     guard let file else { return }
     do throws(Errno) {

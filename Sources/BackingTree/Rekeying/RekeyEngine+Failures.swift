@@ -21,11 +21,10 @@ extension RekeyEngine {
   func putBack(_ failed: [Job], of jobs: [Job], in slot: Int) -> Bool {
     do throws(Errno) {
       for job in failed {
-        let stored = try job.file.withDescriptor { (descriptor) throws(Errno) in
-          try descriptor.attribute(BackingTree.recordAttribute)
-        }
-        guard stored == job.file.record.bytes else { return false }
-        try job.file.undo(job.step)
+        guard try tree.recordBytes(of: job.file) == job.file.record.bytes else { return false }
+        // An open may have read the new record since, which is there in spite of an error: then the contents are right.
+        guard job.step.begins(at: job.file.record) else { continue }
+        try tree.holdingPrivileges(of: job.node) { () throws(Errno) in try job.file.undo(job.step) }
       }
       try synchronize(jobs)
       try journal.clear(slot)

@@ -35,6 +35,10 @@ package final class RekeyEngine {
 
   /// Up to this number, files are synchronised one by one; for more, the whole file system is.
   static let mostSynchronizedAlone = 8
+  /// How long a batch waits for operations on its files, in nanoseconds.
+  private static let patience: Int64 = 250_000_000
+  /// How long it waits for those on each file at least.
+  private static let leastPatience: Int64 = 2_000_000
 
   /// A file in a batch.
   struct Job {
@@ -77,7 +81,8 @@ package final class RekeyEngine {
       var (jobs, failed) = prepare(files)
       carryOut(&jobs)
       for job in jobs { job.file.endRekeyStep() }
-      for job in failed + jobs { conclude(job) }
+      // A file that was waited for in vain is last in the next batch.
+      for job in jobs + failed { conclude(job) }
       closeDurable()
     }
   }
@@ -92,13 +97,19 @@ package final class RekeyEngine {
   }
 
   /// Takes the contents locks one after the other and prepares the next ciphertext of each file, as far as there is
-  /// room. The files for which that fails are returned without their locks.
+  /// room. The files for which that fails are returned without their locks; so are those with an operation that lasts,
+  /// since everyone who uses the other files would wait for it.
   private func prepare(_ files: [Job]) -> (ready: [Job], failed: [Job]) {
     var room = room
     var chunks = RekeyBatch.chunkCount.upperBound
     var (jobs, failed): ([Job], [Job]) = ([], [])
+    let end = MonotonicClock.nanoseconds + Self.patience
     for var job in files {
-      job.file.beginRekeyStep()
+      guard job.file.beginRekeyStep(until: max(end, MonotonicClock.nanoseconds + Self.leastPatience)) else {
+        job.failure = .wouldBlock
+        failed.append(job)
+        continue
+      }
       do throws(Errno) {
         job.step = try job.file.prepareRekeyStep(room: room, mostChunks: chunks)
         if job.step.isDeferred { throw Errno.wouldBlock }
@@ -168,7 +179,7 @@ package final class RekeyEngine {
     do throws(Errno) {
       if !job.step.chunks.isEmpty {
         job.isWritten = true
-        try job.file.write(job.step)
+        try tree.holdingPrivileges(of: job.node) { () throws(Errno) in try job.file.write(job.step) }
       }
       guard job.step.boundary == nil else { return }
       try tree.rekeyAttributes(of: job.file, job.node)
@@ -178,15 +189,14 @@ package final class RekeyEngine {
     }
   }
 
-  /// Writes the record that a step leads to. After an error the record is read back, since it may have been written
-  /// nevertheless.
+  /// Writes the record that a step leads to.
   private func moveRecord(_ job: inout Job) {
     let record = job.file.record
     guard let pending = record.pending else { return }
     do throws(Errno) {
       if job.isFinished, pending.isFollowed {
         let (next, cipher) = try tree.followingRekey(record)
-        try write(next, of: &job)
+        try tree.replaceRecord(of: job.file, job.node, by: next)
         return job.file.replaceKey(next, cipher)
       }
       var moved = pending
@@ -194,20 +204,10 @@ package final class RekeyEngine {
       let next = try tree.fileRecord(
         record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
         pending: job.isFinished ? nil : moved)
-      try write(next, of: &job)
+      try tree.replaceRecord(of: job.file, job.node, by: next)
       job.file.moveRekey(to: next)
     } catch {
       job.failure = error
-    }
-  }
-
-  private func write(_ record: FileRecord, of job: inout Job) throws(Errno) {
-    try job.file.withDescriptor { (descriptor) throws(Errno) in
-      do throws(Errno) {
-        try tree.setRecord(record.bytes, of: descriptor)
-      } catch {
-        guard (try? descriptor.attribute(BackingTree.recordAttribute)) == record.bytes else { throw error }
-      }
     }
   }
 }

@@ -1,3 +1,4 @@
+import Cryptography
 import KeyManagement
 import Logging
 import ProtectfsIO
@@ -44,8 +45,12 @@ final class RekeyJournal: Sendable {
       } catch .noSuchFileOrDirectory {
         continue
       }
-      guard let batch = try? RekeyBatch(parsing: bytes), (try? volume.isAuthentic(batch)) == true else { continue }
-      found.append(batch)
+      guard let batch = try? RekeyBatch(parsing: bytes) else { continue }
+      do throws(CryptographyError) {
+        if try volume.isAuthentic(batch) { found.append(batch) }
+      } catch {
+        throw Errno(error)
+      }
     }
     return found.sorted { $0.number < $1.number }
   }

@@ -1,3 +1,4 @@
+import Cryptography
 import ProtectfsIO
 import StoreFormat
 import SystemPackage
@@ -14,8 +15,8 @@ final class RekeySearch: TreeVisitor {
     self.mayContinue = mayContinue
   }
 
-  /// Searches the tree. It includes the files that a check moved out of it if a batch was left: they are not in use until
-  /// someone moves them back, but their chunks are only in the journal.
+  /// Searches the tree. It includes the files that a check moved out of it if a batch was left: they are not in use
+  /// until someone moves them back, but their chunks are only in the journal.
   func run() {
     guard tree.moves.begin() else {
       isComplete = false
@@ -38,16 +39,22 @@ final class RekeySearch: TreeVisitor {
   func visit(_ name: PathName, in directory: SharedDescriptor, _ file: Node) throws(Errno) {
     do throws(Errno) {
       guard let record = try record(of: name, in: directory), record.pending != nil else { return }
-      _ = try tree.replayed(record, file)
+      // By this name: those that the node knows may be gone. In the table, so that it is the node that requests have.
+      let file = tree.nodes.keep(file)
+      defer { tree.nodes.forget(file, count: 1) }
+      let path = try tree.withOwnerPermissions(of: directory.descriptor) { () throws(Errno) in
+        try directory.descriptor.open(name, [.path, .noFollow])
+      }
+      _ = try tree.replayed(record, of: path, file)
       tree.awaitRekey(of: file)
     } catch {
       failed(error, at: file)
     }
   }
 
-  /// Records and logs a failure, unless something was removed meanwhile.
+  /// Records and logs a failure, unless the name is gone: then so is the file, or the walk finds it by another name.
   func failed(_ error: Errno, at node: Node) {
-    guard ![.noSuchFileOrDirectory, .staleNFSFileHandle, .noData].contains(error) else { return }
+    guard error != .noSuchFileOrDirectory else { return }
     isComplete = false
     report(error, at: node)
   }
@@ -62,9 +69,11 @@ final class RekeySearch: TreeVisitor {
   private func record(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> FileRecord? {
     let bytes: [UInt8]
     do throws(Errno) { bytes = try tree.recordBytes(of: name, in: handle) } catch .noData { return nil }
-    guard let record = try? FileRecord(parsing: bytes), (try? tree.volume.isAuthentic(record)) == true else {
-      return nil
+    guard let record = try? FileRecord(parsing: bytes) else { return nil }
+    do throws(CryptographyError) {
+      return try tree.volume.isAuthentic(record) ? record : nil
+    } catch {
+      throw tree.errno(error)
     }
-    return record
   }
 }

@@ -45,15 +45,16 @@ extension [RekeyBatch] {
 
 extension BackingTree {
   /// Replays an interrupted batch's chunks for a file, if there are any, and returns the file's record. To be called
-  /// before contents are read by the record. Needs no class key.
+  /// before contents are read by the record. Needs no class key. For `file`, `O_PATH` is enough.
   ///
   /// - Throws: the error of writing the chunks.
-  func replayed(_ record: FileRecord, _ node: Node) throws(Errno) -> FileRecord {
+  func replayed(_ record: FileRecord, of file: borrowing Descriptor, _ node: Node) throws(Errno) -> FileRecord {
     // Also if everything is replayed, because `record` may have been read before.
     guard record.pending != nil, unreplayed.hadBatches, !options.isReadOnly else { return record }
-    let path = try open(node, [.path, .noFollow])
     return try keyChanges.read { () throws(Errno) in
-      try unreplayed.turn.withLock { (_) throws(Errno) in try replay(node, path) }
+      try unreplayed.turn.withLock { (_) throws(Errno) in
+        try holdingPrivileges(of: node) { () throws(Errno) in try replay(node, file) }
+      }
     }
   }
 
@@ -95,17 +96,11 @@ extension BackingTree {
     _ file: ProtectedFile, _ node: Node, _ read: (ProtectedFile.Overlay?) throws(Errno) -> UnsafeRawBufferPointer
   ) throws(Errno) -> UnsafeRawBufferPointer {
     while true {
-      let before = try storedRecord(of: file)
+      let before = try recordBytes(of: file)
       if before != file.record.bytes { try renewRecord(of: file, node) }
       let record = file.record
       let bytes = try unsafe read(record.pending.map(overlay))
-      if try storedRecord(of: file) == record.bytes { return unsafe bytes }
-    }
-  }
-
-  private func storedRecord(of file: ProtectedFile) throws(Errno) -> [UInt8] {
-    try file.withDescriptor { (descriptor) throws(Errno) in
-      try withOwnerPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute) }
+      if try recordBytes(of: file) == record.bytes { return unsafe bytes }
     }
   }
 

@@ -6,6 +6,7 @@ import ProtectfsIO
   private let request: fuse_req_t
   private let buffer: UnsafeMutableRawBufferPointer
   private(set) var count = 0
+  package var isEmpty: Bool { count == 0 }
   /// Each entry is a lookup as well (readdirplus).
   package let isPlus: Bool
 
@@ -30,7 +31,7 @@ import ProtectfsIO
 
   /// Adds a name with its inode number and type; `next` is the offset of the entry after it.
   package mutating func append(_ name: PathName, inode: UInt64, mode: UInt32, next: UInt64) {
-    var attributes = Attributes()
+    var attributes = Status()
     attributes.inode = inode
     attributes.mode = mode
     if isPlus {
@@ -40,7 +41,7 @@ import ProtectfsIO
       )
       return
     }
-    var status = attributes.status
+    var status = attributes.stat
     let (rest, room) = unsafe (destination, buffer.count - count)
     count += unsafe name.withCString { unsafe fuse_add_direntry(request, rest, room, $0, &status, off_t(next)) }
   }

@@ -67,20 +67,16 @@ private func changes(_ status: stat, valid: Int32) -> AttributeChanges {
   if valid & FUSE_SET_ATTR_UID != 0 { changes.user = status.st_uid }
   if valid & FUSE_SET_ATTR_GID != 0 { changes.group = status.st_gid }
   if valid & FUSE_SET_ATTR_SIZE != 0 { changes.size = UInt64(status.st_size) }
-  if valid & FUSE_SET_ATTR_ATIME_NOW != 0 {
-    changes.access = .now
-  } else if valid & FUSE_SET_ATTR_ATIME != 0 {
-    changes.access = .at(Timestamp(seconds: Int64(status.st_atim.tv_sec), nanoseconds: Int64(status.st_atim.tv_nsec)))
-  }
-  if valid & FUSE_SET_ATTR_MTIME_NOW != 0 {
-    changes.modification = .now
-  } else if valid & FUSE_SET_ATTR_MTIME != 0 {
-    changes.modification = .at(
-      Timestamp(seconds: Int64(status.st_mtim.tv_sec), nanoseconds: Int64(status.st_mtim.tv_nsec)))
-  }
+  changes.access = time(status.st_atim, valid & FUSE_SET_ATTR_ATIME, valid & FUSE_SET_ATTR_ATIME_NOW)
+  changes.modification = time(status.st_mtim, valid & FUSE_SET_ATTR_MTIME, valid & FUSE_SET_ATTR_MTIME_NOW)
   // libfuse 3.14 masks this flag out.
   changes.clearsSetID = Worker.arguments(as: fuse_setattr_in.self).valid & UInt32(FATTR_KILL_SUIDGID) != 0
   // The kernel sends its change time with every change of a regular file. That time cannot be set.
   changes.isEmpty = valid & ~FUSE_SET_ATTR_CTIME == 0
   return changes
+}
+
+private func time(_ time: timespec, _ isSet: Int32, _ isNow: Int32) -> TimeChange {
+  if isNow != 0 { return .now }
+  return isSet != 0 ? .set(seconds: Int64(time.tv_sec), nanoseconds: Int64(time.tv_nsec)) : .leave
 }

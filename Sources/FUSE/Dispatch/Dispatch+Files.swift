@@ -70,7 +70,7 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
     }
   }
   unsafe table.lseek = { request, node, offset, whence, info in
-    let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(fuse_req_userdata(request)!).takeUnretainedValue()
+    let target = unsafe target(of: request)
     guard let origin = SeekOrigin(rawValue: whence), origin != .start, offset >= 0 else {
       return unsafe Reply(request!).send(offset < 0 ? .noSuchAddressOrDevice : .invalidArgument)
     }

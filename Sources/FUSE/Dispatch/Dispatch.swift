@@ -102,12 +102,12 @@ private func addNameOperations(to table: inout fuse_lowlevel_ops) {
     }
   }
   unsafe table.forget = { request, node, count in
-    let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(fuse_req_userdata(request)!).takeUnretainedValue()
+    let target = unsafe target(of: request)
     target.fileSystem.forget(NodeID(rawValue: node), count: count)
     unsafe Reply(request!).none()
   }
   unsafe table.forget_multi = { request, count, list in
-    let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(fuse_req_userdata(request)!).takeUnretainedValue()
+    let target = unsafe target(of: request)
     for index in 0..<count {
       let item = unsafe list![index]
       target.fileSystem.forget(NodeID(rawValue: item.ino), count: item.nlookup)

@@ -17,10 +17,10 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   func forget(_ node: NodeID, count: UInt64)
   func attributes(
     of node: NodeID, handle: Handle?, caller: Caller
-  ) throws(Errno) -> (Attributes, timeout: Double)
+  ) throws(Errno) -> (Status, timeout: Double)
   func setAttributes(
     of node: NodeID, handle: Handle?, to changes: AttributeChanges, caller: Caller
-  ) throws(Errno) -> (Attributes, timeout: Double)
+  ) throws(Errno) -> (Status, timeout: Double)
   func readSymbolicLink(_ node: NodeID) throws(Errno) -> PathName
 
   func makeNode(
@@ -61,6 +61,8 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   /// Whether a request on contents is refused now (EACCES). Answers from memory: it neither uses the store nor takes a
   /// lock that is held by a thread that waits for the store. Reports the refusal to the observer.
   func refuses(_ request: RequestHeader) -> Bool
+  /// Whether a descriptor of the store is closed if the node is forgotten. Answers from memory, like ``refuses(_:)``.
+  func holdsDescriptor(_ node: NodeID) -> Bool
   /// Whether the kernel may hold data of a node that it has not written back yet.
   func mayHaveDirtyPages(_ node: NodeID) -> Bool
   func seek(_ handle: Handle, to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64

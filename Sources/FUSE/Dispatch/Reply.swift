@@ -7,7 +7,7 @@ import SystemPackage
 @safe enum Answer {
   case done
   case entry(Entry)
-  case attributes(Attributes, timeout: Double)
+  case attributes(Status, timeout: Double)
   case created(Entry, Opened)
   case opened(Opened)
   case data(UnsafeRawBufferPointer, wipe: Bool)
@@ -73,7 +73,7 @@ import SystemPackage
       var parameters = entry.parameters
       _ = unsafe fuse_reply_entry(request, &parameters)
     case .attributes(let attributes, let timeout):
-      var status = attributes.status
+      var status = attributes.stat
       _ = unsafe fuse_reply_attr(request, &status, timeout)
     case .created(let entry, let opened):
       var parameters = entry.parameters
@@ -92,8 +92,8 @@ import SystemPackage
     case .offset(let offset):
       _ = unsafe fuse_reply_lseek(request, off_t(truncatingIfNeeded: offset))
     case .status(let status):
-      var information = status.information
-      _ = unsafe fuse_reply_statfs(request, &information)
+      var status = status
+      _ = unsafe fuse_reply_statfs(request, &status)
     case .attribute(let value, let capacity):
       unsafe Self.send(value, capacity: capacity, to: unsafe request)
     }
@@ -114,28 +114,24 @@ import SystemPackage
   }
 }
 
-extension Attributes {
-  /// As a `struct stat`.
-  var status: stat {
-    var status = stat()
+extension Status {
+  /// As stat(2) returns it.
+  var stat: stat {
+    var status = Glibc.stat()
     status.st_ino = UInt(inode)
     status.st_mode = mode
     status.st_nlink = numericCast(links)
     status.st_uid = user
     status.st_gid = group
-    status.st_rdev = UInt(rawDevice)
+    status.st_rdev = UInt(raw_device)
     status.st_size = off_t(truncatingIfNeeded: size)
     status.st_blocks = blkcnt_t(truncatingIfNeeded: blocks)
-    status.st_blksize = numericCast(blockSize)
-    status.st_atim = access.value
-    status.st_mtim = modification.value
-    status.st_ctim = change.value
+    status.st_blksize = numericCast(block_size)
+    status.st_atim = timespec(tv_sec: Int(access_seconds), tv_nsec: Int(access_nanoseconds))
+    status.st_mtim = timespec(tv_sec: Int(modification_seconds), tv_nsec: Int(modification_nanoseconds))
+    status.st_ctim = timespec(tv_sec: Int(change_seconds), tv_nsec: Int(change_nanoseconds))
     return status
   }
-}
-
-extension Timestamp {
-  var value: timespec { timespec(tv_sec: Int(seconds), tv_nsec: Int(nanoseconds)) }
 }
 
 extension Entry {
@@ -144,7 +140,7 @@ extension Entry {
     var parameters = fuse_entry_param()
     parameters.ino = node.rawValue
     parameters.generation = 0
-    parameters.attr = attributes.status
+    parameters.attr = attributes.stat
     parameters.attr_timeout = attributeTimeout
     parameters.entry_timeout = entryTimeout
     return parameters
@@ -158,23 +154,6 @@ extension Opened {
     information.fh = handle.rawValue
     information.keep_cache = keepsCache || cachesDirectory ? 1 : 0
     information.cache_readdir = cachesDirectory ? 1 : 0
-    return information
-  }
-}
-
-extension FileSystemStatus {
-  /// As a `struct statvfs`.
-  var information: statvfs {
-    var information = statvfs()
-    information.f_bsize = UInt(blockSize)
-    information.f_frsize = UInt(fragmentSize)
-    information.f_blocks = UInt(blocks)
-    information.f_bfree = UInt(blocksFree)
-    information.f_bavail = UInt(blocksAvailable)
-    information.f_files = UInt(files)
-    information.f_ffree = UInt(filesFree)
-    information.f_favail = UInt(filesFree)
-    information.f_namemax = UInt(nameMax)
     return information
   }
 }

@@ -29,6 +29,8 @@ package struct RequestHeader: Sendable {
   package let node: NodeID
   /// The operation on contents, if it is one.
   package let contents: ContentsOperation?
+  /// Whether it is a write of cached pages, as opposed to one past the cache.
+  package let isWriteBack: Bool
   /// The process that sent it; 0 for the kernel.
   package let process: Int32
 
@@ -37,6 +39,7 @@ package struct RequestHeader: Sendable {
     self.unique = unique
     self.node = node
     self.contents = contents
+    isWriteBack = false
     process = 0
   }
 
@@ -48,6 +51,9 @@ package struct RequestHeader: Sendable {
     node = NodeID(rawValue: header.nodeid)
     process = Int32(bitPattern: header.pid)
     let contents = ContentsOperation(operation)
+    isWriteBack =
+      unsafe contents == .write
+      && request.arguments(as: fuse_write_in.self).write_flags & UInt32(FUSE_WRITE_CACHE) != 0
     if contents == .resize, unsafe request.arguments(as: fuse_setattr_in.self).valid & UInt32(FATTR_SIZE) == 0 {
       self.contents = nil
     } else {
@@ -60,5 +66,15 @@ extension UnsafeRawBufferPointer {
   /// The arguments of a request, behind its header. The buffer has room for them, whatever the kernel has sent.
   func arguments<Arguments: BitwiseCopyable>(as type: Arguments.Type) -> Arguments {
     unsafe load(fromByteOffset: MemoryLayout<fuse_in_header>.size, as: type)
+  }
+
+  /// The nodes that a request FUSE_BATCH_FORGET is about.
+  var forgottenNodes: [NodeID] {
+    let first = MemoryLayout<fuse_in_header>.size + MemoryLayout<fuse_batch_forget_in>.size
+    let size = MemoryLayout<fuse_forget_one>.size
+    let number = Swift.min(Int(unsafe arguments(as: fuse_batch_forget_in.self).count), (count - first) / size)
+    return (0..<number).map { index in
+      NodeID(rawValue: unsafe load(fromByteOffset: first + index * size, as: fuse_forget_one.self).nodeid)
+    }
   }
 }

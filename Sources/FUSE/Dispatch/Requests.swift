@@ -43,45 +43,14 @@ package struct Caller: Sendable {
   }
 }
 
-/// The inode attributes of a file, as stat(2) shows them.
-package struct Attributes: Sendable {
-  package var inode: UInt64 = 0
-  package var mode: UInt32 = 0
-  package var links: UInt32 = 0
-  package var user: UInt32 = 0
-  package var group: UInt32 = 0
-  package var rawDevice: UInt64 = 0
-  /// Bytes.
-  package var size: UInt64 = 0
-  /// Units of 512 bytes.
-  package var blocks: UInt64 = 0
-  package var blockSize: UInt32 = 4096
-  package var access = Timestamp()
-  package var modification = Timestamp()
-  package var change = Timestamp()
-
-  package init() {}
-}
-
-/// A point in time since 1970-01-01 UTC.
-package struct Timestamp: Sendable {
-  package var seconds: Int64
-  package var nanoseconds: Int64
-
-  package init(seconds: Int64 = 0, nanoseconds: Int64 = 0) {
-    self.seconds = seconds
-    self.nanoseconds = nanoseconds
-  }
-}
-
 /// The answer to a lookup: a node, its attributes, and for how many seconds the kernel may keep each.
 package struct Entry: Sendable {
   package var node: NodeID
-  package var attributes: Attributes
+  package var attributes: Status
   package var entryTimeout: Double
   package var attributeTimeout: Double
 
-  package init(node: NodeID, attributes: Attributes, entryTimeout: Double, attributeTimeout: Double) {
+  package init(node: NodeID, attributes: Status, entryTimeout: Double, attributeTimeout: Double) {
     self.node = node
     self.attributes = attributes
     self.entryTimeout = entryTimeout
@@ -104,19 +73,14 @@ package struct Opened: Sendable {
   }
 }
 
-/// The changes of a setattr; `nil` leaves a value unchanged.
+/// The changes of a setattr; `nil` and `leave` leave a value unchanged.
 package struct AttributeChanges: Sendable {
-  package enum Time: Sendable {
-    case now
-    case at(Timestamp)
-  }
-
   package var mode: UInt32?
   package var user: UInt32?
   package var group: UInt32?
   package var size: UInt64?
-  package var access: Time?
-  package var modification: Time?
+  package var access = TimeChange.leave
+  package var modification = TimeChange.leave
   /// The caller may not keep set-user-ID and set-group-ID bits (`FATTR_KILL_SUIDGID`).
   package var clearsSetID = false
   /// Nothing changes. A chown(2) with neither a user nor a group is sent in this form.
@@ -124,20 +88,6 @@ package struct AttributeChanges: Sendable {
 
   /// Whether mode, owner or set-ID bits may change, and not only the length and times.
   package var changesPrivileges: Bool { mode != nil || user != nil || group != nil || clearsSetID || isEmpty }
-}
-
-/// The values that statfs(2) shows.
-package struct FileSystemStatus: Sendable {
-  package var blockSize: UInt64 = 4096
-  package var fragmentSize: UInt64 = 4096
-  package var blocks: UInt64 = 0
-  package var blocksFree: UInt64 = 0
-  package var blocksAvailable: UInt64 = 0
-  package var files: UInt64 = 0
-  package var filesFree: UInt64 = 0
-  package var nameMax: UInt64 = 255
-
-  package init() {}
 }
 
 /// The flags of an open or create, as in open(2).

@@ -6,14 +6,14 @@ import Synchronization
 /// libfuse 3.14 does not know.
 final class Negotiation: Sendable {
   /// Several daemons or users may write the backing directory, so the kernel may cache nothing for long.
-  let isShared: Bool
+  let hasOtherWriters: Bool
 
   /// The `unique` of the FUSE_INIT request while it is being served, 0 otherwise.
   private let pendingInit = Atomic<UInt64>(0)
   private let kernelHandlesPrivileges = Atomic<Bool>(false)
 
-  init(isShared: Bool) {
-    self.isShared = isShared
+  init(hasOtherWriters: Bool) {
+    self.hasOtherWriters = hasOtherWriters
   }
 
   /// Without this flag, each write(2) first reads `security.capability`.
@@ -46,7 +46,7 @@ final class Negotiation: Sendable {
     refuse(FUSE_CAP_SPLICE_MOVE)
     // `amendReply` sets version 2 of this capability without libfuse's knowledge.
     refuse(FUSE_CAP_HANDLE_KILLPRIV)
-    if isShared {
+    if hasOtherWriters {
       want(FUSE_CAP_AUTO_INVAL_DATA)
     } else {
       want(FUSE_CAP_WRITEBACK_CACHE)

@@ -48,8 +48,10 @@ import ProtectfsIO
     let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
     let header = unsafe RequestHeader(bytes)
     switch header.operation {
-    // These concern only the daemon's memory, and have no answer.
-    case FUSE_FORGET, FUSE_INTERRUPT, FUSE_BATCH_FORGET:
+    // These concern only the daemon's memory, and have no answer. But to close a descriptor may wait for the store.
+    case FUSE_INTERRUPT,
+      FUSE_FORGET where !target.fileSystem.holdsDescriptor(header.node),
+      FUSE_BATCH_FORGET where unsafe !bytes.forgottenNodes.contains(where: target.fileSystem.holdsDescriptor):
       target.counts.count(header.operation)
       var buffer = unsafe fuse_buf()
       unsafe buffer.mem = request.baseAddress

@@ -18,12 +18,12 @@ import SystemPackage
 
   /// Prepares a session with `threads` workers. `options` are mount options as for `-o`; `counts` counts the requests.
   package init(
-    fileSystem: any LowLevelFileSystem, options: [String], isShared: Bool, threads: Int, counts: RequestCounts
+    fileSystem: any LowLevelFileSystem, options: [String], hasOtherWriters: Bool, threads: Int, counts: RequestCounts
   ) throws(SessionError) {
     do throws(Errno) { backlog = try Backlog() } catch { throw .outOfMemory }
     served = (0..<threads).map { _ in ServedRequest() }
     target = DispatchTarget(
-      fileSystem: fileSystem, negotiation: Negotiation(isShared: isShared), counts: counts)
+      fileSystem: fileSystem, negotiation: Negotiation(hasOtherWriters: hasOtherWriters), counts: counts)
     var arguments = unsafe fuse_args(argc: 0, argv: nil, allocated: 0)
     defer { unsafe fuse_opt_free_args(&arguments) }
     for argument in ["protectfs"] + options.flatMap({ ["-o", $0] }) {
@@ -111,8 +111,16 @@ import SystemPackage
 }
 
 /// The reason why a session did not start. libfuse has printed the details.
-package enum SessionError: Error {
+package enum SessionError: Error, CustomStringConvertible {
   case outOfMemory
   case badOptions
   case notMounted
+
+  package var description: String {
+    switch self {
+    case .badOptions: "libfuse does not take the options; check what was given with -o"
+    case .notMounted: "the file system could not be mounted; what libfuse said is above"
+    case .outOfMemory: "there is not enough memory"
+    }
+  }
 }

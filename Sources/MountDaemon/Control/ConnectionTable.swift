@@ -1,4 +1,5 @@
-import Glibc
+import ProtectfsIO
+
 /// The connections that a server has. When there is no room for one more, the one that has been silent longest goes, so
 /// that clients that say nothing keep nobody out.
 struct ConnectionTable {
@@ -7,7 +8,8 @@ struct ConnectionTable {
 
   private struct Entry {
     let descriptor: CInt
-    /// Since when no call of the client is being carried out, in nanoseconds of the monotonic clock; `nil` during a call.
+    /// Since when no call of the client is being carried out, in nanoseconds of the monotonic clock; `nil` during a
+    /// call.
     var silentSince: Int64?
     /// It is shut down: its thread is about to notice.
     var isEnding = false
@@ -55,6 +57,6 @@ struct ConnectionTable {
   private mutating func end(_ number: Number) {
     guard let entry = entries[number] else { return }
     entries[number]?.isEnding = true
-    _ = shutdown(entry.descriptor, CInt(SHUT_RDWR))
+    LocalSocket.shutDown(entry.descriptor)
   }
 }

@@ -12,7 +12,10 @@ extension ControlConnection {
     let label = try call.parameters(as: Parameters.self)?.label
     let new = try call.secrets.new.take("newPasscode")
     let name = label ?? new.kind.label
-    try derivation.addKey(control, new, label: name, with: try call.secrets.old.take())
+    let secret = try call.secrets.old.take()
+    try derivation.attempt(new) { (new: consuming UnlockSecret) throws(ControlError) in
+      try control.addKey(new, label: name, with: secret)
+    }
   }
 
   func removeKey(_ call: inout VarlinkCall) throws(VarlinkError) {
@@ -20,7 +23,8 @@ extension ControlConnection {
     guard let text = try call.parameters(as: Parameters.self)?.id, let id = [UInt8](hexadecimal: text) else {
       throw .invalidParameter("id")
     }
-    try derivation.removeKey(control, id, with: try call.secrets.old.take())
+    let secret = try call.secrets.old.take()
+    try derivation.attempt { () throws(ControlError) in try control.removeKey(id, with: secret) }
   }
 
   static func fileClass(_ call: borrowing VarlinkCall) throws(VarlinkError) -> ProtectionClass {
@@ -32,9 +36,7 @@ extension ControlConnection {
   func rotate(_ call: inout VarlinkCall) throws(MessageError) {
     let reply: [UInt8]
     do throws(VarlinkError) {
-      let fileClass = try Self.fileClass(call)
-      let rotation = try derivation.beginRotation(control, fileClass, try call.secrets.old.take())
-      let last = try run(rotation)
+      let last = try run(beginRotation(&call))
       reply = VarlinkReply(last).encoded()
     } catch {
       reply = error.reply
@@ -42,20 +44,27 @@ extension ControlConnection {
     try send(reply)
   }
 
+  /// In a function of its own, so that the secret goes before the rotation runs.
+  private func beginRotation(_ call: inout VarlinkCall) throws(VarlinkError) -> any RotationControl {
+    let fileClass = try Self.fileClass(call)
+    let secret = try call.secrets.old.take()
+    return try derivation.attempt { () throws(ControlError) in
+      try control.beginRotation(of: fileClass, with: secret)
+    }
+  }
+
   private func run(_ rotation: any RotationControl) throws(VarlinkError) -> RotationStatus {
     var last = RotationStatus(files: 0, rewrapped: 0, damaged: 0, isFinished: false)
     var next = ContinuousClock.now
     // The closure does not outlive this call.
     let sender = RotationSender(self.socket.rawValue)
-    do throws(ControlError) {
+    try VarlinkError.translating { () throws(ControlError) in
       try rotation.run { status in
         last = status
         guard !status.isFinished, ContinuousClock.now >= next else { return true }
         next = .now + .milliseconds(250)
         return sender.send(VarlinkReply(status, continues: true).encoded())
       }
-    } catch {
-      throw .control(error)
     }
     return last
   }

@@ -1,6 +1,5 @@
 import Cryptography
 import FoundationEssentials
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
@@ -48,42 +47,42 @@ struct ControlConnection: ~Copyable {
 
   /// Does what a call asks for and returns the reply; `nil` for a call whose replies are a stream.
   private func perform(_ call: inout VarlinkCall) throws(VarlinkError) -> [UInt8]? {
-    switch call.method {
-    case "org.varlink.service.GetInfo":
+    switch try VarlinkInterface.method(named: call.method) {
+    case .information:
       return VarlinkReply(VarlinkInterface.Information(version: control.status().version)).encoded()
-    case "org.varlink.service.GetInterfaceDescription":
+    case .description:
       return try describeInterface(call)
-    case ControlInterface.Method.status.qualifiedName:
+    case .daemon(.status):
       return VarlinkReply(StatusReply(status: control.status())).encoded()
-    case ControlInterface.Method.lock.qualifiedName:
+    case .daemon(.lock):
       try lock(call)
-    case ControlInterface.Method.lockAll.qualifiedName:
-      do throws(ControlError) { try control.lockAll() } catch { throw .control(error) }
-    case ControlInterface.Method.unlock.qualifiedName:
-      try derivation.unlock(control, try call.secrets.old.take())
-    case ControlInterface.Method.changePasscode.qualifiedName:
+    case .daemon(.lockAll):
+      try VarlinkError.translating { () throws(ControlError) in try control.lockAll() }
+    case .daemon(.unlock):
+      let secret = try call.secrets.old.take()
+      try derivation.attempt { () throws(ControlError) in try control.unlock(secret) }
+    case .daemon(.changePasscode):
       let secret = try call.secrets.old.take()
       guard case .passcode(let new) = try call.secrets.new.take("newPasscode") else {
         throw .invalidParameter("newPasscode")
       }
-      try derivation.changePasscode(control, from: secret, to: new)
-    case ControlInterface.Method.addKey.qualifiedName:
+      try derivation.attempt(new) { (new: consuming SecretBytes) throws(ControlError) in
+        try control.changePasscode(from: secret, to: new)
+      }
+    case .daemon(.addKey):
       try addKey(&call)
-    case ControlInterface.Method.removeKey.qualifiedName:
+    case .daemon(.removeKey):
       try removeKey(&call)
-    case ControlInterface.Method.eraseClass.qualifiedName:
+    case .daemon(.eraseClass):
       let fileClass = try Self.fileClass(call)
-      try derivation.erase(control, fileClass, try call.secrets.old.take())
-    case ControlInterface.Method.erase.qualifiedName:
-      try derivation.eraseAll(control)
-    case ControlInterface.Method.rotate.qualifiedName, ControlInterface.Method.events.qualifiedName,
-      ControlInterface.Method.delayLock.qualifiedName:
+      let secret = try call.secrets.old.take()
+      try derivation.attempt { () throws(ControlError) in try control.erase(fileClass, with: secret) }
+    case .daemon(.erase):
+      // It needs no secret, and does not wait for those who have one.
+      try VarlinkError.translating { () throws(ControlError) in try control.eraseAll() }
+    case .daemon(.rotate), .daemon(.events), .daemon(.delayLock):
       guard call.more, !call.isOneWay else { throw .expectedMore }
       return nil
-    default:
-      let interface = call.method.split(separator: ".").dropLast().joined(separator: ".")
-      throw VarlinkInterface.descriptions[interface] == nil
-        ? .interfaceNotFound(interface) : .methodNotFound(call.method)
     }
     return VarlinkReply(NoParameters()).encoded()
   }
@@ -106,11 +105,9 @@ struct ControlConnection: ~Copyable {
     let lasts = wait && parameters?.gracePeriod != 0
     let hasRoom = !lasts || streams.begin()
     defer { if lasts && hasRoom { streams.end() } }
-    do throws(ControlError) {
+    try VarlinkError.translating { () throws(ControlError) in
       try control.lock(gracePeriod: parameters?.gracePeriod.map { .seconds($0) }, wait: wait && hasRoom)
       if !hasRoom { throw .tooManyWaitForLock(streams.limit) }
-    } catch {
-      throw .control(error)
     }
   }
 
@@ -120,9 +117,9 @@ struct ControlConnection: ~Copyable {
       return try send(VarlinkError.control(.tooManyStreams(streams.limit)).reply)
     }
     defer { streams.end() }
-    switch call.method {
-    case ControlInterface.Method.events.qualifiedName: try monitor()
-    case ControlInterface.Method.delayLock.qualifiedName: try delayLock()
+    switch try? VarlinkInterface.method(named: call.method) {
+    case .daemon(.events): try monitor()
+    case .daemon(.delayLock): try delayLock()
     default: try rotate(&call)
     }
   }
@@ -131,28 +128,27 @@ struct ControlConnection: ~Copyable {
 
   /// Sends events until the client goes or is too slow. A client that listens says nothing more.
   private func monitor() throws(MessageError) {
-    let queue: EventQueue
+    let queue: EventQueue<DaemonEvent>
     do throws(Errno) { queue = try EventQueue(capacity: limits.waitingEvents) } catch { throw .ended }
     let subscription = control.subscribe { queue.append($0) }
     defer { control.unsubscribe(subscription) }
-    while true {
-      try waitForEvents(queue)
-      for event in queue.takeAll() {
+    while try !clientSpeaks(orComes: queue.signal) {
+      for event in queue.takeAll() as [DaemonEvent] {
         try send(VarlinkReply(EventReply(event: event), continues: true).encoded())
       }
     }
+    throw .ended
   }
 
-  private func waitForEvents(_ queue: EventQueue) throws(MessageError) {
-    while true {
-      var entries = [
-        pollfd(fd: queue.signal.rawValue, events: Int16(POLLIN), revents: 0),
-        pollfd(fd: socket.rawValue, events: Int16(POLLIN), revents: 0),
-      ]
-      let result = unsafe poll(&entries, 2, -1)
-      if result < 0 && errno != EINTR { throw .ended }
-      if entries[1].revents != 0 { throw .ended }
-      if entries[0].revents != 0 { return }
+  /// Waits until the client says something or goes, or until a signal comes, or for so long at most. Returns whether it
+  /// was the client.
+  func clientSpeaks(orComes signal: EventDescriptor? = nil, within time: Duration? = nil) throws(MessageError) -> Bool {
+    do throws(Errno) {
+      let ready = try Poll.wait(for: .readable(socket.rawValue), .readable(signal?.rawValue ?? -1), atMost: time)
+      guard ready[0] || ready[1] else { throw .timedOut }
+      return ready[0]
+    } catch {
+      throw error == .timedOut ? .timedOut : .ended
     }
   }
 

@@ -14,7 +14,7 @@ extension ControlError {
       case .keybagMissing, .keybagUnreadable, .keybagMalformed, .keybagAltered, .unsupportedStore,
         .effaceableSecretMissing:
         .keybagCorrupt
-      case .keybagUnwritable, .keybagChangedMeanwhile, .keybagPutBack: .keybagNotWritten
+      case .keybagUnwritable, .keybagInUse, .keybagChangedMeanwhile, .keybagPutBack: .keybagNotWritten
       default: .failed
       }
     self.init(code, error.description)

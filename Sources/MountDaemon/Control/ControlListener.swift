@@ -1,4 +1,3 @@
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
@@ -21,7 +20,7 @@ struct ControlListener: ~Copyable, Sendable {
   /// - Throws: `failed` where another daemon answers, or where no directory can be made.
   init(
     mountPoint: String, backing: Status? = nil,
-    directories: [String] = ControlSocket.directories(of: geteuid())
+    directories: [String] = ControlSocket.directories(of: Process.identity.user)
   ) throws(ControlError) {
     let name = ControlSocket.name(forMountPoint: mountPoint)
     var reasons: [String] = []
@@ -50,7 +49,7 @@ struct ControlListener: ~Copyable, Sendable {
   ) throws(Errno) {
     let socket = try LocalSocket()
     let backingName = backing.map {
-      "\(ControlSocket.prefix(forBackingDevice: $0.device, inode: $0.inode))\(getpid()).sock"
+      "\(ControlSocket.prefix(forBackingDevice: $0.device, inode: $0.inode))\(Process.number).sock"
     }
     inode = try Self.listen(on: socket, name: location.name, backingName, in: directory)
     self.backingName = backingName
@@ -63,62 +62,50 @@ struct ControlListener: ~Copyable, Sendable {
   private static func listen(
     on socket: borrowing LocalSocket, name: String, _ secondName: String?, in directory: borrowing SocketDirectory
   ) throws(Errno) -> UInt64 {
-    guard flock(directory.rawValue, LOCK_EX) == 0 else { throw Errno(rawValue: errno) }
-    defer { _ = flock(directory.rawValue, LOCK_UN) }
+    try directory.descriptor.lock()
+    defer { directory.descriptor.unlock() }
     try removeStaleSocket(name, in: directory)
     removeStaleSockets(in: directory)
     // The file takes the mode of the socket it is made from: nobody else can connect at any moment.
-    guard fchmod(socket.rawValue, 0o600) == 0 else { throw Errno(rawValue: errno) }
+    try socket.descriptor.setMode(0o600)
     try socket.bind(to: directory.path(of: name))
     // As many may come at once as are served.
-    let backlog = CInt(clamping: ControlServer.Limits().connections)
-    guard Glibc.listen(socket.rawValue, backlog) == 0 else { throw Errno(rawValue: errno) }
-    if let secondName, unsafe linkat(directory.rawValue, name, directory.rawValue, secondName, 0) != 0 {
-      let error = Errno(rawValue: errno)
-      _ = unsafe unlinkat(directory.rawValue, name, 0)
+    try socket.listen(backlog: ControlServer.Limits().connections)
+    let name = PathName(name)
+    do throws(Errno) {
+      if let secondName { try directory.descriptor.link(name, to: PathName(secondName), in: directory.descriptor) }
+    } catch {
+      try? directory.descriptor.unlink(name)
       throw error
     }
-    return try inode(of: name, in: directory)
+    return try directory.descriptor.status(of: name).inode
   }
 
   /// Removes the socket's names, unless another daemon has put its own in their place.
   borrowing func removeFile() {
-    guard flock(directory.rawValue, LOCK_EX) == 0 else { return }
-    defer { _ = flock(directory.rawValue, LOCK_UN) }
-    for name in [location.name] + (backingName.map { [$0] } ?? []) {
-      if let current = try? Self.inode(of: name, in: directory), current == inode {
-        _ = unsafe unlinkat(directory.rawValue, name, 0)
-      }
+    guard (try? directory.descriptor.lock()) != nil else { return }
+    defer { directory.descriptor.unlock() }
+    for name in [location.name, backingName].compactMap({ $0.map { PathName($0) } })
+    where (try? directory.descriptor.status(of: name).inode) == inode {
+      try? directory.descriptor.unlink(name)
     }
   }
 
-  /// Every daemon that starts waits for the directory's lock meanwhile, so this waits for no daemon: one that is stopped
-  /// or hangs accepts nobody.
+  /// Every daemon that starts waits for the directory's lock meanwhile, so this waits for no daemon: one that is
+  /// stopped or hangs accepts nobody.
   private static func removeStaleSocket(_ name: String, in directory: borrowing SocketDirectory) throws(Errno) {
     do throws(Errno) {
       if try directory.isServed(name) { throw .addressInUse }
     } catch .noSuchFileOrDirectory {
       return
     }
-    guard unsafe unlinkat(directory.rawValue, name, 0) == 0 else { throw Errno(rawValue: errno) }
+    try directory.descriptor.unlink(PathName(name))
   }
 
   /// Removes what other daemons left behind when they were killed. What cannot be removed does no harm.
   private static func removeStaleSockets(in directory: borrowing SocketDirectory) {
-    let names = try? DirectoryNames(
-      Descriptor.open(PathName("/proc/self/fd/\(directory.rawValue)"), [.readOnly, .directory])
-    ).all(limit: 1000)
-    for name in names ?? [] where name.description.hasSuffix(".sock") {
-      try? removeStaleSocket(name.description, in: directory)
-    }
-    PageRemovalMark.removeStale((names ?? []).map(\.description), in: directory)
-  }
-
-  private static func inode(of name: String, in directory: borrowing SocketDirectory) throws(Errno) -> UInt64 {
-    var status = stat()
-    guard unsafe fstatat(directory.rawValue, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
-      throw Errno(rawValue: errno)
-    }
-    return UInt64(status.st_ino)
+    let names = directory.names(limit: 1000)
+    for name in names where name.hasSuffix(".sock") { try? removeStaleSocket(name, in: directory) }
+    PageRemovalMark.removeStale(names, in: directory)
   }
 }

@@ -1,4 +1,3 @@
-import Glibc
 import Logging
 import ProtectfsClient
 import ProtectfsIO
@@ -13,8 +12,8 @@ package final class ControlServer: Sendable {
   package struct Limits: Sendable {
     /// Connections at a time. For one more, the one that has been silent longest is closed.
     package var connections = 256
-    /// Connections at a time whose replies are a stream, or that wait for a lock, which lasts: the rest is for calls that
-    /// end, a lock above all.
+    /// Connections at a time whose replies are a stream, or that wait for a lock, which lasts: the rest is for calls
+    /// that end, a lock above all.
     package var streams = 192
     /// Calls at a time that wait until their secret is tried.
     package var secrets = 32
@@ -47,13 +46,13 @@ package final class ControlServer: Sendable {
   private let streams: CallCount
   private let state = RankedMutex(.controlClients, State())
 
-  /// Makes the socket for the mount of a canonical mount point, which is also named after the `backing` directory. Starts no
-  /// thread: clients wait until ``start()``.
+  /// Makes the socket for the mount of a canonical mount point, which is also named after the `backing` directory.
+  /// Starts no thread: clients wait until ``start()``.
   ///
   /// - Throws: where no socket can be made, or a daemon for this mount point answers already.
   package init(
     mountPoint: String, backing: Status? = nil, control: any DaemonControl, logger: Logger, limits: Limits = Limits(),
-    directories: [String] = ControlSocket.directories(of: geteuid())
+    directories: [String] = ControlSocket.directories(of: Process.identity.user)
   ) throws(ControlError) {
     listener = try ControlListener(mountPoint: mountPoint, backing: backing, directories: directories)
     self.control = control
@@ -82,21 +81,19 @@ package final class ControlServer: Sendable {
       state.connections.endAll()
       return state.accepting.take()
     }
-    _ = shutdown(listener.socket.rawValue, CInt(SHUT_RDWR))
+    listener.socket.shutDown()
     accepting?.join()
     for _ in 0..<100 where state.withLock({ !$0.connections.isEmpty }) { Thread.sleep(microseconds: 10_000) }
   }
 
   private func acceptClients() {
     while !state.withLock({ $0.isStopping }) {
-      let descriptor = accept(listener.socket.rawValue, nil, nil)
-      guard descriptor >= 0 else {
+      do throws(Errno) {
+        admit(try listener.socket.accept())
+      } catch {
         // Out of descriptors or memory: leave the clients in the queue until some are free again.
-        if errno != EINTR && errno != ECONNABORTED { Thread.sleep(microseconds: 50_000) }
-        continue
+        if error != .connectionAbort { Thread.sleep(microseconds: 50_000) }
       }
-      _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-      admit(LocalSocket(owning: descriptor))
     }
   }
 

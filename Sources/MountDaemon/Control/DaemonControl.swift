@@ -21,30 +21,30 @@ package protocol DaemonControl: AnyObject, Sendable {
   func lockAll() throws(ControlError)
 
   /// Unlocks, or cancels a lock whose grace period runs. Changes nothing where the secret is wrong.
-  func unlock(_ secret: consuming UnlockSecret) throws(ControlError)
+  func unlock(_ secret: borrowing UnlockSecret) throws(ControlError)
 
   /// Replaces the passcode.
-  func changePasscode(from secret: consuming UnlockSecret, to newPasscode: consuming SecretBytes) throws(ControlError)
+  func changePasscode(from secret: borrowing UnlockSecret, to newPasscode: consuming SecretBytes) throws(ControlError)
 
   /// Adds a protector.
-  func addKey(_ new: consuming UnlockSecret, label: String, with secret: consuming UnlockSecret) throws(ControlError)
+  func addKey(_ new: consuming UnlockSecret, label: String, with secret: borrowing UnlockSecret) throws(ControlError)
 
   /// Removes the protector with that identity, 16 bytes.
-  func removeKey(_ id: [UInt8], with secret: consuming UnlockSecret) throws(ControlError)
+  func removeKey(_ id: [UInt8], with secret: borrowing UnlockSecret) throws(ControlError)
 
   /// Gives a class a new key, or finds one that a rotation cut short has left. The rotation is then run, once.
   func beginRotation(
-    of fileClass: ProtectionClass, with secret: consuming UnlockSecret
+    of fileClass: ProtectionClass, with secret: borrowing UnlockSecret
   ) throws(ControlError) -> any RotationControl
 
   /// Erases the key of a class, and gives it a new one.
-  func erase(_ fileClass: ProtectionClass, with secret: consuming UnlockSecret) throws(ControlError)
+  func erase(_ fileClass: ProtectionClass, with secret: borrowing UnlockSecret) throws(ControlError)
 
   /// Erases all keys of the store.
   func eraseAll() throws(ControlError)
 
-  /// Has every event from now on delivered, the first being `monitoringBegan` with the state that they begin at. `deliver`
-  /// returns at once, and may be called with locks held.
+  /// Has every event from now on delivered, the first being `monitoringBegan` with the state that they begin at.
+  /// `deliver` returns at once, and may be called with locks held.
   func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID
 
   /// Ends a subscription; nothing is delivered once this has returned.
@@ -65,8 +65,8 @@ package struct LockDelayID: Sendable, Hashable {
 
 /// A rotation that was begun.
 package protocol RotationControl: Sendable {
-  /// Wraps the keys of all files of the class anew, and removes the old class key. Ends early, to be gone on with by the
-  /// next rotation, when `report` returns false, and when the mount is locked.
+  /// Wraps the keys of all files of the class anew, and removes the old class key. Ends early, to be gone on with by
+  /// the next rotation, when `report` returns false, and when the mount is locked.
   func run(_ report: @escaping (RotationStatus) -> Bool) throws(ControlError)
 }
 

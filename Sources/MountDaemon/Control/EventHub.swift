@@ -15,10 +15,10 @@ final class EventHub: Sendable {
   }
 
   private let state = RankedMutex(.refusalCount, State())
-  private let broadcast = EventBroadcast()
+  let broadcast = EventBroadcast()
   private let log: Logger
-  /// Refusals are logged with the path of what was refused; else with its inode number, which says nothing to who has the
-  /// log and no access to the mount.
+  /// Refusals are logged with the path of what was refused; else with its inode number, which says nothing to who has
+  /// the log and no access to the mount.
   private let logsPaths: Bool
 
   init(log: Logger, logsPaths: Bool) {
@@ -27,14 +27,6 @@ final class EventHub: Sendable {
   }
 
   var refusals: Int { state.withLock { $0.refusals } }
-
-  func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {
-    broadcast.subscribe(deliver)
-  }
-
-  func unsubscribe(_ id: SubscriptionID) {
-    broadcast.unsubscribe(id)
-  }
 
   /// Delivers a refusal of a file with an inode number, on the mount. Subscribers must not block.
   func send(_ denial: AccessDenial, inode: UInt64) {

@@ -2,7 +2,8 @@ import Cryptography
 
 // Bytes as text of two digits each, as identities and key files travel in calls.
 
-private func value(of digit: UInt8) -> UInt8? {
+/// What a digit stands for.
+func hexadecimalValue(of digit: UInt8) -> UInt8? {
   switch digit {
   case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
   case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
@@ -14,7 +15,7 @@ private func value(of digit: UInt8) -> UInt8? {
 extension [UInt8] {
   /// The bytes that a text stands for; `nil` unless it has an even number of digits and nothing else.
   package init?(hexadecimal text: String) {
-    let digits = text.utf8.map(value)
+    let digits = text.utf8.map(hexadecimalValue)
     guard digits.count % 2 == 0, !digits.contains(nil) else { return nil }
     self = stride(from: 0, to: digits.count, by: 2).map { digits[$0]! << 4 | digits[$0 + 1]! }
   }
@@ -34,9 +35,9 @@ extension SecretBytes {
       unsafe bytes.withMutableBytes { bytes in
         guard text.count % 2 == 0 else { return false }
         for index in bytes.indices {
-          guard let high = unsafe value(of: text[2 * index]), let low = unsafe value(of: text[2 * index + 1]) else {
-            return false
-          }
+          guard let high = unsafe hexadecimalValue(of: text[2 * index]),
+            let low = unsafe hexadecimalValue(of: text[2 * index + 1])
+          else { return false }
           unsafe bytes[index] = high << 4 | low
         }
         return true

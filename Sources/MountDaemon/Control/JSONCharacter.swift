@@ -54,19 +54,10 @@ enum JSONCharacter {
     guard position + 4 <= bytes.count else { throw .malformed }
     var unit: UInt32 = 0
     for _ in 0..<4 {
-      guard let digit = unsafe digit(bytes[position]) else { throw .malformed }
-      unit = unit << 4 | digit
+      guard let digit = unsafe hexadecimalValue(of: bytes[position]) else { throw .malformed }
+      unit = unit << 4 | UInt32(digit)
       position += 1
     }
     return unit
-  }
-
-  private static func digit(_ byte: UInt8) -> UInt32? {
-    switch byte {
-    case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt32(byte - UInt8(ascii: "0"))
-    case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt32(byte - UInt8(ascii: "a")) + 10
-    case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt32(byte - UInt8(ascii: "A")) + 10
-    default: nil
-    }
   }
 }

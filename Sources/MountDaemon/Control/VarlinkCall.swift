@@ -18,7 +18,7 @@ struct VarlinkCall: ~Copyable {
   init(_ message: UnsafeMutableRawBufferPointer) throws(MessageError) {
     let secrets = try unsafe SecretScanner.takeSecrets(from: message)
     let data = unsafe Data(message)
-    guard let head = try? JSONDecoder().decode(Head.self, from: data) else { throw .malformed }
+    guard let head = try? JSONDecoder().decode(Call<NoParameters>.self, from: data) else { throw .malformed }
     method = head.method
     more = head.more ?? false
     isOneWay = head.oneway ?? false
@@ -31,7 +31,7 @@ struct VarlinkCall: ~Copyable {
   /// - Throws: the error that Varlink has for a parameter of the wrong type.
   func parameters<Parameters: Decodable>(as type: Parameters.Type) throws(VarlinkError) -> Parameters? {
     do {
-      return try JSONDecoder().decode(Body<Parameters>.self, from: message).parameters
+      return try JSONDecoder().decode(Call<Parameters>.self, from: message).parameters
     } catch DecodingError.typeMismatch(_, let context), DecodingError.valueNotFound(_, let context),
       DecodingError.dataCorrupted(let context), DecodingError.keyNotFound(_, let context)
     {
@@ -39,16 +39,6 @@ struct VarlinkCall: ~Copyable {
     } catch {
       throw .invalidParameter("parameters")
     }
-  }
-
-  private struct Head: Decodable {
-    var method: String
-    var more: Bool?
-    var oneway: Bool?
-  }
-
-  private struct Body<Parameters: Decodable>: Decodable {
-    var parameters: Parameters?
   }
 }
 
@@ -72,6 +62,11 @@ enum VarlinkError: Error {
     }
   }
 
+  /// Runs `body`, whose errors are those of the daemon's interface.
+  static func translating<Result>(_ body: () throws(ControlError) -> Result) throws(VarlinkError) -> Result {
+    do throws(ControlError) { return try body() } catch { throw .control(error) }
+  }
+
   /// The message that tells it.
   var reply: [UInt8] { VarlinkReply(parameters, error: name).encoded() }
 
@@ -86,18 +81,7 @@ enum VarlinkError: Error {
   }
 }
 
-/// A reply.
-struct VarlinkReply<Parameters: Encodable & Sendable>: Encodable, Sendable {
-  var parameters: Parameters
-  var continues: Bool?
-  var error: String?
-
-  init(_ parameters: Parameters, continues: Bool? = nil, error: String? = nil) {
-    self.parameters = parameters
-    self.continues = continues
-    self.error = error
-  }
-
+extension VarlinkReply where Parameters: Encodable {
   /// The message, its NUL included.
   func encoded() -> [UInt8] {
     guard let data = try? JSONEncoder().encode(self) else {

@@ -6,6 +6,27 @@ enum VarlinkInterface {
   /// The names of the interfaces, and their definitions.
   static let descriptions = ["org.varlink.service": service, ControlInterface.name: daemon]
 
+  /// A method of one of them.
+  enum Method {
+    case information, description
+    case daemon(ControlInterface.Method)
+  }
+
+  /// The method that a call names.
+  static func method(named name: String) throws(VarlinkError) -> Method {
+    switch name {
+    case "org.varlink.service.GetInfo": return .information
+    case "org.varlink.service.GetInterfaceDescription": return .description
+    default: break
+    }
+    let interface = name.split(separator: ".").dropLast().joined(separator: ".")
+    guard descriptions[interface] != nil else { throw .interfaceNotFound(interface) }
+    guard let method = ControlInterface.Method.allCases.first(where: { $0.qualifiedName == name }) else {
+      throw .methodNotFound(name)
+    }
+    return .daemon(method)
+  }
+
   /// The reply to `GetInfo`.
   struct Information: Encodable, Sendable {
     var vendor = "protectfs"
@@ -121,7 +142,7 @@ enum VarlinkInterface {
     method Lock(gracePeriod: ?float, wait: ?bool) -> ()
 
     # Locks every class but none at once, open files of class B included: as before the first unlock. Replies when that has
-    # taken effect. For a file system that goes on without its mount point.
+    # taken effect, with WritesLost as Lock does. For a file system that goes on without its mount point.
     method LockAll() -> ()
 
     # Unlocks with one of the three, or cancels a lock in its grace period. The bytes of a key file are hexadecimal digits.

@@ -1,4 +1,3 @@
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import SystemPackage
@@ -41,7 +40,10 @@ import SystemPackage
       if let end = unsafe buffer[searched..<count].firstIndex(of: 0) { return end }
       searched = count
       guard unsafe count < buffer.count else { throw .tooLong }
-      try Self.wait(for: socket.rawValue, until: deadline)
+      let time = deadline - Self.now()
+      guard time > .zero, (try? Poll.wait(for: .readable(socket.rawValue), atMost: time)) != [false] else {
+        throw .timedOut
+      }
       let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[count...])
       let received: Int
       do throws(Errno) { received = try unsafe socket.receive(into: rest) } catch { throw .ended }
@@ -64,17 +66,5 @@ import SystemPackage
 
   private static func now() -> Duration {
     .nanoseconds(MonotonicClock.nanoseconds)
-  }
-
-  /// Waits until a descriptor is readable.
-  private static func wait(for descriptor: CInt, until deadline: Duration) throws(MessageError) {
-    while true {
-      let milliseconds = (deadline - now()) / .milliseconds(1)
-      guard milliseconds > 0 else { throw .timedOut }
-      var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-      let result = unsafe poll(&entry, 1, CInt(min(milliseconds.rounded(.up), 60_000)))
-      if result > 0 { return }
-      if result < 0 && errno != EINTR { throw .ended }
-    }
   }
 }

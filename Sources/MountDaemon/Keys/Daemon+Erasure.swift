@@ -6,7 +6,7 @@ import ProtectfsPolicy
 // Keys destroyed while the store is mounted: first on disk, then in memory, with everything that was read by them. What
 // fails when the new keybag is in its place already is reported when the rest is done.
 extension Daemon {
-  package func erase(_ fileClass: ProtectionClass, with secret: consuming UnlockSecret) throws(ControlError) {
+  package func erase(_ fileClass: ProtectionClass, with secret: borrowing UnlockSecret) throws(ControlError) {
     try requireWritable()
     try requireOnlyWriter()
     do throws(KeyManagementError) {
@@ -19,7 +19,7 @@ extension Daemon {
     }
   }
 
-  private func eraseOnDisk(
+  func eraseOnDisk(
     _ fileClass: ProtectionClass, with secret: borrowing UnlockSecret
   ) throws(KeyManagementError) -> (LockMachine.Destruction, KeyManagementError?) {
     var attempt = try attempt(with: secret)
@@ -31,7 +31,12 @@ extension Daemon {
       if hasOtherKeys(keybag) { machine.replaceKeys(applied.keys.filter { $0.key != fileClass }) }
       let successors = applied.keys.filter { $0.key == fileClass }
       return (
-        LockMachine.Destruction(classes: [fileClass], successors: successors) { [self] in adopt(keybag) },
+        LockMachine.Destruction(classes: [fileClass]) { [self] in
+          adopt(keybag)
+          // A rotation may have changed the keybag since, or others have erased the store.
+          let ids = self.keybag.withLock { $0.keyIDs(of: fileClass) }
+          return ids == keybag.keyIDs(of: fileClass) ? successors : [:]
+        },
         applied.failure
       )
     }
@@ -50,15 +55,18 @@ extension Daemon {
     }
   }
 
-  /// Takes all keys out of memory after the store was erased; returns when that is done, by whichever thread. Not within
-  /// ``withKeybag(_:)``.
+  /// Takes all keys out of memory after the store was erased; returns when that is done, by whichever thread. Not
+  /// within ``withKeybag(_:)``.
   func revokeErased(_ erased: Keybag) {
     isRevoked.withLock { isRevoked in
       guard !isRevoked else { return }
       // An unlock that has opened the old keybag ends first, and so its keys go too; the next finds the store erased.
       keybagFile.withLock { _ in keybag.withLock { $0 = erased } }
       machine.destroy(
-        LockMachine.Destruction(classes: ProtectionClass.allCases, successors: [:]) { [self] in adopt(erased) })
+        LockMachine.Destruction(classes: ProtectionClass.allCases) { [self] in
+          adopt(erased)
+          return [:]
+        })
       log.notice("the store was erased")
       isRevoked = true
     }
@@ -66,8 +74,8 @@ extension Daemon {
 
   // MARK: Erased by others
 
-  /// Has a thread wait for an erasure of the store by someone else: wrong passcodes may be tried beside this daemon, by a
-  /// command or by a mount that only reads. It sleeps until a keybag is put in place.
+  /// Has a thread wait for an erasure of the store by someone else: wrong passcodes may be tried beside this daemon, by
+  /// a command or by a mount that only reads. It sleeps until a keybag is put in place.
   func watchKeybag() {
     do throws(KeyManagementError) {
       let watch = try KeybagFile(backing: backing).watch()

@@ -9,7 +9,7 @@ import SystemPackage
 
 // What needs a secret: unlocking, and changes of the keybag. One call at a time (`DerivationLock`).
 extension Daemon {
-  package func unlock(_ secret: consuming UnlockSecret) throws(ControlError) {
+  package func unlock(_ secret: borrowing UnlockSecret) throws(ControlError) {
     do throws(KeyManagementError) {
       // Not with the keybag's mutex: a lock may be waiting for a rotation, and that one for the mutex.
       repeat { machine.waitUntilUnlockable() } while try !unlockNow(secret)
@@ -24,38 +24,45 @@ extension Daemon {
   private func unlockNow(_ secret: borrowing UnlockSecret) throws(KeyManagementError) -> Bool {
     var attempt = try attempt(with: secret)
     return try withKeybag { (file) throws(KeyManagementError) in
+      let own = keybag.withLock { $0 }
       // Where another mount may write, it may also have changed the passcode.
-      if options.hasOtherWriters { try adoptOthersKeybag(file) }
-      return machine.unlock(try open(keybag.withLock { $0 }, in: file, with: secret, &attempt).heldKeys())
+      let current = options.hasOtherWriters ? try readKeybag(file) : own
+      guard current.storeID == own.storeID else { throw .foreignKeybag }
+      let opened = try open(current, in: file, with: secret, &attempt)
+      guard current != own else { return machine.unlock(try opened.heldKeys()) }
+      return try unlock(withOthers: opened)
     }
   }
 
-  private func adoptOthersKeybag(_ file: borrowing KeybagFile) throws(KeyManagementError) {
-    let current = try readKeybag(file)
-    if (try? requireSuccessor(current)) == nil {
+  /// Unlocks with a keybag that others have put in place. All of it has authenticated by now, and nothing of it is
+  /// taken over unless all is, since its keys all unwrap.
+  private func unlock(withOthers opened: borrowing OpenKeybag) throws(KeyManagementError) -> Bool {
+    let changed = opened.keybag
+    let keys = try opened.heldKeys(of: ProtectionClass.allCases)
+    if (try? requireSuccessor(changed)) == nil {
       log.error("another keybag was put in place, which may lack class keys")
     }
-    var noneKeys = try current.noneClassKeys(deviceKey: deviceKey, effaceable: file.effaceableSecret(of: current))
-    keybag.withLock { $0 = current }
-    controller.install(noneKeys.take(.none) { HeldKey($0) }, for: .none)
-    controller.adopt(current)
+    return machine.unlock(keys) { [self] in
+      keybag.withLock { $0 = changed }
+      controller.adopt(changed, with: keys)
+    }
   }
 
   package func changePasscode(
-    from old: consuming UnlockSecret, to new: consuming SecretBytes
+    from old: borrowing UnlockSecret, to new: consuming SecretBytes
   ) throws(ControlError) {
     try change(.changePasscode(new), with: old)
     log.notice("the passcode was changed")
   }
 
   package func addKey(
-    _ new: consuming UnlockSecret, label: String, with secret: consuming UnlockSecret
+    _ new: consuming UnlockSecret, label: String, with secret: borrowing UnlockSecret
   ) throws(ControlError) {
     try change(.addProtector(NewProtector(new, label: label)), with: secret)
     log.notice("a protector was added")
   }
 
-  package func removeKey(_ id: [UInt8], with secret: consuming UnlockSecret) throws(ControlError) {
+  package func removeKey(_ id: [UInt8], with secret: borrowing UnlockSecret) throws(ControlError) {
     try change(.removeProtector(id), with: secret)
     log.notice("a protector was removed")
   }
@@ -80,8 +87,8 @@ extension Daemon {
 
   // MARK: The keybag in its place
 
-  /// Calls `body` while nobody else in this process reads the keybag to change it. `body` waits for nothing that a lock may
-  /// hold up.
+  /// Calls `body` while nobody else in this process reads the keybag to change it. `body` waits for nothing that a lock
+  /// may hold up.
   func withKeybag<Result: ~Copyable & Sendable>(
     _ body: (borrowing KeybagFile) throws(KeyManagementError) -> Result
   ) throws(KeyManagementError) -> Result {
@@ -106,8 +113,8 @@ extension Daemon {
     guard current.generation >= own.generation, current.hasOrEnded(keysOf: own) else { throw .keybagPutBack }
   }
 
-  /// Begins an unlock attempt, after those of other processes. Before ``withKeybag(_:)``, since a lock of the mount may wait
-  /// for that.
+  /// Begins an unlock attempt, after those of other processes. Before ``withKeybag(_:)``, since a lock of the mount may
+  /// wait for that.
   func attempt(with secret: borrowing UnlockSecret) throws(KeyManagementError) -> UnlockAttempt {
     try KeybagFile(backing: backing).attempt(with: secret)
   }
@@ -144,18 +151,20 @@ extension Daemon {
     return ProtectionClass.allCases.contains { own.keyIDs(of: $0) != other.keyIDs(of: $0) }
   }
 
-  /// Goes on with a changed keybag, unless a later change came first.
-  func adopt(_ changed: Keybag) {
+  /// Goes on with a changed keybag, unless a later change came first; returns whether it does.
+  @discardableResult
+  func adopt(_ changed: Keybag) -> Bool {
     let isNewer = keybag.withLock { keybag in
       guard changed.generation >= keybag.generation else { return false }
       keybag = changed
       return true
     }
     if isNewer { controller.adopt(changed) }
+    return isNewer
   }
 
-  /// The error for a client, after the log. A store that was erased, here or by a command beside this daemon, is one whose
-  /// keys go from memory too. Not within ``withKeybag(_:)``.
+  /// The error for a client, after the log. A store that was erased, here or by a command beside this daemon, is one
+  /// whose keys go from memory too. Not within ``withKeybag(_:)``.
   func refusal(_ error: KeyManagementError) -> ControlError {
     log.warning("a secret or a change of keys was refused", metadata: ["reason": "\(error.code)"])
     guard let erased = try? readKeybag(KeybagFile(backing: backing)), let time = erased.erasureTime else {

@@ -8,11 +8,11 @@ import ProtectfsPolicy
 import SystemPackage
 
 // A new class key, and the end of the old one: begun in the keybag, carried out file by file, finished in the keybag. A
-// kill at any point leaves a keybag that has the keys of all files. The next rotation of the class finishes that first, and
-// adds its own key then: so there are two at most, also where a file keeps each of them from its end.
+// kill at any point leaves a keybag that has the keys of all files. The next rotation of the class finishes that first,
+// and adds its own key then: so there are two at most, also where a file keeps each of them from its end.
 extension Daemon {
   package func beginRotation(
-    of fileClass: ProtectionClass, with secret: consuming UnlockSecret
+    of fileClass: ProtectionClass, with secret: borrowing UnlockSecret
   ) throws(ControlError) -> any RotationControl {
     try requireWritable()
     try requireOnlyWriter()
@@ -29,11 +29,14 @@ extension Daemon {
         let opened = try openToChange(in: file, with: secret, &attempt)
         return try beginRotation(of: fileClass, in: file, opened, &isContinuing)
       }
-      return Rotation(self, fileClass, opened, isContinuing: isContinuing)
+      // A lock that came meanwhile may not have waited for this.
+      if let rotation = Rotation(self, fileClass, opened, isContinuing: isContinuing) { return rotation }
     } catch {
       machine.endRotation()
       throw refusal(error)
     }
+    machine.endRotation()
+    throw Rotation.failure(.interrupted)
   }
 
   private func beginRotation(
@@ -65,26 +68,29 @@ extension Daemon {
   }
 }
 
-/// A rotation in a daemon. It holds the opened keybag until it ends, and a lock waits for that.
+/// A rotation in a daemon. It holds the opened keybag until it ends, or a lock wipes that.
 final class Rotation: RotationControl {
   private let daemon: Daemon
   private let fileClass: ProtectionClass
   /// Whether another rotation was cut short, which is finished first.
   private let isContinuing: Bool
-  /// `nil` when it has been wiped.
-  private let opened: RankedMutex<OpenKeybag?>
+  private let keybag: RotatedKeybag
 
+  /// `nil` where the mount is being locked.
+  ///
   /// - Parameter opened: the keybag with the key to wrap under as the class's last.
-  init(_ daemon: Daemon, _ fileClass: ProtectionClass, _ opened: consuming OpenKeybag, isContinuing: Bool) {
+  init?(_ daemon: Daemon, _ fileClass: ProtectionClass, _ opened: consuming OpenKeybag, isContinuing: Bool) {
+    let keybag = RotatedKeybag(opened)
+    guard daemon.machine.holdRotationKey({ keybag.wipe() }) else { return nil }
     self.daemon = daemon
     self.fileClass = fileClass
     self.isContinuing = isContinuing
-    self.opened = RankedMutex(.rotation, opened)
+    self.keybag = keybag
   }
 
   deinit {
     // A property goes only after this; the lock that waits goes on before.
-    opened.withLock { $0 = nil }
+    _ = keybag.wipe()
     daemon.machine.endRotation()
   }
 
@@ -106,8 +112,8 @@ final class Rotation: RotationControl {
     _ = report(RotationStatus(progress, isFinished: progress.kept == 0))
   }
 
-  /// Wraps the keys of all files under the class's last key, and removes the others; where a file cannot be changed, they
-  /// are kept.
+  /// Wraps the keys of all files under the class's last key, and removes the others; where a file cannot be changed,
+  /// they are kept.
   private func replaceOldKey(
     _ report: @escaping (RotationStatus) -> Bool
   ) throws(ControlError) -> RotationProgress {
@@ -120,11 +126,11 @@ final class Rotation: RotationControl {
       // The new records must be on the disk before the old key is gone.
       try daemon.backing.synchronizeFileSystem()
     } catch {
-      throw failure(error)
+      throw Self.failure(error)
     }
     guard progress.kept == 0 else { return progress }
     let refusal = removeOldKey()
-    do throws(Errno) { try rotation.finish() } catch { throw failure(error) }
+    do throws(Errno) { try rotation.finish() } catch { throw Self.failure(error) }
     if let refusal { throw refusal }
     return progress
   }
@@ -137,8 +143,8 @@ final class Rotation: RotationControl {
     if let refusal { throw refusal }
   }
 
-  /// The keybag may have been changed meanwhile, a passcode say: the old key is removed from the one that is there, if the
-  /// class has the keys that it had when files were wrapped anew. A lock that has come does not wait for that.
+  /// The keybag may have been changed meanwhile, a passcode say: the old key is removed from the one that is there, if
+  /// the class has the keys that it had when files were wrapped anew. A lock that has come does not wait for that.
   private func removeOldKey() -> ControlError? {
     change { [daemon, fileClass] (opened, file) throws(KeyManagementError) in
       let known = opened.keybag.keyIDs(of: fileClass)
@@ -147,24 +153,27 @@ final class Rotation: RotationControl {
     }
   }
 
-  /// Changes the keybag in place, unless the mount is being locked; returns why it was not.
+  /// Changes the keybag in place, unless the mount is being locked, or was since; returns why it was not.
   private func change(
     _ body: (inout OpenKeybag, borrowing KeybagFile) throws(KeyManagementError) -> Void
   ) -> ControlError? {
-    guard daemon.machine.mayRotate else { return failure(.interrupted) }
+    guard daemon.machine.mayRotate else { return Self.failure(.interrupted) }
     do throws(KeyManagementError) {
       let isChanged = try daemon.withKeybag { (file) throws(KeyManagementError) in
         guard daemon.machine.mayRotate else { return false }
-        try opened.withLock { (opened) throws(KeyManagementError) in try body(&opened!, file) }
-        return true
+        return try keybag.opened.withLock { (opened) throws(KeyManagementError) in
+          guard opened != nil else { return false }
+          try body(&opened!, file)
+          return true
+        }
       }
-      return isChanged ? nil : failure(.interrupted)
+      return isChanged ? nil : Self.failure(.interrupted)
     } catch {
       return ControlError(error)
     }
   }
 
-  private func failure(_ error: Errno) -> ControlError {
+  fileprivate static func failure(_ error: Errno) -> ControlError {
     switch error {
     case .interrupted, .permissionDenied:
       ControlError(.rotationInterrupted, "the rotation was interrupted; run it again to go on with it")
@@ -172,6 +181,21 @@ final class Rotation: RotationControl {
       ControlError(
         .rotationInterrupted, "the rotation stopped (\(error)); both class keys are kept, and it can be gone on with")
     }
+  }
+}
+
+/// The opened keybag of a rotation.
+private final class RotatedKeybag: Sendable {
+  /// `nil` when it has been wiped.
+  let opened: RankedMutex<OpenKeybag?>
+
+  init(_ opened: consuming OpenKeybag) {
+    self.opened = RankedMutex(.rotation, opened)
+  }
+
+  /// Wipes it, unless it is being used; returns whether it has gone.
+  func wipe() -> Bool {
+    opened.withLockIfAvailable { $0 = nil } != nil
   }
 }
 

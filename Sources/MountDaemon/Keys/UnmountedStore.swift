@@ -1,8 +1,6 @@
 import Cryptography
 import KeyManagement
 import ProtectfsIO
-import StoreFormat
-import SystemPackage
 
 /// A store that is not mounted, taken by this process, its keybag verified.
 package struct UnmountedStore: ~Copyable {
@@ -14,27 +12,24 @@ package struct UnmountedStore: ~Copyable {
 
   /// Takes a store to change its keybag with a secret. A recovery key stands for the device key too.
   package init(_ path: String, deviceKeyFile: String?, secret: borrowing UnlockSecret) throws {
-    try self.init(path) { (bytes, storeID) throws(KeyManagementError) in
-      if let key = try secret.recoveredDeviceKey(bytes) { return key }
-      return try DeviceKey.load(for: storeID, file: deviceKeyFile.map { PathName($0) })
+    try self.init(path) { (bytes) throws(KeyManagementError) in
+      try secret.deviceKey(forKeybag: bytes, file: deviceKeyFile)
     }
   }
 
   /// Takes a store to change its keybag without opening it.
   package init(_ path: String, deviceKeyFile: String?) throws {
-    try self.init(path) { (_, storeID) throws(KeyManagementError) in
-      try DeviceKey.load(for: storeID, file: deviceKeyFile.map { PathName($0) })
+    try self.init(path) { (bytes) throws(KeyManagementError) in
+      try DeviceKey.load(forKeybag: bytes, file: deviceKeyFile)
     }
   }
 
-  private init(
-    _ path: String, _ loadKey: ([UInt8], StoreID) throws(KeyManagementError) -> VolumeDeviceKey
-  ) throws {
+  private init(_ path: String, _ loadKey: ([UInt8]) throws(KeyManagementError) -> VolumeDeviceKey) throws {
     let backing = try Store.open(path)
     let lock = try Store.lock(backing, path: path, for: .change)
     let file = try KeybagFile(backing: backing)
     let bytes = try file.read()
-    let deviceKey = try loadKey(bytes, try StoreSummary.parse(bytes).storeID)
+    let deviceKey = try loadKey(bytes)
     keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
     self.backing = backing
     self.lock = lock
@@ -42,20 +37,24 @@ package struct UnmountedStore: ~Copyable {
     self.deviceKey = deviceKey
   }
 
-  /// The effaceable secret; `nil` where it is lost.
-  package func effaceableSecretIfAny() throws(KeyManagementError) -> EffaceableSecret? {
-    do throws(KeyManagementError) {
-      return try file.effaceableSecret(of: keybag)
-    } catch {
-      guard error == .effaceableSecretMissing else { throw error }
-    }
-    return nil
-  }
-
   /// Finds out that it is not the second copy alone that opens the store.
   package func requireThatNoOtherOpens() throws(KeyManagementError) {
     let found = try file.authenticKeybags(of: keybag.storeID, deviceKey)
     if !found.currentOpens, found.previousOpens { throw .effaceableSecretMissing }
+  }
+
+  /// Gives it new keys, and a recovery key; see ``Keybag/resetting(passcode:deviceKey:effaceable:cost:)``.
+  package func reset(passcode: borrowing SecretBytes) throws -> RecoveryKeyText {
+    var secret: EffaceableSecret?
+    do throws(KeyManagementError) {
+      secret = try file.effaceableSecret(of: keybag)
+    } catch {
+      guard error == .effaceableSecretMissing else { throw error }
+    }
+    let new = try keybag.resetting(passcode: passcode, deviceKey: deviceKey, effaceable: secret)
+    try file.commit(new.change)
+    file.forgetAttempts()
+    return RecoveryKeyText(try new.recoveryKey.text())
   }
 
   /// Changes the keybag.
@@ -70,9 +69,9 @@ package struct StoreReader: ~Copyable {
   private let file: KeybagFile
   private let bytes: [UInt8]
 
-  /// Finds out that there is a store that this version understands.
+  /// Finds out that there is a store that this version understands, and that it was not erased.
   package init(_ path: String) throws {
-    try StoreSummary.requireStore(path)
+    if let time = try StoreSummary.read(path).erasureTime { throw KeyManagementError.storeErased(at: time) }
     let file = try KeybagFile(backing: Store.open(path))
     bytes = try file.read()
     self.file = file
@@ -80,14 +79,9 @@ package struct StoreReader: ~Copyable {
 
   /// Opens the keybag. A recovery key stands for the device key too.
   package func open(with secret: borrowing UnlockSecret, deviceKeyFile: String?) throws -> OpenKeybag {
-    if let deviceKey = try secret.recoveredDeviceKey(bytes) { return try open(with: secret, deviceKey) }
-    return try open(
-      with: secret, DeviceKey.load(for: StoreSummary.parse(bytes).storeID, file: deviceKeyFile.map { PathName($0) }))
-  }
-
-  private func open(
-    with secret: borrowing UnlockSecret, _ deviceKey: borrowing VolumeDeviceKey
-  ) throws(KeyManagementError) -> OpenKeybag {
-    try file.open(Keybag(parsing: bytes, deviceKey: deviceKey), with: secret, deviceKey: deviceKey)
+    let deviceKey = try secret.deviceKey(forKeybag: bytes, file: deviceKeyFile)
+    let keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
+    // An erasure that was cut short.
+    return try file.open(file.tombstone(of: keybag, deviceKey) ?? keybag, with: secret, deviceKey: deviceKey)
   }
 }

@@ -2,8 +2,8 @@ import ProtectfsPolicy
 
 /// The clients that hold an announced lock back, and those that will hold the next one.
 ///
-/// They have a time that is counted from the announcement. A shorter lock that comes after it leaves them no more than it
-/// would have given them itself.
+/// They have a time that is counted from the announcement. A shorter lock that comes after it leaves them no more than
+/// it would have given them itself.
 struct LockDelays {
   /// Told how long the lock waits at most, from its announcement.
   typealias Announced = @Sendable (Duration) -> Void
@@ -38,8 +38,8 @@ struct LockDelays {
     return registered.removeValue(forKey: delay)
   }
 
-  /// A lock is announced: the clients that have registered hold it back, and are to be told by what is returned. Where there
-  /// is no grace period they are not, and go on waiting.
+  /// A lock is announced: the clients that have registered hold it back, and are to be told by what is returned. Where
+  /// there is no grace period they are not, and go on waiting.
   mutating func announce(
     at now: ContinuousClock.Instant, gracePeriod: Duration
   ) -> [LockMachine.Announcement] {

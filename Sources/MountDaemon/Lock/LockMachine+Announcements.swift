@@ -2,13 +2,14 @@ import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 
-// What the machine tells clients and the log. That may have to wait, for the system's log above all, so it is not done with
-// the state locked: whoever changes the state notes what is to be announced, and announces what is due afterwards.
+// What the machine tells clients and the log. That may have to wait, for the system's log above all, so it is not done
+// with the state locked: whoever changes the state notes what is to be announced, and announces what is due afterwards.
 extension LockMachine {
   /// Tells somebody what has happened.
   typealias Announcement = @Sendable () -> Void
 
-  /// Changes the state by `body`, and announces what that has noted; returns when it was announced, by whichever thread.
+  /// Changes the state by `body`, and announces what that has noted; returns when it was announced, by whichever
+  /// thread.
   func change<Result>(_ body: (inout State) -> Result) -> Result {
     defer { makeAnnouncements() }
     return monitor.update(body)

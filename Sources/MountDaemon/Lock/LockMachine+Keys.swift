@@ -16,11 +16,11 @@ extension LockMachine {
     makeAnnouncements()
   }
 
-  /// Takes every class from everyone, with open files of class B, as before the first unlock; class `none` only where the
-  /// daemon `isEnding`. Returns when that is done.
-  func lockEverything(isEnding: Bool) {
-    let classes = ProtectionClass.allCases.filter { isEnding || $0 != .none }
-    destroy(Destruction(classes: classes, successors: [:], newState: .beforeFirstUnlock) {})
+  /// Takes every class from everyone, with open files of class B, as before the first unlock; class `none` only if
+  /// `includingNone`. Returns when that is done.
+  func lockEverything(includingNone: Bool) {
+    let classes = ProtectionClass.allCases.filter { includingNone || $0 != .none }
+    destroy(Destruction(classes: classes, newState: .beforeFirstUnlock) { [:] })
   }
 
   /// Enters the state in which no unlock has been, whatever lock was announced.
@@ -34,33 +34,13 @@ extension LockMachine {
     if !lost.isEmpty { note(.didBecomeUnavailable(classes: lost), &state) }
   }
 
-  /// Takes other keys of classes in place of those in memory; of classes that have none in memory now, or are just losing
-  /// them, none. Does not wait: a lock may be waiting for the caller.
+  /// Takes other keys of classes in place of those in memory; of classes that have none in memory now, or are just
+  /// losing them, none. Does not wait: a lock may be waiting for the caller.
   func replaceKeys(_ keys: [ProtectionClass: [HeldKey]]) {
-    monitor.update { state in install(keys, in: state.revokesTo ?? state.lockState) }
-  }
-
-  // MARK: Rotations
-
-  /// Begins to hold the keybag key, while all keys are there anyway. One at a time.
-  func beginRotation() -> Bool {
     monitor.update { state in
-      guard !state.isRotating, Self.mayRotate(state) else { return false }
-      state.isRotating = true
-      return true
+      let lost = state.destruction?.classes ?? []
+      install(keys.filter { !lost.contains($0.key) }, in: state.revokesTo ?? state.lockState)
     }
-  }
-
-  /// Whether the keybag key may still be held.
-  var mayRotate: Bool { monitor.read(Self.mayRotate) }
-
-  /// The keybag key has gone.
-  func endRotation() {
-    monitor.update { $0.isRotating = false }
-  }
-
-  private static func mayRotate(_ state: State) -> Bool {
-    (state.lockState == .unlocked || state.lockState == .gracePeriod) && !state.isRevoking && !state.isStopping
   }
 
   func install(_ keys: [ProtectionClass: [HeldKey]], in lockState: LockState) {

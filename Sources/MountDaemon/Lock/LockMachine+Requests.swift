@@ -29,7 +29,7 @@ extension LockMachine {
     let period = period ?? gracePeriod
     return change { state in
       guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return .unnecessary }
-      let now = ContinuousClock.now
+      let now = now()
       let endsDelays = period == .zero && state.delays.count > 0
       if state.revokesTo == .locked { return .underWay(after: state.completedLocks) }
       if let earlier = state.revokesAt, earlier <= now + period, !endsDelays {
@@ -60,8 +60,8 @@ extension LockMachine {
     _ = monitor.update { $0.delays.release(delay) }
   }
 
-  /// Waits until a lock has taken effect since there were `count` of them. Returns what it has left undone, or `nil` when an
-  /// unlock cancelled it.
+  /// Waits until a lock has taken effect since there were `count` of them. Returns what it has left undone, or `nil`
+  /// when an unlock cancelled it.
   func waitUntilLocked(after count: Int) -> LockOutcome? {
     defer { makeAnnouncements() }
     return monitor.wait { state, _ -> LockOutcome?? in
@@ -76,22 +76,25 @@ extension LockMachine {
 
   /// Waits until nothing is being revoked, or about to be.
   func waitUntilUnlockable() {
-    monitor.wait { (state, _) -> Void? in Self.mayUnlock(state) ? () : nil }
+    monitor.wait { (state, _) -> Void? in mayUnlock(state) ? () : nil }
   }
 
   /// A lock that is due has only been kept waiting by a destruction: it is not for an unlock to cancel.
-  private static func mayUnlock(_ state: State) -> Bool {
-    guard !state.isRevoking else { return false }
+  private func mayUnlock(_ state: State) -> Bool {
+    guard !state.isRevoking, !state.isMountGone else { return false }
     guard state.lockState == .gracePeriod, let takesEffectAt = state.takesEffectAt else { return true }
-    return takesEffectAt > .now || state.isStopping
+    return takesEffectAt > now() || state.isStopping
   }
 
-  /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke. Returns `false`, and does nothing, where
-  /// something is being revoked: its end may wait for the caller.
-  func unlock(_ keys: [ProtectionClass: [HeldKey]]) -> Bool {
+  /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke. Returns `false`, and does nothing,
+  /// where something is being revoked: its end may wait for the caller.
+  ///
+  /// - Parameter adopt: goes on with the keybag that the keys are of, where that is another one. It waits for nothing.
+  func unlock(_ keys: [ProtectionClass: [HeldKey]], adopting adopt: () -> Void = {}) -> Bool {
     change { state in
-      guard Self.mayUnlock(state) else { return false }
+      guard mayUnlock(state) else { return false }
       let previous = state.lockState
+      adopt()
       for (fileClass, held) in keys { controller.install(held, for: fileClass) }
       for fileClass in ProtectionClass.allCases {
         controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)

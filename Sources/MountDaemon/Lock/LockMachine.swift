@@ -24,14 +24,15 @@ final class LockMachine: Sendable {
     var isRevoking = false
     /// The state in which a lock that is running ends.
     var revokesTo: LockState?
-    /// A rotation runs, which holds the keybag key.
-    var isRotating = false
+    var rotation = RotationState.none
     /// Keys that were destroyed, and are still in memory.
     var destruction: Destruction?
     /// What is to be announced once the state is not locked any more.
     var announcements: [Announcement] = []
     /// Files whose pages are to be dropped, outside of a lock.
     var staleNodes: Set<NodeID> = []
+    /// The mount is gone, and it is not known yet whether the file system lives on, and is to be locked.
+    var isMountGone = false
     var isStopping = false
 
     /// When an announced lock takes effect at the latest.
@@ -41,12 +42,11 @@ final class LockMachine: Sendable {
   /// The end of the keys of classes, while they may be in use.
   struct Destruction: Sendable {
     let classes: [ProtectionClass]
-    /// What takes their place, where the state has keys of these classes in memory.
-    let successors: [ProtectionClass: [HeldKey]]
     /// The state afterwards; `nil`: the same as before.
     var newState: LockState? = nil
-    /// Called when the old keys have gone from memory.
-    let completion: @Sendable () -> Void
+    /// Called when the old keys have gone from memory. Returns what takes their place, where the state has keys of
+    /// these classes in memory.
+    let completion: @Sendable () -> [ProtectionClass: [HeldKey]]
   }
 
   private enum Work {
@@ -60,19 +60,24 @@ final class LockMachine: Sendable {
   let controller: LockController
   let gracePeriod: Duration
   private let inactivityPeriod: Duration
+  /// What time it is. A clock other than the default has its changes followed by an update of the state.
+  let now: @Sendable () -> ContinuousClock.Instant
   /// Called without the state locked, for one event at a time.
   let announce: @Sendable (DaemonEvent) -> Void
-  /// Held while announcements are made, so that they are heard in the order in which things happen. Taken before the state.
+  /// Held while announcements are made, so that they are heard in the order in which things happen. Taken before the
+  /// state.
   let announcing = RankedMutex(.announcements, ())
 
   init(
     gracePeriod: Duration, lockDelay: Duration, inactivityPeriod: Duration, controller: LockController,
+    now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
     announce: @escaping @Sendable (DaemonEvent) -> Void
   ) {
     monitor = Monitor(.lockState, State(delays: LockDelays(limit: lockDelay)))
     self.gracePeriod = gracePeriod
     self.inactivityPeriod = inactivityPeriod
     self.controller = controller
+    self.now = now
     self.announce = announce
   }
 
@@ -107,13 +112,14 @@ final class LockMachine: Sendable {
       case .drop(let nodes):
         sequence.drop(nodes)
       case .destroy(let destruction):
-        let outcome = sequence.run(destruction.classes, isEnding: true)
-        waitUntilRotationEnds()
-        destruction.completion()
-        change { state in
+        var outcome = sequence.run(destruction.classes, evictingOpenFiles: true)
+        outcome.keepsKeybagKey = !wipeRotationKey(within: sequence.patience, awaitingEnd: true)
+        sequence.report(outcome)
+        let successors = destruction.completion()
+        change { [outcome] state in
           state.lockOutcome = outcome
           if let newState = destruction.newState { finish(destruction.classes, enter: newState, &state) }
-          install(destruction.successors, in: state.lockState)
+          install(successors, in: state.lockState)
           for fileClass in destruction.classes {
             let availability = ProtectionPolicy.keyAvailability(of: fileClass, in: state.lockState)
             controller.setAvailability(availability, of: fileClass)
@@ -122,9 +128,10 @@ final class LockMachine: Sendable {
           state.destruction = nil
         }
       case .revoke(let classes, let newState):
-        let outcome = sequence.run(classes, isEnding: false)
-        waitUntilRotationEnds()
-        change { state in
+        var outcome = sequence.run(classes, evictingOpenFiles: false)
+        outcome.keepsKeybagKey = !wipeRotationKey(within: sequence.patience, awaitingEnd: false)
+        sequence.report(outcome)
+        change { [outcome] state in
           enter(newState, &state)
           state.revokesTo = nil
           state.isRevoking = false
@@ -134,16 +141,11 @@ final class LockMachine: Sendable {
           }
           state.revokesAt = nil
           state.delays.end()
-          state.expiresAt = newState == .locked ? .now + inactivityPeriod : nil
+          state.expiresAt = newState == .locked ? now() + inactivityPeriod : nil
           note(.didBecomeUnavailable(classes: classes), &state)
         }
       }
     }
-  }
-
-  /// Waits until the keybag key has gone, which a rotation holds: it ends soon after something is being revoked.
-  private func waitUntilRotationEnds() {
-    monitor.wait { (state, _) -> Void? in state.isRotating ? nil : () }
   }
 
   private func nextWork() -> Work {
@@ -153,7 +155,7 @@ final class LockMachine: Sendable {
         state.isRevoking = true
         return .destroy(destruction)
       }
-      let now = ContinuousClock.now
+      let now = now()
       if state.lockState == .gracePeriod, let takesEffectAt = state.takesEffectAt {
         if takesEffectAt <= now {
           state.isRevoking = true

@@ -15,13 +15,16 @@ struct LockOutcome: Sendable {
   var unwritten: Set<File> = []
   /// Files of which the kernel has not dropped all pages yet.
   var undropped: Set<File> = []
+  /// A rotation that changes the keybag has the keybag key in memory still.
+  var keepsKeybagKey = false
 
   /// The error for who waited for the lock; `nil` where nothing is left undone.
   var error: ControlError? {
-    guard !unwritten.isEmpty || !undropped.isEmpty else { return nil }
+    guard !unwritten.isEmpty || !undropped.isEmpty || keepsKeybagKey else { return nil }
     var message = "the mount is locked, but its backing store does not answer"
     if !unwritten.isEmpty { message += "; these files may have lost writes: \(Self.list(unwritten))" }
     if !undropped.isEmpty { message += "; pages of these files are still in memory: \(Self.list(undropped))" }
+    if keepsKeybagKey { message += "; a rotation still has the key of the keybag in memory" }
     return ControlError(.writesLost, message)
   }
 

@@ -1,6 +1,5 @@
 import FUSE
 import FileSystem
-import Glibc
 import ProtectfsIO
 import ProtectfsPolicy
 
@@ -15,8 +14,8 @@ extension LockSequence {
   private static let pause: UInt32 = 250_000
   private static let mostDrops = 40
 
-  /// Waits until a batch is done, or nothing has been for as long as patience lasts; returns what is not done then. `attend`
-  /// is called each time that nothing was done in a tick.
+  /// Waits until a batch is done, or nothing has been for as long as patience lasts; returns what is not done then.
+  /// `attend` is called each time that nothing was done in a tick.
   func finish(
     _ batch: InvalidationBatch, progress: () -> Int, attend: () -> Void = {}
   ) -> [NodeID] {
@@ -42,13 +41,14 @@ extension LockSequence {
     return []
   }
 
-  /// Answers the requests on contents of classes that workers are stuck with, or that were put off: until they have their
-  /// answers the kernel cannot drop their pages. What they were answered with data before, it drops with them: the pages of a
-  /// read are locked until then.
+  /// Answers the requests on contents of classes that workers are stuck with, or that were put off: until they have
+  /// their answers the kernel cannot drop their pages. What they were answered with data before, it drops with them:
+  /// the pages of a read are locked until then.
   func refuseUnanswered(of classes: [ProtectionClass], _ outcome: inout LockOutcome) {
     let requests = session.unanswered
     guard !requests.isEmpty else { return }
-    // Looked at after the requests: a node that is one of these, and whose request is still there, was one all the time.
+    // Looked at after the requests: a node that is one of these, and whose request is still there, was one all the
+    // time.
     let files = files(of: classes)
     for request in requests {
       guard let file = files[request.header.node], session.refuse(request) else { continue }
@@ -56,8 +56,8 @@ extension LockSequence {
     }
   }
 
-  /// Drops the pages of files of the classes, until no write(2) makes more of them. A file that was closed when the lock began
-  /// got no pages then: the kernel releases a handle after the last read, write and mapping through it.
+  /// Drops the pages of files of the classes, until no write(2) makes more of them. A file that was closed when the
+  /// lock began got no pages then: the kernel releases a handle after the last read, write and mapping through it.
   func drop(
     _ classes: [ProtectionClass], closed: Set<NodeID>, isStuck: Bool, _ outcome: inout LockOutcome
   ) {
@@ -98,6 +98,7 @@ extension LockSequence {
   func report(_ outcome: LockOutcome) {
     report(outcome.unwritten, "a file may have lost writes: the backing store did not answer")
     report(outcome.undropped, "the kernel has not dropped a file's pages: the backing store did not answer")
+    if outcome.keepsKeybagKey { log.error("a rotation has the keybag's key: the backing store did not answer") }
   }
 
   private func report(_ files: Set<LockOutcome.File>, _ message: String) {

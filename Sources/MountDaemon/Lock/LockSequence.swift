@@ -1,6 +1,5 @@
 import FUSE
 import FileSystem
-import Glibc
 import KeyManagement
 import Logging
 import ProtectfsIO
@@ -9,33 +8,37 @@ import SystemPackage
 
 /// What a lock does to the classes that it takes away.
 protocol Revocation {
-  /// Takes classes away from everyone; see ``LockSequence/run(_:isEnding:)``.
-  func run(_ classes: [ProtectionClass], isEnding: Bool) -> LockOutcome
+  /// How long the backing store is waited for without any progress.
+  var patience: Duration { get }
+  /// Takes classes away from everyone; see ``LockSequence/run(_:evictingOpenFiles:)``.
+  func run(_ classes: [ProtectionClass], evictingOpenFiles: Bool) -> LockOutcome
   /// Has the kernel drop its pages of files, and does not wait for it.
   func drop(_ nodes: [NodeID])
+  /// Logs what a lock has left undone.
+  func report(_ outcome: LockOutcome)
 }
 
 /// Takes classes away from everyone: open files, mappings, the kernel's page cache, and the daemon's own memory.
 ///
 /// Runs on a thread of its own, and holds no lock that a request handler takes: the kernel answers an invalidation only
-/// when the handlers have taken the dirty pages (libfuse, `fuse_lowlevel_notify_inval_inode`). It waits for the backing store
-/// only as long as that makes progress, now and then.
+/// when the handlers have taken the dirty pages (libfuse, `fuse_lowlevel_notify_inval_inode`). It waits for the backing
+/// store only as long as that makes progress, now and then.
 struct LockSequence: Revocation {
   let fileSystem: ProtectedFileSystem
   let session: Session
   let controller: LockController
   let pages: PageInvalidation
-  /// How long to wait for the backing store from the last write that completed.
+  /// How long to wait for the backing store from the last write-back that completed.
   let patience: Duration
   let log: Logger
 
-  /// Revokes the classes. When this returns, no page of a class whose key went whole is with the kernel, no key of it is
-  /// in memory, and every request on its contents is refused. What a store that does not answer has kept it from is
-  /// returned, and logged.
+  /// Revokes the classes. When this returns, no page of a class whose key went whole is with the kernel, no key of it
+  /// is in memory, and every request on its contents is refused. What a store that does not answer has kept it from is
+  /// returned.
   ///
-  /// Class B keeps its public key, and its open files their own keys, unless the daemon is ending.
-  func run(_ classes: [ProtectionClass], isEnding: Bool) -> LockOutcome {
-    let whole = isEnding ? classes : classes.filter { !$0.keepsOpenFiles }
+  /// Class B keeps its public key, and its open files their own keys, unless `evictingOpenFiles`.
+  func run(_ classes: [ProtectionClass], evictingOpenFiles: Bool) -> LockOutcome {
+    let whole = evictingOpenFiles ? classes : classes.filter { !$0.keepsOpenFiles }
     // Where others write the store, what they have put into a class is found.
     let stale = fileSystem.renewRecords(within: patience)
     var outcome = LockOutcome()
@@ -60,7 +63,6 @@ struct LockSequence: Revocation {
     if isStuck { refuseUnanswered(of: whole, &outcome) }
     // 4. Drop what was read or dirtied between 2 and 3, or came into the class.
     drop(whole, closed: closed, isStuck: isStuck, &outcome)
-    report(outcome)
     return outcome
   }
 
@@ -99,9 +101,9 @@ struct LockSequence: Revocation {
     return []
   }
 
-  /// Who writes past the cache all the time may bring something in every pass.
   private static let mostPasses = 16
-  /// What a write(2) that has begun is given, in microseconds: it only copies to the page cache, if it gets the processor.
+  /// What a write(2) that has begun is given, in microseconds: it only copies to the page cache, if it gets the
+  /// processor.
   private static let timeToFinish: UInt32 = 4000
 
   /// Wipes the keys of open files. Returns whether all operations with them had ended.

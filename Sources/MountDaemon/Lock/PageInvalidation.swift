@@ -3,8 +3,9 @@ import Logging
 import ProtectfsIO
 import SystemPackage
 
-/// Has the kernel write dirty pages of files back and drop all their pages, on threads that may be left behind: an invalidation
-/// returns only when the requests for these pages have their answers, which a store that does not answer keeps them from.
+/// Has the kernel write dirty pages of files back and drop all their pages, on threads that may be left behind: an
+/// invalidation returns only when the requests for these pages have their answers, which a store that does not answer
+/// keeps them from.
 final class PageInvalidation: Sendable {
   private struct State {
     var batches: [InvalidationBatch] = []

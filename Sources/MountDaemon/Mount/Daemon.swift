@@ -2,7 +2,6 @@ import BackingTree
 import Cryptography
 import FUSE
 import FileSystem
-import Glibc
 import KeyManagement
 import Logging
 import ProtectfsClient
@@ -81,7 +80,8 @@ package final class Daemon: DaemonControl {
 
   package func lockAll() throws(ControlError) {
     log.notice("locking everything")
-    machine.lockEverything(isEnding: false)
+    machine.lockEverything(includingNone: false)
+    if let error = machine.state.lockOutcome.error { throw error }
   }
 
   package func status() -> DaemonStatus {
@@ -98,7 +98,7 @@ package final class Daemon: DaemonControl {
         ClassStatus(protectionClass: $0, key: controller.availability(of: $0), openHandles: counts[$0] ?? 0)
       },
       defaultClass: keybag.defaultClass, backing: options.backing, mountPoint: options.mountPoint,
-      storeID: keybag.storeID.description, owner: owner, processID: getpid(), version: protectfsVersion,
+      storeID: keybag.storeID.description, owner: owner, processID: Process.number, version: protectfsVersion,
       isReadOnly: options.isReadOnly, isShared: options.isShared,
       knownInodes: tree.nodes.count, undecodableNames: tree.undecodableNameCount,
       refusals: events.refusals, requests: requests.byName, delayingClients: state.delays.count)
@@ -110,11 +110,11 @@ package final class Daemon: DaemonControl {
   }
 
   package func subscribe(_ deliver: @escaping @Sendable (DaemonEvent) -> Void) -> SubscriptionID {
-    machine.beginMonitoring(deliver) { events.subscribe(deliver) }
+    machine.beginMonitoring(deliver) { events.broadcast.subscribe(deliver) }
   }
 
   package func unsubscribe(_ id: SubscriptionID) {
-    events.unsubscribe(id)
+    events.broadcast.unsubscribe(id)
   }
 
   package func delayLock(_ announced: @escaping @Sendable (Duration) -> Void) -> LockDelayID {

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Logging
 import ProtectfsIO
 import SystemPackage
@@ -61,6 +62,9 @@ struct LineLogHandler: LogHandler {
   var metadataProvider: Logger.MetadataProvider?
   var logLevel = Logger.Level.info
 
+  /// RFC 3339's, in UTC.
+  private static let timeStyle = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
+
   init(file: LogFile) {
     self.file = file
   }
@@ -72,7 +76,8 @@ struct LineLogHandler: LogHandler {
 
   func log(event: LogEvent) {
     LockOrder.requireCallsAllowed("the log")
-    file.write("\(timeStamp()) \(event.level.rawValue): \(logLine(event.message, metadata, event.metadata))\n")
+    let time = Date.now.formatted(Self.timeStyle)
+    file.write("\(time) \(event.level.rawValue): \(logLine(event.message, metadata, event.metadata))\n")
   }
 }
 
@@ -80,13 +85,5 @@ struct LineLogHandler: LogHandler {
 func logLine(_ message: Logger.Message, _ base: Logger.Metadata, _ own: Logger.Metadata?) -> String {
   let metadata = own.map { base.merging($0) { _, new in new } } ?? base
   let pairs = metadata.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
-  var line = ""
-  for scalar in ([message.description] + pairs).joined(separator: " ").unicodeScalars {
-    if scalar.properties.generalCategory == .control {
-      line += scalar.escaped(asASCII: true)
-    } else {
-      line.unicodeScalars.append(scalar)
-    }
-  }
-  return line
+  return ([message.description] + pairs).joined(separator: " ").printable
 }

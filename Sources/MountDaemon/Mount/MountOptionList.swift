@@ -9,30 +9,16 @@ package struct MountOptionError: Error, Equatable {
 
 /// The options of `-o`, sorted by whom they are for.
 package struct MountOptionList: Equatable {
-  package private(set) var gracePeriod: Double?
-  package private(set) var lockDelay: Double?
-  package private(set) var inactivityPeriod: Double?
-  package private(set) var pushTimeout: Double?
-  package private(set) var keepsReplacedClass: Bool?
-  package private(set) var threads: Int?
-  /// Processors are kept from deep sleep while requests come fast.
-  package private(set) var lowersLatency: Bool?
-  /// The daemon gives up the privileges that it needs no more.
-  package private(set) var isConfined: Bool?
-  package private(set) var isShared = false
-  package private(set) var isReadOnly = false
-  /// What is mounted already is to be read-only or writable; see ``isReadOnly``.
+  /// How the store is mounted, but for its two directories.
+  package private(set) var mount = MountOptions(backing: "", mountPoint: "")
+  /// What is mounted already is to be read-only or writable.
   package private(set) var isRemount = false
-  package private(set) var allowsOthers = false
   /// The mount point may have something in it.
   package private(set) var coversContents = false
-  package private(set) var logsPaths = false
   package private(set) var logFile: String?
   package private(set) var deviceKeyFile: String?
   /// The directory of hooks, or `off`.
   package private(set) var hooks: String?
-  /// What is left for libfuse and the kernel.
-  package private(set) var fuseOptions: [String] = []
 
   /// Sorts the options of any number of `-o`.
   ///
@@ -53,47 +39,36 @@ package struct MountOptionList: Equatable {
       .map(String.init)
     let value = parts.count > 1 ? parts[1] : nil
     switch parts[0] {
-    case "grace": gracePeriod = try Self.seconds(option, value)
-    case "lock_delay": lockDelay = try Self.seconds(option, value, upTo: 60)
-    case "inactive": inactivityPeriod = try Self.seconds(option, value)
+    case "grace": mount.gracePeriod = try Self.seconds(option, value)
+    case "lock_delay": mount.lockDelay = try Self.seconds(option, value, upTo: 60)
+    case "inactive": mount.inactivityPeriod = try Self.seconds(option, value)
     case "push_timeout":
-      let seconds = try Self.seconds(option, value, upTo: 3600)
-      guard seconds >= 0.1 else { throw MountOptionError("'\(option)': give seconds, from 0.1 to 3600") }
-      pushTimeout = seconds
-    case "replace_class":
-      guard value == "keep" || value == "move" else {
-        throw MountOptionError("'\(option)': replace_class is keep or move")
+      mount.pushTimeout = try Self.seconds(option, value, upTo: 3600)
+      guard mount.pushTimeout >= .milliseconds(100) else {
+        throw MountOptionError("'\(option)': give seconds, from 0.1 to 3600")
       }
-      keepsReplacedClass = value == "keep"
+    case "replace_class": mount.keepsReplacedClass = try Self.choice(option, value, "keep", "move")
     case "threads":
       guard let count = value.flatMap({ Int($0) }), (1...256).contains(count) else {
         throw MountOptionError("'\(option)': threads is a number from 1 to 256")
       }
-      threads = count
-    case "latency":
-      guard value == "low" || value == "system" else {
-        throw MountOptionError("'\(option)': latency is low or system")
-      }
-      lowersLatency = value == "low"
-    case "sandbox":
-      guard value == "on" || value == "off" else {
-        throw MountOptionError("'\(option)': sandbox is on or off")
-      }
-      isConfined = value == "on"
+      mount.threads = count
+    case "latency": mount.lowersLatency = try Self.choice(option, value, "low", "system")
+    case "sandbox": mount.isConfined = try Self.choice(option, value, "on", "off")
     case "log_file": logFile = try Self.path(option, value)
     case "hooks": hooks = try Self.path(option, value)
     case "device_key": deviceKeyFile = try Self.path(option, value)
-    case "shared" where value == nil: isShared = true
-    case "ro" where value == nil: isReadOnly = true
-    case "rw" where value == nil: isReadOnly = false
+    case "shared" where value == nil: mount.isShared = true
+    case "ro" where value == nil: mount.isReadOnly = true
+    case "rw" where value == nil: mount.isReadOnly = false
     case "remount" where value == nil: isRemount = true
     case "subtype", "fsname":
       throw MountOptionError("'\(option)': by these the kernel shows a mount as one of protectfs, and commands find it")
-    case "log_paths" where value == nil: logsPaths = true
-    case "allow_other" where value == nil: allowsOthers = true
+    case "log_paths" where value == nil: mount.logsPaths = true
+    case "allow_other" where value == nil: mount.allowsOthers = true
     case "nonempty" where value == nil: coversContents = true
     case let name where Self.ignored.contains(name) || name.hasPrefix("x-"): break
-    default: fuseOptions.append(option)
+    default: mount.fuseOptions.append(option)
     }
   }
 
@@ -115,11 +90,21 @@ package struct MountOptionList: Equatable {
 
   private static func seconds(
     _ option: String, _ value: String?, upTo longest: Int = 86_400
-  ) throws(MountOptionError) -> Double {
+  ) throws(MountOptionError) -> Duration {
     guard let value, let seconds = Double(value), (0...Double(longest)).contains(seconds) else {
       throw MountOptionError("'\(option)': give seconds, from 0 to \(longest)")
     }
-    return seconds
+    return .seconds(seconds)
+  }
+
+  /// Whether the value is the first of two words.
+  private static func choice(
+    _ option: String, _ value: String?, _ first: String, _ second: String
+  ) throws(MountOptionError) -> Bool {
+    guard value == first || value == second else {
+      throw MountOptionError("'\(option)': \(option.prefix { $0 != "=" }) is \(first) or \(second)")
+    }
+    return value == first
   }
 
   private static func path(_ option: String, _ value: String?) throws(MountOptionError) -> String {

@@ -2,7 +2,7 @@ import BackingTree
 import ProtectfsIO
 
 /// How a store is mounted.
-package struct MountOptions: Sendable {
+package struct MountOptions: Equatable, Sendable {
   /// The backing directory, as an absolute path.
   package var backing: String
   /// The mount point, as an absolute path.
@@ -43,7 +43,7 @@ package struct MountOptions: Sendable {
 
   var fileSystemOptions: TreeOptions {
     var options = TreeOptions()
-    options.isShared = hasOtherWriters
+    options.hasOtherWriters = hasOtherWriters
     options.isReadOnly = isReadOnly
     options.keepsReplacedClass = keepsReplacedClass
     // A quarter of the descriptors for directories, some for the daemon itself; the rest is for what others keep open.

@@ -1,7 +1,6 @@
 import Cryptography
 import FUSE
 import FileSystem
-import Glibc
 import KeyManagement
 import Logging
 import ProtectfsClient
@@ -40,7 +39,7 @@ package enum MountProcess {
     let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: unmounter.files, log: log)
 
     let session = try Session(
-      fileSystem: daemon.fileSystem, options: options.sessionOptions, isShared: options.hasOtherWriters,
+      fileSystem: daemon.fileSystem, options: options.sessionOptions, hasOtherWriters: options.hasOtherWriters,
       threads: options.threads, counts: daemon.requests)
     let server = try ControlServer(
       mountPoint: options.mountPoint, backing: daemon.backing.status(), control: daemon, logger: log)
@@ -51,7 +50,11 @@ package enum MountProcess {
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
-    if options.isConfined { Sandbox.enter(log: log) }
+    if options.isConfined {
+      Sandbox.enter { (part, error) in
+        log.warning("the daemon keeps more rights than it needs", metadata: ["not": "\(part)", "error": "\(error)"])
+      }
+    }
     server.start()
     daemon.watchKeybag()
     daemon.watchMount(session)
@@ -103,9 +106,7 @@ package enum MountProcess {
     _ session: Session, of mountPoint: String, _ server: ControlServer, to unmounter: Unmounter, _ log: Logger
   ) {
     do throws(Errno) {
-      guard let mount = MountedFileSystem.all().last(where: { $0.mountPoint == mountPoint }) else {
-        throw .noSuchFileOrDirectory
-      }
+      guard let mount = MountedFileSystem.at(mountPoint) else { throw .noSuchFileOrDirectory }
       let mark = PageRemovalMark(server.location, mount)
       mark.clear()
       try unmounter.keep(try session.connection(), mark)
@@ -121,16 +122,16 @@ package enum MountProcess {
     daemon.log.notice("told to end", metadata: ["signal": "\(number)"])
     let isUnmounted =
       unmounter.unmount(isLazy: false)
-      || !MountedFileSystem.all().contains { $0.mountPoint == daemon.options.mountPoint }
+      || MountedFileSystem.at(daemon.options.mountPoint) == nil
     if isUnmounted, session.ends(within: .milliseconds(400)) { return }
     daemon.log.warning(
       isUnmounted
         ? "somebody still holds the file system: everything is locked, and it ends"
         : "the mount is busy: everything is locked, and it is detached")
-    daemon.machine.lockEverything(isEnding: true)
+    daemon.machine.lockEverything(includingNone: true)
     if !isUnmounted, !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
     daemon.tree.applyModificationTimes()
     server.stop()
-    exit(0)
+    Process.exit(0)
   }
 }

@@ -1,5 +1,4 @@
 import FUSE
-import Glibc
 import Logging
 import ProtectfsClient
 import ProtectfsIO
@@ -7,12 +6,12 @@ import ProtectfsPolicy
 import SystemPackage
 
 /// Notices that a mount was taken away: by umount(8), lazily or not, by whoever may. The file system lives on where a
-/// process has a file open on it, or another mount namespace has a mount of its own: nobody who locks by the mount point
-/// reaches it then.
+/// process has a file open on it, or another mount namespace has a mount of its own: nobody who locks by the mount
+/// point reaches it then.
 struct MountWatch: ~Copyable {
-  /// How long the kernel may take to end the connection of a file system that nobody holds, once its mount is not listed
-  /// any more. Nothing is dirty then: the last close(2) of a file has it written.
-  private static let patience = Duration.milliseconds(400)
+  /// How long the kernel may take to end the connection of a file system that nobody holds, once its mount is not
+  /// listed any more. Nothing is dirty then: the last close(2) of a file has it written.
+  fileprivate static let patience = Duration.milliseconds(400)
 
   private let mount: MountedFileSystem
   private let table: Descriptor
@@ -23,21 +22,17 @@ struct MountWatch: ~Copyable {
   init(of mountPoint: String) throws(Errno) {
     // Opened before it is read, so that no change is missed.
     let table = try Descriptor.open("/proc/self/mountinfo", [.readOnly])
-    guard let mount = MountedFileSystem.all().last(where: { $0.mountPoint == mountPoint }) else {
-      throw .noSuchFileOrDirectory
-    }
+    guard let mount = MountedFileSystem.at(mountPoint) else { throw .noSuchFileOrDirectory }
     self.mount = mount
     self.table = table
   }
 
-  /// Waits until the mount is gone; returns whether the file system lives on without it.
-  func waitForEnd(_ session: Session) -> Bool {
+  /// Waits until the mount is gone.
+  func waitForEnd() {
     while mount.isListed {
       // Changes of the table are told so (proc_pid_mounts(5)).
-      var event = pollfd(fd: table.rawValue, events: Int16(POLLPRI), revents: 0)
-      if unsafe poll(&event, 1, -1) < 0, errno != EINTR { Thread.sleep(microseconds: 500_000) }
+      if (try? Poll.wait(for: .changed(table.rawValue))) == nil { Thread.sleep(microseconds: 500_000) }
     }
-    return !session.ends(within: Self.patience)
   }
 }
 
@@ -59,9 +54,13 @@ extension Daemon {
     do throws(Errno) {
       let watch = try MountWatch(of: options.mountPoint)
       Thread(name: "mount watch") { [self] in
-        guard watch.waitForEnd(session) else { return }
+        watch.waitForEnd()
+        // An unlock that comes now, by the backing directory, is not to be undone.
+        machine.monitor.update { $0.isMountGone = true }
+        defer { machine.monitor.update { $0.isMountGone = false } }
+        guard !session.ends(within: MountWatch.patience) else { return }
         log.warning("unmounted, but somebody still holds the file system: everything is locked")
-        machine.lockEverything(isEnding: false)
+        machine.lockEverything(includingNone: false)
       }.detach()
     } catch {
       log.error("an unmounting by others will not be noticed", metadata: ["error": "\(error)"])

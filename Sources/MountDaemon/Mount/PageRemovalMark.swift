@@ -1,9 +1,9 @@
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import SystemPackage
 
-/// A file beside the control socket of a mount whose daemon was killed: says that the kernel has no page of it any more.
+/// A file beside the control socket of a mount whose daemon was killed: says that the kernel has no page of it any
+/// more.
 package struct PageRemovalMark: Sendable {
   private let path: String
   private let text: String
@@ -34,32 +34,32 @@ package struct PageRemovalMark: Sendable {
 
   /// Removes it: one of an earlier mount may be there, which had the same numbers.
   func clear() {
-    _ = unsafe unlink(path)
+    try? Descriptor.open("/", [.path]).unlink(PathName(path))
   }
 
   /// Removes the marks in a directory of control sockets whose mounts are gone.
   static func removeStale(_ names: [String], in directory: borrowing SocketDirectory) {
     let texts = Set(MountedFileSystem.all().map { text(for: $0) })
     for name in names where name.hasSuffix(suffix) {
-      let path = PathName("/proc/self/fd/\(directory.rawValue)/\(name)")
-      let bytes = (try? Descriptor.open(path, [.readOnly, .noFollow]).readAll(limit: 4096)) ?? []
-      if !texts.contains(String(decoding: bytes, as: UTF8.self)) { _ = unsafe unlinkat(directory.rawValue, name, 0) }
+      let text = String(decoding: read(name, in: directory) ?? [], as: UTF8.self)
+      if !texts.contains(text) { try? directory.descriptor.unlink(PathName(name)) }
     }
   }
 
   /// Whether the pages of a mount without a daemon have been dropped.
   package static func isSet(for mount: MountedFileSystem) -> Bool {
     let wanted = Array(text(for: mount).utf8)
-    return files(of: mount) { directory, name in
-      let path = PathName("/proc/self/fd/\(directory.rawValue)/\(name)")
-      return (try? Descriptor.open(path, [.readOnly, .noFollow]).readAll(limit: 4096)) == wanted
-    }
+    return files(of: mount) { directory, name in read(name, in: directory) == wanted }
+  }
+
+  private static func read(_ name: String, in directory: borrowing SocketDirectory) -> [UInt8]? {
+    try? directory.descriptor.open(PathName(name), [.readOnly, .noFollow]).readAll(limit: 4096)
   }
 
   /// Removes the mark of a mount that is gone.
   package static func remove(for mount: MountedFileSystem) {
     _ = files(of: mount) { directory, name in
-      _ = unsafe unlinkat(directory.rawValue, name, 0)
+      try? directory.descriptor.unlink(PathName(name))
       return false
     }
   }

@@ -1,16 +1,16 @@
-import Logging
 import ProtectfsIO
 import SystemPackage
 
-/// What a daemon gives up once it has mounted: whoever takes it over can then do little more than it does anyway.
-enum Sandbox {
+/// What a daemon gives up once it has mounted, and a restore before it reads a store: whoever takes it over can then do
+/// little more than it does anyway.
+package enum Sandbox {
   /// What a daemon of root keeps, to serve the files of all users. One of an ordinary user has none of it.
   ///
   /// Not among them, although there is something to it:
   /// - `CAP_DAC_READ_SEARCH`: the second here includes it, but for files by number, which are not used.
   /// - `CAP_SYS_RESOURCE`: quotas of the backing file system hold for those who write by way of the mount.
-  /// - `CAP_SYS_PTRACE`: where `/proc` hides processes (`hidepid`), a caller's supplementary groups are not seen, so that
-  ///   its writes take away a set-group-ID bit that it might have kept.
+  /// - `CAP_SYS_PTRACE`: where `/proc` hides processes (`hidepid`), a caller's supplementary groups are not seen, so
+  ///   that its writes take away a set-group-ID bit that it might have kept.
   /// - `CAP_IPC_LOCK`: memory for keys is locked before.
   static let capabilities: Capabilities = [
     .changeOwner,  // What is made belongs to its caller.
@@ -22,18 +22,16 @@ enum Sandbox {
     .administrate,  // trusted.*, on which overlayfs is built, and security.*: without it they could not be kept.
   ]
 
-  /// Gives the privileges up, for this thread and those it starts. What the kernel does not know is passed over.
-  static func enter(log: Logger) {
-    attempt("capabilities", log) { () throws(Errno) in try Privileges.keep(capabilities) }
-    attempt("no new privileges", log) { () throws(Errno) in try Privileges.refuseNew() }
-    attempt("filter of system calls", log) { () throws(Errno) in try Privileges.filterSystemCalls() }
-  }
-
-  private static func attempt(_ name: String, _ log: Logger, _ body: () throws(Errno) -> Void) {
-    do throws(Errno) {
-      try body()
-    } catch {
-      log.warning("the daemon keeps more rights than it needs", metadata: ["not": "\(name)", "error": "\(error)"])
+  /// Gives the privileges up, for this thread and those it starts; other threads only lose the system calls and new
+  /// privileges. What the kernel does not know is passed over.
+  ///
+  /// - Parameter report: told what could not be given up, and why.
+  package static func enter(report: (String, Errno) -> Void) {
+    func attempt(_ part: String, _ body: () throws(Errno) -> Void) {
+      do throws(Errno) { try body() } catch { report(part, error) }
     }
+    attempt("capabilities") { () throws(Errno) in try Privileges.keep(capabilities) }
+    attempt("no new privileges") { () throws(Errno) in try Privileges.refuseNew() }
+    attempt("filter of system calls") { () throws(Errno) in try Privileges.filterSystemCalls() }
   }
 }

@@ -1,6 +1,5 @@
 import BackingTree
 import Cryptography
-import Glibc
 import KeyManagement
 import ProtectfsIO
 import ProtectfsPolicy
@@ -9,8 +8,8 @@ import SystemPackage
 
 /// A store in a backing directory: how one is made, and the lock by which one daemon has it.
 package enum Store {
-  /// Makes a store in an empty directory, and returns its recovery key. A crash on the way leaves a directory in which it
-  /// can be made again: the keybag comes last.
+  /// Makes a store in an empty directory, and returns its recovery key. A crash on the way leaves a directory in which
+  /// it can be made again: the keybag comes last.
   ///
   /// - Parameter cost: of trying a passcode; `nil` for one that takes long enough on this machine.
   /// - Throws: `StoreError` where no store can be, `KeyManagementError` for what concerns keys.

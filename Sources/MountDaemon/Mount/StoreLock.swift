@@ -1,4 +1,3 @@
-import Glibc
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
@@ -18,14 +17,15 @@ extension Store {
     case change
   }
 
-  /// Takes the store: locks on its two directories, which end with the process whatever becomes of it (flock(2)), and for
-  /// those who write ``WriterClaim``, since other hosts may not see these. The store's own directory is for those who write,
-  /// the backing directory for all who mount.
+  /// Takes the store: locks on its two directories, which end with the process whatever becomes of it (flock(2)), and
+  /// for those who write ``WriterClaim``, since other hosts may not see these. The store's own directory is for those
+  /// who write, the backing directory for all who mount.
   ///
-  /// One that nobody has mounted is waited for, up to five seconds: a daemon whose mount is gone goes soon, and so does a
-  /// change of the passcode.
+  /// One that nobody has mounted is waited for, up to five seconds: a daemon whose mount is gone goes soon, and so does
+  /// a change of the passcode.
   ///
-  /// - Throws: `inUse` when someone has it who leaves no room for this use, `written` when that is known of the claim alone.
+  /// - Throws: `inUse` when someone has it who leaves no room for this use, `written` when that is known of the claim
+  ///   alone.
   package static func lock(
     _ backing: borrowing Descriptor, path: String, for use: Use
   ) throws(StoreError) -> StoreLock {

@@ -8,7 +8,7 @@ package enum Unmount {
     if Process.identity.user == 0 {
       return Process.unmount(mountPoint, isLazy: isLazy)
     }
-    return Process.run("fusermount3", arguments: isLazy ? ["-u", "-z", "-q", mountPoint] : ["-u", "-q", mountPoint])
-      == 0
+    let arguments = isLazy ? ["-u", "-z", "-q", mountPoint] : ["-u", "-q", mountPoint]
+    return ChildProcess.run("fusermount3", arguments) == .exited(0)
   }
 }

@@ -1,19 +1,17 @@
-import Glibc
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// A process beside the daemon that takes the mount away when the daemon asks: the daemon itself may neither unmount nor
-/// start fusermount3(1) once it has given its privileges up. When the daemon is no more, however it ended, it drops the pages
-/// that the kernel still has of the mount's files (``PageRemoval``).
+/// A process beside the daemon that takes the mount away when the daemon asks: the daemon itself may neither unmount
+/// nor start fusermount3(1) once it has given its privileges up. When the daemon is no more, however it ended, it drops
+/// the pages that the kernel still has of the mount's files (``PageRemoval``).
 ///
-/// It can do nothing else, and for this mount point only. It ends after the daemon, when the kernel closes the daemon's end of
-/// the socket between them.
+/// It can do nothing else, and for this mount point only. It ends after the daemon, when the kernel closes the daemon's
+/// end of the socket between them.
 package final class Unmounter: Sendable {
   /// The nodes of files that the kernel knows; the file system keeps them, and the process has them too.
   let files: SharedNumbers
-  private let socket: LocalSocket
-  private let process: Int32
+  private let process: ForkedProcess
 
   private enum Request {
     static let unmount: UInt8 = 0
@@ -24,18 +22,16 @@ package final class Unmounter: Sendable {
   /// Starts the process. To be done before a secret is in memory and while there is one thread: neither must be in the
   /// copy.
   package init(mountPoint: String) throws(Errno) {
-    let ends = try LocalSocket.pair()
-    socket = LocalSocket(owning: ends.0)
-    files = try SharedNumbers()
-    process = try Process.fork()
-    if process == 0 { Self.serve(LocalSocket(owning: ends.1), mountPoint, files) }
-    close(ends.1)
+    let files = try SharedNumbers()
+    self.files = files
+    process = try ForkedProcess { Self.serve($0, mountPoint, files) }
   }
 
-  /// Unmounts; returns whether the mount is gone. A lazy unmount takes the name at once, and the rest when nobody uses it.
+  /// Unmounts; returns whether the mount is gone. A lazy unmount takes the name at once, and the rest when nobody uses
+  /// it.
   func unmount(isLazy: Bool) -> Bool {
     do throws(Errno) {
-      try socket.send([isLazy ? Request.unmountLazily : Request.unmount])
+      try process.socket.send([isLazy ? Request.unmountLazily : Request.unmount])
       return try isDone()
     } catch {
       return false
@@ -44,20 +40,19 @@ package final class Unmounter: Sendable {
 
   /// Gives the process a descriptor of the connection, which it uses when this process is no more.
   func keep(_ connection: consuming KernelConnection, _ mark: PageRemovalMark) throws(Errno) {
-    try connection.send(by: socket.rawValue, with: [Request.keep] + mark.bytes)
+    try connection.send(by: process.socket, with: [Request.keep] + mark.bytes)
     guard try isDone() else { throw .invalidArgument }
   }
 
   private func isDone() throws(Errno) -> Bool {
     var answer: [UInt8] = [0]
-    return try socket.receive(into: &answer) == 1 && answer == [1]
+    return try process.socket.receive(into: &answer) == 1 && answer == [1]
   }
 
   /// Has the process end, and waits until it has. An answer on its way still comes: it was its unmounting that has the
   /// daemon end.
   func end() {
-    shutdown(socket.rawValue, CInt(SHUT_WR))
-    while waitpid(process, nil, 0) < 0 && errno == EINTR {}
+    process.waitForEnd()
   }
 
   // MARK: The process
@@ -65,19 +60,17 @@ package final class Unmounter: Sendable {
   private static func serve(_ socket: consuming LocalSocket, _ mountPoint: String, _ files: SharedNumbers) -> Never {
     // Away from the terminal, whose signals are for the daemon; a service manager sends them to every process. So they
     // have no effect.
-    setsid()
+    Process.detach(keeping: socket.rawValue)
     Process.resetSignals()
     Process.blockEndingSignals()
     Process.setName("unmounter")
-    Process.redirectStandardStreams()
-    Process.closeDescriptors(except: socket.rawValue)
-    _ = unsafe chdir("/")
+    Process.forgoStreams()
     // fusermount3(1) brings its own, so this is for root.
     try? Privileges.keep([.administrate, .readAndSearch])
     var kept: KernelConnection?
     var mark: PageRemovalMark?
     var request = [UInt8](repeating: 0, count: 8192)
-    while var received = try? KernelConnection.receive(from: socket.rawValue, into: &request), received.count > 0 {
+    while var received = try? KernelConnection.receive(from: socket, into: &request), received.count > 0 {
       var isDone = false
       if request[0] == Request.keep {
         kept = received.connection.take()
@@ -89,6 +82,6 @@ package final class Unmounter: Sendable {
       try? socket.send([isDone ? 1 : 0])
     }
     if let connection = consume kept, let mark { PageRemoval.run(connection, files, mark) }
-    _exit(0)
+    Process.exitAtOnce(0)
   }
 }

@@ -5,8 +5,8 @@ import SystemPackage
 /// The claim to write a store: a lock on all bytes of `.protectfs/writer`, a file that is never replaced or removed
 /// (FORMAT.md, section 2).
 ///
-/// Locks of flock(2) on directories say the same on one host. Network file systems may grant those to each host; this lock
-/// counts on all that a file system serves.
+/// Locks of flock(2) on directories say the same on one host. Network file systems may grant those to each host; this
+/// lock counts on all that a file system serves.
 enum WriterClaim {
   private static let name = PathName(NameEncoding.writerFile)
 

@@ -3,13 +3,14 @@
 ///
 /// Two more hold for all rows:
 /// - Reading a file or a link, listing a directory, and mapping a file may leave its access time where it is
-///   (`Table.differsByReading`). What the kernel answers from its cache never reaches a FUSE file system, and it keeps no
-///   access times for one (`S_NOATIME` in fs/fuse/inode.c).
-/// - The change time of a regular file may move once more, some time after the change, and without another: no row waits so
-///   long. With the write-back cache the kernel keeps the time of a write(2) while it knows the inode (`fuse_get_cache_mask` in
-///   fs/fuse/inode.c). The backing file's moves when the pages are written back, and when it is given the modification time;
-///   that is what stat(2) shows once the kernel has forgotten the inode, since no system call sets a change time. So a backup
-///   that goes by the change time may copy a file again that has not changed; it never passes over one that has.
+///   (`Table.differsByReading`). What the kernel answers from its cache never reaches a FUSE file system, and it keeps
+///   no access times for one (`S_NOATIME` in fs/fuse/inode.c).
+/// - The change time of a regular file may move once more, some time after the change, and without another: no row
+///   waits so long. With the write-back cache the kernel keeps the time of a write(2) while it knows the inode
+///   (`fuse_get_cache_mask` in fs/fuse/inode.c). The backing file's moves when the pages are written back, and when it
+///   is given the modification time; that is what stat(2) shows once the kernel has forgotten the inode, since no
+///   system call sets a change time. So a backup that goes by the change time may copy a file again that has not
+///   changed; it never passes over one that has.
 struct ConformanceException: Sendable {
   /// What the names of the rows have in them.
   let rows: String

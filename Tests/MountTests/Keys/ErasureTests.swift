@@ -133,12 +133,8 @@ extension MountTests {
         var wasErased = false
         for number in 1... {
           try volume.putBack(before)
-          faults.arm(.end, at: number, of: .changes)
-          let result = try Program.run(
-            [Command.path, "erase", "--yes", "--device-key", volume.deviceKey.description] + words
-              + [volume.backing.description], environment: faults.environment)
-          faults.disarm()
-          guard let hit = faults.hit else {
+          let (result, hit) = try volume.erase(faults, .end, at: number, words)
+          guard let hit else {
             #expect(result.succeeded, "\(result.output)")
             break
           }
@@ -169,7 +165,7 @@ extension MountTests {
         var wasErased = false
         for number in 1... {
           try volume.putBack(before)
-          let (result, hit) = try erase(volume, faults, .end, at: number)
+          let (result, hit) = try volume.erase(faults, .end, at: number)
           let place = "after call \(number), \(hit ?? "none")"
           if volume.refusal(of: nil) == nil {
             #expect(!wasErased, "\(place): it was erased before")
@@ -194,7 +190,7 @@ extension MountTests {
         var outcomes: Set<Bool> = []
         for number in 1... {
           try volume.putBack(before)
-          let (result, hit) = try erase(volume, faults, .failOn(.noSpace), at: number, of: .room)
+          let (result, hit) = try volume.erase(faults, .failOn(.noSpace), at: number, of: .room)
           let place = "from call \(number), \(hit ?? "none"): \(result.output)"
           let code = volume.refusal(of: nil)?.code
           outcomes.insert(code == nil)
@@ -208,18 +204,6 @@ extension MountTests {
         }
         #expect(outcomes == [true, false])
       }
-    }
-
-    private func erase(
-      _ volume: Volume, _ faults: Faults, _ action: Faults.Action, at number: Int, of kinds: Faults.Kinds = .changes
-    ) throws -> (Program.Result, hit: String?) {
-      faults.arm(action, at: number, of: kinds)
-      defer { faults.disarm() }
-      let result = try Program.run(
-        [
-          Command.path, "erase", "--yes", "--device-key", volume.deviceKey.description, volume.backing.description,
-        ], environment: faults.environment)
-      return (result, faults.hit)
     }
 
     /// After the set number of wrong passcodes, a mounted store is erased while in use.

@@ -15,6 +15,18 @@ extension Volume {
     return try Command.run(words + ["--device-key", deviceKey.description, target.description])
   }
 
+  /// Erases the store, or what `words` say, by a command with faults and without a mount.
+  func erase(
+    _ faults: Faults, _ action: Faults.Action, at number: Int, of kinds: Faults.Kinds = .changes, _ words: [String] = []
+  ) throws -> (Program.Result, hit: String?) {
+    faults.arm(action, at: number, of: kinds)
+    defer { faults.disarm() }
+    let result = try Program.run(
+      [Command.path, "erase", "--yes", "--device-key", deviceKey.description] + words + [backing.description],
+      environment: faults.environment)
+    return (result, faults.hit)
+  }
+
   /// A file with a passcode.
   func passcodeFile(_ name: String, _ passcode: String) throws -> String {
     let path = directory.appending(name)

@@ -52,8 +52,8 @@ struct calls_entry {
   uint32_t is_listed_wrong;
   uint32_t name_length;
 };
-/// What is below the working directory: an entry and its path, one after another. No access time changes, and links
-/// and contents are not read. The number of bytes, or -errno; in *entries where they are, until this thread's next call.
+/// What is below the working directory: an entry and its path, one after another. No access time changes, and links and
+/// contents are not read. The number of bytes, or -errno; in *entries where they are, until this thread's next call.
 ssize_t calls_snapshot(const void **entries);
 
 struct calls_directory_walk {

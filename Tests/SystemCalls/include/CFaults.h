@@ -16,6 +16,7 @@ enum {
   FAULTS_SYNC = 16,   // syncfs(2) alone
   // None; but names cannot be exchanged, as on NFS.
   FAULTS_NO_EXCHANGE = 32,
+  FAULTS_FLUSH = 64, // fsync(2) and fdatasync(2) alone
 };
 
 // What happens at the call that is meant.
@@ -29,6 +30,8 @@ enum {
   FAULTS_STALL,      // it takes a second and a half
   FAULTS_SLOW,       // it and all that follow take a quarter of a second
   FAULTS_HANG,       // it and all that follow wait until this is disarmed
+  FAULTS_FAIL_AFTER, // it fails, and was done
+  FAULTS_HOLD,       // it is done, and returns when this is disarmed
 };
 
 // The exit status of a process that was ended.

@@ -1,0 +1,110 @@
+import KeyManagement
+import ProtectfsClient
+
+/// Who has a store, and so changes its keys: the daemon that may write it, or this process alone.
+package enum StoreOwner {
+  case daemon(MountedFileSystem)
+  /// The path of the backing directory.
+  case nobody(String)
+
+  /// Finds out, from the canonical path of the backing directory or of anything on the mount.
+  package init(of path: String) throws(ControlError) {
+    // A daemon that has the store must be the one to change it, or it would go on with the old keys.
+    if let mount = try MountedFileSystem.containing(path) ?? MountedFileSystem.writing(path), !mount.isDead {
+      self = .daemon(mount)
+    } else {
+      self = .nobody(path)
+    }
+  }
+
+  /// The backing directory.
+  package var backing: String {
+    switch self {
+    case .daemon(let mount): mount.backing
+    case .nobody(let path): path
+    }
+  }
+
+  /// Finds out, before a secret is asked for, that there is a store and that its daemon answers.
+  package func requireStore() throws {
+    switch self {
+    case .daemon(let mount): _ = try DaemonConnection(to: mount)
+    case .nobody(let path): try StoreSummary.requireStore(path)
+    }
+  }
+
+  /// Changes the store's keybag: has the daemon do it, or does it here. A recovery key stands for the device key too.
+  package func change(
+    _ edit: borrowing KeybagEdit, with secret: borrowing UnlockSecret, deviceKeyFile: String?
+  ) throws {
+    switch self {
+    case .daemon(let mount):
+      var daemon = try DaemonConnection(to: mount)
+      try daemon.change(edit, with: secret)
+    case .nobody(let path):
+      try UnmountedStore(path, deviceKeyFile: deviceKeyFile, secret: secret).apply(edit, with: secret)
+    }
+  }
+
+  /// Erases all keys of the store. An erasure that was cut short is finished.
+  package func erase(deviceKeyFile: String?) throws {
+    switch self {
+    case .daemon(let mount):
+      var daemon = try DaemonConnection(to: mount)
+      try daemon.eraseStore()
+    case .nobody(let path):
+      let store = try UnmountedStore(path, deviceKeyFile: deviceKeyFile)
+      if let time = store.keybag.erasureTime {
+        try store.file.repair(store.keybag, deviceKey: store.deviceKey)
+        throw KeyManagementError.storeErased(at: time)
+      }
+      if let failure = try store.file.erase(store.keybag, deviceKey: store.deviceKey).failure { throw failure }
+    }
+  }
+}
+
+extension DaemonConnection {
+  /// Unlocks the mount, or cancels a lock during its grace period.
+  package mutating func unlock(with secret: borrowing UnlockSecret) throws(ControlError) {
+    try unsafe secret.withSecret { (secret) throws(ControlError) in try unsafe unlock(secret) }
+  }
+
+  /// Has the daemon change the keybag.
+  ///
+  /// - Throws: `invalidRequest` for an edit that the control interface has no method for.
+  fileprivate mutating func change(
+    _ edit: borrowing KeybagEdit, with secret: borrowing UnlockSecret
+  ) throws(ControlError) {
+    try unsafe secret.withSecret { (secret) throws(ControlError) in
+      switch edit {
+      case .changePasscode(let new):
+        try unsafe new.withBytes { (new) throws(ControlError) in try unsafe changePasscode(from: secret, to: new) }
+      case .addProtector(let new):
+        try unsafe new.secret.withSecret { (secretOfNew) throws(ControlError) in
+          try unsafe addKey(secretOfNew, label: new.label, with: secret)
+        }
+      case .removeProtector(let id): try unsafe removeKey(id.hexadecimal, with: secret)
+      case .eraseClass(let fileClass): try unsafe erase(fileClass, with: secret)
+      default: throw ControlError(.invalidRequest, "a mounted store's keybag is not changed in this way")
+      }
+    }
+  }
+}
+
+extension UnlockSecret {
+  /// Calls `body` with the secret as the client library takes it.
+  package func withSecret<Failure: Error>(
+    _ body: (DaemonConnection.Secret) throws(Failure) -> Void
+  ) throws(Failure) {
+    switch self {
+    case .passcode(let bytes):
+      try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.passcode(bytes)) }
+    case .tpmPasscode(let bytes):
+      try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.tpmPasscode(bytes)) }
+    case .recoveryKey(let bytes):
+      try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.recoveryKey(bytes)) }
+    case .keyFile(let bytes):
+      try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.keyFile(bytes)) }
+    }
+  }
+}

@@ -1,0 +1,13 @@
+import SystemPackage
+
+/// The service manager that may have started this process, such as systemd (sd_notify(3)).
+package enum ServiceManager {
+  /// Notifies it that the service is ready, if it wants to know: what needs the service waits for that.
+  package static func notifyReady() throws(Errno) {
+    guard let path = Process.environment("NOTIFY_SOCKET") else { return }
+    let socket = try LocalSocket(isDatagram: true)
+    // A path; systemd has no other kind for its services.
+    try socket.connect(to: path)
+    try socket.send(Array("READY=1".utf8))
+  }
+}

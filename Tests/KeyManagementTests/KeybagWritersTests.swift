@@ -1,0 +1,82 @@
+import ProtectfsIO
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import KeyManagement
+
+/// One process at a time changes the keybag, and none keeps the others waiting for good.
+@Suite("Writers of a keybag") struct KeybagWritersTests {
+  /// A stored keybag as another process has it, whose patience ends soon.
+  private func hasty(_ stored: borrowing StoredKeybag) throws -> KeybagFile {
+    var file = try KeybagFile(backing: stored.directory.descriptor)
+    file.patience = .milliseconds(20)
+    return file
+  }
+
+  private func addition(_ stored: borrowing StoredKeybag, to keybag: Keybag) throws -> KeybagChange {
+    let opened = try stored.file.open(
+      keybag, with: .recoveryKey(stored.new.recoveryKey.text()), deviceKey: stored.deviceKey)
+    return try opened.changed(by: .beginRotation(.complete))
+  }
+
+  /// Another process has the lock, and keeps it. Nothing is changed; only an erasure does not wait.
+  @Test(arguments: ["keybag", "keybag.new"] as [PathName]) func isNotWaitedForForGood(_ name: PathName) throws {
+    let stored = try StoredKeybag()
+    let file = try hasty(stored)
+    let held = try file.directory.open(name, [.readWrite, .create], mode: 0o600)
+    try held.lock()
+    let change = try addition(stored, to: stored.keybag)
+    #expect(throws: KeyManagementError.keybagInUse) { try file.commit(change) }
+    let found = try file.authenticKeybags(of: stored.keybag.storeID, stored.deviceKey)
+    #expect(throws: KeyManagementError.keybagInUse) { try file.restore(stored.keybag, over: found) }
+    if name == "keybag" {
+      #expect(throws: KeyManagementError.keybagInUse) { try file.repair(stored.keybag, deviceKey: stored.deviceKey) }
+    }
+    #expect(try file.read() == stored.keybag.bytes)
+
+    let erasure = try file.erase(stored.keybag, deviceKey: stored.deviceKey)
+    #expect(erasure.failure == nil)
+    #expect(try file.read() == erasure.tombstone.bytes)
+    _ = consume held
+  }
+
+  /// A writer whose keybag is in place already, and who is at the second copy, is waited for.
+  @Test func hasItToTheEnd() throws {
+    let stored = try StoredKeybag()
+    let path: PathName = "keybag.previous.new"
+    let held = try stored.file.directory.open(path, [.readWrite, .create], mode: 0o600)
+    try held.lock()
+    let change = try addition(stored, to: stored.keybag)
+    let (backing, bytes) = (PathName(stored.directory.path), change.keybag.bytes)
+    let shared = SharedChange(change)
+    let failure = Mutex<KeyManagementError?>(nil)
+    let writing = Thread(name: "writing") {
+      do {
+        var file = try KeybagFile(backing: Descriptor.open(backing, [.readOnly, .directory]))
+        file.patience = .seconds(600)
+        try file.commit(shared.change)
+      } catch {
+        failure.withLock { [error] in $0 = error as? KeyManagementError ?? .keybagMissing }
+      }
+    }
+    while try stored.file.read() != bytes { _ = Semaphore().wait(microseconds: 1000) }
+    let next = try addition(stored, to: Keybag(parsing: bytes, deviceKey: stored.deviceKey))
+    let file = try hasty(stored)
+    #expect(throws: KeyManagementError.keybagInUse) { try file.commit(next) }
+    #expect(try file.read() == bytes)
+    _ = consume held
+    writing.join()
+    #expect(failure.withLock { $0 } == nil)
+    #expect(try file.readPrevious() == bytes)
+    try stored.file.commit(next)
+    #expect(try file.read() == next.keybag.bytes)
+  }
+}
+
+/// A closure cannot capture a change.
+private final class SharedChange: Sendable {
+  let change: KeybagChange
+
+  init(_ change: consuming KeybagChange) { self.change = change }
+}
