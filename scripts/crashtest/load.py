@@ -16,6 +16,17 @@ CLASSES = ["complete", "completeUnlessOpen", "completeUntilFirstUserAuthenticati
 MOST_ENTRIES, MOST_BYTES = 40, 200_000
 
 
+def whole(descriptor, limit):
+    """The contents of a file, up to a limit. A read(2) during which a lock comes ends early, and the next one is refused."""
+    found = b""
+    while len(found) < limit:
+        part = os.pread(descriptor, limit - len(found), len(found))
+        if not part:
+            break
+        found += part
+    return found
+
+
 class Worker:
     def __init__(self, directory, tree, account, seed):
         self.directory, self.tree, self.account = directory, tree, account
@@ -73,7 +84,7 @@ class Worker:
         if node.is_doubtful or not node.content:
             return
         with self.refusing(), mapped(descriptor, len(node.content)) as mapping, memory(b"") as copy:
-            self.expect(node, os.pread(descriptor, len(node.content) + 1, 0))
+            self.expect(node, whole(descriptor, len(node.content) + 1))
             count = os.pwrite(copy, mapping, 0)
             self.expect(node, os.pread(copy, count, 0), count)
 
