@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the borders between modules: who may import what (CONTRIBUTING.md, "Rules of the code"), and that the files
-which the documents name exist.
+"""Holds the borders between modules: who may import what (CONTRIBUTING.md, "Rules of the code"); and that the files
+which the documents name exist, and that comment lines are no longer than they may be.
 
 The compiler lets a module import whatever was built before it, declared in Package.swift or not.
 """
@@ -22,10 +22,9 @@ GATES = {
     "ArgumentParser": {"protectfs"},
     # Apps have it; the command and the daemon need FoundationEssentials only.
     "Foundation": {"DataProtection"},
+    # The others ask the operating system by way of ProtectfsIO.
+    "Glibc": {"ProtectfsIO", "FUSE", "Cryptography", "TPM"},
 }
-# Modules that ask the operating system for nothing but through ProtectfsIO.
-WITHOUT_C = {"protectfs", "Hooks", "TreeCopy", "StoreFormat", "KeyManagement", "FileProtection", "BackingTree", "FileSystem",
-             "StoreCheck"}
 # Apps link these modules; SwiftPM admits a name once among all modules of an app, so they carry this package's.
 LINKED_BY_APPS, PREFIXES = "DataProtection", ("DataProtection", "Protectfs", "CProtectfs")
 # Modules that a package declares as products of other names, or not at all.
@@ -81,8 +80,6 @@ def main():
             reason = None
             if name in GATES and module not in GATES[name]:
                 reason = f"only {', '.join(sorted(GATES[name]))} may"
-            elif name == "Glibc" and module in WITHOUT_C:
-                reason = "ProtectfsIO is its way to the operating system"
             elif name not in STANDARD | allowed[module]:
                 reason = "Package.swift does not say so"
             if reason:
@@ -95,6 +92,13 @@ def main():
                     path.exists() or path.with_name(path.name + ".swift").exists()):
                 problems += 1
                 print(f"{document.relative_to(ROOT)}: there is no {named}", file=sys.stderr)
+    for path in sorted([*(ROOT / "Sources").rglob("*"), *(ROOT / "Tests").rglob("*")]):
+        if path.suffix not in {".swift", ".c", ".h"}:
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if len(line) > 120 and line.lstrip().startswith("//"):
+                problems += 1
+                print(f"{path.relative_to(ROOT)}:{number}: a comment line has up to 120 columns", file=sys.stderr)
     print(f"{files} files, {problems} problems")
     return problems == 0
 

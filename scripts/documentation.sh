@@ -33,9 +33,21 @@ docc convert Sources/DataProtection/DataProtection.docc --additional-symbol-grap
 printf '\n== Interface\n'
 baseline=Documentation/api-baseline.json.gz
 swift-api-digester -dump-sdk -module DataProtection -module ProtectfsClient -module ProtectfsPolicy "${options[@]}" \
-  -avoid-location -abort-on-module-fail -o "$work/api.json"
+  -avoid-location -abort-on-module-fail -o "$work/all.json"
+# Programs do not see what is only the package's.
+public() {
+  python3 -c '
+import json, sys
+def strip(node):
+    node["children"] = [strip(child) for child in node.get("children", []) if not child.get("isInternal")]
+    return node
+interface = json.load(sys.stdin)
+strip(interface["ABIRoot"])
+json.dump(interface, sys.stdout)'
+}
+public <"$work/all.json" >"$work/api.json"
 if [[ ${1:-} == --new-baseline ]]; then gzip -9 -n <"$work/api.json" >"$baseline"; fi
-gunzip <"$baseline" >"$work/baseline.json"
+gunzip <"$baseline" | public >"$work/baseline.json"
 swift-api-digester -diagnose-sdk --input-paths "$work/baseline.json" --input-paths "$work/api.json" \
   -breakage-allowlist-path Documentation/api-breaks.txt -o "$work/breaks"
 # Its headings are comments.
