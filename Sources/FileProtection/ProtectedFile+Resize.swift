@@ -41,8 +41,14 @@ extension ProtectedFile {
     let start = DataUnits.start(of: length)
     do throws(Errno) {
       try unsafe withScratch { (scratch) throws(Errno) in
-        let isHole = try unsafe fill(scratch, withUnitAt: start, oldEnd: length, cipher: cipher)
-        if !isHole { try unsafe writeUnit(scratch, at: start, end: length, cipher: cipher) }
+        if try unsafe fill(scratch, withUnitAt: start, oldEnd: length, cipher: cipher) {
+          // The unit stays a hole; the bytes that encode the length may lie in the next one.
+          let end = DataUnits.blockEnd(of: length)
+          let count = Int(ContentLength.backing(for: length) - end)
+          try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<count]), at: end)
+        } else {
+          try unsafe writeUnit(scratch, at: start, end: length, cipher: cipher)
+        }
       }
     } catch {
       // The file keeps its new length even if this fails, for example on a full disk with a copy-on-write file system.

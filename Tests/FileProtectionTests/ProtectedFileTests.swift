@@ -191,6 +191,17 @@ import Testing
     }
   }
 
+  /// The same where the last unit that remains is a hole: the bytes that encode the length lie in the next one.
+  @Test(arguments: [4081, 4090, 4095]) func cutsOffForGoodBehindAHole(at new: Int) throws {
+    var random = RepeatableGenerator(seed: UInt64(new))
+    let backing = try BackingFile()
+    let file = try backing.open()
+    try file.write(random.bytes(4096), at: 4096)
+    try file.truncate(to: UInt64(new))
+    try backing.descriptor.truncate(to: 8192)
+    #expect(try backing.open().read(0..<8192) == [UInt8](repeating: 0, count: 8192))
+  }
+
   /// The reported data and holes agree with the contents.
   @Test func seeks() throws {
     let backing = try BackingFile()
