@@ -201,7 +201,12 @@ def check_contents(candidate, seen, base, events, crash):
             node = seen.nodes[found]
         states, stale = contents(identity, base, events)
         node.has_stale_end = crash.is_power_cut and (len(states) > 1 or bool(stale))
-        check_content("/".join(path), node.content, states, stale if crash.is_power_cut else [])
+        try:
+            check_content("/".join(path), node.content, states, stale if crash.is_power_cut else [])
+        except Difference as difference:
+            history = [f"  {'done' if event.done else 'begun'}: {event.operation}" for event in events
+                       if identity in event.operation]
+            raise Difference("\n".join([str(difference), *history])) from difference
 
 
 def contents(identity, base, events):
