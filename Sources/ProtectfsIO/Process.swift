@@ -73,6 +73,7 @@ package enum Process {
   }
 
   private static let openFiles = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+  private static let fileSize = __rlimit_resource_t(RLIMIT_FSIZE.rawValue)
 
   /// The number of descriptors at the end of the range that callers may not keep open. Without any left, a daemon could
   /// neither accept a connection nor open a file for a moment.
@@ -89,6 +90,16 @@ package enum Process {
     _ = unsafe setrlimit(openFiles, &limit)
   }
 
+  /// Raises the limit of the size of files as far as permitted. It is meant for the files of the user who started this
+  /// process; here the files of all others would meet it, behind the limits that they have themselves.
+  package static func raiseFileSizeLimit() {
+    var limit = rlimit(rlim_cur: .max, rlim_max: .max)
+    if unsafe setrlimit(fileSize, &limit) == 0 { return }
+    guard unsafe getrlimit(fileSize, &limit) == 0 else { return }
+    limit.rlim_cur = limit.rlim_max
+    _ = unsafe setrlimit(fileSize, &limit)
+  }
+
   /// Tells the kernel that this process cleans the dirty pages of others, so that it does not have to wait until there
   /// are fewer (prctl(2), `PR_SET_IO_FLUSHER`). Also applies to threads started later.
   package static func cleansPagesOfOthers() {
@@ -96,11 +107,13 @@ package enum Process {
     _ = linux_set_io_flusher()
   }
 
-  /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts, and ignores SIGPIPE.
+  /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts. Ignores SIGPIPE, and SIGXFSZ: a write past
+  /// the limit of the size of files then fails with `EFBIG`.
   package static func blockEndingSignals() {
     var signals = endingSignals
     unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
     signal(SIGPIPE, SIG_IGN)
+    signal(SIGXFSZ, SIG_IGN)
   }
 
   /// Waits for SIGTERM, SIGINT or SIGHUP and returns its number.

@@ -24,6 +24,7 @@ package enum MountProcess {
     Memory.protectProcess()
     Process.blockEndingSignals()
     Process.raiseOpenFileLimit()
+    Process.raiseFileSizeLimit()
     Process.cleansPagesOfOthers()
     Memory.setThreadUmask(0)
     if let warning = SecureHeap.warning {
