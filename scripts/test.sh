@@ -95,7 +95,7 @@ groups=(
   'Raise|PendingRekey|Rekey.*'
   'FullDisk|NoAttributes|TwoHosts|SeveralMounts'
   'Restore|Orphan'
-  'FaultError|Interruption|Fsck'
+  'FaultError|Interruption|Fsck|Synchronize'
   'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit|DirectTransfer|Sandbox|Remount|StateAttribute'
   'Tool|ClassTool|PasscodeChange|AttributeKey|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
 )

@@ -25,33 +25,39 @@ extension ProtectedFile {
       if let room { try descriptor.allocate([.keepSize], offset: room.lowerBound, length: UInt64(room.count)) }
       try descriptor.truncate(to: ContentLength.backing(for: newLength))
     } catch {
-      cutBack(to: oldLength)
+      cutBack(to: oldLength, cipher: cipher)
       throw error
     }
     length.store(newLength, ordering: .releasing)
-    if newLength < oldLength { clearLastBlock(cipher: cipher) }
+    guard newLength < oldLength else { return }
+    do throws(Errno) {
+      try clearLastBlock(cipher: cipher)
+    } catch {
+      // The file keeps its new length. This is tried again before the next change.
+      needsEndRepair.store(true, ordering: .releasing)
+    }
   }
 
-  /// After a shrink, replaces what the last block contains past the length, and the bytes behind the block, by zeros.
+  /// Replaces what the last block contains past the length, and the bytes behind the block, by zeros.
+  ///
   /// They are never read, but a power cut may put a new length on disk without its data, or undo only the length; then
   /// they would become data.
-  private func clearLastBlock(cipher: ContentsCipher) {
+  func clearLastBlock(cipher: ContentsCipher) throws(Errno) {
     let length = length.load(ordering: .relaxed)
-    guard length != DataUnits.blockEnd(of: length) else { return }
+    let end = DataUnits.blockEnd(of: length)
+    guard length != end else { return }
     let start = DataUnits.start(of: length)
-    do throws(Errno) {
-      try unsafe withScratch { (scratch) throws(Errno) in
-        if try unsafe fill(scratch, withUnitAt: start, oldEnd: length, cipher: cipher) {
-          // The unit stays a hole; the bytes that encode the length may lie in the next one.
-          let end = DataUnits.blockEnd(of: length)
-          let count = Int(ContentLength.backing(for: length) - end)
-          try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<count]), at: end)
-        } else {
-          try unsafe writeUnit(scratch, at: start, end: length, cipher: cipher)
-        }
+    try unsafe withScratch { (scratch) throws(Errno) in
+      guard try unsafe fill(scratch, withUnitAt: start, oldEnd: length, cipher: cipher) else {
+        return try unsafe writeUnit(scratch, at: start, end: length, cipher: cipher)
       }
-    } catch {
-      // The file keeps its new length even if this fails, for example on a full disk with a copy-on-write file system.
+      // The unit stays a hole. The bytes that encode the length may lie in the next one, and take no room if they can.
+      let rest = unsafe UnsafeMutableRawBufferPointer(
+        rebasing: scratch[..<Int(ContentLength.backing(for: length) - end)])
+      _ = try unsafe descriptor.read(into: rest, at: end)
+      guard rest.contains(where: { $0 != 0 }) else { return }
+      unsafe rest.initializeMemory(as: UInt8.self, repeating: 0)
+      try unsafe descriptor.write(UnsafeRawBufferPointer(rest), at: end)
     }
   }
 
@@ -146,14 +152,6 @@ extension ProtectedFile {
       guard found < end else { throw .noSuchAddressOrDevice }
       return max(DataUnits.start(of: found), offset)
     }
-  }
-
-  /// Writes data and metadata to the device. Needs no key.
-  package func synchronize(dataOnly: Bool) throws(Errno) {
-    let changes = recordChanges.load(ordering: .acquiring)
-    if dataOnly, durableRecordChanges.load(ordering: .acquiring) >= changes { return try descriptor.synchronizeData() }
-    try descriptor.synchronize()
-    durableRecordChanges.max(changes, ordering: .acquiringAndReleasing)
   }
 
   /// The backing file's status.

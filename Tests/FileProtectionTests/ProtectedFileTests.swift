@@ -202,6 +202,21 @@ import Testing
     #expect(try backing.open().read(0..<8192) == [UInt8](repeating: 0, count: 8192))
   }
 
+  /// A growth that fails has written behind the end, and takes it away.
+  @Test func aFailedGrowthLeavesNothing() throws {
+    for count in [20, 4090] {
+      let backing = try BackingFile()
+      let file = try backing.open()
+      let model = [UInt8](repeating: 7, count: count)
+      try file.write(model, at: 0)
+      #expect(throws: Errno.self) { try file.truncate(to: 1 << 62) }
+      #expect(try backing.length == Self.backingLength(of: count))
+      try backing.descriptor.truncate(to: 8192)
+      let found = try backing.open().read(0..<8192)
+      #expect(found == model + [UInt8](repeating: 0, count: 8192 - count), "\(count)")
+    }
+  }
+
   /// The reported data and holes agree with the contents.
   @Test func seeks() throws {
     let backing = try BackingFile()

@@ -135,6 +135,8 @@ package final class RekeyEngine {
       for index in jobs.indices { write(&jobs[index]) }
       try synchronize(jobs.filter { $0.failure == nil && ($0.isWritten || $0.isFinished) })
       for index in jobs.indices where jobs[index].failure == nil { moveRecord(&jobs[index]) }
+      // No batch in the journal moves their records after a power cut, and data in place may come before them.
+      try synchronize(jobs.filter { $0.failure == nil && $0.step.chunks.isEmpty })
     } catch {
       let error = makesSmallerBatches(after: error) ? .wouldBlock : error
       for index in jobs.indices where jobs[index].failure == nil { jobs[index].failure = error }

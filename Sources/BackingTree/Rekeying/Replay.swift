@@ -44,6 +44,9 @@ extension [RekeyBatch] {
 }
 
 extension BackingTree {
+  /// Whether there may be files whose interrupted rekey was not replayed yet.
+  package var hasUnreplayedBatches: Bool { !unreplayed.isEmpty }
+
   /// Replays an interrupted batch's chunks for a file, if there are any, and returns the file's record. To be called
   /// before contents are read by the record. Needs no class key. For `file`, `O_PATH` is enough.
   ///
