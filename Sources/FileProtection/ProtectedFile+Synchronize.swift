@@ -37,13 +37,14 @@ extension ProtectedFile {
   /// - Throws: what fsync(2) fails with; also what it has failed with for another process, or for the rekey engine,
   ///   since the handle was opened.
   package func synchronize(dataOnly: Bool, for process: Int32, since opened: UInt8) throws(Errno) {
+    try repairEnd()
     try synchronize(dataOnly: dataOnly, for: process)
     if let error = protection.withLock({ $0.errors.take(for: process, since: opened) }) { throw error }
   }
 
-  /// Writes data and metadata to the device. An error is kept for those who have the file open.
+  /// Writes data and metadata to the device. An error is kept for those who have the file open. The caller may hold the
+  /// contents lock.
   package func synchronize(dataOnly: Bool, for process: Int32? = nil) throws(Errno) {
-    try repairEnd()
     let changes = recordChanges.load(ordering: .acquiring)
     do throws(Errno) {
       if dataOnly, durableRecordChanges.load(ordering: .acquiring) >= changes {
