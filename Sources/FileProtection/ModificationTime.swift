@@ -47,12 +47,13 @@ struct ModificationTime {
   mutating func beginRekey() { isRekeyed = true }
 
   /// Called when the rekey has finished or is deferred. The time is then one second later than the kernel's, so that a
-  /// backup that compares time and length copies the contents together with the new record. Returns both times.
+  /// backup that compares time and length copies the contents together with the new record; one second earlier, if the
+  /// kernel's is the last that there is. Returns both times.
   mutating func rest() -> (kernel: TimeChange, backing: TimeChange)? {
     guard isRekeyed else { return nil }
     isRekeyed = false
     let kernel = TimeChange.set(seconds: seconds, nanoseconds: nanoseconds)
-    seconds += 1
+    seconds += seconds == .max ? -1 : 1
     isMoved = true
     return (kernel, .set(seconds: seconds, nanoseconds: nanoseconds))
   }

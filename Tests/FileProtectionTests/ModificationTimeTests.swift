@@ -38,4 +38,19 @@ import Testing
     }
     try expectTold(backing, file)
   }
+
+  /// A program may set any time.
+  @Test func theLastTimeThereIsHasNoneAfterIt() throws {
+    var status = Status()
+    status.modification_seconds = .max
+    var time = ModificationTime(status)
+    time.beginRekey()
+    let rest = time.rest()
+    let times = try #require(rest)
+    guard case .set(let kernel, _) = times.kernel, case .set(let backing, _) = times.backing else {
+      Issue.record("neither is left alone")
+      return
+    }
+    #expect(kernel == .max && backing == .max - 1)
+  }
 }
