@@ -80,7 +80,7 @@ struct UnmountCommand: ParsableCommand {
   }
 
   /// Waits until the daemon has ended, so that the store can be mounted again or copied at once. A file system that
-  /// somebody holds is locked, and this is a failure.
+  /// somebody holds is locked, and this is a failure; so is what the lock has lost, also if it is let go then.
   private static func waitForEnd(
     of process: borrowing ProcessDescriptor, _ number: Int32, _ daemon: consuming DaemonConnection,
     _ mount: MountedFileSystem
@@ -91,7 +91,10 @@ struct UnmountCommand: ParsableCommand {
     let start = ContinuousClock.now
     var holders: MountHolders
     repeat {
-      if process.waitForEnd(atMost: .seconds(1)) { return }
+      if process.waitForEnd(atMost: .seconds(1)) {
+        if case .success(let lost?) = lost { throw lost }
+        return
+      }
       holders = MountHolders(of: mount, daemon: number)
     } while ContinuousClock.now < start + .seconds(holders.isEmpty ? 10 : 3)
     let state =
