@@ -101,6 +101,7 @@ extension KeybagFile {
       try directory.rename(Self.previousName, to: Self.name, in: directory, flags: .exchange)
     } catch {
       guard error == .invalidArgument else { throw .keybagUnwritable(error) }
+      replacement.current = nil
       return try restore(previous, &replacement.file)
     }
     do throws(Errno) { try directory.synchronize() } catch { throw .keybagNotDurable(error) }
