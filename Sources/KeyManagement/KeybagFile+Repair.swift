@@ -12,7 +12,7 @@ extension KeybagFile {
   package func repair(_ keybag: Keybag, deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {
     if keybag.erasureTime != nil { return try repairErasure(keybag, deviceKey) }
     // Nobody changes what is looked at here.
-    let lock = try writing { () throws(Errno) in try lockCurrent(until: .now + patience) }
+    let lock = try writing { () throws(Errno) in try lockBoth() }
     try repairAlone(keybag, deviceKey)
     _ = consume lock
   }

@@ -17,6 +17,12 @@ extension KeybagFile {
     var current: Descriptor?
   }
 
+  /// The locks of a writer who replaces nothing.
+  struct WritersLock: ~Copyable {
+    let next: AtomicFile?
+    let current: Descriptor?
+  }
+
   /// Begins to replace the keybag.
   ///
   /// - Throws: `keybagInUse`, `keybagUnwritable`.
@@ -26,6 +32,21 @@ extension KeybagFile {
       let file = try AtomicFile(replacing: Self.name, in: directory, patience: patience)
       return Replacement(file: file, current: try lockCurrent(until: deadline))
     }
+  }
+
+  /// Keeps other writers away until the result ends: also one who is about to put the next keybag in its place, and has
+  /// let go of this one. Where the next one's file cannot be made, there is none either, and so no such writer.
+  ///
+  /// - Throws: `EWOULDBLOCK` where another writer has not finished in time.
+  func lockBoth() throws(Errno) -> WritersLock {
+    let deadline = ContinuousClock.now + patience
+    var next: AtomicFile?
+    do throws(Errno) {
+      next = try AtomicFile(replacing: Self.name, in: directory, patience: patience)
+    } catch {
+      if error == .wouldBlock { throw error }
+    }
+    return WritersLock(next: next, current: try lockCurrent(until: deadline))
   }
 
   /// Keeps other writers away until the result ends, without writing anything. `nil` where there is no keybag that

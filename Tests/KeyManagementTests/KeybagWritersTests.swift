@@ -30,9 +30,7 @@ import Testing
     #expect(throws: KeyManagementError.keybagInUse) { try file.commit(change) }
     let found = try file.authenticKeybags(of: stored.keybag.storeID, stored.deviceKey)
     #expect(throws: KeyManagementError.keybagInUse) { try file.restore(stored.keybag, over: found) }
-    if name == "keybag" {
-      #expect(throws: KeyManagementError.keybagInUse) { try file.repair(stored.keybag, deviceKey: stored.deviceKey) }
-    }
+    #expect(throws: KeyManagementError.keybagInUse) { try file.repair(stored.keybag, deviceKey: stored.deviceKey) }
     #expect(try file.read() == stored.keybag.bytes)
 
     let erasure = try file.erase(stored.keybag, deviceKey: stored.deviceKey)
