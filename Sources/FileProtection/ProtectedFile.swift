@@ -216,18 +216,21 @@ package final class ProtectedFile: Sendable {
   /// written the record, and so given the file another key, or the file was refused, the cipher is kept only if the
   /// record is known to have the same keys.
   package func renewRecord(isOwn: Bool, _ read: () throws(Errno) -> FileRecord) throws(Errno) {
-    try contents.write { () throws(Errno) in
-      let record = try read()
-      protection.withLock { protection in
-        if !isOwn || protection.isRefused, record != protection.record {
-          let isSameRekey =
-            record.pending == nil || record.pending?.wrappedOldKey == protection.record.pending?.wrappedOldKey
-          let isMoved = isSameRekey && record.wrappedKey == protection.record.wrappedKey
-          protection.cipher = isMoved ? protection.cipher?.moved(to: record.pending?.boundary) : nil
-        }
-        protection.record = record
-        protection.isRefused = false
+    try contents.write { () throws(Errno) in adopt(try read(), isOwn: isOwn) }
+  }
+
+  /// Adopts a record that was read from the disk; see ``renewRecord(isOwn:_:)``. The caller holds the contents lock
+  /// exclusively.
+  package func adopt(_ record: FileRecord, isOwn: Bool) {
+    protection.withLock { protection in
+      if !isOwn || protection.isRefused, record != protection.record {
+        let isSameRekey =
+          record.pending == nil || record.pending?.wrappedOldKey == protection.record.pending?.wrappedOldKey
+        let isMoved = isSameRekey && record.wrappedKey == protection.record.wrappedKey
+        protection.cipher = isMoved ? protection.cipher?.moved(to: record.pending?.boundary) : nil
       }
+      protection.record = record
+      protection.isRefused = false
     }
   }
 }

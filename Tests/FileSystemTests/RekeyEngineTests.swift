@@ -40,6 +40,41 @@ import Testing
       #expect(try long.read(at: (24 << 20) - 10, count: 20) == [UInt8](repeating: 7, count: 10))
     }
   }
+
+  /// The last record of a rekey was written, but neither was that reported nor could it be read back: the batch was not
+  /// undone, and needs not be.
+  @Test func aRecordThatTurnsOutToBeThereEndsABatch() throws {
+    try InProcessStore.with { store in
+      try store.restart(isRekeying: false)
+      try store.unlock()
+      let tree = store.tree
+      let open = try store.file("file", count: 10_000)
+      try store.raise("file")
+      let node = try store.node("file")
+      let file = try tree.openFile(node, forWriting: true)
+      let engine = RekeyEngine(tree)
+
+      file.beginRekeyStep()
+      var job = RekeyEngine.Job(
+        node: node, file: file, step: try file.prepareRekeyStep(room: 1 << 20, mostChunks: 1000))
+      try tree.rekeyJournal.write(job.step.chunks, to: engine.slot)
+      try tree.rekeyJournal.synchronize(engine.slot)
+      try file.write(job.step)
+      (job.isWritten, job.failure) = (true, .ioError)
+      let record = file.record
+      let next = try tree.fileRecord(
+        record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey)
+      try file.withDescriptor { (descriptor) throws(Errno) in try tree.setRecord(next.bytes, of: descriptor) }
+      file.refuseUntilRenewed()
+      engine.strand([job])
+      file.endRekeyStep()
+
+      #expect(throws: Errno.ioError) { try open.read(at: 0, count: 10) }
+      #expect(engine.rescue())
+      #expect(engine.stranded == nil && !file.isRefused && file.record.pending == nil)
+      #expect(try open.read(at: 0, count: 20_000) == [UInt8](repeating: 7, count: 10_000))
+    }
+  }
 }
 
 extension InProcessStore {

@@ -16,12 +16,14 @@ extension RekeyEngine {
     do throws(Errno) { try journal.clear(slot) } catch { strand(jobs) }
   }
 
-  /// If a new record was refused, the old record must be there. If the record is unknown, the new contents are correct,
-  /// or the next mount makes them so.
+  /// If a new record was refused, the old record must be there. If it was unknown which of them is, that is read here.
+  /// If the record is still unknown, the new contents are correct, or the next mount makes them so.
   func putBack(_ failed: [Job], of jobs: [Job], in slot: Int) -> Bool {
     do throws(Errno) {
       for job in failed {
-        guard try tree.recordBytes(of: job.file) == job.file.record.bytes else { return false }
+        let bytes = try tree.recordBytes(of: job.file)
+        if job.file.isRefused { job.file.adopt(try tree.verifiedFileRecord(bytes, of: job.node), isOwn: true) }
+        guard bytes == job.file.record.bytes else { return false }
         // An open may have read the new record since, which is there in spite of an error: then the contents are right.
         guard job.step.begins(at: job.file.record) else { continue }
         try tree.holdingPrivileges(of: job.node) { () throws(Errno) in try job.file.undo(job.step) }
