@@ -86,26 +86,34 @@ extension BackingTree {
   /// Replaces the record in memory by the one on disk, since others may have changed the class. A record that is only
   /// in memory is replaced if its class key is no longer current.
   func renewRecord(of file: ProtectedFile, _ node: Node) throws(Errno) {
-    let awaitsRecord = node.state.withLock { $0.awaitsRecord }
-    do throws(Errno) {
-      try file.renewRecord(isOwn: !options.hasOtherWriters && !awaitsRecord) { () throws(Errno) in
-        let record = try verifiedFileRecord(recordBytes(of: file), of: node)
-        // After an error it is unknown which class the file has.
-        if !file.isRefused { try requireNotWeaker(record, than: file.fileClass, node) }
-        node.state.withLock { $0.awaitsRecord = false }
-        return record
+    let isOwn = !options.hasOtherWriters && !node.state.withLock { $0.awaitsRecord }
+    try file.renewRecord(isOwn: isOwn) { () throws(Errno) in
+      let bytes: [UInt8]
+      do throws(Errno) {
+        bytes = try recordBytes(of: file)
+      } catch .noData {
+        return try recordInMemory(of: file, node)
       }
-    } catch .noData {
-      guard awaitsRecord else {
-        damaged(node, "its record is gone")
-        throw .ioError
-      }
-      try file.changeKey { (record, _) throws(Errno) in
-        try node.state.withLock({ $0.awaitsRecord }) ? currentKey(of: record) : .rewrapped(record)
-      }
+      let record = try verifiedFileRecord(bytes, of: node)
+      // After an error it is unknown which class the file has.
+      if !file.isRefused { try requireNotWeaker(record, than: file.fileClass, node) }
+      node.state.withLock { $0.awaitsRecord = false }
+      return record
     }
     // Read under the node's lock, so that none of an older record follows.
     node.state.withLock { $0.cache(file.wrappingKey) }
+  }
+
+  /// The record of a file that has none on disk, which is certain by now, also if it was refused. The caller holds the
+  /// contents lock exclusively.
+  private func recordInMemory(of file: ProtectedFile, _ node: Node) throws(Errno) -> FileRecord {
+    guard node.state.withLock({ $0.awaitsRecord }) else {
+      damaged(node, "its record is gone")
+      throw .ioError
+    }
+    let change = try currentKey(of: file.record)
+    if case .replaced(let record, let cipher) = change { file.replaceKey(record, cipher) }
+    return change.record
   }
 
   /// The key of a file that is empty and whose record is only in memory: a new one, if the class key was replaced.
