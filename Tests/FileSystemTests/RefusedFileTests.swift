@@ -10,6 +10,29 @@ import Testing
 
 /// Files that are refused because it is unknown which record they have, and what ends that.
 @Suite struct RefusedFileTests {
+  /// The change of class had taken effect, though it was reported to have failed, and the class is locked meanwhile:
+  /// the lock knew the file by its former class, and has left its pages.
+  @Test func thePagesOfALockedClassAreDropped() throws {
+    try InProcessStore.with { store in
+      let open = try store.kernel.open("file", O_RDWR | O_CREAT)
+      try open.write([1, 2, 3], at: 0)
+      let (node, file) = try store.openFile("file")
+      try file.withDescriptor { (descriptor) throws(Errno) in
+        let record = try store.tree.rewrapped(file.record, for: .complete, isExplicit: true)
+        try store.tree.setRecord(record.bytes, of: descriptor)
+      }
+      file.refuseUntilRenewed()
+      try store.enter(.locked)
+      let before = store.kernel.device.notices.count
+      #expect(throws: Errno.permissionDenied) { try store.kernel.open("file", O_RDONLY) }
+      #expect(file.fileClass == .complete && !file.isRefused)
+      let number = try store.kernel.inode("file").number
+      #expect(
+        store.kernel.device.waitForNotices { notices in notices.dropFirst(before).contains { $0.inode == number } })
+      withExtendedLifetime(node) {}
+    }
+  }
+
   /// Its first record was not written, and it could not be read at once that there is none.
   @Test func anEmptyFileWithoutARecordIsAcceptedAgain() throws {
     try InProcessStore.with { store in
