@@ -19,18 +19,21 @@ public struct MountedFileSystem: Sendable, Hashable {
   /// The file system type of a protectfs mount in the kernel's list.
   public static let type = "fuse.protectfs"
 
-  /// All protectfs mounts that the process can see, in the order in which they were mounted.
-  public static func all() -> [MountedFileSystem] {
-    all(in: "/proc/self/mountinfo")
+  /// All protectfs mounts that the process can see, in the order in which they were mounted; none if the kernel's list
+  /// cannot be read.
+  public static func all() -> [MountedFileSystem] { (try? listed()) ?? [] }
+
+  /// The mounts that a process can see, by its `mountinfo`.
+  ///
+  /// - Throws: the error of reading the list. It says nothing about the mounts: there may be no descriptor left.
+  package static func listed(in path: String = "/proc/self/mountinfo") throws(Errno) -> [MountedFileSystem] {
+    try read(path).split(separator: UInt8(ascii: "\n")).compactMap { MountedFileSystem(line: $0) }
   }
 
-  /// The mounts that another process can see, by its `mountinfo`; none if that cannot be read.
-  package static func all(in path: String) -> [MountedFileSystem] {
-    read(path).split(separator: UInt8(ascii: "\n")).compactMap { MountedFileSystem(line: $0) }
+  /// The mount at a mount point: the last one there; `nil` where there is none.
+  package static func at(_ mountPoint: String) throws(Errno) -> MountedFileSystem? {
+    try listed().last { $0.mountPoint == mountPoint }
   }
-
-  /// The mount at a mount point: the last one there.
-  package static func at(_ mountPoint: String) -> MountedFileSystem? { all().last { $0.mountPoint == mountPoint } }
 
   /// The mount that contains a file or directory; `nil` if it is not a protectfs mount.
   ///
@@ -44,20 +47,22 @@ public struct MountedFileSystem: Sendable, Hashable {
     }
   }
 
-  /// The mount that contains a file or directory, with the error of opening the path.
+  /// The mount that contains a file or directory, with the error of opening the path or of reading the kernel's list.
   package static func find(containing path: String) throws(Errno) -> MountedFileSystem? {
     // O_PATH stops at the mount point and sends no request to the file system that is mounted there.
     let file = try Descriptor.open(PathName(path), [.path])
-    let information = read("/proc/self/fdinfo/\(file.rawValue)")
+    let information = try read("/proc/self/fdinfo/\(file.rawValue)")
     let label = Array("mnt_id:".utf8)
     let line = information.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: label) }
     guard let line else { return nil }
     let identifier = text(line.dropFirst(label.count).drop { $0 == UInt8(ascii: "\t") || $0 == UInt8(ascii: " ") })
-    return all().first { $0.identifier == identifier }
+    return try listed().first { $0.identifier == identifier }
   }
 
   /// Whether the mount still exists, even if it was moved.
-  package var isListed: Bool { Self.all().contains { $0.identifier == identifier && $0.device == device } }
+  package func isListed() throws(Errno) -> Bool {
+    try Self.listed().contains { $0.identifier == identifier && $0.device == device }
+  }
 
   /// The other mounts of the same file system: bind mounts, and the original.
   package func sameFileSystem() -> [MountedFileSystem] {
@@ -98,8 +103,8 @@ public struct MountedFileSystem: Sendable, Hashable {
 
   private static func text(_ bytes: ArraySlice<UInt8>) -> String { String(decoding: bytes, as: UTF8.self) }
 
-  /// The whole content of a file of the kernel; empty if it cannot be read.
-  private static func read(_ path: String) -> [UInt8] {
-    (try? Descriptor.open(PathName(path), [.readOnly]).readToEnd()) ?? []
+  /// The whole content of a file of the kernel.
+  private static func read(_ path: String) throws(Errno) -> [UInt8] {
+    try Descriptor.open(PathName(path), [.readOnly]).readToEnd()
   }
 }

@@ -15,8 +15,8 @@ enum PageCacheLimits {
 
   /// Raises the limit for a mount. Returns whether it could.
   static func raise(for mountPoint: String) -> Bool {
-    guard let device = MountedFileSystem.at(mountPoint)?.device else { return false }
     do throws(Errno) {
+      guard let device = try MountedFileSystem.at(mountPoint)?.device else { return false }
       let file = try Descriptor.open(PathName("/sys/class/bdi/\(device)/max_ratio"), [.writeOnly])
       try file.write(Array("\(dirtyShare)".utf8))
       return true

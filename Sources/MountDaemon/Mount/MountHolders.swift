@@ -14,7 +14,7 @@ package struct MountHolders {
     for process in Process.all where process != daemon && process != Process.number {
       let namespace = Process.mountNamespace(of: process)
       let isElsewhere = namespace != nil && !namespaces.contains(namespace)
-      let mounts = isElsewhere ? MountedFileSystem.all(in: "/proc/\(process)/mountinfo") : []
+      let mounts = isElsewhere ? (try? MountedFileSystem.listed(in: "/proc/\(process)/mountinfo")) ?? [] : []
       if let other = mounts.first(where: { $0.device == mount.device }) {
         namespaces.insert(namespace)
         holders.append("\(Self.name(of: process)) and others in its mount namespace, at \(other.mountPoint.printable)")

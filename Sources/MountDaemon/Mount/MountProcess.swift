@@ -107,7 +107,7 @@ package enum MountProcess {
     _ session: Session, of mountPoint: String, _ server: ControlServer, to unmounter: Unmounter, _ log: Logger
   ) {
     do throws(Errno) {
-      guard let mount = MountedFileSystem.at(mountPoint) else { throw .noSuchFileOrDirectory }
+      guard let mount = try MountedFileSystem.at(mountPoint) else { throw .noSuchFileOrDirectory }
       let mark = PageRemovalMark(server.location, mount)
       mark.clear()
       try unmounter.keep(try session.connection(), mark)
@@ -121,9 +121,10 @@ package enum MountProcess {
   private static func endOnSignal(daemon: Daemon, session: Session, server: ControlServer, unmounter: Unmounter) {
     let number = Process.waitForEndingSignal()
     daemon.log.notice("told to end", metadata: ["signal": "\(number)"])
+    // Where the table of mounts cannot be read, it counts as being there.
     let isUnmounted =
       unmounter.unmount(isLazy: false)
-      || MountedFileSystem.at(daemon.options.mountPoint) == nil
+      || (try? MountedFileSystem.at(daemon.options.mountPoint)) == .some(nil)
     if isUnmounted, session.ends(within: .milliseconds(400)) { return }
     daemon.log.warning(
       isUnmounted

@@ -22,14 +22,19 @@ struct MountWatch: ~Copyable {
   init(of mountPoint: String) throws(Errno) {
     // Opened before it is read, so that no change is missed.
     let table = try Descriptor.open("/proc/self/mountinfo", [.readOnly])
-    guard let mount = MountedFileSystem.at(mountPoint) else { throw .noSuchFileOrDirectory }
+    guard let mount = try MountedFileSystem.at(mountPoint) else { throw .noSuchFileOrDirectory }
     self.mount = mount
     self.table = table
   }
 
-  /// Waits until the mount is gone.
+  /// Waits until the mount is gone. While the table cannot be read, it counts as being there.
   func waitForEnd() {
-    while mount.isListed {
+    while true {
+      guard let isListed = try? mount.isListed() else {
+        Thread.sleep(microseconds: 500_000)
+        continue
+      }
+      guard isListed else { return }
       // Changes of the table are told so (proc_pid_mounts(5)).
       if (try? Poll.wait(for: .changed(table.rawValue))) == nil { Thread.sleep(microseconds: 500_000) }
     }

@@ -37,9 +37,10 @@ package struct PageRemovalMark: Sendable {
     try? Descriptor.open("/", [.path]).unlink(PathName(path))
   }
 
-  /// Removes the marks in a directory of control sockets whose mounts are gone.
+  /// Removes the marks in a directory of control sockets whose mounts are gone; none, if the mounts cannot be listed.
   static func removeStale(_ names: [String], in directory: borrowing SocketDirectory) {
-    let texts = Set(MountedFileSystem.all().map { text(for: $0) })
+    guard let mounts = try? MountedFileSystem.listed() else { return }
+    let texts = Set(mounts.map { text(for: $0) })
     for name in names where name.hasSuffix(suffix) {
       let text = String(decoding: read(name, in: directory) ?? [], as: UTF8.self)
       if !texts.contains(text) { try? directory.descriptor.unlink(PathName(name)) }
