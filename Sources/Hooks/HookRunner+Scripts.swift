@@ -115,11 +115,12 @@ extension HookRunner {
     script.killGroup()
   }
 
-  private func report(_ ending: ChildProcess.Ending, of path: String) {
+  private func report(_ ending: ChildProcess.Ending?, of path: String) {
     switch ending {
     case .exited(0): log.debug("a hook has run", metadata: ["hook": "\(path)"])
     case .exited(let status): log.warning("a hook failed", metadata: ["hook": "\(path)", "status": "\(status)"])
     case .killed(let signal): log.warning("a hook was killed", metadata: ["hook": "\(path)", "signal": "\(signal)"])
+    case nil: log.warning("a hook has ended, and it is unknown how", metadata: ["hook": "\(path)"])
     }
   }
 

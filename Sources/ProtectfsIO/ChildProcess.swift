@@ -87,8 +87,9 @@ package struct ChildProcess: Sendable {
   /// Kills the program and its descendants (SIGKILL).
   package func killGroup() { kill(-process, SIGKILL) }
 
-  /// Waits until the program has ended and returns how. After this, no signal may be sent to it.
-  package func reap() -> Ending { Process.waitForEnd(of: process) ?? .exited(0) }
+  /// Waits until the program has ended and returns how; `nil` if the kernel does not say (waitpid(2)). After this, no
+  /// signal may be sent to it.
+  package func reap() -> Ending? { Process.waitForEnd(of: process) }
 
   private static let longestLine = 1024
 

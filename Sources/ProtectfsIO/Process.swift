@@ -35,8 +35,12 @@ package enum Process {
     try call("access", unsafe Glibc.access(path, access.rawValue))
   }
 
-  /// Lets a closed pipe end the process, as a filter is to end (SIGPIPE).
-  package static func endsOnClosedPipe() { signal(SIGPIPE, SIG_DFL) }
+  /// Gives two signals their default actions, whatever the process has inherited: a closed pipe ends it, as a filter is
+  /// to end (SIGPIPE), and the kernel keeps how its children have ended until they are waited for (SIGCHLD).
+  package static func resetInheritedSignals() {
+    signal(SIGPIPE, SIG_DFL)
+    signal(SIGCHLD, SIG_DFL)
+  }
 
   /// Makes a directory (mkdir(2)).
   package static func makeDirectory(_ path: String, mode: UInt32) throws(Errno) {

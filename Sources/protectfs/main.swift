@@ -1,4 +1,4 @@
 import ProtectfsIO
 
-Process.endsOnClosedPipe()
+Process.resetInheritedSignals()
 Invocation.run(CommandLine.arguments)
