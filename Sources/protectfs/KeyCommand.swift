@@ -101,6 +101,7 @@ struct KeyAddCommand: ParsableCommand {
 
   func run() throws {
     let owner = try location.ownerOfStore()
+    try options.requireDeviceKey(owner)
     let secret = try options.opening.read()
     let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
     let new = try readNew()

@@ -30,6 +30,7 @@ struct PasscodeChangeCommand: ParsableCommand {
 
   func run() throws {
     let owner = try location.ownerOfStore()
+    try options.requireDeviceKey(owner)
     let old = try options.opening.read("Old passcode")
     let new = try newPasscode.source.readNew("New passcode", options.opening.files)
     try owner.change(.changePasscode(new), with: old, deviceKeyFile: options.deviceKey.file)

@@ -49,6 +49,11 @@ struct KeybagOptions: ParsableArguments {
     return try store.open(with: opening.read(), deviceKeyFile: deviceKey.file)
   }
 
+  /// Finds out, before anything is asked for, that there is a device key for a change; a recovery key stands for it.
+  func requireDeviceKey(_ owner: StoreOwner) throws {
+    if opening.recoveryKey == nil { try owner.requireDeviceKey(file: deviceKey.file) }
+  }
+
   /// Changes the keybag with what opens it.
   func change(_ owner: StoreOwner, _ edit: borrowing KeybagEdit) throws {
     try owner.change(edit, with: opening.read(), deviceKeyFile: deviceKey.file)

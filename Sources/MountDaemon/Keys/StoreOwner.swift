@@ -33,6 +33,14 @@ package enum StoreOwner {
     }
   }
 
+  /// Finds out, before a new secret is asked for, that the device key is there that a change needs here, and is the one
+  /// of the store.
+  package func requireDeviceKey(file: String?) throws {
+    guard case .nobody(let path) = self else { return }
+    let bytes = try StoreSummary.readKeybag(path).bytes
+    _ = try Keybag(parsing: bytes, deviceKey: DeviceKey.load(forKeybag: bytes, file: file))
+  }
+
   /// Changes the store's keybag: has the daemon do it, or does it here. A recovery key stands for the device key too.
   package func change(
     _ edit: borrowing KeybagEdit, with secret: borrowing UnlockSecret, deviceKeyFile: String?
