@@ -59,8 +59,11 @@ package enum Process {
     return unsafe String(cString: directory)
   }
 
-  /// Ends the process at once: nothing is written out or put away (_exit(2)).
-  package static func exitAtOnce(_ status: Int32) -> Never { _exit(status) }
+  /// Ends the process at once: nothing is written out or put away (_exit(2)), but a terminal shows again what is typed.
+  package static func exitAtOnce(_ status: Int32) -> Never {
+    linux_show_typing_at_end()
+    _exit(status)
+  }
 
   /// Ends the process after what was printed is written out (exit(3)).
   package static func exit(_ status: Int32) -> Never { Glibc.exit(status) }

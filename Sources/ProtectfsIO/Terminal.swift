@@ -1,4 +1,4 @@
-import Glibc
+import CProtectfsIO
 import SystemPackage
 
 /// The controlling terminal of the process (tty(4)).
@@ -25,13 +25,8 @@ package struct Terminal: ~Copyable {
   /// - Returns: the number of bytes; `nil` if the user gave up.
   /// - Throws: `EMSGSIZE` for more than the buffer holds; the error of a terminal whose echo cannot be turned off.
   package func readSecret(_ prompt: String, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
-    var saved = termios()
-    guard unsafe tcgetattr(descriptor.rawValue, &saved) == 0 else { throw Errno(rawValue: errno) }
-    // The terminal does not wait for the end of a line, and sends no signals for keys (termios(3)).
-    var silent = saved
-    silent.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG)
-    guard unsafe tcsetattr(descriptor.rawValue, TCSAFLUSH, &silent) == 0 else { throw Errno(rawValue: errno) }
-    defer { unsafe tcsetattr(descriptor.rawValue, TCSAFLUSH, &saved) }
+    try check(linux_hide_typing(descriptor.rawValue))
+    defer { linux_show_typing() }
     show(prompt)
     defer { show("\n") }
     var count = 0

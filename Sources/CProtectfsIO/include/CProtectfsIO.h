@@ -70,6 +70,12 @@ int linux_drop_fuse_pages(int device, uint64_t node);
 int linux_send_with_descriptor(int socket, const void *bytes, size_t count, int descriptor);
 /// Receives bytes, and a descriptor, or -1, with them.
 ssize_t linux_receive_with_descriptor(int socket, void *bytes, size_t count, int *descriptor);
+/// Has a terminal hand over each key as it is typed, and show none, until `linux_show_typing`. A signal that ends the
+/// process, and exit(3), undo it too. One thread at a time.
+int linux_hide_typing(int terminal);
+void linux_show_typing(void);
+/// The same for a process that ends in another way.
+void linux_show_typing_at_end(void);
 /// A moment in a loop that waits for another processor, about a microsecond.
 static inline void linux_pause(void) {
   for (int round = 0; round < 16; round++) {
