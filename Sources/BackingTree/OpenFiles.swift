@@ -154,6 +154,12 @@ extension BackingTree {
 
   /// Closes a handle. The last one also closes the file and frees its key.
   package func close(_ file: ProtectedFile, of node: Node, wasWriter: Bool) {
+    // What a failed change has left behind the end is forgotten with the file.
+    do throws(Errno) {
+      try file.repair()
+    } catch {
+      log.warning("a failed change stays visible in a file's length", metadata: ["error": "\(error)"])
+    }
     var isLast: Bool?
     while isLast == nil {
       isLast = node.state.withLock { state in

@@ -52,16 +52,15 @@ extension ProtectedFile {
   /// - Throws: `EACCES` if the class does not allow it now, or the error of pread(2).
   package func prepareRekeyStep(room: Int, mostChunks: Int) throws(Errno) -> RekeyStep {
     let cipher = try cipher(for: .resize)
-    try repairEnd(cipher)
+    try repair(cipher)
     var step = RekeyStep()
     guard let pending = record.pending else { return step }
     step.start = pending
     let end = DataUnits.blockEnd(of: length.load(ordering: .relaxed))
     var position = pending.boundary * DataUnits.size
     var room = room
-    var isSynchronized = false
     while position < end, room >= Int(DataUnits.size), step.chunks.count + Self.mostRuns <= mostChunks {
-      guard let data = try dataBehindHole(from: position, to: end, &isSynchronized) else {
+      guard let data = try nextData(from: position, to: end) else {
         position = end
         break
       }
@@ -126,7 +125,7 @@ extension ProtectedFile {
     _ change: (FileRecord, _ isEmpty: Bool) throws(Errno) -> KeyChange
   ) throws(Errno) {
     try contents.write { () throws(Errno) in
-      try repairEnd(nil)
+      try repair(nil)
       switch try change(record, length.load(ordering: .relaxed) == 0) {
       case .rewrapped(let record): protection.withLock { $0.record = record }
       case .replaced(let record, let cipher): replaceKey(record, cipher)
@@ -163,18 +162,6 @@ extension ProtectedFile {
   private static let longestPiece = 1 << 20
   /// The maximum number of chunks in a piece: units with holes between them.
   private static let mostRuns = longestPiece / Int(DataUnits.size) / 2
-
-  /// The next data; there is a hole before it if it does not begin at `position`. A hole is believed only once the file
-  /// is synchronised: some file systems take data that is not on disk yet for one (OpenZFS before 2.2.2).
-  private func dataBehindHole(
-    from position: UInt64, to end: UInt64, _ isSynchronized: inout Bool
-  ) throws(Errno) -> Range<UInt64>? {
-    let data = try nextData(from: position, to: end)
-    guard data?.lowerBound != position, !isSynchronized else { return data }
-    try descriptor.synchronizeData()
-    isSynchronized = true
-    return try nextData(from: position, to: end)
-  }
 
   private func nextData(from position: UInt64, to end: UInt64) throws(Errno) -> Range<UInt64>? {
     let start: UInt64

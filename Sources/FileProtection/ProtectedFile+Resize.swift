@@ -34,30 +34,7 @@ extension ProtectedFile {
       try clearLastBlock(cipher: cipher)
     } catch {
       // The file keeps its new length. This is tried again before the next change.
-      needsEndRepair.store(true, ordering: .releasing)
-    }
-  }
-
-  /// Replaces what the last block contains past the length, and the bytes behind the block, by zeros.
-  ///
-  /// They are never read, but a power cut may put a new length on disk without its data, or undo only the length; then
-  /// they would become data.
-  func clearLastBlock(cipher: ContentsCipher) throws(Errno) {
-    let length = length.load(ordering: .relaxed)
-    let end = DataUnits.blockEnd(of: length)
-    guard length != end else { return }
-    let start = DataUnits.start(of: length)
-    try unsafe withScratch { (scratch) throws(Errno) in
-      guard try unsafe fill(scratch, withUnitAt: start, oldEnd: length, cipher: cipher) else {
-        return try unsafe writeUnit(scratch, at: start, end: length, cipher: cipher)
-      }
-      // The unit stays a hole. The bytes that encode the length may lie in the next one, and take no room if they can.
-      let rest = unsafe UnsafeMutableRawBufferPointer(
-        rebasing: scratch[..<Int(ContentLength.backing(for: length) - end)])
-      _ = try unsafe descriptor.read(into: rest, at: end)
-      guard rest.contains(where: { $0 != 0 }) else { return }
-      unsafe rest.initializeMemory(as: UInt8.self, repeating: 0)
-      try unsafe descriptor.write(UnsafeRawBufferPointer(rest), at: end)
+      needsClearing.store(true, ordering: .releasing)
     }
   }
 

@@ -144,17 +144,6 @@ extension ProtectedFile {
     length.store(end, ordering: .releasing)
   }
 
-  /// Gives the file its accepted length after a failed change, and takes away what that has left behind it.
-  func cutBack(to accepted: UInt64, cipher: ContentsCipher) {
-    length.store(accepted, ordering: .releasing)
-    do throws(Errno) {
-      try descriptor.truncate(to: ContentLength.backing(for: accepted))
-      try clearLastBlock(cipher: cipher)
-    } catch {
-      needsEndRepair.store(true, ordering: .releasing)
-    }
-  }
-
   /// Runs `body`, which changes contents, with the contents lock held exclusively.
   func changing<Result>(
     for operation: ProtectionPolicy.Operation, _ body: (ContentsCipher) throws(Errno) -> Result
@@ -162,35 +151,9 @@ extension ProtectedFile {
     try requireNotDenied(operation)
     return try contents.write { () throws(Errno) in
       let cipher = try cipher(for: operation)
-      try repairEnd(cipher)
+      try repair(cipher)
       return try body(cipher)
     }
-  }
-
-  /// Repairs what a failure has left: a backing file of another length, or data behind the end. The caller holds the
-  /// contents lock exclusively. Without a cipher only the length is repaired.
-  ///
-  /// - Throws: the error of ftruncate(2). Data that cannot be cleared, for example on a full copy-on-write file system,
-  ///   keeps nobody from changing the file; clearing is tried again.
-  func repairEnd(_ cipher: ContentsCipher?) throws(Errno) {
-    guard needsEndRepair.load(ordering: .acquiring) else { return }
-    try descriptor.truncate(to: ContentLength.backing(for: length.load(ordering: .relaxed)))
-    guard let cipher else { return }
-    do throws(Errno) {
-      try clearLastBlock(cipher: cipher)
-      // A growth that follows must not reach the disk first.
-      try descriptor.synchronizeData()
-      needsEndRepair.store(false, ordering: .releasing)
-    } catch {
-      return
-    }
-  }
-
-  /// Repairs what a failure has left, if that is possible now.
-  func repairEnd() throws(Errno) {
-    guard needsEndRepair.load(ordering: .acquiring) else { return }
-    let current = try? cipher(for: .resize)
-    try contents.write { () throws(Errno) in try repairEnd(current) }
   }
 
   /// Calls `body` with room for one unit and the bytes behind it, and wipes it afterwards.

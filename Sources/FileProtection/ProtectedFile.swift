@@ -36,9 +36,10 @@ package final class ProtectedFile: Sendable {
   let isAccessDue = Atomic(true)
   /// The length of the plaintext in bytes. Changed with the contents lock held exclusively.
   let length: Atomic<UInt64>
-  /// The backing file may encode another length, or contain data behind its end, because that could not be taken away
-  /// after a failure. It is before the next change.
-  let needsEndRepair = Atomic(false)
+  /// The backing file may encode another length, because it could not be cut back after a failure.
+  let needsLengthRepair = Atomic(false)
+  /// The last block may contain something past the length, or behind the block, that could not be cleared.
+  let needsClearing = Atomic(false)
   /// The number of changes of the record by a rekey, and how many of them are certainly durable. fdatasync(2) does not
   /// make them so.
   let recordChanges = Atomic<UInt64>(0)

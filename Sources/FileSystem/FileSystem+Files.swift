@@ -29,22 +29,19 @@ extension ProtectedFileSystem {
   }
 
   func opened(_ file: ProtectedFile) -> Opened {
-    let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(file).toOpaque()))
-    let errors = UInt64(file.errorCount) << Self.addressBits
-    return Opened(handle: Handle(rawValue: address | errors), keepsCache: !tree.options.hasOtherWriters)
+    let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(FileHandle(file)).toOpaque()))
+    return Opened(handle: Handle(rawValue: address), keepsCache: !tree.options.hasOtherWriters)
   }
 
-  /// Bits of an address of this process (Documentation/arch/x86/x86_64/mm.rst of Linux). The others of a handle are the
-  /// count of errors at which it was opened.
-  private static let addressBits: UInt64 = 56
+  func file(_ handle: Handle) -> ProtectedFile { unsafe reference(handle)._withUnsafeGuaranteedRef { $0.file } }
 
-  func file(_ handle: Handle) -> ProtectedFile {
-    let address = unsafe UnsafeRawPointer(bitPattern: UInt(handle.rawValue & (1 << Self.addressBits - 1)))!
-    return unsafe Unmanaged<ProtectedFile>.fromOpaque(address).takeUnretainedValue()
+  private func reference(_ handle: Handle) -> Unmanaged<FileHandle> {
+    unsafe Unmanaged.fromOpaque(UnsafeRawPointer(bitPattern: UInt(handle.rawValue))!)
   }
 
   package func release(_ handle: Handle, of id: NodeID, flags: HandleFlags) {
-    tree.close(file(handle), of: node(id), wasWriter: flags.forWriting)
+    let handle = unsafe reference(handle).takeRetainedValue()
+    tree.close(handle.file, of: node(id), wasWriter: flags.forWriting)
   }
 
   package func read(
@@ -94,14 +91,14 @@ extension ProtectedFileSystem {
     return count
   }
 
-  package func synchronize(_ handle: Handle, dataOnly: Bool, caller: Caller) throws(Errno) {
-    let file = file(handle)
+  package func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) {
+    let handle = unsafe reference(handle).takeUnretainedValue()
     // The record that a file had when an earlier mount was killed may not be durable either.
     let dataOnly = dataOnly && !tree.hasUnreplayedBatches
+    try handle.file.repair()
     // After a crash, too, the file has the time that callers have seen.
-    if !dataOnly { try file.applyModificationTime() }
-    let opened = UInt8(handle.rawValue >> Self.addressBits)
-    try file.synchronize(dataOnly: dataOnly, for: caller.process, since: opened)
+    if !dataOnly { try handle.file.applyModificationTime() }
+    try handle.synchronize(dataOnly: dataOnly)
   }
 
   package func allocate(

@@ -121,7 +121,7 @@ extension HeldFileSystem {
   func create(
     _ name: PathName, in parent: NodeID, mode: UInt32, flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (Entry, Opened) { throw .notSupported }
-  func synchronize(_ handle: Handle, dataOnly: Bool, caller: Caller) throws(Errno) { throw .notSupported }
+  func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) { throw .notSupported }
   func allocate(
     _ handle: Handle, of node: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno) { throw .notSupported }

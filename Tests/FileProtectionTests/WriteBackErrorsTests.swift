@@ -3,33 +3,24 @@ import Testing
 
 @testable import FileProtection
 
-/// Each process that had the file open when the backing file's fsync(2) failed is told once.
+/// Who has a file open when its fsync(2) fails is told once.
 @Suite struct WriteBackErrorsTests {
-  @Test func everyProcessIsToldOnce() {
+  @Test func anErrorIsNewsUntilItIsSeen() {
     var errors = WriteBackErrors()
+    #expect(errors.missed(since: errors.count) == nil)
     let opened = errors.count
-    errors.note(.ioError, to: 1)
-    #expect(errors.take(for: 1, since: opened) == nil, "it got the error from its own call")
-    #expect(errors.take(for: 2, since: opened) == .ioError)
-    #expect(errors.take(for: 2, since: opened) == nil)
-    #expect(errors.take(for: 3, since: errors.count) == nil, "it has opened the file since")
+    errors.note(.ioError)
+    #expect(errors.missed(since: opened) == .ioError)
+    let seen = errors.count
+    #expect(errors.missed(since: seen) == nil)
+    errors.note(.noSpace)
+    #expect(errors.missed(since: seen) == .noSpace)
   }
 
-  @Test func anErrorOfTheRekeyEngineIsEveryones() {
+  @Test func aCallThatCouldNotBeMadeHasLostNothing() {
     var errors = WriteBackErrors()
-    let opened = errors.count
-    errors.note(.noSpace, to: nil)
-    #expect(errors.take(for: 1, since: opened) == .noSpace)
-    #expect(errors.take(for: 1, since: opened) == nil)
-  }
-
-  @Test func aSecondErrorIsNews() {
-    var errors = WriteBackErrors()
-    let opened = errors.count
-    errors.note(.ioError, to: 1)
-    let between = errors.count
-    errors.note(.noSpace, to: 2)
-    #expect(errors.take(for: 1, since: opened) == .noSpace)
-    #expect(errors.take(for: 3, since: between) == .noSpace)
+    errors.note(.interrupted)
+    errors.note(.readOnlyFileSystem)
+    #expect(errors.count == 0)
   }
 }

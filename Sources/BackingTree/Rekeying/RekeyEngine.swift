@@ -135,18 +135,29 @@ package final class RekeyEngine {
       for index in jobs.indices { write(&jobs[index]) }
       try synchronize(jobs.filter { $0.failure == nil && ($0.isWritten || $0.isFinished) })
       for index in jobs.indices where jobs[index].failure == nil { moveRecord(&jobs[index]) }
-      // No batch in the journal moves their records after a power cut, and data in place may come before them.
-      try synchronize(jobs.filter { $0.failure == nil && $0.step.chunks.isEmpty })
     } catch {
       let error = makesSmallerBatches(after: error) ? .wouldBlock : error
       for index in jobs.indices where jobs[index].failure == nil { jobs[index].failure = error }
     }
+    synchronizeSteps(&jobs)
     takeBack(&jobs)
     for job in jobs where job.failure == nil {
       _ = tree.nodes.keep(job.node)
       undurable[slot].append(job)
     }
     if !chunks.isEmpty { slot = 1 - slot }
+  }
+
+  /// Makes the records of steps without chunks durable. No batch in the journal moves them after a power cut, and data
+  /// that is written in place may come before them.
+  private func synchronizeSteps(_ jobs: inout [Job]) {
+    for index in jobs.indices where jobs[index].failure == nil && jobs[index].step.chunks.isEmpty {
+      do throws(Errno) {
+        try jobs[index].file.synchronize(dataOnly: false)
+      } catch {
+        jobs[index].failure = error
+      }
+    }
   }
 
   /// Whether a batch that failed for want of room may be tried again at once with less. The journal then frees its

@@ -56,8 +56,7 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
   }
   unsafe table.fsync = { request, _, dataOnly, info in
     unsafe serve(request) { (fs) throws(Errno) in
-      try unsafe fs.synchronize(
-        Handle(rawValue: info!.pointee.fh), dataOnly: dataOnly != 0, caller: caller(request))
+      try unsafe fs.synchronize(Handle(rawValue: info!.pointee.fh), dataOnly: dataOnly != 0)
       return .done
     }
   }

@@ -54,7 +54,7 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
     caller: Caller
   ) throws(Errno) -> Int
   func release(_ handle: Handle, of node: NodeID, flags: HandleFlags)
-  func synchronize(_ handle: Handle, dataOnly: Bool, caller: Caller) throws(Errno)
+  func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno)
   func allocate(
     _ handle: Handle, of node: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno)

@@ -1,0 +1,92 @@
+import ProtectfsIO
+import StoreFormat
+import Synchronization
+import SystemPackage
+
+// What a failed change leaves behind the end of a file. The caller holds the contents lock exclusively, unless a
+// function says otherwise.
+extension ProtectedFile {
+  /// Gives the file its accepted length after a failed change, and takes away what that has written behind it. Whatever
+  /// fails here is repaired before the next change.
+  func cutBack(to accepted: UInt64, cipher: ContentsCipher) {
+    length.store(accepted, ordering: .releasing)
+    do throws(Errno) {
+      try descriptor.truncate(to: ContentLength.backing(for: accepted))
+    } catch {
+      needsLengthRepair.store(true, ordering: .releasing)
+    }
+    do throws(Errno) {
+      try clearLastBlock(cipher: cipher)
+    } catch {
+      needsClearing.store(true, ordering: .releasing)
+    }
+  }
+
+  /// Replaces what the last block contains past the length, and the bytes behind the block, by zeros.
+  ///
+  /// They are never read, but a power cut may put a new length on disk without its data, or undo only the length; then
+  /// they would become data.
+  func clearLastBlock(cipher: ContentsCipher) throws(Errno) {
+    let length = length.load(ordering: .relaxed)
+    let end = DataUnits.blockEnd(of: length)
+    guard length != end else { return }
+    let start = DataUnits.start(of: length)
+    try unsafe withScratch { (scratch) throws(Errno) in
+      let isHole = try unsafe fill(scratch, withUnitAt: start, oldEnd: length, cipher: cipher)
+      if !isHole, !DataUnits.isAligned(end) {
+        return try unsafe writeUnit(scratch, at: start, end: length, cipher: cipher)
+      }
+      if !isHole {
+        let unit = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(DataUnits.size)])
+        try unsafe Self.encrypt(unit, firstUnit: DataUnits.unit(of: start), cipher: cipher)
+        try unsafe descriptor.write(UnsafeRawBufferPointer(unit), at: start)
+      }
+      // A hole stays one. Where the bytes behind the block are in the next unit, they take no room unless they must.
+      let rest = unsafe UnsafeMutableRawBufferPointer(
+        rebasing: scratch[..<Int(ContentLength.backing(for: length) - end)])
+      guard try unsafe descriptor.read(into: rest, at: end) > 0, unsafe rest.contains(where: { $0 != 0 }) else {
+        return
+      }
+      unsafe rest.initializeMemory(as: UInt8.self, repeating: 0)
+      try unsafe descriptor.write(UnsafeRawBufferPointer(rest), at: end)
+    }
+  }
+
+  /// Whether a failure has left something to repair.
+  var needsRepair: Bool {
+    needsLengthRepair.load(ordering: .acquiring) || needsClearing.load(ordering: .acquiring)
+  }
+
+  /// Repairs what a failure has left. Without a cipher only the length is repaired.
+  ///
+  /// - Throws: the error of ftruncate(2). What cannot be cleared, for example on a full copy-on-write file system,
+  ///   keeps nobody from changing the file; clearing is tried again.
+  func repair(_ cipher: ContentsCipher?) throws(Errno) {
+    guard needsRepair else { return }
+    // The backing file's time is not that of a change that anybody has made.
+    movedModificationTime()
+    if needsLengthRepair.load(ordering: .acquiring) {
+      try descriptor.truncate(to: ContentLength.backing(for: length.load(ordering: .relaxed)))
+      needsLengthRepair.store(false, ordering: .releasing)
+    }
+    guard needsClearing.load(ordering: .acquiring), let cipher else { return }
+    do throws(Errno) {
+      try clearLastBlock(cipher: cipher)
+      // A growth that follows must not reach the disk first.
+      try synchronize(dataOnly: true)
+      needsClearing.store(false, ordering: .releasing)
+    } catch {
+      return
+    }
+  }
+
+  /// Repairs what a failure has left, as far as the class allows now: before the file is synchronised, and before it is
+  /// closed. The caller does not hold the contents lock.
+  package func repair() throws(Errno) {
+    guard needsRepair else { return }
+    try contents.write { () throws(Errno) in
+      if isRefused || isAbandoned { return }
+      try repair(try? cipher(for: .write))
+    }
+  }
+}
