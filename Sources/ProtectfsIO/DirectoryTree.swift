@@ -112,7 +112,7 @@ package final class DirectoryTree: Sendable {
       // Opened without access: this needs no key, and `body` changes the very item that was examined.
       let item = SharedDescriptor(try parent.descriptor.open(name, [.path, .noFollow]))
       let status = try item.descriptor.status()
-      guard status.device == device, status.type == .regular || status.type == .directory else { return }
+      guard !status.isOutside(device), status.type == .regular || status.type == .directory else { return }
       report(path, failure { () throws(Errno) in try body(PathName(descriptor: item.descriptor), path) })
       guard status.type == .directory else { return }
       enter(try Directory(name, item, (), in: directory), item, &walk)

@@ -13,6 +13,14 @@ extension Status {
   package var type: InodeType? { InodeType(rawValue: mode & 0o170000) }
   /// Whether it is of the same file.
   package func isSame(as other: Status) -> Bool { inode == other.inode && device == other.device }
+  /// Whether this, found by its name in a directory of a file system, is of another file system. By its device number
+  /// only directories are judged: on overlayfs, files have those of the layers (kernel: filesystems/overlayfs.rst,
+  /// "Inode properties").
+  ///
+  /// - Parameter device: the device number of the directory.
+  package func isOutside(_ device: UInt64) -> Bool {
+    is_mount_root != 0 || type == .directory && self.device != device
+  }
   /// Permissions, set-ID and sticky bits.
   package var permissions: UInt32 { mode & 0o7777 }
 }

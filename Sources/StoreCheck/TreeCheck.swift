@@ -88,7 +88,7 @@ final class TreeCheck {
     do throws(Errno) {
       let file = try directory.descriptor.open(name, [.path, .noFollow])
       let status = try file.status()
-      guard status.device == device, status.is_mount_root == 0 else {
+      guard !status.isOutside(device) else {
         findings.report(.otherFileSystem, at: place)
         return nil
       }

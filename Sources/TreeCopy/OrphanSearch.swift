@@ -58,7 +58,7 @@ package final class OrphanSearch {
       attempt(path) { () throws(Errno) in
         let parent = try descent.item()
         let status = try parent.descriptor.status(of: name)
-        guard status.device == device, status.is_mount_root == 0 else { return }
+        guard !status.isOutside(device) else { return }
         guard status.type == .directory else { return try look(at: name, in: parent, path, status) }
         let below = SharedDescriptor(try parent.descriptor.open(name, [.path, .directory, .noFollow]))
         try enter(Directory(name, below, (), in: directory), below, &descent)

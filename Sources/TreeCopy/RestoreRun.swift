@@ -55,8 +55,8 @@ package final class RestoreRun: Sendable {
   private let target: SharedDescriptor
   private let sourceDevice: UInt64
   private let targetDevice: UInt64
-  /// Files with several names, by inode number in the source.
-  private let linked = RankedMutex<[UInt64: FirstName]>(.restoredNames, [:])
+  /// Files with several names.
+  private let linked = RankedMutex<[SourceIdentity: FirstName]>(.restoredNames, [:])
   private let progress: Progress
 
   /// Whether the run goes on.
@@ -188,13 +188,23 @@ package final class RestoreRun: Sendable {
 
   // MARK: Hard links
 
-  /// Where the file of a source's inode number was restored to, if it has several names and one of them is there.
-  func firstName(of status: Status) -> FirstName? { status.links > 1 ? linked.withLock { $0[status.inode] } : nil }
+  /// A file of the source. The layers of an overlay each have inode numbers of their own.
+  private struct SourceIdentity: Hashable {
+    let device, inode: UInt64
+
+    init(_ status: Status) { (device, inode) = (status.device, status.inode) }
+  }
+
+  /// Where a file of the source was restored to, if it has several names and one of them is there.
+  func firstName(of status: Status) -> FirstName? {
+    status.links > 1 ? linked.withLock { $0[SourceIdentity(status)] } : nil
+  }
 
   /// Notes where a file was restored to.
   func note(_ status: Status, restoredAs inode: UInt64, _ path: [PathName]) {
     guard status.links > 1 else { return }
-    linked.withLock { if $0[status.inode] == nil { $0[status.inode] = (inode, path) } }
+    let identity = SourceIdentity(status)
+    linked.withLock { if $0[identity] == nil { $0[identity] = (inode, path) } }
   }
 
   /// Opens what was restored to a path, without access; no link on the way is followed.
@@ -210,7 +220,7 @@ package final class RestoreRun: Sendable {
 
   /// What is mounted below the source is not of the source.
   func requireSourceDevice(_ status: Status) throws(CopyError) {
-    guard status.device == sourceDevice, status.is_mount_root == 0 else { throw .source(.improperLink) }
+    guard !status.isOutside(sourceDevice) else { throw .source(.improperLink) }
   }
 
   /// The status of what has a name in a directory of the target; `nil` where nothing has.
@@ -218,7 +228,7 @@ package final class RestoreRun: Sendable {
     guard let target else { return nil }
     do throws(Errno) {
       let status = try target.descriptor.status(of: name)
-      guard status.device == targetDevice, status.is_mount_root == 0 else { throw .improperLink }
+      guard !status.isOutside(targetDevice) else { throw .improperLink }
       return status
     } catch {
       guard error == .noSuchFileOrDirectory else { throw .target(error) }

@@ -17,7 +17,7 @@ final class FakeItem: SourceItem {
 
   /// A file.
   init(
-    _ contents: String, size: UInt64? = nil, inode: UInt64, links: UInt32 = 1,
+    _ contents: String, size: UInt64? = nil, inode: UInt64, device: UInt64 = 0, links: UInt32 = 1,
     attributes: [PathName: Result<[UInt8], Errno>] = [:], damagedAttributes: [PathName] = [], failure: Errno? = nil,
     successor: FakeItem? = nil
   ) {
@@ -27,7 +27,7 @@ final class FakeItem: SourceItem {
     self.failure = failure
     self.successor = successor
     (items, undecodable) = ([:], [])
-    own = Self.status(inode, 0o100644, size: size ?? UInt64(contents.utf8.count), links)
+    own = Self.status(inode, device, 0o100644, size: size ?? UInt64(contents.utf8.count), links)
   }
 
   /// A directory.
@@ -36,12 +36,14 @@ final class FakeItem: SourceItem {
     self.undecodable = undecodable
     self.failure = failure
     (contents, attributes, damagedAttributes, successor) = ([], [:], [], nil)
-    own = Self.status(inode, 0o040755, size: 4096, 2)
+    own = Self.status(inode, 0, 0o040755, size: 4096, 2)
   }
 
-  private static func status(_ inode: UInt64, _ mode: UInt32, size: UInt64, _ links: UInt32) -> Status {
+  private static func status(
+    _ inode: UInt64, _ device: UInt64, _ mode: UInt32, size: UInt64, _ links: UInt32
+  ) -> Status {
     var status = Status()
-    (status.inode, status.mode, status.size, status.links) = (inode, mode, size, links)
+    (status.inode, status.device, status.mode, status.size, status.links) = (inode, device, mode, size, links)
     (status.user, status.group) = Process.identity
     status.modification_seconds = 1_000_000_000
     return status

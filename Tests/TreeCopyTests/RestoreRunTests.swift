@@ -58,6 +58,18 @@ import Testing
     #expect(try run.inode("b") == run.inode("c"))
   }
 
+  /// The layers of an overlay have their own inode numbers, and files the device numbers of their layers.
+  @Test func filesOfTwoLayersAreTwo() throws {
+    func name(_ contents: String, _ device: UInt64) -> FakeItem {
+      FakeItem(contents, inode: 5, device: device, links: 2)
+    }
+    let run = try run(
+      FakeItem(["a": name("low", 1), "b": name("up", 2), "c": name("low", 1), "d": name("up", 2)]))
+    #expect(run.log.failed.isEmpty)
+    #expect(["a", "b", "c", "d"].map { run.contents($0) } == ["low", "up", "low", "up"])
+    #expect(try run.inode("a") == run.inode("c") && run.inode("b") == run.inode("d"))
+  }
+
   @Test func unfinishedCopiesAreTold() throws {
     let run = try run(FakeItem([".file.protectfs-new": FakeItem("part", inode: 2), "file": FakeItem("x", inode: 3)]))
     #expect(run.log.leftOut == [".file.protectfs-new: unfinished"])
