@@ -37,10 +37,16 @@ enum Advice {
 
   static func about(_ error: StoreError) -> String {
     switch error {
-    case .noStore(let path): "; make one with 'protectfs init \(path)'"
+    case .noStore(let path):
+      if let mount = try? MountedFileSystem.containing(path) {
+        "; the store that is mounted there is in \(mount.backing.shellQuoted)"
+      } else {
+        "; make one with 'protectfs init \(path)'"
+      }
     case .alreadyAStore(let path): "; mount it with 'protectfs mount \(path) MOUNTPOINT'"
     case .inUse, .written: "; beside it a store can only be mounted with '-o ro'"
     case .noLocks, .readOnlyFileSystem: "; mount it with '-o ro'"
+    case .noRootRecord: "; copy it again with them: 'rsync -aX', 'cp -a' or 'tar --xattrs'"
     default: ""
     }
   }

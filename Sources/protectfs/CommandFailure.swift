@@ -104,7 +104,8 @@ struct CommandFailure: Error {
     case .inUse, .written: .alreadyMounted
     case .backingUnreadable(_, .permissionDenied): .notPermitted
     case .backingUnreadable(_, .noSuchFileOrDirectory), .backingUnreadable(_, .notDirectory): .noStore
-    case .backingUnreadable, .noExtendedAttributes, .noLocks, .writerFileMalformed, .readOnlyFileSystem: .failure
+    case .backingUnreadable, .noExtendedAttributes, .noRootRecord, .noLocks, .writerFileMalformed, .readOnlyFileSystem:
+      .failure
     }
   }
 }

@@ -67,6 +67,18 @@ struct FsckCommand: ParsableCommand {
 
   private func check(_ report: any FsckReport) throws -> CheckSummary {
     let path = try CanonicalPath.ofBacking(backing)
+    do {
+      return try check(path, report)
+    } catch let error as StoreError where error == .noStore(path: path) {
+      guard let mount = try MountedFileSystem.containing(path), let failure = CommandFailure(error) else { throw error }
+      throw CommandFailure(
+        failure.status,
+        "\(failure.message); unmount and check that: protectfs unmount \(mount.mountPoint.shellQuoted) && "
+          + "protectfs fsck \(mount.backing.shellQuoted)")
+    }
+  }
+
+  private func check(_ path: String, _ report: any FsckReport) throws -> CheckSummary {
     let directory = try Store.open(path)
     let lock = try lock(directory, path)
     defer { lock.hold() }

@@ -90,7 +90,9 @@ final class MountUnlocking: @unchecked Sendable {
       guard let secret = typed.take() else { return try opening.attempt(unlock) }
       try unlock(secret)
     } catch {
-      CommandFailure.report("\(launch.options.mountPoint) is mounted, but locked")
+      let mountPoint = launch.options.mountPoint
+      CommandFailure.report(
+        "\(mountPoint) is mounted, but locked; unlock it with: protectfs unlock \(mountPoint.shellQuoted)")
       throw error
     }
   }

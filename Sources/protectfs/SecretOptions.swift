@@ -22,7 +22,8 @@ struct PasscodeOptions<Role: PasscodeRole>: ParsableArguments {
   var file: String?
 
   @Option(
-    name: Self.option("fd"), help: .init("Read the \(Role.name) from an open file descriptor.", valueName: "number"))
+    name: Self.option("fd"), parsing: .unconditional,
+    help: .init("Read the \(Role.name) from an open file descriptor.", valueName: "number"))
   var descriptor: Int32?
 
   @Option(
@@ -37,7 +38,10 @@ struct PasscodeOptions<Role: PasscodeRole>: ParsableArguments {
   /// Where the options say that it comes from.
   var given: SecretSource? { SecretSource(file: file, descriptor: descriptor, command: command) }
 
-  var source: SecretSource { given ?? .terminal }
+  var source: SecretSource {
+    let name = Role.name.replacing(" ", with: "-")
+    return given ?? .terminal(instead: "--\(name)-file, --\(name)-fd or --\(name)-command")
+  }
 
   func validate() throws {
     guard [file != nil, descriptor != nil, command != nil].count(where: \.self) <= 1 else {
@@ -81,7 +85,7 @@ struct OpeningOptions: ParsableArguments {
 
   /// Where a recovery key comes from; `nil` when something else is to be used. The same for a key file.
   var recoveryKey: SecretSource? {
-    SecretSource(file: others.recoveryKeyFile) ?? (others.recoveryKey ? .terminal : nil)
+    SecretSource(file: others.recoveryKeyFile) ?? (others.recoveryKey ? .terminal(instead: "--recovery-key-file") : nil)
   }
   private var keyFile: SecretSource? { others.keyFile.map { .file($0) } ?? others.credential.map { .credential($0) } }
 

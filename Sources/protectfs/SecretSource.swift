@@ -7,7 +7,8 @@ import SystemPackage
 
 /// Where a passcode, a recovery key or a key file comes from.
 enum SecretSource {
-  case terminal
+  /// The options that can be given where there is none.
+  case terminal(instead: String)
   case file(String)
   case descriptor(Int32)
   /// What a command of the user's prints, run with sh(1).
@@ -68,7 +69,7 @@ enum SecretSource {
   /// Reads all that there is, and one byte more than the limit where it is longer.
   private func readToEnd(_ name: String, limit: Int, _ files: SecretFileOptions) throws -> SecretBytes {
     switch self {
-    case .terminal: return try Self.readTyped(name, limit)
+    case .terminal(let options): return try Self.readTyped(name, limit, orFrom: options)
     case .file(let path): return try Self.readToEnd(files.open(path), path, limit)
     case .descriptor(let number):
       let name = number == 0 ? "standard input" : "descriptor \(number)"
@@ -93,9 +94,10 @@ enum SecretSource {
     }
   }
 
-  private static func readTyped(_ name: String, _ limit: Int) throws(CommandFailure) -> SecretBytes {
+  private static func readTyped(
+    _ name: String, _ limit: Int, orFrom options: String
+  ) throws(CommandFailure) -> SecretBytes {
     guard let terminal = Terminal() else {
-      let options = "--passcode-file, --passcode-fd or --passcode-command"
       throw CommandFailure(.failure, "there is no terminal to ask for the \(name.lowercased()); use \(options)")
     }
     var secret = SecretBytes(count: limit)

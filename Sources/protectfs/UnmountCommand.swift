@@ -32,7 +32,7 @@ struct UnmountCommand: ParsableCommand {
   func run() throws {
     let path = try CanonicalPath.of(mountPoint)
     guard let mount = try MountedFileSystem.containing(path), mount.mountPoint == path else {
-      throw CommandFailure(.notMounted, "\(mountPoint) is not the mount point of a protectfs mount")
+      throw CommandFailure(.notMounted, Self.notMounted(mountPoint, path))
     }
     guard mount.owner == Process.identity.user || Process.identity.user == 0 else {
       throw CommandFailure(
@@ -53,6 +53,18 @@ struct UnmountCommand: ParsableCommand {
     if let lost { throw lost }
     guard !lazy, !isBind, let process else { return }
     try Self.waitForEnd(of: process, status.processID, daemon, mount)
+  }
+
+  /// What a path is that is no mount point, and what to type instead.
+  private static func notMounted(_ given: String, _ path: String) -> String {
+    if let mount = try? MountedFileSystem.containing(path) {
+      return "\(given) is in the mount at \(mount.mountPoint); unmount that: "
+        + "protectfs unmount \(mount.mountPoint.shellQuoted)"
+    }
+    let mountPoints = MountedFileSystem.all().filter { $0.backing == path }.map(\.mountPoint)
+    guard !mountPoints.isEmpty else { return "\(given) is not the mount point of a protectfs mount" }
+    return "\(given) is the backing directory of \(mountPoints.joined(separator: " and ")); unmount that: "
+      + mountPoints.map { "protectfs unmount \($0.shellQuoted)" }.joined(separator: "; ")
   }
 
   /// Takes a mount away whose daemon was killed. That the kernel still has pages of it is a failure all the same.

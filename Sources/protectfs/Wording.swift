@@ -40,6 +40,30 @@ extension String {
   }
 }
 
+extension String {
+  /// The text as one word of a shell's command line. Control characters are escaped, for a terminal would obey them.
+  var shellQuoted: String {
+    let plain = unicodeScalars.allSatisfy { scalar in
+      scalar.isASCII && (scalar.properties.isAlphabetic || scalar.properties.numericType != nil)
+        || "/._-+=:,@%".unicodeScalars.contains(scalar)
+    }
+    if plain, !isEmpty { return self }
+    guard unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) else {
+      return "'\(replacing("'", with: #"'\''"#))'"
+    }
+    let escaped = unicodeScalars.map { scalar in
+      switch scalar {
+      case "'", "\\": "\\\(scalar)"
+      case _ where scalar.properties.generalCategory == .control: "\\u" + String(scalar.value, radix: 16).leftPadded
+      default: "\(scalar)"
+      }
+    }
+    return "$'\(escaped.joined())'"
+  }
+
+  private var leftPadded: String { String(repeating: "0", count: max(0, 4 - count)) + self }
+}
+
 extension UInt64 {
   /// An amount of data for people, in tenths below ten.
   var bytes: String {

@@ -56,7 +56,7 @@ package enum Store {
     do throws(Errno) {
       _ = try backing.attribute(PathName(DirectoryRecord.attributeName))
     } catch .noData {
-      // They are known here; that one is missing is the file system's to say.
+      throw .noRootRecord(path: path)
     } catch {
       throw error == .notSupportedOnSocket
         ? .noExtendedAttributes(path: path) : .backingUnreadable(path: path, error)

@@ -13,6 +13,8 @@ package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   case writerFileMalformed(path: String)
   case readOnlyFileSystem(path: String)
   case noExtendedAttributes(path: String)
+  /// The file system has extended attributes, but the root has not the one that every store has.
+  case noRootRecord(path: String)
 
   package var description: String {
     switch self {
@@ -29,6 +31,8 @@ package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     case .readOnlyFileSystem(let path): "\(path) is on a read-only file system"
     case .noExtendedAttributes(let path):
       "the file system of \(path) has no user extended attributes, in which a store keeps its keys; use ext4, XFS, Btrfs or a recent tmpfs"
+    case .noRootRecord(let path):
+      "the store in \(path) has lost its extended attributes, in which its keys are, as in a copy made without them"
     }
   }
 }
