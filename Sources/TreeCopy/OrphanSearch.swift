@@ -114,7 +114,7 @@ extension PathName {
   }
 
   /// The directory of a path, and the name in it. `.` for a path that ends in a slash or in dots, or is the root.
-  var parted: (directory: PathName, name: PathName) {
+  package var parted: (directory: PathName, name: PathName) {
     let start = bytes.lastIndex(of: UInt8(ascii: "/")).map { $0 + 1 } ?? 0
     let name = PathName(bytes: bytes[start...])
     guard name.isEntryName else { return (self, ".") }

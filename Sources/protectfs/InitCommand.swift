@@ -46,7 +46,9 @@ struct InitCommand: ParsableCommand {
   @Option(help: .init("Write the recovery key to a new file of mode 0600 instead of printing it.", valueName: "file"))
   var recoveryKeyFile: String?
 
+  // A negative number is no option.
   @Option(
+    parsing: .unconditional,
     help: ArgumentHelp(
       """
       Erase the store after this many wrong passcodes in a row, 4 to 100; iOS has 10. Each unlock attempt counts, \
@@ -54,10 +56,10 @@ struct InitCommand: ParsableCommand {
       delayed only.
       """,
       valueName: "count"))
-  var eraseAfter: UInt8?
+  var eraseAfter: Int?
 
   func validate() throws {
-    if let eraseAfter, !KeybagRecord.eraseAfterRange.contains(eraseAfter) {
+    if let eraseAfter, UInt8(exactly: eraseAfter).map(KeybagRecord.eraseAfterRange.contains) != true {
       throw ValidationError("Give --erase-after a number from 4 to 100.")
     }
     guard defaultClass != .none else {
@@ -77,9 +79,11 @@ struct InitCommand: ParsableCommand {
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
     let secret = try passcode.source.readNew("New passcode", files)
     let (storeID, recoveryKey) = try Store.create(
-      in: path, defaultClass: defaultClass, passcode: secret, eraseAfter: eraseAfter, deviceKeyFile: deviceKeyFile)
+      in: path, defaultClass: defaultClass, passcode: secret, eraseAfter: eraseAfter.map(UInt8.init),
+      deviceKeyFile: deviceKeyFile)
     print("Made store \(storeID) in \(path); new files are of class \(defaultClass.name) (\(defaultClass.letter)).")
     try RecoveryKeyOutput.show(recoveryKey.text, output)
+    print("\nMount it with:\n\n    \(try FirstMount.command(backing: path, deviceKeyFile: deviceKeyFile))")
   }
 }
 

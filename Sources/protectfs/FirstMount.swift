@@ -1,0 +1,35 @@
+import ProtectfsIO
+import TreeCopy
+
+/// What to type once a store is made.
+enum FirstMount {
+  /// The command that mounts a new store beside its backing directory, for a shell.
+  static func command(backing: String, deviceKeyFile: String?) throws(CommandFailure) -> String {
+    let key = try deviceKeyFile.map { (file) throws(CommandFailure) in
+      " --device-key \(try CanonicalPath.of(file).shellQuoted)"
+    }
+    let mount = "protectfs mount --unlock\(key ?? "") \(backing.shellQuoted)"
+    guard let place = place(beside: backing) else { return "\(mount) MOUNTPOINT" }
+    return (exists(place) ? "" : "mkdir \(place.shellQuoted) && ") + "\(mount) \(place.shellQuoted)"
+  }
+
+  /// Where a store can be mounted: at the backing directory's name without the dot that hides it, or with a word more.
+  /// `nil` where something else is there.
+  private static func place(beside backing: String) -> String? {
+    let parts = PathName(backing).parted
+    let visible = parts.name.description.drop { $0 == "." }
+    guard !visible.isEmpty else { return nil }
+    let name = visible.count < parts.name.description.count ? "\(visible)" : "\(visible)-mounted"
+    let place = parts.directory.appending(PathName(name)).description
+    return !exists(place) || isEmptyDirectory(place) ? place : nil
+  }
+
+  private static func exists(_ path: String) -> Bool {
+    (try? Descriptor.open(PathName(path), [.path, .noFollow])) != nil
+  }
+
+  private static func isEmptyDirectory(_ path: String) -> Bool {
+    let names = try? DirectoryNames(Descriptor.open(PathName(path), [.readOnly, .directory])).all(limit: 1)
+    return names?.isEmpty == true
+  }
+}
