@@ -22,12 +22,11 @@ enum Invocation {
       failure.reportAndExit()
     } catch {
       guard let failure = CommandFailure(error) else {
-        if rest.first == "fsck", ProtectFS.exitCode(for: error) == .validationFailure {
-          // fsck(8) has a number of its own for wrong usage.
-          StandardStream.writeError(ProtectFS.fullMessage(for: error) + "\n")
-          ProtectFS.exit(withError: ExitCode(CheckStatus.usage.rawValue))
-        }
-        ProtectFS.exit(withError: error)
+        guard ProtectFS.exitCode(for: error) == .validationFailure else { ProtectFS.exit(withError: error) }
+        StandardStream.writeError(UsageHint.message(ProtectFS.fullMessage(for: error), for: rest) + "\n")
+        // fsck(8) has a number of its own for wrong usage.
+        let status = rest.first == "fsck" ? CheckStatus.usage.rawValue : ExitStatus.usage.rawValue
+        ProtectFS.exit(withError: ExitCode(status))
       }
       failure.reportAndExit()
     }

@@ -27,7 +27,10 @@ struct LockCommand: ParsableCommand {
   @Flag(help: "Lock without a grace period; no program delays it.")
   var now = false
 
-  @Option(help: .init("This grace period, instead of the mount's own; not with --now.", valueName: "seconds"))
+  // A negative number is no option.
+  @Option(
+    parsing: .unconditional,
+    help: .init("This grace period, instead of the mount's own; not with --now.", valueName: "seconds"))
   var grace: Double?
 
   @Flag(help: "Return at once, not when the lock has taken effect.")

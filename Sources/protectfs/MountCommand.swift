@@ -54,7 +54,8 @@ struct MountCommand: ParsableCommand {
 
   @Option(
     name: .customShort("o", allowingJoined: true),
-    help: .init("Mount options, separated by commas.", valueName: "options"))
+    help: .init("Mount options, separated by commas.", valueName: "options"),
+    completion: .custom { (_, _, value) in MountOptionCompletion.candidates(for: value) })
   var options: [String] = []
 
   @Flag(name: [.customShort("f"), .long], help: "Stay in the foreground, and log to standard error.")
@@ -68,7 +69,8 @@ struct MountCommand: ParsableCommand {
 
   @OptionGroup var opening: OpeningOptions
 
-  @Option(help: .init("The same as -o grace=S.", valueName: "seconds"))
+  // A negative number is no option.
+  @Option(parsing: .unconditional, help: .init("The same as -o grace=S.", valueName: "seconds"))
   var grace: Double?
 
   @Option(help: .init("The same as -o log_file=F.", valueName: "file"), completion: .file())

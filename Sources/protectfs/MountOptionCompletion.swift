@@ -1,0 +1,19 @@
+/// What shells offer for the value of `mount -o`.
+enum MountOptionCompletion {
+  /// The options of ours, with the values that they have without being given, where a file is meant without one.
+  static let words = [
+    "allow_other", "device_key=", "grace=10", "hooks=", "hooks=off", "inactive=600", "latency=low", "latency=system",
+    "lock_delay=10", "log_file=", "log_paths", "nonempty", "push_timeout=5", "remount", "replace_class=keep",
+    "replace_class=move", "ro", "rw", "sandbox=off", "shared", "threads=8",
+  ]
+
+  /// The values that a beginning may become: its last option is completed, and none is offered twice.
+  static func candidates(for value: String) -> [String] {
+    let options = value.split(separator: ",", omittingEmptySubsequences: false)
+    let given = options.dropLast()
+    let names = Set(given.map(name))
+    return words.filter { !names.contains(name($0)) }.map { (given + [$0[...]]).joined(separator: ",") }
+  }
+
+  private static func name(_ option: some StringProtocol) -> String { String(option.prefix { $0 != "=" }) }
+}
