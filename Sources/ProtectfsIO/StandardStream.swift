@@ -6,6 +6,9 @@ package enum StandardStream {
   /// Whether somebody at a terminal sees standard error.
   package static var isErrorTerminal: Bool { isatty(STDERR_FILENO) == 1 }
 
+  /// Whether somebody at a terminal sees standard output.
+  package static var isOutputTerminal: Bool { isatty(STDOUT_FILENO) == 1 }
+
   /// Writes to standard error.
   package static func writeError(_ text: String) {
     var text = text

@@ -3,23 +3,34 @@ import SystemPackage
 
 /// How much there is in a tree.
 package struct TreeTotal: Sendable {
+  /// Names of whatever there is.
+  package private(set) var entries = 0
+  package private(set) var directories = 0
   package private(set) var files = 0
   /// The sum of their lengths.
   package private(set) var bytes: UInt64 = 0
 
+  /// Nothing.
+  package init() {}
+
   /// Counts what is in a directory; what cannot be looked at is left out.
-  package init(of directory: any SourceItem, while isWanted: () -> Bool) {
+  ///
+  /// - Parameter names: those in the directory itself that do not count.
+  package init(of directory: any SourceItem, without names: Set<PathName> = [], while isWanted: () -> Bool) {
     var descent = TreeDescent<Sides, Void>()
     let root = Sides(source: directory, target: nil)
-    descent.enter(NestedDirectory(".", root, (), in: nil, open: { $0 }), root, (try? directory.names())?.usable ?? [])
+    let listed = ((try? directory.names())?.usable ?? []).filter { !names.contains($0) }
+    descent.enter(NestedDirectory(".", root, (), in: nil, open: { $0 }), root, listed)
     while let parent = descent.directory, isWanted() {
       guard let name = descent.nextName() else {
         descent.leave()
         continue
       }
+      entries += 1
       guard let item = try? descent.item().source.item(name), let status = try? item.status() else { continue }
       switch status.type {
       case .directory:
+        directories += 1
         guard let names = try? item.names().usable else { continue }
         let below = Sides(source: item, target: nil)
         descent.enter(NestedDirectory(name, below, (), in: parent, open: below.opener(name, status)), below, names)

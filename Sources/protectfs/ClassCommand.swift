@@ -38,13 +38,15 @@ struct ClassGetCommand: ParsableCommand {
 
   func run() throws {
     let failures = FailureCount()
+    let progress = TreeProgress("listed", of: paths, isShown: recursive && !StandardStream.isOutputTerminal)
+    defer { progress.end() }
     for path in paths {
       failures.attempt(path) { () throws(Errno) in
         let fileClass = try ProtectionClass(ofItemAt: path)
         show(path, fileClass)
       }
       guard recursive else { continue }
-      DirectoryTree.visit(path, report: failures.count) { (item, path) throws(Errno) in
+      DirectoryTree.visit(path, report: progress.report(to: failures)) { (item, path) throws(Errno) in
         let value = try item.attribute(PathName(ProtectionClass.attributeName))
         guard let fileClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else { throw .ioError }
         show(path, fileClass)
@@ -147,17 +149,14 @@ struct ClassSetCommand: ParsableCommand {
 
   private func apply(_ manifest: Manifest) throws {
     let failures = FailureCount()
-    let progress = ProgressLine()
+    let progress = TreeProgress("files and directories looked at") { [count = manifest.items.count] _ in count }
     let directory = directory ?? manifest.directory
     let classes: ManifestClasses
     do throws(Errno) { classes = try ManifestClasses(directory) } catch {
       throw CommandFailure(directory.printable, error)
     }
-    let changed = classes.apply(manifest) { path, error in
-      failures.count(path, error)
-      progress.show(failures.total.filesAndDirectories)
-    }
-    progress.finish(failures.total.filesAndDirectories)
+    let changed = classes.apply(manifest, report: progress.report(to: failures))
+    progress.finish(failures.total)
     if !noWait { try RekeyWait().finish([directory]) }
     print("\(changed) of \(failures.total) files and directories had another class.")
     try failures.finish(of: "changed")
@@ -165,7 +164,7 @@ struct ClassSetCommand: ParsableCommand {
 
   private func set(_ protectionClass: ProtectionClass) throws {
     let failures = FailureCount()
-    let progress = ProgressLine()
+    let progress = TreeProgress("looked at", of: paths, isShown: recursive)
     let attribute = rewrap ? ProtectionClass.rewrapAttributeName : ProtectionClass.attributeName
     let value = Array(protectionClass.name.utf8)
     for path in paths {
@@ -177,17 +176,12 @@ struct ClassSetCommand: ParsableCommand {
         }
       }
       guard recursive else { continue }
-      DirectoryTree.visit(path, threads: 2, report: failures.count) { (item, _) throws(Errno) in
-        defer { progress.show(failures.total.filesAndDirectories) }
+      DirectoryTree.visit(path, threads: 2, report: progress.report(to: failures)) { (item, _) throws(Errno) in
         try item.setAttribute(PathName(attribute), to: value)
       }
     }
-    progress.finish(failures.total.filesAndDirectories)
+    progress.finish(failures.total)
     if !noWait { try RekeyWait().finish(paths) }
     try failures.finish(of: "changed")
   }
-}
-
-extension Int {
-  fileprivate var filesAndDirectories: String { "\(self) files and directories" }
 }

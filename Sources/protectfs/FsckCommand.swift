@@ -51,7 +51,7 @@ struct FsckCommand: ParsableCommand {
   private var wantsKeys: Bool { unlock || opening.isGiven }
 
   func run() throws {
-    let report: any FsckReport = json ? FsckObject() : FsckLines()
+    let report: any FsckReport = json ? FsckObject(of: backing) : FsckLines(of: backing)
     var status: CheckStatus
     do {
       let summary = try check(report)

@@ -1,4 +1,7 @@
+import ProtectfsIO
 import StoreCheck
+import StoreFormat
+import TreeCopy
 
 /// Shows what a check finds, as it finds it: there may be more than fits into memory.
 protocol FsckReport: CheckObserver {
@@ -6,10 +9,20 @@ protocol FsckReport: CheckObserver {
   func finish(_ summary: CheckSummary?)
 }
 
+extension TreeProgress {
+  /// The progress of a check, which looks at each name of the tree.
+  fileprivate static func ofCheck(of backing: String) -> TreeProgress {
+    let others: Set<PathName> = [PathName(NameEncoding.storeDirectory), "lost+found"]
+    return TreeProgress("entries checked") { TreeTotal(of: backing, without: others, while: $0).entries }
+  }
+}
+
 /// The report for people, and on a terminal how far the check is.
 final class FsckLines: FsckReport {
-  private let progress = ProgressLine()
+  private let progress: TreeProgress
   private var underOtherKeys = 0
+
+  init(of backing: String) { progress = .ofCheck(of: backing) }
 
   func found(_ finding: Finding) {
     progress.clear()
@@ -20,11 +33,11 @@ final class FsckLines: FsckReport {
   }
 
   func checked(entries: Int) {
-    progress.show("\(entries) entries checked")
+    progress.show(entries)
   }
 
   func finish(_ summary: CheckSummary?) {
-    progress.clear()
+    progress.end()
     guard let summary else { return }
     var text = "\(summary.entries) entries, \(summary.errors) errors"
     if summary.errors > 0 { text += " (\(summary.errorsRepaired) repaired)" }
@@ -40,8 +53,10 @@ final class FsckLines: FsckReport {
 
 /// The report for programs: one object, a finding a line.
 final class FsckObject: FsckReport {
-  private let progress = ProgressLine()
+  private let progress: TreeProgress
   private var isFirst = true
+
+  init(of backing: String) { progress = .ofCheck(of: backing) }
 
   private struct Item: Encodable {
     let code, severity, backingPath, message: String
@@ -66,11 +81,11 @@ final class FsckObject: FsckReport {
   }
 
   func checked(entries: Int) {
-    progress.show("\(entries) entries checked")
+    progress.show(entries)
   }
 
   func finish(_ summary: CheckSummary?) {
-    progress.clear()
+    progress.end()
     let start = isFirst ? "{\"findings\":[" : ""
     let totals = summary.map {
       Totals(entries: $0.entries, errors: $0.errors, errorsRepaired: $0.errorsRepaired, notes: $0.notes)

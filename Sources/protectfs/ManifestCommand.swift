@@ -35,12 +35,14 @@ struct ManifestCommand: ParsableCommand {
     }
     let root = try CanonicalPath.of(directory)
     let failures = FailureCount()
+    let progress = TreeProgress("listed", of: [root], isShown: !StandardStream.isOutputTerminal)
+    defer { progress.end() }
     let output = ManifestOutput(root, isJSON: json)
     output.begin()
     failures.attempt(root) { () throws(Errno) in
       try output.show(PathName(root), ".")
     }
-    DirectoryTree.visit(root, isSorted: true, report: failures.count) { (item, path) throws(Errno) in
+    DirectoryTree.visit(root, isSorted: true, report: progress.report(to: failures)) { (item, path) throws(Errno) in
       try output.show(item, String(decoding: path.utf8.dropFirst(root.utf8.count + 1), as: UTF8.self))
     }
     output.end()

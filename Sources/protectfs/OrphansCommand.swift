@@ -23,21 +23,20 @@ struct OrphansCommand: ParsableCommand {
   static func search(
     _ path: String, _ report: @escaping (String, Errno?) -> Void, _ found: @escaping (Orphan) -> Void
   ) throws -> OrphanSearch {
-    let progress = ProgressLine()
+    let progress = TreeProgress("looked at", of: [path])
     let looked = Atomic(0)
     let search = OrphanSearch(
       report: { path, error in
         if error != nil { progress.clear() }
         report(path, error)
-        let count = looked.wrappingAdd(1, ordering: .relaxed).newValue
-        progress.show("\(count.files) looked at")
+        progress.show(looked.wrappingAdd(1, ordering: .relaxed).newValue)
       },
       { orphan in
         progress.clear()
         found(orphan)
       })
+    defer { progress.end() }
     search.look(at: try CanonicalPath.ofLink(path))
-    progress.clear()
     return search
   }
 

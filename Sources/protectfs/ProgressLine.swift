@@ -8,8 +8,12 @@ final class ProgressLine: Sendable {
   }
 
   /// Whether there is somebody to see it.
-  let isShown = StandardStream.isErrorTerminal
+  let isShown: Bool
   private let state = RankedMutex(.progressLine, State())
+
+  init(mayBeShown: Bool = true) {
+    isShown = mayBeShown && StandardStream.isErrorTerminal
+  }
 
   /// Shows a line in the place of the one before, if it is time for one.
   func show(_ text: @autoclosure () -> String) {

@@ -26,6 +26,8 @@ final class RekeyWait {
     defer { progress.clear() }
     var daemon = try DaemonConnection(to: mount)
     var interval: UInt32 = 2_000
+    let start = ContinuousClock.now
+    var most = 0
     while isWanted() {
       let status = try daemon.status()
       let stuck = status.failedRekeys + status.lockedRekeys
@@ -33,7 +35,11 @@ final class RekeyWait {
         if stuck > 0 { throw Self.failure(status) }
         return
       }
-      progress.show("\(status.pendingRekeys.files) to be encrypted anew")
+      let pending = status.pendingRekeys
+      most = max(most, pending)
+      let rest = TreeProgress.timeLeft(after: most - pending, of: most, in: .now - start)
+      progress.show(
+        "\(pending.files) to be encrypted anew" + (rest.map { ", \(($0 / .seconds(1)).seconds) left" } ?? ""))
       Thread.sleep(microseconds: interval)
       interval = min(interval * 2, 100_000)
     }

@@ -4,6 +4,7 @@ import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
+import TreeCopy
 
 /// `protectfs rotate`
 struct RotateCommand: ParsableCommand {
@@ -69,16 +70,20 @@ struct RotateCommand: ParsableCommand {
     var daemon = try DaemonConnection(mountPoint: mountPoint)
     _ = try daemon.status()
     let secret = try opening.read()
-    let progress = ProgressLine()
+    let progress = TreeProgress("files looked at", isShown: !json) { TreeTotal(of: mountPoint, while: $0).files }
     var last = RotationStatus(files: 0, rewrapped: 0, damaged: 0, isFinished: false)
-    func line() -> String { "\(last.files) files looked at, \(last.rewrapped) wrapped anew" }
+    func rest() -> String { ", \(last.rewrapped) wrapped anew" }
     do throws(ControlError) {
-      defer { progress.finish(line()) }
+      defer { progress.finish(last.files, rest()) }
       // An interrupt ends this process, and with it the rotation.
       try unsafe secret.withSecret { (secret) throws(ControlError) in
         try unsafe DaemonConnection(mountPoint: mountPoint).rotate(protectionClass, with: secret) { status in
           last = status
-          if json { try? JSONOutput.showLine(status) } else if !status.isFinished { progress.show(line()) }
+          if json {
+            try? JSONOutput.showLine(status)
+          } else if !status.isFinished {
+            progress.show(last.files, rest())
+          }
           return true
         }
       }
@@ -97,13 +102,17 @@ struct RotateCommand: ParsableCommand {
   private func rotateData() throws {
     let failures = FailureCount()
     let files = DrawnKeys()
+    let progress = TreeProgress("looked at", of: paths)
     for path in paths {
       failures.attempt(path) { () throws(Errno) in
         guard try MountedFileSystem.find(containing: path) != nil else { throw .notSupported }
         try files.draw(PathName(path))
       }
-      DirectoryTree.visit(path, threads: 2, report: failures.count) { (item, _) throws(Errno) in try files.draw(item) }
+      DirectoryTree.visit(path, threads: 2, report: progress.report(to: failures)) { (item, _) throws(Errno) in
+        try files.draw(item)
+      }
     }
+    progress.end()
     var ending: CommandFailure?
     if !noWait {
       do { try RekeyWait().finish(paths) } catch {

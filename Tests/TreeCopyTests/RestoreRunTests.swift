@@ -76,6 +76,17 @@ import Testing
     #expect(try FileManager.default.contentsOfDirectory(atPath: run.directory.path) == ["file"])
   }
 
+  @Test func aTreeIsCountedWithoutSome() {
+    let (a, b) = (FakeItem("12", inode: 3), FakeItem("345", inode: 4))
+    let tree = FakeItem([
+      "d": FakeItem(["a": a, "own": b], inode: 2), "b": b, "own": FakeItem(["a": a], inode: 5),
+    ])
+    let total = TreeTotal(of: tree, without: ["own"]) { true }
+    #expect(total.entries == 4 && total.directories == 1 && total.files == 3 && total.bytes == 8)
+    #expect(TreeTotal(of: tree) { true }.entries == 6)
+    #expect(TreeTotal(of: tree) { false }.entries == 0)
+  }
+
   /// A path through it is longer than any may be, and the thread has the stack of the command's.
   @Test func aDeepTreeIsCounted() throws {
     let directory = try TemporaryDirectory()
