@@ -3,8 +3,8 @@
 #
 # usage: scripts/install.sh [PREFIX]        (PREFIX is /usr/local; DESTDIR is honoured, for packages)
 #
-# The binary is built unless .build/release/protectfs is there. At run time it needs libfuse3, libcrypto and libtss2 (Debian:
-# fuse3 libssl3 libtss2-esys-3.0.2-0 libtss2-tctildr0 libtss2-rc0), nothing of Swift.
+# The binary is $PROTECTFS, or .build/release/protectfs, which is built unless it is there. At run time that needs libfuse3,
+# libcrypto and libtss2 (Debian: fuse3 libssl3 libtss2-esys-3.0.2-0 libtss2-tctildr0 libtss2-rc0), nothing of Swift.
 set -eu
 
 prefix=${1:-/usr/local}
@@ -18,8 +18,8 @@ case $prefix in
 esac
 
 cd "$(dirname "$0")/.."
-binary=.build/release/protectfs
-if [ ! -x "$binary" ]; then
+binary=${PROTECTFS:-.build/release/protectfs}
+if [ -z "${PROTECTFS:-}" ] && [ ! -x "$binary" ]; then
     echo "Building $binary"
     swift build -c release --static-swift-stdlib --product protectfs
 fi
