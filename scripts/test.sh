@@ -68,6 +68,14 @@ check_command() {
   PATH="$PWD/.build/python/bin:$PATH" scripts/transcripts.py "$protectfs"
 }
 
+check_service_manager() {
+  step "Units and fstab, in a container"
+  local status=0
+  scripts/container-test.sh --protectfs "$protectfs" || status=$?
+  # It has said why it was skipped.
+  ((status == 0 || status == 77))
+}
+
 check_crashes() {
   step "Crashes: the daemon killed, the power cut"
   python3 scripts/kill-test.py --protectfs "$protectfs" --rounds 5 --longest 0.5
@@ -102,14 +110,14 @@ groups=(
 jobs=()
 if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
   # The mount tests say the same of themselves.
-  echo "Skipped: the command from outside, crashes. /dev/fuse is missing or may not be used." >&2
+  echo "Skipped: the command from outside, units, crashes. /dev/fuse is missing or may not be used." >&2
 else
-  jobs+=(check_command check_crashes)
+  jobs+=(check_command check_crashes check_service_manager)
 fi
 for group in "${groups[@]}"; do jobs+=("mount_group '$group'"); done
 
 export protectfs
-export -f step check_command check_crashes mount_tests mount_group run_quietly
+export -f step check_command check_crashes check_service_manager mount_tests mount_group run_quietly
 step "Two at a time, in turn: the command, crashes, mount tests"
 printf '%s\n' "${jobs[@]}" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .build "$1"' job '{}'
 

@@ -130,6 +130,9 @@ package enum Process {
     return number
   }
 
+  /// Sends SIGTERM to this process.
+  package static func endSelf() { kill(getpid(), SIGTERM) }
+
   private static var endingSignals: sigset_t {
     var signals = sigset_t()
     unsafe sigemptyset(&signals)

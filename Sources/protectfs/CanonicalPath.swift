@@ -7,6 +7,7 @@ enum CanonicalPath {
   ///
   /// - Parameter missing: the failure where it does not.
   static func of(_ path: String, missing: CommandFailure? = nil) throws(CommandFailure) -> String {
+    guard !path.isEmpty else { throw CommandFailure(.usage, "a path is empty; a variable perhaps that was not set") }
     do throws(Errno) {
       return try PathName(path).canonical().description
     } catch {

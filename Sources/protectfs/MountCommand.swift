@@ -63,7 +63,8 @@ struct MountCommand: ParsableCommand {
 
   @Flag(
     help: """
-      Unlock as soon as it is mounted; implied by the options that give a protector. A terminal is asked three times.
+      Unlock as soon as it is mounted; implied by the options that give a protector. A terminal is asked three times. \
+      If that fails, the store stays mounted, but locked; with --foreground it is unmounted.
       """)
   var unlock = false
 
@@ -109,10 +110,12 @@ struct MountCommand: ParsableCommand {
       let unmounter = try Unmounter(mountPoint: options.mountPoint)
       try unlocking.recoverDeviceKey()
       try unlocking.runCommand()
-      try launch.serve(.standardError, unmounter) {
+      let end = MountEnd()
+      try launch.serve(.standardError, unmounter, end) {
         runner?.tellMounted()
-        Thread(name: "unlock", unlocking.runAndReport).detach()
+        Thread(name: "unlock") { unlocking.runInDaemon(end) }.detach()
       }
+      if end.status != 0 { throw ExitCode(end.status) }
     } else {
       try MountLaunch.detach {
         try unlocking.recoverDeviceKey()
@@ -123,7 +126,7 @@ struct MountCommand: ParsableCommand {
           ready()
         }
       }
-      try unlocking.run()
+      try unlocking.runBesideDaemon()
     }
   }
 

@@ -15,11 +15,11 @@ struct MountLaunch {
   let logFile: String?
 
   /// Mounts and serves until unmounted. The device key is read here, in the process that keeps it.
-  func serve(_ log: DaemonLog, _ unmounter: Unmounter, _ ready: () -> Void) throws {
+  func serve(_ log: DaemonLog, _ unmounter: Unmounter, _ end: MountEnd = MountEnd(), _ ready: () -> Void) throws {
     let deviceKey = try DeviceKey.load(for: storeID, file: deviceKeyFile.map { PathName($0) })
     let log = try logFile.map { DaemonLog.file(try Self.openLog($0)) } ?? log
     try MountProcess.run(
-      options, deviceKey: deviceKey, unmounter: unmounter, log: log.logger(level: .info), ready: ready)
+      options, deviceKey: deviceKey, unmounter: unmounter, log: log.logger(level: .info), end: end, ready: ready)
   }
 
   /// Has a child process become a daemon and serve, and waits until it is ready.
@@ -84,11 +84,16 @@ final class MountUnlocking: @unchecked Sendable {
   }
 
   /// Unlocks, if that was asked for. A terminal is asked three times.
-  func run() throws {
+  private func run() throws {
     guard isWanted else { return }
+    guard let secret = typed.take() else { return try opening.attempt(unlock) }
+    try unlock(secret)
+  }
+
+  /// Unlocks a mount that another process serves. What goes wrong leaves it mounted.
+  func runBesideDaemon() throws {
     do {
-      guard let secret = typed.take() else { return try opening.attempt(unlock) }
-      try unlock(secret)
+      try run()
     } catch {
       let mountPoint = launch.options.mountPoint
       CommandFailure.report(
@@ -102,12 +107,15 @@ final class MountUnlocking: @unchecked Sendable {
     try daemon.unlock(with: secret)
   }
 
-  /// Unlocks, and tells the service manager; what goes wrong is reported and leaves the mount locked.
-  func runAndReport() {
+  /// Unlocks a mount that this process serves, and notifies the service manager. What goes wrong is reported and ends
+  /// the mount: it would not be what was asked for, and only the exit status says so.
+  func runInDaemon(_ end: MountEnd) {
     do {
       try run()
     } catch {
-      CommandFailure.report(CommandFailure(error)?.message ?? "\(error)")
+      let failure = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
+      CommandFailure.report(failure.message)
+      return end.request(status: failure.status.rawValue)
     }
     do throws(Errno) {
       try ServiceManager.notifyReady()

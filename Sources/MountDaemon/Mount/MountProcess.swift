@@ -14,10 +14,10 @@ package enum MountProcess {
   /// Mounts a store, calls `ready`, and serves it; returns when it has been unmounted. From `ready` on the process is
   /// confined (``Sandbox``): it can start no program.
   ///
-  /// The calling process must have no thread but this one yet.
+  /// The calling process must have no thread but this one yet. `end` is for what ends the mount from another one.
   /// - Throws: `StoreError`, `KeyManagementError`, `SessionError`, or what the control socket fails with.
   package static func run(
-    _ options: MountOptions, deviceKey: consuming VolumeDeviceKey, unmounter: Unmounter, log: Logger,
+    _ options: MountOptions, deviceKey: consuming VolumeDeviceKey, unmounter: Unmounter, log: Logger, end: MountEnd,
     ready: () -> Void
   ) throws {
     defer { unmounter.end() }
@@ -66,15 +66,16 @@ package enum MountProcess {
     defer { sequence.pages.stop() }
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
-    Thread(name: "signals") {
-      endOnSignal(daemon: daemon, session: session, server: server, unmounter: unmounter)
-    }.detach()
     log.notice(
       "mounted",
       metadata: [
         "backing": "\(options.backing)", "mount point": "\(options.mountPoint)", "socket": "\(server.socketPath)",
       ])
     ready()
+    // After that, since what a terminal has sent until then is not for the daemon.
+    Thread(name: "signals") {
+      endOnSignal(end, daemon: daemon, session: session, server: server, unmounter: unmounter)
+    }.detach()
     session.serve(latency: options.lowersLatency ? try? WakeupLatency() : nil)
     daemon.tree.stopRekeys()
     rekeyThread?.join()
@@ -118,9 +119,10 @@ package enum MountProcess {
 
   /// Unmounts when the process is told to end. Where somebody holds the file system, everything is locked, and what is
   /// still mounted is detached, before the process goes: what programs had written is on disk, and no key in memory.
-  private static func endOnSignal(daemon: Daemon, session: Session, server: ControlServer, unmounter: Unmounter) {
-    let number = Process.waitForEndingSignal()
-    daemon.log.notice("told to end", metadata: ["signal": "\(number)"])
+  private static func endOnSignal(
+    _ end: MountEnd, daemon: Daemon, session: Session, server: ControlServer, unmounter: Unmounter
+  ) {
+    if let number = end.wait() { daemon.log.notice("told to end", metadata: ["signal": "\(number)"]) }
     // Where the table of mounts cannot be read, it counts as being there.
     let isUnmounted =
       unmounter.unmount(isLazy: false)
@@ -134,6 +136,6 @@ package enum MountProcess {
     if !isUnmounted, !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
     daemon.tree.applyModificationTimes()
     server.stop()
-    Process.exit(0)
+    Process.exit(end.status)
   }
 }
