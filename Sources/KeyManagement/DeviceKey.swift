@@ -16,8 +16,7 @@ package enum DeviceKey {
   package static func defaultDirectory() -> PathName {
     if Process.identity.user == 0 { return "/etc/protectfs" }
     if let directory = environment("XDG_CONFIG_HOME") { return PathName(directory + "/protectfs") }
-    let home = environment("HOME") ?? "/"
-    return PathName(home + "/.config/protectfs")
+    return PathName(Process.homeDirectory + "/.config/protectfs")
   }
 
   /// The volume device key of a store.

@@ -52,9 +52,10 @@ package enum Process {
     unsafe getenv(name).map { unsafe String(cString: $0) }
   }
 
-  /// The user's home directory, even if a service manager has not set the variable (getpwuid(3)).
+  /// The user's home directory, even if a service manager has not set the variable, or mount(8) has removed it
+  /// (getpwuid(3)).
   package static var homeDirectory: String {
-    if let variable = environment("HOME") { return variable }
+    if let variable = environment("HOME"), !variable.isEmpty { return variable }
     guard let entry = unsafe getpwuid(geteuid()), let directory = unsafe entry.pointee.pw_dir else { return "/" }
     return unsafe String(cString: directory)
   }
