@@ -13,7 +13,8 @@ package enum DetachedProcess {
   ///
   /// - Parameters:
   ///   - prepare: what must be done before the child goes on; runs where the terminal is.
-  ///   - serve: the daemon; it calls its argument when it is ready.
+  ///   - serve: the daemon; it calls its argument when it is ready. Until then it is in the process group of the
+  ///     parent: autofs(5) lets no other process reach the directory that it waits to be mounted on.
   ///   - failure: what to tell the parent of an error that `serve` throws.
   /// - Returns: how the child's start ended; `nil` where it said nothing.
   /// - Throws: what `prepare` throws, or fork(2) fails with.
@@ -30,7 +31,8 @@ package enum DetachedProcess {
   private static func becomeDaemon(
     _ channel: consuming LocalSocket, _ serve: (() -> Void) throws -> Void, _ failure: (any Error) -> Outcome
   ) -> Never {
-    Process.detach(keeping: channel.rawValue)
+    Process.ignoreTerminal()
+    Process.leaveFiles(keeping: channel.rawValue)
     var signal: [UInt8] = [0]
     // The parent has given up if it says nothing.
     guard (try? channel.receive(into: &signal)) == 1 else { _exit(1) }
@@ -38,6 +40,7 @@ package enum DetachedProcess {
     do {
       try serve {
         fflush(nil)
+        Process.leaveTerminal()
         Process.forgoStreams()
         // The parent may be gone: the daemon stays.
         try? waiting?.send([0])

@@ -17,8 +17,30 @@ extension Process {
   /// descriptors but the standard streams and one other.
   package static func detach(keeping kept: CInt) {
     setsid()
+    leaveFiles(keeping: kept)
+  }
+
+  /// Leaves the working directory, and all inherited descriptors but the standard streams and one other.
+  package static func leaveFiles(keeping kept: CInt) {
     closeDescriptors(except: kept)
     _ = unsafe chdir("/")
+  }
+
+  /// What a terminal sends to the processes that it started, when a key is pressed or when it is gone.
+  private static let terminalSignals = [SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP]
+
+  /// Ignores the signals of the terminal until ``leaveTerminal()``; so do programs started meanwhile.
+  package static func ignoreTerminal() {
+    for number in terminalSignals { signal(number, SIG_IGN) }
+  }
+
+  /// Leaves the terminal, whose signals are for the starting process, and drops those that came before. They have their
+  /// default actions then.
+  package static func leaveTerminal() {
+    setsid()
+    // Those that are blocked were kept all the same; to ignore them again drops them (sigaction(2)).
+    ignoreTerminal()
+    for number in terminalSignals { signal(number, SIG_DFL) }
   }
 
   /// Redirects standard input, output and error to `/dev/null`.

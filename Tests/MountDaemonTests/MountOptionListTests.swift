@@ -35,8 +35,9 @@ import Testing
 
   @Test func optionsForOthersAreIgnored() throws {
     let list = try MountOptionList([
-      "defaults,noauto,auto,nofail,_netdev,user,user=me,users,owner,group,rw,comment=x,x-gvfs-show,x-a=b",
+      "defaults,noauto,auto,nofail,_netdev,user,user=me,users,owner,group,rw,comment=x,x-gvfs-show,x-a=b,X-mount.mkdir",
       "atime,noatime,diratime,nodiratime,relatime,norelatime,strictatime,nostrictatime,lazytime,nolazytime",
+      "silent,loud,iversion,noiversion,mand,nomand",
     ])
     #expect(try list == MountOptionList([]))
   }

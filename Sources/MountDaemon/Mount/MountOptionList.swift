@@ -27,11 +27,11 @@ package struct MountOptionList: Equatable {
     for option in lists.flatMap(Self.split) { try take(option) }
   }
 
-  /// What /etc/fstab says to mount(8) and systemd; nothing to us.
+  /// What /etc/fstab says to mount(8) and systemd, or to every file system; nothing to us.
   private static let ignored: Set<String> = [
-    "atime", "auto", "comment", "defaults", "diratime", "group", "lazytime", "_netdev", "noatime", "noauto",
-    "nodiratime", "nofail", "nolazytime", "norelatime", "nostrictatime", "nouser", "owner", "relatime", "strictatime",
-    "user", "users",
+    "atime", "auto", "comment", "defaults", "diratime", "group", "iversion", "lazytime", "loud", "mand", "_netdev",
+    "noatime", "noauto", "nodiratime", "nofail", "noiversion", "nolazytime", "nomand", "norelatime", "nostrictatime",
+    "nouser", "owner", "relatime", "silent", "strictatime", "user", "users",
   ]
 
   private mutating func take(_ option: String) throws(MountOptionError) {
@@ -67,7 +67,7 @@ package struct MountOptionList: Equatable {
     case "log_paths" where value == nil: mount.logsPaths = true
     case "allow_other" where value == nil: mount.allowsOthers = true
     case "nonempty" where value == nil: coversContents = true
-    case let name where Self.ignored.contains(name) || name.hasPrefix("x-"): break
+    case let name where Self.ignored.contains(name) || name.hasPrefix("x-") || name.hasPrefix("X-"): break
     default: mount.fuseOptions.append(option)
     }
   }
