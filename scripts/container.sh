@@ -50,7 +50,9 @@ make_root() (
 )
 
 ((EUID == 0)) || skip "Only root can boot one."
-[[ -c /dev/fuse ]] || skip "There is no /dev/fuse."
+for device in /dev/fuse /dev/autofs; do
+  [[ -c $device ]] || skip "There is no $device."
+done
 install_packages systemd-container util-linux procps || skip "There is no systemd-nspawn."
 unshare --mount true 2>/dev/null || skip "Mount namespaces are not permitted."
 # systemd wants the unified hierarchy; where the machine has the older ones, both that and systemd's own.
