@@ -9,9 +9,7 @@ enum DaemonPath {
   ///
   /// - Throws: `notMounted` where there is none, and what `body` throws.
   static func withEach(of path: String, _ body: (inout DaemonConnection) throws -> Void) throws {
-    if let mount = try MountedFileSystem.containing(path) {
-      return try report(try connect(to: mount), body)
-    }
+    if let mount = try MountedFileSystem.containing(path) { return try with(mount, body) }
     var hasFound = false
     for (socket, owner) in try ControlSocket.all(of: CanonicalPath.of(path)) {
       // A killed daemon leaves its sockets behind.
@@ -24,6 +22,11 @@ enum DaemonPath {
         .notMounted,
         "\(path) is not on a protectfs mount, nor the backing directory of one; mount it with 'protectfs mount'")
     }
+  }
+
+  /// Calls `body` with a connection to the daemon of a mount.
+  static func with(_ mount: MountedFileSystem, _ body: (inout DaemonConnection) throws -> Void) throws {
+    try report(try connect(to: mount), body)
   }
 
   /// - Throws: `pagesRemain` for a mount whose daemon was killed, where they do.

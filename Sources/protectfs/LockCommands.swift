@@ -13,16 +13,17 @@ struct LockCommand: ParsableCommand {
       during the grace period cancels the lock, and the exit status is 16. Programs and hooks of the user may delay \
       the lock beyond the grace period, for the time of the mount option lock_delay at most, but not with --now.
 
+      With --all, the mounts are locked at the same time. What fails on one is reported, and keeps none of the others \
+      from being locked; the exit status is that of the first of the mounts that failed, in the order of 'status'.
+
       Examples:
         protectfs lock ~/private
         protectfs lock --now ~/private
+        protectfs lock --all --now
         protectfs lock --grace 60 --no-wait ~/private
       """)
 
-  @Argument(
-    help: .init("Where the store is mounted, or its backing directory.", valueName: "mount-point"),
-    completion: .directory)
-  var mountPoint: String
+  @OptionGroup var choice: MountChoice
 
   @Flag(help: "Lock without a grace period; no program delays it.")
   var now = false
@@ -43,7 +44,13 @@ struct LockCommand: ParsableCommand {
 
   func run() throws {
     let period = now ? Duration.zero : grace.map { Duration.seconds($0) }
-    try DaemonPath.withEach(of: mountPoint) { daemon in try daemon.lock(gracePeriod: period, waiting: !noWait) }
+    let isWaiting = !noWait
+    guard choice.all else {
+      return try choice.withOne(for: "lock") { try $0.lock(gracePeriod: period, waiting: isWaiting) }
+    }
+    let all = UserMounts()
+    all.attemptTogether { try $0.lock(gracePeriod: period, waiting: isWaiting) }
+    try all.finish(of: "locked")
   }
 }
 
@@ -56,25 +63,43 @@ struct UnlockCommand: ParsableCommand {
       Unlocks a mount with one of the store's protectors: by default a passcode, which is asked for on the terminal. \
       After some wrong passcodes the next unlock attempt is refused for a while, and the exit status is 20.
 
+      With --all, the passcode is asked for once, and tried once at each mount that is not unlocked. Where it is not \
+      the passcode of a store, that store counts a wrong one, as always: use --all only where stores share a passcode. \
+      What fails on one mount is reported, and keeps none of the others from being unlocked; the exit status is that \
+      of the first of the mounts that failed, in the order of 'status'.
+
       Examples:
         protectfs unlock ~/private
+        protectfs unlock --all
         protectfs unlock --passcode-command 'pass show private' ~/private
         protectfs unlock --recovery-key ~/private
         protectfs unlock --key-file /media/stick/private.key ~/private
       """)
 
-  @Argument(
-    help: .init("Where the store is mounted, or its backing directory.", valueName: "mount-point"),
-    completion: .directory)
-  var mountPoint: String
+  @OptionGroup var choice: MountChoice
 
   @OptionGroup var opening: OpeningOptions
 
   func run() throws {
+    guard !choice.all else { return try unlockAll() }
     // Connects first: nobody should type a passcode to learn that nothing is mounted.
-    try DaemonPath.withEach(of: mountPoint) { daemon in
+    try choice.withOne(for: "unlock") { daemon in
       _ = try daemon.status()
       try daemon.unlock(with: opening.read())
     }
+  }
+
+  private func unlockAll() throws {
+    let all = UserMounts()
+    var locked: [Int] = []
+    for index in all.mounts.indices {
+      all.attempt(index) { daemon in if try daemon.status().state != .unlocked { locked.append(index) } }
+    }
+    if !locked.isEmpty {
+      let secret = try opening.read()
+      // One after the other: each takes the memory of a key derivation.
+      for index in locked { all.attempt(index) { daemon in try daemon.unlock(with: secret) } }
+    }
+    try all.finish(of: "unlocked")
   }
 }

@@ -9,7 +9,11 @@ struct StatusCommand: ParsableCommand {
     discussion: """
       Of a mount: locked or unlocked, how long it stays so, and for each class what is in memory of its key and how \
       many files are open. Of a file or directory on a mount: its class, whether it can be used now, and if not, \
-      whether its class or its permissions are the reason. Without a path: all mounts.
+      whether its class or its permissions are the reason. Without a path: all mounts of this user, or for root all \
+      mounts; if one does not answer, the exit status is that of the first such.
+
+      With --json, a mount is an object of the type Status in the control protocol (PROTOCOL.md), and all mounts are \
+      an array of these, also where there is one or none.
 
       Examples:
         protectfs status
@@ -39,20 +43,18 @@ struct StatusCommand: ParsableCommand {
 
   private func showAll() throws {
     var statuses: [DaemonStatus] = []
-    for mount in MountedFileSystem.all() {
-      do throws(ControlError) {
-        var daemon = try DaemonConnection(to: mount)
-        statuses.append(try daemon.status())
-      } catch {
-        CommandFailure.report(error.message)
-      }
+    let all = UserMounts()
+    for index in all.mounts.indices { all.attempt(index) { statuses.append(try $0.status()) } }
+    if json {
+      try JSONOutput.show(statuses)
+    } else if all.mounts.isEmpty {
+      print("Nothing is mounted.")
     }
-    if json { return try JSONOutput.show(statuses) }
-    if statuses.isEmpty { print("Nothing is mounted.") }
-    for (index, status) in statuses.enumerated() {
+    for (index, status) in statuses.enumerated() where !json {
       if index > 0 { print() }
       show(status)
     }
+    try all.finish(of: "asked")
   }
 
   private func show(_ status: DaemonStatus) {

@@ -22,18 +22,18 @@ struct UnmountCommand: ParsableCommand {
       """,
     aliases: ["umount"])
 
-  @Argument(help: .init("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
-  var mountPoint: String
+  @Argument(
+    help: .init("Where the store is mounted; may be left out where one store is mounted.", valueName: "mount-point"),
+    completion: .directory)
+  var mountPoint: String?
 
   @Flag(
     name: [.customShort("z"), .long], help: "Lock every class but 'none', then detach the mount, even if it is in use.")
   var lazy = false
 
   func run() throws {
-    let path = try CanonicalPath.of(mountPoint)
-    guard let mount = try MountedFileSystem.containing(path), mount.mountPoint == path else {
-      throw CommandFailure(.notMounted, Self.notMounted(mountPoint, path))
-    }
+    let mount = try mountPoint.map(Self.mount(at:)) ?? UserMounts().only(for: "protectfs unmount")
+    let path = mount.mountPoint
     guard mount.owner == Process.identity.user || Process.identity.user == 0 else {
       throw CommandFailure(
         .notPermitted, "\(path) was mounted by user \(mount.owner); unmount as that user or as root")
@@ -53,6 +53,15 @@ struct UnmountCommand: ParsableCommand {
     if let lost { throw lost }
     guard !lazy, !isBind, let process else { return }
     try Self.waitForEnd(of: process, status.processID, daemon, mount)
+  }
+
+  /// The mount of a mount point.
+  private static func mount(at mountPoint: String) throws -> MountedFileSystem {
+    let path = try CanonicalPath.of(mountPoint)
+    guard let mount = try MountedFileSystem.containing(path), mount.mountPoint == path else {
+      throw CommandFailure(.notMounted, notMounted(mountPoint, path))
+    }
+    return mount
   }
 
   /// What a path is that is no mount point, and what to type instead.
