@@ -70,11 +70,14 @@ package struct NoParameters: Codable, Sendable {
 package struct LockParameters: Codable, Sendable {
   /// Seconds. If absent, the mount's own grace period is used.
   package var gracePeriod: Double?
+  /// Whether class CX goes with the lock. If absent, it goes after its own period.
+  package var inactive: Bool?
   /// Whether the reply waits until the lock has taken effect. If absent, it does.
   package var wait: Bool?
 
-  package init(gracePeriod: Double?, wait: Bool?) {
+  package init(gracePeriod: Double?, inactive: Bool? = nil, wait: Bool?) {
     self.gracePeriod = gracePeriod
+    self.inactive = inactive
     self.wait = wait
   }
 }

@@ -50,6 +50,12 @@ extension DaemonConnection {
     _ = try call(.lock, parameters, returning: NoParameters.self, patience: waiting ? 0 : 30)
   }
 
+  /// Locks the mount without a grace period, class CX included. Returns when the lock has taken effect.
+  package mutating func lockWithInactive() throws(ControlError) {
+    let parameters = LockParameters(gracePeriod: 0, inactive: true, wait: true)
+    _ = try call(.lock, parameters, returning: NoParameters.self, patience: 0)
+  }
+
   /// Returns the state of the mount, and waits for the daemon without a time limit.
   package mutating func statusWhenItAnswers() throws(ControlError) -> DaemonStatus {
     try call(.status, NoParameters(), returning: StatusReply.self, patience: 0).status

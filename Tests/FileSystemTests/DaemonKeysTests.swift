@@ -60,7 +60,7 @@ import Testing
       forged.seal[0] ^= 1
       forged.tag = try Keybag.tag(of: forged, daemon.deviceKey)
       try put(forged.bytes, in: file)
-      try daemon.lock(gracePeriod: .zero, wait: true)
+      try daemon.lock(gracePeriod: .zero, includingInactive: false, wait: true)
       #expect(try #require(throws: ControlError.self) { try daemon.unlock(store.secret()) }.code == .keybagCorrupt)
       func expectOwn() {
         #expect(daemon.keybag.withLock { $0 } == own && !daemon.controller.knowsKey(new, of: .complete))

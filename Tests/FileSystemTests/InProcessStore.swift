@@ -86,10 +86,10 @@ final class InProcessStore: Sendable {
     switch state {
     case .beforeFirstUnlock: try restart()
     case .unlocked: break
-    case .gracePeriod: try daemon.lock(gracePeriod: .seconds(600), wait: false)
-    case .locked: try daemon.lock(gracePeriod: .zero, wait: true)
+    case .gracePeriod: try daemon.lock(gracePeriod: .seconds(600), includingInactive: false, wait: false)
+    case .locked: try daemon.lock(gracePeriod: .zero, includingInactive: false, wait: true)
     case .inactive:
-      try daemon.lock(gracePeriod: .zero, wait: true)
+      try daemon.lock(gracePeriod: .zero, includingInactive: false, wait: true)
       daemon.machine.monitor.wait { (machine, _) -> Void? in machine.lockState == .inactive ? () : nil }
     }
   }

@@ -95,7 +95,7 @@ import Testing
       var failure: ControlError?
       do throws(ControlError) { _ = try third.status() } catch { failure = error }
       #expect(failure?.code == .noAnswer)
-      try running.daemon.lock(gracePeriod: nil, wait: false)
+      try running.daemon.lock(gracePeriod: nil, includingInactive: false, wait: false)
       #expect(receive(first, untilNUL: true).text.contains("didBecomeUnavailable"))
       #expect(receive(second, untilNUL: true).text.contains("didBecomeUnavailable"))
     }

@@ -38,7 +38,7 @@ final class FakeDaemon: DaemonControl {
       processID: getpid(), version: "1", delayingClients: delays.withLock { $0.count })
   }
 
-  func lock(gracePeriod: Duration?, wait: Bool) throws(ControlError) {
+  func lock(gracePeriod: Duration?, includingInactive: Bool, wait: Bool) throws(ControlError) {
     state.withLock {
       $0.locks.append((gracePeriod, wait))
       $0.lockState = .locked

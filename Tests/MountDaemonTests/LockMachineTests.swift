@@ -28,6 +28,33 @@ import Testing
     }
   }
 
+  /// Class CX goes with a lock that asks for it: of an unlocked mount, of one that is locked, during another lock.
+  @Test func aLockThatIncludesInactive() throws {
+    let all: [ProtectionClass] = [.complete, .completeUnlessOpen, .completeWhenUserInactive]
+    try Machine.with(lockDelay: .zero) { machine in
+      #expect(machine.lock.requestLock(after: .zero, includingInactive: true) == .announced(after: 0))
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil && machine.lock.waitUntilInactive() != nil)
+      #expect(machine.state == .inactive && machine.revoked == all)
+      #expect(machine.lock.requestLock(after: .zero, includingInactive: true) == .unnecessary)
+      #expect(machine.lock.waitUntilInactive() != nil)
+
+      machine.unlock()
+      #expect(machine.lock.lock(after: .zero) && machine.lock.waitUntilLocked(after: 1) != nil)
+      #expect(machine.state == .locked && machine.revoked == all + all.prefix(2), "the unlock has ended it")
+      #expect(machine.lock.requestLock(after: .zero, includingInactive: true) == .unnecessary)
+      #expect(machine.lock.waitUntilInactive() != nil && machine.revoked == all + all)
+
+      machine.unlock()
+      machine.stall()
+      #expect(machine.lock.requestLock(after: .zero) == .announced(after: 2))
+      machine.waitUntil { $0.isRevoking }
+      #expect(machine.lock.requestLock(after: .zero, includingInactive: true) == .underWay(after: 2))
+      machine.goOn()
+      #expect(machine.lock.waitUntilLocked(after: 2) != nil && machine.lock.waitUntilInactive() != nil)
+      #expect(machine.state == .inactive && machine.revoked == all + all + all)
+    }
+  }
+
   @Test func aReleaseDoesNotEndTheGracePeriod() throws {
     try Machine.with(lockDelay: .seconds(50)) { machine in
       let delay = machine.lock.delayLock { _ in }

@@ -106,7 +106,9 @@ struct ControlConnection: ~Copyable {
     let hasRoom = !lasts || streams.begin()
     defer { if lasts && hasRoom { streams.end() } }
     try VarlinkError.translating { () throws(ControlError) in
-      try control.lock(gracePeriod: parameters?.gracePeriod.map { .seconds($0) }, wait: wait && hasRoom)
+      try control.lock(
+        gracePeriod: parameters?.gracePeriod.map { .seconds($0) }, includingInactive: parameters?.inactive ?? false,
+        wait: wait && hasRoom)
       if !hasRoom { throw .tooManyWaitForLock(streams.limit) }
     }
   }

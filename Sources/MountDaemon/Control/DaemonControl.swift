@@ -13,8 +13,9 @@ package protocol DaemonControl: AnyObject, Sendable {
 
   /// Locks; `nil` means the mount's own grace period. Returns when the lock has taken effect if `wait` is set.
   ///
+  /// - Parameter includingInactive: class CX goes with the lock, and is waited for too.
   /// - Throws: `lockCancelled` when an unlock came while it waited.
-  func lock(gracePeriod: Duration?, wait: Bool) throws(ControlError)
+  func lock(gracePeriod: Duration?, includingInactive: Bool, wait: Bool) throws(ControlError)
 
   /// Locks every class but `none`, open files of class B included, without a grace period; returns when that has taken
   /// effect.

@@ -138,8 +138,9 @@ enum VarlinkInterface {
     method GetStatus() -> (status: Status)
 
     # Announces a lock and, after the grace period, wipes the keys of classes A and B; that of CX follows. Without
-    # gracePeriod the mount's own counts. Replies when the lock has taken effect, or at once if wait is false.
-    method Lock(gracePeriod: ?float, wait: ?bool) -> ()
+    # gracePeriod the mount's own counts. With inactive, that of CX goes right after them. Replies when the lock has taken
+    # effect, with inactive also for CX, or at once if wait is false.
+    method Lock(gracePeriod: ?float, inactive: ?bool, wait: ?bool) -> ()
 
     # Locks every class but none at once, open files of class B included: as before the first unlock. Replies when that has
     # taken effect, with WritesLost as Lock does. For a file system that goes on without its mount point.

@@ -25,11 +25,17 @@ extension LockMachine {
 
   /// Asks for the lock after a grace period, the mount's own if `nil`; a shorter one replaces one that is running, and
   /// one of zero ends its delays too. While destroyed keys are taken out of memory, it waits for that as well.
-  func requestLock(after period: Duration?) -> LockRequest {
+  ///
+  /// - Parameter includingInactive: class CX goes right after classes A and B, or at once if these have gone.
+  func requestLock(after period: Duration?, includingInactive: Bool = false) -> LockRequest {
     let period = period ?? gracePeriod
     return change { state in
-      guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return .unnecessary }
       let now = now()
+      if includingInactive {
+        state.isInactivityDue = true
+        state.expiresAt = state.expiresAt.map { min($0, now) }
+      }
+      guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return .unnecessary }
       let endsDelays = period == .zero && state.delays.count > 0
       if state.revokesTo == .locked { return .underWay(after: state.completedLocks) }
       if let earlier = state.revokesAt, earlier <= now + period, !endsDelays {
@@ -74,6 +80,18 @@ extension LockMachine {
     }
   }
 
+  /// Waits until class CX has gone too. Returns what the lock has left undone, or `nil` when an unlock came first.
+  func waitUntilInactive() -> LockOutcome? {
+    defer { makeAnnouncements() }
+    return monitor.wait { state, _ -> LockOutcome?? in
+      switch state.lockState {
+      case .unlocked, .gracePeriod: .some(nil)
+      case .locked: nil
+      case .beforeFirstUnlock, .inactive: state.lockOutcome
+      }
+    }
+  }
+
   /// Waits until nothing is being revoked, or about to be.
   func waitUntilUnlockable() {
     monitor.wait { (state, _) -> Void? in mayUnlock(state) ? () : nil }
@@ -102,6 +120,7 @@ extension LockMachine {
       enter(.unlocked, &state)
       state.revokesAt = nil
       state.delays.end()
+      state.isInactivityDue = false
       state.expiresAt = nil
       let gained = Self.classesGained(from: previous)
       if !gained.isEmpty { note(.didBecomeAvailable(classes: gained), &state) }

@@ -14,6 +14,8 @@ final class LockMachine: Sendable {
     var revokesAt: ContinuousClock.Instant?
     /// Who holds the lock back beyond that.
     var delays: LockDelays
+    /// Class CX goes with the lock, not after its period.
+    var isInactivityDue = false
     /// When class CX goes.
     var expiresAt: ContinuousClock.Instant?
     /// How often a lock has taken effect.
@@ -138,10 +140,12 @@ final class LockMachine: Sendable {
           if newState == .locked {
             state.completedLocks += 1
             state.lockOutcome = outcome
+          } else if state.isInactivityDue {
+            state.lockOutcome.add(outcome)
           }
           state.revokesAt = nil
           state.delays.end()
-          state.expiresAt = newState == .locked ? now() + inactivityPeriod : nil
+          state.expiresAt = newState == .locked ? now() + (state.isInactivityDue ? .zero : inactivityPeriod) : nil
           note(.didBecomeUnavailable(classes: classes), &state)
         }
       }

@@ -18,6 +18,13 @@ struct LockOutcome: Sendable {
   /// A rotation that changes the keybag has the keybag key in memory still.
   var keepsKeybagKey = false
 
+  /// Adds what the same lock has left undone of other classes.
+  mutating func add(_ other: LockOutcome) {
+    unwritten.formUnion(other.unwritten)
+    undropped.formUnion(other.undropped)
+    keepsKeybagKey = other.keepsKeybagKey
+  }
+
   /// The error for who waited for the lock; `nil` where nothing is left undone.
   var error: ControlError? {
     guard !unwritten.isEmpty || !undropped.isEmpty || keepsKeybagKey else { return nil }

@@ -68,11 +68,15 @@ package final class Daemon: DaemonControl {
 
   // MARK: What the control socket asks for
 
-  package func lock(gracePeriod: Duration?, wait: Bool) throws(ControlError) {
-    guard let completedLocks = machine.requestLock(after: gracePeriod).count else { return }
-    log.notice("locking", metadata: ["grace": "\((gracePeriod ?? options.gracePeriod).inSeconds) s"])
-    guard wait else { return }
-    guard let outcome = machine.waitUntilLocked(after: completedLocks) else {
+  package func lock(gracePeriod: Duration?, includingInactive: Bool, wait: Bool) throws(ControlError) {
+    let request = machine.requestLock(after: gracePeriod, includingInactive: includingInactive)
+    var outcome: LockOutcome? = LockOutcome()
+    if let completedLocks = request.count {
+      log.notice("locking", metadata: ["grace": "\((gracePeriod ?? options.gracePeriod).inSeconds) s"])
+      if wait { outcome = machine.waitUntilLocked(after: completedLocks) }
+    }
+    if wait, includingInactive, outcome != nil { outcome = machine.waitUntilInactive() }
+    guard let outcome else {
       throw ControlError(.lockCancelled, "the lock was cancelled by an unlock during the grace period")
     }
     if let error = outcome.error { throw error }
