@@ -69,12 +69,14 @@ let package = Package(
       "MountDaemon",
       ["FileSystem", "FUSE", "BackingTree", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
     module("TreeCopy", ["FileSystem", "FUSE", "BackingTree", "KeyManagement", logging] + base),
+    .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+    module("SystemBus", ["CSystemd", "ProtectfsIO", system]),
     module("Hooks", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system, logging]),
     .executableTarget(
       name: "protectfs",
       dependencies: [
-        "Hooks", "TreeCopy", "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement", "ProtectfsClient",
-        logging, arguments,
+        "Hooks", "SystemBus", "TreeCopy", "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement",
+        "ProtectfsClient", logging, arguments,
       ] + base,
       swiftSettings: settings),
 

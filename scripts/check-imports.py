@@ -18,6 +18,7 @@ GATES = {
     "CFUSE": {"FUSE"},
     "CLibcrypto": {"Cryptography"},
     "CProtectfsIO": {"ProtectfsIO"},
+    "CSystemd": {"SystemBus"},
     "CTSS2": {"TPM"},
     "ArgumentParser": {"protectfs"},
     # Apps have it; the command and the daemon need FoundationEssentials only.

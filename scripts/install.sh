@@ -1,10 +1,11 @@
 #!/bin/sh
-# Installs protectfs: the binary, the helper of mount(8), a service for systemd, man pages and shell completions.
+# Installs protectfs: the binary, the helper of mount(8), services for systemd, man pages and shell completions.
 #
 # usage: scripts/install.sh [PREFIX]        (PREFIX is /usr/local; DESTDIR is honoured, for packages)
 #
 # The binary is $PROTECTFS, or .build/release/protectfs, which is built unless it is there. At run time that needs libfuse3,
-# libcrypto and libtss2 (Debian: fuse3 libssl3 libtss2-esys-3.0.2-0 libtss2-tctildr0 libtss2-rc0), nothing of Swift.
+# libcrypto, libtss2 and libsystemd (Debian: fuse3 libssl3 libtss2-esys-3.0.2-0 libtss2-tctildr0 libtss2-rc0 libsystemd0),
+# nothing of Swift.
 set -eu
 
 prefix=${1:-/usr/local}
@@ -36,10 +37,12 @@ esac
 mkdir -p "$destination$helpers"
 ln -sf "$prefix/bin/protectfs" "$destination$helpers/mount.fuse.protectfs"
 
-units=$destination$prefix/lib/systemd/system
-mkdir -p "$units"
-sed "s|/usr/local/bin/|$prefix/bin/|" packaging/systemd/protectfs@.service >"$units/protectfs@.service"
-chmod 644 "$units/protectfs@.service"
+units=$destination$prefix/lib/systemd
+mkdir -p "$units/system" "$units/user"
+for pair in protectfs@.service:system/protectfs@.service user/protectfs-session.service:user/protectfs-session.service; do
+    sed "s|/usr/local/bin/|$prefix/bin/|" "packaging/systemd/${pair%:*}" >"$units/${pair#*:}"
+    chmod 644 "$units/${pair#*:}"
+done
 
 for page in Documentation/man/*.[1-8]; do
     install -D -m 644 "$page" "$destination$prefix/share/man/man${page##*.}/${page##*/}"

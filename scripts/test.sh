@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 source scripts/packages.sh
 
 prepare_build attr acl git rsync sqlite3 vim-tiny xxd util-linux e2fsprogs man-db python3 \
-  python3-cryptography python3-venv swtpm
+  python3-cryptography python3-venv swtpm dbus-daemon python3-dbusmock
 
 # udev makes /dev/fuse usable for everyone; a machine without udev may not have.
 if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi
@@ -42,21 +42,24 @@ protectfs="$(swift build --show-bin-path)/protectfs"
 step "Manual pages: what --help says"
 scripts/man-pages.py --check "$protectfs"
 
-step "The service"
+step "The services"
 check_service() (
-  unit=packaging/systemd/protectfs@.service
+  units=(packaging/systemd/protectfs@.service packaging/systemd/user/protectfs-session.service)
   # With one of these the mount would be seen by the service alone.
   namespaces='Private[A-Za-z]*|ProtectSystem|ProtectHome|ProtectKernel[A-Za-z]*|ProtectControlGroups|ProtectProc|ProcSubset'
   namespaces+='|[A-Za-z]*Paths|TemporaryFileSystem|Mount[A-Za-z]*|Root[A-Za-z]*|Extension[A-Za-z]*|DynamicUser'
-  if grep -nE "^($namespaces)=" "$unit"; then return 1; fi
+  if grep -nE "^($namespaces)=" "${units[@]}"; then return 1; fi
   if ! command -v systemd-analyze >/dev/null; then
     echo "Skipped: what systemd says of it. There is no systemd-analyze." >&2
     return
   fi
   work=$(mktemp -d /tmp/protectfs-unit.XXXXXX)
   trap 'rm -rf "$work"' EXIT
-  sed "s|/usr/local/bin/protectfs|$protectfs|" "$unit" >"$work/protectfs@.service"
+  for unit in "${units[@]}"; do
+    sed "s|/usr/local/bin/protectfs|$protectfs|" "$unit" >"$work/${unit##*/}"
+  done
   systemd-analyze verify --man=no "$work/protectfs@.service"
+  XDG_RUNTIME_DIR=$work systemd-analyze verify --user --man=no "$work/protectfs-session.service"
   systemd-analyze security --offline=true --threshold=50 --no-pager "$work/protectfs@.service" | tail -n 1
 )
 check_service

@@ -9,11 +9,12 @@ final class UserMounts: Sendable {
   /// By the place of the mount in ``mounts``.
   private let failures = RankedMutex(.commandProgress, [Int: CommandFailure]())
 
-  init() {
+  /// - Parameter ofOthersToo: for root, those of other users too.
+  init(ofOthersToo: Bool = true) {
     let user = Process.identity.user
     var devices: Set<String> = []
     mounts = MountedFileSystem.all().filter { mount in
-      (user == 0 || mount.owner == user) && devices.insert(mount.device).inserted
+      (user == 0 && ofOthersToo || mount.owner == user) && devices.insert(mount.device).inserted
     }
   }
 
