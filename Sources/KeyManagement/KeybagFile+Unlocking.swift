@@ -23,7 +23,7 @@ extension KeybagFile {
     var attempts = PasscodeAttempts(stored: stored, known: known)
     let now = WallClock.seconds
     let beginsAgain = attempts.beginAgain(at: now)
-    if secret.kind.takesPasscode {
+    if secret.kind.takesPasscode, attempt.isCounted {
       let delay = attempts.delay(at: now)
       guard delay == 0 else {
         if beginsAgain { known = keep(attempts, keybag, deviceKey, &attempt) }
@@ -57,6 +57,7 @@ extension KeybagFile {
     _ attempt: inout UnlockAttempt
   ) -> KeyManagementError {
     if let failure = refused.failure, !failure.isOfTPM { return failure }
+    guard attempt.isCounted else { return refused.failure ?? .wrongPasscode }
     var attempts = refused.attempts
     if let fingerprint = refused.fingerprint { attempts.note(fingerprint, at: refused.time) }
     if attempts.record != refused.stored.record { known = keep(attempts, keybag, deviceKey, &attempt) }

@@ -7,14 +7,19 @@ import SystemPackage
 /// where there is no room for another file.
 ///
 /// It holds neither where the secret cannot be guessed, and where the store cannot be written to: then nothing is
-/// counted in it.
+/// counted in it; nor for a passcode that a login program has accepted.
 package struct UnlockAttempt: ~Copyable {
   private var aside: AtomicFile?
   private var inPlace: Descriptor?
+  /// Whether a wrong passcode counts, and a delay applies.
+  let isCounted: Bool
 
-  fileprivate init(aside: consuming AtomicFile? = nil, inPlace: consuming Descriptor? = nil) {
+  fileprivate init(
+    aside: consuming AtomicFile? = nil, inPlace: consuming Descriptor? = nil, isCounted: Bool = true
+  ) {
     self.aside = aside
     self.inPlace = inPlace
+    self.isCounted = isCounted
   }
 
   /// Writes the new count, and lets others go on; returns whether it could be written. Where it cannot be written
@@ -55,12 +60,15 @@ extension KeybagFile {
   ///
   /// The caller may hold nothing that a lock of the mount waits for: the process whose attempt it waits for may be
   /// stopped.
-  /// - Parameter patience: for how long one process may take. Who can open the backing directory could else keep
-  ///   everyone out for good. One that was only slow counts what it tried all the same.
+  /// - Parameters:
+  ///   - isCounted: whether a wrong passcode counts. One that a login program has accepted does not, and waits for no
+  ///     delay: it is no guess at the store, even where the store has another.
+  ///   - patience: for how long one process may take. Who can open the backing directory could else keep everyone out
+  ///     for good. One that was only slow counts what it tried all the same.
   package func attempt(
-    with secret: borrowing UnlockSecret, patience: Duration = KeybagFile.patience
+    with secret: borrowing UnlockSecret, isCounted: Bool = true, patience: Duration = KeybagFile.patience
   ) -> UnlockAttempt {
-    guard secret.kind.takesPasscode else { return UnlockAttempt() }
+    guard isCounted, secret.kind.takesPasscode else { return UnlockAttempt(isCounted: isCounted) }
     do throws(Errno) {
       return UnlockAttempt(
         aside: try AtomicFile(replacing: Self.attemptsName, in: directory, patience: patience, overtakes: true))

@@ -74,6 +74,39 @@ import Testing
     }
   }
 
+  /// A passcode that a login program has accepted is no guess: a wrong one is not counted, and none is delayed.
+  @Test func ofLogins() throws {
+    let stored = try StoredKeybag(eraseAfter: 4)
+    func login(_ passcode: String) throws -> OpenKeybag {
+      var known = PasscodeAttempts()
+      let secret = UnlockSecret.passcode(passcode.secret)
+      var attempt = stored.file.attempt(with: secret, isCounted: false)
+      defer { #expect(known == PasscodeAttempts()) }
+      return try stored.file.open(stored.keybag, with: secret, deviceKey: stored.deviceKey, known: &known, &attempt)
+    }
+    for number in 1...20 {
+      #expect(throws: KeyManagementError.wrongPasscode) { _ = try login("wrong \(number)") }
+    }
+    #expect(try stored.attempts() == PasscodeAttempts())
+    for passcode in ["a", "b", "c"] {
+      #expect(throws: KeyManagementError.wrongPasscode) { _ = try stored.open(.passcode(passcode.secret)) }
+    }
+    #expect(throws: KeyManagementError.wrongPasscode) { _ = try login("d") }
+    #expect(try stored.attempts().count == 3)
+    _ = try stored.open(.passcode(stored.store.passcode()))
+
+    let delayed = try StoredKeybag()
+    for passcode in ["a", "b", "c", "d"] {
+      #expect(throws: KeyManagementError.wrongPasscode) { _ = try delayed.open(.passcode(passcode.secret)) }
+    }
+    var known = PasscodeAttempts()
+    let secret = UnlockSecret.passcode(delayed.store.passcode())
+    var attempt = delayed.file.attempt(with: secret, isCounted: false)
+    _ = try delayed.file.open(
+      delayed.keybag, with: secret, deviceKey: delayed.deviceKey, known: &known, &attempt)
+    #expect(try delayed.attempts() == PasscodeAttempts())
+  }
+
   /// Counted across processes: each attempt opens the store again.
   @Test func countedInTheStore() throws {
     let stored = try StoredKeybag()

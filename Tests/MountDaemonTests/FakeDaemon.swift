@@ -53,13 +53,17 @@ final class FakeDaemon: DaemonControl {
     }
   }
 
-  func unlock(_ secret: borrowing UnlockSecret) throws(ControlError) {
+  func unlock(_ secret: borrowing UnlockSecret, isCounted: Bool) throws(ControlError) {
+    if !isCounted { state.withLock { $0.changes.append("login") } }
     guard isRight(secret) else { throw ControlError(.wrongPasscode, "the passcode is wrong") }
     state.withLock { $0.lockState = .unlocked }
     broadcast.send(.didBecomeAvailable(classes: [.complete]))
   }
 
-  func changePasscode(from secret: borrowing UnlockSecret, to newPasscode: consuming SecretBytes) throws(ControlError) {
+  func changePasscode(
+    from secret: borrowing UnlockSecret, to newPasscode: consuming SecretBytes, isCounted: Bool
+  ) throws(ControlError) {
+    if !isCounted { state.withLock { $0.changes.append("login") } }
     guard isRight(secret) else { throw ControlError(.wrongPasscode, "the passcode is wrong") }
     let text = newPasscode.text
     state.withLock { $0.passcode = text }

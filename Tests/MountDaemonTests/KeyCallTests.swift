@@ -2,6 +2,7 @@ import Cryptography
 import Glibc
 import Logging
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
 import Testing
 
@@ -44,6 +45,26 @@ import Testing
       }
       #expect(error?.code == .wrongPasscode)
       #expect(throws: ControlError.self) { try unsafe with([]) { try unsafe connection.unlock(.keyFile($0)) } }
+    }
+  }
+
+  /// Root alone may say that a login program has accepted a passcode.
+  @Test func loginsAreOfRoot() throws {
+    try FakeDaemon.withServer { daemon, server in
+      for (method, new) in [("Unlock", ""), ("ChangePasscode", #","newPasscode":"secret""#)] {
+        let socket = try LocalSocket()
+        try socket.connect(to: server.socketPath)
+        let call =
+          #"{"method":"org.protectfs.Daemon.\#(method)","parameters":{"login":true,"passcode":"secret"\#(new)}}"#
+        try socket.send(Array(call.utf8) + [0])
+        let reply = receive(socket, untilNUL: true).text
+        #expect(geteuid() == 0 ? !reply.contains("error") : reply.contains(#""parameter":"login""#))
+      }
+      #expect(daemon.state.withLock { $0.changes } == (geteuid() == 0 ? ["login", "login"] : []))
+      // Nor does anything else stand for it.
+      var connection = try DaemonConnection(socketPath: server.socketPath)
+      try unsafe with(Array("secret".utf8)) { try unsafe connection.unlock(.passcode($0)) }
+      #expect(daemon.state.withLock { $0.changes.count } == (geteuid() == 0 ? 2 : 0))
     }
   }
 

@@ -5,8 +5,19 @@ import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
 
-// Calls that change keys.
+// Calls that bring secrets.
 extension ControlConnection {
+  /// Whether a call says that a login program has accepted its passcode, so that a wrong one does not count. Root alone
+  /// may say so: to others it would be a way to guess past the delays.
+  ///
+  /// - Throws: `invalidParameter` where somebody else does.
+  func isOfLogin(_ call: borrowing VarlinkCall) throws(VarlinkError) -> Bool {
+    struct Parameters: Decodable { var login: Bool? }
+    guard try call.parameters(as: Parameters.self)?.login == true else { return false }
+    guard (try? socket.peerUser()) == 0 else { throw .invalidParameter("login") }
+    return true
+  }
+
   func addKey(_ call: inout VarlinkCall) throws(VarlinkError) {
     struct Parameters: Decodable { var label: String? }
     let label = try call.parameters(as: Parameters.self)?.label

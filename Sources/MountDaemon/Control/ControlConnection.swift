@@ -59,15 +59,17 @@ struct ControlConnection: ~Copyable {
     case .daemon(.lockAll):
       try VarlinkError.translating { () throws(ControlError) in try control.lockAll() }
     case .daemon(.unlock):
+      let isCounted = try !isOfLogin(call)
       let secret = try call.secrets.old.take()
-      try derivation.attempt { () throws(ControlError) in try control.unlock(secret) }
+      try derivation.attempt { () throws(ControlError) in try control.unlock(secret, isCounted: isCounted) }
     case .daemon(.changePasscode):
+      let isCounted = try !isOfLogin(call)
       let secret = try call.secrets.old.take()
       guard case .passcode(let new) = try call.secrets.new.take("newPasscode") else {
         throw .invalidParameter("newPasscode")
       }
       try derivation.attempt(new) { (new: consuming SecretBytes) throws(ControlError) in
-        try control.changePasscode(from: secret, to: new)
+        try control.changePasscode(from: secret, to: new, isCounted: isCounted)
       }
     case .daemon(.addKey):
       try addKey(&call)

@@ -22,10 +22,14 @@ package protocol DaemonControl: AnyObject, Sendable {
   func lockAll() throws(ControlError)
 
   /// Unlocks, or cancels a lock whose grace period runs. Changes nothing where the secret is wrong.
-  func unlock(_ secret: borrowing UnlockSecret) throws(ControlError)
+  ///
+  /// - Parameter isCounted: whether a wrong passcode counts; `false` for one that a login program has accepted.
+  func unlock(_ secret: borrowing UnlockSecret, isCounted: Bool) throws(ControlError)
 
-  /// Replaces the passcode.
-  func changePasscode(from secret: borrowing UnlockSecret, to newPasscode: consuming SecretBytes) throws(ControlError)
+  /// Replaces the passcode; `isCounted` as for ``unlock(_:isCounted:)``.
+  func changePasscode(
+    from secret: borrowing UnlockSecret, to newPasscode: consuming SecretBytes, isCounted: Bool
+  ) throws(ControlError)
 
   /// Adds a protector.
   func addKey(_ new: consuming UnlockSecret, label: String, with secret: borrowing UnlockSecret) throws(ControlError)

@@ -147,10 +147,18 @@ enum VarlinkInterface {
     method LockAll() -> ()
 
     # Unlocks with one of the three, or cancels a lock in its grace period. The bytes of a key file are hexadecimal digits.
-    method Unlock(passcode: ?string, recoveryKey: ?string, keyFile: ?string) -> ()
+    # Root alone may set login: a login program has accepted the passcode, which then counts as no guess, and no delay holds.
+    method Unlock(passcode: ?string, recoveryKey: ?string, keyFile: ?string, login: ?bool) -> ()
 
     # Replaces the passcode that is given, or the only one where something else opens the store.
-    method ChangePasscode(passcode: ?string, recoveryKey: ?string, keyFile: ?string, newPasscode: string) -> ()
+    # login is as for Unlock.
+    method ChangePasscode(
+      passcode: ?string,
+      recoveryKey: ?string,
+      keyFile: ?string,
+      newPasscode: string,
+      login: ?bool
+    ) -> ()
 
     # Adds one of the four new secrets as a protector, called label. A TPM passcode is one that the machine's TPM has a part in.
     method AddKey(

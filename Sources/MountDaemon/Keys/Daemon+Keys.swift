@@ -9,10 +9,10 @@ import SystemPackage
 
 // What needs a secret: unlocking, and changes of the keybag. One call at a time (`DerivationLock`).
 extension Daemon {
-  package func unlock(_ secret: borrowing UnlockSecret) throws(ControlError) {
+  package func unlock(_ secret: borrowing UnlockSecret, isCounted: Bool = true) throws(ControlError) {
     do throws(KeyManagementError) {
       // Not with the keybag's mutex: a lock may be waiting for a rotation, and that one for the mutex.
-      repeat { machine.waitUntilUnlockable() } while try !unlockNow(secret)
+      repeat { machine.waitUntilUnlockable() } while try !unlockNow(secret, isCounted)
       tree.resumeRekeys()
       log.notice("unlocked")
     } catch {
@@ -21,8 +21,10 @@ extension Daemon {
   }
 
   /// Returns `false` where a lock began to revoke meanwhile.
-  private func unlockNow(_ secret: borrowing UnlockSecret) throws(KeyManagementError) -> Bool {
-    var attempt = try attempt(with: secret)
+  private func unlockNow(
+    _ secret: borrowing UnlockSecret, _ isCounted: Bool
+  ) throws(KeyManagementError) -> Bool {
+    var attempt = try attempt(with: secret, isCounted: isCounted)
     return try withKeybag { (file) throws(KeyManagementError) in
       let own = keybag.withLock { $0 }
       // Where another mount may write, it may also have changed the passcode.
@@ -49,9 +51,9 @@ extension Daemon {
   }
 
   package func changePasscode(
-    from old: borrowing UnlockSecret, to new: consuming SecretBytes
+    from old: borrowing UnlockSecret, to new: consuming SecretBytes, isCounted: Bool = true
   ) throws(ControlError) {
-    try change(.changePasscode(new), with: old)
+    try change(.changePasscode(new), with: old, isCounted: isCounted)
     log.notice("the passcode was changed")
   }
 
@@ -68,11 +70,11 @@ extension Daemon {
   }
 
   private func change(
-    _ edit: consuming KeybagEdit, with secret: borrowing UnlockSecret
+    _ edit: consuming KeybagEdit, with secret: borrowing UnlockSecret, isCounted: Bool = true
   ) throws(ControlError) {
     try requireWritable()
     do throws(KeyManagementError) {
-      var attempt = try attempt(with: secret)
+      var attempt = try attempt(with: secret, isCounted: isCounted)
       try withKeybag { (file) throws(KeyManagementError) in
         try goOn(with: file.apply(edit, to: openToChange(in: file, with: secret, &attempt)))
       }
@@ -115,8 +117,10 @@ extension Daemon {
 
   /// Begins an unlock attempt, after those of other processes. Before ``withKeybag(_:)``, since a lock of the mount may
   /// wait for that.
-  func attempt(with secret: borrowing UnlockSecret) throws(KeyManagementError) -> UnlockAttempt {
-    try KeybagFile(backing: backing).attempt(with: secret)
+  func attempt(
+    with secret: borrowing UnlockSecret, isCounted: Bool = true
+  ) throws(KeyManagementError) -> UnlockAttempt {
+    try KeybagFile(backing: backing).attempt(with: secret, isCounted: isCounted)
   }
 
   /// Opens the keybag that is in place, to change it.
