@@ -2,6 +2,7 @@
 #include "calls.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -46,6 +47,10 @@ int linux_set_not_dumpable(void) { return RESULT(prctl(PR_SET_DUMPABLE, 0, 0, 0,
 int linux_set_io_flusher(void) { return RESULT(prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0)); }
 int linux_set_thread_name(const char *name) { return RESULT(prctl(PR_SET_NAME, name, 0, 0, 0)); }
 int linux_fork(void) { return RESULT(fork()); }
+int linux_end_process(int descriptor) {
+  return (int)RESULT(syscall(424 /* pidfd_send_signal */, descriptor, SIGTERM, NULL, 0));
+}
+
 int linux_open_process(int process) { return (int)RESULT(syscall(434 /* pidfd_open */, process, 0)); }
 
 int linux_remount(const char *path, int read_only) {

@@ -19,11 +19,12 @@ package struct ControlSocket: Sendable, Hashable {
 
   /// The directories in which the socket of a user's mount may be. A new daemon uses the first.
   ///
-  /// Root: `/run/protectfs`. Others: `$XDG_RUNTIME_DIR/protectfs` and `/run/user/UID/protectfs`, if these directories
-  /// exist and belong to the user, and `/tmp/protectfs-UID`.
+  /// Root: `/run/protectfs`. Others: `$XDG_RUNTIME_DIR/protectfs`, `/run/user/UID/protectfs` and
+  /// `/run/protectfs-user/UID/protectfs`, if these directories exist and belong to the user, and `/tmp/protectfs-UID`.
+  /// The third is the runtime directory of the service of a user's logins, which outlives the user's own.
   package static func directories(of user: UInt32) -> [String] {
     if user == 0 { return ["/run/protectfs"] }
-    var parents = ["/run/user/\(user)"]
+    var parents = ["/run/user/\(user)", "/run/protectfs-user/\(user)"]
     if let path = Process.environment("XDG_RUNTIME_DIR"), path.hasPrefix("/"), path != parents[0] {
       parents.insert(path, at: 0)
     }

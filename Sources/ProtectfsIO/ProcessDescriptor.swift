@@ -15,6 +15,9 @@ package struct ProcessDescriptor: ~Copyable, Sendable {
   package func waitForEnd(atMost time: Duration) -> Bool {
     (try? Poll.wait(for: .readable(descriptor.rawValue), atMost: time)) == [true]
   }
+
+  /// Asks the process to end (SIGTERM).
+  package func end() throws(Errno) { try check(linux_end_process(descriptor.rawValue)) }
 }
 
 extension Process {

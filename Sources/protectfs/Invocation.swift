@@ -14,7 +14,7 @@ enum Invocation {
       rest = ["mount"] + rest
     }
     // Before the arguments are read, since it begins anew.
-    if rest.first == "mount" { Process.bindSymbols() }
+    if rest.first == "mount" || rest.starts(with: ["login", "mount"]) { Process.bindSymbols() }
     do {
       var command = try ProtectFS.parseAsRoot(rest)
       try command.run()

@@ -33,7 +33,7 @@ struct ProtectFS: ParsableCommand {
       InitCommand.self, MountCommand.self, UnmountCommand.self, UnlockCommand.self, LockCommand.self,
       StatusCommand.self, ClassCommand.self, PasscodeCommand.self, KeyCommand.self, KeybagCommand.self,
       RotateCommand.self, EraseCommand.self, OrphansCommand.self, RestoreCommand.self, DeviceKeyCommand.self,
-      EventsCommand.self, HooksCommand.self, SessionCommand.self, ManifestCommand.self, InfoCommand.self,
-      FsckCommand.self,
+      EventsCommand.self, HooksCommand.self, SessionCommand.self, LoginCommand.self, ManifestCommand.self,
+      InfoCommand.self, FsckCommand.self,
     ])
 }

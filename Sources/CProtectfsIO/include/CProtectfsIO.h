@@ -53,6 +53,8 @@ int linux_set_thread_name(const char *name);
 int linux_fork(void);
 /// A descriptor that can be read from when a process has ended, whether or not its parent waits for it (pidfd_open(2)).
 int linux_open_process(int process);
+/// Asks the process of such a descriptor to end (pidfd_send_signal(2), SIGTERM).
+int linux_end_process(int descriptor);
 /// Makes a mount and its file system read-only, or writable again (mount(2), MS_REMOUNT); its other flags stay.
 int linux_remount(const char *path, int read_only);
 /// Another descriptor of the connection that `/dev/fuse` is open on (FUSE_DEV_IOC_CLONE): requests that are taken by
