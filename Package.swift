@@ -80,6 +80,10 @@ let package = Package(
       ] + base,
       swiftSettings: settings),
 
+    // Unlocks at logins; in C, since every program in which users log in loads it. A client of the daemon that shares no
+    // code with it. scripts/install.sh links it: as a product of SwiftPM it would need Swift's libraries.
+    .target(name: "pam_protectfs", linkerSettings: [.linkedLibrary("pam")]),
+
     support("TestVectors", ["Cryptography"]),
     tests("ProtectfsIOTests", ["ProtectfsIO", system]),
     tests("ProtectfsClientTests", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs protectfs: the binary, the helper of mount(8), services for systemd, man pages and shell completions.
+# Installs protectfs: the binary, the helper of mount(8), services for systemd, the PAM module, man pages and shell
+# completions. 'pam-auth-update --enable protectfs' as root then has logins use the module.
 #
 # usage: scripts/install.sh [PREFIX]        (PREFIX is /usr/local; DESTDIR is honoured, for packages)
 #
@@ -39,10 +40,17 @@ ln -sf "$prefix/bin/protectfs" "$destination$helpers/mount.fuse.protectfs"
 
 units=$destination$prefix/lib/systemd
 mkdir -p "$units/system" "$units/user"
-for pair in protectfs@.service:system/protectfs@.service user/protectfs-session.service:user/protectfs-session.service; do
-    sed "s|/usr/local/bin/|$prefix/bin/|" "packaging/systemd/${pair%:*}" >"$units/${pair#*:}"
-    chmod 644 "$units/${pair#*:}"
+for unit in packaging/systemd/*.service packaging/systemd/user/*.service; do
+    case $unit in */user/*) manager=user ;; *) manager=system ;; esac
+    sed "s|/usr/local/bin/|$prefix/bin/|" "$unit" >"$units/$manager/${unit##*/}"
+    chmod 644 "$units/$manager/${unit##*/}"
 done
+
+# PAM looks for modules in one place alone.
+modules=$destination/usr/lib/$(${CC:-cc} -print-multiarch)/security
+mkdir -p "$modules"
+scripts/pam-module.sh "$modules/pam_protectfs.so"
+install -D -m 644 packaging/pam/protectfs "$destination/usr/share/pam-configs/protectfs"
 
 for page in Documentation/man/*.[1-8]; do
     install -D -m 644 "$page" "$destination$prefix/share/man/man${page##*.}/${page##*/}"

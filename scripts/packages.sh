@@ -32,7 +32,7 @@ prepare_build() {
     echo "A Swift 6.2 or later toolchain is needed: https://www.swift.org/install/linux/" >&2
     return 1
   }
-  install_packages libfuse3-dev fuse3 libssl-dev libtss2-dev libsystemd-dev pkg-config "$@"
+  install_packages libfuse3-dev fuse3 libssl-dev libtss2-dev libsystemd-dev libpam0g-dev pkg-config "$@"
 }
 
 # Runs a script in a shell of its own, with the arguments that follow it, and shows what it said when it has ended, while
