@@ -59,6 +59,17 @@ begin_session() {
 }
 end_session() { touch /tmp/end-$1; }
 
+# Tries to log in with 20 wrong passwords; notes what was accepted.
+wrong_logins() {
+  local number tries=()
+  for number in $(seq 20); do
+    (echo "wrong $number" | pamtester testlogin "$1" authenticate open_session close_session >/dev/null 2>&1 &&
+      echo "$number" >>/tmp/accepted) &
+    tries+=($!)
+  done
+  wait "${tries[@]}"
+}
+
 # A user with a store that is on for logins. The name is the password.
 add_user() {
   useradd -m -s /bin/bash "$1"
@@ -109,11 +120,7 @@ test_wrong() {
   check "and mounts nothing" "$(state ana)" "not mounted"
   begin_session ana ana wrong
   as ana protectfs lock --now /home/ana/Protected
-  for number in $(seq 20); do
-    (echo "wrong $number" | pamtester testlogin ana authenticate open_session close_session >/dev/null 2>&1 &&
-      echo "$number" >>/tmp/accepted) &
-  done
-  sleep 15
+  wrong_logins ana
   [[ -e /tmp/accepted ]] && failed "wrong passwords were accepted" || ok "20 wrong passwords are refused"
   check "which count for nothing" "$(attempts ana)" "0"
   check "and leave it locked" "$(state ana)" "locked"
@@ -240,6 +247,10 @@ test_chpasswd() {
     /home/eva/.local/share/protectfs/store >/dev/null
   as eva protectfs login enable --passcode-file /home/eva/p >/dev/null
   check "unlocked" "$(login_as eva eva 'protectfs status | head -1')" ": unlocked"
+  await eva 'not mounted' "unmounted"
+  wrong_logins eva
+  check "20 wrong passwords do not erase a store that four would" "$(login_as eva eva 'protectfs status | head -1')" \
+    ": unlocked"
   await eva 'not mounted' "unmounted"
   for number in $(seq 6); do
     echo "eva:other$number" | chpasswd 2>/dev/null
