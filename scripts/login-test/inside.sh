@@ -2,6 +2,8 @@
 # The tests of login-test.sh, in its container. Each prints a line 'ok' or 'failed'; without names, all are run in this order.
 set -u
 failures=0
+# The password of ana, which one test changes.
+ana=ana
 
 ok() { echo "ok      $*"; }
 failed() { echo "failed  $*"; failures=$((failures + 1)); }
@@ -232,6 +234,7 @@ test_passwd() {
   seen=$(login_as ana ana 'expect -c "spawn passwd; expect Current; send ana\\r; expect New; send Better4711\\r;
     expect Retype; send Better4711\\r; expect eof"')
   check "passwd succeeds" "$seen" "updated successfully"
+  ana=Better4711
   check_not "and says nothing of the store" "$seen" "stays what it was"
   await ana 'not mounted' "unmounted"
   check "the new password unlocks" "$(login_as ana Better4711 'protectfs status | head -1')" ": unlocked"
@@ -272,7 +275,7 @@ test_chpasswd() {
 }
 
 test_planted() {
-  local directory password=${ANA:-Better4711} number
+  local directory password=$ana number
   begin_session ana "$password" planted
   directory=/run/protectfs-user/$(id -u ana)/protectfs
   as ana protectfs lock --now /home/ana/Protected
@@ -299,7 +302,7 @@ test_planted() {
 }
 
 test_stopped() {
-  local password=${ANA:-Better4711} start daemon
+  local password=$ana start daemon
   begin_session ana "$password" stopped
   as ana protectfs lock --now /home/ana/Protected
   daemon=$(systemctl show -P MainPID protectfs-user@$(id -u ana))
@@ -332,7 +335,7 @@ test_without() {
 test_disable() {
   check "disable" "$(as ana protectfs login disable)" "The store stays in /home/ana/.local/share/protectfs/store"
   check "twice" "$(as ana protectfs login disable)" "Nothing was mounted"
-  login_as ana "${ANA:-Better4711}" true >/dev/null
+  login_as ana "$ana" true >/dev/null
   check "nothing is mounted" "$(systemctl is-active protectfs-user@$(id -u ana))" "inactive"
 }
 
