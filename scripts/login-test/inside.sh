@@ -174,6 +174,11 @@ test_lockers() {
   check "not with a wrong password" "$(state ana)" "locked"
   check "which does not count" "$(attempts ana)" "0"
 
+  check "the user's processes cannot say that a login has accepted a passcode" "$(as ana perl -MIO::Socket::UNIX -e '
+    my ($path) = grep { !/backing=/ } glob("$ARGV[0]/*.sock"); my $c = IO::Socket::UNIX->new($path) or die; local $/ = "\0";
+    print $c "{\"method\":\"org.protectfs.Daemon.Unlock\",\"parameters\":{\"login\":true,\"passcode\":\"x\"}}\0";
+    $c->flush; my $reply = <$c>; chop $reply; print $reply' "/run/protectfs-user/$(id -u ana)/protectfs")" '"parameter":"login"'
+
   useradd -m -s /bin/bash ben
   echo ben:ben | chpasswd
   echo 'ana ALL=(ALL) ALL' >/etc/sudoers.d/ana
