@@ -104,7 +104,7 @@ struct LoginEnableCommand: ParsableCommand {
   /// The canonical mount point. One that is mounted is that of this store.
   private func checkedMountPoint(_ path: String, _ backing: String) throws -> String {
     let canonical = try CanonicalPath.of(path)
-    if let mount = MountedFileSystem.at(canonical), !mount.isDead, mount.backing == backing { return canonical }
+    if let mount = try MountedFileSystem.at(canonical), !mount.isDead, mount.backing == backing { return canonical }
     return try MountPoint.checked(path, backing: backing, coversContents: MountOptionList(options).coversContents)
   }
 
@@ -177,7 +177,7 @@ struct LoginStatusCommand: ParsableCommand {
   func run() throws {
     try LoginCommand.requireUser()
     let settings = try LoginSettings.read()
-    let mount = settings.flatMap { MountedFileSystem.at($0.mountPoint) }
+    let mount = try settings.flatMap { try MountedFileSystem.at($0.mountPoint) }
     let parts = LoginParts.found
     if json {
       try JSONOutput.show(Report(settings: settings, isMounted: mount != nil, parts: parts))

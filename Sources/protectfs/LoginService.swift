@@ -69,7 +69,7 @@ struct LoginWatchCommand: ParsableCommand {
 
   /// Locks all classes at once, then has the daemon unmount and end.
   private static func end(_ mountPoint: String) throws {
-    guard let mount = MountedFileSystem.at(mountPoint) else { return }
+    guard let mount = try MountedFileSystem.at(mountPoint) else { return }
     var daemon = try DaemonConnection(to: mount)
     let process = try ProcessDescriptor(daemon.statusWhenItAnswers().processID)
     let lost = Result { () throws(ControlError) in try daemon.lockAll() }

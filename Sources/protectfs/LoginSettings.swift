@@ -86,7 +86,7 @@ struct LoginSettings: Encodable {
       }
       try makeDirectories(String(path[..<slash]))
       try naming(path) { try Process.makeDirectory(path, mode: 0o700) }
-    } catch let error as Errno {
+    } catch {
       throw CommandFailure(path, error)
     }
   }
