@@ -72,7 +72,7 @@ check_command() {
 }
 
 check_service_manager() {
-  step "Units and fstab, in a container"
+  step "Units, fstab and logins, in containers"
   local status=0
   scripts/container-test.sh --protectfs "$protectfs" || status=$?
   # It has said why it was skipped.

@@ -1,6 +1,8 @@
 #!/bin/bash
-# The tests of login-test.sh, in its container. Each prints a line 'ok' or 'failed'; without names, all are run in this order.
+# Logins with the PAM module, run by scripts/container-test.sh in a container: passcodes right, wrong and changed, lockers,
+# ssh, su, sudo, planted sockets, the last logout. Without names all tests are run, in the order of the list below.
 set -u
+export LC_ALL=C.UTF-8
 failures=0
 # The password of ana, which one test changes.
 ana=ana
