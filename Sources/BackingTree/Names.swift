@@ -127,35 +127,33 @@ extension BackingTree {
   }
 
   /// The plain name of a backing entry. `nil` for entries that callers do not see: the store's own files, sidecars, and
-  /// names that do not belong to this store or cannot be read, each of which is logged once.
+  /// names that do not belong to this store. Each of them, and each that cannot be read, is logged once.
   ///
-  /// - Throws: the error of reading a sidecar for which there was no memory or descriptor: the name may be read later.
+  /// - Throws: the error of reading a sidecar.
   package func visibleName(
     of name: PathName, in node: Node, _ record: Node.Directory, _ directory: SharedDescriptor
   ) throws(Errno) -> PathName? {
     let kind = NameEncoding.parse(name.bytes)
     if isOwn(name, kind, in: node) { return nil }
-    var failure: Errno?
     do throws(Errno) {
       if let plain = try plainName(of: name, kind, in: directory, record) { return plain }
     } catch {
-      if Self.isShortage.contains(error) { throw error }
-      failure = error
+      if isNewlyUndecodable(name) {
+        log.error(
+          "a name in the backing directory cannot be read",
+          metadata: ["backing": "\(backingPath(of: node))/\(name)", "error": "\(error)"])
+      }
+      throw error
     }
-    guard undecodable.withLock({ $0.count < 100_000 && $0.insert(name).inserted }) else { return nil }
-    let path = "\(backingPath(of: node))/\(name)"
-    if let failure {
-      log.error(
-        "a name in the backing directory cannot be read and is left out",
-        metadata: ["backing": "\(path)", "error": "\(failure)"])
-    } else {
+    if isNewlyUndecodable(name) {
       log.warning(
         "a name in the backing directory does not belong to this store and is left out",
-        metadata: ["backing": "\(path)"])
+        metadata: ["backing": "\(backingPath(of: node))/\(name)"])
     }
     return nil
   }
 
-  /// The errors of reading a sidecar that say nothing about it.
-  private static let isShortage: [Errno] = [.noMemory, .tooManyOpenFiles, .tooManyOpenFilesInSystem]
+  private func isNewlyUndecodable(_ name: PathName) -> Bool {
+    undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
+  }
 }

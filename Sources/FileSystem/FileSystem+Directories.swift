@@ -2,6 +2,7 @@ import BackingTree
 import FUSE
 import ProtectfsIO
 import StoreFormat
+import Synchronization
 import SystemPackage
 
 // opendir, readdir, readdirplus, releasedir, fsyncdir.
@@ -14,6 +15,8 @@ extension ProtectedFileSystem {
     /// `O_NOATIME`.
     private let keepsAccessTime: Bool
     private let opened = RankedMutex<DirectoryStream?>(.openDirectory, nil)
+    /// The error of a name that could not be read since the stream was at its start; 0 if there was none.
+    let failure = Atomic<CInt>(0)
 
     init(node: Node, record: Node.Directory, keepsAccessTime: Bool) {
       self.node = node
@@ -56,6 +59,7 @@ extension ProtectedFileSystem {
     let open = openDirectory(handle)
     let directory = try tree.directoryHandle(open.node)
     let stream = try stream(of: open)
+    if offset == 0 { open.failure.store(0, ordering: .relaxed) }
     var isFull = false
     // `listing` is inout and ~Copyable: the closure borrows it while the stream runs.
     do throws(Errno) {
@@ -68,6 +72,9 @@ extension ProtectedFileSystem {
       guard !listing.isEmpty else { throw error }
       return nil
     }
+    // Nobody is to take what was listed for the whole.
+    let failure = open.failure.load(ordering: .relaxed)
+    if failure != 0, listing.isEmpty { throw Errno(rawValue: failure) }
     guard isFull, listing.isPlus else { return nil }
     return { Self.loadInodes(of: stream.upcoming(256), in: directory) }
   }
@@ -120,7 +127,15 @@ extension ProtectedFileSystem {
       listing.append(raw.name, inode: raw.inode, mode: raw.type, next: raw.next)
       return true
     }
-    guard let name = try tree.visibleName(of: raw.name, in: open.node, open.record, directory) else { return true }
+    let name: PathName?
+    do throws(Errno) {
+      name = try tree.visibleName(of: raw.name, in: open.node, open.record, directory)
+    } catch {
+      // It hides no other name: the error comes behind the last of them.
+      open.failure.store(error.rawValue, ordering: .relaxed)
+      return true
+    }
+    guard let name else { return true }
     guard listing.fits(name) else { return false }
     guard listing.isPlus else {
       listing.append(name, inode: raw.inode, mode: raw.type, next: raw.next)

@@ -20,10 +20,19 @@ extension InProcessKernel {
     of path: PathName, in start: Inode? = nil, lookingUp: Bool = true, capacity: Int = 4096,
     by caller: CallerIdentity = .current
   ) throws(Errno) -> [DirectoryItem] {
+    var items: [DirectoryItem] = []
+    try list(path, in: start, lookingUp: lookingUp, capacity: capacity, by: caller, into: &items)
+    return items
+  }
+
+  /// The same; `items` has what was read when it throws.
+  package func list(
+    _ path: PathName, in start: Inode? = nil, lookingUp: Bool = true, capacity: Int = 4096,
+    by caller: CallerIdentity = .current, into items: inout [DirectoryItem]
+  ) throws(Errno) {
     let directory = try inode(path, in: start, following: true, by: caller)
     guard directory.isDirectory else { throw .notDirectory }
     let open = try open(directory, O_RDONLY | O_DIRECTORY, by: caller)
-    var items: [DirectoryItem] = []
     var offset: UInt64 = 0
     while true {
       var arguments = fuse_read_in()
@@ -32,7 +41,7 @@ extension InProcessKernel {
       arguments.size = UInt32(capacity)
       let answer = try device.ask(
         lookingUp ? FUSE_READDIRPLUS : FUSE_READDIR, of: directory.number, Message(arguments), by: caller)
-      if answer.isEmpty { return items }
+      if answer.isEmpty { return }
       offset = take(answer, lookingUp, in: directory, &items)
     }
   }
