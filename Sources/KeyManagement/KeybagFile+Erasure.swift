@@ -84,7 +84,7 @@ extension KeybagFile {
     do throws(Errno) {
       let file = try directory.open(Self.previousName, [.readWrite, .noFollow, .nonBlocking])
       let status = try file.status()
-      guard status.type == .regular, status.inode != (try directory.status(of: Self.name)).inode else { return }
+      guard status.type == .regular, !status.isSame(as: try directory.status(of: Self.name)) else { return }
       let zeros = [UInt8](repeating: 0, count: Int(min(status.size, UInt64(KeybagRecord.longest))))
       try unsafe zeros.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
       try file.synchronize()

@@ -48,7 +48,7 @@ struct LockCommand: ParsableCommand {
     guard choice.all else {
       return try choice.withOne(for: "lock") { try $0.lock(gracePeriod: period, waiting: isWaiting) }
     }
-    let all = UserMounts()
+    let all = try UserMounts()
     all.attemptTogether { try $0.lock(gracePeriod: period, waiting: isWaiting) }
     try all.finish(of: "locked")
   }
@@ -90,7 +90,7 @@ struct UnlockCommand: ParsableCommand {
   }
 
   private func unlockAll() throws {
-    let all = UserMounts()
+    let all = try UserMounts()
     var locked: [Int] = []
     for index in all.mounts.indices {
       all.attempt(index) { daemon in if try daemon.status().state != .unlocked { locked.append(index) } }

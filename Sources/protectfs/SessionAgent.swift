@@ -122,9 +122,12 @@ final class SessionAgent {
     _ lock: @escaping @Sendable (inout DaemonConnection) throws -> Void
   ) {
     let begin = ContinuousClock.now
-    let all = UserMounts(ofOthersToo: false)
-    guard !all.mounts.isEmpty else { return note("\(reason); nothing is mounted") }
-    Thread(name: "locks") {
+    Thread(name: "locks") { [isVerbose] in
+      guard let all = Self.mounts() else { return CommandFailure.report("\(reason); nothing could be locked") }
+      if all.mounts.isEmpty {
+        if isVerbose { CommandFailure.report("\(reason); nothing is mounted") }
+        return
+      }
       all.attemptTogether(lock)
       let milliseconds = Int((ContinuousClock.now - begin) / .milliseconds(1))
       do throws(CommandFailure) {
@@ -135,6 +138,19 @@ final class SessionAgent {
       }
       withExtendedLifetime(inhibitor) {}
     }.detach()
+  }
+
+  /// The mounts of this user. A shortage of memory or descriptors may pass.
+  private static func mounts() -> UserMounts? {
+    for _ in 0..<20 {
+      do throws(CommandFailure) {
+        return try UserMounts(ofOthersToo: false)
+      } catch {
+        CommandFailure.report(error.message)
+        Thread.sleep(microseconds: 100_000)
+      }
+    }
+    return nil
   }
 
   private func note(_ message: String) {

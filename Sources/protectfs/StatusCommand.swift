@@ -43,7 +43,7 @@ struct StatusCommand: ParsableCommand {
 
   private func showAll() throws {
     var statuses: [DaemonStatus] = []
-    let all = UserMounts()
+    let all = try UserMounts()
     for index in all.mounts.indices { all.attempt(index) { statuses.append(try $0.status()) } }
     if json {
       try JSONOutput.show(statuses)

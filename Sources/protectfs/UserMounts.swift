@@ -1,5 +1,6 @@
 import ProtectfsClient
 import ProtectfsIO
+import SystemPackage
 
 /// The mounts of this user, or for root all that there are, and what failed of something that is done on each: a
 /// failure on one does not keep it from the others.
@@ -10,11 +11,16 @@ final class UserMounts: Sendable {
   private let failures = RankedMutex(.commandProgress, [Int: CommandFailure]())
 
   /// - Parameter ofOthersToo: for root, those of other users too.
-  init(ofOthersToo: Bool = true) {
+  /// - Throws: what keeps the table of mounts from being read: it does not say that nothing is mounted.
+  init(ofOthersToo: Bool = true) throws(CommandFailure) {
     let user = Process.identity.user
     var devices: Set<String> = []
-    mounts = MountedFileSystem.all().filter { mount in
-      (user == 0 && ofOthersToo || mount.owner == user) && devices.insert(mount.device).inserted
+    do throws(Errno) {
+      mounts = try MountedFileSystem.listed().filter { mount in
+        (user == 0 && ofOthersToo || mount.owner == user) && devices.insert(mount.device).inserted
+      }
+    } catch {
+      throw CommandFailure("the table of mounts", error)
     }
   }
 
