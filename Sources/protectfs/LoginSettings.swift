@@ -65,7 +65,7 @@ struct LoginSettings: Encodable {
   /// Removes the file; returns whether there was one.
   static func remove() throws -> Bool {
     do throws(Errno) {
-      try Descriptor.open(".", [.path, .directory]).unlink(PathName(path))
+      try Descriptor.open(PathName(directory), [.path, .directory]).unlink("login.conf")
       return true
     } catch .noSuchFileOrDirectory {
       return false
