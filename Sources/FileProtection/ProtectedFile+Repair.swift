@@ -33,13 +33,10 @@ extension ProtectedFile {
     let start = DataUnits.start(of: length)
     try unsafe withScratch { (scratch) throws(Errno) in
       let isHole = try unsafe fill(scratch, withUnitAt: start, oldEnd: length, cipher: cipher)
-      if !isHole, !DataUnits.isAligned(end) {
-        return try unsafe writeUnit(scratch, at: start, end: length, cipher: cipher)
-      }
       if !isHole {
-        let unit = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(DataUnits.size)])
-        try unsafe Self.encrypt(unit, firstUnit: DataUnits.unit(of: start), cipher: cipher)
-        try unsafe descriptor.write(UnsafeRawBufferPointer(unit), at: start)
+        let isInUnit = !DataUnits.isAligned(end)
+        try unsafe writeUnit(scratch, at: start, end: isInUnit ? length : end, cipher: cipher)
+        if isInUnit { return }
       }
       // A hole stays one. Where the bytes behind the block are in the next unit, they take no room unless they must.
       let rest = unsafe UnsafeMutableRawBufferPointer(

@@ -89,23 +89,20 @@ package enum Process {
 
   /// Raises the descriptor limit as far as permitted: with privileges up to the default of `fs.nr_open`, without them
   /// up to the hard limit. If it cannot be raised, the directory cache is sized by the existing one.
-  package static func raiseOpenFileLimit() {
-    var limit = rlimit()
-    guard unsafe getrlimit(openFiles, &limit) == 0 else { return }
-    var most = rlimit(rlim_cur: 1 << 20, rlim_max: 1 << 20)
-    if limit.rlim_max < most.rlim_max, unsafe setrlimit(openFiles, &most) == 0 { return }
-    limit.rlim_cur = limit.rlim_max
-    _ = unsafe setrlimit(openFiles, &limit)
-  }
+  package static func raiseOpenFileLimit() { raise(openFiles, to: 1 << 20) }
 
   /// Raises the limit of the size of files as far as permitted. It is meant for the files of the user who started this
   /// process; here the files of all others would meet it, behind the limits that they have themselves.
-  package static func raiseFileSizeLimit() {
-    var limit = rlimit(rlim_cur: .max, rlim_max: .max)
-    if unsafe setrlimit(fileSize, &limit) == 0 { return }
-    guard unsafe getrlimit(fileSize, &limit) == 0 else { return }
+  package static func raiseFileSizeLimit() { raise(fileSize, to: .max) }
+
+  /// Raises a limit to `most`, or else as far as anyone may.
+  private static func raise(_ resource: __rlimit_resource_t, to most: rlim_t) {
+    var limit = rlimit()
+    guard unsafe getrlimit(resource, &limit) == 0 else { return }
+    var highest = rlimit(rlim_cur: most, rlim_max: most)
+    if limit.rlim_max < most, unsafe setrlimit(resource, &highest) == 0 { return }
     limit.rlim_cur = limit.rlim_max
-    _ = unsafe setrlimit(fileSize, &limit)
+    _ = unsafe setrlimit(resource, &limit)
   }
 
   /// Tells the kernel that this process cleans the dirty pages of others, so that it does not have to wait until there
