@@ -4,6 +4,10 @@ import SystemPackage
 
 /// The nodes that the kernel knows. A lookup of a name finds them by inode number.
 ///
+/// A backing file may be replaced without the kernel's knowledge: by another host, or by the copy that an overlay makes
+/// of a file in its lower layer when that is first written. The node of the old file then lives on beside that of the
+/// new one, since the kernel may have pages of it.
+///
 /// A node lives from its first lookup until the kernel forgets it. The kernel holds the node's address meanwhile, so
 /// the table's own reference is counted by hand.
 package final class InodeTable: Sendable {
@@ -28,8 +32,8 @@ package final class InodeTable: Sendable {
   /// Returns the node of a backing file that was found at a location, and counts one more lookup.
   package func remember(_ status: Status, at location: Node.Location) -> Node {
     let identity = Node.Identity(status)
-    let node = shard(of: identity.inode).nodes.withLock { nodes in
-      if let known = nodes[identity.inode], known.identity == identity {
+    let node = shard(of: identity).nodes.withLock { nodes in
+      if let known = nodes.current[identity.key], known.identity == identity {
         unsafe known.lookups += 1
         return known
       }
@@ -37,7 +41,7 @@ package final class InodeTable: Sendable {
       unsafe node.lookups = 1
       // Balanced by the release in `forget`.
       unsafe _ = Unmanaged.passRetained(node)
-      nodes[identity.inode] = node
+      if let replaced = nodes.current.updateValue(node, forKey: identity.key) { nodes.replaced.append(replaced) }
       givePlace(to: node)
       return node
     }
@@ -50,8 +54,8 @@ package final class InodeTable: Sendable {
   package func find(_ status: Status) -> Node? {
     let identity = Node.Identity(status)
     if identity == root.identity { return root }
-    return shard(of: identity.inode).nodes.withLock { nodes in
-      guard let node = nodes[identity.inode], node.identity == identity else { return nil }
+    return shard(of: identity).nodes.withLock { nodes in
+      guard let node = nodes.current[identity.key], node.identity == identity else { return nil }
       return node
     }
   }
@@ -59,16 +63,17 @@ package final class InodeTable: Sendable {
   /// Pins the node of a file that will be worked on, until ``forget(_:count:)`` releases it. Returns the known node of
   /// the file if there is another.
   func keep(_ node: Node) -> Node {
-    shard(of: node.identity.inode).nodes.withLock { nodes in
-      let known = nodes[node.identity.inode]
+    shard(of: node.identity).nodes.withLock { nodes in
+      let known = nodes.current[node.identity.key]
       if let known, known === node || known.identity == node.identity {
         unsafe known.lookups += 1
         return known
       }
       unsafe node.lookups += 1
-      if unsafe node.lookups == 1 { unsafe _ = Unmanaged.passRetained(node) }
+      guard unsafe node.lookups == 1 else { return node }
+      unsafe _ = Unmanaged.passRetained(node)
       // If another file has the inode number now, this file is gone.
-      if known == nil { nodes[node.identity.inode] = node }
+      if known == nil { nodes.current[node.identity.key] = node } else { nodes.replaced.append(node) }
       givePlace(to: node)
       return node
     }
@@ -83,10 +88,14 @@ package final class InodeTable: Sendable {
   /// Releases `count` lookups for the kernel. The node is freed when none is left.
   package func forget(_ node: Node, count: UInt64) {
     guard !node.isRoot else { return }
-    let isLast = shard(of: node.identity.inode).nodes.withLock { nodes in
+    let isLast = shard(of: node.identity).nodes.withLock { nodes in
       unsafe node.lookups -= min(count, node.lookups)
       guard unsafe node.lookups == 0 else { return false }
-      if nodes[node.identity.inode] === node { nodes[node.identity.inode] = nil }
+      if nodes.current[node.identity.key] === node {
+        nodes.current[node.identity.key] = nil
+      } else {
+        nodes.replaced.removeAll { $0 === node }
+      }
       if let place = unsafe node.place {
         files?.remove(place)
         unsafe node.place = nil
@@ -142,18 +151,26 @@ package final class InodeTable: Sendable {
     var found: [Element] = []
     for shard in shards {
       shard.nodes.withLock { nodes in
-        for node in nodes.values where node.state.withLock({ isWanted($0) }) { found.append(element(node)) }
+        for node in nodes.current.values where node.state.withLock({ isWanted($0) }) { found.append(element(node)) }
+        for node in nodes.replaced where node.state.withLock({ isWanted($0) }) { found.append(element(node)) }
       }
     }
     return found
   }
 
   /// The number of nodes that the kernel knows.
-  package var count: Int { shards.reduce(0) { $0 + $1.nodes.withLock { $0.count } } }
+  package var count: Int { shards.reduce(0) { $0 + $1.nodes.withLock { $0.current.count + $0.replaced.count } } }
 
-  private func shard(of inode: UInt64) -> Shard { shards[Int(truncatingIfNeeded: inode) & 15] }
+  private func shard(of identity: Node.Identity) -> Shard { shards[Int(truncatingIfNeeded: identity.inode) & 15] }
 }
 
 private final class Shard: Sendable {
-  let nodes = RankedMutex<[UInt64: Node]>(.inodeShard, [:])
+  struct Nodes {
+    /// By ``Node/Identity/key``.
+    var current: [UInt64: Node] = [:]
+    /// Those in whose place another node is.
+    var replaced: [Node] = []
+  }
+
+  let nodes = RankedMutex(.inodeShard, Nodes())
 }

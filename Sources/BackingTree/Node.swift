@@ -9,19 +9,25 @@ import SystemPackage
 /// A node holds no descriptor unless it is open or its directory is in use, so a tree may be larger than the descriptor
 /// limit. The lock of a node's state is never held across a system call.
 package final class Node: Sendable {
-  /// Distinguishes a backing file from another that got the same inode number later.
+  /// Distinguishes a backing file from another that got the same inode number later, or has it on another layer of an
+  /// overlay.
   package struct Identity: Equatable {
     package let inode: UInt64
+    let device: UInt64
     let birthSeconds: Int64
     let birthNanoseconds: UInt32
     let type: UInt32
 
     package init(_ status: Status) {
       inode = status.inode
+      device = status.device
       birthSeconds = status.birth_seconds
       birthNanoseconds = status.birth_nanoseconds
       type = status.mode & 0o170000
     }
+
+    /// The inode number and the device number, both of which are small, in one.
+    var key: UInt64 { inode ^ (device << 32 | device >> 32) }
   }
 
   /// A name in a directory under which the backing file was found.

@@ -1,11 +1,11 @@
+import Glibc
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 import Testing
 
 extension MountTests {
-  /// Stores and copies on overlayfs, as in containers and on live systems. The layers are on two file systems, so that
-  /// files have other device numbers than directories.
+  /// Stores and copies on overlayfs, as in containers and on live systems.
   @Suite(
     .enabled(if: (try? PathName("/proc/filesystems").text().contains("overlay")) == true, "there is no overlayfs"))
   struct OverlayBackingTests {
@@ -49,18 +49,49 @@ extension MountTests {
       }
     }
 
+    /// A file that the overlay copies has another birth time and, where the layers are on two file systems, another
+    /// inode number. A lock of a mount that has mapped the old one takes that too.
+    @Test(arguments: [true, false]) func aLockReachesCopiedFiles(onOneFileSystem: Bool) throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        try volume.path("a").write([UInt8](repeating: 7, count: 8192))
+        try volume.unmount()
+        try withOverlay(on: volume.backing, in: volume.directory, onOneFileSystem: onOneFileSystem) {
+          let reader = try SecondMount(of: volume, "reader", options: "ro")
+          try reader.unlock()
+          let file = try OpenFile(reader.path("a"), O_RDONLY)
+          let mapping = try Mapping(file, count: 8192, isWritable: false)
+          #expect(try mapping.read(at: 0, count: 1) == [7])
+          try volume.mount()
+          try volume.unlock()
+          try OpenFile(volume.path("a"), O_WRONLY).write([8], at: 4096)
+          try OpenFile(volume.path("a"), O_WRONLY).synchronize()
+          #expect(try reader.path("a").contents()[4096] == 8)
+          #expect(try mapping.read(at: 0, count: 1) == [7])
+          try reader.lock()
+          #expect(throws: Errno.badAddress) { try mapping.read(at: 0, count: 1) }
+          #expect(throws: Errno.permissionDenied) { try file.read(at: 0, count: 1) }
+          #expect(throws: Errno.permissionDenied) { try reader.path("a").contents() }
+        }
+      }
+    }
+
     /// Moves a directory to the lower layer of an overlay, binds it to its path, calls `body`, and unmounts everything.
-    private func withOverlay(on path: PathName, in directory: PathName, _ body: () throws -> Void) throws {
-      let (lower, upper) = (directory.appending("lower"), directory.appending("upper"))
-      let merged = directory.appending("merged")
-      for made in [lower, upper, merged] { try made.makeDirectory(mode: 0o700) }
-      try path.rename(to: lower.appending("files"))
+    /// Unless the layers are on one file system, files have other device numbers than directories.
+    private func withOverlay(
+      on path: PathName, in directory: PathName, onOneFileSystem: Bool = false, _ body: () throws -> Void
+    ) throws {
+      let layers = directory.appending("layers")
+      let lower = (onOneFileSystem ? layers : directory).appending("lower")
+      let (upper, merged) = (layers.appending("upper"), directory.appending("merged"))
+      for made in [layers, merged] { try made.makeDirectory(mode: 0o700) }
+      try mount("-t", "tmpfs", "none", on: layers)
+      defer { try? layers.unmount(isLazy: true) }
+      for made in [lower, upper] { try made.makeDirectory(mode: 0o700) }
+      try #require(Program.run(["mv", path.description, "\(lower)/files"]).succeeded)
       try path.makeDirectory(mode: 0o700)
-      try mount("-t", "tmpfs", "none", on: upper)
-      defer { try? upper.unmount(isLazy: true) }
       for name in ["files", "work"] { try upper.appending(name).makeDirectory(mode: 0o700) }
-      let layers = "lowerdir=\(lower),upperdir=\(upper)/files,workdir=\(upper)/work,xino=off"
-      try mount("-t", "overlay", "-o", layers, "none", on: merged)
+      let options = "lowerdir=\(lower),upperdir=\(upper)/files,workdir=\(upper)/work,xino=off"
+      try mount("-t", "overlay", "-o", options, "none", on: merged)
       defer { try? merged.unmount(isLazy: true) }
       try mount("--bind", "\(merged)/files", on: path)
       defer { try? path.unmount(isLazy: true) }
