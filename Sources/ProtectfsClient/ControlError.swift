@@ -6,6 +6,8 @@ public struct ControlError: Error, Sendable, Hashable, Codable, CustomStringConv
     case wrongPasscode = "WrongPasscode"
     /// An unlock came before the lock that the call waited for had taken effect.
     case lockCancelled = "LockCancelled"
+    /// A lock was asked for while the secret of an unlock was being checked, so nothing was unlocked.
+    case unlockCancelled = "UnlockCancelled"
     /// The lock has taken effect, but the backing store did not respond, so files may have lost writes. The message
     /// names them.
     case writesLost = "WritesLost"

@@ -69,6 +69,7 @@ struct CommandFailure: Error {
     switch error.code {
     case .wrongPasscode: .wrongSecret
     case .lockCancelled: .lockCancelled
+    case .unlockCancelled: .unlockCancelled
     case .writesLost: .writesLost
     case .keybagCorrupt: .keybagCorrupt
     case .notMounted: .notMounted

@@ -51,6 +51,8 @@ enum ExitStatus: Int32, CaseIterable {
   case pagesRemain = 25
   /// The mount is locked, but its backing store did not answer: files may have lost writes.
   case writesLost = 26
+  /// A lock was asked for while the secret was being checked: nothing was unlocked.
+  case unlockCancelled = 27
   /// The arguments are wrong: `EX_USAGE` of sysexits(3).
   case usage = 64
 }

@@ -79,6 +79,20 @@ import Testing
       for fileClass in ProtectionClass.allCases { #expect(daemon.controller.holdsKey(of: fileClass), "\(fileClass)") }
     }
   }
+
+  /// A lock that finds nothing to lock counts too: who asks for it takes the mount for locked from then on.
+  @Test func aLaterLockCancelsAnUnlock() throws {
+    try InProcessStore.with { store in
+      let daemon = store.daemon.daemon
+      try daemon.lock(gracePeriod: .zero, includingInactive: false, wait: true)
+      let beginning = daemon.beginUnlock()
+      try daemon.lock(gracePeriod: .zero, includingInactive: false, wait: true)
+      let error = try #require(throws: ControlError.self) { try daemon.unlock(store.secret(), beginning) }
+      #expect(error.code == .unlockCancelled && !daemon.controller.holdsKey(of: .complete))
+      try daemon.unlock(store.secret())
+      #expect(daemon.controller.holdsKey(of: .complete))
+    }
+  }
 }
 
 private func put(_ bytes: [UInt8], in file: borrowing KeybagFile) throws(Errno) {

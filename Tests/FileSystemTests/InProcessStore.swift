@@ -6,6 +6,7 @@ import FileSystem
 import InProcessKernel
 import KeyManagement
 import Logging
+import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
@@ -146,4 +147,8 @@ final class RunningDaemon: Sendable {
     lockThread.join()
     pages.stop()
   }
+}
+
+extension Daemon {
+  func unlock(_ secret: borrowing UnlockSecret) throws(ControlError) { try unlock(secret, beginUnlock()) }
 }

@@ -53,7 +53,11 @@ final class FakeDaemon: DaemonControl {
     }
   }
 
-  func unlock(_ secret: borrowing UnlockSecret, isCounted: Bool) throws(ControlError) {
+  func beginUnlock() -> UnlockBeginning { UnlockBeginning(lockRequests: 0) }
+
+  func unlock(
+    _ secret: borrowing UnlockSecret, _ beginning: UnlockBeginning, isCounted: Bool
+  ) throws(ControlError) {
     if !isCounted { state.withLock { $0.changes.append("login") } }
     guard isRight(secret) else { throw ControlError(.wrongPasscode, "the passcode is wrong") }
     state.withLock { $0.lockState = .unlocked }

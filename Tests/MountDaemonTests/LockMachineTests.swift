@@ -192,10 +192,40 @@ import Testing
       #expect(machine.lock.requestLock(after: .zero) == .announced(after: 0))
       machine.waitUntil { $0.isRevoking }
       #expect(machine.lock.requestLock(after: .seconds(1)) == .underWay(after: 0))
-      #expect(!machine.lock.unlock([:]) && machine.state == .gracePeriod)
+      #expect(machine.unlockNow() == .revoking && machine.state == .gracePeriod)
       machine.goOn()
       #expect(machine.lock.waitUntilLocked(after: 0) != nil && machine.state == .locked)
       #expect(machine.lock.requestLock(after: .zero) == .unnecessary)
+    }
+  }
+
+  /// The secret of an unlock takes a while to check: a lock that is asked for meanwhile is not undone, also where it
+  /// finds nothing to lock.
+  @Test(arguments: [Duration.zero, .seconds(50)])
+  func anUnlockDoesNotUndoALaterLock(period: Duration) throws {
+    try Machine.with(lockDelay: .zero) { machine in
+      let early = machine.lock.beginUnlock()
+      #expect(machine.lock.lock(after: period))
+      #expect(machine.lock.unlock([:], early) == .cancelled)
+      if period > .zero {
+        #expect(machine.state == .gracePeriod && machine.unlockNow() == .unlocked)
+        #expect(machine.lock.lock(after: .zero))
+      }
+      #expect(machine.lock.waitUntilLocked(after: 0) != nil)
+
+      let late = machine.lock.beginUnlock()
+      #expect(machine.lock.requestLock(after: period) == .unnecessary)
+      #expect(machine.lock.unlock([:], late) == .cancelled && machine.state == .locked)
+      #expect(machine.unlockNow() == .unlocked && machine.state == .unlocked)
+    }
+  }
+
+  /// Nor does it undo an erasure, or a lock of everything.
+  @Test func anUnlockDoesNotUndoALaterLockOfEverything() throws {
+    try Machine.with(lockDelay: .zero) { machine in
+      let early = machine.lock.beginUnlock()
+      machine.lock.lockEverything(includingNone: false)
+      #expect(machine.lock.unlock([:], early) == .cancelled && machine.state == .beforeFirstUnlock)
     }
   }
 
@@ -203,7 +233,7 @@ import Testing
   @Test func anUnlockWaitsUntilAGoneMountIsLocked() throws {
     try Machine.with(lockDelay: .zero) { machine in
       machine.lock.monitor.update { $0.isMountGone = true }
-      #expect(!machine.lock.unlock([:]))
+      #expect(machine.unlockNow() == .revoking)
       let unlocking = Thread(name: "unlock") { machine.unlock() }
       machine.lock.lockEverything(includingNone: false)
       #expect(machine.state == .beforeFirstUnlock)

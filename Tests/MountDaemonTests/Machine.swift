@@ -65,8 +65,12 @@ final class Machine: Sendable, Revocation {
   }
 
   func unlock() {
-    repeat { lock.waitUntilUnlockable() } while !lock.unlock([:])
+    let beginning = lock.beginUnlock()
+    repeat { lock.waitUntilUnlockable() } while lock.unlock([:], beginning) == .revoking
   }
+
+  /// The same, but does not wait where that is needed.
+  func unlockNow() -> LockMachine.UnlockResult { lock.unlock([:], lock.beginUnlock()) }
 
   /// When the announced lock takes effect at the latest, counted from now.
   var takesEffectAfter: Duration? { lock.state.takesEffectAt.map { $0 - clock.now } }

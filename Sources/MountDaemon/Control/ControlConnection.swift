@@ -59,9 +59,12 @@ struct ControlConnection: ~Copyable {
     case .daemon(.lockAll):
       try VarlinkError.translating { () throws(ControlError) in try control.lockAll() }
     case .daemon(.unlock):
+      let beginning = control.beginUnlock()
       let isCounted = try !isOfLogin(call)
       let secret = try call.secrets.old.take()
-      try derivation.attempt { () throws(ControlError) in try control.unlock(secret, isCounted: isCounted) }
+      try derivation.attempt { () throws(ControlError) in
+        try control.unlock(secret, beginning, isCounted: isCounted)
+      }
     case .daemon(.changePasscode):
       let isCounted = try !isOfLogin(call)
       let secret = try call.secrets.old.take()

@@ -21,12 +21,18 @@ package protocol DaemonControl: AnyObject, Sendable {
   /// effect.
   func lockAll() throws(ControlError)
 
+  /// Begins an unlock, when the call arrives: it may wait for others before its secret is checked.
+  func beginUnlock() -> UnlockBeginning
+
   /// Unlocks, or cancels a lock whose grace period runs. Changes nothing where the secret is wrong.
   ///
   /// - Parameter isCounted: whether a wrong passcode counts; `false` for one that a login program has accepted.
-  func unlock(_ secret: borrowing UnlockSecret, isCounted: Bool) throws(ControlError)
+  /// - Throws: `unlockCancelled` when a lock was asked for after the beginning.
+  func unlock(
+    _ secret: borrowing UnlockSecret, _ beginning: UnlockBeginning, isCounted: Bool
+  ) throws(ControlError)
 
-  /// Replaces the passcode; `isCounted` as for ``unlock(_:isCounted:)``.
+  /// Replaces the passcode; `isCounted` as for ``unlock(_:_:isCounted:)``.
   func changePasscode(
     from secret: borrowing UnlockSecret, to newPasscode: consuming SecretBytes, isCounted: Bool
   ) throws(ControlError)

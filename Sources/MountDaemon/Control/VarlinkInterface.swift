@@ -218,6 +218,9 @@ enum VarlinkInterface {
     # An unlock came before the lock that was waited for had taken effect.
     error LockCancelled (message: string)
 
+    # A lock was asked for while the secret was being checked: nothing was unlocked.
+    error UnlockCancelled (message: string)
+
     # The lock has taken effect, but the backing store did not answer: the message names files that may have lost writes.
     error WritesLost (message: string)
 

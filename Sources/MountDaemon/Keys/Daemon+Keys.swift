@@ -9,21 +9,32 @@ import SystemPackage
 
 // What needs a secret: unlocking, and changes of the keybag. One call at a time (`DerivationLock`).
 extension Daemon {
-  package func unlock(_ secret: borrowing UnlockSecret, isCounted: Bool = true) throws(ControlError) {
+  package func beginUnlock() -> UnlockBeginning { machine.beginUnlock() }
+
+  package func unlock(
+    _ secret: borrowing UnlockSecret, _ beginning: UnlockBeginning, isCounted: Bool = true
+  ) throws(ControlError) {
+    var result = LockMachine.UnlockResult.revoking
     do throws(KeyManagementError) {
-      // Not with the keybag's mutex: a lock may be waiting for a rotation, and that one for the mutex.
-      repeat { machine.waitUntilUnlockable() } while try !unlockNow(secret, isCounted)
-      tree.resumeRekeys()
-      log.notice("unlocked")
+      while result == .revoking {
+        // Not with the keybag's mutex: a lock may be waiting for a rotation, and that one for the mutex.
+        machine.waitUntilUnlockable()
+        result = try unlockNow(secret, beginning, isCounted)
+      }
     } catch {
       throw refusal(error)
     }
+    guard result == .unlocked else {
+      log.notice("not unlocked: a lock came first")
+      throw ControlError(.unlockCancelled, "a lock was asked for while the secret was being checked; unlock again")
+    }
+    tree.resumeRekeys()
+    log.notice("unlocked")
   }
 
-  /// Returns `false` where a lock began to revoke meanwhile.
   private func unlockNow(
-    _ secret: borrowing UnlockSecret, _ isCounted: Bool
-  ) throws(KeyManagementError) -> Bool {
+    _ secret: borrowing UnlockSecret, _ beginning: UnlockBeginning, _ isCounted: Bool
+  ) throws(KeyManagementError) -> LockMachine.UnlockResult {
     var attempt = try attempt(with: secret, isCounted: isCounted)
     return try withKeybag { (file) throws(KeyManagementError) in
       let own = keybag.withLock { $0 }
@@ -31,20 +42,22 @@ extension Daemon {
       let current = options.hasOtherWriters ? try readKeybag(file) : own
       guard current.storeID == own.storeID else { throw .foreignKeybag }
       let opened = try open(current, in: file, with: secret, &attempt)
-      guard current != own else { return machine.unlock(try opened.heldKeys()) }
-      return try unlock(withOthers: opened)
+      guard current != own else { return machine.unlock(try opened.heldKeys(), beginning) }
+      return try unlock(withOthers: opened, beginning)
     }
   }
 
   /// Unlocks with a keybag that others have put in place. All of it has authenticated by now, and nothing of it is
   /// taken over unless all is, since its keys all unwrap.
-  private func unlock(withOthers opened: borrowing OpenKeybag) throws(KeyManagementError) -> Bool {
+  private func unlock(
+    withOthers opened: borrowing OpenKeybag, _ beginning: UnlockBeginning
+  ) throws(KeyManagementError) -> LockMachine.UnlockResult {
     let changed = opened.keybag
     let keys = try opened.heldKeys(of: ProtectionClass.allCases)
     if (try? requireSuccessor(changed)) == nil {
       log.error("another keybag was put in place, which may lack class keys")
     }
-    return machine.unlock(keys) { [self] in
+    return machine.unlock(keys, beginning) { [self] in
       keybag.withLock { $0 = changed }
       controller.adopt(changed, with: keys)
     }

@@ -31,6 +31,7 @@ extension LockMachine {
     let period = period ?? gracePeriod
     return change { state in
       let now = now()
+      state.lockRequests += 1
       if includingInactive {
         state.isInactivityDue = true
         state.expiresAt = state.expiresAt.map { min($0, now) }
@@ -104,13 +105,29 @@ extension LockMachine {
     return takesEffectAt > now() || state.isStopping
   }
 
-  /// Takes the keys of an unlock, and cancels a lock that has not begun to revoke. Returns `false`, and does nothing,
-  /// where something is being revoked: its end may wait for the caller.
+  /// Begins an unlock, before its secret is checked: that takes about a second, in which a lock may be asked for.
+  func beginUnlock() -> UnlockBeginning {
+    UnlockBeginning(lockRequests: monitor.read { $0.lockRequests })
+  }
+
+  /// What has become of an unlock.
+  enum UnlockResult {
+    case unlocked
+    /// Something is being revoked, whose end may wait for the caller. Nothing has changed.
+    case revoking
+    /// A lock was asked for after the unlock had begun. Nothing has changed.
+    case cancelled
+  }
+
+  /// Takes the keys of an unlock, and cancels a lock that was asked for before it and has not begun to revoke.
   ///
   /// - Parameter adopt: goes on with the keybag that the keys are of, where that is another one. It waits for nothing.
-  func unlock(_ keys: [ProtectionClass: [HeldKey]], adopting adopt: () -> Void = {}) -> Bool {
+  func unlock(
+    _ keys: [ProtectionClass: [HeldKey]], _ beginning: UnlockBeginning, adopting adopt: () -> Void = {}
+  ) -> UnlockResult {
     change { state in
-      guard mayUnlock(state) else { return false }
+      guard state.lockRequests == beginning.lockRequests else { return .cancelled }
+      guard mayUnlock(state) else { return .revoking }
       let previous = state.lockState
       adopt()
       for (fileClass, held) in keys { controller.install(held, for: fileClass) }
@@ -124,7 +141,7 @@ extension LockMachine {
       state.expiresAt = nil
       let gained = Self.classesGained(from: previous)
       if !gained.isEmpty { note(.didBecomeAvailable(classes: gained), &state) }
-      return true
+      return .unlocked
     }
   }
 
@@ -135,4 +152,10 @@ extension LockMachine {
       ProtectionPolicy.keyAvailability(of: $0, in: state) != .available
     }
   }
+}
+
+/// When an unlock began, in the order of locks and unlocks: it does not undo a lock that was asked for later.
+package struct UnlockBeginning: Sendable {
+  /// ``LockMachine/State/lockRequests`` at that time.
+  let lockRequests: Int
 }

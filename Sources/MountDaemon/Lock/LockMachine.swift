@@ -18,6 +18,8 @@ final class LockMachine: Sendable {
     var isInactivityDue = false
     /// When class CX goes.
     var expiresAt: ContinuousClock.Instant?
+    /// How often a lock was asked for, by clients or by what has happened, also when nothing was unlocked.
+    var lockRequests = 0
     /// How often a lock has taken effect.
     var completedLocks = 0
     /// What the last one has left undone.

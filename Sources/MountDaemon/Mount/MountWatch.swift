@@ -61,7 +61,10 @@ extension Daemon {
       Thread(name: "mount watch") { [self] in
         watch.waitForEnd()
         // An unlock that comes now, by the backing directory, is not to be undone.
-        machine.monitor.update { $0.isMountGone = true }
+        machine.monitor.update {
+          $0.isMountGone = true
+          $0.lockRequests += 1
+        }
         defer { machine.monitor.update { $0.isMountGone = false } }
         guard !session.ends(within: MountWatch.patience) else { return }
         log.warning("unmounted, but somebody still holds the file system: everything is locked")
