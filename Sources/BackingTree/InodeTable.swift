@@ -2,7 +2,7 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// The nodes that the kernel knows. A lookup of a name finds them by inode number.
+/// The nodes that the kernel knows. A lookup of a name finds them by inode and device number.
 ///
 /// A backing file may be replaced without the kernel's knowledge: by another host, or by the copy that an overlay makes
 /// of a file in its lower layer when that is first written. The node of the old file then lives on beside that of the
@@ -33,7 +33,7 @@ package final class InodeTable: Sendable {
   package func remember(_ status: Status, at location: Node.Location) -> Node {
     let identity = Node.Identity(status)
     let node = shard(of: identity).nodes.withLock { nodes in
-      if let known = nodes.current[identity.key], known.identity == identity {
+      if let known = nodes.find(identity) {
         unsafe known.lookups += 1
         return known
       }
@@ -41,7 +41,7 @@ package final class InodeTable: Sendable {
       unsafe node.lookups = 1
       // Balanced by the release in `forget`.
       unsafe _ = Unmanaged.passRetained(node)
-      if let replaced = nodes.current.updateValue(node, forKey: identity.key) { nodes.replaced.append(replaced) }
+      nodes.add(node)
       givePlace(to: node)
       return node
     }
@@ -54,26 +54,20 @@ package final class InodeTable: Sendable {
   package func find(_ status: Status) -> Node? {
     let identity = Node.Identity(status)
     if identity == root.identity { return root }
-    return shard(of: identity).nodes.withLock { nodes in
-      guard let node = nodes.current[identity.key], node.identity == identity else { return nil }
-      return node
-    }
+    return shard(of: identity).nodes.withLock { $0.find(identity) }
   }
 
   /// Pins the node of a file that will be worked on, until ``forget(_:count:)`` releases it. Returns the known node of
   /// the file if there is another.
   func keep(_ node: Node) -> Node {
     shard(of: node.identity).nodes.withLock { nodes in
-      let known = nodes.current[node.identity.key]
-      if let known, known === node || known.identity == node.identity {
+      if let known = nodes.find(node.identity) {
         unsafe known.lookups += 1
         return known
       }
-      unsafe node.lookups += 1
-      guard unsafe node.lookups == 1 else { return node }
+      unsafe node.lookups = 1
       unsafe _ = Unmanaged.passRetained(node)
-      // If another file has the inode number now, this file is gone.
-      if known == nil { nodes.current[node.identity.key] = node } else { nodes.replaced.append(node) }
+      nodes.add(node)
       givePlace(to: node)
       return node
     }
@@ -89,13 +83,11 @@ package final class InodeTable: Sendable {
   package func forget(_ node: Node, count: UInt64) {
     guard !node.isRoot else { return }
     let isLast = shard(of: node.identity).nodes.withLock { nodes in
+      // What the kernel forgets too often has been freed.
+      guard unsafe node.lookups > 0 else { return false }
       unsafe node.lookups -= min(count, node.lookups)
       guard unsafe node.lookups == 0 else { return false }
-      if nodes.current[node.identity.key] === node {
-        nodes.current[node.identity.key] = nil
-      } else {
-        nodes.replaced.removeAll { $0 === node }
-      }
+      nodes.remove(node)
       if let place = unsafe node.place {
         files?.remove(place)
         unsafe node.place = nil
@@ -152,7 +144,7 @@ package final class InodeTable: Sendable {
     for shard in shards {
       shard.nodes.withLock { nodes in
         for node in nodes.current.values where node.state.withLock({ isWanted($0) }) { found.append(element(node)) }
-        for node in nodes.replaced where node.state.withLock({ isWanted($0) }) { found.append(element(node)) }
+        for node in nodes.replaced.values where node.state.withLock({ isWanted($0) }) { found.append(element(node)) }
       }
     }
     return found
@@ -167,9 +159,27 @@ package final class InodeTable: Sendable {
 private final class Shard: Sendable {
   struct Nodes {
     /// By ``Node/Identity/key``.
-    var current: [UInt64: Node] = [:]
-    /// Those in whose place another node is.
-    var replaced: [Node] = []
+    private(set) var current: [UInt64: Node] = [:]
+    /// Nodes whose place another node has taken, since their backing files were replaced. Usually there are none.
+    private(set) var replaced: [Node.Identity: Node] = [:]
+
+    func find(_ identity: Node.Identity) -> Node? {
+      if let node = current[identity.key], node.identity == identity { return node }
+      return replaced.isEmpty ? nil : replaced[identity]
+    }
+
+    mutating func add(_ node: Node) {
+      guard let other = current.updateValue(node, forKey: node.identity.key) else { return }
+      replaced[other.identity] = other
+    }
+
+    mutating func remove(_ node: Node) {
+      if current[node.identity.key] === node {
+        current[node.identity.key] = nil
+      } else {
+        replaced[node.identity] = nil
+      }
+    }
   }
 
   let nodes = RankedMutex(.inodeShard, Nodes())

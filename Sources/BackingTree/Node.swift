@@ -11,7 +11,7 @@ import SystemPackage
 package final class Node: Sendable {
   /// Distinguishes a backing file from another that got the same inode number later, or has it on another layer of an
   /// overlay.
-  package struct Identity: Equatable {
+  package struct Identity: Hashable {
     package let inode: UInt64
     let device: UInt64
     let birthSeconds: Int64
@@ -26,8 +26,8 @@ package final class Node: Sendable {
       type = status.mode & 0o170000
     }
 
-    /// The inode number and the device number, both of which are small, in one.
-    var key: UInt64 { inode ^ (device << 32 | device >> 32) }
+    /// The inode and device number in one; both are small, as a rule.
+    package var key: UInt64 { inode ^ (device << 32 | device >> 32) }
   }
 
   /// A name in a directory under which the backing file was found.
@@ -130,6 +130,7 @@ package final class Node: Sendable {
   /// Whether a descriptor is closed when the kernel forgets the node.
   package var holdsDescriptor: Bool { state.withLock { $0.kept != nil } }
 
+  package func isOnSameDevice(as other: Node) -> Bool { identity.device == other.identity.device }
   package var isDirectory: Bool { identity.type == InodeType.directory.rawValue }
   package var isRegular: Bool { identity.type == InodeType.regular.rawValue }
   package var isSymbolicLink: Bool { identity.type == InodeType.symbolicLink.rawValue }

@@ -10,6 +10,8 @@ extension ProtectedFileSystem {
   func attributes(of node: Node, _ status: Status) -> Status {
     var attributes = status
     attributes.block_size = 4096
+    // The layers of an overlay, and subvolumes of Btrfs, number their inodes each for itself.
+    if !tree.nodes.root.isOnSameDevice(as: node) { attributes.inode = node.identity.key }
     if node.isRegular {
       // A length that no plaintext can have is shown unchanged. Opening such a file fails.
       attributes.size = ContentLength.plaintext(for: status.size) ?? status.size
