@@ -67,9 +67,10 @@ extension DaemonConnection {
     _ = try call(.lockAll, NoParameters(), returning: NoParameters.self, patience: 0)
   }
 
-  /// Unlocks the mount, or cancels a lock during its grace period.
+  /// Unlocks the mount, or cancels a lock during its grace period. Checking the secret takes about a second.
   ///
-  /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``. Nothing has changed then.
+  /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``; ``ControlError/Code-swift.enum/unlockCancelled`` if a lock
+  ///   was requested in that second. Nothing has changed then.
   public mutating func unlock(_ secret: Secret) throws(ControlError) {
     try unsafe call(SecretMessage(.unlock, [secret.member]))
   }

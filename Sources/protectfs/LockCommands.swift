@@ -61,7 +61,8 @@ struct UnlockCommand: ParsableCommand {
     abstract: "Unlock a mount.",
     discussion: """
       Unlocks a mount with one of the store's protectors: by default a passcode, which is asked for on the terminal. \
-      After some wrong passcodes the next unlock attempt is refused for a while, and the exit status is 20.
+      After some wrong passcodes the next unlock attempt is refused for a while, and the exit status is 20. A lock that \
+      is requested while the passcode is being checked cancels the unlock, and the exit status is 27.
 
       With --all, the passcode is asked for once, and tried once at each mount that is not unlocked. Where it is not \
       the passcode of a store, that store counts a wrong one, as always: use --all only where stores share a passcode. \

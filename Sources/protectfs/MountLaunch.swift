@@ -96,11 +96,12 @@ final class MountUnlocking: @unchecked Sendable {
       try run()
     } catch {
       let mountPoint = launch.options.mountPoint
-      CommandFailure.report(
-        "\(mountPoint) is mounted, but locked; unlock it with: protectfs unlock \(mountPoint.shellQuoted)")
+      CommandFailure.report("\(mountPoint) is mounted, but locked; unlock it with: \(Self.unlockCommand(mountPoint))")
       throw error
     }
   }
+
+  private static func unlockCommand(_ mountPoint: String) -> String { "protectfs unlock \(mountPoint.shellQuoted)" }
 
   private func unlock(_ secret: borrowing UnlockSecret) throws {
     var daemon = try DaemonConnection(mountPoint: launch.options.mountPoint)
@@ -112,6 +113,10 @@ final class MountUnlocking: @unchecked Sendable {
   func runInDaemon(_ end: MountEnd) {
     do {
       try run()
+    } catch let error as ControlError where error.code == .unlockCancelled {
+      // As if the lock had come a moment later.
+      let mountPoint = launch.options.mountPoint
+      CommandFailure.report("\(mountPoint) was locked meanwhile; unlock it with: \(Self.unlockCommand(mountPoint))")
     } catch {
       let failure = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
       CommandFailure.report(failure.message)

@@ -89,6 +89,10 @@ import Testing
       try daemon.lock(gracePeriod: .zero, includingInactive: false, wait: true)
       let error = try #require(throws: ControlError.self) { try daemon.unlock(store.secret(), beginning) }
       #expect(error.code == .unlockCancelled && !daemon.controller.holdsKey(of: .complete))
+      let later = daemon.beginUnlock()
+      try daemon.lockAll()
+      let second = try #require(throws: ControlError.self) { try daemon.unlock(store.secret(), later) }
+      #expect(second.code == .unlockCancelled && !daemon.controller.holdsKey(of: .standard))
       try daemon.unlock(store.secret())
       #expect(daemon.controller.holdsKey(of: .complete))
     }

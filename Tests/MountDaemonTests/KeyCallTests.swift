@@ -14,6 +14,29 @@ import Testing
     try unsafe bytes.withUnsafeBytes(body)
   }
 
+  /// When a lock is answered, no secret is in memory that was being tried when it came.
+  @Test func aLockWaitsForASecretThatIsBeingTried() {
+    let derivation = DerivationLock(limit: 2)
+    derivation.waitForTrial(atMost: .seconds(600))
+    let (begun, goOn, waited) = (Semaphore(), Semaphore(), Semaphore())
+    let trying = Thread(name: "try") {
+      try? derivation.attempt {
+        begun.post()
+        _ = goOn.wait(microseconds: 60_000_000)
+      }
+    }
+    _ = begun.wait(microseconds: 60_000_000)
+    derivation.waitForTrial(atMost: .milliseconds(20))
+    Thread(name: "lock") {
+      derivation.waitForTrial(atMost: .seconds(600))
+      waited.post()
+    }.detach()
+    #expect(!waited.wait(microseconds: 50_000))
+    goOn.post()
+    #expect(waited.wait(microseconds: 60_000_000))
+    trying.join()
+  }
+
   @Test func eachKindIsAdded() throws {
     try FakeDaemon.withServer { daemon, server in
       try unsafe with(Array("secret".utf8)) { passcode in

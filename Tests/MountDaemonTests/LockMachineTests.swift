@@ -220,12 +220,18 @@ import Testing
     }
   }
 
-  /// Nor does it undo an erasure, or a lock of everything.
-  @Test func anUnlockDoesNotUndoALaterLockOfEverything() throws {
+  /// A lock of everything cancels the unlocks that have begun when it is asked for, also while it waits, or where the
+  /// mount is gone.
+  @Test(arguments: [true, false]) func anUnlockDoesNotUndoALaterLockOfEverything(isMountGone: Bool) throws {
     try Machine.with(lockDelay: .zero) { machine in
+      machine.lock.monitor.update { $0.isMountGone = isMountGone }
       let early = machine.lock.beginUnlock()
+      machine.lock.cancelUnlocks()
+      #expect(!machine.lock.waitUntilUnlockable(early))
       machine.lock.lockEverything(includingNone: false)
+      machine.lock.monitor.update { $0.isMountGone = false }
       #expect(machine.lock.unlock([:], early) == .cancelled && machine.state == .beforeFirstUnlock)
+      #expect(machine.unlockNow() == .unlocked)
     }
   }
 

@@ -66,7 +66,7 @@ final class Machine: Sendable, Revocation {
 
   func unlock() {
     let beginning = lock.beginUnlock()
-    repeat { lock.waitUntilUnlockable() } while lock.unlock([:], beginning) == .revoking
+    while lock.waitUntilUnlockable(beginning), lock.unlock([:], beginning) == .revoking {}
   }
 
   /// The same, but does not wait where that is needed.

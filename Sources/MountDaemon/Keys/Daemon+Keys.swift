@@ -18,8 +18,8 @@ extension Daemon {
     do throws(KeyManagementError) {
       while result == .revoking {
         // Not with the keybag's mutex: a lock may be waiting for a rotation, and that one for the mutex.
-        machine.waitUntilUnlockable()
-        result = try unlockNow(secret, beginning, isCounted)
+        let mayGoOn = machine.waitUntilUnlockable(beginning)
+        result = mayGoOn ? try unlockNow(secret, beginning, isCounted) : .cancelled
       }
     } catch {
       throw refusal(error)

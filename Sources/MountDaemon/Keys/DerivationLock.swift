@@ -1,11 +1,14 @@
 import ProtectfsClient
 import ProtectfsIO
+import Synchronization
 
 /// Lets one secret be tried at a time, so that many clients cannot make the daemon derive many keys at once, and few
 /// wait for it, so that they leave locked memory and connections to others.
 final class DerivationLock: Sendable {
   private let mutex = RankedMutex(.keyDerivation, ())
   private let calls: CallCount
+  private let isTrying = Atomic(false)
+  private let ended = Atomic(0)
 
   /// - Parameter limit: How many calls may wait or be carried out at a time.
   init(limit: Int) {
@@ -17,7 +20,26 @@ final class DerivationLock: Sendable {
     guard calls.begin() else { throw .control(.tooManySecrets(calls.limit)) }
     defer { calls.end() }
     return try VarlinkError.translating { () throws(ControlError) in
-      try mutex.withLock { (_) throws(ControlError) in try body() }
+      try mutex.withLock { (_) throws(ControlError) in
+        isTrying.store(true, ordering: .sequentiallyConsistent)
+        defer {
+          isTrying.store(false, ordering: .sequentiallyConsistent)
+          ended.add(1, ordering: .sequentiallyConsistent)
+        }
+        return try body()
+      }
+    }
+  }
+
+  /// Waits until the secret that is being tried has been, and for `patience` at most: a lock leaves neither that nor
+  /// what was derived from it in memory.
+  func waitForTrial(atMost patience: Duration) {
+    let before = ended.load(ordering: .sequentiallyConsistent)
+    let end = ContinuousClock.now + patience
+    while isTrying.load(ordering: .sequentiallyConsistent), ended.load(ordering: .sequentiallyConsistent) == before,
+      ContinuousClock.now < end
+    {
+      Thread.sleep(microseconds: 5000)
     }
   }
 

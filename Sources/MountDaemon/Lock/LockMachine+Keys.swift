@@ -8,8 +8,6 @@ extension LockMachine {
   func destroy(_ destruction: Destruction) {
     monitor.wait { (state, _) -> Void? in
       guard state.destruction == nil || state.isStopping else { return nil }
-      // Where the mount is gone, this follows from that.
-      if destruction.newState != nil, !state.isMountGone { state.lockRequests += 1 }
       state.destruction = destruction
       return ()
     }

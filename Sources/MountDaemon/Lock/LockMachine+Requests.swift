@@ -93,14 +93,23 @@ extension LockMachine {
     }
   }
 
-  /// Waits until nothing is being revoked, or about to be.
-  func waitUntilUnlockable() {
-    monitor.wait { (state, _) -> Void? in mayUnlock(state) ? () : nil }
+  /// Has no unlock take effect that has begun: a lock of everything is asked for.
+  func cancelUnlocks() {
+    monitor.update { $0.lockRequests += 1 }
+  }
+
+  /// Waits until nothing is being revoked, or about to be. Returns `false` where a lock was asked for since the unlock
+  /// began: its secret need not be checked any more.
+  func waitUntilUnlockable(_ beginning: UnlockBeginning) -> Bool {
+    monitor.wait { (state, _) -> Bool? in
+      guard state.lockRequests == beginning.lockRequests else { return false }
+      return mayUnlock(state) ? true : nil
+    }
   }
 
   /// A lock that is due has only been kept waiting by a destruction: it is not for an unlock to cancel.
   private func mayUnlock(_ state: State) -> Bool {
-    guard !state.isRevoking, !state.isMountGone else { return false }
+    guard !state.isRevoking, !state.isMountGone, state.destruction == nil else { return false }
     guard state.lockState == .gracePeriod, let takesEffectAt = state.takesEffectAt else { return true }
     return takesEffectAt > now() || state.isStopping
   }

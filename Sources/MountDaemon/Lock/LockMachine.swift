@@ -18,7 +18,7 @@ final class LockMachine: Sendable {
     var isInactivityDue = false
     /// When class CX goes.
     var expiresAt: ContinuousClock.Instant?
-    /// How often a lock was asked for, by clients or by what has happened, also when nothing was unlocked.
+    /// How often a lock was asked for, also when nothing was unlocked, or a lock of everything.
     var lockRequests = 0
     /// How often a lock has taken effect.
     var completedLocks = 0

@@ -84,6 +84,7 @@ package final class Daemon: DaemonControl {
 
   package func lockAll() throws(ControlError) {
     log.notice("locking everything")
+    machine.cancelUnlocks()
     machine.lockEverything(includingNone: false)
     if let error = machine.state.lockOutcome.error { throw error }
   }

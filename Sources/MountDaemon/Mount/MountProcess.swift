@@ -132,6 +132,7 @@ package enum MountProcess {
       isUnmounted
         ? "somebody still holds the file system: everything is locked, and it ends"
         : "the mount is busy: everything is locked, and it is detached")
+    daemon.machine.cancelUnlocks()
     daemon.machine.lockEverything(includingNone: true)
     if !isUnmounted, !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
     daemon.tree.applyModificationTimes()

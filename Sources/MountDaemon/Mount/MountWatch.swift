@@ -60,11 +60,9 @@ extension Daemon {
       let watch = try MountWatch(of: options.mountPoint)
       Thread(name: "mount watch") { [self] in
         watch.waitForEnd()
-        // An unlock that comes now, by the backing directory, is not to be undone.
-        machine.monitor.update {
-          $0.isMountGone = true
-          $0.lockRequests += 1
-        }
+        // An unlock that has begun is cancelled. One that comes now, by the backing directory, is not to be undone.
+        machine.cancelUnlocks()
+        machine.monitor.update { $0.isMountGone = true }
         defer { machine.monitor.update { $0.isMountGone = false } }
         guard !session.ends(within: MountWatch.patience) else { return }
         log.warning("unmounted, but somebody still holds the file system: everything is locked")
