@@ -69,7 +69,8 @@ let package = Package(
       "MountDaemon",
       ["FileSystem", "FUSE", "BackingTree", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
     module("TreeCopy", ["FileSystem", "FUSE", "BackingTree", "KeyManagement", logging] + base),
-    .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+    // Headers alone: libsystemd is loaded when it is used.
+    .target(name: "CSystemd"),
     module("SystemBus", ["CSystemd", "ProtectfsIO", system]),
     module("Hooks", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system, logging]),
     .executableTarget(

@@ -5,8 +5,8 @@
 # usage: scripts/install.sh [PREFIX]        (PREFIX is /usr/local; DESTDIR is honoured, for packages)
 #
 # The binary is $PROTECTFS, or .build/release/protectfs, which is built unless it is there. At run time that needs libfuse3,
-# libcrypto, libtss2 and libsystemd (Debian: fuse3 libssl3 libtss2-esys-3.0.2-0 libtss2-tctildr0 libtss2-rc0 libsystemd0),
-# nothing of Swift.
+# libcrypto and libtss2 (Debian: fuse3 libssl3 libtss2-esys-3.0.2-0 libtss2-tctildr0 libtss2-rc0), nothing of Swift. What
+# speaks to logind loads libsystemd (libsystemd0), with which nothing is linked: packages must name it themselves.
 set -eu
 
 prefix=${1:-/usr/local}
