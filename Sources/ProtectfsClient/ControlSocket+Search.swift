@@ -2,6 +2,52 @@ import ProtectfsIO
 import SystemPackage
 
 extension ControlSocket {
+  /// A daemon, by the names of its socket.
+  package struct Daemon: Sendable, Hashable {
+    /// The name that outlives the mount point.
+    package let socket: ControlSocket
+    package let owner: UInt32
+    /// All names of the socket.
+    fileprivate let names: Set<String>
+
+    /// Whether a mount leads to it: its file system is mounted where it was first.
+    package func serves(_ mount: MountedFileSystem) -> Bool {
+      owner == mount.owner
+        && ([mount] + mount.sameFileSystem()).contains {
+          names.contains(ControlSocket.name(forMountPoint: $0.mountPoint))
+        }
+    }
+  }
+
+  /// The daemons of a user that run, also those whose mounts nobody finds by a path, or only another mount namespace
+  /// has. Waits for none of them.
+  package static func daemons(of owner: UInt32) -> [Daemon] {
+    directories(of: owner).flatMap { path -> [Daemon] in
+      guard let directory = try? SocketDirectory(opening: path, of: owner) else { return [] }
+      let all = directory.names(limit: longestListing).filter { $0.hasSuffix(".sock") }
+      let sockets = Dictionary(grouping: all) { try? directory.descriptor.status(of: PathName($0)).inode }
+      return all.sorted().filter { $0.hasPrefix(backingPrefix) }.compactMap { name in
+        // A killed daemon leaves its sockets behind.
+        guard (try? directory.isServed(name)) == true else { return nil }
+        let names = sockets.values.first { $0.contains(name) } ?? []
+        return Daemon(socket: ControlSocket(directory: path, name: name), owner: owner, names: Set(names))
+      }
+    }
+  }
+
+  /// The users who may have daemons: root, and those who have a directory where sockets are. The last ones have it in
+  /// `/tmp`, where anybody may pretend that there are many.
+  package static func possibleOwners() -> [UInt32] {
+    func numbers(in path: String, after prefix: String = "") -> [UInt32] {
+      // Everybody may fill /tmp; that is to hide nobody's.
+      let names = try? DirectoryNames(Descriptor.open(PathName(path), [.readOnly, .directory])).all(limit: 1_000_000)
+      return (names ?? []).map(\.description).filter { $0.hasPrefix(prefix) }
+        .compactMap { UInt32($0.dropFirst(prefix.count)) }
+    }
+    return [0] + numbers(in: "/run/user") + numbers(in: "/run/protectfs-user")
+      + numbers(in: "/tmp", after: "protectfs-")
+  }
+
   /// The sockets of the daemons of a backing directory, and of one that was mounted at the path, with their users.
   package static func all(of path: String) throws(Errno) -> [(ControlSocket, owner: UInt32)] {
     let status = try Descriptor.open(PathName(path), [.path]).status()
@@ -18,7 +64,9 @@ extension ControlSocket {
     }
   }
 
+  private static let longestListing = 10_000
+
   private static func names(in path: String, of owner: UInt32) -> [String] {
-    (try? SocketDirectory(opening: path, of: owner).names(limit: 10_000)) ?? []
+    (try? SocketDirectory(opening: path, of: owner).names(limit: longestListing)) ?? []
   }
 }

@@ -55,8 +55,11 @@ package struct ControlSocket: Sendable, Hashable {
   /// The prefix of the socket names of a backing directory, by its device and inode number: the directory may have
   /// several paths and several daemons. No name for a mount point contains such a `=`.
   package static func prefix(forBackingDevice device: UInt64, inode: UInt64) -> String {
-    "backing=\(String(device, radix: 16))-\(String(inode, radix: 16))="
+    "\(backingPrefix)\(String(device, radix: 16))-\(String(inode, radix: 16))="
   }
+
+  /// What the names by backing directories begin with.
+  static let backingPrefix = "backing="
 
   /// `sockaddr_un` holds 107 bytes, of which `/proc/self/fd/N/` may need about 20 and `.sock` 5.
   private static let longestName = 64

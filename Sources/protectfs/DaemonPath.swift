@@ -29,6 +29,13 @@ enum DaemonPath {
     try report(try connect(to: mount), body)
   }
 
+  /// Calls `body` with a connection to the daemon of a user at a socket.
+  static func with(
+    _ socket: ControlSocket, of owner: UInt32, _ body: (inout DaemonConnection) throws -> Void
+  ) throws {
+    try report(try DaemonConnection(at: socket, owner: owner), body)
+  }
+
   /// - Throws: `pagesRemain` for a mount whose daemon was killed, where they do.
   private static func connect(to mount: MountedFileSystem) throws -> DaemonConnection {
     do throws(ControlError) {

@@ -2,6 +2,26 @@ import ArgumentParser
 import MountDaemon
 import ProtectfsClient
 
+/// What a lock takes beyond the classes of every lock. It has no grace period.
+enum LockExtent: EnumerableFlag, Sendable {
+  case inactive, everyClass
+
+  static func help(for extent: LockExtent) -> ArgumentHelp? {
+    switch extent {
+    case .inactive: "Lock class CX too, at once."
+    case .everyClass: "Lock every class but 'none', also for open files, as before the first unlock, at once."
+    }
+  }
+
+  /// Returns when the lock has taken effect.
+  func lock(_ daemon: inout DaemonConnection) throws(ControlError) {
+    switch self {
+    case .inactive: try daemon.lockWithInactive()
+    case .everyClass: try daemon.lockAll()
+    }
+  }
+}
+
 /// `protectfs lock`
 struct LockCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
@@ -13,13 +33,18 @@ struct LockCommand: ParsableCommand {
       during the grace period cancels the lock, and the exit status is 16. Programs and hooks of the user may delay \
       the lock beyond the grace period, for the time of the mount option lock_delay at most, but not with --now.
 
-      With --all, the mounts are locked at the same time. What fails on one is reported, and keeps none of the others \
+      With --inactive or --every-class, the lock takes more classes, and has no grace period, as with --now: for a machine \
+      that goes to sleep, or is left alone for long.
+
+      With --all, the mounts are locked at the same time, and also file systems that are mounted elsewhere (in another \
+      mount namespace, or by a path that was renamed since), as long as their daemons run. What fails on one is reported, and keeps none of the others \
       from being locked; the exit status is that of the first of the mounts that failed, in the order of 'status'.
 
       Examples:
         protectfs lock ~/private
         protectfs lock --now ~/private
         protectfs lock --all --now
+        protectfs lock --all --inactive
         protectfs lock --grace 60 --no-wait ~/private
       """)
 
@@ -37,7 +62,13 @@ struct LockCommand: ParsableCommand {
   @Flag(help: "Return at once, not when the lock has taken effect.")
   var noWait = false
 
+  @Flag(exclusivity: .exclusive)
+  var extent: LockExtent?
+
   func validate() throws {
+    if extent != nil && (grace != nil || noWait) {
+      throw ValidationError("--inactive and --every-class lock at once: leave out --grace and --no-wait.")
+    }
     if now && grace != nil { throw ValidationError("Give --now or --grace, not both.") }
     if let grace, !(0...86_400).contains(grace) { throw ValidationError("Give --grace in seconds, from 0 to 86400.") }
   }
@@ -45,11 +76,13 @@ struct LockCommand: ParsableCommand {
   func run() throws {
     let period = now ? Duration.zero : grace.map { Duration.seconds($0) }
     let isWaiting = !noWait
-    guard choice.all else {
-      return try choice.withOne(for: "lock") { try $0.lock(gracePeriod: period, waiting: isWaiting) }
+    let lock = { @Sendable [extent] (daemon: inout DaemonConnection) throws in
+      if let extent { return try extent.lock(&daemon) }
+      try daemon.lock(gracePeriod: period, waiting: isWaiting)
     }
-    let all = try UserMounts()
-    all.attemptTogether { try $0.lock(gracePeriod: period, waiting: isWaiting) }
+    guard choice.all else { return try choice.withOne(for: "lock", lock) }
+    let all = try UserMounts(includingDaemons: true)
+    all.attemptTogether(lock)
     try all.finish(of: "locked")
   }
 }

@@ -7,20 +7,56 @@ import SystemPackage
 final class UserMounts: Sendable {
   /// One mount of each file system, in the order in which they were mounted.
   let mounts: [MountedFileSystem]
-  /// By the place of the mount in ``mounts``.
+  /// Daemons that run without any of these.
+  private let daemons: [ControlSocket.Daemon]
+  /// By the place of the mount in ``mounts``; daemons come after these.
   private let failures = RankedMutex(.commandProgress, [Int: CommandFailure]())
 
-  /// - Parameter ofOthersToo: for root, those of other users too.
+  /// How many there are.
+  var count: Int { mounts.count + daemons.count }
+
+  /// - Parameters:
+  ///   - ofOthersToo: for root, those of other users too.
+  ///   - includingDaemons: also file systems whose daemons run, and of which this process finds no mount, or not by its
+  ///     path: what locks all must reach them.
   /// - Throws: what keeps the table of mounts from being read: it does not say that nothing is mounted.
-  init(ofOthersToo: Bool = true) throws(CommandFailure) {
+  init(ofOthersToo: Bool = true, includingDaemons: Bool = false) throws(CommandFailure) {
     let user = Process.identity.user
+    let isForAll = user == 0 && ofOthersToo
     var devices: Set<String> = []
     do throws(Errno) {
       mounts = try MountedFileSystem.listed().filter { mount in
-        (user == 0 && ofOthersToo || mount.owner == user) && devices.insert(mount.device).inserted
+        (isForAll || mount.owner == user) && devices.insert(mount.device).inserted
       }
     } catch {
       throw CommandFailure("the table of mounts", error)
+    }
+    guard includingDaemons else {
+      daemons = []
+      return
+    }
+    daemons = Self.daemons(
+      of: isForAll ? mounts.map(\.owner) + ControlSocket.possibleOwners() : [user], without: mounts)
+  }
+
+  /// The daemons of these users that serve none of the mounts. A user whose directories hang, being on a file system of
+  /// that user's own, is not waited for.
+  private static func daemons(of owners: [UInt32], without mounts: [MountedFileSystem]) -> [ControlSocket.Daemon] {
+    var unseen = Set(owners)
+    let begun = owners.filter { unseen.remove($0) != nil }
+    let found = Monitor(.commandState, [UInt32: [ControlSocket.Daemon]]())
+    for owner in begun {
+      let search = try? Thread(starting: "search") {
+        let daemons = ControlSocket.daemons(of: owner).filter { !mounts.contains(where: $0.serves) }
+        found.update { $0[owner] = daemons }
+      }
+      search?.detach()
+    }
+    let end = ContinuousClock.now + .seconds(2)
+    return found.wait { found, deadline in
+      deadline = end
+      guard found.count == begun.count || ContinuousClock.now >= end else { return nil }
+      return begun.flatMap { found[$0] ?? [] }
     }
   }
 
@@ -44,29 +80,66 @@ final class UserMounts: Sendable {
     return mount
   }
 
-  /// Calls `body` with the daemon of one of the mounts, and reports what it throws.
+  /// Calls `body` with the daemon of one of them, and reports what it throws.
   func attempt(_ index: Int, _ body: (inout DaemonConnection) throws -> Void) {
     do {
-      try DaemonPath.with(mounts[index], body)
+      if index < mounts.count { return try attempt(mounts[index], body) }
+      let daemon = daemons[index - mounts.count]
+      try DaemonPath.with(daemon.socket, of: daemon.owner, body)
     } catch {
       let failure = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
+      let name = index < mounts.count ? mounts[index].mountPoint : daemons[index - mounts.count].socket.path
       failures.withLock { failures in
         failures[index] = failure
-        CommandFailure.report("\(mounts[index].mountPoint.printable): \(failure.message)")
+        CommandFailure.report("\(name.printable): \(failure.message)")
       }
     }
   }
 
-  /// Does the same on all mounts at the same time.
+  private func attempt(_ mount: MountedFileSystem, _ body: (inout DaemonConnection) throws -> Void) throws {
+    do {
+      try DaemonPath.with(mount, body)
+    } catch let error as ControlError where error.code == .noAnswer && isServed(mount) {
+      // Its path has changed. The daemon is among the daemons.
+    }
+  }
+
+  /// Whether one of the daemons says that it has mounted this.
+  private func isServed(_ mount: MountedFileSystem) -> Bool {
+    daemons.contains { daemon in
+      guard daemon.owner == mount.owner,
+        var connection = try? DaemonConnection(at: daemon.socket, owner: daemon.owner),
+        let status = try? connection.status()
+      else { return false }
+      return status.backing == mount.backing
+    }
+  }
+
+  /// Does the same on all at the same time.
   func attemptTogether(_ body: @escaping @Sendable (inout DaemonConnection) throws -> Void) {
-    let threads = mounts.indices.map { index in Thread(name: "mount") { [self] in attempt(index, body) } }
+    var threads: [Thread] = []
+    for index in 0..<count {
+      do throws(Errno) {
+        threads.append(try Thread(starting: "mount") { [self] in attempt(index, body) })
+      } catch {
+        attempt(index, body)
+      }
+    }
     for thread in threads { thread.join() }
   }
 
-  /// - Throws: when something failed, with the status of the first of the mounts on which it did.
+  /// - Throws: when something failed, with the status of the first on which it did.
   func finish(of verb: String) throws(CommandFailure) {
-    let failures = failures.withLock { $0 }
-    guard let first = failures.min(by: { $0.key < $1.key }) else { return }
-    throw CommandFailure(first.value.status, "\(failures.count) of \(mounts.count) could not be \(verb)")
+    if let failure = Self.summary(of: failures.withLock { $0 }, among: count, verb) { throw failure }
+  }
+
+  /// What is said in the end. A lock that has lost writes has taken effect.
+  static func summary(of failures: [Int: CommandFailure], among count: Int, _ verb: String) -> CommandFailure? {
+    let incomplete = failures.filter { $0.value.status != .writesLost }
+    if let first = incomplete.min(by: { $0.key < $1.key }) {
+      return CommandFailure(first.value.status, "\(incomplete.count) of \(count) could not be \(verb)")
+    }
+    if failures.isEmpty { return nil }
+    return CommandFailure(.writesLost, "\(count) \(verb); \(failures.count) of them may have lost writes")
   }
 }
