@@ -6,30 +6,38 @@ import SystemPackage
 /// Locks the mounts of this user when the device does: at screen lock, and before sleep.
 ///
 /// One thread listens. Locks are made on others, so that a daemon that does not answer keeps nothing from being heard.
+/// What is lost, a bus or the delay of sleep, is had again when it can be.
 final class SessionAgent {
   private let gracePeriod: Duration
-  private let sleepLocksAll: Bool
-  private let isVerbose: Bool
-  private let system: MessageBus
-  private let logins: LoginManager
+  /// What a lock before sleep takes.
+  private let sleepExtent: LockExtent
+  /// Says what is heard, if that is wanted.
+  private let note: @Sendable (String) -> Void
+
+  private var system: MessageBus?
+  private var logins: LoginManager?
+  private var systemRetry = Retry("the system bus cannot be reached", longest: .seconds(5))
   /// The bus of the session, if there is one.
   private var session: MessageBus?
+  private var sessionRetry = Retry("screen savers are not heard", longest: .seconds(60))
   /// While it is there, a sleep waits.
   private var inhibitor: SharedDescriptor?
+  private var inhibitorRetry = Retry("sleep does not wait until files are locked", longest: .seconds(5))
+  /// Whether a sleep may be delayed now: logind runs, and the machine is not going to sleep already.
+  private var mayDelaySleep = true
 
-  init(gracePeriod: Duration, sleepLocksAll: Bool, isVerbose: Bool) throws(BusError) {
+  init(gracePeriod: Duration, sleepExtent: LockExtent, isVerbose: Bool) {
     self.gracePeriod = gracePeriod
-    self.sleepLocksAll = sleepLocksAll
-    self.isVerbose = isVerbose
-    system = try .system()
-    logins = LoginManager(system, user: Process.identity.user)
+    self.sleepExtent = sleepExtent
+    note = { message in if isVerbose { CommandFailure.report(message) } }
   }
 
-  /// Listens until the system bus is lost.
+  /// Listens.
+  ///
+  /// - Throws: where the system bus cannot be reached at the start.
   func run() throws(BusError) -> Never {
-    try logins.subscribe { [self] event in take(event) }
-    listenToScreenSavers()
-    followLogins()
+    try connect()
+    restore()
     do throws(Errno) {
       try ServiceManager.notifyReady()
     } catch {
@@ -39,12 +47,65 @@ final class SessionAgent {
       do throws(BusError) {
         try session?.process()
       } catch {
-        CommandFailure.report("screen savers are not heard any more: \(error)")
+        CommandFailure.report("the session bus is lost: \(error)")
         session = nil
       }
-      try system.process()
-      _ = try? Poll.wait(for: .readable(system.descriptor), .readable(session?.descriptor ?? -1))
+      do throws(BusError) {
+        try system?.process()
+      } catch {
+        CommandFailure.report("the system bus is lost: \(error)")
+        (system, logins, inhibitor) = (nil, nil, nil)
+      }
+      let next = restore()
+      _ = try? Poll.wait(
+        for: .readable(system?.descriptor ?? -1), .readable(session?.descriptor ?? -1),
+        atMost: next.map { $0 - .now })
     }
+  }
+
+  // MARK: What is had again
+
+  /// Tries to have what is missing, if it is time for that. Returns when it is to be tried again.
+  @discardableResult
+  private func restore() -> ContinuousClock.Instant? {
+    let times = [
+      systemRetry.attempt(while: system == nil) { () throws(BusError) in try connect() },
+      sessionRetry.attempt(while: session == nil) { () throws(BusError) in try listenToScreenSavers() },
+      inhibitorRetry.attempt(while: inhibitor == nil && mayDelaySleep && system != nil) { () throws(BusError) in
+        try followLogins()
+      },
+    ]
+    return times.compactMap { $0 }.min()
+  }
+
+  private func connect() throws(BusError) {
+    let bus = try MessageBus.system()
+    let logins = LoginManager(bus, user: Process.identity.user)
+    try logins.subscribe { [self] event in take(event) }
+    (system, self.logins, mayDelaySleep) = (bus, logins, true)
+  }
+
+  private func listenToScreenSavers() throws(BusError) {
+    let bus = try MessageBus.user()
+    for name in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver"] {
+      let receive = { [self] (message: borrowing BusMessage) throws(BusError) in
+        if try message.bool() { lock("the screen saver is active") }
+      }
+      try bus.subscribe("type='signal',interface='\(name)',member='ActiveChanged'", receive)
+      // One that is active already.
+      try bus.ask(name, "/" + name.split(separator: ".").joined(separator: "/"), name, "GetActive", receive)
+    }
+    session = bus
+  }
+
+  /// What is to be done when there is a login manager: at the start, after each of its own, and after each sleep.
+  private func followLogins() throws(BusError) {
+    guard let logins else { return }
+    let inhibitor = try logins.delaySleep(because: "locks files before the machine sleeps")
+    let sessions = try logins.sessions()
+    self.inhibitor = SharedDescriptor(inhibitor)
+    note("this user has \(sessions.count) sessions")
+    if let locked = sessions.first(where: \.isLocked) { take(.locked(session: locked.path)) }
   }
 
   // MARK: What is heard
@@ -52,51 +113,18 @@ final class SessionAgent {
   private func take(_ event: LoginManager.Event) {
     switch event {
     case .locked(let session): lock("session \(session.split(separator: "/").last ?? "") is locked")
-    case .willSleep: lockForSleep()
+    case .willSleep:
+      mayDelaySleep = false
+      lockForSleep()
     case .didWake:
       note("the machine is awake")
-      delaySleep()
+      mayDelaySleep = true
     case .began:
       note("logind runs")
-      followLogins()
+      (inhibitor, mayDelaySleep) = (nil, true)
     case .ended:
       note("logind runs no more")
-      inhibitor = nil
-    }
-  }
-
-  private func listenToScreenSavers() {
-    do throws(BusError) {
-      let bus = try MessageBus.user()
-      for interface in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver"] {
-        try bus.subscribe("type='signal',interface='\(interface)',member='ActiveChanged'") {
-          [self] signal throws(BusError) in
-          if try signal.bool() { lock("the screen saver is active") }
-        }
-      }
-      session = bus
-    } catch {
-      note("screen savers are not heard: \(error)")
-    }
-  }
-
-  /// What is to be done when there is a login manager: at the start, and after each of its own.
-  private func followLogins() {
-    delaySleep()
-    do throws(BusError) {
-      let sessions = try logins.sessions()
-      note("this user has \(sessions.count) sessions")
-      if let locked = sessions.first(where: \.isLocked) { take(.locked(session: locked.path)) }
-    } catch {
-      CommandFailure.report("sessions are not known: \(error)")
-    }
-  }
-
-  private func delaySleep() {
-    do throws(BusError) {
-      inhibitor = SharedDescriptor(try logins.delaySleep(because: "locks files before the machine sleeps"))
-    } catch {
-      CommandFailure.report("sleep does not wait until files are locked: \(error)")
+      (inhibitor, mayDelaySleep) = (nil, false)
     }
   }
 
@@ -108,9 +136,8 @@ final class SessionAgent {
   }
 
   private func lockForSleep() {
-    let locksAll = sleepLocksAll
-    lockMounts("the machine goes to sleep", delaying: inhibitor.take()) { daemon in
-      if locksAll { try daemon.lockAll() } else { try daemon.lockWithInactive() }
+    lockMounts("the machine goes to sleep", delaying: inhibitor.take()) { [sleepExtent] daemon in
+      try sleepExtent.lock(&daemon)
     }
   }
 
@@ -122,17 +149,14 @@ final class SessionAgent {
     _ lock: @escaping @Sendable (inout DaemonConnection) throws -> Void
   ) {
     let begin = ContinuousClock.now
-    Thread(name: "locks") { [isVerbose] in
+    Thread(name: "locks") { [note] in
       guard let all = Self.mounts() else { return CommandFailure.report("\(reason); nothing could be locked") }
-      if all.mounts.isEmpty {
-        if isVerbose { CommandFailure.report("\(reason); nothing is mounted") }
-        return
-      }
+      guard all.count > 0 else { return note("\(reason); nothing is mounted") }
       all.attemptTogether(lock)
       let milliseconds = Int((ContinuousClock.now - begin) / .milliseconds(1))
       do throws(CommandFailure) {
         try all.finish(of: "locked")
-        CommandFailure.report("\(reason); \(all.mounts.count) locked in \(milliseconds) ms")
+        CommandFailure.report("\(reason); \(all.count) locked in \(milliseconds) ms")
       } catch {
         CommandFailure.report("\(reason); \(error.message)")
       }
@@ -144,16 +168,12 @@ final class SessionAgent {
   private static func mounts() -> UserMounts? {
     for _ in 0..<20 {
       do throws(CommandFailure) {
-        return try UserMounts(ofOthersToo: false)
+        return try UserMounts(ofOthersToo: false, includingDaemons: true)
       } catch {
         CommandFailure.report(error.message)
         Thread.sleep(microseconds: 100_000)
       }
     }
     return nil
-  }
-
-  private func note(_ message: String) {
-    if isVerbose { CommandFailure.report(message) }
   }
 }

@@ -19,12 +19,16 @@ struct SessionCommand: ParsableCommand {
                          that logind grants (InhibitDelayMaxSec=, 5 seconds)
 
       Both are locks without a grace period, as 'lock --now': they are announced, but neither programs nor hooks delay \
-      them. Nothing is ever unlocked. A session that is locked already when this starts, or when logind does, counts. \
+      them. Nothing is ever unlocked. A session or a screen saver that is locked already when this starts, or when \
+      logind does, counts. Mounts of root are not this user's: the service protectfs-sleep locks these, before sleep. \
       When this ends, the mounts stay as they are.
+
+      Notifications on the desktop say when programs delay a lock beyond its grace period, and which programs were \
+      refused because of a file's class: one of each kind, which later ones replace, for refusals once a minute at most.
 
       There is a unit for it: 'systemctl --user enable --now protectfs-session'. It tells systemd when it is ready. \
       What it does is said on standard error. The exit status is 0 after SIGTERM or SIGINT, and 1 where the system bus \
-      cannot be reached or is lost. Without logind it waits for one.
+      cannot be reached at the start. A bus that is lost later is connected to again. Without logind it waits for one.
 
       Examples:
         protectfs session
@@ -36,6 +40,9 @@ struct SessionCommand: ParsableCommand {
 
   @Flag(help: "Before sleep, lock every class but 'none', also for open files, as before the first unlock.")
   var sleepLocksAll = false
+
+  @Flag(help: "Show no notifications on the desktop.")
+  var noNotifications = false
 
   @Flag(help: "Say what is heard, too.")
   var verbose = false
@@ -51,8 +58,15 @@ struct SessionCommand: ParsableCommand {
       _ = Process.waitForEndingSignal()
       Process.exitAtOnce(ExitStatus.success.rawValue)
     }.detach()
+    if !noNotifications {
+      let notices = DesktopNotices()
+      Thread(name: "notices") { notices.run() }.detach()
+      Thread(name: "daemons") { DaemonEvents(for: notices).run() }.detach()
+    }
     do throws(BusError) {
-      try SessionAgent(gracePeriod: .seconds(grace), sleepLocksAll: sleepLocksAll, isVerbose: verbose).run()
+      try SessionAgent(
+        gracePeriod: .seconds(grace), sleepExtent: sleepLocksAll ? .everyClass : .inactive, isVerbose: verbose
+      ).run()
     } catch {
       throw CommandFailure(.failure, error.description)
     }

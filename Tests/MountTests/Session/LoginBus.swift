@@ -13,8 +13,10 @@ final class LoginBus {
   }()
 
   private let directory: PathName
-  private let daemon: Program
+  private var daemon: Program
   private var logind: Program
+  /// Services of a session.
+  private var services: [Program] = []
 
   private var address: String { "unix:path=\(directory.appending("bus"))" }
 
@@ -24,19 +26,24 @@ final class LoginBus {
   init(in directory: PathName) throws {
     self.directory = directory
     let address = "unix:path=\(directory.appending("bus"))"
-    daemon = try Program(
-      ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=\(address)"],
-      output: directory.appending("log.bus"))
-    for _ in 0..<1000 where !directory.appending("bus").exists { usleep(10_000) }
+    daemon = try Self.startDaemon(address, directory)
     logind = try Self.startLogind(address, directory)
     try addSessions()
   }
 
   deinit {
-    for program in [logind, daemon] {
+    for program in services + [logind, daemon] {
       program.send(SIGTERM)
       _ = program.wait(seconds: 5)
     }
+  }
+
+  private static func startDaemon(_ address: String, _ directory: PathName) throws -> Program {
+    let daemon = try Program(
+      ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=\(address)"],
+      output: directory.appending("log.bus"))
+    for _ in 0..<1000 where !directory.appending("bus").exists { usleep(10_000) }
+    return daemon
   }
 
   private static func startLogind(_ address: String, _ directory: PathName) throws -> Program {
@@ -63,6 +70,40 @@ final class LoginBus {
     endLogind()
     logind = try Self.startLogind(address, directory)
     try addSessions()
+  }
+
+  /// Ends the bus, and all that is on it, and starts it and logind again.
+  func restart() throws {
+    daemon.send(SIGKILL)
+    _ = daemon.wait(seconds: 5)
+    try directory.appending("bus").unlink()
+    daemon = try Self.startDaemon(address, directory)
+    try restartLogind()
+  }
+
+  /// Starts a screen saver with one of its names, which is active or not.
+  func startScreenSaver(_ name: String, isActive: Bool) throws {
+    let path = "/" + name.split(separator: ".").joined(separator: "/")
+    services.append(
+      try Program(
+        ["/usr/bin/python3", "-m", "dbusmock", name, path, name], environment: environment,
+        output: directory.appending("log.\(name)")))
+    try run(
+      """
+      while not bus.name_has_owner('\(name)'): time.sleep(0.01)
+      saver = dbus.Interface(bus.get_object('\(name)', '\(path)'), 'org.freedesktop.DBus.Mock')
+      saver.AddMethod('', 'GetActive', '', 'b', 'ret = \(isActive ? "True" : "False")')
+      """)
+  }
+
+  /// Starts a desktop that shows notifications. What it prints names them.
+  func startDesktop() throws -> Program {
+    let desktop = try Program(
+      ["/usr/bin/python3", "-m", "dbusmock", "--template", "notification_daemon"], environment: environment,
+      output: directory.appending("log.desktop"))
+    services.append(desktop)
+    try run("while not bus.name_has_owner('org.freedesktop.Notifications'): time.sleep(0.01)")
+    return desktop
   }
 
   /// Runs Python with `logind`, its `mock`, the sessions `own` and `other`, and `signal(path, interface, name, value,

@@ -51,16 +51,23 @@ extension MountTests {
         }
         let bus = try LoginBus(in: volume.directory)
         try before(bus)
-        // The mounts of other tests are not for this agent.
+        // The mounts and daemons of other tests are not for this agent.
         let script = """
           awk '$0 ~ / - fuse.protectfs / && $5 != "'"$0"'" { print $5 }' /proc/self/mountinfo |
             while read -r other; do umount -l "$other"; done
+          mkdir "$1" && mount -t tmpfs -o mode=700 sockets "$1"
+          find /run/protectfs -samefile "/run/protectfs/$2" | while read -r name; do
+            : >"$1/${name##*/}" && mount --bind "$name" "$1/${name##*/}"
+          done
+          mount --rbind "$1" /run/protectfs
+          shift 2
           exec "$@"
           """
+        let socket = ControlSocket.name(forMountPoint: volume.mountPoint.description)
         let agent = try Program(
           [
             "unshare", "--mount", "--propagation", "private", "sh", "-c", script, volume.mountPoint.description,
-            Command.path, "session", "--verbose",
+            volume.directory.appending("sockets").description, socket, Command.path, "session", "--verbose",
           ] + options, environment: bus.environment, output: volume.directory.appending("log.agent"))
         defer {
           agent.send(SIGTERM)
@@ -178,6 +185,69 @@ extension MountTests {
       }
     }
 
+    /// What a sleep has ended is had again, also where logind refuses it for a moment.
+    @Test func asksForADelayOfSleepAgain() throws {
+      try with { stage in
+        try stage.bus.run("sleep(True)")
+        try stage.bus.waitUntilSleep(isDelayed: false)
+        try stage.bus.run(
+          """
+          def add(method, signature, result, code):
+              mock.AddMethod(name + ".Manager", method, signature, result, code)
+          add("Keep", "", "", "type(self).kept = type(self).__dict__['Inhibit']")
+          add("Accept", "", "", "self.accepts = True")
+          logind.Keep()
+          refusal = "raise dbus.exceptions.DBusException('not now', name='org.test.Refused')"
+          add("Inhibit", "ssss", "h",
+              f"if not hasattr(self, 'accepts'): {refusal}\\nret = type(self).kept(self, *args)")
+          sleep(False)
+          """)
+        for _ in 0..<200 where !stage.agent.output.contains("not now") { usleep(10_000) }
+        #expect(stage.agent.output.contains("sleep does not wait until files are locked: Inhibit"))
+        #expect(try !stage.bus.isSleepDelayed())
+        try stage.bus.run("logind.Accept()")
+        try stage.bus.waitUntilSleep(isDelayed: true)
+        try stage.volume.unlock()
+        try stage.bus.run("sleep(True)")
+        try stage.bus.waitUntilSleep(isDelayed: false)
+        #expect(try stage.volume.status().state == .inactive)
+      }
+    }
+
+    /// Both buses, which are one here.
+    @Test func survivesTheLossOfTheBuses() throws {
+      try with { stage in
+        try stage.bus.restart()
+        try stage.bus.waitUntilSleep(isDelayed: true)
+        try stage.bus.run("own.Lock()")
+        #expect(try stage.waitUntilRefused() < .milliseconds(200))
+        try stage.volume.unlock()
+        let saver = "signal('/ScreenSaver', 'org.gnome.ScreenSaver', 'ActiveChanged', True)"
+        let deadline = ContinuousClock.now + .seconds(10)
+        while try stage.volume.status().state == .unlocked, .now < deadline { try stage.bus.run(saver) }
+        #expect(try stage.volume.status().state == .locked, "\(stage.agent.output)")
+      }
+    }
+
+    /// A session that is locked while there is no bus counts when there is one.
+    @Test func locksWhatIsLockedWhenABusComes() throws {
+      try with { stage in
+        try stage.bus.restart()
+        try stage.bus.run("own.SetLockedHint(True)")
+        _ = try stage.waitUntilRefused()
+      }
+    }
+
+    @Test func locksWithAScreenSaverThatIsActiveAlready() throws {
+      for name in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver"] {
+        try with(before: { try $0.startScreenSaver(name, isActive: true) }) { stage in
+          let time = try stage.waitUntilRefused()
+          #expect(time < .milliseconds(500))
+        }
+        try with(before: { try $0.startScreenSaver(name, isActive: false) }) { stage in try stage.expectUnlocked() }
+      }
+    }
+
     @Test func leavesTheMountsAsTheyAre() throws {
       for signal in [SIGKILL, SIGTERM] {
         try with { stage in
@@ -186,6 +256,63 @@ extension MountTests {
           try stage.expectUnlocked()
           try stage.bus.waitUntilSleep(isDelayed: false)
         }
+      }
+    }
+
+    // MARK: The desktop
+
+    private func notifications(of desktop: Program?) -> [Substring] {
+      (desktop?.output ?? "").split(separator: "\n").filter { $0.contains(" Notify ") }
+    }
+
+    /// Waits until there is one, and a little longer.
+    private func awaitNotification(of desktop: Program?) {
+      for _ in 0..<1000 where notifications(of: desktop).isEmpty { usleep(10_000) }
+      usleep(500_000)
+    }
+
+    /// Programs that are refused are named together.
+    @Test(arguments: [true, false]) func saysWhoWasRefused(_ isOn: Bool) throws {
+      var desktop: Program?
+      try with(isOn ? [] : ["--no-notifications"], before: { desktop = try $0.startDesktop() }) { stage in
+        try stage.volume.lock()
+        let script = "for n in 1 2 3; do read x <'\(stage.volume.path("a"))'; done; sleep 1"
+        for shell in ["sh", "bash"] { #expect(try Program.run([shell, "-c", script]).succeeded) }
+        guard isOn else {
+          usleep(3_000_000)
+          return #expect(notifications(of: desktop).isEmpty)
+        }
+        awaitNotification(of: desktop)
+        let all = notifications(of: desktop)
+        #expect(all.count == 1, "\(all)")
+        #expect(all.first?.contains("\"bash, sh asked for files that are locked.") == true, "\(all)")
+      }
+    }
+
+    @Test func saysThatALockIsDelayed() throws {
+      var desktop: Program?
+      try with(
+        mount: ["-o", "allow_other,grace=0.5,lock_delay=30"], hooks: { try $0.add("pre-lock/slow", "sleep 60") },
+        before: { desktop = try $0.startDesktop() }
+      ) { stage in
+        try stage.volume.announceLock(gracePeriod: .milliseconds(500))
+        awaitNotification(of: desktop)
+        try stage.volume.unlock()
+        let all = notifications(of: desktop)
+        #expect(all.count == 1, "\(all)")
+        #expect(all.first?.contains("\(stage.volume.mountPoint) waits for a program") == true, "\(all)")
+      }
+    }
+
+    /// libsystemd, and what it needs, is for the agent alone.
+    @Test func noDaemonHasLibsystemd() throws {
+      try with { stage in
+        func libraries(of process: CInt) throws -> String {
+          String(decoding: try ProcessStatus.read(PathName("/proc/\(process)/maps")), as: UTF8.self)
+        }
+        #expect(try libraries(of: stage.agent.identifier).contains("/libsystemd.so"))
+        let daemon = try libraries(of: stage.volume.processID)
+        #expect(daemon.contains("/libfuse3.so") && !daemon.contains("/libsystemd.so"))
       }
     }
 
