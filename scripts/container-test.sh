@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tests what needs a service manager, each part in a container of its own (scripts/container.sh): units, automounts, lines
-# of fstab, and logins. Needs root.
+# of fstab, logins, and what is locked with a session and before sleep. Needs root.
 #
 #   scripts/container-test.sh [--protectfs PROTECTFS] [NAME...]       (by default each program in scripts/container)
 #

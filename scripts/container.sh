@@ -28,7 +28,7 @@ cd "$(dirname "$0")/.."
 
 # What the units, the helper of mount(8) and their tests use.
 packages=systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,login,passwd,mount,procps,fuse3
-packages+=,expect,pamtester,openssh-server,cron,tmux,sudo,attr
+packages+=,expect,pamtester,openssh-server,cron,tmux,sudo,attr,polkitd
 # What scripts/install.sh says that protectfs runs on.
 packages+=,libssl3,libtss2-esys-3.0.2-0,libtss2-tctildr0,libtss2-rc0,libstdc++6
 

@@ -44,7 +44,7 @@ scripts/man-pages.py --check "$protectfs"
 
 step "The services"
 check_service() (
-  units=(packaging/systemd/protectfs@.service packaging/systemd/user/protectfs-session.service)
+  units=(packaging/systemd/protectfs{@,-sleep}.service packaging/systemd/user/protectfs-session.service)
   # With one of these the mount would be seen by the service alone.
   namespaces='Private[A-Za-z]*|ProtectSystem|ProtectHome|ProtectKernel[A-Za-z]*|ProtectControlGroups|ProtectProc|ProcSubset'
   namespaces+='|[A-Za-z]*Paths|TemporaryFileSystem|Mount[A-Za-z]*|Root[A-Za-z]*|Extension[A-Za-z]*|DynamicUser'
@@ -58,7 +58,7 @@ check_service() (
   for unit in "${units[@]}"; do
     sed "s|/usr/local/bin/protectfs|$protectfs|" "$unit" >"$work/${unit##*/}"
   done
-  systemd-analyze verify --man=no "$work/protectfs@.service"
+  systemd-analyze verify --man=no "$work"/protectfs{@,-sleep}.service
   XDG_RUNTIME_DIR=$work systemd-analyze verify --user --man=no "$work/protectfs-session.service"
   systemd-analyze security --offline=true --threshold=50 --no-pager "$work/protectfs@.service" | tail -n 1
 )
@@ -72,9 +72,9 @@ check_command() {
 }
 
 check_service_manager() {
-  step "Units and fstab, in containers"
+  step "Units, fstab and sessions, in containers"
   local status=0
-  scripts/container-test.sh --protectfs "$protectfs" fstab service || status=$?
+  scripts/container-test.sh --protectfs "$protectfs" fstab service session || status=$?
   # It has said why it was skipped.
   ((status == 0 || status == 77))
 }
