@@ -42,9 +42,10 @@ units=$destination$prefix/lib/systemd
 mkdir -p "$units/system" "$units/user"
 for unit in packaging/systemd/*.service packaging/systemd/user/*.service; do
     case $unit in */user/*) manager=user ;; *) manager=system ;; esac
-    sed "s|/usr/local/bin/|$prefix/bin/|" "$unit" >"$units/$manager/${unit##*/}"
+    sed "s|/usr/local/|$prefix/|" "$unit" >"$units/$manager/${unit##*/}"
     chmod 644 "$units/$manager/${unit##*/}"
 done
+install -D -m 755 packaging/systemd/protectfs-freeze "$destination$prefix/libexec/protectfs-freeze"
 
 # PAM looks for modules in one place alone.
 modules=$destination/usr/lib/$(${CC:-cc} -print-multiarch)/security

@@ -56,7 +56,7 @@ check_service() (
   work=$(mktemp -d /tmp/protectfs-unit.XXXXXX)
   trap 'rm -rf "$work"' EXIT
   for unit in "${units[@]}"; do
-    sed "s|/usr/local/bin/protectfs|$protectfs|" "$unit" >"$work/${unit##*/}"
+    sed "s|/usr/local/bin/protectfs|$protectfs|; s|/usr/local/libexec|$PWD/packaging/systemd|" "$unit" >"$work/${unit##*/}"
   done
   systemd-analyze verify --man=no "$work"/protectfs{@,-sleep}.service
   XDG_RUNTIME_DIR=$work systemd-analyze verify --user --man=no "$work/protectfs-session.service"

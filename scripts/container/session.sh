@@ -53,7 +53,7 @@ for user in ana eve; do
   protectfs status --json "/home/$user/Protected" | sed -n 's/.*"state" *: *"\(.*\)".*/\1/p'
 done
 sed -n 's/^frozen //p' /sys/fs/cgroup/user.slice/cgroup.events
-date +%s.%N
+[[ ! -x /root/look ]] || /root/look >/run/looked 2>&1
 mv /run/asleep.new /run/asleep
 [[ ! -e /run/sleep-fails ]]
 END
@@ -87,9 +87,10 @@ play() {
   echo "played $count times"
   ((count > 10))
 }
-# Reads a file until it is refused, and notes when that was.
+# Reads a file until it is refused, for 10 seconds at most, and notes when that was.
 read_until_refused() {
-  while read -r _ <"$1"; do
+  local end=$((SECONDS + 10))
+  while ((SECONDS < end)) && read -r _ <"$1"; do
     : >>/tmp/reading
     sleep 0.005
   done 2>/dev/null
@@ -102,19 +103,25 @@ by() {
   as "$user" bash -c "$(declare -f "$function"); $function \"\$@\"" bash "$@"
 }
 
-# Checks that a command has a user's file of class A refused, and within how many milliseconds.
+# Checks that a command has a user's file of class A refused, and within how many milliseconds: once of three times, as the
+# machine may be busy with something else. Unlocks the store first.
 check_refused() {
-  local what=$1 user=$2 most=$3 begin reader
+  local what=$1 user=$2 most=$3 begin reader time times=
   shift 3
-  rm -f /tmp/reading /tmp/refused
-  by "$user" read_until_refused "$(protected "$user")/complete" &
-  reader=$!
-  await test -e /tmp/reading
-  begin=$(date +%s%N)
-  "$@"
-  wait "$reader"
-  begin=$((($(cat /tmp/refused) - begin) / 1000000))
-  check "  $what refuses class A within $most ms: $begin" test "$begin" -lt "$most"
+  for _ in 1 2 3; do
+    unlock "$user"
+    rm -f /tmp/reading /tmp/refused
+    by "$user" read_until_refused "$(protected "$user")/complete" &
+    reader=$!
+    await test -e /tmp/reading
+    begin=$(date +%s%N)
+    "$@"
+    wait "$reader"
+    time=$((($(cat /tmp/refused) - begin) / 1000000))
+    times+=" $time"
+    ((time >= most)) || break
+  done
+  check "  $what refuses class A within $most ms:$times" test "$time" -lt "$most"
 }
 
 add_user ana
@@ -132,7 +139,6 @@ as ana protectfs lock --now "$(protected eve)" >/dev/null 2>&1
 check "  neither locks the other's" prints "unlocked unlocked" states
 as ana protectfs lock --all --now
 check "  also not with 'lock --all'" prints "locked unlocked" states
-unlock ana
 
 echo "A session that is locked, while music plays:"
 rm -f /tmp/silence
@@ -147,11 +153,11 @@ check "  nothing is unlocked with the session" prints "locked unlocked" states
 touch /tmp/silence
 check "  the music has played on" wait "$music"
 sed 's/^/          /' /tmp/played
-unlock ana
 session=$(busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager GetSession s \
   "$(session_of ana)" | sed 's/.*"\(.*\)"/\1/')
 hint() { as ana busctl call org.freedesktop.login1 "$session" org.freedesktop.login1.Session SetLockedHint b "$1"; }
-check_refused "a locker that says so" ana 200 hint true
+hint_anew() { hint false && hint true; }
+check_refused "a locker that says so" ana 200 hint_anew
 hint false
 unlock ana
 
@@ -171,7 +177,7 @@ check "  of both" await delays_sleep eve
 check_refused "a lock" ana 200 loginctl lock-session "$(session_of ana)"
 unlock ana
 
-# Half a gigabyte that the disk does not have yet.
+# Writes half a gigabyte, and does not wait for the disk.
 write_much() { as ana dd if=/dev/zero of="$(protected ana)/complete" bs=1M count=512 status=none; }
 # Checks that the machine sleeps with these states of ana's and eve's stores, and users frozen (1) or not (0); and wakes.
 check_sleep() {
@@ -179,14 +185,16 @@ check_sleep() {
   check "  with keys and users as they should be: $*" slept_with "$@"
 }
 
-echo "The machine sleeps, with the agents alone, a slow hook, and much that is not written:"
-write_much
+echo "The machine sleeps, with the agents alone, a slow hook, and a program that writes all the time:"
+write_much 2>/dev/null &
+sleep 0.2
 check_sleep inactive inactive 0
+check "  which was refused" eval "! wait $!"
 check "  without root's, which are not theirs" prints unlocked state_of /srv/root
 check "  sleep waits for the agents again" await delays_sleep ana
 unlock ana eve
 
-echo "It sleeps with the service and the agents:"
+echo "It sleeps with the service and the agents, and much that is not written:"
 systemctl enable protectfs-sleep 2>/dev/null
 write_much
 check_sleep inactive inactive 1
@@ -237,7 +245,7 @@ unlock ana eve
 
 echo "With another extent, and without freezing:"
 mkdir -p /etc/systemd/system/protectfs-sleep.service.d
-printf '[Service]\nEnvironment=OPTIONS=--every-class\nEnvironment=FREEZE=no\n' \
+printf '[Service]\nEnvironment=OPTIONS=--every-class\nEnvironment=FREEZE=\n' \
   >/etc/systemd/system/protectfs-sleep.service.d/test.conf
 systemctl daemon-reload
 check_sleep beforeFirstUnlock beforeFirstUnlock 0
@@ -245,16 +253,47 @@ unlock ana eve
 rm -r /etc/systemd/system/protectfs-sleep.service.d
 systemctl daemon-reload
 
-echo "A daemon in the user's session, under load:"
+echo "A daemon in the user's session, under load from there, and from a service:"
 as eve sh -c 'mkdir -p ~/own/mount && protectfs init --passcode-file ~/p ~/own/store' >/dev/null
-systemd-run --quiet --user --machine=eve@.host --collect --unit=own --service-type=notify -p KillMode=process \
-  protectfs mount --foreground --unlock --passcode-file /home/eve/p /home/eve/own/store /home/eve/own/mount
-systemd-run --quiet --user --machine=eve@.host --collect --unit=load \
-  sh -c 'cd ~/own/mount && for n in 1 2 3 4; do while :; do echo x >$n; sync -f .; ls -l >/dev/null; rm $n; done & done; wait'
-for _ in 1 2 3; do
-  check "  the machine sleeps and wakes" sleep_and_wake
+own() { systemctl --user --machine=eve@.host "$@"; }
+cat >/root/load <<'END'
+#!/bin/sh
+# Beside the daemon there are its users in the unit.
+protectfs mount --unlock --passcode-file ~/p ~/own/store ~/own/mount && cd ~/own/mount
+for n in 1 2 3 4; do
+  while :; do dd if=/dev/zero of=file$n bs=1M count=20 conv=fsync status=none; ls -l >/dev/null; rm file$n; done &
 done
-check "  the load goes on" prints active systemctl --user --machine=eve@.host is-active load
-systemctl --user --machine=eve@.host stop load own
+wait
+END
+install -m 755 /root/load /usr/local/bin/load
+systemd-run --quiet --user --machine=eve@.host --collect --unit=load load
+systemd-run --quiet --collect --uid=eve --unit=service sh -c 'cd ~/Protected && while :; do echo x >f; cat f; rm f; done'
+mkdir -p /etc/systemd/system/protectfs-sleep.service.d
+printf '[Service]\nEnvironment="FREEZE=user.slice service.service gone.service"\n' \
+  >/etc/systemd/system/protectfs-sleep.service.d/test.conf
+systemctl daemon-reload
+# The state of the store, and which processes of the user's run. Those of her mounts must, as others may wait for them.
+cat >/root/look <<'END'
+#!/bin/bash
+timeout 2 protectfs status --json /home/eve/own/store | sed -n 's/.*"state" *: *"\(.*\)".*/\1/p'
+for process in $(pgrep -u eve); do
+  group=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$process/cgroup")
+  ! grep -q '^frozen 0' "$group/cgroup.events" || cat "/proc/$process/comm"
+done | sort -u
+END
+chmod +x /root/look
+await is_mounted /home/eve/own/mount
+for _ in 1 2 3; do
+  unlock eve
+  as eve protectfs unlock --passcode-file /home/eve/p /home/eve/own/mount
+  sleep 0.5
+  check "  the machine sleeps and wakes" sleep_and_wake
+  check "  with the daemons alone running, and locked" prints "inactive protectfs unmounter" eval "xargs </run/looked"
+done
+check "  the load goes on" prints active own is-active load
+check "  the service goes on" prints active systemctl is-active service
+check "  in their groups" prints "" find /sys/fs/cgroup -name protectfs-frozen
+own stop load
+systemctl stop service
 
 end_checks
