@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs protectfs: the binary, the helper of mount(8), services for systemd, the PAM module, man pages and shell
-# completions. 'pam-auth-update --enable protectfs' as root then has logins use the module.
+# Installs protectfs: the binary, the helper of mount(8), services for systemd, the PAM module, the extension for Nautilus,
+# man pages and shell completions. 'pam-auth-update --enable protectfs' as root then has logins use the module.
 #
 # usage: scripts/install.sh [PREFIX]        (PREFIX is /usr/local; DESTDIR is honoured, for packages)
 #
@@ -52,6 +52,13 @@ modules=$destination/usr/lib/$(${CC:-cc} -print-multiarch)/security
 mkdir -p "$modules"
 scripts/pam-module.sh "$modules/pam_protectfs.so"
 install -D -m 644 packaging/pam/protectfs "$destination/usr/share/pam-configs/protectfs"
+
+# Nautilus loads it where python3-nautilus is installed.
+extension=share/nautilus-python/extensions/protectfs-nautilus.py
+install -D -m 644 packaging/nautilus/protectfs-nautilus.py "$destination$prefix/$extension"
+for emblem in packaging/nautilus/*.svg; do
+    install -D -m 644 "$emblem" "$destination$prefix/share/icons/hicolor/scalable/emblems/${emblem##*/}"
+done
 
 for page in Documentation/man/*.[1-8]; do
     install -D -m 644 "$page" "$destination$prefix/share/man/man${page##*.}/${page##*/}"
