@@ -95,7 +95,10 @@ def take_picture(file):
     """The window with a locked file, and the menu over it."""
     search = ["xdotool", "search", "--name", "^Protected$"]
     window = subprocess.check_output(search, env=environment, text=True).split()[-1]
-    press("windowsize", window, "780", "420", "windowmove", window, "10", "10")
+    press("windowsize", window, "900", "420", "windowmove", window, "10", "10")
+    # Until then Nautilus shows the thumbnails that it has in memory.
+    ask("act", "win.reload")
+    time.sleep(2)
     press("mousemove", "515", "185", "click", "3")
     ask("press", "Protection Class")
     time.sleep(1)
@@ -116,7 +119,8 @@ def test(stack):
     subprocess.run(["xsetroot", "-solid", "#c8c8c8"], env=environment, check=True)
     nautilus = start(stack, "nautilus", "--new-window", MOUNT, stderr=subprocess.DEVNULL)
 
-    await_("Nautilus shows the classes", lambda: emblems() == {"diary.txt": ["a"], "Letters": ["b"], "song.ogg": ["c"]})
+    await_("Nautilus shows the classes", lambda: emblems() == {
+        "diary.txt": ["a"], "Letters": ["b"], "photo.png": ["a"], "song.ogg": ["c"]})
     select("diary.txt")
     set_class = await_("the menu has them", lambda: action("Protection Class", "D: always"))
     await_("with the present one marked", lambda: action("Protection Class", "✓ A: while unlocked"))
@@ -134,8 +138,15 @@ def test(stack):
     await_("which sets it", lambda: emblems()["Letters"] == ["cx"])
     assert protectfs("class", "get", str(MOUNT / "Letters" / "one")) == "completeWhenUserInactive\n"
 
+    (thumbnail,) = await_("the picture has a thumbnail", lambda: list(MOUNT.glob(".thumbnails/large/*.png")))
     protectfs("lock", "--now", str(MOUNT))
-    await_("a lock is shown", lambda: emblems() == {"diary.txt": ["a", "locked"], "Letters": ["cx"], "song.ogg": ["c"]})
+    await_("a lock is shown", lambda: emblems() == {
+        "diary.txt": ["a", "locked"], "Letters": ["cx"], "photo.png": ["a", "locked"], "song.ogg": ["c"]})
+    try:
+        thumbnail.read_bytes()
+        raise AssertionError("a thumbnail of class A is readable after the lock")
+    except PermissionError:
+        print("ok      and locks thumbnails too, where they are in class A")
     select("diary.txt")
     ask("act", "view.properties")
     await_("the properties have a page", lambda: "Protection" in ask("texts"))
@@ -172,9 +183,14 @@ def test(stack):
 
 
 (MOUNT / "Letters").mkdir()
-for name, letter in {"diary.txt": "A", "song.ogg": "C", "Letters/one": "B", "Letters": "B"}.items():
-    if "Letters" != name:
-        (MOUNT / name).write_text(name)
-    protectfs("class", "set", letter, str(MOUNT / name))
+for name in ("diary.txt", "song.ogg", "Letters/one"):
+    (MOUNT / name).write_text(name)
+subprocess.run(["convert", "-size", "300x200", "plasma:purple-gold", MOUNT / "photo.png"], check=True)
+# As Documentation/DESKTOP.md has it.
+(MOUNT / ".thumbnails").mkdir()
+(Path.home() / ".cache").mkdir(exist_ok=True)
+(Path.home() / ".cache" / "thumbnails").symlink_to(MOUNT / ".thumbnails")
+protectfs("class", "set", "A", *(str(MOUNT / name) for name in (".thumbnails", "diary.txt", "photo.png")))
+protectfs("class", "set", "-R", "B", str(MOUNT / "Letters"))
 with ExitStack() as stack:
     test(stack)
