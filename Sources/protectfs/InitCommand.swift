@@ -73,7 +73,7 @@ struct InitCommand: ParsableCommand {
     }
     let path = try CanonicalPath.of(backing)
     // Before a passcode is asked for.
-    guard (try? Descriptor.open(PathName("\(path)/.protectfs/keybag"), [.path])) == nil else {
+    guard try naming(backing, { try Store.trace(in: Store.open(path)) }) != .keybag else {
       throw StoreError.alreadyAStore(path: path)
     }
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }

@@ -35,7 +35,7 @@ struct LoginEnableCommand: ParsableCommand {
       Makes a store whose passcode is your login passcode, or takes one that is there, and turns it on for your logins: \
       from the next one on, the service protectfs-user@UID mounts it, and the passcode that you log in with unlocks it. \
       When your last session ends, everything is locked, and it is unmounted. 'passwd' changes the passcode of the store \
-      too, if it is mounted.
+      too.
 
       Without directories, the ciphertext is in ~/.local/share/protectfs/store, and ~/Protected is where you work. This \
       needs the package libpam-protectfs; 'protectfs login status' says whether all is in place.
@@ -76,14 +76,15 @@ struct LoginEnableCommand: ParsableCommand {
     try LoginCommand.requireUser()
     let home = Process.homeDirectory
     let options = try serviceOptions(home)
-    try LoginSettings.makeDirectories(mountPoint ?? "\(home)/Protected")
-    try LoginSettings.makeDirectories(backing ?? "\(home)/.local/share/protectfs/store")
-    let backing = try CanonicalPath.of(backing ?? "\(home)/.local/share/protectfs/store")
-    let mountPoint = try self.checkedMountPoint(mountPoint ?? "\(home)/Protected", backing)
-    if (try? Descriptor.open(PathName("\(backing)/.protectfs/keybag"), [.path])) == nil {
-      try makeStore(backing, options)
-    } else {
+    let givenMountPoint = self.mountPoint ?? "\(home)/Protected"
+    let givenBacking = self.backing ?? "\(home)/.local/share/protectfs/store"
+    for directory in [givenMountPoint, givenBacking] { try LoginSettings.makeDirectories(directory) }
+    let backing = try CanonicalPath.of(givenBacking)
+    let mountPoint = try checkedMountPoint(givenMountPoint, backing)
+    if try naming(backing, { try Store.trace(in: Store.open(backing)) }) == .keybag {
       try requireThatItOpens(backing, options)
+    } else {
+      try makeStore(backing, options)
     }
     try LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ",")).write()
     print("From your next login on, \(backing.printable) is mounted at \(mountPoint.printable) and unlocked.")

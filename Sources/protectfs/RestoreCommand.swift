@@ -109,13 +109,7 @@ struct RestoreCommand: ParsableCommand {
   /// Whether a directory is a store, perhaps one whose keybag is gone or may not be seen: its ciphertext is not
   /// restored as plaintext.
   private static func isStore(_ directory: SharedDescriptor, _ path: String) throws -> Bool {
-    do throws(Errno) {
-      _ = try directory.descriptor.status(of: PathName(NameEncoding.storeDirectory))
-      return true
-    } catch {
-      guard error == .noSuchFileOrDirectory else { throw CommandFailure(path.printable, error) }
-      return false
-    }
+    try naming(path.printable) { try Store.trace(in: directory.descriptor) != nil }
   }
 
   private static func open(_ path: String) throws -> SharedDescriptor {

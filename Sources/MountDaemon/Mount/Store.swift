@@ -42,6 +42,25 @@ package enum Store {
     return (storeID, RecoveryKeyText(try new.recoveryKey.text()))
   }
 
+  /// What of a store is in a directory.
+  package enum Trace {
+    case keybag
+    /// The place of the keybag: the store is being made, or its keybag is gone or may not be seen.
+    case directory
+  }
+
+  /// Looks for a store in a directory; `nil` where there is none.
+  package static func trace(in backing: borrowing Descriptor) throws(Errno) -> Trace? {
+    if (try? backing.status(of: PathName("\(NameEncoding.storeDirectory)/keybag"))) != nil { return .keybag }
+    do throws(Errno) {
+      _ = try backing.status(of: PathName(NameEncoding.storeDirectory))
+      return .directory
+    } catch {
+      guard error == .noSuchFileOrDirectory else { throw error }
+      return nil
+    }
+  }
+
   /// Opens a backing directory.
   package static func open(_ path: String) throws(StoreError) -> Descriptor {
     do throws(Errno) {
