@@ -18,14 +18,17 @@ package struct DirectoryWatch: ~Copyable, Sendable {
     self.queue = queue
   }
 
-  /// Waits until a file with that name was replaced or written.
+  /// Waits until a file with that name was replaced or written, or, if there is one, until a deadline.
   ///
   /// - Throws: `ESTALE` if the directory is gone.
-  package func wait(for name: PathName) throws(Errno) {
+  package func wait(for name: PathName, until deadline: ContinuousClock.Instant? = nil) throws(Errno) {
     let header = MemoryLayout<inotify_event>.size
     var events = [UInt8](repeating: 0, count: 4096)
     var hasCome = false
     while !hasCome {
+      if let deadline {
+        guard try Poll.wait(for: .readable(queue.rawValue), atMost: deadline - .now) == [true] else { return }
+      }
       let count = try unsafe events.withMutableBytes { (buffer) throws(Errno) in
         try unsafe queue.readNext(into: buffer)
       }

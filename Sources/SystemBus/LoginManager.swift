@@ -69,6 +69,29 @@ package final class LoginManager {
 
   /// The sessions of the user, by their paths, and whether their screens are locked.
   package func sessions() throws(BusError) -> [(path: String, isLocked: Bool)] {
+    try ownSessions().map { path in
+      let isLocked = try? property("LockedHint", of: path, "b") { value throws(BusError) in try value.bool() }
+      return (path, isLocked ?? false)
+    }
+  }
+
+  /// Whether the user has a session of class `user` that has not ended: at a screen, at a terminal, over the network. A
+  /// greeter, a job of cron and a manager of services have sessions of other classes, or none.
+  ///
+  /// - Throws: also where a session has gone before it could be asked about.
+  package func hasUserSession() throws(BusError) -> Bool {
+    for session in try ownSessions() {
+      let name = try property("Class", of: session, "s") { value throws(BusError) in try value.string() }
+      guard name == "user" || name.hasPrefix("user-") else { continue }
+      // What a session has left running does not make it last.
+      let state = try property("State", of: session, "s") { value throws(BusError) in try value.string() }
+      if state != "closing" { return true }
+    }
+    return false
+  }
+
+  /// The paths of the user's sessions.
+  private func ownSessions() throws(BusError) -> [String] {
     let reply = try bus.call(Self.name, Self.path, Self.manager, "ListSessions")
     var paths: [String] = []
     try reply.forEach("(susso)") { () throws(BusError) in
@@ -80,11 +103,15 @@ package final class LoginManager {
         if owner == user { paths.append(path) }
       }
     }
-    return paths.map { path in
-      let reply = try? bus.call(Self.name, path, Self.properties, "Get", Self.session, "LockedHint")
-      let isLocked = try? reply?.enter("v", "b") { () throws(BusError) in try reply?.bool() }
-      return (path, isLocked ?? false)
-    }
+    return paths
+  }
+
+  /// Reads a property of a session, which has values of one type.
+  private func property<Value>(
+    _ name: String, of session: String, _ type: String, _ read: (borrowing BusMessage) throws(BusError) -> Value
+  ) throws(BusError) -> Value {
+    let reply = try bus.call(Self.name, session, Self.properties, "Get", Self.session, name)
+    return try reply.enter("v", type) { () throws(BusError) in try read(reply) }
   }
 
   private func subscribe(
@@ -102,11 +129,10 @@ package final class LoginManager {
   /// Whether a session is the user's. One that cannot be asked about any more counts as such.
   private func isOwn(_ session: String) -> Bool {
     do throws(BusError) {
-      let reply = try bus.call(Self.name, session, Self.properties, "Get", Self.session, "User")
-      return try reply.enter("v", "(uo)") { () throws(BusError) in
-        try reply.enter("r", "uo") { () throws(BusError) in
-          let owner = try reply.uint32()
-          try reply.skip("o")
+      return try property("User", of: session, "(uo)") { value throws(BusError) in
+        try value.enter("r", "uo") { () throws(BusError) in
+          let owner = try value.uint32()
+          try value.skip("o")
           return owner == user
         }
       }
