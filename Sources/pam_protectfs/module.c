@@ -1,38 +1,55 @@
 // What libpam calls: the passcode of a login unlocks the user's store. Nothing here refuses anybody: every function
-// returns PAM_IGNORE or PAM_SUCCESS, and all that it waits for has a deadline.
+// returns PAM_IGNORE, and all that it waits for has one deadline.
 #define _GNU_SOURCE
 #include "include/pam_protectfs.h"
 
 #include <pwd.h>
 #include <security/pam_ext.h>
 #include <security/pam_modules.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
+/// A variable at whose end a function is called.
+#define ENDED_BY(function) __attribute__((cleanup(function)))
+
+/// What each call may take. Programs in which users log in have limits of their own: util-linux's login(1) has a minute,
+/// of which the person has used some.
+static long long get_deadline(void) { return protectfs_now() + 25000; }
 
 static const char data_name[] = "protectfs_secret";
 
 struct account {
   struct protectfs_user user;
-  char storage[4096];
+  /// What the names of the user are in.
+  char *storage;
 };
+
+static void free_account(struct account *account) { free(account->storage); }
+
+static struct passwd *find_entry(const char *name, struct passwd *entry, char **storage) {
+  struct passwd *found = NULL;
+  if (!(*storage = malloc(4096)) || getpwnam_r(name, entry, *storage, 4096, &found) != 0) return NULL;
+  return found;
+}
 
 /// Who logs in. Not root, who has no store of this kind; nor whom somebody becomes who is in already, which is what
 /// PAM_RUSER says: su(1), sudo(8) and their like set it, logins and screen lockers do not.
 static bool find_account(pam_handle_t *pam, struct account *account) {
   const void *asker = NULL;
   const char *name = NULL;
-  struct passwd entry, *found = NULL;
+  struct passwd entry;
   if (pam_get_item(pam, PAM_RUSER, &asker) != PAM_SUCCESS || (asker && *(const char *)asker)) return false;
   if (pam_get_user(pam, &name, NULL) != PAM_SUCCESS || !name) return false;
-  if (getpwnam_r(name, &entry, account->storage, sizeof account->storage, &found) != 0 || !found) return false;
-  if (!found->pw_uid || !found->pw_dir || *found->pw_dir != '/') return false;
+  const struct passwd *found = find_entry(name, &entry, &account->storage);
+  if (!found || !found->pw_uid || !found->pw_dir || *found->pw_dir != '/') return false;
   account->user = (struct protectfs_user){found->pw_uid, found->pw_gid, found->pw_name, found->pw_dir};
   return true;
 }
+
+// MARK: The passcode of the transaction
 
 static void free_data(pam_handle_t *pam, void *data, int status) {
   (void)pam, (void)status;
@@ -47,16 +64,31 @@ static struct protectfs_secret *kept_secret(pam_handle_t *pam, uid_t user) {
   return secret->user == user ? secret : NULL;
 }
 
+static void keep_secret(pam_handle_t *pam, uid_t user, const char *passcode) {
+  struct protectfs_secret *secret = protectfs_secret_make();
+  if (!secret) return;
+  secret->user = user;
+  if (!protectfs_secret_take(secret->passcode, passcode) ||
+      pam_set_data(pam, data_name, secret, free_data) != PAM_SUCCESS)
+    protectfs_secret_free(secret);
+}
+
+static void drop_secret(pam_handle_t *pam) { pam_set_data(pam, data_name, NULL, NULL); }
+
+// MARK: Unlocking
+
 /// Tries the passcode, which is then wiped: it is tried once.
-static enum protectfs_outcome unlock(pam_handle_t *pam, uid_t user, struct protectfs_secret *secret) {
-  const enum protectfs_outcome outcome = protectfs_daemon_unlock(user, secret);
-  pam_set_data(pam, data_name, NULL, NULL);
+static enum protectfs_outcome unlock(
+    pam_handle_t *pam, int connection, struct protectfs_secret *secret, long long deadline) {
+  const uid_t user = secret->user;
+  const enum protectfs_outcome outcome = protectfs_daemon_unlock(connection, secret, deadline);
+  drop_secret(pam);
   pam_syslog(
       pam, outcome == PROTECTFS_DONE ? LOG_INFO : LOG_NOTICE, "store of user %u: %s", user,
       outcome == PROTECTFS_DONE             ? "unlocked"
       : outcome == PROTECTFS_WRONG_PASSCODE ? "stays locked, its passcode is another"
       : outcome == PROTECTFS_REFUSED        ? "stays locked, its daemon refused"
-                                            : "stays locked, its daemon was not reached");
+                                            : "stays locked, its daemon did not answer");
   return outcome;
 }
 
@@ -81,12 +113,24 @@ static void tell(pam_handle_t *pam, int flags, enum protectfs_outcome outcome, c
 
 /// Unlocks for a screen locker, where no session follows: what is mounted, and nothing else.
 static void unlock_for_locker(pam_handle_t *pam, int flags) {
-  struct account account;
+  const long long deadline = get_deadline();
+  ENDED_BY(free_account) struct account account = {0};
   struct protectfs_settings settings;
   if (!find_account(pam, &account)) return;
   struct protectfs_secret *secret = kept_secret(pam, account.user.user);
-  if (!secret || !protectfs_settings_read(&account.user, &settings)) return;
-  tell(pam, flags, unlock(pam, account.user.user, secret), settings.mount_point);
+  if (!secret) return;
+  if (protectfs_settings_read(&account.user, &settings, deadline) != PROTECTFS_FOUND) {
+    drop_secret(pam);
+    return;
+  }
+  const int connection = protectfs_daemon_connect(account.user.user, deadline);
+  enum protectfs_outcome outcome = PROTECTFS_UNREACHABLE;
+  if (connection >= 0) {
+    outcome = unlock(pam, connection, secret, deadline);
+    close(connection);
+  }
+  drop_secret(pam);
+  tell(pam, flags, outcome, settings.mount_point);
 }
 
 // MARK: Authentication
@@ -94,20 +138,13 @@ static void unlock_for_locker(pam_handle_t *pam, int flags) {
 /// Keeps the passcode that the modules before it have accepted: the stack does not come here otherwise.
 EXPORTED int pam_sm_authenticate(pam_handle_t *pam, int flags, int argc, const char **argv) {
   (void)argc, (void)argv;
-  struct account account;
+  ENDED_BY(free_account) struct account account = {0};
   const void *passcode = NULL;
   // Of an earlier authentication in the same transaction.
-  pam_set_data(pam, data_name, NULL, NULL);
+  drop_secret(pam);
   if (pam_get_item(pam, PAM_AUTHTOK, &passcode) != PAM_SUCCESS || !passcode) return PAM_IGNORE;
   if (!find_account(pam, &account)) return PAM_IGNORE;
-  struct protectfs_secret *secret = protectfs_secret_make();
-  if (!secret) return PAM_IGNORE;
-  secret->user = account.user.user;
-  if (!protectfs_secret_take(secret->passcode, passcode) ||
-      pam_set_data(pam, data_name, secret, free_data) != PAM_SUCCESS) {
-    protectfs_secret_free(secret);
-    return PAM_IGNORE;
-  }
+  keep_secret(pam, account.user.user, passcode);
   // Without root's rights nobody opens a session: this is a screen locker of the user's.
   if (geteuid() != 0) unlock_for_locker(pam, flags);
   return PAM_IGNORE;
@@ -122,30 +159,39 @@ EXPORTED int pam_sm_setcred(pam_handle_t *pam, int flags, int argc, const char *
 
 // MARK: Session
 
+/// Has the store mounted, and asks whether it is unlocked. The connection stays, for the unlock; -1 for none.
+static enum protectfs_outcome mount_store(uid_t user, int *connection, long long deadline) {
+  enum protectfs_outcome outcome = PROTECTFS_UNREACHABLE;
+  // Twice: the end of the last session, or an unmount, may have ended it meanwhile.
+  for (int attempt = 0; attempt < 2 && outcome == PROTECTFS_UNREACHABLE; attempt++) {
+    if (*connection >= 0) close(*connection);
+    *connection = -1;
+    if (!protectfs_unit_start(user, deadline)) continue;
+    *connection = protectfs_daemon_connect(user, deadline);
+    if (*connection >= 0) outcome = protectfs_daemon_state(*connection, deadline);
+    if (outcome == PROTECTFS_UNREACHABLE) usleep(250000);
+  }
+  return outcome;
+}
+
 /// Has the store mounted, and unlocked with the passcode if there is one. Before pam_systemd, which starts the user's
 /// services.
 EXPORTED int pam_sm_open_session(pam_handle_t *pam, int flags, int argc, const char **argv) {
   (void)argc, (void)argv;
-  struct account account;
+  const long long deadline = get_deadline();
+  ENDED_BY(free_account) struct account account = {0};
   struct protectfs_settings settings;
   if (geteuid() != 0 || !find_account(pam, &account)) return PAM_IGNORE;
-  const uid_t user = account.user.user;
-  if (!protectfs_settings_read(&account.user, &settings)) {
-    pam_set_data(pam, data_name, NULL, NULL);
+  if (protectfs_settings_read(&account.user, &settings, deadline) != PROTECTFS_FOUND) {
+    drop_secret(pam);
     return PAM_IGNORE;
   }
-  enum protectfs_outcome outcome = PROTECTFS_UNREACHABLE;
-  bool is_started = protectfs_unit_start(user);
-  if (is_started) outcome = protectfs_daemon_state(user);
-  // One that the end of the last session was just about to end.
-  if (is_started && outcome == PROTECTFS_UNREACHABLE) {
-    usleep(500000);
-    is_started = protectfs_unit_start(user);
-    if (is_started) outcome = protectfs_daemon_state(user);
-  }
+  const uid_t user = account.user.user;
+  int connection = -1;
+  const enum protectfs_outcome outcome = mount_store(user, &connection, deadline);
   struct protectfs_secret *secret = kept_secret(pam, user);
-  if (secret && is_started && outcome == PROTECTFS_DONE) {
-    tell(pam, flags, unlock(pam, user, secret), settings.mount_point);
+  if (secret && outcome == PROTECTFS_DONE) {
+    tell(pam, flags, unlock(pam, connection, secret, deadline), settings.mount_point);
   } else if (outcome == PROTECTFS_DONE) {
     // By a key, say, or where another process has authenticated.
     if (!(flags & PAM_SILENT))
@@ -154,7 +200,8 @@ EXPORTED int pam_sm_open_session(pam_handle_t *pam, int flags, int argc, const c
     pam_info(
         pam, "%s could not be mounted; 'systemctl status protectfs-user@%u' says why.", settings.mount_point, user);
   }
-  pam_set_data(pam, data_name, NULL, NULL);
+  if (connection >= 0) close(connection);
+  drop_secret(pam);
   return PAM_IGNORE;
 }
 
@@ -166,29 +213,40 @@ EXPORTED int pam_sm_close_session(pam_handle_t *pam, int flags, int argc, const 
 
 // MARK: Passcode
 
+/// Has the store take the new passcode.
+static enum protectfs_outcome change_passcode(uid_t user, struct protectfs_secret *secret, long long deadline) {
+  int connection = protectfs_daemon_connect(user, deadline);
+  if (connection < 0) return PROTECTFS_UNREACHABLE;
+  const enum protectfs_outcome outcome = protectfs_daemon_change_passcode(connection, secret, deadline);
+  close(connection);
+  return outcome;
+}
+
 /// After pam_unix has the new passcode, gives it to the store too. Without the old one, as when root sets another's,
 /// that cannot be: the next login says so.
 EXPORTED int pam_sm_chauthtok(pam_handle_t *pam, int flags, int argc, const char **argv) {
   (void)argc, (void)argv;
-  struct account account;
+  const long long deadline = get_deadline();
+  ENDED_BY(free_account) struct account account = {0};
   struct protectfs_settings settings;
   const void *old = NULL, *new = NULL;
   if (!(flags & PAM_UPDATE_AUTHTOK)) return PAM_IGNORE;
   if (pam_get_item(pam, PAM_AUTHTOK, &new) != PAM_SUCCESS || !new || !find_account(pam, &account)) return PAM_IGNORE;
-  if (!protectfs_settings_read(&account.user, &settings)) return PAM_IGNORE;
+  if (protectfs_settings_read(&account.user, &settings, deadline) != PROTECTFS_FOUND) return PAM_IGNORE;
+  const uid_t user = account.user.user;
   enum protectfs_outcome outcome = PROTECTFS_REFUSED;
   struct protectfs_secret *secret = protectfs_secret_make();
   const bool knows_old = pam_get_item(pam, PAM_OLDAUTHTOK, &old) == PAM_SUCCESS && old;
   if (secret && knows_old && protectfs_secret_take(secret->passcode, old) &&
       protectfs_secret_take(secret->new_passcode, new))
-    outcome = protectfs_daemon_change_passcode(account.user.user, secret);
-  protectfs_secret_free(secret);
+    outcome = change_passcode(user, secret, deadline);
   if (outcome == PROTECTFS_DONE) {
-    pam_syslog(pam, LOG_INFO, "store of user %u: its passcode was changed", account.user.user);
+    pam_syslog(pam, LOG_INFO, "store of user %u: its passcode was changed", user);
   } else if (!(flags & PAM_SILENT)) {
     pam_info(
         pam, "The passcode of %s stays what it was; 'protectfs passcode change %s' changes it.", settings.mount_point,
         settings.mount_point);
   }
+  protectfs_secret_free(secret);
   return PAM_IGNORE;
 }

@@ -3,14 +3,14 @@
 
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 struct protectfs_secret *protectfs_secret_make(void) {
   const size_t size = sizeof(struct protectfs_secret);
   void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
-  // What cannot be locked could be written to the swap: then the store stays locked.
-  if (mlock(memory, size) < 0 || madvise(memory, size, MADV_DONTDUMP) < 0) {
+  // What cannot be locked could be written to the swap, and a copy in a child is not locked: then the store stays locked.
+  if (mlock(memory, size) < 0 || madvise(memory, size, MADV_DONTDUMP) < 0 ||
+      madvise(memory, size, MADV_WIPEONFORK) < 0) {
     munmap(memory, size);
     return NULL;
   }
@@ -49,10 +49,4 @@ bool protectfs_secret_take(char *place, const char *passcode) {
   }
   memcpy(place, passcode, length + 1);
   return true;
-}
-
-long long protectfs_now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }

@@ -6,10 +6,22 @@
 
 #pragma GCC visibility push(hidden)
 
+// MARK: Time
+
+/// The time that a deadline is compared with, in milliseconds.
+long long protectfs_now(void);
+/// The time in so many milliseconds, or the deadline if that is sooner.
+long long protectfs_within(long long milliseconds, long long deadline);
+/// Waits until there is something to read from a descriptor, or its other end is closed; false when the time is up.
+bool protectfs_wait(int descriptor, long long deadline);
+
+// MARK: Secrets
+
 /// The longest passcode that a store takes, in bytes.
 enum { PROTECTFS_LONGEST_PASSCODE = 1024 };
 
-/// A passcode that the module keeps from the authentication to the session: locked in memory, out of core dumps, wiped.
+/// A passcode that the module keeps from the authentication to the session: locked in memory, out of core dumps and of
+/// processes that are forked meanwhile, wiped.
 struct protectfs_secret {
   uid_t user;
   size_t length;
@@ -26,10 +38,23 @@ void protectfs_secret_free(struct protectfs_secret *secret);
 /// Takes a passcode over. False for one that no store can have: empty, too long, no UTF-8.
 bool protectfs_secret_take(char *place, const char *passcode);
 
-/// What is set for a user's logins.
-struct protectfs_settings {
-  char mount_point[1024];
-};
+// MARK: Processes
+
+/// What a child process does. It writes to its standard output, and ends the process by _exit(2). Of the C library it
+/// may call what is async-signal-safe, and no function that deals with all threads, as setuid(3) does.
+typedef void (*protectfs_child_body)(const void *context);
+
+/// Runs a child process. Returns its exit status, or -1 where it did not exit in time; `output` is then what it wrote,
+/// cut to size. The calling program does not notice: neither its handler of SIGCHLD nor its wait(2) sees the child.
+int protectfs_child_run(
+    protectfs_child_body body, const void *context, char *output, size_t size, long long deadline);
+/// In a child: runs a program, with an environment of its own, and ends as that does.
+void protectfs_child_execute(const char *path, const char *const *arguments);
+/// In a child: its memory, a copy of the calling program's, can be neither dumped nor traced. To be repeated when it
+/// has become another user.
+void protectfs_child_conceal(void);
+
+// MARK: Users
 
 /// A user, as the password database has them.
 struct protectfs_user {
@@ -39,14 +64,31 @@ struct protectfs_user {
   const char *home;
 };
 
-/// Reads what `protectfs login enable` has written, with the user's own rights. False where it is not on, or the home
-/// directory does not answer in time.
-bool protectfs_settings_read(const struct protectfs_user *user, struct protectfs_settings *settings);
+/// What is set for a user's logins, as it is printed on a terminal.
+struct protectfs_settings {
+  char backing[1024];
+  char mount_point[1024];
+};
 
-/// Starts the user's unit, which mounts; false where it did not start. Root only.
-bool protectfs_unit_start(uid_t user);
+enum protectfs_found {
+  PROTECTFS_FOUND,
+  /// Nothing is on for the user's logins.
+  PROTECTFS_NONE,
+  /// The home directory did not say, or is not there yet.
+  PROTECTFS_UNKNOWN,
+};
+
+/// Reads what `protectfs login enable` has written, with the user's own rights. The home directory has five seconds.
+enum protectfs_found protectfs_settings_read(
+    const struct protectfs_user *user, struct protectfs_settings *settings, long long deadline);
+
+/// Has the user's unit mount, and a session awaited for it, anew where one was awaited or has ended. False where it is
+/// not mounted then. Root only.
+bool protectfs_unit_start(uid_t user, long long deadline);
 /// The main process of the user's unit; 0 where it does not run.
-pid_t protectfs_unit_process(uid_t user);
+pid_t protectfs_unit_process(uid_t user, long long deadline);
+
+// MARK: The daemon
 
 /// What came of a call.
 enum protectfs_outcome {
@@ -60,14 +102,14 @@ enum protectfs_outcome {
   PROTECTFS_UNREACHABLE,
 };
 
-/// Unlocks the mount that the user's unit serves.
-enum protectfs_outcome protectfs_daemon_unlock(uid_t user, struct protectfs_secret *secret);
+/// Connects to the daemon that the user's unit is, and to no other process; -1 for none.
+int protectfs_daemon_connect(uid_t user, long long deadline);
+/// Whether its mount is unlocked: `PROTECTFS_UNLOCKED`, or `PROTECTFS_DONE` for one that is locked.
+enum protectfs_outcome protectfs_daemon_state(int connection, long long deadline);
+/// Unlocks its mount.
+enum protectfs_outcome protectfs_daemon_unlock(int connection, struct protectfs_secret *secret, long long deadline);
 /// Has its store take `new_passcode` in place of `passcode`.
-enum protectfs_outcome protectfs_daemon_change_passcode(uid_t user, struct protectfs_secret *secret);
-/// Whether it is unlocked: `PROTECTFS_UNLOCKED`, or `PROTECTFS_DONE` for a mount that is locked.
-enum protectfs_outcome protectfs_daemon_state(uid_t user);
-
-/// The time that a deadline is compared with, in milliseconds.
-long long protectfs_now(void);
+enum protectfs_outcome protectfs_daemon_change_passcode(
+    int connection, struct protectfs_secret *secret, long long deadline);
 
 #pragma GCC visibility pop
