@@ -139,11 +139,14 @@ static void unlock_for_locker(pam_handle_t *pam, int flags) {
 EXPORTED int pam_sm_authenticate(pam_handle_t *pam, int flags, int argc, const char **argv) {
   (void)argc, (void)argv;
   ENDED_BY(free_account) struct account account = {0};
+  struct protectfs_settings settings;
   const void *passcode = NULL;
   // Of an earlier authentication in the same transaction.
   drop_secret(pam);
   if (pam_get_item(pam, PAM_AUTHTOK, &passcode) != PAM_SUCCESS || !passcode) return PAM_IGNORE;
   if (!find_account(pam, &account)) return PAM_IGNORE;
+  // Of most users there is no store. A home directory that does not say may do so when the session is opened.
+  if (protectfs_settings_read(&account.user, &settings, get_deadline()) == PROTECTFS_NONE) return PAM_IGNORE;
   keep_secret(pam, account.user.user, passcode);
   // Without root's rights nobody opens a session: this is a screen locker of the user's.
   if (geteuid() != 0) unlock_for_locker(pam, flags);
