@@ -216,9 +216,11 @@ EXPORTED int pam_sm_close_session(pam_handle_t *pam, int flags, int argc, const 
 
 // MARK: Passcode
 
-/// Has the store take the new passcode.
+/// Has the store take the new passcode. Where it is not mounted, it is mounted for that, and unmounted after a minute
+/// unless there is a session.
 static enum protectfs_outcome change_passcode(uid_t user, struct protectfs_secret *secret, long long deadline) {
   int connection = protectfs_daemon_connect(user, deadline);
+  if (connection < 0 && geteuid() == 0) mount_store(user, &connection, deadline);
   if (connection < 0) return PROTECTFS_UNREACHABLE;
   const enum protectfs_outcome outcome = protectfs_daemon_change_passcode(connection, secret, deadline);
   close(connection);
@@ -245,10 +247,12 @@ EXPORTED int pam_sm_chauthtok(pam_handle_t *pam, int flags, int argc, const char
     outcome = change_passcode(user, secret, deadline);
   if (outcome == PROTECTFS_DONE) {
     pam_syslog(pam, LOG_INFO, "store of user %u: its passcode was changed", user);
+    // In a login whose passcode had expired: the session unlocks with the new one.
+    if (kept_secret(pam, user)) keep_secret(pam, user, new);
   } else if (!(flags & PAM_SILENT)) {
     pam_info(
         pam, "The passcode of %s stays what it was; 'protectfs passcode change %s' changes it.", settings.mount_point,
-        settings.mount_point);
+        settings.backing);
   }
   protectfs_secret_free(secret);
   return PAM_IGNORE;
