@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "include/pam_protectfs.h"
 
+#include <errno.h>
 #include <pwd.h>
 #include <security/pam_ext.h>
 #include <security/pam_modules.h>
@@ -29,10 +30,16 @@ struct account {
 
 static void free_account(struct account *account) { free(account->storage); }
 
+/// The entry of the password database, which may be long.
 static struct passwd *find_entry(const char *name, struct passwd *entry, char **storage) {
   struct passwd *found = NULL;
-  if (!(*storage = malloc(4096)) || getpwnam_r(name, entry, *storage, 4096, &found) != 0) return NULL;
-  return found;
+  int result = ERANGE;
+  for (size_t size = 4096; result == ERANGE && size <= 1 << 20; size *= 2) {
+    free(*storage);
+    if (!(*storage = malloc(size))) return NULL;
+    result = getpwnam_r(name, entry, *storage, size, &found);
+  }
+  return result == 0 ? found : NULL;
 }
 
 /// Who logs in. Not root, who has no store of this kind; nor whom somebody becomes who is in already, which is what
