@@ -135,3 +135,22 @@ void protectfs_child_execute(const char *path, const char *const *arguments) {
   while (child > 0 && (reaped = waitpid(child, &status, __WALL)) < 0 && errno == EINTR) {}
   _exit(reaped > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 127);
 }
+
+// MARK: Standard descriptors
+
+struct protectfs_standard protectfs_standard_fill(void) {
+  struct protectfs_standard standard = {{false, false, false}};
+  for (int number = 0; number < 3; number++) {
+    if (fcntl(number, F_GETFD) >= 0 || errno != EBADF) continue;
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    standard.is_filled[number] = null == number;
+    // Another thread was faster.
+    if (null >= 0 && null != number) close(null);
+  }
+  return standard;
+}
+
+void protectfs_standard_empty(struct protectfs_standard *standard) {
+  for (int number = 0; number < 3; number++)
+    if (standard->is_filled[number]) close(number);
+}

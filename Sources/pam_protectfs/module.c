@@ -15,6 +15,8 @@
 #define EXPORTED __attribute__((visibility("default")))
 /// A variable at whose end a function is called.
 #define ENDED_BY(function) __attribute__((cleanup(function)))
+#define WITH_STANDARD_DESCRIPTORS \
+  ENDED_BY(protectfs_standard_empty) struct protectfs_standard standard = protectfs_standard_fill()
 
 /// What each call may take. Programs in which users log in have limits of their own: util-linux's login(1) has a minute,
 /// of which the person has used some.
@@ -145,6 +147,7 @@ static void unlock_for_locker(pam_handle_t *pam, int flags) {
 /// Keeps the passcode that the modules before it have accepted: the stack does not come here otherwise.
 EXPORTED int pam_sm_authenticate(pam_handle_t *pam, int flags, int argc, const char **argv) {
   (void)argc, (void)argv;
+  WITH_STANDARD_DESCRIPTORS;
   ENDED_BY(free_account) struct account account = {0};
   struct protectfs_settings settings;
   const void *passcode = NULL;
@@ -163,6 +166,7 @@ EXPORTED int pam_sm_authenticate(pam_handle_t *pam, int flags, int argc, const c
 /// A locker with root's rights refreshes credentials; a login establishes them, and its session follows.
 EXPORTED int pam_sm_setcred(pam_handle_t *pam, int flags, int argc, const char **argv) {
   (void)argc, (void)argv;
+  WITH_STANDARD_DESCRIPTORS;
   if (flags & (PAM_REFRESH_CRED | PAM_REINITIALIZE_CRED)) unlock_for_locker(pam, flags);
   return PAM_IGNORE;
 }
@@ -188,6 +192,7 @@ static enum protectfs_outcome mount_store(uid_t user, int *connection, long long
 /// services.
 EXPORTED int pam_sm_open_session(pam_handle_t *pam, int flags, int argc, const char **argv) {
   (void)argc, (void)argv;
+  WITH_STANDARD_DESCRIPTORS;
   const long long deadline = get_deadline();
   ENDED_BY(free_account) struct account account = {0};
   struct protectfs_settings settings;
@@ -238,6 +243,7 @@ static enum protectfs_outcome change_passcode(uid_t user, struct protectfs_secre
 /// that cannot be: the next login says so.
 EXPORTED int pam_sm_chauthtok(pam_handle_t *pam, int flags, int argc, const char **argv) {
   (void)argc, (void)argv;
+  WITH_STANDARD_DESCRIPTORS;
   const long long deadline = get_deadline();
   ENDED_BY(free_account) struct account account = {0};
   struct protectfs_settings settings;

@@ -54,6 +54,14 @@ void protectfs_child_execute(const char *path, const char *const *arguments);
 /// has become another user.
 void protectfs_child_conceal(void);
 
+/// The standard descriptors that the calling program has closed are /dev/null while the module works: no descriptor of
+/// the module's gets such a number, to which the program could write.
+struct protectfs_standard {
+  bool is_filled[3];
+};
+struct protectfs_standard protectfs_standard_fill(void);
+void protectfs_standard_empty(struct protectfs_standard *standard);
+
 // MARK: Users
 
 /// A user, as the password database has them.
