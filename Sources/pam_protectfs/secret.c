@@ -50,3 +50,22 @@ bool protectfs_secret_take(char *place, const char *passcode) {
   memcpy(place, passcode, length + 1);
   return true;
 }
+
+void protectfs_make_printable(char *text) {
+  char *end = text;
+  for (const char *c = text; *c;) {
+    const unsigned char *bytes = (const unsigned char *)c;
+    const size_t length = sequence_length(bytes);
+    // U+0080 to U+009F are controls as well; U+009B introduces what ESC [ does.
+    const bool is_control =
+        bytes[0] < 0x20 || bytes[0] == 0x7f || (length == 2 && bytes[0] == 0xc2 && bytes[1] < 0xa0);
+    if (!length || is_control) {
+      *end++ = '?';
+    } else {
+      memmove(end, c, length);
+      end += length;
+    }
+    c += length ? length : 1;
+  }
+  *end = 0;
+}

@@ -51,9 +51,7 @@ static void take_path(char *place, size_t size, const char *line, const char *na
   const size_t length = strlen(name);
   if (strncmp(line, name, length) != 0 || line[length] != '/' || strlen(line + length) >= size) return;
   strcpy(place, line + length);
-  // It is printed on a terminal.
-  for (char *c = place; *c; c++)
-    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+  protectfs_make_printable(place);
 }
 
 enum protectfs_found protectfs_settings_read(

@@ -38,6 +38,9 @@ void protectfs_secret_free(struct protectfs_secret *secret);
 /// Takes a passcode over. False for one that no store can have: empty, too long, no UTF-8.
 bool protectfs_secret_take(char *place, const char *passcode);
 
+/// Puts question marks for control characters, and for what is no UTF-8: a terminal would obey them.
+void protectfs_make_printable(char *text);
+
 // MARK: Processes
 
 /// What a child process does. It writes to its standard output, and ends the process by _exit(2). Of the C library it
