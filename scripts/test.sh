@@ -72,9 +72,9 @@ check_command() {
 }
 
 check_service_manager() {
-  step "Units, fstab and sessions, in containers"
+  step "Units, fstab, sessions and logins, in containers"
   local status=0
-  scripts/container-test.sh --protectfs "$protectfs" fstab service session || status=$?
+  scripts/container-test.sh --protectfs "$protectfs" fstab login service session || status=$?
   # It has said why it was skipped.
   ((status == 0 || status == 77))
 }

@@ -1,17 +1,13 @@
 #!/bin/bash
-# Logins with the PAM module, run by scripts/container-test.sh in a container: passcodes right, wrong and changed, lockers,
-# ssh, su, sudo, planted sockets, the last logout. Without names all tests are run, in the order of the list below.
-set -u
+# Logins with the PAM module: passcodes right, wrong, changed and expired, lockers, ssh, su, sudo, planted sockets, the last
+# logout. Each test has a user of its own, whose name is the password; several run at the same time. Without names all tests
+# are run.
+source "$(dirname "$0")/checks.sh"
 export LC_ALL=C.UTF-8
-failures=0
-# The password of ana, which one test changes.
-ana=ana
 
-ok() { echo "ok      $*"; }
-failed() { echo "failed  $*"; failures=$((failures + 1)); }
 # Whether a text has another in it.
-check() { if [[ $2 == *"$3"* ]]; then ok "$1"; else failed "$1: '$3' is not in: $2"; fi; }
-check_not() { if [[ $2 != *"$3"* ]]; then ok "$1"; else failed "$1: '$3' is in: $2"; fi; }
+has() { [[ $1 == *"$2"* ]] || { echo "'$2' is not in: $1" && return 1; }; }
+lacks() { [[ $1 != *"$2"* ]] || { echo "'$2' is in: $1" && return 1; }; }
 
 # Runs a program as a user, without a session and without PAM.
 as() {
@@ -20,25 +16,28 @@ as() {
   setpriv --reuid "$user" --regid "$user" --init-groups env -i HOME="/home/$user" PATH="$PATH" LC_ALL="$LC_ALL" "$@"
 }
 # What the kernel has mounted of a user's: the lock state, or 'not mounted'.
-state() {
+login_state() {
   grep -q " /home/$1/Protected .* fuse.protectfs " /proc/self/mountinfo || { echo 'not mounted'; return; }
   as "$1" getfattr --only-values --absolute-names -n user.protectfs.state "/home/$1/Protected" 2>/dev/null
 }
-await() {
-  for _ in $(seq 100); do [[ $(state "$1") == "$2" ]] && break; sleep 0.1; done
-  [[ $(state "$1") == "$2" ]] && ok "$3" || failed "$3: $1's is $(state "$1"), not $2"
-}
+is_state() { prints "$2" login_state "$1"; }
+unit_of() { echo "protectfs-$1@$(id -u "$2").service"; }
 # Whether a store has counted a wrong passcode.
-attempts() { tr -d '\0' <"/home/$1/.local/share/protectfs/store/.protectfs/attempts" | wc -c; }
+has_counted_nothing() { ! tr -d '\0' <"/home/$1/.local/share/protectfs/store/.protectfs/attempts" | grep -q .; }
+lock() { as "$1" protectfs lock --now "/home/$1/Protected" >/dev/null; }
 
-# Logs in at a terminal of its own, runs a command, and logs out; prints all that is seen.
-login_as() {
-  USER_NAME=$1 PASSWORD=$2 COMMAND=$3 expect -c '
+# Starts a program that asks for a password, types lines at what it asks with "assword:", runs a command at the shell's
+# prompt, and logs out. Prints all that is seen.
+type_at() {
+  local command=$1 program=$2
+  shift 2
+  COMMAND=$command PROGRAM=$program ANSWERS=$(printf '%s\n' "$@") expect -c '
     set timeout 60
-    log_user 1
-    spawn -noecho login $env(USER_NAME)
-    expect "assword:"
-    send -- "$env(PASSWORD)\r"
+    spawn -noecho {*}$env(PROGRAM)
+    foreach line [split $env(ANSWERS) "\n"] {
+      expect "assword:"
+      send -- "$line\r"
+    }
     expect {
       "incorrect" { puts "REFUSED"; exit 0 }
       -re {\$ $}
@@ -47,316 +46,448 @@ login_as() {
     expect -re {END-[0-9]}
     expect eof' 2>&1
 }
-# Opens a session that lasts until end_session.
+# Logs in at a terminal of its own: user, password, command.
+login_as() { type_at "$3" "login $1" "$2"; }
+# What a login finds: whether its store is unlocked.
+login_unlocks() { has "$(login_as "$1" "$2" 'protectfs status | head -1')" "/home/$1/Protected: unlocked"; }
+
+# Opens a session that lasts until end_session; the third argument names it.
 begin_session() {
-  rm -f /tmp/end-$3
+  rm -f "/tmp/end-$3"
+  : >"/tmp/session-$3"
   USER_NAME=$1 PASSWORD=$2 END=/tmp/end-$3 expect -c '
     set timeout 60
     spawn -noecho login $env(USER_NAME)
     expect "assword:"
     send -- "$env(PASSWORD)\r"
     expect -re {\$ $}
-    while {![file exists $env(END)]} { after 100 }
+    while {![file exists $env(END)]} { after 20 }
     send -- "exit\r"
-    expect eof' >/tmp/session-$3 2>&1 &
-  for _ in $(seq 100); do [[ $(tail -c 2 /tmp/session-$3) == '$ ' ]] && break; sleep 0.1; done
+    expect eof' >"/tmp/session-$3" 2>&1 &
+  await sh -c "[ \"\$(tail -c 2 /tmp/session-$3)\" = '\$ ' ]"
 }
-end_session() { touch /tmp/end-$1; }
+end_session() { touch "/tmp/end-$1"; }
+check_end() { check "${2-the last logout unmounts}" await is_state "$1" 'not mounted'; }
 
-# Tries to log in with 20 wrong passwords; notes what was accepted.
+# Tries to log in with 20 wrong passwords; prints what was accepted.
 wrong_logins() {
   local number tries=()
-  for number in $(seq 20); do
+  for number in {1..20}; do
     (echo "wrong $number" | pamtester testlogin "$1" authenticate open_session close_session >/dev/null 2>&1 &&
-      echo "$number" >>/tmp/accepted) &
+      echo "$number") &
     tries+=($!)
   done
   wait "${tries[@]}"
 }
 
-# A user with a store that is on for logins. The name is the password.
+# Writes a passcode into a file that a user can read; prints its path.
+passcode_file() {
+  install -o "$1" -m 600 <(echo "$2") "/home/$1/passcode-$2"
+  echo "/home/$1/passcode-$2"
+}
+
+# A user whose name is the password.
 add_user() {
   useradd -m -s /bin/bash "$1"
   echo "$1:$1" | chpasswd
   echo 'PS1="$ "' >"/home/$1/.bashrc"
   echo '. ~/.bashrc' >"/home/$1/.bash_profile"
-  echo "$1" >"/home/$1/p"
-  chown "$1" "/home/$1/p"
-  chmod 600 "/home/$1/p"
+}
+# Turns a store on for a user.
+enable() {
+  as "$1" protectfs login enable --passcode-file "$(passcode_file "$1" "$1")" --recovery-key-file "/home/$1/r"
 }
 
 test_enable() {
-  add_user ana
-  check "status is off at first" "$(as ana protectfs login status)" "Off:"
-  check "enable makes a store" \
-    "$(as ana protectfs login enable --passcode-file /home/ana/p --recovery-key-file /home/ana/r 2>&1)" \
-    "is mounted at /home/ana/Protected and unlocked"
-  check "status in JSON" "$(as ana protectfs login status --json)" '"mountPoint" : "/home/ana/Protected"'
-  check "all parts are in place" "$(as ana protectfs login status; echo $?)" $'protectfs-user@.service\n0'
-  check "a store that is there is not taken with another passcode" \
-    "$(echo other | as ana protectfs login enable --passcode-file - 2>&1)" "has another passcode"
-  check "but with its own" "$(as ana protectfs login enable --passcode-file /home/ana/p 2>&1)" "is mounted at"
-  check "root has none" "$(protectfs login enable 2>&1)" "other than root"
-  check "order of the modules" "$(grep -ho 'pam_\(protectfs\|systemd\).so' /etc/pam.d/common-session | tr '\n' ' ')" \
-    "pam_protectfs.so pam_systemd.so"
+  local user=$1
+  check "status is off at first" has "$(as "$user" protectfs login status)" "Off:"
+  check "enable makes a store" has "$(enable "$user")" "is mounted at /home/$user/Protected and unlocked"
+  check "status in JSON" has "$(as "$user" protectfs login status --json)" "\"mountPoint\" : \"/home/$user/Protected\""
+  check "all parts are in place" as "$user" protectfs login status
+  check "a store that is there is not taken with another passcode" has \
+    "$(echo other | as "$user" protectfs login enable --passcode-file - 2>&1)" "has another passcode"
+  check "but with its own" as "$user" protectfs login enable --passcode-file "$(passcode_file "$user" "$user")"
+  check "root has none" has "$(protectfs login enable 2>&1)" "other than root"
+  check "order of the modules" prints "pam_protectfs.so pam_systemd.so" \
+    sh -c 'grep -ho "pam_\(protectfs\|systemd\).so" /etc/pam.d/common-session | xargs'
+  begin_session "$user" "$user" enable
+  check "a login unlocks" is_state "$user" unlocked
+  check "disable" has "$(as "$user" protectfs login disable)" \
+    "The store stays in /home/$user/.local/share/protectfs/store"
+  check "twice" has "$(as "$user" protectfs login disable)" "Nothing was mounted"
+  systemctl restart "$(unit_of logout "$user")"
+  check "what is mounted stays so until the logout" is_state "$user" unlocked
+  end_session enable
+  check_end "$user"
+  login_as "$user" "$user" true >/dev/null
+  check "nothing is mounted then" prints inactive systemctl is-active "$(unit_of user "$user")"
 }
 
 test_right() {
-  local seen
-  seen=$(login_as ana ana 'protectfs status | head -1; echo text >Protected/c; cat Protected/c')
-  check "a login unlocks before the prompt" "$seen" "/home/ana/Protected: unlocked"
-  check "and says nothing of it" "$(grep -c protectfs: <<<"$seen")" "0"
-  await ana 'not mounted' "the last logout unmounts"
-  install -d -o ana -g ana /home/ana/.config/systemd/user/default.target.wants
-  printf '[Service]\nType=oneshot\nExecStart=/bin/sh -c "cat /home/ana/Protected/c >/home/ana/seen"\n' \
-    >/home/ana/.config/systemd/user/reader.service
-  ln -s ../reader.service /home/ana/.config/systemd/user/default.target.wants/
-  rm -f /home/ana/seen
+  local user=$1 seen
+  enable "$user" >/dev/null
+  # An entry of the password database that is longer than most.
+  sed -i "s/^\($user:[^:]*:[^:]*:[^:]*:\)[^:]*/\1$(printf 'x%.0s' {1..6000})/" /etc/passwd
+  seen=$(login_as "$user" "$user" 'protectfs status | head -1; echo text >Protected/c; cat Protected/c')
+  check "a login unlocks before the prompt" has "$seen" "/home/$user/Protected: unlocked"
+  check "and says nothing of it" lacks "$seen" protectfs:
+  check_end "$user"
+  install -d -o "$user" -g "$user" "/home/$user/.config/systemd/user/default.target.wants"
+  printf '[Service]\nType=oneshot\nExecStart=/bin/sh -c "cat %s/Protected/c >%s/seen"\n' "/home/$user" "/home/$user" \
+    >"/home/$user/.config/systemd/user/reader.service"
+  ln -s ../reader.service "/home/$user/.config/systemd/user/default.target.wants/"
   # Until its manager of the former session has ended, no other starts.
-  for _ in $(seq 200); do [[ $(systemctl is-active user@$(id -u ana)) == active ]] || break; sleep 0.1; done
-  login_as ana ana 'sleep 3' >/dev/null
-  check "a service of the user finds class C" "$(cat /home/ana/seen 2>&1)" "text"
-  await ana 'not mounted' "unmounted again"
-}
-
-test_wrong() {
-  check "a wrong password is refused" "$(login_as ana wrong true)" "incorrect"
-  check "and mounts nothing" "$(state ana)" "not mounted"
-  begin_session ana ana wrong
-  as ana protectfs lock --now /home/ana/Protected
-  wrong_logins ana
-  [[ -e /tmp/accepted ]] && failed "wrong passwords were accepted" || ok "20 wrong passwords are refused"
-  check "which count for nothing" "$(attempts ana)" "0"
-  check "and leave it locked" "$(state ana)" "locked"
-  end_session wrong
-  await ana 'not mounted' "the session ends"
+  check "the user's services end" await prints inactive systemctl is-active "user@$(id -u "$user")"
+  begin_session "$user" "$user" right
+  check "a service of the user finds class C" await prints text cat "/home/$user/seen"
+  end_session right
+  check_end "$user"
+  check "a wrong password is refused" has "$(login_as "$user" wrong true)" "incorrect"
+  check "and mounts nothing" is_state "$user" "not mounted"
+  # Without a session of logind's.
+  echo 'session optional pam_protectfs.so' >/etc/pam.d/mounts
+  pamtester mounts "$user" open_session <&- >&- 2>&-
+  check "a program without standard descriptors has it mounted" is_state "$user" beforeFirstUnlock
+  systemctl stop "$(unit_of user "$user")"
 }
 
 test_sessions() {
-  begin_session ana ana one
-  begin_session ana ana two
-  check "unlocked" "$(state ana)" "unlocked"
+  local user=$1 number daemon watcher
+  enable "$user" >/dev/null
+  begin_session "$user" "$user" one
+  begin_session "$user" "$user" two
+  check "unlocked" is_state "$user" unlocked
   end_session one
-  sleep 2
-  check "the end of one session leaves it so" "$(state ana)" "unlocked"
+  sleep 1
+  check "the end of one session leaves it so" is_state "$user" unlocked
   end_session two
-  await ana 'not mounted' "the end of the other does not"
-  begin_session ana ana killed
-  kill -KILL $(pgrep -x login)
-  await ana 'not mounted' "a login that is killed ends its session too"
+  check_end "$user" "the end of the other does not"
+  begin_session "$user" "$user" killed
+  loginctl kill-session --kill-whom=leader --signal=KILL \
+    "$(loginctl --no-legend list-sessions | awk -v user="$user" '$3 == user { print $1 }')"
+  check_end "$user" "a login that is killed ends its session too"
   end_session killed
+
+  # Logins that follow closely, and so often that a limit of starts would be met.
+  begin_session "$user" "$user" 0
+  for number in {1..6}; do
+    end_session $((number - 1))
+    begin_session "$user" "$user" "$number"
+    check "one after another: unlocked" is_state "$user" unlocked
+  done
+
+  echo "A login after the end of the last session, before it is seen:"
+  watcher=$(systemctl show -P MainPID "$(unit_of logout "$user")")
+  kill -STOP "$watcher"
+  end_session "$number"
+  sleep 0.3
+  begin_session "$user" "$user" unseen
+  check "  unlocks" is_state "$user" unlocked
+
+  echo "A login when the end of the last session has been seen:"
+  daemon=$(systemctl show -P MainPID "$(unit_of user "$user")")
+  watcher=$(systemctl show -P MainPID "$(unit_of logout "$user")")
+  kill -STOP "$daemon"
+  end_session unseen
+  # It blocks SIGTERM then.
+  check "  it is" await grep -q 'SigBlk:.*[4567cdef]...$' "/proc/$watcher/status"
+  (sleep 0.5 && kill -CONT "$daemon") &
+  begin_session "$user" "$user" seen
+  check "  unlocks" is_state "$user" unlocked
+  sleep 0.5
+  check "  and it stays so" is_state "$user" unlocked
+  check "  another daemon serves it" test "$(systemctl show -P MainPID "$(unit_of user "$user")")" != "$daemon"
+  end_session seen
+  check_end "$user"
 }
 
 test_busy() {
-  local seen
-  login_as ana ana "echo x >Protected/held; tmux new-session -d 'exec sleep 1000 <Protected/held'; sleep 1" >/dev/null
-  await ana 'not mounted' "a terminal multiplexer that holds a file does not keep it"
-  for _ in $(seq 50); do pgrep -u ana -f 'login mount' >/dev/null || break; sleep 0.1; done
-  check "no daemon is left" "$(pgrep -u ana -f 'login mount' | wc -l)" "0"
-  check "the holder is" "$(pgrep -u ana -x sleep | wc -l)" "1"
-  check "the next login mounts again" "$(login_as ana ana 'protectfs status | head -1')" ": unlocked"
-  kill $(pgrep -u ana tmux) $(pgrep -u ana -x sleep) 2>/dev/null
-  await ana 'not mounted' "unmounted again"
-  loginctl enable-linger ana
-  check "with linger it is unlocked" "$(login_as ana ana 'protectfs status | head -1')" ": unlocked"
-  await ana 'not mounted' "and unmounted though the user's services go on"
-  loginctl disable-linger ana
+  local user=$1
+  enable "$user" >/dev/null
+  login_as "$user" "$user" \
+    "echo x >Protected/held; tmux new-session -d 'exec sleep 1000 <Protected/held'; sleep 1" >/dev/null
+  check_end "$user" "a terminal multiplexer that holds a file does not keep it"
+  check "no daemon is left" await sh -c "! pgrep -u $user -f 'login mount'"
+  check "the holder is" pgrep -u "$user" -x sleep
+  check "the next login mounts again" login_unlocks "$user" "$user"
+  pkill -u "$user" tmux
+  pkill -u "$user" -x sleep
+  check_end "$user"
+  loginctl enable-linger "$user"
+  check "with linger it is unlocked" login_unlocks "$user" "$user"
+  check_end "$user" "and unmounted though the user's services go on"
+  check "which they do" prints active systemctl is-active "user@$(id -u "$user")"
+  loginctl disable-linger "$user"
 }
 
 test_lockers() {
-  begin_session ana ana lockers
-  as ana protectfs lock --now /home/ana/Protected
-  echo ana | pamtester testlogin ana authenticate 'setcred(PAM_REFRESH_CRED)' >/dev/null 2>&1
-  check "a locker of root's unlocks" "$(state ana)" "unlocked"
-  as ana protectfs lock --now /home/ana/Protected
-  echo ana | as ana pamtester testlogin ana authenticate >/dev/null 2>&1
-  check "a locker of the user's unlocks" "$(state ana)" "unlocked"
-  as ana protectfs lock --now /home/ana/Protected
-  echo wrong | as ana pamtester testlogin ana authenticate >/dev/null 2>&1
-  check "not with a wrong password" "$(state ana)" "locked"
-  check "which does not count" "$(attempts ana)" "0"
+  local user=$1
+  enable "$user" >/dev/null
+  begin_session "$user" "$user" lockers
+  lock "$user"
+  check "20 wrong passwords are refused" prints '' wrong_logins "$user"
+  check "which count for nothing" has_counted_nothing "$user"
+  check "and leave it locked" is_state "$user" locked
+  echo "$user" | pamtester testlogin "$user" authenticate 'setcred(PAM_REFRESH_CRED)' >/dev/null 2>&1
+  check "a locker of root's unlocks" is_state "$user" unlocked
+  lock "$user"
+  echo "$user" | as "$user" pamtester testlogin "$user" authenticate >/dev/null 2>&1
+  check "a locker of the user's unlocks" is_state "$user" unlocked
+  lock "$user"
+  echo wrong | as "$user" pamtester testlogin "$user" authenticate >/dev/null 2>&1
+  check "not with a wrong password" is_state "$user" locked
+  check "which does not count" has_counted_nothing "$user"
 
-  check "the user's processes cannot say that a login has accepted a passcode" "$(as ana perl -MIO::Socket::UNIX -e '
+  check "the user's processes cannot say that a login has accepted a passcode" has "$(as "$user" perl -MIO::Socket::UNIX -e '
     my ($path) = grep { !/backing=/ } glob("$ARGV[0]/*.sock"); my $c = IO::Socket::UNIX->new($path) or die; local $/ = "\0";
     print $c "{\"method\":\"org.protectfs.Daemon.Unlock\",\"parameters\":{\"login\":true,\"passcode\":\"x\"}}\0";
-    $c->flush; my $reply = <$c>; chop $reply; print $reply' "/run/protectfs-user/$(id -u ana)/protectfs")" '"parameter":"login"'
+    $c->flush; my $reply = <$c>; chop $reply; print $reply' "/run/protectfs-user/$(id -u "$user")/protectfs")" \
+    '"parameter":"login"'
 
-  useradd -m -s /bin/bash ben
-  echo ben:ben | chpasswd
-  echo 'ana ALL=(ALL) ALL' >/etc/sudoers.d/ana
-  printf 'PS1="$ "\n' >/home/ben/.bashrc
-  as ben expect -c 'spawn -noecho su ana -c "echo became"; expect "assword:"; send "ana\r"; expect eof' >/tmp/su 2>&1
-  check "su works" "$(cat /tmp/su)" "became"
-  check "and does not unlock" "$(state ana)" "locked"
-  as ana expect -c 'spawn -noecho sudo -k echo became; expect "ana:"; send "ana\r"; expect eof' >/tmp/sudo 2>&1
-  check "sudo works" "$(cat /tmp/sudo)" "became"
-  check "and does not unlock" "$(state ana)" "locked"
-  echo "* * * * * ana touch /tmp/cron-ran" >/etc/cron.d/ana
-  pamtester cron ana open_session close_session >/dev/null 2>&1
-  check "nor does cron" "$(state ana)" "locked"
-  rm -f /etc/cron.d/ana
+  echo "$user ALL=(ALL) ALL" >"/etc/sudoers.d/$user"
+  check "su works" has "$(as other expect -c "spawn -noecho su $user -c {echo became}
+    expect assword:; send $user\\r; expect eof" 2>&1)" became
+  check "and does not unlock" is_state "$user" locked
+  check "sudo works" has "$(as "$user" expect -c "spawn -noecho sudo -k echo became
+    expect $user:; send $user\\r; expect eof" 2>&1)" became
+  check "and does not unlock" is_state "$user" locked
+  check "cron works" pamtester cron "$user" open_session close_session
+  check "nor does it unlock" is_state "$user" locked
   end_session lockers
-  await ana 'not mounted' "the session ends"
+  check_end "$user" "the session ends"
 }
 
 test_ssh() {
-  local seen
-  as ana sh -c 'mkdir -m 700 -p ~/.ssh; [ -e ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/id_ed25519
-    cp ~/.ssh/id_ed25519.pub ~/.ssh/authorized_keys'
-  systemctl start ssh || { failed "ssh did not start"; return; }
-  local options=(-tt -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR)
-  seen=$(as ana ssh "${options[@]}" -i /home/ana/.ssh/id_ed25519 ana@127.0.0.1 'protectfs status | head -1' 2>&1 </dev/null)
-  check "ssh by key: mounted and locked" "$seen" "/home/ana/Protected: "
-  check_not "not unlocked" "$seen" ": unlocked"
-  seen=$(COMMAND="protectfs status" expect -c '
-    set timeout 30
-    spawn -noecho setpriv --reuid ana --regid ana --init-groups env HOME=/home/ana ssh -tt -o StrictHostKeyChecking=no \
-      -o UserKnownHostsFile=/dev/null -i /home/ana/.ssh/id_ed25519 ana@127.0.0.1
-    expect -re {\$ $}; send "exit\r"; expect eof' 2>&1)
-  check "and says how to unlock" "$seen" "'protectfs unlock /home/ana/Protected' unlocks it"
-  await ana 'not mounted' "unmounted"
-  seen=$(expect -c '
-    set timeout 30
-    spawn -noecho ssh -tt -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o PubkeyAuthentication=no \
-      ana@127.0.0.1
-    expect "assword:"; send "ana\r"
-    expect -re {\$ $}; send "protectfs status | head -1; exit\r"; expect eof' 2>&1)
-  check "ssh by password unlocks" "$seen" "/home/ana/Protected: unlocked"
-  await ana 'not mounted' "unmounted"
+  local user=$1 seen home=/home/$1
+  local options="-tt -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+  enable "$user" >/dev/null
+  as "$user" mkdir -m 700 "$home/.ssh"
+  as "$user" ssh-keygen -q -t ed25519 -N '' -f "$home/.ssh/id_ed25519"
+  as "$user" cp "$home/.ssh/id_ed25519.pub" "$home/.ssh/authorized_keys"
+  check "ssh starts" systemctl start ssh
+  seen=$(type_at 'protectfs status | head -1' "ssh $options -i $home/.ssh/id_ed25519 $user@127.0.0.1")
+  check "by key: mounted" has "$seen" "$home/Protected: "
+  check "not unlocked" lacks "$seen" ": unlocked"
+  check "and says how to unlock" has "$seen" "'protectfs unlock $home/Protected' unlocks it"
+  check_end "$user"
+  # By password, at this server, and by way of another process, as a server that asks in its own way has it.
+  options+=" -o PubkeyAuthentication=no $user@127.0.0.1"
+  seen=$(type_at 'protectfs status | head -1' "ssh $options" "$user")
+  check "by password: unlocked" has "$seen" "$home/Protected: unlocked"
+  check_end "$user"
   printf 'KbdInteractiveAuthentication yes\nPasswordAuthentication no\n' >/etc/ssh/sshd_config.d/kbd.conf
   systemctl restart ssh
-  seen=$(expect -c '
-    set timeout 30
-    spawn -noecho ssh -tt -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o PubkeyAuthentication=no \
-      ana@127.0.0.1
-    expect "assword:"; send "ana\r"
-    expect -re {\$ $}; send "exit\r"; expect eof' 2>&1)
-  check "ssh by keyboard-interactive: another process authenticates, and it says how to unlock" "$seen" \
-    "'protectfs unlock /home/ana/Protected' unlocks it"
-  await ana 'not mounted' "unmounted"
+  seen=$(type_at true "ssh $options" "$user")
+  check "by keyboard-interactive: it says how to unlock" has "$seen" "'protectfs unlock $home/Protected' unlocks it"
+  check_end "$user"
 }
 
+# Runs passwd(1) as a user; prints what is seen.
+passwd_as() {
+  as "$1" expect -c "spawn -noecho passwd; expect Current; send $2\\r; expect {New password:}; send $3\\r
+    expect Retype; send $3\\r; expect eof" 2>&1
+}
 test_passwd() {
-  local seen
-  seen=$(login_as ana ana 'expect -c "spawn passwd; expect Current; send ana\\r; expect New; send Better4711\\r;
-    expect Retype; send Better4711\\r; expect eof"')
-  check "passwd succeeds" "$seen" "updated successfully"
-  ana=Better4711
-  check_not "and says nothing of the store" "$seen" "stays what it was"
-  await ana 'not mounted' "unmounted"
-  check "the new password unlocks" "$(login_as ana Better4711 'protectfs status | head -1')" ": unlocked"
-  await ana 'not mounted' "unmounted"
+  local user=$1 seen
+  enable "$user" >/dev/null
+  begin_session "$user" "$user" passwd
+  seen=$(passwd_as "$user" "$user" Better4711)
+  check "passwd succeeds" has "$seen" "updated successfully"
+  check "and says nothing of the store" lacks "$seen" "stays what it was"
+  end_session passwd
+  check_end "$user"
+  check "the new password unlocks" login_unlocks "$user" Better4711
+  check_end "$user"
+
+  echo "Of a store that is not mounted:"
+  seen=$(passwd_as "$user" Better4711 Better4712)
+  check "  passwd succeeds" has "$seen" "updated successfully"
+  check "  and says nothing of the store" lacks "$seen" "stays what it was"
+  check "  the new password unlocks" login_unlocks "$user" Better4712
+  check_end "$user"
+
+  echo "A password that has expired:"
+  chage -d 0 "$user"
+  seen=$(type_at 'protectfs status | head -1' "login $user" Better4712 Better4712 Better4713 Better4713)
+  check "  the login unlocks" has "$seen" "/home/$user/Protected: unlocked"
+  check "  and says nothing of the store" lacks "$seen" "stays what it was"
+  check_end "$user"
+  check "  the new password unlocks" login_unlocks "$user" Better4713
+  check_end "$user"
+
+  echo "Where it cannot be mounted:"
+  systemctl mask --quiet --runtime "$(unit_of user "$user")"
+  seen=$(passwd_as "$user" Better4713 Better4714)
+  check "  passwd succeeds" has "$seen" "updated successfully"
+  check "  and says what to do" has "$seen" "passcode change /home/$user/.local/share/protectfs/store' changes it"
+  check "  a login goes on" has "$(login_as "$user" Better4714 'echo in')" END-0
+  systemctl unmask --quiet --runtime "$(unit_of user "$user")"
+  check "  what it says works" as "$user" protectfs passcode change \
+    --passcode-file "$(passcode_file "$user" Better4713)" --new-passcode-file "$(passcode_file "$user" Better4714)" \
+    "/home/$user/.local/share/protectfs/store"
+  check "  the new password unlocks" login_unlocks "$user" Better4714
+  check_end "$user"
 }
 
 # With a store that is erased by four wrong passcodes.
 test_chpasswd() {
-  local seen
-  add_user eva
-  as eva mkdir -p -m 700 /home/eva/.local/share/protectfs
-  as eva protectfs init --erase-after 4 --passcode-file /home/eva/p --recovery-key-file /home/eva/r \
-    /home/eva/.local/share/protectfs/store >/dev/null
-  as eva protectfs login enable --passcode-file /home/eva/p >/dev/null
-  check "unlocked" "$(login_as eva eva 'protectfs status | head -1')" ": unlocked"
-  await eva 'not mounted' "unmounted"
-  wrong_logins eva
-  check "20 wrong passwords do not erase a store that four would" "$(login_as eva eva 'protectfs status | head -1')" \
-    ": unlocked"
-  await eva 'not mounted' "unmounted"
-  for number in $(seq 6); do
-    echo "eva:other$number" | chpasswd 2>/dev/null
-    seen=$(login_as eva "other$number" 'protectfs status | head -1')
+  local user=$1 seen number
+  as "$user" mkdir -p -m 700 "/home/$user/.local/share/protectfs"
+  as "$user" protectfs init --erase-after 4 --passcode-file "$(passcode_file "$user" "$user")" --recovery-key-file "/home/$user/r" \
+    "/home/$user/.local/share/protectfs/store" >/dev/null
+  as "$user" protectfs login enable --passcode-file "$(passcode_file "$user" "$user")" >/dev/null
+  check "20 wrong passwords are refused" prints '' wrong_logins "$user"
+  check "and do not erase a store that four would" login_unlocks "$user" "$user"
+  check_end "$user"
+  for number in {1..6}; do
+    echo "$user:other$number" | chpasswd >/dev/null 2>&1
+    seen=$(login_as "$user" "other$number" 'protectfs status | head -1')
   done
-  check "after root's chpasswd a login is told" "$seen" "its passcode is not the login passcode any more"
-  check "gets in" "$seen" "END-0"
-  check_not "and finds it locked" "$seen" ": unlocked"
-  check "six such logins count for nothing" "$(attempts eva)" "0"
-  begin_session eva other6 chpasswd
-  check "the old passcode opens it still" \
-    "$(as eva protectfs unlock --passcode-file /home/eva/p /home/eva/Protected 2>&1; state eva)" "unlocked"
-  printf other6 >/home/eva/new; chown eva /home/eva/new; chmod 600 /home/eva/new
-  as eva protectfs passcode change --passcode-file /home/eva/p --new-passcode-file /home/eva/new /home/eva/Protected >/dev/null
+  check "after root's chpasswd a login is told" has "$seen" "its passcode is not the login passcode any more"
+  check "gets in" has "$seen" "END-0"
+  check "and finds it locked" lacks "$seen" ": unlocked"
+  check "six such logins count for nothing" has_counted_nothing "$user"
+  begin_session "$user" other6 chpasswd
+  as "$user" protectfs unlock --passcode-file "$(passcode_file "$user" "$user")" "/home/$user/Protected"
+  check "the old passcode opens it still" is_state "$user" unlocked
+  check "and is changed" as "$user" protectfs passcode change --passcode-file "$(passcode_file "$user" "$user")" \
+    --new-passcode-file "$(passcode_file "$user" other6)" "/home/$user/Protected"
   end_session chpasswd
-  await eva 'not mounted' "unmounted"
-  check "and a new one puts that right" "$(login_as eva other6 'protectfs status | head -1')" ": unlocked"
-  await eva 'not mounted' "unmounted"
+  check_end "$user"
+  check "which puts that right" login_unlocks "$user" other6
+  check_end "$user"
 }
 
 test_planted() {
-  local directory password=$ana number
-  begin_session ana "$password" planted
-  directory=/run/protectfs-user/$(id -u ana)/protectfs
-  as ana protectfs lock --now /home/ana/Protected
+  local user=$1 directory planter start
+  directory=/run/protectfs-user/$(id -u "$user")/protectfs
+  enable "$user" >/dev/null
+  begin_session "$user" "$user" planted
+  lock "$user"
+
+  # A mount of the user's, which does not answer, in the place of the directory.
+  echo user_allow_other >>/etc/fuse.conf
+  as "$user" protectfs init --passcode-file "$(passcode_file "$user" "$user")" --recovery-key-file "/home/$user/r2" "/home/$user/s" >/dev/null
+  as "$user" protectfs mount -o allow_other,nonempty "/home/$user/s" "$directory"
+  check "a mount over the sockets is there" is_mounted "$directory"
+  pkill -STOP -u "$user" -f "mount -o allow_other"
+  start=$SECONDS
+  check "the person gets in" has \
+    "$(echo "$user" | timeout 60 pamtester testlogin "$user" authenticate open_session close_session 2>&1)" \
+    "successfully opened a session"
+  check "without a wait for it" test $((SECONDS - start)) -lt 5
+  pkill -CONT -u "$user" -f "mount -o allow_other"
+  umount "$directory"
+
   # The user's process takes the daemon's sockets away, and puts its own in their place.
-  as ana perl -MIO::Socket::UNIX -e '
+  as "$user" perl -MIO::Socket::UNIX -e '
     my ($directory, $outside) = @ARGV; my @names = glob("$directory/*.sock"); unlink @names;
     my $real = IO::Socket::UNIX->new(Local => $names[0], Listen => 9) or die;
     my $other = IO::Socket::UNIX->new(Local => $outside, Listen => 9) or die; symlink $outside, "$directory/link.sock";
-    $SIG{ALRM} = sub { exit }; alarm 8; open my $log, ">", "/home/ana/stolen"; $log->autoflush;
+    open my $log, ">", "$ENV{HOME}/stolen"; $log->autoflush;
     while (my $c = $real->accept) { print $log "connected\n"; while (read $c, my $b, 1) { print $log $b } }
-  ' "$directory" "/tmp/planted-$$" &
-  sleep 1
-  echo "$password" | pamtester testlogin ana authenticate 'setcred(PAM_REFRESH_CRED)' >/tmp/planted 2>&1
-  check "a planted socket: the locker says so" "$(cat /tmp/planted)" "could not be unlocked"
-  echo "$password" | pamtester testlogin ana authenticate open_session close_session >/tmp/planted 2>&1
-  check "a planted socket: the person gets in" "$(cat /tmp/planted)" "successfully opened a session"
-  wait $!
-  check "it is reached" "$(cat /home/ana/stolen)" "connected"
-  check_not "it gets nothing" "$(cat /home/ana/stolen)" "$password"
-  check_not "not even a call" "$(cat /home/ana/stolen)" "method"
+  ' "$directory" "/tmp/planted-$user" &
+  planter=$!
+  await test -e "/home/$user/stolen"
+  check "a planted socket: the locker says so" has \
+    "$(echo "$user" | pamtester testlogin "$user" authenticate 'setcred(PAM_REFRESH_CRED)' 2>&1)" "could not be unlocked"
+  check "the person gets in" has \
+    "$(echo "$user" | pamtester testlogin "$user" authenticate open_session close_session 2>&1)" \
+    "successfully opened a session"
+  kill $planter
+  wait $planter 2>/dev/null
+  check "it is reached" has "$(cat "/home/$user/stolen")" connected
+  check "it gets nothing" lacks "$(cat "/home/$user/stolen")" "$user"
+  check "not even a call" lacks "$(cat "/home/$user/stolen")" method
   end_session planted
-  systemctl stop protectfs-user@$(id -u ana)
-  await ana 'not mounted' "the service ends all the same"
+  systemctl stop "$(unit_of user "$user")"
+  check_end "$user" "the service ends all the same"
 }
 
 test_stopped() {
-  local password=$ana start daemon
-  begin_session ana "$password" stopped
-  as ana protectfs lock --now /home/ana/Protected
-  daemon=$(systemctl show -P MainPID protectfs-user@$(id -u ana))
-  ((daemon > 1)) || { failed "the daemon does not run"; end_session stopped; return; }
+  local user=$1 start daemon
+  enable "$user" >/dev/null
+  begin_session "$user" "$user" stopped
+  lock "$user"
+  daemon=$(systemctl show -P MainPID "$(unit_of user "$user")")
+  check "the daemon runs" test "$daemon" -gt 1
   kill -STOP "$daemon"
+  enable second >/dev/null
   start=$SECONDS
-  login_as eva other6 'echo in' >/dev/null &
+  echo "$user" | pamtester testlogin "$user" authenticate open_session close_session >opened 2>&1 &
+  check "another user's login" login_unlocks second second
+  check "does not wait for a daemon that is stopped" lacks "$(cat opened)" "opened a session"
   wait $!
-  ((SECONDS - start < 5)) && ok "another user's login does not wait" || failed "another waited $((SECONDS - start)) s"
-  start=$SECONDS
-  echo "$password" | pamtester testlogin ana authenticate open_session close_session >/tmp/stopped 2>&1
-  check "a daemon that is stopped keeps nobody out" "$(cat /tmp/stopped)" "successfully opened a session"
-  ((SECONDS - start < 45)) && ok "for $((SECONDS - start)) s" || failed "it took $((SECONDS - start)) s"
+  check "which keeps nobody out" has "$(cat opened)" "successfully opened a session"
+  check "for long" test $((SECONDS - start)) -lt 30
   kill -CONT "$daemon"
   end_session stopped
-  await ana 'not mounted' "unmounted"
+  check_end "$user"
 }
 
+# Alone: what all use is not there.
 test_without() {
-  useradd -m -s /bin/bash tom
-  echo tom:tom | chpasswd
-  echo 'PS1="$ "' >/home/tom/.bashrc
-  check "who has no store logs in" "$(login_as tom tom 'echo in')" "END-0"
-  check "no unit is started" "$(systemctl is-active protectfs-user@$(id -u tom))" "inactive"
+  local user=$1
+  check "who has no store logs in" has "$(login_as other other 'echo in')" "END-0"
+  check "no unit is started" prints inactive systemctl is-active "$(unit_of user other)"
+  enable "$user" >/dev/null
   mv /usr/bin/systemctl /usr/bin/systemctl.away
-  check "without systemctl too" "$(login_as eva other6 'echo in' 2>&1)" "END-0"
+  check "without systemctl too" has "$(login_as "$user" "$user" 'echo in' 2>&1)" "END-0"
   mv /usr/bin/systemctl.away /usr/bin/systemctl
+
+  echo "logind:"
+  begin_session "$user" "$user" logind
+  check "  a login unlocks" is_state "$user" unlocked
+  systemctl restart systemd-logind
+  sleep 1
+  check "  it is started again, and the session goes on" is_state "$user" unlocked
+  systemctl mask --quiet --runtime systemd-logind
+  systemctl stop systemd-logind
+  systemctl restart "$(unit_of logout "$user")"
+  sleep 1
+  check "  it does not run, and no session counts as ended" is_state "$user" unlocked
+  systemctl unmask --quiet --runtime systemd-logind
+  systemctl start systemd-logind
+  sleep 1
+  check "  it runs again" is_state "$user" unlocked
+  end_session logind
+  check_end "$user"
 }
 
-test_disable() {
-  check "disable" "$(as ana protectfs login disable)" "The store stays in /home/ana/.local/share/protectfs/store"
-  check "twice" "$(as ana protectfs login disable)" "Nothing was mounted"
-  login_as ana "$ana" true >/dev/null
-  check "nothing is mounted" "$(systemctl is-active protectfs-user@$(id -u ana))" "inactive"
+# Runs tests at the same time, each with its checks together; prints these in the order of their ends.
+run_together() {
+  local test
+  for test in "$@"; do
+    (
+      cd "$(mktemp -d)" || exit
+      start=$SECONDS
+      {
+        echo "-- $test"
+        "test_$test" "u-$test"
+        echo "Took $((SECONDS - start)) s."
+      } >seen 2>&1
+      flock /run/tests cat seen
+      end_checks
+    ) &
+  done
+  for test in "$@"; do wait -n || failures=$((failures + 1)); done
 }
 
 DEBIAN_FRONTEND=noninteractive pam-auth-update --package --enable protectfs
 printf '@include common-auth\n@include common-account\n@include common-password\n@include common-session\n' >/etc/pam.d/testlogin
 rm -f /etc/securetty /run/nologin
-tests=(enable right wrong sessions busy lockers ssh passwd chpasswd planted stopped without disable)
+tests=(ssh passwd chpasswd sessions busy lockers planted stopped right enable without)
 (($#)) && tests=("$@")
+for test in "${tests[@]}"; do add_user "u-$test"; done
+add_user other
+add_user second
+together=() alone=()
 for test in "${tests[@]}"; do
-  echo "-- $test"
-  "test_$test"
+  if [[ $test == without ]]; then alone+=("$test"); else together+=("$test"); fi
 done
+((${#together[@]} == 0)) || run_together "${together[@]}"
+((${#alone[@]} == 0)) || run_together "${alone[@]}"
 if ((failures)); then
   journalctl --no-pager -o short-precise --grep 'protectfs' | tail -60
 fi
-echo "$failures failed"
-exit $((failures > 0))
+end_checks
