@@ -119,6 +119,7 @@ let package = Package(
     .executableTarget(
       name: "SandboxProbe", dependencies: ["CSystemCalls", "ProtectfsClient", "ProtectfsIO", system],
       path: "Tests/SandboxProbe", swiftSettings: settings),
+    .executableTarget(name: "PAMProbe", dependencies: ["pam_protectfs"], path: "Tests/PAMProbe"),
     tests("CommandTests", ["protectfs", "MountDaemon", "KeyManagement", "ProtectfsClient"] + base),
     tests(
       "MountTests",
