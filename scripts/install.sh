@@ -40,7 +40,7 @@ ln -sf "$prefix/bin/protectfs" "$destination$helpers/mount.fuse.protectfs"
 
 units=$destination$prefix/lib/systemd
 mkdir -p "$units/system" "$units/user"
-for unit in packaging/systemd/*.service packaging/systemd/user/*.service; do
+for unit in packaging/systemd/*.service packaging/systemd/*.socket packaging/systemd/user/*.service; do
     case $unit in */user/*) manager=user ;; *) manager=system ;; esac
     sed "s|/usr/local/|$prefix/|" "$unit" >"$units/$manager/${unit##*/}"
     chmod 644 "$units/$manager/${unit##*/}"

@@ -44,7 +44,8 @@ scripts/man-pages.py --check "$protectfs"
 
 step "The services"
 check_service() (
-  units=(packaging/systemd/protectfs{@,-user@,-logout@,-sleep}.service packaging/systemd/user/protectfs-session.service)
+  units=(packaging/systemd/protectfs{@,-user@,-logout@,-sleep}.service packaging/systemd/protectfs-user@.socket)
+  units+=(packaging/systemd/user/protectfs-session.service)
   # With one of these the mount would be seen by the service alone.
   namespaces='Private[A-Za-z]*|ProtectSystem|ProtectHome|ProtectKernel[A-Za-z]*|ProtectControlGroups|ProtectProc|ProcSubset'
   namespaces+='|[A-Za-z]*Paths|TemporaryFileSystem|Mount[A-Za-z]*|Root[A-Za-z]*|Extension[A-Za-z]*|DynamicUser'
@@ -58,7 +59,7 @@ check_service() (
   for unit in "${units[@]}"; do
     sed "s|/usr/local/bin/protectfs|$protectfs|; s|/usr/local/libexec|$PWD/packaging/systemd|" "$unit" >"$work/${unit##*/}"
   done
-  systemd-analyze verify --man=no "$work"/protectfs{@,-user@,-logout@,-sleep}.service
+  systemd-analyze verify --man=no "$work"/protectfs{@,-user@,-logout@,-sleep}.service "$work/protectfs-user@.socket"
   XDG_RUNTIME_DIR=$work systemd-analyze verify --user --man=no "$work/protectfs-session.service"
   systemd-analyze security --offline=true --threshold=50 --no-pager "$work/protectfs@.service" | tail -n 1
 )

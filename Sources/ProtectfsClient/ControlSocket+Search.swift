@@ -65,11 +65,6 @@ extension ControlSocket {
   }
 
   private static let longestListing = 10_000
-  /// The sockets of the daemons of a user in a directory, one of each.
-  package static func all(in directory: String, of owner: UInt32) -> [ControlSocket] {
-    names(in: directory, of: owner).filter { $0.hasSuffix(".sock") && !$0.hasPrefix("backing=") }
-      .map { ControlSocket(directory: directory, name: $0) }
-  }
 
   private static func names(in path: String, of owner: UInt32) -> [String] {
     (try? SocketDirectory(opening: path, of: owner).names(limit: longestListing)) ?? []

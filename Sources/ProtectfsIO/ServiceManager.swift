@@ -1,3 +1,4 @@
+import Glibc
 import SystemPackage
 
 /// The service manager that may have started this process, such as systemd (sd_notify(3)).
@@ -9,5 +10,16 @@ package enum ServiceManager {
     // A path; systemd has no other kind for its services.
     try socket.connect(to: path)
     try socket.send(Array("READY=1".utf8))
+  }
+
+  /// The listening socket that it has made for this process, if it has (sd_listen_fds(3)); to be taken once. Programs
+  /// that are started from now on do not get it.
+  package static func takeSocket() -> LocalSocket? {
+    guard Process.environment("LISTEN_PID") == "\(Process.number)", Process.environment("LISTEN_FDS") == "1" else {
+      return nil
+    }
+    let first: CInt = 3
+    _ = fcntl(first, F_SETFD, FD_CLOEXEC)
+    return LocalSocket(owning: first)
   }
 }

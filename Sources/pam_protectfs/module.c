@@ -132,7 +132,7 @@ static void unlock_for_locker(pam_handle_t *pam, int flags) {
     drop_secret(pam);
     return;
   }
-  const int connection = protectfs_daemon_connect(account.user.user, deadline);
+  const int connection = protectfs_daemon_connect(account.user.user);
   enum protectfs_outcome outcome = PROTECTFS_UNREACHABLE;
   if (connection >= 0) {
     outcome = unlock(pam, connection, secret, deadline);
@@ -181,7 +181,7 @@ static enum protectfs_outcome mount_store(uid_t user, int *connection, long long
     if (*connection >= 0) close(*connection);
     *connection = -1;
     if (!protectfs_unit_start(user, deadline)) continue;
-    *connection = protectfs_daemon_connect(user, deadline);
+    *connection = protectfs_daemon_connect(user);
     if (*connection >= 0) outcome = protectfs_daemon_state(*connection, deadline);
     if (outcome == PROTECTFS_UNREACHABLE) usleep(250000);
   }
@@ -231,7 +231,7 @@ EXPORTED int pam_sm_close_session(pam_handle_t *pam, int flags, int argc, const 
 /// Has the store take the new passcode. Where it is not mounted, it is mounted for that, and unmounted after a minute
 /// unless there is a session.
 static enum protectfs_outcome change_passcode(uid_t user, struct protectfs_secret *secret, long long deadline) {
-  int connection = protectfs_daemon_connect(user, deadline);
+  int connection = protectfs_daemon_connect(user);
   if (connection < 0 && geteuid() == 0) mount_store(user, &connection, deadline);
   if (connection < 0) return PROTECTFS_UNREACHABLE;
   const enum protectfs_outcome outcome = protectfs_daemon_change_passcode(connection, secret, deadline);

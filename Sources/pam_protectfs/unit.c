@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -90,14 +89,4 @@ bool protectfs_unit_start(uid_t user, long long deadline) {
   snprintf(unit, sizeof unit, "protectfs-logout@%u.service", user);
   const char *const arguments[] = {"systemctl", "--quiet", "--no-ask-password", "restart", unit, NULL};
   return protectfs_child_run(run_systemctl, arguments, output, sizeof output, deadline) == 0;
-}
-
-pid_t protectfs_unit_process(uid_t user, long long deadline) {
-  char unit[64], output[64];
-  snprintf(unit, sizeof unit, "protectfs-user@%u.service", user);
-  const char *const arguments[] = {"systemctl", "show", "--property=MainPID", "--value", unit, NULL};
-  if (protectfs_child_run(run_systemctl, arguments, output, sizeof output, protectfs_within(5000, deadline)) != 0)
-    return 0;
-  const long process = strtol(output, NULL, 10);
-  return process > 0 ? (pid_t)process : 0;
 }

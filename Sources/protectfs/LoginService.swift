@@ -89,24 +89,10 @@ struct LoginWatchCommand: ParsableCommand {
     }
   }
 
-  /// Has the daemon lock all classes at once, then unmount and end. What it serves may no longer be what is set for
-  /// logins: its socket shows where it is, in the directory of the service.
+  /// Has the daemon lock all classes at once, then unmount and end. It may serve another store than what is set for
+  /// logins by now, and its user may have removed its own sockets: that of the service leads to it.
   private static func end() throws {
-    let user = Process.identity.user
-    var failure: CommandFailure?
-    for socket in ControlSocket.all(in: "/run/protectfs-user/\(user)/protectfs", of: user) {
-      do {
-        try end(try naming(socket.path) { try DaemonConnection(at: socket, owner: user) })
-        return
-      } catch {
-        // One that the user has put there, or was not removed.
-        failure = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
-      }
-    }
-    if let failure { throw failure }
-  }
-
-  private static func end(_ daemon: consuming DaemonConnection) throws {
+    var daemon = try DaemonConnection(socketPath: "/run/protectfs-user/\(Process.identity.user).socket")
     let process = try ProcessDescriptor(daemon.statusWhenItAnswers().processID)
     let lost = Result { () throws(ControlError) in try daemon.lockAll() }
     // What a lock has lost is lost; it has taken effect.
@@ -114,6 +100,6 @@ struct LoginWatchCommand: ParsableCommand {
     guard process.waitForEnd(atMost: .seconds(90)) else {
       throw CommandFailure(.noAnswer, "the daemon was told to end, and has not")
     }
-    do { try lost.get() } catch { CommandFailure.report(error.description) }
+    try lost.get()
   }
 }

@@ -70,7 +70,13 @@ package final class ControlServer: Sendable {
 
   /// Starts to serve clients, on threads of the server's own.
   package func start() {
-    state.withLock { $0.accepting = Thread(name: "control") { [self] in acceptClients() } }
+    state.withLock { $0.accepting = Thread(name: "control") { [self] in acceptClients(of: listener.socket) } }
+  }
+
+  /// Serves clients of a socket that the service manager has made, too, as long as this process lives.
+  package func start(on socket: consuming LocalSocket) {
+    let number = socket.release()
+    Thread(name: "control") { [self] in acceptClients(of: LocalSocket(owning: number)) }.detach()
   }
 
   /// Removes the socket and closes every connection. A call that the daemon is carrying out still ends on its own.
@@ -86,10 +92,10 @@ package final class ControlServer: Sendable {
     for _ in 0..<100 where state.withLock({ !$0.connections.isEmpty }) { Thread.sleep(microseconds: 10_000) }
   }
 
-  private func acceptClients() {
+  private func acceptClients(of socket: borrowing LocalSocket) {
     while !state.withLock({ $0.isStopping }) {
       do throws(Errno) {
-        admit(try listener.socket.accept())
+        admit(try socket.accept())
       } catch {
         // Out of descriptors or memory: leave the clients in the queue until some are free again.
         if error != .connectionAbort { Thread.sleep(microseconds: 50_000) }

@@ -21,6 +21,8 @@ package enum MountProcess {
     ready: () -> Void
   ) throws {
     defer { unmounter.end() }
+    // Before a program is started.
+    var serviceSocket = ServiceManager.takeSocket()
     Memory.protectProcess()
     Process.blockEndingSignals()
     Process.raiseOpenFileLimit()
@@ -57,6 +59,7 @@ package enum MountProcess {
       }
     }
     server.start()
+    if let socket = serviceSocket.take() { server.start(on: socket) }
     daemon.watchKeybag()
     daemon.watchMount(session)
 

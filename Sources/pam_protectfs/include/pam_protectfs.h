@@ -96,8 +96,6 @@ enum protectfs_found protectfs_settings_read(
 /// Has the user's unit mount, and a session awaited for it, anew where one was awaited or has ended. False where it is
 /// not mounted then. Root only.
 bool protectfs_unit_start(uid_t user, long long deadline);
-/// The main process of the user's unit; 0 where it does not run.
-pid_t protectfs_unit_process(uid_t user, long long deadline);
 
 // MARK: The daemon
 
@@ -109,12 +107,12 @@ enum protectfs_outcome {
   PROTECTFS_WRONG_PASSCODE,
   /// Any other error that the daemon names.
   PROTECTFS_REFUSED,
-  /// No daemon that may be trusted was reached, or none that answered in time.
+  /// The daemon was not reached, or did not answer in time.
   PROTECTFS_UNREACHABLE,
 };
 
 /// Connects to the daemon that the user's unit is, and to no other process; -1 for none.
-int protectfs_daemon_connect(uid_t user, long long deadline);
+int protectfs_daemon_connect(uid_t user);
 /// Whether its mount is unlocked: `PROTECTFS_UNLOCKED`, or `PROTECTFS_DONE` for one that is locked.
 enum protectfs_outcome protectfs_daemon_state(int connection, long long deadline);
 /// Unlocks its mount.
