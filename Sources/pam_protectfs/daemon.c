@@ -1,8 +1,8 @@
 // Calls of the daemon's Varlink interface (Documentation/PROTOCOL.md).
 //
-// Who gets the secret: the service of the user's logins, and nobody else. systemd listens on its socket, in a directory of
-// root's, and gives it to the daemon (packaging/systemd/protectfs-user@.socket). The user's processes can put no socket
-// of theirs there.
+// Who gets the secret: the service of the user's logins, and nobody else. systemd listens on its socket, in a directory
+// of root's, and gives it to the daemon (packaging/systemd/protectfs-user@.socket). The user's processes can put no
+// socket of theirs there.
 #define _GNU_SOURCE
 #include "include/pam_protectfs.h"
 

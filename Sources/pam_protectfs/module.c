@@ -18,8 +18,8 @@
 #define WITH_STANDARD_DESCRIPTORS \
   ENDED_BY(protectfs_standard_empty) struct protectfs_standard standard = protectfs_standard_fill()
 
-/// What each call may take. Programs in which users log in have limits of their own: util-linux's login(1) has a minute,
-/// of which the person has used some.
+/// What each call may take. Programs in which users log in have limits of their own: util-linux's login(1) has a
+/// minute, of which the person has used some.
 static long long get_deadline(void) { return protectfs_now() + 25000; }
 
 static const char data_name[] = "protectfs_secret";

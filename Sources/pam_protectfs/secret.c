@@ -8,7 +8,8 @@ struct protectfs_secret *protectfs_secret_make(void) {
   const size_t size = sizeof(struct protectfs_secret);
   void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
-  // What cannot be locked could be written to the swap, and a copy in a child is not locked: then the store stays locked.
+  // What cannot be locked could be written to the swap, and a copy in a child is not locked: then the store stays
+  // locked.
   if (mlock(memory, size) < 0 || madvise(memory, size, MADV_DONTDUMP) < 0 ||
       madvise(memory, size, MADV_WIPEONFORK) < 0) {
     munmap(memory, size);

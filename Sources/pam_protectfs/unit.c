@@ -84,8 +84,8 @@ static void run_systemctl(const void *context) {
 
 bool protectfs_unit_start(uid_t user, long long deadline) {
   char unit[64], output[64];
-  // It requires protectfs-user@, which mounts. Restarted, it awaits a session anew: one that was about to end the mount,
-  // because the last session has ended, either does so no more, or has done it when it is started again.
+  // It requires protectfs-user@, which mounts. Restarted, it awaits a session anew: one that was about to end the
+  // mount, because the last session has ended, either does so no more, or has done it when it is started again.
   snprintf(unit, sizeof unit, "protectfs-logout@%u.service", user);
   const char *const arguments[] = {"systemctl", "--quiet", "--no-ask-password", "restart", unit, NULL};
   return protectfs_child_run(run_systemctl, arguments, output, sizeof output, deadline) == 0;

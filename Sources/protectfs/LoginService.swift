@@ -46,8 +46,8 @@ struct LoginWatchCommand: ParsableCommand {
   func run() throws {
     try LoginCommand.requireUser()
     try Self.awaitLastLogout()
-    // A login that comes now has this service restarted, and waits until all is locked and unmounted: a passcode that it
-    // gave in the middle of that would be lost.
+    // A login that comes now has this service restarted, and waits until all is locked and unmounted: what it unlocked
+    // in the middle of that would be locked again.
     Process.blockEndingSignals()
     try Self.end()
   }

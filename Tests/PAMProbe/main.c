@@ -1,4 +1,4 @@
-// A program that uses the parts of the PAM module as one does in which users log in, with handlers and children of its own.
+// A program that uses the parts of the PAM module as one does in which users log in, with handlers of its own.
 //
 // usage: PAMProbe children|secret|text|standard
 //
