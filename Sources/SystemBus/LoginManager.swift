@@ -77,17 +77,23 @@ package final class LoginManager {
 
   /// Whether the user has a session of class `user` that has not ended: at a screen, at a terminal, over the network. A
   /// greeter, a job of cron and a manager of services have sessions of other classes, or none.
-  ///
-  /// - Throws: also where a session has gone before it could be asked about.
   package func hasUserSession() throws(BusError) -> Bool {
     for session in try ownSessions() {
-      let name = try property("Class", of: session, "s") { value throws(BusError) in try value.string() }
-      guard name == "user" || name.hasPrefix("user-") else { continue }
-      // What a session has left running does not make it last.
-      let state = try property("State", of: session, "s") { value throws(BusError) in try value.string() }
-      if state != "closing" { return true }
+      do throws(BusError) {
+        if try isUserSession(session) { return true }
+      } catch {
+        // One that has gone meanwhile cannot be asked about.
+        if try ownSessions().contains(session) { throw error }
+      }
     }
     return false
+  }
+
+  private func isUserSession(_ session: String) throws(BusError) -> Bool {
+    let name = try property("Class", of: session, "s") { value throws(BusError) in try value.string() }
+    guard name == "user" || name.hasPrefix("user-") else { return false }
+    // What a session has left running does not make it last.
+    return try property("State", of: session, "s") { value throws(BusError) in try value.string() } != "closing"
   }
 
   /// The paths of the user's sessions.

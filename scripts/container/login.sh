@@ -270,6 +270,9 @@ test_ssh() {
   check "not unlocked" lacks "$seen" ": unlocked"
   check "and says how to unlock" has "$seen" "'protectfs unlock $home/Protected' unlocks it"
   check_end "$user"
+  # shellcheck disable=SC2086
+  check "a session of an instant" ssh ${options/-tt/} -i "$home/.ssh/id_ed25519" "$user@127.0.0.1" true
+  check_end "$user"
   # By password, at this server, and by way of another process, as a server that asks in its own way has it.
   options+=" -o PubkeyAuthentication=no $user@127.0.0.1"
   seen=$(type_at 'protectfs status | head -1' "ssh $options" "$user")
