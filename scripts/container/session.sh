@@ -127,7 +127,9 @@ check_refused() {
 add_user ana
 add_user eve
 make_store root
-protectfs mount --unlock --passcode-file <(echo secret) /srv/root.store /srv/root
+printf 'BACKING=/srv/root.store\nMOUNTPOINT=/srv/root\n' >/etc/protectfs/root.conf
+systemctl start protectfs@root
+protectfs unlock --passcode-file <(echo secret) /srv/root
 systemctl --global enable protectfs-session 2>/dev/null
 for user in ana eve; do agents "$user" start; done
 
@@ -253,7 +255,7 @@ unlock ana eve
 rm -r /etc/systemd/system/protectfs-sleep.service.d
 systemctl daemon-reload
 
-echo "A daemon in the user's session, under load from there, and from a service:"
+echo "A daemon in the user's session, under load from there, and from services:"
 as eve sh -c 'mkdir -p ~/own/mount && protectfs init --passcode-file ~/p ~/own/store' >/dev/null
 own() { systemctl --user --machine=eve@.host "$@"; }
 cat >/root/load <<'END'
@@ -267,14 +269,18 @@ wait
 END
 install -m 755 /root/load /usr/local/bin/load
 systemd-run --quiet --user --machine=eve@.host --collect --unit=load load
-systemd-run --quiet --collect --uid=eve --unit=service sh -c 'cd ~/Protected && while :; do echo x >f; cat f; rm f; done'
+systemd-run --quiet --collect --unit=requiring -p Requires=protectfs@root.service -p After=protectfs@root.service \
+  sh -c 'cd /srv/root && while :; do echo x >file; cat file >/dev/null; rm file; done'
+systemd-run --quiet --collect --uid=eve --unit=named sh -c 'cd ~/Protected && while :; do cat completeUntil* >/dev/null; done'
 mkdir -p /etc/systemd/system/protectfs-sleep.service.d
-printf '[Service]\nEnvironment="FREEZE=user.slice service.service gone.service"\n' \
+printf '[Service]\nEnvironment="FREEZE=user.slice named.service gone.service"\n' \
   >/etc/systemd/system/protectfs-sleep.service.d/test.conf
 systemctl daemon-reload
-# The state of the store, and which processes of the user's run. Those of her mounts must, as others may wait for them.
+# Whether the services are frozen, the state of the store, and which processes of the user's run: those of her mounts must, as
+# others may wait for them.
 cat >/root/look <<'END'
 #!/bin/bash
+cat /sys/fs/cgroup/system.slice/{requiring,named}.service/cgroup.events | grep '^frozen'
 timeout 2 protectfs status --json /home/eve/own/store | sed -n 's/.*"state" *: *"\(.*\)".*/\1/p'
 for process in $(pgrep -u eve); do
   group=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$process/cgroup")
@@ -288,12 +294,13 @@ for _ in 1 2 3; do
   as eve protectfs unlock --passcode-file /home/eve/p /home/eve/own/mount
   sleep 0.5
   check "  the machine sleeps and wakes" sleep_and_wake
-  check "  with the daemons alone running, and locked" prints "inactive protectfs unmounter" eval "xargs </run/looked"
+  check "  with the daemons alone running, and locked" prints "frozen 1 frozen 1 inactive protectfs unmounter" \
+    eval "xargs </run/looked"
 done
 check "  the load goes on" prints active own is-active load
-check "  the service goes on" prints active systemctl is-active service
+check "  the services go on" prints "active active" eval "systemctl is-active requiring named | xargs"
 check "  in their groups" prints "" find /sys/fs/cgroup -name protectfs-frozen
 own stop load
-systemctl stop service
+systemctl stop requiring named
 
 end_checks
