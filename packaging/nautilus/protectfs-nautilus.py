@@ -8,6 +8,8 @@ table of mounts changes.
 """
 
 import json
+import sys
+import time
 
 import gi
 from gi.repository import Gio, GLib, GObject, Nautilus
@@ -50,14 +52,15 @@ class Mount:
 
     def __init__(self, path):
         self.path = path
-        # The classes of files by their URI, as they were at the last answer.
-        self.classes = {}
+        # The classes of files by their URI, as they were at the last answer, and until when that need not be asked again.
+        self.classes, self.fresh = {}, {}
         # The URIs of files to be asked, in order (the values do not matter), and how many are being asked.
         self.questions = {}
         self.asked = 0
         # The classes whose files can be opened now; None where this user may not ask the daemon.
         self.usable = None
-        self.is_watched = False
+        # Whether its events are followed, and whether one has come: the first is there at once.
+        self.is_watched = self.is_heard = False
 
     def has(self, path):
         return f"{path}/".startswith(f"{self.path}/")
@@ -101,8 +104,9 @@ class ProtectFS(GObject.GObject, Nautilus.InfoProvider, Nautilus.MenuProvider, N
             file.add_emblem(f"protectfs-{CLASSES[name][0].lower()}")
             if mount.usable is not None and name not in mount.usable:
                 file.add_emblem("protectfs-locked")
-        mount.questions[uri] = None
-        self.ask(mount)
+        if mount.fresh.pop(uri, 0) < time.monotonic():
+            mount.questions[uri] = None
+            self.ask(mount)
 
     def ask(self, mount):
         while mount.questions and mount.asked < QUESTIONS:
@@ -124,13 +128,15 @@ class ProtectFS(GObject.GObject, Nautilus.InfoProvider, Nautilus.MenuProvider, N
             self.refresh(mount, [uri])
         self.ask(mount)
 
-    def refresh(self, mount, uris):
+    def refresh(self, mount, uris, is_fresh=True):
         """Has Nautilus call update_file_info() for the files that it still knows."""
         for uri in uris:
             file = Nautilus.FileInfo.lookup_for_uri(uri)
             if file is None:
                 mount.classes.pop(uri, None)
             else:
+                if is_fresh:
+                    mount.fresh[uri] = time.monotonic() + 1
                 file.invalidate_extension_info()
 
     # Lock state
@@ -143,11 +149,9 @@ class ProtectFS(GObject.GObject, Nautilus.InfoProvider, Nautilus.MenuProvider, N
         try:
             process = Gio.Subprocess.new(command, Gio.SubprocessFlags.STDOUT_PIPE)
         except GLib.Error as error:
-            print(f"protectfs-nautilus: {error.message}")
+            print(f"protectfs-nautilus: {error.message}", file=sys.stderr)
             return
-        self.listen(Gio.DataInputStream.new(process.get_stdout_pipe()), mount)
-
-    def listen(self, events, mount):
+        events = Gio.DataInputStream.new(process.get_stdout_pipe())
         events.read_line_async(GLib.PRIORITY_DEFAULT, None, self.heard, mount)
 
     def heard(self, events, result, mount):
@@ -155,14 +159,15 @@ class ProtectFS(GObject.GObject, Nautilus.InfoProvider, Nautilus.MenuProvider, N
         if line is None:
             self.has_ended(mount)
             return
-        # The first event is that the state is followed.
+        mount.is_heard = True
         if json.loads(line)["event"] not in ("accessDenied", "eventsDropped"):
             run(["timeout", PATIENCE, "protectfs", "status", "--json", mount.path], self.knows_state, mount)
-        self.listen(events, mount)
+        events.read_line_async(GLib.PRIORITY_DEFAULT, None, self.heard, mount)
 
     def has_ended(self, mount):
         """Forgets a mount whose daemon has ended; another may be in its place. One of another user stays, stateless."""
-        if mount.usable is not None and self.mounts.pop(mount.path, None):
+        if mount.is_heard:
+            self.mounts = {path: other for path, other in self.mounts.items() if other is not mount}
             self.read_mounts()
             self.refresh(mount, list(mount.classes))
 
@@ -213,9 +218,9 @@ class ProtectFS(GObject.GObject, Nautilus.InfoProvider, Nautilus.MenuProvider, N
         run(["protectfs", "class", "set", name, *arguments], self.has_set_class, mount)
 
     def has_set_class(self, succeeded, _, errors, mount):
+        self.refresh(mount, list(mount.classes), is_fresh=False)
         if not succeeded:
             report("The protection class could not be changed everywhere", errors)
-        self.refresh(mount, list(mount.classes))
 
     # Properties
 
