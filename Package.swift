@@ -79,7 +79,9 @@ let package = Package(
         "Hooks", "SystemBus", "TreeCopy", "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement",
         "ProtectfsClient", logging, arguments,
       ] + base,
-      swiftSettings: settings),
+      swiftSettings: settings,
+      // All symbols are bound at the start, so that the tables of their addresses are read-only.
+      linkerSettings: [.unsafeFlags(["-Xlinker", "-z", "-Xlinker", "now"], .when(configuration: .release))]),
 
     // Unlocks at logins; in C, since every program in which users log in loads it. A client of the daemon that shares no
     // code with it. scripts/install.sh links it: as a product of SwiftPM it would need Swift's libraries.

@@ -4,7 +4,8 @@
 #
 #   scripts/container.sh [--root DIR] [--copy PATH]... PROTECTFS COMMAND [ARGUMENT...]
 #
-# PROTECTFS is the command that was built; libraries of it that the container lacks, such as Swift's, are copied there.
+# PROTECTFS is the command that was built; libraries of it that the container lacks, such as Swift's, are copied there. With
+# 'none', nothing is installed.
 # --copy puts a file or a directory into /root, where COMMAND is run. --root uses another root file system than
 # .build/container, which mmdebstrap makes on first use; so does PROTECTFS_CONTAINER. It is never changed.
 # Ends with the status of COMMAND; with 77 if no container can be run here, and 70 if this one did not boot.
@@ -21,7 +22,8 @@ while [[ ${1-} == --* ]]; do
   shift 2
 done
 (($# >= 2)) || show_head
-protectfs=$(realpath "$1")
+protectfs=$1
+[[ $protectfs == none ]] || protectfs=$(realpath "$protectfs")
 shift
 [[ -z $root ]] || root=$(realpath "$root")
 cd "$(dirname "$0")/.."
@@ -95,10 +97,12 @@ mount --make-private "$work"
 mkdir "$work"/{changes,overlay,root}
 mount -t overlay -o "lowerdir=$root,upperdir=$work/changes,workdir=$work/overlay" "$name" "$work/root"
 
-DESTDIR=$work/root PROTECTFS=$protectfs scripts/install.sh >/dev/null
-ldd "$protectfs" | sed -n 's/.* => \(\/.*\) (.*/\1/p' | while read -r library; do
-  [[ -e $work/root$library ]] || install -D "$(realpath "$library")" "$work/root$library"
-done
+if [[ $protectfs != none ]]; then
+  DESTDIR=$work/root PROTECTFS=$protectfs scripts/install.sh >/dev/null
+  ldd "$protectfs" | sed -n 's/.* => \(\/.*\) (.*/\1/p' | while read -r library; do
+    [[ -e $work/root$library ]] || install -D "$(realpath "$library")" "$work/root$library"
+  done
+fi
 for copy in ${copies[@]+"${copies[@]}"}; do cp -a "$copy" "$work/root/root/"; done
 
 (

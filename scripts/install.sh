@@ -64,9 +64,11 @@ for page in Documentation/man/*.[1-8]; do
     install -D -m 644 "$page" "$destination$prefix/share/man/man${page##*.}/${page##*/}"
 done
 
-# Prints to a file of its own first: a completion script cut short would break the user's shell.
+# Prints to a file of its own first: a completion script cut short would break the user's shell. What is sourced names no
+# interpreter.
 completion() {
     "$binary" --generate-completion-script "$1" >"$temporary"
+    sed -i '1{/^#!/d}' "$temporary"
     install -D -m 644 "$temporary" "$destination$prefix/share/$2"
 }
 temporary=$(mktemp)

@@ -88,8 +88,9 @@ struct LoginEnableCommand: ParsableCommand {
     }
     try LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ",")).write()
     print("From your next login on, \(backing.printable) is mounted at \(mountPoint.printable) and unlocked.")
-    if !LoginParts.found.areComplete {
-      CommandFailure.report("parts of libpam-protectfs are missing; 'protectfs login status' names them")
+    let parts = LoginParts.found
+    if !parts.areComplete {
+      CommandFailure.report("logins do not unlock yet; as root, \(parts.remedies.joined(separator: ", then "))")
     }
   }
 
@@ -205,7 +206,15 @@ struct LoginParts: Encodable {
   /// Whether PAM's common configuration names the module.
   var isInStack: Bool
 
-  var areComplete: Bool { module != nil && unit != nil && isInStack }
+  /// What root has to do, in this order.
+  var remedies: [String] {
+    [
+      unit == nil ? "install protectfs" : nil, module == nil ? "install libpam-protectfs" : nil,
+      isInStack ? nil : "run 'pam-auth-update --enable protectfs'",
+    ].compactMap(\.self)
+  }
+
+  var areComplete: Bool { remedies.isEmpty }
 
   /// What is there.
   static var found: LoginParts {
