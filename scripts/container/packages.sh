@@ -59,6 +59,9 @@ check "  the PAM module is not used" uses_no_module
 check "  completion of bash" bash -c 'source /usr/share/bash-completion/completions/protectfs && complete -p protectfs'
 check "  of zsh" grep '^#compdef protectfs' /usr/share/zsh/vendor-completions/_protectfs
 check "  of fish" test -s /usr/share/fish/vendor_completions.d/protectfs.fish
+check "  needrestart(1) leaves daemons alone" perl -e 'our %nrconf; do $ARGV[0] // die $@; my ($left) = keys %{$nrconf{override_rc}};
+  for my $unit (qw(protectfs@srv protectfs-user@1000 protectfs-logout@1000)) { $unit =~ $left or die $unit }' \
+  /etc/needrestart/conf.d/protectfs.conf
 check "  manual pages" zgrep -h '^.Dt' /usr/share/man/man1/protectfs.1.gz /usr/share/man/man8/mount.fuse.protectfs.8.gz
 
 echo "A service, and mount(8):"
