@@ -48,7 +48,11 @@ log_out() {
 
 if [[ -n $packages ]]; then
   echo "Installation:"
+  useradd -m tom
+  loginctl enable-linger tom
+  await systemctl --quiet --user --machine tom@ is-system-running
   check "  protectfs and libpam-protectfs install" apt install "$packages"/protectfs_*.deb "$packages"/libpam-protectfs_*.deb
+  check "  users who are logged in have the agent at once" systemctl --user --machine tom@ is-active protectfs-session
 fi
 version=$(dpkg-query -W -f '${Version}' protectfs)
 check "  no file differs from its package" prints "" dpkg --verify protectfs libpam-protectfs
