@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds the Debian packages protectfs and libpam-protectfs, and has lintian look at them; any error or warning of it is a
-# failure. Installs what it needs on Debian 12; Swift must be there.
+# Builds the Debian packages protectfs, libpam-protectfs and protectfs-nautilus, and has lintian look at them; any error or
+# warning of it is a failure. Installs what it needs on Debian 12; Swift must be there.
 #
 #   scripts/package.sh [DIRECTORY]       (.build/packages; packages that are there are replaced)
 #

@@ -59,6 +59,7 @@ check "  no file differs from its package" prints "" dpkg --verify protectfs lib
 check "  the command is of that version" prints "protectfs $version" protectfs --version
 check "  no unit is started" prints "" systemctl list-units --all --plain --no-legend 'protectfs*.service'
 check "  the agent is on for users" enabled enabled
+check "  the lock before sleep is on" prints enabled systemctl is-enabled protectfs-sleep
 check "  the PAM module is not used" uses_no_module
 check "  completion of bash" bash -c 'source /usr/share/bash-completion/completions/protectfs && complete -p protectfs'
 check "  of zsh" grep '^#compdef protectfs' /usr/share/zsh/vendor-completions/_protectfs
