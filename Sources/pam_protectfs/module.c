@@ -86,14 +86,12 @@ static void drop_secret(pam_handle_t *pam) { pam_set_data(pam, data_name, NULL, 
 
 // MARK: Unlocking
 
-/// Tries the passcode, which is then wiped: it is tried once.
+/// Tries the passcode. It is tried once: the caller drops it then.
 static enum protectfs_outcome unlock(
     pam_handle_t *pam, int connection, struct protectfs_secret *secret, long long deadline) {
-  const uid_t user = secret->user;
   const enum protectfs_outcome outcome = protectfs_daemon_unlock(connection, secret, deadline);
-  drop_secret(pam);
   pam_syslog(
-      pam, outcome == PROTECTFS_DONE ? LOG_INFO : LOG_NOTICE, "store of user %u: %s", user,
+      pam, outcome == PROTECTFS_DONE ? LOG_INFO : LOG_NOTICE, "store of user %u: %s", secret->user,
       outcome == PROTECTFS_DONE             ? "unlocked"
       : outcome == PROTECTFS_WRONG_PASSCODE ? "stays locked, its passcode is another"
       : outcome == PROTECTFS_REFUSED        ? "stays locked, its daemon refused"

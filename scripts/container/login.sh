@@ -148,7 +148,7 @@ test_right() {
   echo 'session optional pam_protectfs.so' >/etc/pam.d/mounts
   pamtester mounts "$user" open_session <&- >&- 2>&-
   check "a program without standard descriptors has it mounted" is_state "$user" beforeFirstUnlock
-  systemctl stop "$(unit_of user "$user")"
+  systemctl stop --quiet "$(unit_of user "$user")"
 }
 
 test_sessions() {
