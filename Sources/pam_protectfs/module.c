@@ -114,7 +114,7 @@ static void tell(pam_handle_t *pam, int flags, enum protectfs_outcome outcome, c
       return;
     case PROTECTFS_REFUSED:
     case PROTECTFS_UNREACHABLE:
-      pam_info(pam, "%s could not be unlocked; 'protectfs unlock %s' says why.", mount_point, mount_point);
+      pam_info(pam, "%s could not be unlocked; 'protectfs unlock %s' unlocks it, or says why.", mount_point, mount_point);
   }
 }
 

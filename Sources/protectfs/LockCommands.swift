@@ -131,8 +131,20 @@ struct UnlockCommand: ParsableCommand {
     }
     if !locked.isEmpty {
       let secret = try opening.read()
-      // One after the other: each takes the memory of a key derivation.
-      for index in locked { all.attempt(index) { daemon in try daemon.unlock(with: secret) } }
+      // One after the other: each takes the memory of a key derivation. A lock that cancels one comes after the
+      // command, and before what the command has not done yet.
+      var cancellation: ControlError?
+      for index in locked {
+        all.attempt(index) { daemon in
+          if let cancellation { throw cancellation }
+          do throws(ControlError) {
+            try daemon.unlock(with: secret)
+          } catch {
+            if error.code == .unlockCancelled { cancellation = error }
+            throw error
+          }
+        }
+      }
     }
     try all.finish(of: "unlocked")
   }
