@@ -22,7 +22,7 @@ final class SessionAgent {
   private var sessionRetry = Retry("screen savers are not heard", longest: .seconds(60))
   /// While it is there, a sleep waits.
   private var inhibitor: SharedDescriptor?
-  private var inhibitorRetry = Retry("sleep does not wait until files are locked", longest: .seconds(5))
+  private var inhibitorRetry = Retry("sleep does not wait until files are locked", longest: .seconds(60))
   /// Whether a sleep may be delayed now: logind runs, and the machine is not going to sleep already.
   private var mayDelaySleep = true
 

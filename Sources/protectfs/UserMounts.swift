@@ -91,7 +91,8 @@ final class UserMounts: Sendable {
       let name = index < mounts.count ? mounts[index].mountPoint : daemons[index - mounts.count].socket.path
       failures.withLock { failures in
         failures[index] = failure
-        CommandFailure.report("\(name.printable): \(failure.message)")
+        // Root hears what processes of users say in place of their daemons.
+        CommandFailure.report("\(name.printable): \(failure.message.printable)")
       }
     }
   }
