@@ -72,7 +72,7 @@ import SystemPackage
   package func call(
     _ service: String, _ path: String, _ interface: String, _ member: String, _ arguments: [Argument]
   ) throws(BusError) -> BusMessage {
-    let message = try message(service, path, interface, member, arguments)
+    let message = try unsafe message(service, path, interface, member, arguments)
     defer { _ = unsafe sd.bus_message_unref(message) }
     var error = unsafe sd_bus_error()
     var reply: OpaquePointer?
@@ -89,7 +89,7 @@ import SystemPackage
     _ service: String, _ path: String, _ interface: String, _ member: String,
     _ receive: @escaping (borrowing BusMessage) throws(BusError) -> Void
   ) throws(BusError) {
-    let message = try message(service, path, interface, member, [])
+    let message = try unsafe message(service, path, interface, member, [])
     defer { _ = unsafe sd.bus_message_unref(message) }
     try check(unsafe sd.bus_message_set_auto_start(message, 0), "\(member) of \(service)")
     let subscription = Subscription { reply throws(BusError) in if !reply.isError { try receive(reply) } }
