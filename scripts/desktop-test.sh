@@ -25,7 +25,8 @@ skip() {
 }
 [[ -r /dev/fuse && -w /dev/fuse ]] || skip "/dev/fuse is missing or may not be used."
 install_packages nautilus python3-nautilus python3-gi gir1.2-gtk-4.0 xvfb xdotool openbox xcompmgr x11-xserver-utils \
-  dbus imagemagick librsvg2-common adwaita-icon-theme fonts-cantarell procps pyflakes3 || skip "Nautilus could not be installed."
+  dbus imagemagick librsvg2-common adwaita-icon-theme fonts-cantarell procps pyflakes3 ||
+  skip "Nautilus could not be installed."
 
 if [[ -z $protectfs ]]; then
   prepare_build

@@ -52,7 +52,7 @@ class Mount:
 
     def __init__(self, path):
         self.path = path
-        # The classes of files by their URI, as they were at the last answer, and until when that need not be asked again.
+        # The classes of files by their URI, as they were at the last answer, and until when nobody need ask again.
         self.classes, self.fresh = {}, {}
         # The URIs of files to be asked, in order (the values do not matter), and how many are being asked.
         self.questions = {}
