@@ -27,6 +27,12 @@ make_upgrade() {
   done
 }
 
+# Programs that units name and that are not there.
+missing_programs() {
+  dpkg --listfiles protectfs libpam-protectfs | grep '\.service$' | xargs sed -nE 's/^Exec[A-Za-z]*=[-+!@:]*([^ ]+).*/\1/p' |
+    sort -u | while read -r program; do [[ -x $program ]] || echo "$program"; done
+}
+
 # Logs ana in until the file 'leave' is there, at a prompt. As a service: a login out of a session is no session of its own.
 log_in() {
   rm -f leave session
@@ -56,6 +62,7 @@ if [[ -n $packages ]]; then
 fi
 version=$(dpkg-query -W -f '${Version}' protectfs)
 check "  no file differs from its package" prints "" dpkg --verify protectfs libpam-protectfs
+check "  all programs of the units are there" prints "" missing_programs
 check "  the command is of that version" prints "protectfs $version" protectfs --version
 check "  no unit is started" prints "" systemctl list-units --all --plain --no-legend 'protectfs*.service'
 check "  the agent is on for users" enabled enabled

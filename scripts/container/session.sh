@@ -288,6 +288,10 @@ for process in $(pgrep -u eve); do
 done | sort -u
 END
 chmod +x /root/look
+# A group of hers, whose name is more than one path for who lets escapes count.
+odd=/sys/fs/cgroup/user.slice/user-$(id -u eve).slice/user@$(id -u eve).service/'x\n\0057tmp\0057protectfs-frozen '
+as eve mkdir "$odd" /tmp/protectfs-frozen
+as eve ln -s /root/written /tmp/protectfs-frozen/cgroup.freeze
 await is_mounted /home/eve/own/mount
 for _ in 1 2 3; do
   unlock eve
@@ -300,6 +304,8 @@ done
 check "  the load goes on" prints active own is-active load
 check "  the services go on" prints "active active" eval "systemctl is-active requiring named | xargs"
 check "  in their groups" prints "" find /sys/fs/cgroup -name protectfs-frozen
+check "  the name of a group leads nowhere else" test ! -e /root/written
+check "  nor is that group left frozen" grep -q '^frozen 0' "$odd/cgroup.events"
 own stop load
 systemctl stop requiring named
 
