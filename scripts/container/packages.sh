@@ -153,7 +153,7 @@ check "  succeeds" apt purge protectfs libpam-protectfs
 check "  names stores" said "  /srv/plain.store, named in /etc/protectfs/plain.conf"
 check "  leaves device keys" test -s /etc/protectfs/device.key
 check "  and stores" test -s /srv/plain.store/.protectfs/keybag
-check "  leaves nothing else" prints "" find /usr /etc/systemd/user /var/lib/systemd -name '*protectfs*'
+check "  leaves nothing else" prints "" find /usr /etc/systemd /var/lib/systemd -name '*protectfs*' ! -name protectfs@plain.service
 
 if [[ -n $packages ]]; then
   echo "Installed again:"
