@@ -44,6 +44,16 @@ static struct passwd *find_entry(const char *name, struct passwd *entry, char **
   return result == 0 ? found : NULL;
 }
 
+/// Programs in which somebody who is in already becomes another. They can be told not to set PAM_RUSER.
+static bool is_change_of_user(pam_handle_t *pam) {
+  static const char *const services[] = {"su", "su-l", "sudo", "sudo-i", "doas", "runuser", "runuser-l"};
+  const void *service = NULL;
+  if (pam_get_item(pam, PAM_SERVICE, &service) != PAM_SUCCESS || !service) return false;
+  for (size_t index = 0; index < sizeof services / sizeof *services; index++)
+    if (strcmp(service, services[index]) == 0) return true;
+  return false;
+}
+
 /// Who logs in. Not root, who has no store of this kind; nor whom somebody becomes who is in already, which is what
 /// PAM_RUSER says: su(1), sudo(8) and their like set it, logins and screen lockers do not.
 static bool find_account(pam_handle_t *pam, struct account *account) {
@@ -51,6 +61,7 @@ static bool find_account(pam_handle_t *pam, struct account *account) {
   const char *name = NULL;
   struct passwd entry;
   if (pam_get_item(pam, PAM_RUSER, &asker) != PAM_SUCCESS || (asker && *(const char *)asker)) return false;
+  if (is_change_of_user(pam)) return false;
   if (pam_get_user(pam, &name, NULL) != PAM_SUCCESS || !name) return false;
   const struct passwd *found = find_entry(name, &entry, &account->storage);
   if (!found || !found->pw_uid || !found->pw_dir || *found->pw_dir != '/') return false;
@@ -169,7 +180,7 @@ EXPORTED int pam_sm_setcred(pam_handle_t *pam, int flags, int argc, const char *
   return PAM_IGNORE;
 }
 
-// MARK: Session
+// MARK: Passcode
 
 /// Has the store mounted, and asks whether it is unlocked. The connection stays, for the unlock; -1 for none.
 static enum protectfs_outcome mount_store(uid_t user, int *connection, long long deadline) {
@@ -185,6 +196,89 @@ static enum protectfs_outcome mount_store(uid_t user, int *connection, long long
   }
   return outcome;
 }
+
+/// Has the store take the new passcode. Where it is not mounted, it is mounted for that, and unmounted after a minute
+/// unless there is a session.
+static enum protectfs_outcome change_passcode(uid_t user, struct protectfs_secret *secret, long long deadline) {
+  int connection = protectfs_daemon_connect(user);
+  if (connection < 0 && geteuid() == 0) mount_store(user, &connection, deadline);
+  if (connection < 0) return PROTECTFS_UNREACHABLE;
+  const enum protectfs_outcome outcome = protectfs_daemon_change_passcode(connection, secret, deadline);
+  close(connection);
+  return outcome;
+}
+
+static const char change_name[] = "protectfs_change";
+
+/// A new passcode that is not that of the login yet.
+struct change {
+  struct protectfs_secret *secret;
+  struct protectfs_settings settings;
+  bool is_silent;
+};
+
+static void tell_unchanged(pam_handle_t *pam, const struct protectfs_settings *settings) {
+  pam_info(
+      pam, "The passcode of %s stays what it was; 'protectfs passcode change %s' changes it.", settings->mount_point,
+      settings->backing);
+}
+
+static void make_change(pam_handle_t *pam, struct change *change) {
+  const uid_t user = change->secret->user;
+  if (change_passcode(user, change->secret, get_deadline()) == PROTECTFS_DONE)
+    pam_syslog(pam, LOG_INFO, "store of user %u: its passcode was changed", user);
+  else if (!change->is_silent)
+    tell_unchanged(pam, &change->settings);
+}
+
+/// The end of the transaction. The change is made where the program has ended it well, in no child of its own, and not
+/// where it was made before.
+static void end_change(pam_handle_t *pam, void *data, int status) {
+  struct change *change = data;
+  WITH_STANDARD_DESCRIPTORS;
+  if (status == PAM_SUCCESS && change->secret) make_change(pam, change);
+  protectfs_secret_free(change->secret);
+  free(change);
+}
+
+/// In a login whose passcode had expired: its session shows that the new one counts.
+static void make_kept_change(pam_handle_t *pam) {
+  const void *data = NULL;
+  if (pam_get_data(pam, change_name, &data) != PAM_SUCCESS || !data) return;
+  make_change(pam, (struct change *)data);
+  pam_set_data(pam, change_name, NULL, NULL);
+}
+
+/// Keeps both passcodes until the program is known to have changed that of the login: pam_unix may fail behind the
+/// jumps of its first pass, which libpam takes again in the second (pam.conf(5)), and the new one would be the store's
+/// alone. Without the old one, as when root sets another's, nothing can be changed: the next login says so.
+EXPORTED int pam_sm_chauthtok(pam_handle_t *pam, int flags, int argc, const char **argv) {
+  (void)argc, (void)argv;
+  WITH_STANDARD_DESCRIPTORS;
+  ENDED_BY(free_account) struct account account = {0};
+  const void *old = NULL, *new = NULL;
+  if (!(flags & PAM_UPDATE_AUTHTOK)) return PAM_IGNORE;
+  if (pam_get_item(pam, PAM_AUTHTOK, &new) != PAM_SUCCESS || !new || !find_account(pam, &account)) return PAM_IGNORE;
+  struct change *change = calloc(1, sizeof *change);
+  if (!change) return PAM_IGNORE;
+  if (protectfs_settings_read(&account.user, &change->settings, get_deadline()) != PROTECTFS_FOUND) {
+    free(change);
+    return PAM_IGNORE;
+  }
+  change->is_silent = flags & PAM_SILENT;
+  change->secret = protectfs_secret_make();
+  if (change->secret && pam_get_item(pam, PAM_OLDAUTHTOK, &old) == PAM_SUCCESS && old &&
+      protectfs_secret_take(change->secret->passcode, old) && protectfs_secret_take(change->secret->new_passcode, new)) {
+    change->secret->user = account.user.user;
+    if (pam_set_data(pam, change_name, change, end_change) == PAM_SUCCESS) return PAM_IGNORE;
+  }
+  if (!change->is_silent) tell_unchanged(pam, &change->settings);
+  protectfs_secret_free(change->secret);
+  free(change);
+  return PAM_IGNORE;
+}
+
+// MARK: Session
 
 /// Has the store mounted, and unlocked with the passcode if there is one. Before pam_systemd, which starts the user's
 /// services.
@@ -215,56 +309,12 @@ EXPORTED int pam_sm_open_session(pam_handle_t *pam, int flags, int argc, const c
   }
   if (connection >= 0) close(connection);
   drop_secret(pam);
+  make_kept_change(pam);
   return PAM_IGNORE;
 }
 
 /// Nothing: which session is the last one, systemd-logind knows.
 EXPORTED int pam_sm_close_session(pam_handle_t *pam, int flags, int argc, const char **argv) {
   (void)pam, (void)flags, (void)argc, (void)argv;
-  return PAM_IGNORE;
-}
-
-// MARK: Passcode
-
-/// Has the store take the new passcode. Where it is not mounted, it is mounted for that, and unmounted after a minute
-/// unless there is a session.
-static enum protectfs_outcome change_passcode(uid_t user, struct protectfs_secret *secret, long long deadline) {
-  int connection = protectfs_daemon_connect(user);
-  if (connection < 0 && geteuid() == 0) mount_store(user, &connection, deadline);
-  if (connection < 0) return PROTECTFS_UNREACHABLE;
-  const enum protectfs_outcome outcome = protectfs_daemon_change_passcode(connection, secret, deadline);
-  close(connection);
-  return outcome;
-}
-
-/// After pam_unix has the new passcode, gives it to the store too. Without the old one, as when root sets another's,
-/// that cannot be: the next login says so.
-EXPORTED int pam_sm_chauthtok(pam_handle_t *pam, int flags, int argc, const char **argv) {
-  (void)argc, (void)argv;
-  WITH_STANDARD_DESCRIPTORS;
-  const long long deadline = get_deadline();
-  ENDED_BY(free_account) struct account account = {0};
-  struct protectfs_settings settings;
-  const void *old = NULL, *new = NULL;
-  if (!(flags & PAM_UPDATE_AUTHTOK)) return PAM_IGNORE;
-  if (pam_get_item(pam, PAM_AUTHTOK, &new) != PAM_SUCCESS || !new || !find_account(pam, &account)) return PAM_IGNORE;
-  if (protectfs_settings_read(&account.user, &settings, deadline) != PROTECTFS_FOUND) return PAM_IGNORE;
-  const uid_t user = account.user.user;
-  enum protectfs_outcome outcome = PROTECTFS_REFUSED;
-  struct protectfs_secret *secret = protectfs_secret_make();
-  const bool knows_old = pam_get_item(pam, PAM_OLDAUTHTOK, &old) == PAM_SUCCESS && old;
-  if (secret && knows_old && protectfs_secret_take(secret->passcode, old) &&
-      protectfs_secret_take(secret->new_passcode, new))
-    outcome = change_passcode(user, secret, deadline);
-  if (outcome == PROTECTFS_DONE) {
-    pam_syslog(pam, LOG_INFO, "store of user %u: its passcode was changed", user);
-    // In a login whose passcode had expired: the session unlocks with the new one.
-    if (kept_secret(pam, user)) keep_secret(pam, user, new);
-  } else if (!(flags & PAM_SILENT)) {
-    pam_info(
-        pam, "The passcode of %s stays what it was; 'protectfs passcode change %s' changes it.", settings.mount_point,
-        settings.backing);
-  }
-  protectfs_secret_free(secret);
   return PAM_IGNORE;
 }

@@ -309,6 +309,15 @@ test_passwd() {
   check "  the new password unlocks" login_unlocks "$user" Better4712
   check_end "$user"
 
+  echo "A new password that pam_unix cannot write, as another program is about to:"
+  perl -e 'open F, ">>/etc/.pwd.lock"; fcntl F, 6, pack "s s x4 q q i x4", 1, 0, 0, 0, 0 or die; sleep 60' &
+  sleep 0.2
+  seen=$(passwd_as "$user" Better4712 Better4799)
+  kill $!
+  check "  passwd fails" has "$seen" "unchanged"
+  check "  the password unlocks that counts" login_unlocks "$user" Better4712
+  check_end "$user"
+
   echo "A password that has expired:"
   chage -d 0 "$user"
   seen=$(type_at 'protectfs status | head -1' "login $user" Better4712 Better4712 Better4713 Better4713)

@@ -67,7 +67,6 @@ check "  the command is of that version" prints "protectfs $version" protectfs -
 check "  no unit is started" prints "" systemctl list-units --all --plain --no-legend 'protectfs*.service'
 check "  the agent is on for users" enabled enabled
 check "  the lock before sleep is on" prints enabled systemctl is-enabled protectfs-sleep
-check "  the PAM module is not used" uses_no_module
 check "  completion of bash" bash -c 'source /usr/share/bash-completion/completions/protectfs && complete -p protectfs'
 check "  of zsh" grep '^#compdef protectfs' /usr/share/zsh/vendor-completions/_protectfs
 check "  of fish" test -s /usr/share/fish/vendor_completions.d/protectfs.fish
@@ -94,9 +93,7 @@ echo ana:ana | chpasswd
 echo 'PS1="$ "' | tee /home/ana/.bashrc >/home/ana/.bash_profile
 install --owner ana --mode 600 /dev/stdin /home/ana/passcode <<<ana
 as_ana protectfs login enable --passcode-file /home/ana/passcode --recovery-key-file /home/ana/recovery >said 2>&1
-check "  without the module, 'login enable' says what is missing" said "run 'pam-auth-update --enable protectfs'"
-pam-auth-update --enable protectfs
-check "  with it, nothing is" as_ana protectfs login status
+check "  'login enable' finds all that is needed" as_ana protectfs login status
 log_in
 check "  it unlocks" prints unlocked state_of_ana
 as_ana tee /home/ana/Protected/file <<<text >/dev/null
