@@ -265,9 +265,9 @@ extension MountTests {
       (desktop?.output ?? "").split(separator: "\n").filter { $0.contains(" Notify ") }
     }
 
-    /// Waits until there is one, and a little longer.
-    private func awaitNotification(of desktop: Program?) {
-      for _ in 0..<1000 where notifications(of: desktop).isEmpty { usleep(10_000) }
+    /// Waits until there is one, and a little longer; or for so long.
+    private func awaitNotification(of desktop: Program?, seconds: Int = 10) {
+      for _ in 0..<seconds * 100 where notifications(of: desktop).isEmpty { usleep(10_000) }
       usleep(500_000)
     }
 
@@ -276,8 +276,9 @@ extension MountTests {
       var desktop: Program?
       try with(isOn ? [] : ["--no-notifications"], before: { desktop = try $0.startDesktop() }) { stage in
         try stage.volume.lock()
-        let script = "for n in 1 2 3; do read x <'\(stage.volume.path("a"))'; done; sleep 1"
-        for shell in ["sh", "bash"] { #expect(try Program.run([shell, "-c", script]).succeeded) }
+        // For so long that the agent listens by then.
+        let script = "for n in 1 2 3 4 5; do read x <'\(stage.volume.path("a"))'; sleep 0.3; done"
+        #expect(try Program.run(["sh", "-c", #"bash -c "$0" & sh -c "$0"; wait"#, script]).succeeded)
         guard isOn else {
           usleep(3_000_000)
           return #expect(notifications(of: desktop).isEmpty)
@@ -295,9 +296,12 @@ extension MountTests {
         mount: ["-o", "allow_other,grace=0.5,lock_delay=30"], hooks: { try $0.add("pre-lock/slow", "sleep 60") },
         before: { desktop = try $0.startDesktop() }
       ) { stage in
-        try stage.volume.announceLock(gracePeriod: .milliseconds(500))
-        awaitNotification(of: desktop)
-        try stage.volume.unlock()
+        // The agent may not listen yet.
+        for _ in 0..<5 where notifications(of: desktop).isEmpty {
+          try stage.volume.announceLock(gracePeriod: .milliseconds(500))
+          awaitNotification(of: desktop, seconds: 2)
+          try stage.volume.unlock()
+        }
         let all = notifications(of: desktop)
         #expect(all.count == 1, "\(all)")
         #expect(all.first?.contains("\(stage.volume.mountPoint) waits for a program") == true, "\(all)")
