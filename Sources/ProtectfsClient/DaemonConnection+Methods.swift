@@ -69,8 +69,8 @@ extension DaemonConnection {
 
   /// Unlocks the mount, or cancels a lock during its grace period. Checking the secret takes about a second.
   ///
-  /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``; ``ControlError/Code-swift.enum/unlockCancelled`` if a lock
-  ///   was requested in that second. Nothing has changed then.
+  /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``, or ``ControlError/Code-swift.enum/unlockCancelled`` if a
+  ///   lock was requested in that second. Nothing has changed then.
   public mutating func unlock(_ secret: Secret) throws(ControlError) {
     try unsafe call(SecretMessage(.unlock, [secret.member]))
   }

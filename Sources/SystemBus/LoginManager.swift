@@ -97,7 +97,7 @@ package final class LoginManager {
   }
 
   /// The paths of the user's sessions.
-  private func ownSessions() throws(BusError) -> [String] {
+  package func ownSessions() throws(BusError) -> [String] {
     let reply = try bus.call(Self.name, Self.path, Self.manager, "ListSessions")
     var paths: [String] = []
     try reply.forEach("(susso)") { () throws(BusError) in

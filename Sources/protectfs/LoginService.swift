@@ -52,39 +52,43 @@ struct LoginWatchCommand: ParsableCommand {
     try Self.end()
   }
 
-  /// Waits until this user has no session any more. The store is mounted before the session is known, so that the first
-  /// is waited for; the service manager is told when it cannot be missed.
+  /// Waits until this user has no session any more. The store is mounted before the session is known that it is mounted
+  /// for, so that this is awaited first: sessions that were there before may end meanwhile. The service manager is told
+  /// when no session can be missed.
   private static func awaitLastLogout() throws {
     let directory = try Descriptor.open("/run/systemd/users", [.readOnly, .directory])
     // logind replaces the user's file with each change. Watched before the first look, so that none is missed.
     let watch = try DirectoryWatch(directory)
     let user = Process.identity.user
-    let file = PathName("\(user)")
-    var limit: ContinuousClock.Instant? = .now + .seconds(60)
-    var isFirst = true
+    let limit = ContinuousClock.now + .seconds(60)
+    var former: Set<String>?
+    var isAwaited = true
+    var isReady = false
     while true {
-      let hasSession = hasSession(of: user)
-      if isFirst { try ServiceManager.notifyReady() }
-      isFirst = false
-      switch hasSession {
-      case true?:
-        limit = nil
-        try watch.wait(for: file)
-      case false?:
-        guard let limit, limit > .now else { return }
-        try watch.wait(for: file, until: limit)
-      case nil: Thread.sleep(microseconds: 1_000_000)
+      let answer = sessions(of: user)
+      if !isReady { try ServiceManager.notifyReady() }
+      isReady = true
+      guard let (all, hasUserSession) = answer else {
+        Thread.sleep(microseconds: 1_000_000)
+        continue
       }
+      let known = former ?? all
+      former = known
+      if limit <= .now || !all.isSubset(of: known) { isAwaited = false }
+      if !hasUserSession, !isAwaited { return }
+      try watch.wait(for: PathName("\(user)"), until: isAwaited ? limit : nil)
     }
   }
 
-  /// Whether a user has a session; `nil` where logind does not answer, which ends no session.
-  private static func hasSession(of user: UInt32) -> Bool? {
+  /// The sessions of a user of all classes, and whether one is of class `user`; `nil` where logind does not answer,
+  /// which ends none.
+  private static func sessions(of user: UInt32) -> (all: Set<String>, hasUserSession: Bool)? {
     do throws(BusError) {
       // A connection of its own each time: the bus, too, may have been started anew.
-      return try LoginManager(.system(), user: user).hasUserSession()
+      let logins = LoginManager(try .system(), user: user)
+      return (Set(try logins.ownSessions()), try logins.hasUserSession())
     } catch {
-      CommandFailure.report("whether user \(user) has a session is not known: \(error)")
+      CommandFailure.report("which sessions user \(user) has is not known: \(error)")
       return nil
     }
   }

@@ -116,7 +116,6 @@ test_enable() {
   check "disable" has "$(as "$user" protectfs login disable)" \
     "The store stays in /home/$user/.local/share/protectfs/store"
   check "twice" has "$(as "$user" protectfs login disable)" "Nothing was mounted"
-  systemctl restart "$(unit_of logout "$user")"
   check "what is mounted stays so until the logout" is_state "$user" unlocked
   end_session enable
   check_end "$user"
@@ -184,7 +183,19 @@ test_sessions() {
   begin_session "$user" "$user" unseen
   check "  unlocks" is_state "$user" unlocked
 
+  echo "A login that has unlocked, and whose session is not there yet, when the last session ends:"
+  printf '%s\n' '@include common-auth' 'session optional pam_protectfs.so' 'session required pam_exec.so /bin/sleep 2' \
+    'session required pam_systemd.so class=user' >/etc/pam.d/slowlogin
+  (echo "$user" | pamtester slowlogin "$user" authenticate open_session >/dev/null 2>&1) &
+  sleep 0.8
+  end_session unseen
+  sleep 0.8
+  check "  it stays unlocked" is_state "$user" unlocked
+  wait $!
+  check_end "$user" "  and ends with its session"
+
   echo "A login when the end of the last session has been seen:"
+  begin_session "$user" "$user" unseen
   daemon=$(systemctl show -P MainPID "$(unit_of user "$user")")
   watcher=$(systemctl show -P MainPID "$(unit_of logout "$user")")
   kill -STOP "$daemon"
@@ -310,7 +321,7 @@ test_passwd() {
   check_end "$user"
 
   echo "A new password that pam_unix cannot write, as another program is about to:"
-  perl -e 'open F, ">>/etc/.pwd.lock"; fcntl F, 6, pack "s s x4 q q i x4", 1, 0, 0, 0, 0 or die; sleep 60' &
+  perl -e 'open F, ">>/etc/.pwd.lock"; $_ = pack "s s x4 q q i x4", 1, 0, 0, 0, 0; fcntl F, 6, $_ or die; sleep 60' &
   sleep 0.2
   seen=$(passwd_as "$user" Better4712 Better4799)
   kill $!
@@ -462,6 +473,9 @@ test_without() {
   systemctl start systemd-logind
   sleep 1
   check "  it runs again" is_state "$user" unlocked
+  # Restarted, the service awaits a session.
+  begin_session "$user" "$user" awaited
+  end_session awaited
   end_session logind
   check_end "$user"
 }
