@@ -35,17 +35,24 @@ extension ControlSocket {
     }
   }
 
-  /// The users who may have daemons: root, and those who have a directory where sockets are. The last ones have it in
-  /// `/tmp`, where anybody may pretend that there are many.
+  /// The users who may have daemons: root, and those who have a directory where sockets are.
   package static func possibleOwners() -> [UInt32] {
-    func numbers(in path: String, after prefix: String = "") -> [UInt32] {
-      // Everybody may fill /tmp; that is to hide nobody's.
+    [0] + owners(in: "/run/user") + owners(in: "/run/protectfs-user") + owners(in: "/tmp", after: "protectfs-")
+  }
+
+  private static func owners(in path: String, after prefix: String = "") -> [UInt32] {
+    guard let directory = try? Descriptor.open(PathName(path), [.path, .directory]),
+      // Everybody may fill /tmp, which is to hide nobody's.
       let names = try? DirectoryNames(Descriptor.open(PathName(path), [.readOnly, .directory])).all(limit: 1_000_000)
-      return (names ?? []).map(\.description).filter { $0.hasPrefix(prefix) }
-        .compactMap { UInt32($0.dropFirst(prefix.count)) }
+    else { return [] }
+    return names.compactMap { name -> UInt32? in
+      let text = name.description
+      // Nobody there passes for another.
+      guard text.hasPrefix(prefix), let owner = UInt32(text.dropFirst(prefix.count)),
+        let status = try? directory.status(of: name), status.type == .directory, status.user == owner
+      else { return nil }
+      return owner
     }
-    return [0] + numbers(in: "/run/user") + numbers(in: "/run/protectfs-user")
-      + numbers(in: "/tmp", after: "protectfs-")
   }
 
   /// The sockets of the daemons of a backing directory, and of one that was mounted at the path, with their users.

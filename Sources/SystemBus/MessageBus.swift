@@ -8,7 +8,7 @@ import SystemPackage
 /// let bus = try MessageBus.system()
 /// try bus.subscribe("type='signal',member='Lock'") { signal in … }
 /// while true {
-///   try bus.process()
+///   while try bus.process() {}
 ///   _ = try Poll.wait(for: .readable(bus.descriptor))
 /// }
 /// ```
@@ -40,18 +40,28 @@ import SystemPackage
   }
 
   deinit {
-    for subscription in subscriptions { subscription.end() }
+    close()
     _ = unsafe sd.bus_flush_close_unref(bus)
   }
 
   /// Readable when there is something for ``process()``.
   package var descriptor: CInt { unsafe sd.bus_get_fd(bus) }
 
-  /// Hands out the signals that have come, and returns when there are no more.
+  /// Hands out the signals that have come, and returns when there are no more: whether there were any. A call takes
+  /// those from the connection that come before its reply, which is not readable for them any more.
   ///
   /// - Throws: when the connection is lost.
-  package func process() throws(BusError) {
-    while try check(unsafe sd.bus_process(bus, nil), "the connection to a message bus is lost") > 0 {}
+  @discardableResult
+  package func process() throws(BusError) -> Bool {
+    var wasAny = false
+    while try check(unsafe sd.bus_process(bus, nil), "the connection to a message bus is lost") > 0 { wasAny = true }
+    return wasAny
+  }
+
+  /// Ends all subscriptions. Their closures may hold the connection, which is closed with its last reference.
+  package func close() {
+    for subscription in subscriptions { subscription.end() }
+    subscriptions = []
   }
 
   /// An argument of a call.

@@ -223,9 +223,9 @@ static void tell_unchanged(pam_handle_t *pam, const struct protectfs_settings *s
       settings->backing);
 }
 
-static void make_change(pam_handle_t *pam, struct change *change) {
+static void make_change(pam_handle_t *pam, struct change *change, long long deadline) {
   const uid_t user = change->secret->user;
-  if (change_passcode(user, change->secret, get_deadline()) == PROTECTFS_DONE)
+  if (change_passcode(user, change->secret, deadline) == PROTECTFS_DONE)
     pam_syslog(pam, LOG_INFO, "store of user %u: its passcode was changed", user);
   else if (!change->is_silent)
     tell_unchanged(pam, &change->settings);
@@ -236,16 +236,16 @@ static void make_change(pam_handle_t *pam, struct change *change) {
 static void end_change(pam_handle_t *pam, void *data, int status) {
   struct change *change = data;
   WITH_STANDARD_DESCRIPTORS;
-  if (status == PAM_SUCCESS && change->secret) make_change(pam, change);
+  if (status == PAM_SUCCESS) make_change(pam, change, get_deadline());
   protectfs_secret_free(change->secret);
   free(change);
 }
 
 /// In a login whose passcode had expired: its session shows that the new one counts.
-static void make_kept_change(pam_handle_t *pam) {
+static void make_kept_change(pam_handle_t *pam, long long deadline) {
   const void *data = NULL;
   if (pam_get_data(pam, change_name, &data) != PAM_SUCCESS || !data) return;
-  make_change(pam, (struct change *)data);
+  make_change(pam, (struct change *)data, deadline);
   pam_set_data(pam, change_name, NULL, NULL);
 }
 
@@ -309,7 +309,7 @@ EXPORTED int pam_sm_open_session(pam_handle_t *pam, int flags, int argc, const c
   }
   if (connection >= 0) close(connection);
   drop_secret(pam);
-  make_kept_change(pam);
+  make_kept_change(pam, deadline);
   return PAM_IGNORE;
 }
 

@@ -18,6 +18,9 @@ struct Retry {
     self.longest = longest
   }
 
+  /// Does not wait any longer: what kept it from being there may have ended.
+  mutating func tryNow() { (next, pause) = (.now, Self.shortest) }
+
   /// Tries if it is missing and time for that. Returns when it is to be tried again, if it is missing still.
   mutating func attempt(
     while isMissing: Bool, _ body: () throws(BusError) -> Void

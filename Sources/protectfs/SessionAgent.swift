@@ -25,6 +25,8 @@ final class SessionAgent {
   private var inhibitorRetry = Retry("sleep does not wait until files are locked", longest: .seconds(60))
   /// Whether a sleep may be delayed now: logind runs, and the machine is not going to sleep already.
   private var mayDelaySleep = true
+  /// Whether logind is to be asked what it has reported when nobody listened.
+  private var isStateUnknown = true
 
   init(gracePeriod: Duration, sleepExtent: LockExtent, isVerbose: Bool) {
     self.gracePeriod = gracePeriod
@@ -44,23 +46,35 @@ final class SessionAgent {
       CommandFailure.report("the service manager could not be told that the agent is ready (\(error))")
     }
     while true {
-      do throws(BusError) {
-        try session?.process()
-      } catch {
-        CommandFailure.report("the session bus is lost: \(error)")
-        session = nil
-      }
-      do throws(BusError) {
-        try system?.process()
-      } catch {
-        CommandFailure.report("the system bus is lost: \(error)")
-        (system, logins, inhibitor) = (nil, nil, nil)
-      }
-      let next = restore()
+      // A call that waits for its reply takes signals from the bus that come meanwhile, which is then not readable.
+      var next: ContinuousClock.Instant?
+      repeat { next = restore() } while process()
       _ = try? Poll.wait(
         for: .readable(system?.descriptor ?? -1), .readable(session?.descriptor ?? -1),
         atMost: next.map { $0 - .now })
     }
+  }
+
+  /// Takes what the buses have to say. Returns whether there was anything.
+  private func process() -> Bool {
+    var wasAnything = false
+    do throws(BusError) {
+      if try session?.process() == true { wasAnything = true }
+    } catch {
+      CommandFailure.report("the session bus is lost: \(error)")
+      session?.close()
+      session = nil
+      wasAnything = true
+    }
+    do throws(BusError) {
+      if try system?.process() == true { wasAnything = true }
+    } catch {
+      CommandFailure.report("the system bus is lost: \(error)")
+      system?.close()
+      (system, logins, inhibitor) = (nil, nil, nil)
+      wasAnything = true
+    }
+    return wasAnything
   }
 
   // MARK: What is had again
@@ -72,40 +86,60 @@ final class SessionAgent {
       systemRetry.attempt(while: system == nil) { () throws(BusError) in try connect() },
       sessionRetry.attempt(while: session == nil) { () throws(BusError) in try listenToScreenSavers() },
       inhibitorRetry.attempt(while: inhibitor == nil && mayDelaySleep && system != nil) { () throws(BusError) in
-        try followLogins()
+        try delaySleep()
       },
     ]
+    learnState()
     return times.compactMap { $0 }.min()
   }
 
   private func connect() throws(BusError) {
     let bus = try MessageBus.system()
     let logins = LoginManager(bus, user: Process.identity.user)
-    try logins.subscribe { [self] event in take(event) }
-    (system, self.logins, mayDelaySleep) = (bus, logins, true)
+    do throws(BusError) {
+      try logins.subscribe { [self] event in take(event) }
+    } catch {
+      bus.close()
+      throw error
+    }
+    (system, self.logins, mayDelaySleep, isStateUnknown) = (bus, logins, true, true)
   }
 
   private func listenToScreenSavers() throws(BusError) {
     let bus = try MessageBus.user()
-    for name in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver"] {
-      let receive = { [self] (message: borrowing BusMessage) throws(BusError) in
-        if try message.bool() { lock("the screen saver is active") }
+    do throws(BusError) {
+      for name in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver"] {
+        let receive = { [self] (message: borrowing BusMessage) throws(BusError) in
+          if try message.bool() { lock("the screen saver is active") }
+        }
+        try bus.subscribe("type='signal',interface='\(name)',member='ActiveChanged'", receive)
+        // One that is active already.
+        try bus.ask(name, "/" + name.split(separator: ".").joined(separator: "/"), name, "GetActive", receive)
       }
-      try bus.subscribe("type='signal',interface='\(name)',member='ActiveChanged'", receive)
-      // One that is active already.
-      try bus.ask(name, "/" + name.split(separator: ".").joined(separator: "/"), name, "GetActive", receive)
+    } catch {
+      bus.close()
+      throw error
     }
     session = bus
   }
 
-  /// What is to be done when there is a login manager: at the start, after each of its own, and after each sleep.
-  private func followLogins() throws(BusError) {
+  private func delaySleep() throws(BusError) {
     guard let logins else { return }
-    let inhibitor = try logins.delaySleep(because: "locks files before the machine sleeps")
-    let sessions = try logins.sessions()
-    self.inhibitor = SharedDescriptor(inhibitor)
-    note("this user has \(sessions.count) sessions")
-    if let locked = sessions.first(where: \.isLocked) { take(.locked(session: locked.path)) }
+    inhibitor = SharedDescriptor(try logins.delaySleep(because: "locks files before the machine sleeps"))
+  }
+
+  /// Asks whether a session is locked already, at the start and when logind was started anew. Where it does not run,
+  /// its start is heard.
+  private func learnState() {
+    guard isStateUnknown, let logins else { return }
+    isStateUnknown = false
+    do throws(BusError) {
+      let sessions = try logins.sessions()
+      note("this user has \(sessions.count) sessions")
+      if let locked = sessions.first(where: \.isLocked) { take(.locked(session: locked.path)) }
+    } catch {
+      note("sessions are not known: \(error)")
+    }
   }
 
   // MARK: What is heard
@@ -119,9 +153,11 @@ final class SessionAgent {
     case .didWake:
       note("the machine is awake")
       mayDelaySleep = true
+      inhibitorRetry.tryNow()
     case .began:
       note("logind runs")
-      (inhibitor, mayDelaySleep) = (nil, true)
+      (inhibitor, mayDelaySleep, isStateUnknown) = (nil, true, true)
+      inhibitorRetry.tryNow()
     case .ended:
       note("logind runs no more")
       (inhibitor, mayDelaySleep) = (nil, false)
@@ -149,7 +185,7 @@ final class SessionAgent {
     _ lock: @escaping @Sendable (inout DaemonConnection) throws -> Void
   ) {
     let begin = ContinuousClock.now
-    Thread(name: "locks") { [note] in
+    let work = { @Sendable [note] in
       guard let all = Self.mounts() else { return CommandFailure.report("\(reason); nothing could be locked") }
       guard all.count > 0 else { return note("\(reason); nothing is mounted") }
       all.attemptTogether(lock)
@@ -161,7 +197,13 @@ final class SessionAgent {
         CommandFailure.report("\(reason); \(error.message)")
       }
       withExtendedLifetime(inhibitor) {}
-    }.detach()
+    }
+    do throws(Errno) {
+      try Thread(starting: "locks", work).detach()
+    } catch {
+      // The system has too many: what is to be heard waits.
+      work()
+    }
   }
 
   /// The mounts of this user. A shortage of memory or descriptors may pass.

@@ -35,6 +35,7 @@ final class UserMounts: Sendable {
       daemons = []
       return
     }
+    Process.raiseOpenFileLimit()
     daemons = Self.daemons(
       of: isForAll ? mounts.map(\.owner) + ControlSocket.possibleOwners() : [user], without: mounts)
   }
@@ -42,17 +43,18 @@ final class UserMounts: Sendable {
   /// The daemons of these users that serve none of the mounts. A user whose directories hang, being on a file system of
   /// that user's own, is not waited for.
   private static func daemons(of owners: [UInt32], without mounts: [MountedFileSystem]) -> [ControlSocket.Daemon] {
-    var unseen = Set(owners)
-    let begun = owners.filter { unseen.remove($0) != nil }
+    let end = ContinuousClock.now + .seconds(2)
+    var (unseen, begun): (Set<UInt32>, [UInt32]) = (Set(owners), [])
     let found = Monitor(.commandState, [UInt32: [ControlSocket.Daemon]]())
-    for owner in begun {
+    for owner in owners where unseen.remove(owner) != nil && ContinuousClock.now < end {
       let search = try? Thread(starting: "search") {
         let daemons = ControlSocket.daemons(of: owner).filter { !mounts.contains(where: $0.serves) }
         found.update { $0[owner] = daemons }
       }
-      search?.detach()
+      guard let search else { continue }
+      search.detach()
+      begun.append(owner)
     }
-    let end = ContinuousClock.now + .seconds(2)
     return found.wait { found, deadline in
       deadline = end
       guard found.count == begun.count || ContinuousClock.now >= end else { return nil }

@@ -11,13 +11,14 @@ final class WaitNotice: Sendable {
   /// Watches a daemon until ``end()``; nothing where its process is not known.
   init(for process: Int32?) {
     guard let process else { return }
-    Thread(name: "wait notice") { [self] in
+    let watch = try? Thread(starting: "wait notice") { [self] in
       while !ends(within: Self.patience) {
         guard let words = Self.words(for: process) else { continue }
         CommandFailure.report(words)
         return
       }
-    }.detach()
+    }
+    watch?.detach()
   }
 
   /// The command waits no more.
