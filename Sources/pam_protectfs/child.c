@@ -22,6 +22,8 @@ long long protectfs_now(void) {
   return (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
+long long protectfs_deadline(void) { return protectfs_now() + 25000; }
+
 long long protectfs_within(long long milliseconds, long long deadline) {
   const long long time = protectfs_now() + milliseconds;
   return time < deadline ? time : deadline;

@@ -1,5 +1,6 @@
 // The parts of the PAM module; nothing of it is for other programs, and only pam_sm_* are exported.
 #pragma once
+#include <security/pam_modules.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -75,6 +76,16 @@ struct protectfs_user {
   const char *home;
 };
 
+struct protectfs_account {
+  struct protectfs_user user;
+  /// What the names of the user are in.
+  char *storage;
+};
+/// Who logs in. Not root, who has no store of this kind; nor whom somebody becomes who is in already, which is what
+/// PAM_RUSER says: su(1), sudo(8) and their like set it, logins and screen lockers do not.
+bool protectfs_account_find(pam_handle_t *pam, struct protectfs_account *account);
+void protectfs_account_free(struct protectfs_account *account);
+
 /// What is set for a user's logins, as it is printed on a terminal.
 struct protectfs_settings {
   char backing[1024];
@@ -120,5 +131,21 @@ enum protectfs_outcome protectfs_daemon_unlock(int connection, struct protectfs_
 /// Has its store take `new_passcode` in place of `passcode`.
 enum protectfs_outcome protectfs_daemon_change_passcode(
     int connection, struct protectfs_secret *secret, long long deadline);
+
+// MARK: Calls of libpam
+
+#define PROTECTFS_EXPORTED __attribute__((visibility("default")))
+/// A variable at whose end a function is called.
+#define PROTECTFS_ENDED_BY(function) __attribute__((cleanup(function)))
+#define PROTECTFS_WITH_STANDARD_DESCRIPTORS \
+  PROTECTFS_ENDED_BY(protectfs_standard_empty) struct protectfs_standard standard = protectfs_standard_fill()
+
+/// When what a call of libpam waits for ends, if it begins now. Programs in which users log in have limits of their
+/// own: util-linux's login(1) has a minute, of which the person has used some.
+long long protectfs_deadline(void);
+/// Has the store mounted, and asks whether it is unlocked. The connection stays, for the unlock; -1 for none.
+enum protectfs_outcome protectfs_mount(uid_t user, int *connection, long long deadline);
+/// In a login whose passcode had expired: its session shows that the new one counts.
+void protectfs_passcode_finish_change(pam_handle_t *pam, long long deadline);
 
 #pragma GCC visibility pop
