@@ -119,6 +119,7 @@ test_enable() {
   check "what is mounted stays so until the logout" is_state "$user" unlocked
   end_session enable
   check_end "$user"
+  check "its unit ends" await eval '! systemctl --quiet is-active "$(unit_of user "$user")"'
   login_as "$user" "$user" true >/dev/null
   check "nothing is mounted then" prints inactive systemctl is-active "$(unit_of user "$user")"
 }
