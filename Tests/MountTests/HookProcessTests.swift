@@ -28,7 +28,8 @@ extension MountTests {
       try with { volume, hooks in
         try volume.mount(hooks.options())
         #expect(try runner(of: volume) != nil)
-        try volume.unmount()
+        // Whoever looks at a new mount for the first time keeps it busy for a moment.
+        try volume.unmountOnceIdle()
         #expect(try CommandLines.haveGone(with: volume.mountPoint.description))
       }
     }
