@@ -31,26 +31,12 @@ cd "$(dirname "$0")/.."
 # What the units, the helper of mount(8) and their tests use.
 packages=systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,login,passwd,mount,procps,fuse3
 packages+=,expect,pamtester,openssh-server,cron,tmux,sudo,attr,polkitd
-# What scripts/install.sh says that protectfs runs on.
-packages+=,libssl3,libtss2-esys-3.0.2-0,libtss2-tctildr0,libtss2-rc0,libstdc++6
+packages+=,$runtime_packages
 
 skip() {
   echo "Skipped: the container. $*" >&2
   exit 77
 }
-
-make_root() (
-  mkdir -p .build
-  exec 9>.build/container.lock
-  flock 9
-  [[ $(cat .build/container/.packages 2>/dev/null) != "$packages" ]] || return 0
-  install_packages mmdebstrap || return
-  echo "Making the root file system of the container, .build/container" >&2
-  rm -rf .build/container .build/container.new
-  mmdebstrap --quiet --variant=minbase --include="$packages" bookworm .build/container.new >&2 || return
-  echo "$packages" >.build/container.new/.packages
-  mv .build/container.new .build/container
-)
 
 ((EUID == 0)) || skip "Only root can boot one."
 for device in /dev/fuse /dev/autofs; do
@@ -65,7 +51,7 @@ for directory in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; d
 done
 ((${#hierarchies[@]})) || skip "No cgroup hierarchy can be written."
 if [[ -z $root ]]; then
-  make_root || skip "Its root file system could not be made."
+  make_root .build/container "$packages" || skip "Its root file system could not be made."
   root=$PWD/.build/container
 fi
 
@@ -92,16 +78,13 @@ clean_up() {
 }
 trap clean_up EXIT
 
-mount -t tmpfs -o size=2g,mode=700 "$name" "$work"
+mount -t tmpfs -o size=6g,mode=700 "$name" "$work"
 mount --make-private "$work"
 mkdir "$work"/{changes,overlay,root}
 mount -t overlay -o "lowerdir=$root,upperdir=$work/changes,workdir=$work/overlay" "$name" "$work/root"
 
 if [[ $protectfs != none ]]; then
-  DESTDIR=$work/root PROTECTFS=$protectfs scripts/install.sh >/dev/null
-  ldd "$protectfs" | sed -n 's/.* => \(\/.*\) (.*/\1/p' | while read -r library; do
-    [[ -e $work/root$library ]] || install -D "$(realpath "$library")" "$work/root$library"
-  done
+  install_into "$work/root" "$protectfs"
 fi
 for copy in ${copies[@]+"${copies[@]}"}; do cp -a "$copy" "$work/root/root/"; done
 

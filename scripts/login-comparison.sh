@@ -15,15 +15,9 @@ cd "$(dirname "$0")/.."
 
 root=.build/comparison
 packages=systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,login,passwd,mount,procps,fuse3,expect
-packages+=,libssl3,libtss2-esys-3.0.2-0,libtss2-tctildr0,libtss2-rc0,libstdc++6
+packages+=,$runtime_packages
 packages+=,gocryptfs,libpam-mount,fscrypt,libpam-fscrypt,systemd-homed,libnss-systemd,e2fsprogs
-if [[ $(cat $root/.packages 2>/dev/null) != "$packages" ]]; then
-  install_packages mmdebstrap
-  echo "Making the root file system, $root" >&2
-  rm -rf $root && mkdir -p .build
-  mmdebstrap --quiet --variant=minbase --include="$packages" bookworm $root >&2
-  echo "$packages" >$root/.packages
-fi
+make_root $root "$packages"
 
 work=$(mktemp -d /tmp/protectfs-comparison.XXXXXX)
 trap 'rm -rf "$work"' EXIT

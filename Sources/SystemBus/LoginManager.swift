@@ -75,10 +75,10 @@ package final class LoginManager {
     }
   }
 
-  /// Whether the user has a session of class `user` that has not ended: at a screen, at a terminal, over the network. A
-  /// greeter, a job of cron and a manager of services have sessions of other classes, or none.
-  package func hasUserSession() throws(BusError) -> Bool {
-    for session in try ownSessions() {
+  /// Whether one of the user's sessions is of class `user` and has not ended: at a screen, at a terminal, over the
+  /// network. A greeter, a job of cron and a manager of services have sessions of other classes, or none.
+  package func hasUserSession(among sessions: [String]) throws(BusError) -> Bool {
+    for session in sessions {
       do throws(BusError) {
         if try isUserSession(session) { return true }
       } catch {

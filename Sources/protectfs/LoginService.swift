@@ -58,7 +58,7 @@ struct LoginWatchCommand: ParsableCommand {
   private static func awaitLastLogout() throws {
     let directory = try Descriptor.open("/run/systemd/users", [.readOnly, .directory])
     // logind replaces the user's file with each change. Watched before the first look, so that none is missed.
-    let watch = try DirectoryWatch(directory)
+    let watch = watch(directory)
     let user = Process.identity.user
     let limit = ContinuousClock.now + .seconds(60)
     var former: Set<String>?
@@ -69,14 +69,32 @@ struct LoginWatchCommand: ParsableCommand {
       if !isReady { try ServiceManager.notifyReady() }
       isReady = true
       guard let (all, hasUserSession) = answer else {
-        Thread.sleep(microseconds: 1_000_000)
+        Thread.sleep(microseconds: pause)
         continue
       }
       let known = former ?? all
       former = known
       if limit <= .now || !all.isSubset(of: known) { isAwaited = false }
       if !hasUserSession, !isAwaited { return }
-      try watch.wait(for: PathName("\(user)"), until: isAwaited ? limit : nil)
+      if watch == nil {
+        // One that is awaited must not begin and end unseen.
+        Thread.sleep(microseconds: isAwaited ? pause / 10 : pause)
+      } else {
+        try watch?.wait(for: PathName("\(user)"), until: isAwaited ? limit : nil)
+      }
+    }
+  }
+
+  /// The time between looks where nothing reports a change.
+  private static let pause: UInt32 = 1_000_000
+
+  /// A watch of a directory; `nil` if the user's programs have all that the system permits, so that one has to look.
+  private static func watch(_ directory: borrowing Descriptor) -> DirectoryWatch? {
+    do throws(Errno) {
+      return try DirectoryWatch(directory)
+    } catch {
+      CommandFailure.report("the end of the last session is looked for each second: inotify: \(error)")
+      return nil
     }
   }
 
@@ -86,7 +104,8 @@ struct LoginWatchCommand: ParsableCommand {
     do throws(BusError) {
       // A connection of its own each time: the bus, too, may have been started anew.
       let logins = LoginManager(try .system(), user: user)
-      return (Set(try logins.ownSessions()), try logins.hasUserSession())
+      let all = try logins.ownSessions()
+      return (Set(all), try logins.hasUserSession(among: all))
     } catch {
       CommandFailure.report("which sessions user \(user) has is not known: \(error)")
       return nil

@@ -57,24 +57,20 @@ final class SessionAgent {
 
   /// Takes what the buses have to say. Returns whether there was anything.
   private func process() -> Bool {
-    var wasAnything = false
+    let wasOnSession = process(session, "session") { session = nil }
+    let wasOnSystem = process(system, "system") { (system, logins, inhibitor) = (nil, nil, nil) }
+    return wasOnSession || wasOnSystem
+  }
+
+  private func process(_ bus: MessageBus?, _ name: String, forget: () -> Void) -> Bool {
     do throws(BusError) {
-      if try session?.process() == true { wasAnything = true }
+      return try bus?.process() ?? false
     } catch {
-      CommandFailure.report("the session bus is lost: \(error)")
-      session?.close()
-      session = nil
-      wasAnything = true
+      CommandFailure.report("the \(name) bus is lost: \(error)")
+      bus?.close()
+      forget()
+      return true
     }
-    do throws(BusError) {
-      if try system?.process() == true { wasAnything = true }
-    } catch {
-      CommandFailure.report("the system bus is lost: \(error)")
-      system?.close()
-      (system, logins, inhibitor) = (nil, nil, nil)
-      wasAnything = true
-    }
-    return wasAnything
   }
 
   // MARK: What is had again

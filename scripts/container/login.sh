@@ -213,6 +213,8 @@ test_sessions() {
   check_end "$user"
 }
 
+has_no_watch_left() { as "$1" timeout 0.2 tail -f /run/watched 2>&1 >/dev/null | grep -q 'inotify'; }
+
 test_busy() {
   local user=$1
   enable "$user" >/dev/null
@@ -225,6 +227,14 @@ test_busy() {
   pkill -u "$user" tmux
   pkill -u "$user" -x sleep
   check_end "$user"
+  # Watches are each user's, and limited (inotify(7)). tail(1) watches no file of an overlay.
+  echo >>/run/watched
+  as "$user" bash -c 'for ((n = $(cat /proc/sys/fs/inotify/max_user_instances); n > 0; n--)); do tail -f /run/watched & done' \
+    >/dev/null 2>&1
+  await has_no_watch_left "$user"
+  check "with no watch left it is unlocked" login_unlocks "$user" "$user"
+  check_end "$user" "and unmounted"
+  pkill -u "$user" -x tail
   loginctl enable-linger "$user"
   check "with linger it is unlocked" login_unlocks "$user" "$user"
   check_end "$user" "and unmounted though the user's services go on"
@@ -322,7 +332,8 @@ test_passwd() {
   check_end "$user"
 
   echo "A new password that pam_unix cannot write:"
-  seen=$(unshare --mount bash -c "$(declare -f as passwd_as)
+  # Another program that replaces the file takes the mount point away (rename(2)).
+  seen=$(flock /run/shadow unshare --mount bash -c "$(declare -f as passwd_as)
     mount --bind /etc/shadow /etc/shadow && passwd_as \"\$@\"" bash "$user" Better4712 Better4799)
   check "  passwd fails" has "$seen" "unchanged"
   check "  the password unlocks that counts" login_unlocks "$user" Better4712
@@ -362,7 +373,7 @@ test_chpasswd() {
   check "and do not erase a store that four would" login_unlocks "$user" "$user"
   check_end "$user"
   for number in {1..6}; do
-    echo "$user:other$number" | chpasswd >/dev/null 2>&1
+    echo "$user:other$number" | flock /run/shadow chpasswd >/dev/null 2>&1
     seen=$(login_as "$user" "other$number" 'protectfs status | head -1')
   done
   check "after root's chpasswd a login is told" has "$seen" "its passcode is not the login passcode any more"

@@ -21,7 +21,7 @@ make_upgrade() {
   mkdir upgrade
   for package in "$packages"/*.deb; do
     dpkg-deb --raw-extract "$package" unpacked
-    sed -i "s/$version/$version+1/" unpacked/DEBIAN/control
+    sed -i -E "s/(^Version: |[(]= )${version//./\\.}/\\1$version+1/" unpacked/DEBIAN/control
     dpkg-deb --root-owner-group --build unpacked "upgrade/$(basename "$package")" >/dev/null
     rm -r unpacked
   done
@@ -73,7 +73,7 @@ check "  of fish" test -s /usr/share/fish/vendor_completions.d/protectfs.fish
 check "  needrestart(1) leaves daemons alone" perl -e 'our %nrconf; do $ARGV[0] // die $@; my ($left) = keys %{$nrconf{override_rc}};
   for my $unit (qw(protectfs@srv protectfs-user@1000 protectfs-logout@1000)) { $unit =~ $left or die $unit }' \
   /etc/needrestart/conf.d/protectfs.conf
-check "  manual pages" zgrep -h '^.Dt' /usr/share/man/man1/protectfs.1.gz /usr/share/man/man8/mount.fuse.protectfs.8.gz
+check "  manual pages" zgrep -h '^.Dt' /usr/share/man/man1/protectfs.1.gz /usr/share/man/man8/{mount.fuse.,pam_}protectfs.8.gz
 
 echo "A service, and mount(8):"
 make_store plain

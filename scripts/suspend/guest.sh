@@ -3,23 +3,11 @@
 # enabled if UNIT is yes, and says on the console how that went.
 set -u
 export LC_ALL=C.UTF-8 HOME=/root
-rounds=$1 unit=$2 failures=0
+rounds=$1 unit=$2
 
-say() { echo "$*"; }
-check() {
-  local name=$1
-  shift
-  if "$@"; then return; fi
-  say "failed: $name"
-  failures=$((failures + 1))
-}
-await() {
-  for _ in $(seq 600); do
-    if "$@" 2>/dev/null; then return; fi
-    sleep 0.1
-  done
-  return 1
-}
+# All of this takes its time where the machine is not the processor's own.
+patience=60
+source /root/checks.sh
 
 # Writes a file of 1 MiB, synchronises it, reads it, and counts. Where it is refused it tries again.
 cat >/usr/local/bin/load <<'END'
@@ -44,19 +32,21 @@ DEBIAN_FRONTEND=noninteractive pam-auth-update --package --enable protectfs
 install -o ana -m 600 /root/passcode /home/ana/passcode
 as_ana() { setpriv --reuid ana --regid ana --init-groups env HOME=/home/ana "$@"; }
 mine=/home/ana/Protected
-as_ana protectfs login enable --passcode-file /home/ana/passcode --recovery-key-file /home/ana/recovery >/dev/null ||
-  say "failed: login enable"
+check "login enable" \
+  as_ana protectfs login enable --passcode-file /home/ana/passcode --recovery-key-file /home/ana/recovery
+unlock_mine() { as_ana protectfs unlock --passcode-file /home/ana/passcode $mine; }
 # A session that nobody gave a password: the store is mounted, and locked.
 session() { systemd-run --quiet --unit="$1" -p PAMName=login -p User=ana --setenv=XDG_SESSION_CLASS=user --setenv=XDG_SESSION_TYPE=tty "${@:2}"; }
 session waits sleep infinity
 check "ana's store is mounted" await systemctl --quiet is-active protectfs-user@1000
-as_ana protectfs unlock --passcode-file /home/ana/passcode $mine || say "failed: unlock"
+check "an unlock" unlock_mine
 
 protectfs init /srv/store --passcode-file /root/passcode --recovery-key-file /root/recovery >/dev/null
 mkdir -p /srv/private /etc/protectfs
 printf 'BACKING=/srv/store\nMOUNTPOINT=/srv/private\nOPTIONS=grace=5\n' >/etc/protectfs/srv.conf
-systemctl start protectfs@srv || say "failed: protectfs@srv"
-protectfs unlock --passcode-file /root/passcode /srv/private
+check "protectfs@srv" systemctl start protectfs@srv
+unlock_srv() { protectfs unlock --passcode-file /root/passcode /srv/private; }
+check "its unlock" unlock_srv
 
 for class in complete completeUntilFirstUserAuthentication; do
   as_ana mkdir $mine/$class && as_ana protectfs class set $class $mine/$class >/dev/null
@@ -69,12 +59,13 @@ for class in complete completeUntilFirstUserAuthentication; do
   session "session-$class" load $mine/$class "/run/counts/session-$class"
   systemd-run --quiet --unit="system-$class" -p Requires=protectfs@srv.service load "/srv/private/$class" "/run/counts/system-$class"
 done
-loads="session-complete session-completeUntilFirstUserAuthentication system-complete system-completeUntilFirstUserAuthentication"
-for load in $loads; do check "$load begins" await test -s "/run/counts/$load"; done
-say "suspends to $(cat /sys/power/mem_sleep), kernel $(uname -r), $(systemctl --version | head -1)"
+loads=({session,system}-complete{,UntilFirstUserAuthentication})
+for load in "${loads[@]}"; do check "$load begins" await test -s "/run/counts/$load"; done
+echo "suspends to $(cat /sys/power/mem_sleep), kernel $(uname -r), $(systemctl --version | head -1)"
 
 attribute() { cat "/sys/power/suspend_stats/$1"; }
 has_ended() { (($(attribute success) + $(attribute fail) > before)); }
+is_over() { [[ $(systemctl show --property=ActiveState --value systemd-suspend) == inactive ]]; }
 key_is_gone() { protectfs status --json "$1" | grep -A1 '"complete"' | grep -q unavailable; }
 count() { cat "/run/counts/$1"; }
 goes_on() { (($(count "$1") > $2 + 1)); }
@@ -84,8 +75,8 @@ for round in $(seq "$rounds"); do
   begin=$(date +%s%N)
   systemctl suspend
   check "round $round ends" await has_ended
-  await systemctl show --property=ActiveState --value systemd-suspend.service | grep -q inactive
-  say "round $round: success $(attribute success), fail $(attribute fail), $((($(date +%s%N) - begin) / 1000000)) ms"
+  check "round $round: the sleep is over" await is_over
+  echo "round $round: success $(attribute success), fail $(attribute fail), $((($(date +%s%N) - begin) / 1000000)) ms"
   if [[ $unit == yes ]]; then
     check "round $round: ana's class A is locked" key_is_gone $mine
     check "round $round: the service's class A is locked" key_is_gone /srv/private
@@ -94,20 +85,18 @@ for round in $(seq "$rounds"); do
     class=$base-completeUntilFirstUserAuthentication from=$(count $class)
     check "round $round: $class goes on" await goes_on $class "$from"
   done
-  as_ana protectfs unlock --passcode-file /home/ana/passcode $mine || say "failed: unlock of ana"
-  protectfs unlock --passcode-file /root/passcode /srv/private || say "failed: unlock of the service"
+  check "round $round: ana unlocks" unlock_mine
+  check "round $round: the service is unlocked" unlock_srv
   for base in session system; do
     class=$base-complete from=$(count $class)
     check "round $round: $class goes on after the unlock" await goes_on $class "$from"
   done
 done
 failed=$(attribute fail)
-((failed == 0)) || say "failed: $failed of the attempts to suspend; $(dmesg | grep -i 'freezing' | tail -n 3 | tr '\n' ';')"
-for unit in session-complete session-completeUntilFirstUserAuthentication system-complete system-completeUntilFirstUserAuthentication; do
-  systemctl stop "$unit"
-done
+((failed == 0)) || echo "failed: $failed of the attempts to suspend; $(dmesg | grep -i 'freezing' | tail -n 3 | tr '\n' ';')"
+systemctl stop "${loads[@]}"
 if ((failures + failed == 0)); then
-  say "passed"
+  echo "passed"
 else
   journalctl --boot --output=short-monotonic | grep -iE 'protectfs|logind|sleep|suspend|session' | tail -n 200
 fi
