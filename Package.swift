@@ -31,11 +31,16 @@ func tests(_ name: String, _ dependencies: [Target.Dependency], exclude: [String
 
 let package = Package(
   name: "protectfs",
+  // SwiftPM makes a product of each executable target here, and none for a package that depends on this one. So the
+  // command is no product of its own: all that a product reaches, whoever uses it, an app would fetch and be warned of,
+  // and no other package of the app could have modules of these names.
   products: [
     .library(name: "DataProtection", targets: ["DataProtection"]),
-    .executable(name: "protectfs", targets: ["protectfs"]),
+    .library(name: "DataProtectionEssentials", targets: ["DataProtectionEssentials"]),
+    .library(name: "DataProtectionTesting", targets: ["DataProtectionTesting"]),
+    .plugin(name: "ProtectfsLintPlugin", targets: ["ProtectfsLintPlugin"]),
     // Loaded into the daemon by tests, and installed nowhere: only a dynamic library can stand before libc.
-    .library(name: "FaultInjection", type: .dynamic, targets: ["FaultInjection"]),
+    .library(name: "ProtectfsFaultInjection", type: .dynamic, targets: ["ProtectfsFaultInjection"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -45,10 +50,32 @@ let package = Package(
   targets: [
     // What apps link. SwiftPM admits a name once among all modules of an app, so these carry the package's.
     .target(name: "CProtectfsIO"),
-    module("ProtectfsIO", ["CProtectfsIO", system]),
+    module("ProtectfsLibc", []),
+    module("ProtectfsIO", ["CProtectfsIO", "ProtectfsLibc", system]),
     module("ProtectfsPolicy", []),
     module("ProtectfsClient", ["ProtectfsPolicy", "ProtectfsIO", system]),
-    module("DataProtection", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),
+    module("DataProtectionEssentials", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),
+    module(
+      "DataProtection", ["DataProtectionEssentials", "ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),
+    // What tests of apps link.
+    .target(name: "CProtectfsTesting"),
+    module(
+      "DataProtectionTesting",
+      [
+        "CProtectfsTesting", "DataProtectionEssentials", "ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system,
+      ]),
+
+    // `swift package protection-lint`, which is compiled in the packages that run it: it depends on nothing.
+    .target(name: "CProtectfsIndexStore"),
+    module("ProtectfsLint", ["CProtectfsIndexStore"]),
+    .executableTarget(name: "ProtectfsLintTool", dependencies: ["ProtectfsLint"], swiftSettings: settings),
+    .plugin(
+      name: "ProtectfsLintPlugin",
+      capability: .command(
+        intent: .custom(
+          verb: "protection-lint", description: "Find calls of Foundation that drop a file's protection class")),
+      dependencies: ["ProtectfsLintTool"]),
+    tests("ProtectfsLintTests", ["ProtectfsLint"], exclude: ["Fixture"]),
 
     // The store and its keys.
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
@@ -90,6 +117,9 @@ let package = Package(
     support("TestVectors", ["Cryptography"]),
     tests("ProtectfsIOTests", ["ProtectfsIO", system]),
     tests("ProtectfsClientTests", ["ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),
+    tests(
+      "DataProtectionTests",
+      ["DataProtection", "DataProtectionEssentials", "ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system]),
     tests("CryptographyTests", ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"]),
     tests("TPMTests", ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"]),
     tests("StoreFormatTests", ["StoreFormat", "ProtectfsPolicy", "TestVectors"], exclude: ["Vectors"]),
@@ -113,9 +143,12 @@ let package = Package(
       ]
         + base),
     .target(
-      name: "FaultInjection", path: "Tests/FaultInjection",
+      name: "ProtectfsFaultInjection", path: "Tests/FaultInjection",
       cSettings: [.headerSearchPath("../SystemCalls/include")]),
     .executableTarget(name: "NetworkFileSystem", dependencies: ["CFUSE"], path: "Tests/NetworkFileSystem"),
+    .executableTarget(
+      name: "TestingProbe", dependencies: ["DataProtectionTesting", "DataProtection"], path: "Tests/TestingProbe",
+      swiftSettings: settings),
     .executableTarget(
       name: "FoundationProbe", dependencies: ["DataProtection"], path: "Tests/FoundationProbe", swiftSettings: settings),
     .executableTarget(

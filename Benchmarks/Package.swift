@@ -16,7 +16,8 @@ let package = Package(
   dependencies: [.package(url: "https://github.com/apple/swift-system", from: "1.8.1")],
   targets: [
     .target(name: "CProtectfsIO"),
-    module("ProtectfsIO", ["CProtectfsIO", system]),
+    module("ProtectfsLibc", []),
+    module("ProtectfsIO", ["CProtectfsIO", "ProtectfsLibc", system]),
     module("ProtectfsPolicy", []),
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CTSS2", pkgConfig: "tss2-esys", providers: [.apt(["libtss2-dev"])]),

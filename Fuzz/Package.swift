@@ -21,7 +21,8 @@ let package = Package(
   ],
   targets: [
     .target(name: "CProtectfsIO"),
-    module("ProtectfsIO", ["CProtectfsIO", system]),
+    module("ProtectfsLibc", []),
+    module("ProtectfsIO", ["CProtectfsIO", "ProtectfsLibc", system]),
     module("ProtectfsPolicy", []),
     module("ProtectfsClient", ["ProtectfsPolicy", "ProtectfsIO", system]),
     .systemLibrary(name: "CLibcrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),

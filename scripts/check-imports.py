@@ -17,19 +17,25 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GATES = {
     "CFUSE": {"FUSE"},
     "CLibcrypto": {"Cryptography"},
+    "CProtectfsIndexStore": {"ProtectfsLint"},
     "CProtectfsIO": {"ProtectfsIO"},
+    "CProtectfsTesting": {"DataProtectionTesting"},
     "CSystemd": {"SystemBus"},
     "CTSS2": {"TPM"},
     "ArgumentParser": {"protectfs"},
-    # Apps have it; the command and the daemon need FoundationEssentials only.
-    "Foundation": {"DataProtection"},
-    # The others ask the operating system by way of ProtectfsIO.
-    "Glibc": {"ProtectfsIO", "FUSE", "Cryptography", "TPM"},
+    # Apps have it, and so have compilers; the command and the daemon need FoundationEssentials only.
+    "Foundation": {"DataProtection", "ProtectfsLintTool"},
+    # The others ask the operating system by way of ProtectfsIO. What apps link has musl for an alternative.
+    "Glibc": {"ProtectfsLibc", "FUSE", "Cryptography", "TPM"},
+    "Musl": {"ProtectfsLibc"},
+    "ProtectfsLibc": {"ProtectfsIO"},
 }
-# Apps link these modules; SwiftPM admits a name once among all modules of an app, so they carry this package's.
-LINKED_BY_APPS, PREFIXES = "DataProtection", ("DataProtection", "Protectfs", "CProtectfs")
+# SwiftPM admits a name once among all modules that products of an app's packages reach, so these carry this package's.
+PREFIXES = ("DataProtection", "Protectfs", "CProtectfs")
+# All other packages that these may need. What a product reaches, an app fetches.
+PACKAGES = {"SystemPackage"}
 # Modules that a package declares as products of other names, or not at all.
-STANDARD = {"Foundation", "FoundationEssentials", "Glibc", "Synchronization"}
+STANDARD = {"Foundation", "FoundationEssentials", "Glibc", "Musl", "Synchronization"}
 
 IMPORT = re.compile(r"^\s*(?:@\w+(?:\([^)]*\))?\s+|public\s+|package\s+|internal\s+|private\s+)*import\s+"
                     r"(?:(?:struct|class|enum|protocol|func|var|let|typealias)\s+)?(\w+)", re.MULTILINE)
@@ -43,32 +49,33 @@ NAMED_FILE = re.compile(r"`([A-Za-z]\w+/[\w+/.]*\w)`")
 
 
 def declared():
-    """The modules of Sources, each with the names that it may import by Package.swift."""
+    """The modules, each with the names that it may import by Package.swift; and those that products are made of."""
     text = subprocess.run(["swift", "package", "dump-package"], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
     modules = {}
-    for target in json.loads(text)["targets"]:
+    package = json.loads(text)
+    for target in package["targets"]:
         names = set()
         for dependency in target["dependencies"]:
             for kind in ("byName", "target", "product"):
                 if kind in dependency:
                     names.add(dependency[kind][0])
         modules[target["name"]] = names
-    return modules
+    return modules, {target for product in package["products"] for target in product["targets"]}
 
 
 def reached(module, modules):
-    """The module and what it depends on, within the package."""
-    below = {name for name in modules[module] if name in modules}
-    return {module}.union(*(reached(name, modules) for name in below))
+    """The module and what it depends on, in this package and others."""
+    return {module}.union(*(reached(name, modules) for name in modules.get(module, ())))
 
 
 def main():
-    allowed = declared()
+    allowed, published = declared()
     problems = files = 0
-    for module in sorted(reached(LINKED_BY_APPS, allowed)):
+    for module in sorted(set().union(*(reached(name, allowed) for name in published)) - PACKAGES):
         if not module.startswith(PREFIXES):
             problems += 1
-            print(f"{module}: apps link it, and another package may have a module of that name", file=sys.stderr)
+            print(f"{module}: a product reaches it, so no other package of an app could have a module of that name",
+                  file=sys.stderr)
     for path in sorted((ROOT / "Sources").rglob("*.swift")):
         module = path.relative_to(ROOT / "Sources").parts[0]
         files += 1

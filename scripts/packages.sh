@@ -35,6 +35,33 @@ prepare_build() {
   install_packages libfuse3-dev fuse3 libssl-dev libtss2-dev libsystemd-dev libpam0g-dev pkg-config "$@"
 }
 
+# What scripts/install.sh says that protectfs runs on, and what is built with Swift.
+runtime_packages=libssl3,libtss2-esys-3.0.2-0,libtss2-tctildr0,libtss2-rc0,libsystemd0,libstdc++6
+
+# Makes the root file system DIRECTORY of Debian 12 with these PACKAGES, separated by commas, unless it is there.
+make_root() (
+  root=$1 packages=$2
+  mkdir -p "$(dirname "$root")"
+  exec 9>"$root.lock"
+  flock 9
+  [[ $(cat "$root/.packages" 2>/dev/null) != "$packages" ]] || return 0
+  install_packages mmdebstrap || return
+  echo "Making the root file system $root" >&2
+  rm -rf "$root" "$root.new"
+  mmdebstrap --quiet --variant=minbase --include="$packages" bookworm "$root.new" >&2 || return
+  echo "$packages" >"$root.new/.packages"
+  mv "$root.new" "$root"
+)
+
+# Installs a PROTECTFS that was built in the root file system ROOT, with those of its libraries that are not there.
+install_into() {
+  local root=$1 protectfs=$2
+  DESTDIR=$root PROTECTFS=$protectfs scripts/install.sh >/dev/null
+  ldd "$protectfs" | sed -n 's/.* => \(\/.*\) (.*/\1/p' | while read -r library; do
+    [[ -e $root$library ]] || install -D "$(realpath "$library")" "$root$library"
+  done
+}
+
 # Runs a script in a shell of its own, with the arguments that follow it, and shows what it said when it has ended, while
 # no other of the kind does. The first argument is a directory for that.
 run_quietly() {

@@ -5,11 +5,18 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+#ifdef __GLIBC__
+#include <sys/stat.h>
+#else
+// What musl has of it depends on its version.
+#include <linux/stat.h>
+#define statx(...) syscall(SYS_statx, __VA_ARGS__)
+#endif
 
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status) {
   REQUIRE_CALLS_ALLOWED();
@@ -46,6 +53,8 @@ ssize_t linux_getdents64(int fd, void *buffer, size_t count) {
 int linux_set_not_dumpable(void) { return RESULT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)); }
 int linux_set_io_flusher(void) { return RESULT(prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0)); }
 int linux_set_thread_name(const char *name) { return RESULT(prctl(PR_SET_NAME, name, 0, 0, 0)); }
+int linux_thread_number(void) { return (int)syscall(SYS_gettid); }
+
 int linux_fork(void) { return RESULT(fork()); }
 int linux_end_process(int descriptor) {
   return (int)RESULT(syscall(424 /* pidfd_send_signal */, descriptor, SIGTERM, NULL, 0));

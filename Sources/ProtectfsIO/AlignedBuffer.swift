@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 
 /// Page-aligned memory, which direct I/O requires. Wiped when it is freed.
 @safe package final class AlignedBuffer {

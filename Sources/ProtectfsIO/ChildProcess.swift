@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// A program that was started, and its output (posix_spawn(3)). Its process ID stays valid until ``reap()``.

@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import Synchronization
 import SystemPackage
 
@@ -77,7 +77,7 @@ extension Descriptor {
 
   /// Reads the next bytes of a pipe, terminal or file, up to the buffer's size. Returns 0 at its end (read(2)).
   package func readNext(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
-    try call("read", unsafe Glibc.read(rawValue, buffer.baseAddress, buffer.count))
+    try call("read", unsafe ProtectfsLibc.read(rawValue, buffer.baseAddress, buffer.count))
   }
 
   /// The bytes that are left of a pipe, socket or file of any length.

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 // Advisory locks, which end with the open file, even if the process is killed.
@@ -42,7 +42,7 @@ extension Descriptor {
   /// - Throws: `EWOULDBLOCK` if another process on any host holds the lock; other errors if the file system does not
   ///   support such locks.
   package func lockBytes(isShared: Bool) throws(Errno) {
-    var range = Glibc.flock()
+    var range = ProtectfsLibc.flock()
     range.l_type = Int16(isShared ? F_RDLCK : F_WRLCK)
     do throws(Errno) {
       // `F_OFD_SETLK`, which Glibc's module leaves out

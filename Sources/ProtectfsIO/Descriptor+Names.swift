@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 // Calls on the names in an open directory. Each is the system call of a similar name.

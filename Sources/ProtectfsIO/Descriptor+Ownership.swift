@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 // Mode, owner and times. The descriptor may have been opened with `O_PATH`, except where a comment says otherwise.

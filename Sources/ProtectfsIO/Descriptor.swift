@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// An open file descriptor, closed when the value is destroyed.

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// A child process that becomes a daemon, and the parent that waits until it is ready.

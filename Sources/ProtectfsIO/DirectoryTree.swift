@@ -1,8 +1,9 @@
-import Glibc
+import ProtectfsLibc
 import Synchronization
 import SystemPackage
 
-/// Visits everything below a directory, without following symbolic links or leaving the file system.
+/// Visits everything below a directory, without following symbolic links or, as a rule, leaving the file
+/// system.
 package final class DirectoryTree: Sendable {
   /// Called for each file and directory with two paths: one that leads to the very item that was found, and one to show
   /// to users.
@@ -14,12 +15,13 @@ package final class DirectoryTree: Sendable {
   private let body: Body
   private let isCancelled: @Sendable () -> Bool
   private let isSorted: Bool
-  private let device: UInt64
+  /// The file system that is not left; `nil` if it may be.
+  private let device: UInt64?
   /// How many more threads may help with directories of many entries.
   private let helpers: Atomic<Int>
 
   private init(
-    threads: Int, isSorted: Bool, device: UInt64, _ isCancelled: @escaping @Sendable () -> Bool,
+    threads: Int, isSorted: Bool, device: UInt64?, _ isCancelled: @escaping @Sendable () -> Bool,
     _ report: @escaping Report, _ body: @escaping Body
   ) {
     self.report = report
@@ -34,16 +36,19 @@ package final class DirectoryTree: Sendable {
   /// is reported, and the remaining items are still visited. The path itself is reported if it cannot be opened; if it
   /// is not a directory, nothing is visited. Once `isCancelled` returns `true`, nothing more is visited.
   ///
-  /// - Parameter isSorted: whether the names of a directory are visited in order.
+  /// - Parameters:
+  ///   - isSorted: whether the names of a directory are visited in order.
+  ///   - entersMounts: whether what is mounted below the path is visited too.
   package static func visit(
-    _ path: String, threads: Int = 1, isSorted: Bool = false, isCancelled: @escaping @Sendable () -> Bool = { false },
-    report: @escaping Report, _ body: @escaping Body
+    _ path: String, threads: Int = 1, isSorted: Bool = false, entersMounts: Bool = false,
+    isCancelled: @escaping @Sendable () -> Bool = { false }, report: @escaping Report, _ body: @escaping Body
   ) {
     do throws(Errno) {
       guard try Descriptor.open(PathName(path), [.path]).status().type == .directory else { return }
       let root = SharedDescriptor(try Descriptor.open(PathName(path), [.readOnly, .directory, .noFollow]))
+      let device = try root.descriptor.status().device
       let tree = DirectoryTree(
-        threads: threads, isSorted: isSorted, device: try root.descriptor.status().device, isCancelled, report, body)
+        threads: threads, isSorted: isSorted, device: entersMounts ? nil : device, isCancelled, report, body)
       var walk = Walk()
       tree.enter(try Directory(PathName(path), root, (), in: nil), root, &walk)
       tree.go(on: &walk)
@@ -112,7 +117,7 @@ package final class DirectoryTree: Sendable {
       // Opened without access: this needs no key, and `body` changes the very item that was examined.
       let item = SharedDescriptor(try parent.descriptor.open(name, [.path, .noFollow]))
       let status = try item.descriptor.status()
-      guard !status.isOutside(device), status.type == .regular || status.type == .directory else { return }
+      guard !isOutside(status), status.type == .regular || status.type == .directory else { return }
       report(path, failure { () throws(Errno) in try body(PathName(descriptor: item.descriptor), path) })
       guard status.type == .directory else { return }
       enter(try Directory(name, item, (), in: directory), item, &walk)
@@ -120,6 +125,8 @@ package final class DirectoryTree: Sendable {
       report(path, error)
     }
   }
+
+  private func isOutside(_ status: Status) -> Bool { device.map(status.isOutside) ?? false }
 
   private func failure(_ body: () throws(Errno) -> Void) -> Errno? {
     do throws(Errno) {

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// Reports files in a directory that were replaced, or written and closed (inotify(7)). The kernel wakes the waiting

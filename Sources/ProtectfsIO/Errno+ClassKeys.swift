@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 extension Errno {

@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// A descriptor that is readable while it is raised, for poll(2) (eventfd(2)).

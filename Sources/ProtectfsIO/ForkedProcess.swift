@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// A copy of this process that does one thing (fork(2)), and one end of a socket whose other end it has. It is not

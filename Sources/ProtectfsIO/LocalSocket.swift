@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// A connected or listening Unix socket, closed when the value is destroyed.
@@ -13,15 +13,15 @@ package struct LocalSocket: ~Copyable, Sendable {
 
   /// A new stream or datagram socket.
   package init(isBlocking: Bool = true, isDatagram: Bool = false) throws(Errno) {
-    let type = isDatagram ? SOCK_DGRAM.rawValue : SOCK_STREAM.rawValue
-    let flags = type | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
-    self.init(owning: try call("socket", socket(AF_UNIX, CInt(flags), 0)))
+    let type = isDatagram ? LibraryConstant.datagram : LibraryConstant.stream
+    let flags = type | LibraryConstant.closeOnExec | (isBlocking ? 0 : LibraryConstant.nonBlocking)
+    self.init(owning: try call("socket", socket(AF_UNIX, flags, 0)))
   }
 
   /// Two stream sockets that are connected to each other (socketpair(2)). The caller owns both.
   package static func pair() throws(Errno) -> (CInt, CInt) {
     var ends: [CInt] = [-1, -1]
-    try call("socketpair", unsafe socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends))
+    try call("socketpair", unsafe socketpair(AF_UNIX, LibraryConstant.stream | LibraryConstant.closeOnExec, 0, &ends))
     return (ends[0], ends[1])
   }
 
@@ -31,25 +31,25 @@ package struct LocalSocket: ~Copyable, Sendable {
   /// Connects to the socket with a path.
   package func connect(to path: String) throws(Errno) {
     try unsafe withAddress(of: path) { (address, length) throws(Errno) in
-      try call("connect", unsafe Glibc.connect(rawValue, address, length))
+      try call("connect", unsafe ProtectfsLibc.connect(rawValue, address, length))
     }
   }
 
   /// Binds the socket to a path.
   package func bind(to path: String) throws(Errno) {
     try unsafe withAddress(of: path) { (address, length) throws(Errno) in
-      try call("bind", unsafe Glibc.bind(rawValue, address, length))
+      try call("bind", unsafe ProtectfsLibc.bind(rawValue, address, length))
     }
   }
 
   /// Lets clients connect, of whom as many may wait as `backlog` says (listen(2)).
   package func listen(backlog: Int) throws(Errno) {
-    try call("listen", Glibc.listen(rawValue, CInt(clamping: backlog)))
+    try call("listen", ProtectfsLibc.listen(rawValue, CInt(clamping: backlog)))
   }
 
   /// Waits for a client to connect (accept(2)).
   package func accept() throws(Errno) -> LocalSocket {
-    let number = try call("accept", Glibc.accept(rawValue, nil, nil))
+    let number = try call("accept", ProtectfsLibc.accept(rawValue, nil, nil))
     _ = fcntl(number, F_SETFD, FD_CLOEXEC)
     return LocalSocket(owning: number)
   }
@@ -71,7 +71,7 @@ package struct LocalSocket: ~Copyable, Sendable {
     var done = 0
     while done < bytes.count {
       done += try call(
-        "send", unsafe Glibc.send(rawValue, bytes.baseAddress! + done, bytes.count - done, CInt(MSG_NOSIGNAL)))
+        "send", unsafe ProtectfsLibc.send(rawValue, bytes.baseAddress! + done, bytes.count - done, CInt(MSG_NOSIGNAL)))
     }
   }
 

@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 
 /// The rank of a lock, and the check of the order: a byte in debug builds, nothing at all in release builds.
 public struct LockOrder: Sendable {

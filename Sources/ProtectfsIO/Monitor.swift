@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 
 /// State guarded by a lock, with a way to wait until it changes (pthread_cond_init(3)).
 @safe package final class Monitor<State>: @unchecked Sendable {

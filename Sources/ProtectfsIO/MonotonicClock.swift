@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 
 /// Time since the machine started (clock_gettime(2), `CLOCK_MONOTONIC`).
 package enum MonotonicClock {

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// A path or a name in the kernel's form: any bytes but NUL, terminated by a NUL.

@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 // What a child of fork(2) inherits and drops.

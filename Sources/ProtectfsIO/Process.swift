@@ -1,11 +1,20 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// Calls of a process that concern itself.
 package enum Process {
   /// The number of processors online (sysconf(3), `_SC_NPROCESSORS_ONLN`).
   package static var processorCount: Int { sysconf(Int32(_SC_NPROCESSORS_ONLN)) }
+
+  /// The number of processors that the system may ever have; `nil` if their numbers have gaps.
+  package static var possibleProcessorCount: Int? {
+    guard let list = try? Descriptor.open("/sys/devices/system/cpu/possible", [.readOnly]).readAll(limit: 64) else {
+      return nil
+    }
+    let ends = String(decoding: list, as: UTF8.self).split { $0 == "-" || $0 == "\n" }.map { Int($0) }
+    return ends.count <= 2 && ends.first == 0 ? ends.last?.map { $0 + 1 } : nil
+  }
 
   /// The effective user and group, which backing files are created with.
   package static var identity: (user: UInt32, group: UInt32) { (geteuid(), getegid()) }
@@ -32,7 +41,7 @@ package enum Process {
   ///
   /// - Throws: why not: `ENOENT` where there is none.
   package static func requireAccess(to path: String, _ access: Access) throws(Errno) {
-    try call("access", unsafe Glibc.access(path, access.rawValue))
+    try call("access", unsafe ProtectfsLibc.access(path, access.rawValue))
   }
 
   /// Gives two signals their default actions, whatever the process has inherited: a closed pipe ends it, as a filter is
@@ -67,7 +76,7 @@ package enum Process {
   }
 
   /// Ends the process after what was printed is written out (exit(3)).
-  package static func exit(_ status: Int32) -> Never { Glibc.exit(status) }
+  package static func exit(_ status: Int32) -> Never { ProtectfsLibc.exit(status) }
 
   /// Makes the root the working directory, so that the process keeps no mount busy (chdir(2)).
   package static func enterRoot() throws(Errno) {
@@ -77,11 +86,8 @@ package enum Process {
   /// The maximum number of open descriptors (getrlimit(2), `RLIMIT_NOFILE`).
   package static var openFileLimit: UInt64 {
     var limit = rlimit()
-    return unsafe getrlimit(openFiles, &limit) == 0 ? UInt64(limit.rlim_cur) : 1024
+    return unsafe getrlimit(LibraryConstant.openFiles, &limit) == 0 ? UInt64(limit.rlim_cur) : 1024
   }
-
-  private static let openFiles = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-  private static let fileSize = __rlimit_resource_t(RLIMIT_FSIZE.rawValue)
 
   /// The number of descriptors at the end of the range that callers may not keep open. Without any left, a daemon could
   /// neither accept a connection nor open a file for a moment.
@@ -89,14 +95,14 @@ package enum Process {
 
   /// Raises the descriptor limit as far as permitted: with privileges up to the default of `fs.nr_open`, without them
   /// up to the hard limit. If it cannot be raised, the directory cache is sized by the existing one.
-  package static func raiseOpenFileLimit() { raise(openFiles, to: 1 << 20) }
+  package static func raiseOpenFileLimit() { raise(LibraryConstant.openFiles, to: 1 << 20) }
 
   /// Raises the limit of the size of files as far as permitted. It is meant for the files of the user who started this
   /// process; here the files of all others would meet it, behind the limits that they have themselves.
-  package static func raiseFileSizeLimit() { raise(fileSize, to: .max) }
+  package static func raiseFileSizeLimit() { raise(LibraryConstant.fileSize, to: .max) }
 
   /// Raises a limit to `most`, or else as far as anyone may.
-  private static func raise(_ resource: __rlimit_resource_t, to most: rlim_t) {
+  private static func raise(_ resource: LibraryConstant.Resource, to most: rlim_t) {
     var limit = rlimit()
     guard unsafe getrlimit(resource, &limit) == 0 else { return }
     var highest = rlimit(rlim_cur: most, rlim_max: most)

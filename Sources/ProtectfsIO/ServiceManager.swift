@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// The service manager that may have started this process, such as systemd (sd_notify(3)).

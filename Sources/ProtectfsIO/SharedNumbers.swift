@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// Numbers in memory that a process shares with processes it forks later. They remain when the process is killed.

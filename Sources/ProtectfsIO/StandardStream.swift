@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// Writing to the standard streams past the buffers of the C library.

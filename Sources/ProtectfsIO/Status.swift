@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// The result of statx(2): attributes and times of a file, including the birth time.

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// Makes a call of the C library, again as long as signals interrupt it, and throws the error of one that fails. In

@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 
 /// The system log, on most systems the journal (syslog(3)).
 package enum SystemLog {

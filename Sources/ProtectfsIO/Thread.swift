@@ -1,11 +1,11 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// A POSIX thread that runs a closure and can be joined.
 ///
 /// Request handlers make blocking system calls, so they run on threads of their own rather than on Swift's pool.
-package struct Thread: Sendable {
+package struct Thread: @unchecked Sendable {
   private let identifier: pthread_t
 
   /// Starts a thread. `stackSize` is in bytes; `name` is truncated to the 15 bytes that the kernel keeps.
@@ -27,7 +27,12 @@ package struct Thread: Sendable {
     unsafe pthread_attr_init(&attributes)
     unsafe pthread_attr_setstacksize(&attributes, stackSize)
     defer { unsafe pthread_attr_destroy(&attributes) }
-    var identifier = pthread_t()
+    #if canImport(Glibc)
+      var identifier = pthread_t()
+    #else
+      // A pointer.
+      var identifier: pthread_t!
+    #endif
     let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
     let result = unsafe pthread_create(
       &identifier, &attributes,
@@ -60,6 +65,9 @@ package struct Thread: Sendable {
     LockOrder.requireCallsAllowed("usleep")
     usleep(microseconds)
   }
+
+  /// The kernel's number of the calling thread (gettid(2)).
+  package static var number: Int32 { linux_thread_number() }
 
   /// Detaches the thread, so that it need not be joined.
   package func detach() {

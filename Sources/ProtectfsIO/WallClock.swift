@@ -1,4 +1,4 @@
-import Glibc
+import ProtectfsLibc
 
 /// The time of day (time(2)), which may be set back.
 package enum WallClock {
