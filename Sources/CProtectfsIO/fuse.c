@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -21,6 +23,35 @@ int linux_clone_fuse_device(int device) {
   close(clone);
   return -error;
 }
+
+// The directory of connections, where nobody has mounted it: for the caller alone, under no name.
+static int mount_connections(void) {
+  int context = (int)syscall(SYS_fsopen, "fusectl", 1 /* FSOPEN_CLOEXEC */);
+  if (context < 0) return -errno;
+  int root = -1;
+  if (syscall(SYS_fsconfig, context, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0) == 0)
+    root = (int)syscall(SYS_fsmount, context, 1 /* FSMOUNT_CLOEXEC */, 0);
+  int error = errno;
+  close(context);
+  return root < 0 ? -error : root;
+}
+
+int linux_open_fuse_abort(unsigned minor) {
+  char path[64];
+  snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", minor);
+  int file = open(path, O_WRONLY | O_CLOEXEC);
+  if (file >= 0) return file;
+  int error = errno;
+  int root = mount_connections();
+  if (root < 0) return -error;
+  snprintf(path, sizeof path, "%u/abort", minor);
+  file = openat(root, path, O_WRONLY | O_CLOEXEC);
+  error = errno;
+  close(root);
+  return file < 0 ? -error : file;
+}
+
+int linux_abort_fuse(int file) { return write(file, "1", 1) < 0 ? -errno : 0; }
 
 void linux_refuse_fuse_requests(int device, int error, int stop) {
   // The kernel passes no request to a buffer that is too small for the largest.

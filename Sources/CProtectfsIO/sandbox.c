@@ -8,6 +8,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -64,7 +65,7 @@ int linux_keep_capabilities(uint64_t kept) {
 #define NEW_NAMESPACES                                                                                       \
   (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 
-static const struct sock_filter instructions[] = {
+static const struct sock_filter first_instructions[] = {
     // Numbers are those of one architecture. On another they would mean other calls.
     LOAD(arch), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0), RETURN(SECCOMP_RET_KILL_PROCESS),
     LOAD(nr),
@@ -72,7 +73,16 @@ static const struct sock_filter instructions[] = {
     // The same calls under other numbers (x32).
     UNLESS(BPF_JGE, 0x40000000, 1), RETURN(SECCOMP_RET_KILL_PROCESS),
 #endif
+};
 
+// For a daemon that has rings: they were made before, take nothing but commands of FUSE, and are enabled by the threads
+// that use them.
+static const struct sock_filter ring_instructions[] = {
+    UNLESS(BPF_JEQ, 426 /* io_uring_enter */, 1), RETURN(SECCOMP_RET_ALLOW),
+    ONLY(427 /* io_uring_register */, 1, 0xffffffff, 12 /* IORING_REGISTER_ENABLE_RINGS */),
+};
+
+static const struct sock_filter instructions[] = {
     // The daemon starts no programs or processes, only threads. A filter cannot see the flags of clone3(2); if that
     // fails as unknown, the C library uses clone(2).
     DENY(SYS_execve), DENY(SYS_execveat),
@@ -116,8 +126,15 @@ static const struct sock_filter instructions[] = {
     RETURN(SECCOMP_RET_ALLOW),
 };
 
-int linux_filter_system_calls(void) {
-  struct sock_fprog program = {sizeof instructions / sizeof *instructions, (struct sock_filter *)instructions};
+int linux_filter_system_calls(int allows_rings) {
+  struct sock_filter
+      all[(sizeof first_instructions + sizeof ring_instructions + sizeof instructions) / sizeof(struct sock_filter)];
+  size_t size = 0;
+#define APPEND(part) memcpy((char *)all + size, part, sizeof part), size += sizeof part
+  APPEND(first_instructions);
+  if (allows_rings) APPEND(ring_instructions);
+  APPEND(instructions);
+  struct sock_fprog program = {(unsigned short)(size / sizeof *all), all};
   // For all threads, which then take no new privileges either. Without the second flag, kernels before 5.16 turn off
   // the processor's speculation, as for programs that run untrusted code.
   unsigned flags = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW;

@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 import SystemPackage
 
 /// The kernel's connection to a FUSE file system, through a separate descriptor. The connection exists as long as this
@@ -48,6 +48,18 @@ package struct KernelConnection: ~Copyable, Sendable {
   package func refuseRequests(_ error: Errno, until stop: borrowing LocalSocket) {
     linux_refuse_fuse_requests(descriptor.rawValue, error.rawValue, stop.rawValue)
   }
+
+  /// Opens the file that ends the connection of a file system when it is written to. `device` is `MAJOR:MINOR`.
+  ///
+  /// - Throws: `ENOENT` if it is not to be had: the kernel's list of connections is mounted nowhere, and the caller may
+  ///   not mount it.
+  package static func openAbort(of device: some StringProtocol) throws(Errno) -> Descriptor {
+    guard let minor = device.split(separator: ":").last.flatMap({ UInt32($0) }) else { throw .invalidArgument }
+    return Descriptor(owning: try check(linux_open_fuse_abort(minor)))
+  }
+
+  /// Ends the connection, by the file that ``openAbort(of:)`` has opened: every request fails, of now and later.
+  package static func abort(_ file: borrowing Descriptor) throws(Errno) { try check(linux_abort_fuse(file.rawValue)) }
 
   /// Whether the file system is gone, since nothing holds it.
   package var hasNoFileSystem: Bool { linux_probe_fuse(descriptor.rawValue) == -ENOENT }

@@ -52,8 +52,16 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case commandProgress
   /// The line of a terminal that says how far a command has come.
   case progressLine
+  /// Who listens to mounts in a program, and what follows the mounts.
+  case mountWatcher
+  /// Who listens to one mount.
+  case mountFollower
+  /// A listener's view of its mounts; held while an event is delivered to it, which waits for nothing.
+  case protectedDataListener
   /// The hold of a program on a lock.
   case lockHold
+  /// A program's delay of an announced lock, which its holds share.
+  case announcedDelay
 
   // MARK: Other locks, but no system calls
 
@@ -99,6 +107,8 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case backlog
   /// Workers that wait for a call.
   case idleWorkers
+  /// Threads of the rings that have no queue.
+  case requestRings
   /// Seeks that wait for the kernel's pages.
   case writebackQueue
   /// Threads and batches of page invalidations.
@@ -119,8 +129,16 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case restoredNames
   /// What a command does, and whether it is to end.
   case commandState
-  /// The connections of a program that follows a mount.
-  case mountFollower
+  /// Events that wait for a task that listens.
+  case eventMailbox
+  /// A call to a daemon that a task waits for.
+  case daemonCall
+  /// The mount of an app, and the notifications that wait for its main queue.
+  case application
+  /// The directories that stand in for mounts in a test.
+  case standInMounts
+  /// The state of one of them.
+  case standInState
 
   /// The first of the locks under which no system call is made, and nothing is waited for.
   public static let firstWithoutSystemCalls = LockRank.lockState

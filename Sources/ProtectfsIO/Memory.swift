@@ -1,5 +1,5 @@
 import CProtectfsIO
-import Glibc
+import ProtectfsLibc
 
 /// Settings of the kernel for the memory and threads of this process.
 package enum Memory {
@@ -37,7 +37,7 @@ package enum Memory {
     let result = linux_set_not_dumpable()
     precondition(result == 0, "PR_SET_DUMPABLE takes 0 always")
     var none = rlimit(rlim_cur: 0, rlim_max: 0)
-    let limited = unsafe setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
+    let limited = unsafe setrlimit(LibraryConstant.coreSize, &none)
     precondition(limited == 0, "a limit may be lowered always")
   }
 }

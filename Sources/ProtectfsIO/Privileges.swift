@@ -38,10 +38,11 @@ package enum Privileges {
   }
 
   /// Blocks the system calls that a file system daemon never makes; CProtectfsIO has the list. They fail with `EPERM`.
-  /// A call for another architecture ends the process (seccomp(2)). New privileges must be refused before.
+  /// A call for another architecture ends the process (seccomp(2)). New privileges must be refused before. Rings of
+  /// io_uring(7) that were made before can be used if `allowsRings`; no others can be made.
   ///
   /// - Throws: `EINVAL` or `ENOSYS` if the kernel has no such filters.
-  package static func filterSystemCalls() throws(Errno) {
-    try check(linux_filter_system_calls())
+  package static func filterSystemCalls(allowsRings: Bool = false) throws(Errno) {
+    try check(linux_filter_system_calls(allowsRings ? 1 : 0))
   }
 }

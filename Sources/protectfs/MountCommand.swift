@@ -32,6 +32,8 @@ struct MountCommand: ParsableCommand {
         threads=N           threads that serve requests (8)
         latency=low         while requests come fast, keep processors from deep
                             sleep; only root may (system: never)
+        transport=device    take the kernel's requests from /dev/fuse (io_uring:
+                            through rings, where the kernel allows it)
         sandbox=off         the daemon keeps privileges that it does not need, so
                             that it can be traced
         hooks=DIR           run the scripts in DIR (off: none)

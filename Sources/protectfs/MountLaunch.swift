@@ -95,13 +95,15 @@ final class MountUnlocking: @unchecked Sendable {
     do {
       try run()
     } catch {
-      let mountPoint = launch.options.mountPoint
-      CommandFailure.report("\(mountPoint) is mounted, but locked; unlock it with: \(Self.unlockCommand(mountPoint))")
+      reportLocked("is mounted, but locked")
       throw error
     }
   }
 
-  private static func unlockCommand(_ mountPoint: String) -> String { "protectfs unlock \(mountPoint.shellQuoted)" }
+  private func reportLocked(_ how: String) {
+    let mountPoint = launch.options.mountPoint
+    CommandFailure.report("\(mountPoint) \(how); unlock it with: protectfs unlock \(mountPoint.shellQuoted)")
+  }
 
   private func unlock(_ secret: borrowing UnlockSecret) throws {
     var daemon = try DaemonConnection(mountPoint: launch.options.mountPoint)
@@ -115,8 +117,7 @@ final class MountUnlocking: @unchecked Sendable {
       try run()
     } catch let error as ControlError where error.code == .unlockCancelled {
       // As if the lock had come a moment later.
-      let mountPoint = launch.options.mountPoint
-      CommandFailure.report("\(mountPoint) was locked meanwhile; unlock it with: \(Self.unlockCommand(mountPoint))")
+      reportLocked("was locked meanwhile")
     } catch {
       let failure = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
       CommandFailure.report(failure.message)

@@ -5,6 +5,7 @@ enum MountOptionCompletion {
     "allow_other", "device_key=", "grace=10", "hooks=", "hooks=off", "inactive=600", "latency=low", "latency=system",
     "lock_delay=10", "log_file=", "log_paths", "nonempty", "push_timeout=5", "remount", "replace_class=keep",
     "replace_class=move", "ro", "rw", "sandbox=off", "shared", "threads=8",
+    "transport=device", "transport=io_uring",
   ]
 
   /// The values that a beginning may become: its last option is completed, and none is offered twice.

@@ -62,7 +62,7 @@ import Testing
 
   /// Makes a process load the library, which does nothing until it is armed.
   static func environment(_ path: PathName) -> [String: String] {
-    ["LD_PRELOAD": Command.beside("libFaultInjection.so"), FAULTS_VARIABLE: path.description]
+    ["LD_PRELOAD": Command.beside("libProtectfsFaultInjection.so"), FAULTS_VARIABLE: path.description]
   }
 
   /// Selects the `number`th call of these kinds, from 1, from now on.

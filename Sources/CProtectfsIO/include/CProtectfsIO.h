@@ -45,11 +45,12 @@ int linux_set_no_new_privileges(void);
 /// permitted, effective, inheritable and ambient ones (capset(2)). A bit for each, by its number.
 int linux_keep_capabilities(uint64_t kept);
 /// Refuses what a daemon of a file system never asks for, to all threads (seccomp(2)). EBUSY for one with another
-/// filter.
-int linux_filter_system_calls(void);
+/// filter. Rings that were made before can be enabled and used if `allows_rings` is not 0; no others can be made.
+int linux_filter_system_calls(int allows_rings);
 int linux_set_io_flusher(void);
 /// PR_SET_NAME: the first 15 bytes count.
 int linux_set_thread_name(const char *name);
+int linux_thread_number(void);
 int linux_fork(void);
 /// A descriptor that can be read from when a process has ended, whether or not its parent waits for it (pidfd_open(2)).
 int linux_open_process(int process);
@@ -60,6 +61,9 @@ int linux_remount(const char *path, int read_only);
 /// Another descriptor of the connection that `/dev/fuse` is open on (FUSE_DEV_IOC_CLONE): requests that are taken by
 /// one are the other's business no more, and the connection lives as long as there is one.
 int linux_clone_fuse_device(int device);
+/// Opens what ends a connection when it is written to: that of the file system with a minor device number.
+int linux_open_fuse_abort(unsigned minor);
+int linux_abort_fuse(int file);
 /// Takes every request of the kernel's and refuses it, until the connection has ended or the other end of `stop` is
 /// closed.
 void linux_refuse_fuse_requests(int device, int error, int stop);
@@ -72,6 +76,40 @@ int linux_drop_fuse_pages(int device, uint64_t node);
 int linux_send_with_descriptor(int socket, const void *bytes, size_t count, int descriptor);
 /// Receives bytes, and a descriptor, or -1, with them.
 ssize_t linux_receive_with_descriptor(int socket, void *bytes, size_t count, int *descriptor);
+/// A ring of io_uring(7) that carries commands of FUSE alone, on one device. It is for one thread, the one that enables
+/// it.
+struct linux_ring {
+  int descriptor;
+  unsigned added;
+  unsigned submission_mask, completion_mask;
+  unsigned *submission_tail, *completion_head, *completion_tail;
+  void *completions, *rings, *entries;
+  size_t rings_size, entries_size;
+};
+
+/// Makes a ring that takes nothing else once it is enabled.
+int linux_ring_open(struct linux_ring *ring, unsigned entries, int device);
+void linux_ring_close(struct linux_ring *ring);
+/// From now on the ring takes commands, of the calling thread only.
+int linux_ring_enable(struct linux_ring *ring);
+/// Adds a command. `buffers`, a header and a payload, are read by the call that submits it.
+void linux_ring_add(
+    struct linux_ring *ring, int command, unsigned queue, uint64_t commit_id, const struct iovec *buffers,
+    uint64_t user_data);
+/// Submits what was added, and waits until there are so many completions. If `gathers` is 0, the kernel writes into no
+/// buffer but those of what is submitted.
+int linux_ring_enter(struct linux_ring *ring, unsigned awaited, int gathers);
+/// Takes a completion. Returns 0 if there is none.
+int linux_ring_take(struct linux_ring *ring, uint64_t *user_data, int *result);
+/// Memory that can be mapped again, and is kept out of core dumps; NULL if there is none.
+void *linux_map_shared(size_t size);
+/// The same memory at another address.
+void *linux_map_again(void *start, size_t size);
+/// Puts a mapping in the place of another one, at once.
+int linux_move_mapping(void *from, void *to, size_t size);
+void linux_unmap(void *start, size_t size);
+/// Runs the calling thread on one processor, if that is permitted and the processor is there.
+void linux_bind_thread(unsigned processor);
 /// Has a terminal hand over each key as it is typed, and show none, until `linux_show_typing`. A signal that ends the
 /// process, and exit(3), undo it too. One thread at a time.
 int linux_hide_typing(int terminal);

@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 
 /// What libfuse passes to each request: the file system that answers it, and its surroundings.
-final class DispatchTarget: Sendable {
+@safe final class DispatchTarget: @unchecked Sendable {
   let fileSystem: any LowLevelFileSystem
   let negotiation: Negotiation
   let counts: RequestCounts
@@ -13,6 +13,8 @@ final class DispatchTarget: Sendable {
   /// The number of requests being served, until their answers are sent, whose answers may contain attributes of
   /// directories.
   let attributeReplies = Atomic<Int>(0)
+  /// The rings that requests may come through. Set before the first request.
+  var rings: RequestRings?
 
   init(fileSystem: any LowLevelFileSystem, negotiation: Negotiation, counts: RequestCounts) {
     self.fileSystem = fileSystem

@@ -84,7 +84,7 @@ import SystemPackage
       _ = unsafe fuse_reply_open(request, &info)
     case .data(let bytes, let wipe):
       _ = unsafe fuse_reply_buf(request, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
-      if wipe { unsafe Memory.wipe(UnsafeMutableRawBufferPointer(mutating: bytes)) }
+      if wipe { unsafe Worker.wipe(bytes) }
     case .written(let count):
       _ = unsafe fuse_reply_write(request, count)
     case .text(let text):
@@ -110,6 +110,7 @@ import SystemPackage
       unsafe value.withBytes { bytes in
         _ = unsafe fuse_reply_buf(request, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
       }
+      Worker.ofThread?.ringAnswer?.holdsSecrets = true
     }
   }
 }

@@ -4,13 +4,16 @@ import Synchronization
 
 /// The options that protectfs requests from the kernel when the connection starts (FUSE_INIT), including those that
 /// libfuse 3.14 does not know.
-final class Negotiation: Sendable {
+final class Negotiation: @unchecked Sendable {
   /// Several daemons or users may write the backing directory, so the kernel may cache nothing for long.
   let hasOtherWriters: Bool
 
   /// The `unique` of the FUSE_INIT request while it is being served, 0 otherwise.
   private let pendingInit = Atomic<UInt64>(0)
   private let kernelHandlesPrivileges = Atomic<Bool>(false)
+  /// There are rings that the kernel may pass requests through. Set before the first request.
+  var offersRings = false
+  private let kernelOffersRings = Atomic<Bool>(false)
 
   init(hasOtherWriters: Bool) {
     self.hasOtherWriters = hasOtherWriters
@@ -18,6 +21,9 @@ final class Negotiation: Sendable {
 
   /// Without this flag, each write(2) first reads `security.capability`.
   private static let handlesPrivileges = UInt32(FUSE_HANDLE_KILLPRIV_V2)
+
+  /// `FUSE_OVER_IO_URING`, in the second word of flags.
+  private static let passesThroughRings: UInt32 = 1 << 9
 
   /// Chooses capabilities and sizes.
   func negotiate(_ connection: UnsafeMutablePointer<fuse_conn_info>) {
@@ -68,22 +74,37 @@ final class Negotiation: Sendable {
     guard bytes.count >= shortest else { return }
     let offered = unsafe bytes.load(fromByteOffset: shortest - 4, as: UInt32.self)
     kernelHandlesPrivileges.store(offered & Self.handlesPrivileges != 0, ordering: .relaxed)
+    let more = MemoryLayout<fuse_in_header>.size + MemoryLayout<fuse_init_in>.offset(of: \.flags2)!
+    if offered & UInt32(FUSE_INIT_EXT) != 0, bytes.count >= more + 4 {
+      let offered = unsafe bytes.load(fromByteOffset: more, as: UInt32.self)
+      kernelOffersRings.store(offered & Self.passesThroughRings != 0, ordering: .relaxed)
+    }
     pendingInit.store(header.unique, ordering: .relaxed)
   }
 
-  /// Adds the flags that libfuse does not know to the outgoing reply to FUSE_INIT.
-  func amendReply(_ parts: UnsafeMutablePointer<iovec>, count: Int) {
+  /// Adds the flags that libfuse does not know to the outgoing reply to FUSE_INIT. Returns whether that asks the kernel
+  /// to pass requests through the rings.
+  func amendReply(_ parts: UnsafeMutablePointer<iovec>, count: Int) -> Bool {
     let pending = pendingInit.load(ordering: .relaxed)
     guard pending != 0, count >= 2, let header = unsafe parts[0].iov_base, let body = unsafe parts[1].iov_base else {
-      return
+      return false
     }
     let answer = unsafe header.load(as: fuse_out_header.self)
-    guard answer.unique == pending else { return }
+    guard answer.unique == pending else { return false }
     pendingInit.store(0, ordering: .relaxed)
     let place = MemoryLayout<fuse_init_out>.offset(of: \.flags)!
-    guard answer.error == 0, unsafe parts[1].iov_len >= place + 4, kernelHandlesPrivileges.load(ordering: .relaxed)
-    else { return }
-    let flags = unsafe body.load(fromByteOffset: place, as: UInt32.self)
-    unsafe body.storeBytes(of: flags | Self.handlesPrivileges, toByteOffset: place, as: UInt32.self)
+    let secondPlace = MemoryLayout<fuse_init_out>.offset(of: \.flags2)!
+    guard answer.error == 0, unsafe parts[1].iov_len >= secondPlace + 4 else { return false }
+    func add(_ flags: UInt32, at place: Int) {
+      let former = unsafe body.load(fromByteOffset: place, as: UInt32.self)
+      unsafe body.storeBytes(of: former | flags, toByteOffset: place, as: UInt32.self)
+    }
+    if kernelHandlesPrivileges.load(ordering: .relaxed) { add(Self.handlesPrivileges, at: place) }
+    let usesRings = offersRings && kernelOffersRings.load(ordering: .relaxed)
+    if usesRings {
+      add(UInt32(FUSE_INIT_EXT), at: place)
+      add(Self.passesThroughRings, at: secondPlace)
+    }
+    return usesRings
   }
 }

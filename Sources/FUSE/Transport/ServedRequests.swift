@@ -7,13 +7,15 @@ package struct UnansweredRequest: Sendable {
   package let header: RequestHeader
   /// The worker that serves it; `nil` if it was deferred.
   let worker: Int?
+  /// The same where it came through a ring.
+  var ringWorker: RingWorker?
 
   /// Whether the request changes contents and may have begun to. This is also true of a deferred write, whose writer
   /// has been told of success by the kernel.
   var mayBeMade: Bool {
     switch header.contents {
     case .write: true
-    case .resize, .allocate, .copyRange: worker != nil
+    case .resize, .allocate, .copyRange: worker != nil || ringWorker != nil
     case .attributes, .open, .read, nil: false
     }
   }

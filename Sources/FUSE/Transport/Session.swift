@@ -12,6 +12,8 @@ import SystemPackage
 
   let session: OpaquePointer
   private let target: DispatchTarget
+  /// The second transport, if the kernel may be offered it.
+  private(set) var rings: RequestRings?
   let backlog: Backlog
   /// The request that each worker serves.
   let served: [ServedRequest]
@@ -59,16 +61,31 @@ import SystemPackage
     unsafe transport.read = { descriptor, buffer, size, _ in unsafe Glibc.read(descriptor, buffer, size) }
     unsafe transport.writev = { descriptor, parts, count, userData in
       let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(userData!)
-      unsafe target._withUnsafeGuaranteedRef { unsafe $0.negotiation.amendReply(parts!, count: Int(count)) }
-      return unsafe Glibc.writev(descriptor, parts, count)
+      return unsafe target._withUnsafeGuaranteedRef { unsafe $0.send(parts!, count: Int(count), to: descriptor) }
     }
     guard unsafe fuse_session_custom_io(session, &transport, device) == 0 else { throw .notMounted }
+  }
+
+  /// Makes rings, so that the kernel can be asked to pass requests through them. To be called when the file system is
+  /// mounted there, and before ``serve(latency:ticks:)``. Those cannot be made once the process is confined.
+  ///
+  /// - Throws: `ENOTSUP` if the kernel does not offer this or there are too many processors, `EPERM` if rings are
+  ///   forbidden, and what else the system calls fail with.
+  package func makeRings(mountPoint: String) throws(Errno) {
+    guard RequestRings.isOffered else { throw .notSupported }
+    let rings = try unsafe RequestRings(device: fuse_session_fd(session), mountPoint: mountPoint)
+    self.rings = rings
+    target.rings = rings
   }
 
   /// Serves requests until the file system has been unmounted. `latency` is held during bursts of requests.
   package func serve(latency: WakeupLatency?, ticks: WatchTicks = WatchTicks()) {
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
     let watch = DeviceWatch(device, workers: served.count, latency: latency, ticks: ticks)
+    if let rings {
+      let isReady = rings.start { unsafe Worker(session, target, device, watch, $0.served, ringAnswer: $0.answer) }
+      target.negotiation.offersRings = isReady
+    }
     let threads =
       served.enumerated().map { (index, served) in
         Thread(name: "request-\(index)", stackSize: 1 << 20) { [self] in
@@ -78,6 +95,7 @@ import SystemPackage
     let queue = target.writebackQueue
     let writeback = Thread(name: "writeback") { [self] in queue.run(self) }
     for thread in threads { thread.join() }
+    rings?.end()
     queue.stop()
     writeback.join()
   }

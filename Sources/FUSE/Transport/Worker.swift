@@ -13,10 +13,15 @@ import ProtectfsIO
   private static let headerSize = 4096
   static let requestSize = headerSize + Session.maximumTransfer
 
-  /// The request being served.
-  private let request: UnsafeMutableRawBufferPointer
-  private let session: OpaquePointer
+  /// The request being served, and what follows it in memory.
+  var request: UnsafeMutableRawBufferPointer
+  /// The buffer for the data of an answer, if the request has no data itself: room for the largest transfer and twice
+  /// the slack.
+  private(set) var data: UnsafeMutableRawBufferPointer
+  let session: OpaquePointer
   private let target: DispatchTarget
+  /// The answer on its way to a ring; `nil` if requests come from the device.
+  let ringAnswer: RingAnswer?
   private let device: RequestDevice
   private let watch: DeviceWatch
   /// The request that this worker serves, visible to other threads.
@@ -24,33 +29,35 @@ import ProtectfsIO
   /// Another thread has answered the current request.
   private var wasAnswered = false
 
+  /// A worker that reads requests from the device; or one that is given requests, and whose answers are taken by
+  /// `ringAnswer`.
   init(
     _ session: OpaquePointer, _ target: DispatchTarget, _ device: RequestDevice, _ watch: DeviceWatch,
-    _ served: ServedRequest
+    _ served: ServedRequest, ringAnswer: RingAnswer? = nil
   ) {
     unsafe self.session = session
     self.target = target
     self.device = device
     self.watch = watch
     self.served = served
+    self.ringAnswer = ringAnswer
+    guard ringAnswer == nil else {
+      unsafe request = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+      unsafe data = unsafe request
+      return
+    }
     unsafe request = .allocate(byteCount: Self.requestSize + 2 * Self.slack, alignment: 4096)
+    unsafe data = UnsafeMutableRawBufferPointer(rebasing: request[Self.headerSize...])
     unsafe Memory.keepOutOfCoreDumps(request)
   }
 
   deinit {
-    unsafe request.deallocate()
-  }
-
-  /// The buffer for the data of an answer, if the request has no data itself: room for the largest transfer and twice
-  /// the slack.
-  var data: UnsafeMutableRawBufferPointer {
-    unsafe UnsafeMutableRawBufferPointer(rebasing: request[Self.headerSize...])
+    if ringAnswer == nil { unsafe request.deallocate() }
   }
 
   /// Serves requests until the file system is unmounted.
   func run(as number: Int) {
-    Memory.giveThreadItsOwnUmask()
-    unsafe pthread_setspecific(Self.key, Unmanaged.passUnretained(self).toOpaque())
+    becomeCurrent()
     let buffer = unsafe UnsafeMutableRawBufferPointer(rebasing: request[..<Self.requestSize])
     var queued = 0
     while true {
@@ -77,8 +84,22 @@ import ProtectfsIO
   /// The number of requests in a row found waiting, after which the worker promotes another one.
   private static let patience = 16
 
-  /// Serves the current request, which has `count` bytes.
-  private func serve(_ count: Int) {
+  /// Makes this the calling thread's worker.
+  func becomeCurrent() {
+    Memory.giveThreadItsOwnUmask()
+    unsafe pthread_setspecific(Self.key, Unmanaged.passUnretained(self).toOpaque())
+  }
+
+  /// Serves a request of `count` bytes. Returns whether another thread has answered it.
+  func serve(_ request: UnsafeMutableRawBufferPointer, count: Int, data: UnsafeMutableRawBufferPointer) -> Bool {
+    unsafe self.request = request
+    unsafe self.data = data
+    return serve(count)
+  }
+
+  /// Serves the current request, which has `count` bytes. Returns whether another thread has answered it.
+  @discardableResult
+  private func serve(_ count: Int) -> Bool {
     let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
     let header = unsafe RequestHeader(bytes)
     target.counts.count(header.operation)
@@ -89,10 +110,10 @@ import ProtectfsIO
     unsafe buffer.size = count
     unsafe fuse_session_process_buf(session, &buffer)
     served.end()
-    if wasAnswered {
-      wasAnswered = false
-      unsafe Memory.wipe(request)
-    }
+    guard wasAnswered else { return false }
+    wasAnswered = false
+    unsafe Memory.wipe(request)
+    return true
   }
 
   /// Called before the current request is answered. Returns whether its worker may answer: no other thread has.
@@ -119,6 +140,20 @@ import ProtectfsIO
       default: 0 as UInt32
       }
     return size > 1 << 14
+  }
+
+  /// Wipes a part of `data` that was sent, once it is no longer needed.
+  static func wipe(_ sent: UnsafeRawBufferPointer) {
+    if let answer = ofThread?.ringAnswer {
+      answer.holdsSecrets = true
+    } else {
+      unsafe Memory.wipe(UnsafeMutableRawBufferPointer(mutating: sent))
+    }
+  }
+
+  /// The worker of the calling thread, if it is one.
+  static var ofThread: Worker? {
+    unsafe pthread_getspecific(key).map { unsafe Unmanaged<Worker>.fromOpaque($0).takeUnretainedValue() }
   }
 
   /// The worker of the calling thread, which must be a worker.

@@ -83,6 +83,9 @@ enum VarlinkInterface {
 
     type ClassStatus (class: ProtectionClass, key: KeyAvailability, openHandles: int)
 
+    # How the kernel's requests reach the daemon.
+    type RequestTransport (device, io_uring)
+
     # Periods are seconds. secondsUntilRevoked is there while a lock is announced, and is the longest time where clients
     # hold it back, which delayingClients counts; secondsUntilInactive is there while class CX outlives a lock.
     type Status (
@@ -108,7 +111,8 @@ enum VarlinkInterface {
       delayingClients: int,
       pendingRekeys: int,
       failedRekeys: int,
-      lockedRekeys: int
+      lockedRekeys: int,
+      transport: RequestTransport
     )
 
     type EventKind (

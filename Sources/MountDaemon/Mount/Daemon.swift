@@ -8,6 +8,7 @@ import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
+import Synchronization
 import SystemPackage
 
 /// One mounted store: its keys, its file system, its lock, and those who listen.
@@ -111,6 +112,7 @@ package final class Daemon: DaemonControl {
     status.pendingRekeys = rekeys.pending
     status.failedRekeys = rekeys.failed
     status.lockedRekeys = rekeys.withoutKey
+    status.transport = requests.usesRings.load(ordering: .relaxed) ? .ioUring : .device
     return status
   }
 

@@ -54,6 +54,8 @@ package struct MountOptionList: Equatable {
       }
       mount.threads = count
     case "latency": mount.lowersLatency = try Self.choice(option, value, "low", "system")
+    case "transport":
+      mount.transport = try Self.choice(option, value, "device", "io_uring") ? .device : .ioUring
     case "sandbox": mount.isConfined = try Self.choice(option, value, "on", "off")
     case "log_file": logFile = try Self.path(option, value)
     case "hooks": hooks = try Self.path(option, value)

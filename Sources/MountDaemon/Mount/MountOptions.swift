@@ -1,4 +1,5 @@
 import BackingTree
+import ProtectfsClient
 import ProtectfsIO
 
 /// How a store is mounted.
@@ -28,6 +29,8 @@ package struct MountOptions: Equatable, Sendable {
   package var threads = 8
   /// Processors are kept from deep sleep while requests come fast, where that is permitted.
   package var lowersLatency = true
+  /// How the kernel's requests reach the daemon, where the kernel has both ways.
+  package var transport = RequestTransport.device
   /// The daemon gives up the privileges that it needs no more.
   package var isConfined = true
   /// The log names the files that were refused.

@@ -49,12 +49,13 @@ package enum MountProcess {
     defer { server.stop() }
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
-    handOver(session, of: options.mountPoint, server, to: unmounter, log)
+    let hasRings = makeRings(session, options, log)
+    handOver(session, of: options.mountPoint, server, to: unmounter, hasRings: hasRings, log)
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
     if options.isConfined {
-      Sandbox.enter { (part, error) in
+      Sandbox.enter(allowsRings: hasRings) { (part, error) in
         log.warning("the daemon keeps more rights than it needs", metadata: ["not": "\(part)", "error": "\(error)"])
       }
     }
@@ -106,15 +107,32 @@ package enum MountProcess {
     return keybag
   }
 
+  /// Makes the rings of the second transport, if it is wanted. Returns whether there are any. Without them, requests
+  /// come from the device.
+  private static func makeRings(_ session: Session, _ options: MountOptions, _ log: Logger) -> Bool {
+    guard options.transport == .ioUring else { return false }
+    do throws(Errno) {
+      // Without that, requests that a killed daemon had taken would never end.
+      guard let mount = try MountedFileSystem.at(options.mountPoint) else { throw .noSuchFileOrDirectory }
+      _ = try KernelConnection.openAbort(of: mount.device)
+      try session.makeRings(mountPoint: options.mountPoint)
+      return true
+    } catch {
+      log.warning("requests come through /dev/fuse, not io_uring", metadata: ["error": "\(error)"])
+      return false
+    }
+  }
+
   /// Gives the process beside this one what it takes to drop the kernel's pages if this one is killed.
   private static func handOver(
-    _ session: Session, of mountPoint: String, _ server: ControlServer, to unmounter: Unmounter, _ log: Logger
+    _ session: Session, of mountPoint: String, _ server: ControlServer, to unmounter: Unmounter, hasRings: Bool,
+    _ log: Logger
   ) {
     do throws(Errno) {
       guard let mount = try MountedFileSystem.at(mountPoint) else { throw .noSuchFileOrDirectory }
       let mark = PageRemovalMark(server.location, mount)
       mark.clear()
-      try unmounter.keep(try session.connection(), mark)
+      try unmounter.keep(try session.connection(), mark, hasRings: hasRings)
     } catch {
       log.warning("should the daemon be killed, the kernel keeps pages of open files", metadata: ["error": "\(error)"])
     }

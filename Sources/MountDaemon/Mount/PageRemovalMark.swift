@@ -14,6 +14,9 @@ package struct PageRemovalMark: Sendable {
     text = Self.text(for: mount)
   }
 
+  /// The device number of the mount's file system, as `MAJOR:MINOR`.
+  var device: Substring { text.prefix { $0 != " " } }
+
   /// Undoes ``bytes``.
   init?(_ bytes: ArraySlice<UInt8>) {
     let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)

@@ -25,13 +25,15 @@ package enum Sandbox {
   /// Gives the privileges up, for this thread and those it starts; other threads only lose the system calls and new
   /// privileges. What the kernel does not know is passed over.
   ///
-  /// - Parameter report: told what could not be given up, and why.
-  package static func enter(report: (String, Errno) -> Void) {
+  /// - Parameters:
+  ///   - allowsRings: Rings of io_uring(7) that were made before are used from now on (``CommandRing``).
+  ///   - report: told what could not be given up, and why.
+  package static func enter(allowsRings: Bool = false, report: (String, Errno) -> Void) {
     func attempt(_ part: String, _ body: () throws(Errno) -> Void) {
       do throws(Errno) { try body() } catch { report(part, error) }
     }
     attempt("capabilities") { () throws(Errno) in try Privileges.keep(capabilities) }
     attempt("no new privileges") { () throws(Errno) in try Privileges.refuseNew() }
-    attempt("filter of system calls") { () throws(Errno) in try Privileges.filterSystemCalls() }
+    attempt("filter of system calls") { () throws(Errno) in try Privileges.filterSystemCalls(allowsRings: allowsRings) }
   }
 }

@@ -17,6 +17,7 @@ package final class Unmounter: Sendable {
     static let unmount: UInt8 = 0
     static let unmountLazily: UInt8 = 1
     static let keep: UInt8 = 2
+    static let keepWithRings: UInt8 = 3
   }
 
   /// Starts the process. To be done before a secret is in memory and while there is one thread: neither must be in the
@@ -38,9 +39,10 @@ package final class Unmounter: Sendable {
     }
   }
 
-  /// Gives the process a descriptor of the connection, which it uses when this process is no more.
-  func keep(_ connection: consuming KernelConnection, _ mark: PageRemovalMark) throws(Errno) {
-    try connection.send(by: process.socket, with: [Request.keep] + mark.bytes)
+  /// Gives the process a descriptor of the connection, which it uses when this process is no more. `hasRings`: requests
+  /// may come through rings.
+  func keep(_ connection: consuming KernelConnection, _ mark: PageRemovalMark, hasRings: Bool) throws(Errno) {
+    try connection.send(by: process.socket, with: [hasRings ? Request.keepWithRings : Request.keep] + mark.bytes)
     guard try isDone() else { throw .invalidArgument }
   }
 
@@ -69,10 +71,12 @@ package final class Unmounter: Sendable {
     try? Privileges.keep([.administrate, .readAndSearch])
     var kept: KernelConnection?
     var mark: PageRemovalMark?
+    var hasRings = false
     var request = [UInt8](repeating: 0, count: 8192)
     while var received = try? KernelConnection.receive(from: socket, into: &request), received.count > 0 {
       var isDone = false
-      if request[0] == Request.keep {
+      if request[0] == Request.keep || request[0] == Request.keepWithRings {
+        hasRings = request[0] == Request.keepWithRings
         kept = received.connection.take()
         mark = PageRemovalMark(request[1..<received.count])
         isDone = mark != nil
@@ -81,7 +85,7 @@ package final class Unmounter: Sendable {
       }
       try? socket.send([isDone ? 1 : 0])
     }
-    if let connection = consume kept, let mark { PageRemoval.run(connection, files, mark) }
+    if let connection = consume kept, let mark { PageRemoval.run(connection, files, mark, hasRings: hasRings) }
     Process.exitAtOnce(0)
   }
 }

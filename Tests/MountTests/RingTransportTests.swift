@@ -1,0 +1,125 @@
+import CSystemCalls
+import Glibc
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Requests through rings of io_uring(7), and what a mount does where those are not to be had.
+  @Suite(.serialized, Setting.isPossible) struct RingTransportTests {
+    private static let options = ["-o", "allow_other,transport=io_uring"]
+
+    @Test func servesThroughRings() throws {
+      try Setting.offer.with("Y") {
+        try Volume.with(Self.options) { volume in
+          #expect(try volume.status().transport == .ioUring)
+          let path = volume.path("file")
+          let contents = (0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 * $0 >> 5) }
+          try path.write(contents)
+          try volume.remount(Self.options)
+          try volume.unlock()
+          #expect(try path.contents() == contents)
+          let before = try volume.status().requests
+          #expect(try volume.mountPoint.names() == [PathName("file")])
+          #expect(try volume.status().requests["readdirplus", default: 0] > before["readdirplus", default: 0])
+        }
+      }
+    }
+
+    /// As many requests as there are processors, and more, wait at a time.
+    @Test func aQueueDoesNotWaitForItself() throws {
+      try Setting.offer.with("Y") {
+        try Volume.withFaults(Self.options) { volume, faults in
+          let names = (0..<24).map { volume.path("directory \($0)") }
+          for name in names { try name.makeDirectory() }
+          let free = volume.path("free")
+          try free.write("contents")
+          for directory in [volume.mountPoint] + names { _ = try directory.status() }
+          defer { faults.disarm() }
+          faults.settle()
+          faults.arm(.hang, at: 1, of: [.changes])
+          let others = names.map { name in PendingCall { () throws(Errno) in try name.appending("new").makeDirectory() }
+          }
+          while faults.hanging < names.count { usleep(1000) }
+          #expect(try free.contents() == Array("contents".utf8))
+          faults.disarm()
+          for call in others { #expect(try call.result() == nil) }
+        }
+      }
+    }
+
+    /// SEEK_DATA waits for pages that other threads write.
+    @Test func seeksSeeDirtyPages() throws {
+      try Setting.offer.with("Y") {
+        try Volume.with(Self.options) { volume in
+          let file = try OpenFile(volume.path("file"), O_RDWR | O_CREAT)
+          for round in 0..<50 {
+            let place = (round * 2 + 1) << 16
+            try file.write([1], at: place)
+            #expect(try file.seek(to: place - 65536, .data) == place)
+          }
+        }
+      }
+    }
+
+    @Test(arguments: [Setting.offer.to("N"), Setting.forbidden.to("2")]) func withoutRingsTheDeviceServes(
+      _ change: Setting.Change
+    ) throws {
+      try Setting.offer.with("Y") {
+        try change.setting.with(change.value) {
+          let start = ContinuousClock.now
+          try Volume.with(Self.options) { volume in
+            #expect(ContinuousClock.now - start < .seconds(5))
+            let begin = ContinuousClock.now
+            try volume.path("file").write("contents")
+            #expect(ContinuousClock.now - begin < .seconds(1))
+            #expect(try volume.status().transport == .device)
+            #expect(volume.log.contains("not io_uring"))
+          }
+        }
+      }
+    }
+
+    @Test func theDeviceIsTheDefault() throws {
+      try Setting.offer.with("Y") {
+        try Volume.with { volume in
+          let status = try volume.status()
+          #expect(status.transport == .device)
+        }
+      }
+    }
+  }
+}
+
+/// A setting of the kernel.
+struct Setting: Sendable {
+  let path: PathName
+
+  /// The kernel can pass requests through rings, and this process may turn that on.
+  static let isPossible = ConditionTrait.enabled(
+    if: offer.path.exists && geteuid() == 0, "the kernel has no rings for FUSE, or only root may turn them on")
+
+  struct Change: Sendable {
+    let setting: Setting
+    let value: String
+  }
+
+  static let offer = Setting(path: PathName("/sys/module/fuse/parameters/enable_uring"))
+  static let forbidden = Setting(path: PathName("/proc/sys/kernel/io_uring_disabled"))
+
+  func to(_ value: String) -> Change { Change(setting: self, value: value) }
+
+  /// Sets a value, calls `body`, and restores the former value.
+  func with(_ value: String, _ body: () throws -> Void) throws {
+    // Such a file has no length.
+    let former = try OpenFile(path, O_RDONLY).read(at: 0, count: 16)
+    try #require(!former.isEmpty)
+    func set(_ bytes: [UInt8]) throws { try OpenFile(path, O_WRONLY).append(bytes) }
+    try set(Array(value.utf8))
+    let result = Result { try body() }
+    try set(former)
+    try result.get()
+  }
+}
