@@ -1,6 +1,7 @@
 /// An error of a daemon or of the connection to it.
 public struct ControlError: Error, Sendable, Hashable, Codable, CustomStringConvertible {
-  /// The kind of error, for programs. Those of the first group are Varlink errors.
+  /// The kind of error, for programs. Those of the first group are Varlink errors. Later versions may add others.
+  @nonexhaustive
   public enum Code: String, Sendable, Codable, CaseIterable {
     /// The passcode or the recovery key does not open the store. The error does not say which part was wrong.
     case wrongPasscode = "WrongPasscode"
@@ -36,6 +37,8 @@ public struct ControlError: Error, Sendable, Hashable, Codable, CustomStringConv
     case noAnswer = "NoAnswer"
     /// The mount belongs to another user.
     case notPermitted = "NotPermitted"
+    /// The task that waited was cancelled. What it asked for may happen all the same.
+    case cancelled = "Cancelled"
     /// The answer is not understood: the daemon has another version, or is not protectfs.
     case notUnderstood = "NotUnderstood"
   }

@@ -100,13 +100,13 @@ public struct DaemonConnection: ~Copyable, Sendable {
   }
 
   /// Sends a call with secrets and waits for its reply, which has no parameters.
-  mutating func call(_ message: consuming SecretMessage) throws(ControlError) {
+  mutating func call(_ message: borrowing SecretMessage) throws(ControlError) {
     try send(message)
     _ = try receive(NoParameters.self, patience: 120)
   }
 
   /// Sends a call with secrets.
-  func send(_ message: consuming SecretMessage) throws(ControlError) {
+  func send(_ message: borrowing SecretMessage) throws(ControlError) {
     do throws(Errno) {
       try unsafe message.withBytes { (bytes) throws(Errno) in try unsafe socket.send(bytes) }
     } catch {
@@ -146,6 +146,9 @@ public struct DaemonConnection: ~Copyable, Sendable {
     else { throw Self.notUnderstood }
     return (parameters, reply.continues ?? false)
   }
+
+  /// Whether the next message was received already.
+  var hasMessage: Bool { received.contains(0) }
 
   /// The bytes of the next message, without its NUL.
   private mutating func nextMessage(patience: Int) throws(ControlError) -> [UInt8] {

@@ -2,7 +2,9 @@ import ProtectfsPolicy
 
 /// An event that a daemon sends to its listeners: `MonitorEvents` of the control interface.
 ///
-/// The names follow UIKit's `protectedDataWillBecomeUnavailable` and `protectedDataDidBecomeAvailable`.
+/// The names follow UIKit's `protectedDataWillBecomeUnavailable` and `protectedDataDidBecomeAvailable`. Later versions
+/// may add others.
+@nonexhaustive
 public enum DaemonEvent: Sendable, Hashable {
   /// The first event of every listener, with the state at that moment. No event after it is missed.
   case monitoringBegan(LockState)

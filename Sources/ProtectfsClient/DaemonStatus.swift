@@ -51,6 +51,9 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   /// The number of them whose class is locked. They continue after an unlock.
   public var lockedRekeys = 0
 
+  /// How the kernel's requests reach the daemon.
+  public var transport = RequestTransport.device
+
   /// Creates a status.
   public init(
     state: LockState, secondsUntilRevoked: Double? = nil, secondsUntilInactive: Double? = nil, gracePeriod: Double,
@@ -110,7 +113,16 @@ extension DaemonStatus {
     pendingRekeys = try container.decodeIfPresent(Int.self, forKey: .pendingRekeys) ?? 0
     failedRekeys = try container.decodeIfPresent(Int.self, forKey: .failedRekeys) ?? 0
     lockedRekeys = try container.decodeIfPresent(Int.self, forKey: .lockedRekeys) ?? 0
+    transport = try container.decodeIfPresent(RequestTransport.self, forKey: .transport) ?? .device
   }
+}
+
+/// How the kernel's requests reach a daemon.
+public enum RequestTransport: String, Codable, Sendable, Hashable {
+  /// Through `/dev/fuse`.
+  case device
+  /// Through queues of io_uring(7), one for each processor (`-o transport=io_uring`).
+  case ioUring = "io_uring"
 }
 
 /// The status of one class in the daemon.

@@ -15,6 +15,8 @@ public struct MountedFileSystem: Sendable, Hashable {
   package let identifier: String
   /// The device number of the file system, as `MAJOR:MINOR`. Its other mounts have the same number.
   package let device: String
+  /// Whether users other than the owner can use it (`allow_other`), as far as its modes let them.
+  package let admitsOthers: Bool
 
   /// The file system type of a protectfs mount in the kernel's list.
   public static let type = "fuse.protectfs"
@@ -27,7 +29,12 @@ public struct MountedFileSystem: Sendable, Hashable {
   ///
   /// - Throws: the error of reading the list. It says nothing about the mounts: there may be no descriptor left.
   package static func listed(in path: String = "/proc/self/mountinfo") throws(Errno) -> [MountedFileSystem] {
-    try read(path).split(separator: UInt8(ascii: "\n")).compactMap { MountedFileSystem(line: $0) }
+    listed(try read(path))
+  }
+
+  /// The mounts in the content of a `mountinfo`, and what stands in for mounts in this process.
+  package static func listed(_ content: [UInt8]) -> [MountedFileSystem] {
+    content.split(separator: UInt8(ascii: "\n")).compactMap { MountedFileSystem(line: $0) } + StandInMounts.mounts
   }
 
   /// The mount at a mount point: the last one there; `nil` where there is none.
@@ -50,13 +57,23 @@ public struct MountedFileSystem: Sendable, Hashable {
   /// The mount that contains a file or directory, with the error of opening the path or of reading the kernel's list.
   package static func find(containing path: String) throws(Errno) -> MountedFileSystem? {
     // O_PATH stops at the mount point and sends no request to the file system that is mounted there.
-    let file = try Descriptor.open(PathName(path), [.path])
+    try find(containing: Descriptor.open(PathName(path), [.path]))
+  }
+
+  /// The mount that contains an open file, which may be a symbolic link.
+  package static func find(containing file: borrowing Descriptor) throws(Errno) -> MountedFileSystem? {
+    if let standIn = try StandInMounts.containing(PathName(descriptor: file)) { return standIn.mount }
+    guard let identifier = try identifier(ofMountOf: file) else { return nil }
+    return try listed().first { $0.identifier == identifier }
+  }
+
+  /// The number of the mount that an open file is on, whatever is mounted there.
+  package static func identifier(ofMountOf file: borrowing Descriptor) throws(Errno) -> String? {
     let information = try read("/proc/self/fdinfo/\(file.rawValue)")
     let label = Array("mnt_id:".utf8)
     let line = information.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: label) }
     guard let line else { return nil }
-    let identifier = text(line.dropFirst(label.count).drop { $0 == UInt8(ascii: "\t") || $0 == UInt8(ascii: " ") })
-    return try listed().first { $0.identifier == identifier }
+    return text(line.dropFirst(label.count).drop { $0 == UInt8(ascii: "\t") || $0 == UInt8(ascii: " ") })
   }
 
   /// Whether the mount still exists, even if it was moved.
@@ -67,6 +84,12 @@ public struct MountedFileSystem: Sendable, Hashable {
   /// The other mounts of the same file system: bind mounts, and the original.
   package func sameFileSystem() -> [MountedFileSystem] {
     Self.all().filter { $0.device == device && $0 != self }
+  }
+
+  /// A directory that stands in for a mount.
+  package init(standIn path: String) {
+    (mountPoint, backing, owner) = (path, path, Process.identity.user)
+    (identifier, device, admitsOthers) = (path, path, false)
   }
 
   /// Parses a line; `nil` if it is not a protectfs mount.
@@ -80,8 +103,9 @@ public struct MountedFileSystem: Sendable, Hashable {
     mountPoint = Self.unescaped(fields[4])
     backing = Self.unescaped(fields[separator + 2])
     let label = "user_id="
-    let option = Self.text(fields[separator + 3]).split(separator: ",").first { $0.hasPrefix(label) }
-    owner = option.flatMap { UInt32($0.dropFirst(label.count)) } ?? 0
+    let options = Self.text(fields[separator + 3]).split(separator: ",")
+    owner = options.first { $0.hasPrefix(label) }.flatMap { UInt32($0.dropFirst(label.count)) } ?? 0
+    admitsOthers = options.contains("allow_other")
   }
 
   /// Decodes the octal escapes of spaces, tabs, newlines and backslashes.

@@ -4,7 +4,8 @@ import SystemPackage
 
 /// What can be done now with the contents of a file or directory, and what prevents more.
 public struct ProtectionStatus: Sendable, Hashable {
-  /// The reason why an item cannot be used.
+  /// The reason why an item cannot be used. Later versions may add others.
+  @nonexhaustive
   public enum Obstacle: String, Sendable, Codable, CaseIterable {
     /// The key of its class is not in memory. Wait for an unlock.
     case classLocked

@@ -2,8 +2,9 @@ import ProtectfsIO
 
 /// A call with secrets, encoded into a buffer that is wiped when the value is destroyed.
 ///
-/// An encoder would leave copies of a passcode in memory that is not wiped.
-@safe struct SecretMessage: ~Copyable {
+/// An encoder would leave copies of a passcode in memory that is not wiped. Once made it does not change, so that
+/// threads may share it.
+@safe struct SecretMessage: ~Copyable, @unchecked Sendable {
   private let buffer: UnsafeMutableRawBufferPointer
   private var count = 0
 

@@ -1,5 +1,7 @@
-import Foundation
+import FoundationEssentials
 import ProtectfsClient
+import ProtectfsIO
+import SystemPackage
 
 // Foundation's calls that create, with `.protectionKey`. FileManager+Attributes.swift explains why these are
 // properties.
@@ -19,9 +21,12 @@ extension FileManager {
     public func callAsFunction(
       atPath path: String, contents: Data?, attributes: [FileAttributeKey: Any]? = nil
     ) -> Bool {
-      typealias Foundation = (String, Data?, [FileAttributeKey: Any]?) -> Bool
-      let foundation: Foundation = fileManager.createFile
-      guard let attributes, attributes[.protectionKey] != nil else { return foundation(path, contents, attributes) }
+      guard let attributes, attributes[.protectionKey] != nil else {
+        return fileManager.callFoundation("createFile") { fileManager in
+          let foundation: (String, Data?, [FileAttributeKey: Any]?) -> Bool = fileManager.createFile
+          return foundation(path, contents, attributes)
+        }
+      }
       do {
         guard let protection = try attributes.protection else { return false }
         try ProtectedWrite(contents ?? Data(), to: path, in: protection.protectionClass, [.atomic]).run()
@@ -55,8 +60,12 @@ extension FileManager {
       atPath path: String, withIntermediateDirectories createsIntermediates: Bool,
       attributes: [FileAttributeKey: Any]? = nil
     ) throws {
-      typealias Foundation = (String, Bool, [FileAttributeKey: Any]?) throws -> Void
-      let foundation: Foundation = fileManager.createDirectory
+      func foundation(_ path: String, _ createsIntermediates: Bool, _ attributes: [FileAttributeKey: Any]?) throws {
+        try fileManager.callFoundation("createDirectory") { fileManager in
+          let foundation: (String, Bool, [FileAttributeKey: Any]?) throws -> Void = fileManager.createDirectory
+          try foundation(path, createsIntermediates, attributes)
+        }
+      }
       guard let attributes, let protection = try attributes.protection else {
         return try foundation(path, createsIntermediates, attributes)
       }
@@ -71,7 +80,7 @@ extension FileManager {
         }
         do {
           try foundation(prefix, false, attributes.withoutProtection)
-        } catch CocoaError.fileWriteFileExists where createsIntermediates {
+        } catch let error as CocoaError where error.code == .fileWriteFileExists && createsIntermediates {
           // Another thread or program was first.
           continue
         }
@@ -79,7 +88,8 @@ extension FileManager {
           try fileManager.setProtection(protection, ofItemAt: URL(fileURLWithPath: prefix))
         } catch {
           // Removes the directory if it is empty.
-          _ = unsafe rmdir(prefix)
+          try? Descriptor.open(PathName(FileManager.parent(of: prefix)), [.path, .directory])
+            .removeDirectory(PathName(URL(fileURLWithPath: prefix).lastPathComponent))
           throw error
         }
       }

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import ProtectfsClient
 import ProtectfsPolicy
 
@@ -18,7 +18,7 @@ extension FileProtectionType {
   /// The class of this constant.
   ///
   /// - Throws: `CocoaError.featureUnsupported` for a raw value that is not one of Foundation's constants.
-  var protectionClass: ProtectionClass {
+  package var protectionClass: ProtectionClass {
     get throws {
       if let match = ProtectionClass(self) { return match }
       throw CocoaError(
@@ -42,7 +42,7 @@ extension Data.WritingOptions {
   /// The class that the options specify; `nil` if they specify none, so that the directory's class applies.
   ///
   /// - Throws: `CocoaError.featureUnsupported` for a value of the mask that stands for no class.
-  var protectionClass: ProtectionClass? {
+  package var protectionClass: ProtectionClass? {
     get throws {
       switch intersection(.fileProtectionMask) {
       case []: nil

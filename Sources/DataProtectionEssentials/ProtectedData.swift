@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import ProtectfsClient
 import ProtectfsPolicy
 import SystemPackage
@@ -16,7 +16,7 @@ public enum ProtectedData {
   /// Whether files of a class can be opened.
   public static func isAvailable(_ protectionClass: ProtectionClass, at url: URL) -> Bool {
     guard let state = try? state(at: url) else { return false }
-    return ProtectionPolicy.access(for: .open, on: protectionClass, in: state) == .allowed
+    return protectionClass.canBeOpened(in: state)
   }
 
   /// The state of the mount.
@@ -30,9 +30,12 @@ public enum ProtectedData {
   /// The changes of a mount as they happen. The first event gives the current availability.
   ///
   /// The sequence continues when the daemon is started again or the store is mounted later; meanwhile, what was
-  /// available is reported as unavailable. The sequence ends with the task that listens. Only the mount's owner and
-  /// root may query the daemon. Programs of other users learn of changes within a second, and get no announcement of a
-  /// lock.
+  /// available is reported as unavailable. It ends with the task that listens. However many listen to a mount, they
+  /// share one connection for events and one that delays locks, on one thread; another thread watches the mounts.
+  /// A slow listener delays no other.
+  ///
+  /// Only the mount's owner and root may query the daemon. For other users the state is read once a second: an
+  /// announcement may come a second late, cannot delay the lock, and is missed if the grace period is shorter.
   /// - Parameters:
   ///   - url: a path on the mount. If nothing may be mounted yet, use the mount point itself.
   ///   - protectionClass: the class whose availability is reported.
@@ -50,7 +53,7 @@ public enum ProtectedData {
   /// - Throws: `CancellationError` if the task is cancelled.
   public static func waitUntilAvailable(
     at url: URL, of protectionClass: ProtectionClass = .complete
-  ) async throws {
+  ) async throws(CancellationError) {
     for await event in events(at: url, of: protectionClass) {
       if case .didBecomeAvailable = event { return }
     }

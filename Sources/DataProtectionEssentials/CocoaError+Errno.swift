@@ -1,11 +1,11 @@
-import Foundation
+import FoundationEssentials
 import ProtectfsClient
 import ProtectfsPolicy
 import SystemPackage
 
 extension CocoaError {
   /// The kind of call, which selects Foundation's codes from 256 (reading) or from 512 (writing).
-  enum Access {
+  package enum Access {
     case reading, writing
   }
 
@@ -13,7 +13,7 @@ extension CocoaError {
   ///
   /// Source: the table in swift-foundation's `CocoaError(fileErrno:reading:)`: EACCES and EPERM are 257 and 513.
   /// - Parameter protectionClass: the class that the call requested.
-  init(_ error: Errno, _ access: Access, path: String, asking protectionClass: ProtectionClass? = nil) {
+  package init(_ error: Errno, _ access: Access, path: String, asking protectionClass: ProtectionClass? = nil) {
     let code: Code =
       switch (error, access) {
       case (.permissionDenied, .reading), (.notPermitted, .reading): .fileReadNoPermission
@@ -39,14 +39,15 @@ extension CocoaError {
   }
 
   /// The name of the class that a call of this module requested.
-  static let protectionClassKey = "ProtectionClass"
+  package static let protectionClassKey = "ProtectionClass"
 
-  private static func underlying(_ error: Errno) -> NSError {
-    NSError(domain: NSPOSIXErrorDomain, code: Int(error.rawValue))
+  /// As in Foundation's own errors.
+  private static func underlying(_ error: Errno) -> any Error {
+    POSIXError.Code(rawValue: error.rawValue).map { POSIXError($0) } ?? error
   }
 
   /// The error for a request of a class where there are none.
-  static func notProtected(_ path: String) -> CocoaError {
+  package static func notProtected(_ path: String) -> CocoaError {
     CocoaError(
       .featureUnsupported,
       userInfo: [
@@ -56,10 +57,23 @@ extension CocoaError {
           "\(path) is not on a protectfs mount, so it cannot have a protection class; mount one with 'protectfs mount'",
       ])
   }
+
+  /// The error for a copy that would have neither the class nor the fields of its original.
+  static func wouldBePlaintext(_ source: String, _ target: String) -> CocoaError {
+    CocoaError(
+      .featureUnsupported,
+      userInfo: [
+        NSFilePathErrorKey: source, NSURLErrorKey: URL(fileURLWithPath: source),
+        NSUnderlyingErrorKey: underlying(.notSupported),
+        NSLocalizedDescriptionKey:
+          "\(source) is protected, and \(target) is not on a protectfs mount: the copy would be plaintext without class "
+          + "and fields. 'allowingPlaintext: true' permits that.",
+      ])
+  }
 }
 
 /// Calls `body`, and translates its error number to Foundation's error.
-func translating<Result: ~Copyable>(
+package func translating<Result: ~Copyable>(
   _ access: CocoaError.Access, _ path: String, asking protectionClass: ProtectionClass? = nil,
   _ body: () throws(Errno) -> Result
 ) throws(CocoaError) -> Result {

@@ -1,6 +1,4 @@
-import Foundation
-import ProtectfsClient
-import ProtectfsPolicy
+import FoundationEssentials
 
 // `Data.write(to:options:)` with a protection option, which Foundation ignores on Linux. FileManager+Attributes.swift
 // explains why this is a property.
@@ -20,16 +18,16 @@ extension Data {
     /// - A file of class ``ProtectionClass/completeUnlessOpen`` can be created even while locked, whatever the class of
     ///   its directory.
     ///
+    /// Without one, a file on a mount that is replaced (`.atomic`) passes on its encrypted fields and its explicit
+    /// class.
+    ///
     /// - Throws: `CocoaError.fileWriteNoPermission` (513) if the class is locked, `CocoaError.featureUnsupported` if a
     ///   class was requested and the path is not on a protectfs mount, and Foundation's errors. Nothing has changed
     ///   then.
     public func callAsFunction(to url: URL, options: WritingOptions = []) throws {
-      guard let protectionClass = try options.protectionClass else {
-        let foundation: (URL, WritingOptions) throws -> Void = data.write
-        return try foundation(url, options)
-      }
-      let others = options.subtracting(.fileProtectionMask)
-      try ProtectedWrite(data, to: FileManager.path(of: url), in: protectionClass, others).run()
+      if try ProtectedWrite.run(data, to: url, options) { return }
+      let foundation: (URL, WritingOptions) throws -> Void = data.write
+      try foundation(url, options)
     }
   }
 }

@@ -1,5 +1,6 @@
-import Foundation
+import FoundationEssentials
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
@@ -14,11 +15,13 @@ import SystemPackage
 ///   case .locked: try await ProtectedData.waitUntilAvailable(at: url)
 ///   case .keyRevoked: showImport()
 ///   case .permissions, .notProtected: throw error
+///   @unknown default: throw error
 ///   }
 /// }
 /// ```
-public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable {
-  /// The possible reasons.
+public struct ProtectedDataError: Error, LocalizedError, Sendable {
+  /// The possible reasons. Later versions may add others.
+  @nonexhaustive
   public enum Reason: Sendable, Hashable {
     /// The class is locked until the given event.
     case locked(ProtectionClass, until: ProtectionStatus.Return)
@@ -61,7 +64,7 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
 
   private static func reason(for error: CocoaError, _ path: String) -> Reason? {
     let number = number(beneath: error)
-    if number == Errno(rawValue: EKEYREVOKED) { return .keyRevoked }
+    if number == .keyRevoked { return .keyRevoked }
     if number == .notSupported, error.code == .featureUnsupported { return .notProtected }
     guard error.code == .fileReadNoPermission || error.code == .fileWriteNoPermission else { return nil }
     if let asked = classAsked(of: error, path) { return asked }
@@ -90,8 +93,10 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
   /// The underlying error number: that of a `POSIXError`, or of an `NSError` in its domain.
   private static func number(beneath error: CocoaError) -> Errno? {
     guard let underlying = unsafe error.userInfo[NSUnderlyingErrorKey] as? any Error else { return nil }
-    let bridged = underlying as NSError
-    return bridged.domain == NSPOSIXErrorDomain ? Errno(rawValue: CInt(bridged.code)) : nil
+    if let number = underlying as? Errno { return number }
+    if let error = underlying as? POSIXError { return Errno(rawValue: error.code.rawValue) }
+    // What FoundationEssentials sees of an NSError.
+    return underlying._domain == NSPOSIXErrorDomain ? Errno(rawValue: CInt(underlying._code)) : nil
   }
 
   /// The status of the file, or of the directory in which it could not be created.
@@ -117,16 +122,5 @@ public struct ProtectedDataError: Error, LocalizedError, CustomNSError, Sendable
     case .keyRevoked: "The class key of \(path) is no more; only a copy of it from elsewhere brings it back."
     case .notProtected: "\(path) is not on a protectfs mount."
     }
-  }
-
-  /// `ProtectedDataErrorDomain`
-  public static let errorDomain = "ProtectedDataErrorDomain"
-
-  /// Foundation's code, so that code that compares codes keeps working.
-  public var errorCode: Int { cocoaError.code.rawValue }
-
-  /// Contains Foundation's error as the underlying one.
-  public var errorUserInfo: [String: Any] {
-    [NSURLErrorKey: url, NSUnderlyingErrorKey: cocoaError, NSLocalizedDescriptionKey: errorDescription ?? ""]
   }
 }

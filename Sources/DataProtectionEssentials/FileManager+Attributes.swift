@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import ProtectfsClient
 import ProtectfsPolicy
 import SystemPackage
@@ -26,8 +26,10 @@ extension FileManager {
       }
       let others = attributes.withoutProtection
       if protection != nil && others.isEmpty { return }
-      let foundation: ([FileAttributeKey: Any], String) throws -> Void = fileManager.setAttributes
-      try foundation(others, path)
+      try fileManager.callFoundation("setAttributes") { fileManager in
+        let foundation: ([FileAttributeKey: Any], String) throws -> Void = fileManager.setAttributes
+        try foundation(others, path)
+      }
     }
   }
 
@@ -37,8 +39,10 @@ extension FileManager {
 
     /// The attributes of a file or directory. A symbolic link is not followed, and has no class.
     public func callAsFunction(atPath path: String) throws -> [FileAttributeKey: Any] {
-      let foundation: (String) throws -> [FileAttributeKey: Any] = fileManager.attributesOfItem
-      var attributes = try foundation(path)
+      var attributes = try fileManager.callFoundation("attributesOfItem") { fileManager in
+        let foundation: (String) throws -> [FileAttributeKey: Any] = fileManager.attributesOfItem
+        return try foundation(path)
+      }
       let type = attributes[.type] as? FileAttributeType
       if type == .typeRegular || type == .typeDirectory, let protectionClass = try? ProtectionClass(ofItemAt: path) {
         attributes[.protectionKey] = FileProtectionType(protectionClass)
@@ -52,7 +56,7 @@ extension [FileAttributeKey: Any] {
   /// The class among the attributes, as a `FileProtectionType` or its raw value.
   ///
   /// - Throws: `CocoaError.featureUnsupported` for another value.
-  var protection: FileProtectionType? {
+  package var protection: FileProtectionType? {
     get throws {
       guard let value = self[.protectionKey] else { return nil }
       guard let name = (value as? FileProtectionType)?.rawValue ?? value as? String else {
@@ -64,5 +68,5 @@ extension [FileAttributeKey: Any] {
     }
   }
 
-  var withoutProtection: Self { filter { $0.key != .protectionKey } }
+  package var withoutProtection: Self { filter { $0.key != .protectionKey } }
 }

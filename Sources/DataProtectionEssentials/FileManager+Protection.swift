@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import ProtectfsClient
 import ProtectfsPolicy
 import SystemPackage
@@ -32,12 +32,12 @@ extension FileManager {
   }
 
   /// The path of the directory that contains a path's last component.
-  static func parent(of path: String) -> String {
+  package static func parent(of path: String) -> String {
     URL(fileURLWithPath: path).deletingLastPathComponent().path(percentEncoded: false)
   }
 
   /// The path of a file URL.
-  static func path(of url: URL) throws -> String {
+  package static func path(of url: URL) throws -> String {
     guard url.isFileURL else {
       throw CocoaError(.fileReadUnsupportedScheme, userInfo: [NSURLErrorKey: url])
     }

@@ -1,15 +1,15 @@
-import Foundation
+import FoundationEssentials
 import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// The names of staging directories, in which files are written before they are moved to their places.
-enum StagingName {
+/// The names of staging directories, in which files are written before they are moved to their places, and zones end.
+package enum StagingName {
   private static let suffix = ".staging"
 
   /// A unique name.
-  static func make() -> String { ".\(UUID().uuidString)\(suffix)" }
+  package static func make() -> String { ".\(UUID().uuidString)\(suffix)" }
 
   /// Whether a name has this form.
   static func isOne(_ name: PathName) -> Bool {
@@ -20,8 +20,8 @@ enum StagingName {
 }
 
 extension FileManager {
-  /// Removes what writes with a class have left in a directory when their programs were killed: new content that was
-  /// never reported as written. Writes in progress are left alone.
+  /// Removes what writes and copies have left in a directory when their programs were killed: new content that was
+  /// never reported as written, and zones that were being deleted. Calls in progress are left alone.
   ///
   /// - Returns: the number of removed writes.
   /// - Throws: the error of reading the directory.
@@ -51,10 +51,7 @@ extension FileManager {
     // A directory that was just created is not locked yet.
     let age = Date.now.timeIntervalSince1970 - Double(try directory.status().modification_seconds)
     guard age > 10 else { return false }
-    for file in try DirectoryNames(try directory.open(".", [.readOnly, .directory])).all(limit: .max) {
-      try directory.unlink(file)
-    }
-    try parent.removeDirectory(name)
+    try parent.removeTree(name)
     return true
   }
 }

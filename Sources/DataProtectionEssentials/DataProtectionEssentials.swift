@@ -1,0 +1,3 @@
+// Classes, states and the client of the daemon, which the command uses too.
+@_exported import ProtectfsClient
+@_exported import ProtectfsPolicy

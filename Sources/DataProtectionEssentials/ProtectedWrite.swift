@@ -1,0 +1,117 @@
+import FoundationEssentials
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
+import SystemPackage
+
+/// Writes a file such that its content is in the class from the first byte on.
+package struct ProtectedWrite {
+  private let data: Data
+  private let path: String
+  /// The explicit class of the file; `nil` if it inherits that of its directory.
+  private let protectionClass: ProtectionClass?
+  private let options: Data.WritingOptions
+
+  /// - Parameter options: the options other than those for protection.
+  package init(_ data: Data, to path: String, in protectionClass: ProtectionClass?, _ options: Data.WritingOptions) {
+    self.data = data
+    self.path = path
+    self.protectionClass = protectionClass
+    self.options = options
+  }
+
+  /// Writes a file if the options specify a class, or if Foundation's write would lose what protects it. Returns
+  /// `false` if Foundation can write it.
+  package static func run(_ data: Data, to url: URL, _ options: Data.WritingOptions) throws -> Bool {
+    let others = options.subtracting(.fileProtectionMask)
+    if let protectionClass = try options.protectionClass {
+      try ProtectedWrite(data, to: FileManager.path(of: url), in: protectionClass, others).run()
+      return true
+    }
+    guard options.contains(.atomic), !options.contains(.withoutOverwriting), url.isFileURL else { return false }
+    let path = url.path(percentEncoded: false)
+    let loss = try translating(.writing, path) { () throws(Errno) in try ReplacementLoss(ofFileAt: path) }
+    guard let loss else { return false }
+    try ProtectedWrite(data, to: path, in: loss.explicitClass, others).run()
+    return true
+  }
+
+  package func run() throws(CocoaError) {
+    try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
+      // A link keeps pointing to the file, even if the file does not exist yet.
+      let path = try FinalTarget.of(path)
+      let exists = options.contains(.withoutOverwriting) ? false : try isRegularFile(path)
+      if exists, !options.contains(.atomic), let protectionClass { return try overwrite(path, in: protectionClass) }
+      var file = try StagedFile(for: path, in: protectionClass)
+      try file.write(data)
+      try file.commit(mayReplace: !options.contains(.withoutOverwriting))
+    }
+  }
+
+  /// Overwrites an existing file. It is opened first, so that nothing has changed if that is refused.
+  private func overwrite(_ path: String, in protectionClass: ProtectionClass) throws(Errno) {
+    guard try MountedFileSystem.find(containing: path) != nil else { throw .notSupported }
+    let file = try Descriptor.open(PathName(path), [.writeOnly, .noFollow])
+    try protectionClass.assign(toItemAt: PathName(descriptor: file).description)
+    try file.truncate(to: 0)
+    try unsafe data.bytes.withUnsafeBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
+  }
+
+  /// Whether there is a regular file.
+  ///
+  /// - Throws: if there is a file of another type. Pipes and devices have no class, and must not be replaced.
+  private func isRegularFile(_ path: String) throws(Errno) -> Bool {
+    let type: InodeType?
+    do throws(Errno) {
+      type = try Descriptor.open(PathName(path), [.path, .noFollow]).status().type
+    } catch {
+      if error == .noSuchFileOrDirectory { return false }
+      throw error
+    }
+    guard type == .regular else { throw type == .directory ? .isDirectory : .invalidArgument }
+    return true
+  }
+}
+
+/// What Foundation loses when it replaces a file: an explicit class and encrypted fields.
+private struct ReplacementLoss {
+  let explicitClass: ProtectionClass?
+
+  /// `nil` if there is no file on a mount that has either. Foundation replaces a symbolic link, not its target.
+  init?(ofFileAt path: String) throws(Errno) {
+    guard let file = try? Descriptor.open(PathName(path), [.path, .noFollow]), try file.status().type == .regular
+    else { return nil }
+    let path = PathName(descriptor: file)
+    let names: [PathName]
+    do throws(Errno) {
+      names = try path.attributeNames()
+    } catch {
+      // The file system has no extended attributes.
+      if error == .notSupported { return nil }
+      throw error
+    }
+    let isExplicit = names.contains(ProtectionClass.attribute)
+    guard isExplicit || names.contains(where: FieldName.isOne),
+      try MountedFileSystem.find(containing: path.description) != nil
+    else { return nil }
+    let name = String(decoding: try path.attribute(ProtectionClass.attribute), as: UTF8.self)
+    explicitClass = isExplicit ? ProtectionClass(name: name) : nil
+  }
+}
+
+/// The file that a path leads to if its last component is a symbolic link.
+package enum FinalTarget {
+  /// Follows links like open(2). The target need not exist.
+  package static func of(_ path: String) throws(Errno) -> String {
+    var path = URL(fileURLWithPath: path).path(percentEncoded: false)
+    for _ in 0..<40 {
+      let parent = FileManager.parent(of: path)
+      guard let directory = try? Descriptor.open(PathName(parent), [.path, .directory]),
+        let target = try? directory.target(ofSymbolicLink: PathName(URL(fileURLWithPath: path).lastPathComponent))
+      else { return path }
+      let text = String(decoding: target, as: UTF8.self)
+      path = text.utf8.first == UInt8(ascii: "/") ? text : "\(parent)/\(text)"
+    }
+    throw .tooManySymbolicLinkLevels
+  }
+}
