@@ -1,3 +1,4 @@
-// Classes, states and the client of the daemon, which the command uses too.
-@_exported import ProtectfsClient
-@_exported import ProtectfsPolicy
+// All that needs no more of Foundation than FoundationEssentials.
+@_exported import DataProtectionEssentials
+// As UIKit does: code that has no other import than that of UIKit needs this module's alone.
+@_exported import Foundation

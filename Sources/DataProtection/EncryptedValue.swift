@@ -1,106 +1,92 @@
 import Foundation
 
-/// A value that a file can have in an encrypted field: the types of CloudKit's `encryptedValues` that a file can store.
+/// The value of an encrypted field, as it is stored.
 ///
-/// Fields are stored as property lists, like Apple's own extended attributes, so that they keep their types and other
-/// programs can read them. Other types conform by conversion to one of these.
-public protocol EncryptedValue: Sendable {
-  /// The value as a property list.
-  var propertyList: Any { get }
-  /// The value in a property list; `nil` if that has another type.
-  init?(propertyList: Any)
-}
+/// Fields are binary property lists, like Apple's own extended attributes, so that they keep their types and other
+/// programs can read them. A value that another program has set is text if it is UTF-8, otherwise data.
+struct EncryptedValue: Hashable, Sendable {
+  /// The bytes of the extended attribute.
+  let bytes: [UInt8]
 
-extension String: EncryptedValue {
-  /// The text itself.
-  public var propertyList: Any { self }
-
-  /// A text.
-  public init?(propertyList: Any) {
-    guard let value = propertyList as? String else { return nil }
-    self = value
+  init(bytes: [UInt8]) {
+    self.bytes = bytes
   }
-}
 
-extension Data: EncryptedValue {
-  /// The data itself.
-  public var propertyList: Any { self }
-
-  /// Data.
-  public init?(propertyList: Any) {
-    guard let value = propertyList as? Data else { return nil }
-    self = value
+  /// Encodes a value of Swift or of Foundation's classes: an `Encodable` one, or a property list.
+  ///
+  /// A `URL` is stored as its text, and a `UUID` too.
+  /// - Throws: `EncodingError.invalidValue` for any other value.
+  init(_ value: Any) throws {
+    let list: Any
+    switch value {
+    case let url as URL: list = url.absoluteString
+    case let value as any Encodable: list = try Self.propertyList(encoding: value)
+    default: list = value
+    }
+    guard PropertyListSerialization.propertyList(list, isValidFor: .binary) else {
+      throw EncodingError.invalidValue(
+        value, .init(codingPath: [], debugDescription: "a \(type(of: value)) is neither Encodable nor a property list"))
+    }
+    bytes = Array(try PropertyListSerialization.data(fromPropertyList: list, format: .binary, options: 0))
   }
-}
 
-extension Date: EncryptedValue {
-  /// The date itself.
-  public var propertyList: Any { self }
-
-  /// A date.
-  public init?(propertyList: Any) {
-    guard let value = propertyList as? Date else { return nil }
-    self = value
+  /// A value without the optionals around it. The encoder would store a nested `nil` as text.
+  static func unwrapped(_ value: Any?) -> Any? {
+    guard let value else { return nil }
+    let mirror = Mirror(reflecting: value)
+    return mirror.displayStyle == .optional ? unwrapped(mirror.children.first?.value) : value
   }
-}
 
-extension Bool: EncryptedValue {
-  /// The value itself.
-  public var propertyList: Any { self }
-
-  /// A Boolean, not a number.
-  public init?(propertyList: Any) {
-    guard type(of: propertyList) == Bool.self, let value = propertyList as? Bool else { return nil }
-    self = value
+  /// The encoder takes collections only, so the value is in an array meanwhile.
+  private static func propertyList(encoding value: some Encodable) throws -> Any {
+    let encoder = PropertyListEncoder()
+    encoder.outputFormat = .binary
+    let list = try unsafe PropertyListSerialization.propertyList(from: encoder.encode([value]), format: nil)
+    guard let element = (list as? [Any])?.first else {
+      throw EncodingError.invalidValue(value, .init(codingPath: [], debugDescription: "\(value) was not encoded"))
+    }
+    return element
   }
-}
 
-extension Int: EncryptedValue {
-  /// The number itself.
-  public var propertyList: Any { self }
-
-  /// An integer, not another number.
-  public init?(propertyList: Any) {
-    guard let number = PropertyListNumber(propertyList), !number.isFloatingPoint else { return nil }
-    self = number.value.intValue
+  /// The value as a property list: `String`, `Data`, `Date`, `Bool`, `NSNumber`, or an array or dictionary of these.
+  /// Each can be cast (`as?`) to the types that Foundation bridges it to: a number to `Int`, `Int64`, `Double`.
+  var propertyList: Any {
+    if bytes.starts(with: "bplist00".utf8),
+      let list = try? unsafe PropertyListSerialization.propertyList(from: Data(bytes), format: nil)
+    {
+      return list
+    }
+    return String(validating: bytes, as: UTF8.self) ?? Data(bytes)
   }
-}
 
-extension Double: EncryptedValue {
-  /// The number itself.
-  public var propertyList: Any { self }
-
-  /// A number, integer or not.
-  public init?(propertyList: Any) {
-    guard let number = PropertyListNumber(propertyList) else { return nil }
-    self = number.value.doubleValue
+  /// The value as one of a type.
+  ///
+  /// - Throws: `DecodingError` if it has another type. A number is not a Boolean, and one with a fraction is not an
+  ///   integer, even if the fraction is zero; in a collection the decoder takes it for one then.
+  func decoded<Value: Decodable>(as type: Value.Type) throws -> Value {
+    let list = propertyList
+    if type == URL.self, let url = (list as? String).flatMap(URL.init(string:)) as? Value { return url }
+    // The decoder takes a certain text for nil.
+    if type == String.self || type == [String].self, let value = list as? Value { return value }
+    if type is any BinaryInteger.Type, Self.isFloatingPoint(list) {
+      throw DecodingError.typeMismatch(type, .init(codingPath: [], debugDescription: "it has a fraction"))
+    }
+    let wrapped = try PropertyListSerialization.data(fromPropertyList: [list], format: .binary, options: 0)
+    return try PropertyListDecoder().decode(Element<Value>.self, from: wrapped).value
   }
-}
 
-extension Array: EncryptedValue where Element: EncryptedValue {
-  /// An array of the elements' property lists.
-  public var propertyList: Any { map(\.propertyList) }
+  /// The only element of an array. An array of `Value` would take an array's bytes for its own.
+  private struct Element<Value: Decodable>: Decodable {
+    let value: Value
 
-  /// An array whose elements all have the type.
-  public init?(propertyList: Any) {
-    guard let list = propertyList as? [Any] else { return nil }
-    self = []
-    for item in list {
-      guard let element = Element(propertyList: item) else { return nil }
-      append(element)
+    init(from decoder: any Decoder) throws {
+      var container = try decoder.unkeyedContainer()
+      value = try container.decode(Value.self)
     }
   }
-}
 
-/// A number in a property list, not a Boolean.
-private struct PropertyListNumber {
-  let value: NSNumber
-
-  init?(_ propertyList: Any) {
-    guard type(of: propertyList) != Bool.self, let number = propertyList as? NSNumber else { return nil }
-    value = number
+  private static func isFloatingPoint(_ list: Any) -> Bool {
+    guard type(of: list) != Bool.self, let number = list as? NSNumber else { return false }
+    return unsafe ["d", "f"].contains(String(cString: number.objCType))
   }
-
-  /// The type that it was stored with (`NSNumber.objCType`).
-  var isFloatingPoint: Bool { unsafe ["d", "f"].contains(String(cString: value.objCType)) }
 }

@@ -12,102 +12,147 @@ extension URL {
 /// Named, typed values of a file, encrypted under the file's own key: CloudKit's `encryptedValues`, for files.
 ///
 /// They are extended attributes with the name `user.KEY`. Their names are available in every state, their values only
-/// while the class of the file is usable. Fields of a directory are encrypted under the volume's key, and so always
-/// usable.
+/// while the class of the file is usable.
+///
+/// Fields of a directory are encrypted under the volume's key, as names are. No passcode and no class is in that key:
+/// they are usable in every state, and `protectfs erase` leaves them readable. What is secret belongs to a file.
 ///
 /// ```swift
 /// try url.encryptedValues.set("Dr. Weber", forKey: "author")
-/// let author: String? = try url.encryptedValues["author"]
+/// let author = try url.encryptedValues["author"] as? String
+/// let pages: Int? = try url.encryptedValues["pages"]
 /// ```
+///
+/// A value is of any `Codable` type, or a property list of Foundation's classes (`NSString`, `NSNumber`, `NSData`,
+/// `NSDate`, `NSArray`, `NSDictionary`).
 public struct EncryptedValues: Sendable {
   /// The file or directory. A symbolic link is followed.
   public let url: URL
 
+  /// The value of a field, for `as?`; `nil` if it does not exist.
+  ///
+  /// It is a `String`, `Data`, `Date`, `Bool`, `NSNumber`, or an array or dictionary of these. A number can be cast to
+  /// every type of numbers that holds it. What was stored as another `Codable` type is read by ``value(forKey:as:)``.
+  /// - Throws: `CocoaError.fileReadNoPermission` (257) while the class is locked.
+  public subscript(key: String) -> Any? {
+    get throws { try stored(forKey: key)?.propertyList }
+  }
+
   /// The value of a field; `nil` if it does not exist.
   ///
-  /// - Throws: `CocoaError.fileReadNoPermission` (257) while the class is locked, `CocoaError.fileReadCorruptFile` if
-  ///   the field has another type.
-  public subscript<Value: EncryptedValue>(key: String) -> Value? {
+  /// - Throws: as ``value(forKey:as:)``.
+  public subscript<Value: Decodable>(key: String) -> Value? {
     get throws { try value(forKey: key) }
   }
 
   /// The value of a field; `nil` if it does not exist.
   ///
-  /// - Throws: as the subscript.
-  public func value<Value: EncryptedValue>(forKey key: String, as type: Value.Type = Value.self) throws -> Value? {
-    let path = try Self.protectedPath(of: url)
-    let bytes: [UInt8]
-    do throws(Errno) {
-      bytes = try PathName(path).attribute(Self.name(of: key))
+  /// - Throws: `CocoaError.fileReadNoPermission` (257) while the class is locked, `CocoaError.fileReadCorruptFile` if
+  ///   the field has another type.
+  public func value<Value: Decodable>(forKey key: String, as type: Value.Type = Value.self) throws -> Value? {
+    guard let value = try stored(forKey: key) else { return nil }
+    do {
+      return try value.decoded(as: type)
     } catch {
-      if error == .noData { return nil }
-      throw CocoaError(error, .reading, path: path)
-    }
-    guard let value = Value(propertyList: Self.decoded(bytes)) else {
       throw CocoaError(
         .fileReadCorruptFile,
-        userInfo: [NSFilePathErrorKey: path, NSDebugDescriptionErrorKey: "the field \(key) is no \(Value.self)"])
+        userInfo: [
+          NSFilePathErrorKey: try Self.protectedPath(of: url), NSUnderlyingErrorKey: error,
+          NSDebugDescriptionErrorKey: "the field \(key) is no \(Value.self)",
+        ])
     }
-    return value
   }
 
-  /// Sets a field.
+  /// Sets a field, or removes it if the value is `nil`.
   ///
   /// - Throws: `CocoaError.fileWriteNoPermission` (513) while the class is locked, `CocoaError.fileWriteOutOfSpace` if
   ///   the fields of the file need more room than the backing file system has for them: 4 KiB in all, on ext4.
-  public func set<Value: EncryptedValue>(_ value: Value, forKey key: String) throws {
-    let path = try Self.protectedPath(of: url, .writing)
-    let list = try PropertyListSerialization.data(fromPropertyList: value.propertyList, format: .binary, options: 0)
-    try translating(.writing, path) { () throws(Errno) in
-      try PathName(path).setAttribute(Self.name(of: key), to: Array(list))
-    }
+  ///   `EncodingError` for a value that is neither `Codable` nor a property list.
+  public func set<Value: Encodable>(_ value: Value?, forKey key: String) throws {
+    try store(any: value, forKey: key)
+  }
+
+  /// Sets a field to a property list of Foundation's classes, or removes it if the value is `nil`.
+  ///
+  /// - Throws: as ``set(_:forKey:)-(Value?,_)``.
+  public func set(_ value: NSObject?, forKey key: String) throws {
+    try store(any: value, forKey: key)
   }
 
   /// Removes a field. A field that does not exist is ignored. Needs no key.
   public func removeValue(forKey key: String) throws {
-    let path = try Self.protectedPath(of: url, .writing)
-    do throws(Errno) {
-      try PathName(path).removeAttribute(Self.name(of: key))
-    } catch {
-      if error != .noData { throw CocoaError(error, .writing, path: path) }
-    }
+    try store(nil as EncryptedValue?, forKey: key)
   }
 
   /// The names of all fields, sorted. Available while locked too.
   public func allKeys() throws -> [String] {
     let path = try Self.protectedPath(of: url)
     let names = try translating(.reading, path) { () throws(Errno) in try PathName(path).attributeNames() }
-    return names.filter(Self.isField).map {
-      String(decoding: $0.bytes.dropFirst(Self.prefix.utf8.count), as: UTF8.self)
-    }.sorted()
+    return names.filter(FieldName.isOne).map(FieldName.key).sorted()
+  }
+
+  // MARK: Stored values
+
+  /// The value of a field as it is stored; `nil` if it does not exist.
+  func stored(forKey key: String) throws -> EncryptedValue? {
+    let path = try Self.protectedPath(of: url)
+    do throws(Errno) {
+      return EncryptedValue(bytes: try PathName(path).attribute(Self.name(of: key)))
+    } catch {
+      if error == .noData { return nil }
+      throw CocoaError(error, .reading, path: path)
+    }
+  }
+
+  private func store(any value: Any?, forKey key: String) throws {
+    try store(EncryptedValue.unwrapped(value).map { try EncryptedValue($0) }, forKey: key)
+  }
+
+  private func store(_ value: EncryptedValue?, forKey key: String) throws {
+    let path = try Self.protectedPath(of: url, .writing)
+    try Self.store(value, forKey: key, in: PathName(path), path)
+  }
+
+  /// Stores a value that has been encoded; `nil` removes the field.
+  ///
+  /// - Parameter path: the path in errors.
+  static func store(
+    _ value: EncryptedValue?, forKey key: String, in file: PathName, _ path: String,
+    asking protectionClass: ProtectionClass? = nil
+  ) throws {
+    do throws(Errno) {
+      let name = try name(of: key)
+      if let value { try file.setAttribute(name, to: value.bytes) } else { try file.removeAttribute(name) }
+    } catch {
+      if value == nil, error == .noData { return }
+      throw value.flatMap { tooLarge($0, key, error, path) }
+        ?? CocoaError(error, .writing, path: path, asking: protectionClass)
+    }
+  }
+
+  /// The error for fields that do not fit; `nil` if `error` has another cause.
+  private static func tooLarge(_ value: EncryptedValue, _ key: String, _ error: Errno, _ path: String) -> CocoaError? {
+    // By setxattr(2): larger than any attribute may be, than the file system has room for at a file, or than the disk.
+    guard [.argListTooLong, .outOfRange, .noSpace, .diskQuotaExceeded].contains(error) else { return nil }
+    return CocoaError(
+      .fileWriteOutOfSpace,
+      userInfo: [
+        NSFilePathErrorKey: path, NSURLErrorKey: URL(fileURLWithPath: path),
+        NSUnderlyingErrorKey: NSError(domain: NSPOSIXErrorDomain, code: Int(error.rawValue)),
+        NSLocalizedDescriptionKey: """
+        the field \(key) of \(path) has \(value.bytes.count) bytes, for which there is no room: all fields of a file \
+        share what the backing file system has for its extended attributes, 4 KiB on ext4
+        """,
+      ])
   }
 
   // MARK: Names and bytes
 
-  private static let prefix = "user."
-  /// The prefix of attributes that the mount itself provides.
-  private static let ownPrefix = "user.protectfs."
-
-  /// Whether an attribute with that name is a field: any but those of the kernel and of the mount.
-  static func isField(_ name: PathName) -> Bool {
-    name.bytes.starts(with: prefix.utf8) && !name.bytes.starts(with: ownPrefix.utf8)
-  }
-
   /// - Throws: `EINVAL` for a key that cannot be part of a name, or belongs to the mount.
   private static func name(of key: String) throws(Errno) -> PathName {
-    let name = PathName(prefix + key)
-    guard !key.isEmpty, !key.utf8.contains(0), isField(name) else { throw .invalidArgument }
+    let name = PathName(FieldName.prefix + key)
+    guard !key.isEmpty, !key.utf8.contains(0), FieldName.isOne(name) else { throw .invalidArgument }
     return name
-  }
-
-  /// A value that another program has set is text if it is UTF-8, otherwise data.
-  private static func decoded(_ bytes: [UInt8]) -> Any {
-    if bytes.starts(with: "bplist00".utf8),
-      let list = try? unsafe PropertyListSerialization.propertyList(from: Data(bytes), format: nil)
-    {
-      return list
-    }
-    return String(validating: bytes, as: UTF8.self) ?? Data(bytes)
   }
 
   /// The path, if it is on a mount. Elsewhere the fields would not be encrypted.

@@ -1,24 +1,8 @@
 import Foundation
-import ProtectfsClient
-import ProtectfsIO
-import ProtectfsPolicy
-import SystemPackage
 
 extension FileManager {
-  /// The result of changing a whole tree.
-  public struct ProtectionTreeResult: Sendable {
-    /// The number of files and directories that were changed to the class.
-    public var changed = 0
-    /// The items that could not be changed, with the reasons.
-    public var failures: [(url: URL, error: CocoaError)] = []
-    /// Whether the change was cancelled.
-    public var wasCancelled = false
-  }
-
-  /// Sets the class of a directory and of everything below it. Symbolic links are not followed, and other mounts are
-  /// not entered.
+  /// Sets the class of a directory and of everything below it, and counts what is done.
   ///
-  /// A failure is recorded and does not stop the change of other items. Calling this again changes what is left.
   /// - Parameters:
   ///   - protection: the class.
   ///   - url: the directory, or a file.
@@ -28,49 +12,12 @@ extension FileManager {
   public func setProtection(
     _ protection: FileProtectionType, ofTreeAt url: URL, progress: Progress? = nil
   ) throws -> ProtectionTreeResult {
-    try setProtection(protection, ofItemAt: url)
-    let protectionClass = try protection.protectionClass
-    let change = TreeChange(progress)
-    change.count(try Self.path(of: url), nil)
-    DirectoryTree.visit(
-      try Self.path(of: url), threads: 2, isCancelled: { change.isCancelled }, report: change.count
-    ) { (item, _) throws(Errno) in
-      try item.setAttribute(PathName(ProtectionClass.attributeName), to: Array(protectionClass.name.utf8))
-    }
-    return change.result
-  }
-}
-
-/// Counts the results of changing a tree, which runs on two threads.
-private final class TreeChange: Sendable {
-  private let progress: Progress?
-  private let state = RankedMutex(.commandProgress, FileManager.ProtectionTreeResult())
-
-  init(_ progress: Progress?) {
-    self.progress = progress
     // The total is known only at the end.
     progress?.totalUnitCount = -1
-  }
-
-  var isCancelled: Bool { progress?.isCancelled ?? false }
-
-  var result: FileManager.ProtectionTreeResult {
-    let wasCancelled = isCancelled
-    return state.withLock { state in
-      state.wasCancelled = wasCancelled
-      if !wasCancelled { progress?.totalUnitCount = Int64(state.changed + state.failures.count) }
-      return state
-    }
-  }
-
-  func count(_ path: String, _ error: Errno?) {
-    state.withLock { state in
-      if let error {
-        state.failures.append((URL(fileURLWithPath: path), CocoaError(error, .writing, path: path)))
-      } else {
-        state.changed += 1
-      }
+    let result = try setProtection(protection, ofTreeAt: url, isCancelled: { progress?.isCancelled ?? false }) {
       progress?.completedUnitCount += 1
     }
+    if !result.wasCancelled { progress?.totalUnitCount = Int64(result.changed + result.failures.count) }
+    return result
   }
 }

@@ -1,61 +1,86 @@
+import DataProtectionEssentials
 import Foundation
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
+import SystemPackage
 
 /// The part of UIKit's class that concerns protected data, for code written for it.
 ///
-/// It represents one mount, the device's: the one named by `PROTECTFS_MOUNT_POINT` in the environment, otherwise the
-/// first that this user has mounted, otherwise the first of all. Programs that know their mount use ``ProtectedData``.
+/// It represents the mount of the app's files, which ``protectedDataURL`` names. If none is named, it represents all
+/// mounts that this user can use, its own and those with `allow_other`: protected data is available if that of each of
+/// them is. Programs with files on
+/// several mounts use ``ProtectedData``.
+///
+/// Notifications are posted, and the ``delegate`` is called, on the main queue, as UIKit does. They begin when the
+/// first observer is added with `addObserver(forName:object:queue:using:)` in a file whose target imports this module,
+/// or when a delegate is set; a call through a protocol, or in a module without the import, does not begin them, and
+/// needs ``startNotifications()``. Reading the names of the notifications, or ``isProtectedDataAvailable``, starts
+/// nothing.
+///
+/// A lock waits, for a bounded time, until the delegate and all observers have returned. It does not wait for a main
+/// queue that has not run for two seconds, which is so in programs that call neither `RunLoop.main.run()` nor
+/// `dispatchMain()` and have no asynchronous `main`. What was not posted then is posted when the queue runs.
 public final class UIApplication: Sendable {
   /// The only instance.
   public static let shared = UIApplication()
 
-  private init() {}
+  /// Posted when a lock was announced, with ``shared`` as its object. The lock waits for the observers.
+  public static let protectedDataWillBecomeUnavailableNotification =
+    Notification.Name("UIApplicationProtectedDataWillBecomeUnavailable")
+
+  /// Posted when files of class ``ProtectionClass/complete`` can be used again, with ``shared`` as its object: after an
+  /// unlock, and after an unlock that cancelled a lock.
+  public static let protectedDataDidBecomeAvailableNotification =
+    Notification.Name("UIApplicationProtectedDataDidBecomeAvailable")
+
+  /// Whose methods are called before the notifications are posted. It is not retained.
+  @MainActor public weak var delegate: (any UIApplicationDelegate)? {
+    didSet { if delegate != nil { startNotifications() } }
+  }
+
+  private let url: RankedMutex<URL?>
+  private let notifications = ApplicationNotifications()
+
+  private init() {
+    let path = ProcessInfo.processInfo.environment["PROTECTFS_MOUNT_POINT"]
+    url = RankedMutex(.application, path.map { URL(fileURLWithPath: $0) })
+  }
+
+  /// A path on the mount of the app's files; `nil` for all mounts. At first, the one that the environment variable
+  /// `PROTECTFS_MOUNT_POINT` names.
+  ///
+  /// Nothing need be mounted there yet. Set it before the first observer is added: what changes by setting it is not
+  /// posted.
+  public var protectedDataURL: URL? {
+    get { url.withLock { $0 } }
+    set {
+      url.withLock { $0 = newValue }
+      notifications.restart()
+    }
+  }
 
   /// Whether files of class ``ProtectionClass/complete`` can be used. `false` if nothing is mounted.
   public var isProtectedDataAvailable: Bool {
-    guard let mount = FollowedMount().current else { return false }
-    return ProtectedData.isAvailable(at: URL(fileURLWithPath: mount.mountPoint))
-  }
-
-  /// Posted when a lock was announced, on a separate thread. The lock waits, for a bounded time, until all observers
-  /// have returned.
-  public static var protectedDataWillBecomeUnavailableNotification: Notification.Name {
-    ProtectedDataNotifications.start()
-    return ProtectedDataNotifications.willBecomeUnavailable
-  }
-
-  /// Posted when files of class ``ProtectionClass/complete`` can be used again, on a separate thread: after an unlock,
-  /// and after an unlock that cancelled a lock.
-  public static var protectedDataDidBecomeAvailableNotification: Notification.Name {
-    ProtectedDataNotifications.start()
-    return ProtectedDataNotifications.didBecomeAvailable
-  }
-}
-
-/// Posts to the default notification center, from the first access to a notification's name on.
-private enum ProtectedDataNotifications {
-  static let willBecomeUnavailable = Notification.Name("UIApplicationProtectedDataWillBecomeUnavailable")
-  static let didBecomeAvailable = Notification.Name("UIApplicationProtectedDataDidBecomeAvailable")
-
-  private static let follower: MountFollower = {
-    // The current availability is not a change. Later changes are posted.
-    let wasAvailable = UIApplication.shared.isProtectedDataAvailable
-    let follower = MountFollower(FollowedMount(), .complete, delaysLocks: true, wasAvailable: wasAvailable) { event in
-      switch event {
-      case .willBecomeUnavailable(let hold):
-        NotificationCenter.default.post(name: willBecomeUnavailable, object: UIApplication.shared)
-        hold.release()
-      case .didBecomeAvailable:
-        NotificationCenter.default.post(name: didBecomeAvailable, object: UIApplication.shared)
-      case .didBecomeUnavailable: break
+    let mount = followedMount
+    let mounts = mount.current(in: MountedFileSystem.all())
+    let states = mounts.compactMap { mounted -> Bool? in
+      do throws(Errno) {
+        return ProtectionClass.complete.canBeOpened(in: try LockState(ofMountAt: mounted.mountPoint))
+      } catch {
+        // This user cannot use the mount, so it counts only if it was named.
+        return error == .permissionDenied && !mount.includesUnreadable ? nil : false
       }
     }
-    follower.start()
-    return follower
-  }()
+    return !states.isEmpty && !states.contains(false)
+  }
 
-  static func start() {
-    _ = follower
+  /// Begins to post notifications, for observers that this module does not see being added.
+  public func startNotifications() {
+    notifications.start()
+  }
+
+  var followedMount: FollowedMount {
+    protectedDataURL.map { FollowedMount(path: $0.path(percentEncoded: false)) } ?? .all
   }
 }

@@ -56,30 +56,6 @@ extension MountTests {
       var isRaised: Bool { value.load(ordering: .acquiring) }
     }
 
-    /// A program that observes UIKit's notifications.
-    private struct Probe {
-      private let program: Program
-
-      init(_ volume: Volume, user: UInt32) throws {
-        program = try Program(
-          [Command.beside("FoundationProbe"), "\(user)", "notifications", "60"],
-          environment: ["PROTECTFS_MOUNT_POINT": volume.mountPoint.description],
-          output: volume.directory.appending("notifications"))
-      }
-
-      /// Waits until it has printed exactly these lines.
-      func expect(_ lines: String...) throws {
-        let deadline = ContinuousClock.now + .seconds(10)
-        while program.output.split(separator: "\n").count < lines.count, ContinuousClock.now < deadline { usleep(5000) }
-        #expect(program.output.split(separator: "\n").map(String.init) == lines)
-      }
-
-      func end() {
-        program.send(SIGKILL)
-        _ = program.wait(seconds: 5)
-      }
-    }
-
     @Test func isToldOfTheMount() throws {
       try Volume.with(unlocked: false) { volume in
         try volume.path("directory").makeDirectory()
@@ -172,20 +148,6 @@ extension MountTests {
       }
     }
 
-    /// A user who may use the mount, but not query its daemon, also learns of changes.
-    @Test func othersHearOfChanges() throws {
-      try Volume.with(unlocked: false) { volume in
-        try volume.mountPoint.setMode(0o755)
-        try volume.unlock()
-        try volume.lock()
-        let probe = try Probe(volume, user: 65534)
-        defer { probe.end() }
-        try probe.expect("at first, false")
-        try volume.unlock()
-        try probe.expect("at first, false", "did become available, true")
-      }
-    }
-
     @Test func isWaitedFor() throws {
       let finished = Flag()
       try Volume.with(unlocked: false) { volume in
@@ -203,20 +165,6 @@ extension MountTests {
         while !finished.isRaised, ContinuousClock.now < deadline { usleep(2000) }
         #expect(finished.isRaised)
         waiting.cancel()
-      }
-    }
-
-    @Test func notificationsArePosted() throws {
-      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
-        let probe = try Probe(volume, user: 0)
-        defer { probe.end() }
-        try probe.expect("at first, true")
-        // Its listener starts within the grace period at the latest, and the lock waits for it.
-        try volume.announceLock(gracePeriod: .seconds(2))
-        try volume.wait(for: .locked)
-        try probe.expect("at first, true", "will become unavailable, true")
-        try volume.unlock()
-        try probe.expect("at first, true", "will become unavailable, true", "did become available, true")
       }
     }
   }

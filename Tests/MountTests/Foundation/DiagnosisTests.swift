@@ -124,5 +124,30 @@ extension MountTests {
         #expect(try manager.protection(ofItemAt: volume.url("app/store/other")) == .completeUnlessOpen)
       }
     }
+
+    /// The options of Core Data's coordinator.
+    @Test func databasesTakeTheirClassFromOptions() throws {
+      let manager = FileManager.default
+      try Volume.with { volume in
+        let url = volume.url("store/notes.sqlite")
+        try manager.prepareDatabase(
+          at: url, options: [NSPersistentStoreFileProtectionKey: FileProtectionType.complete, "NSReadOnly": true])
+        #expect(try manager.protection(ofItemAt: volume.url("store")) == .complete)
+        let raw: [String: Any] = [NSPersistentStoreFileProtectionKey: FileProtectionType.completeUnlessOpen.rawValue]
+        try manager.prepareDatabase(at: url, options: raw)
+        #expect(try manager.protection(ofItemAt: volume.url("store")) == .completeUnlessOpen)
+        for options in [nil, [:], ["NSReadOnly": true]] as [[String: Any]?] {
+          try manager.prepareDatabase(at: url, options: options)
+          #expect(try manager.protection(ofItemAt: volume.url("store")) == .completeUnlessOpen)
+        }
+        for wrong in ["complete", 1] as [Any] {
+          let code = cocoaCode {
+            try manager.prepareDatabase(at: url, options: [NSPersistentStoreFileProtectionKey: wrong])
+          }
+          #expect(code == .featureUnsupported)
+        }
+        #expect(try manager.protection(ofItemAt: volume.url("store")) == .completeUnlessOpen)
+      }
+    }
   }
 }

@@ -63,6 +63,80 @@ extension MountTests {
       }
     }
 
+    /// Values as CloudKit's `encryptedValues` takes and returns them, and of types of the program's own.
+    @Test func areThoseOfCloudKit() throws {
+      struct Stamp: Codable, Equatable {
+        var place: String
+        var pages: [Int64]
+      }
+      try Volume.with { volume in
+        let url = volume.url("letter")
+        try Data("text".utf8).write(to: url, options: .completeFileProtection)
+        let fields = url.encryptedValues
+        try fields.set(NSString(string: "Ana"), forKey: "author")
+        try fields.set(NSNumber(value: 7), forKey: "number")
+        try fields.set(NSArray(array: ["a", 1]), forKey: "list")
+        try fields.set(Stamp(place: "Bonn", pages: [1, .max]), forKey: "stamp")
+        #expect(try fields["author"] as? String == "Ana")
+        #expect(try fields["author"] as? NSString == NSString(string: "Ana"))
+        #expect(try fields["number"] as? Int64 == 7)
+        #expect(try fields["list"] as? [Any] != nil)
+        #expect(try fields["stamp"] as? [String: Any] != nil)
+        #expect(try fields["nothing"] as? String == nil)
+        let stamp: Stamp? = try fields["stamp"]
+        #expect(stamp == Stamp(place: "Bonn", pages: [1, .max]))
+        // nil removes a field, as it does there.
+        let nobody: String? = nil
+        try fields.set(nobody, forKey: "author")
+        #expect(try fields.allKeys() == ["list", "number", "stamp"])
+        let nested: String?? = .some(nil)
+        try fields.set("Ana", forKey: "author")
+        try fields.set(nested, forKey: "author")
+        #expect(try fields.allKeys() == ["list", "number", "stamp"])
+        #expect(throws: EncodingError.self) { try fields.set(NSObject(), forKey: "number") }
+        #expect(try fields["number"] as? Int == 7)
+      }
+    }
+
+    /// Fields of a file that version 0.1.0 has set, and that it can read.
+    @Test func fieldsOfTheFirstVersionAreRead() throws {
+      let author = "YnBsaXN0MDBlAEcAcgD8AN8AZQgAAAAAAAABAQAAAAAAAAABAAAAAAAAAAAAAAAAAAAAEw=="
+      let number = "YnBsaXN0MDAT//////////kIAAAAAAAAAQEAAAAAAAAAAQAAAAAAAAAAAAAAAAAAABE="
+      try Volume.with { volume in
+        let url = volume.url("letter")
+        try Data("text".utf8).write(to: url, options: .completeFileProtection)
+        for (key, bytes) in ["author": author, "number": number] {
+          let stored = Array(try #require(Data(base64Encoded: bytes)))
+          try PathName(url.path).setExtendedAttribute(PathName("user.\(key)"), to: stored)
+        }
+        #expect(try url.encryptedValues["author"] as? String == "Grüße")
+        #expect(try url.encryptedValues.value(forKey: "number") == -7)
+        try url.encryptedValues.set("Grüße", forKey: "again")
+        #expect(try Data(PathName(url.path).extendedAttribute("user.again")).base64EncodedString() == author)
+      }
+    }
+
+    /// What does not fit is said, however large it is, and changes nothing.
+    @Test func thereIsALimit() throws {
+      try Volume.with { volume in
+        let url = volume.url("letter")
+        try Data("text".utf8).write(to: url)
+        try url.encryptedValues.set("Ana", forKey: "author")
+        for size in [60_000, 70_000, 10_000_000] {
+          do {
+            try url.encryptedValues.set(Data(count: size), forKey: "author")
+            Issue.record("\(size) bytes were stored")
+          } catch let error as CocoaError {
+            #expect(error.code == .fileWriteOutOfSpace, "\(size): \(error)")
+            #expect(
+              error.localizedDescription.hasPrefix("the field author of \(url.path) has \(size / 1000)"),
+              "\(error.localizedDescription)")
+          }
+          #expect(try url.encryptedValues["author"] as? String == "Ana")
+        }
+      }
+    }
+
     /// Values that other programs have set are text or data. They read values set here as property lists.
     @Test func othersAttributesAreFields() throws {
       try Volume.with { volume in

@@ -1,0 +1,72 @@
+import Foundation
+
+/// A record: named, typed values that are encrypted, as CloudKit's `CKRecord` has them, and files that belong to it.
+///
+/// A record is changed in memory, and read and saved by its ``ProtectedZone``.
+///
+/// ```swift
+/// let record = try zone.record(named: "letter")
+/// record.encryptedValues["author"] = "Ana"
+/// let author = record.encryptedValues["author"] as? String
+/// try zone.save(record)
+/// ```
+public final class ProtectedRecord {
+  /// Its name in the zone.
+  public let name: String
+  /// Its fields. All are encrypted, so there is no choice between these and others, and no index.
+  public let encryptedValues: Values
+
+  /// A new record, without fields.
+  public convenience init(named name: String) {
+    self.init(named: name, [:])
+  }
+
+  init(named name: String, _ values: [String: EncryptedValue]) {
+    self.name = name
+    encryptedValues = Values(values)
+  }
+
+  /// The fields of a record.
+  public final class Values {
+    private var values: [String: Result<EncryptedValue, any Error>]
+    /// The keys of the fields that were set or removed since the record was read or saved.
+    private var changedKeys: Set<String> = []
+
+    fileprivate init(_ values: [String: EncryptedValue]) {
+      self.values = values.mapValues { .success($0) }
+    }
+
+    /// The value of a field, for `as?`; `nil` if it does not exist. Setting it to `nil` removes the field.
+    ///
+    /// Takes and returns the values of ``EncryptedValues``: any `Codable` type, and property lists of Foundation's
+    /// classes. ``ProtectedZone/save(_:)`` throws for a value of another type.
+    public subscript(key: String) -> Any? {
+      get { try? values[key]?.get().propertyList }
+      set {
+        values[key] = EncryptedValue.unwrapped(newValue).map { value in Result { try EncryptedValue(value) } }
+        changedKeys.insert(key)
+      }
+    }
+
+    /// The value of a field as one of a `Codable` type; `nil` if the field does not exist.
+    ///
+    /// - Throws: `DecodingError` if it has another type.
+    public func value<Value: Decodable>(forKey key: String, as type: Value.Type = Value.self) throws -> Value? {
+      try values[key]?.get().decoded(as: type)
+    }
+
+    /// The names of all fields, sorted.
+    public func allKeys() -> [String] { values.keys.sorted() }
+
+    /// What has to be stored: the values, `nil` for a field that was removed.
+    ///
+    /// - Parameter isNew: whether the zone does not have the record, so that all fields are new to it.
+    /// - Throws: `EncodingError` for a value that is neither `Codable` nor a property list.
+    func changes(isNew: Bool) throws -> [String: EncryptedValue?] {
+      let keys = isNew ? changedKeys.union(values.keys) : changedKeys
+      return try Dictionary(uniqueKeysWithValues: keys.map { ($0, try values[$0]?.get()) })
+    }
+
+    func saved() { changedKeys = [] }
+  }
+}

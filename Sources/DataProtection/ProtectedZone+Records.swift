@@ -1,0 +1,135 @@
+import Foundation
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
+import SystemPackage
+
+// The records of a zone.
+extension ProtectedZone {
+  /// The names of the records, sorted. Available in every state.
+  ///
+  /// - Throws: ``ProtectedRecordError`` of code ``ProtectedRecordError/Code/zoneNotFound``, and Foundation's errors.
+  public func recordNames() throws -> [String] {
+    try requireZone()
+    return try FileManager.default.contentsOfDirectory(atPath: FileManager.path(of: url)).filter {
+      let path = try path(ofFieldsOf: $0)
+      return (try? Self.status(path)).flatMap { $0 }.map(Self.areFields) == true
+    }.sorted()
+  }
+
+  /// The directory of a record, for its assets: files of any name but `fields`. What is written there has the class of
+  /// the zone. Who removes it, removes the record.
+  public func directory(of name: String) -> URL {
+    url.appendingPathComponent(name, isDirectory: true)
+  }
+
+  /// Reads a record, as one call of ``save(_:)`` has left it.
+  ///
+  /// - Throws: ``ProtectedRecordError`` if the zone, its key or the record does not exist,
+  ///   `CocoaError.fileReadNoPermission` (257) while the class is locked. If the key of this record alone is gone,
+  ///   ``ProtectedDataError/Reason-swift.enum/keyRevoked`` is the reason of the error.
+  public func record(named name: String) throws -> ProtectedRecord {
+    try inZone {
+      let path = try path(ofFieldsOf: name)
+      let values = try translating(.reading, path) { () throws(Errno) in try Self.values(path) }
+      guard let values else { throw ProtectedRecordError(.unknownItem, URL(fileURLWithPath: path)) }
+      return ProtectedRecord(named: name, values)
+    }
+  }
+
+  /// Saves the fields that have changed, all or none, and keeps others that the stored record has. A record that the
+  /// zone does not have is created, with all its fields. Of two programs that save a field at the same time, the last
+  /// one wins; each waits for the other.
+  ///
+  /// - Throws: ``ProtectedRecordError`` if the zone or its key does not exist, `CocoaError.fileWriteNoPermission` (513)
+  ///   while the class is locked, `CocoaError.fileWriteOutOfSpace` for fields that do not fit,
+  ///   `CocoaError.fileWriteFileExists` (516) if there is something else than fields with their name, and
+  ///   `EncodingError` for a value that cannot be stored.
+  public func save(_ record: ProtectedRecord) throws {
+    let directory = directory(of: record.name)
+    guard PathName(record.name).isEntryName else {
+      throw CocoaError(.fileWriteInvalidFileName, userInfo: [NSURLErrorKey: directory])
+    }
+    try inZone {
+      // What cannot be stored is found before there is a directory.
+      _ = try record.encryptedValues.changes(isNew: true)
+      do {
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
+      } catch let error as CocoaError where error.code == .fileWriteFileExists {}
+      try Self.withLock(on: directory) { try save(record, in: directory) }
+    }
+    record.encryptedValues.saved()
+  }
+
+  private func save(_ record: ProtectedRecord, in directory: URL) throws {
+    let path = try path(ofFieldsOf: record.name)
+    let status = try translating(.writing, path) { () throws(Errno) in try Self.status(path) }
+    if let status, !Self.areFields(status) {
+      throw CocoaError(
+        .fileWriteFileExists,
+        userInfo: [
+          NSFilePathErrorKey: path, NSURLErrorKey: URL(fileURLWithPath: path),
+          NSDebugDescriptionErrorKey: "these are not the fields of a record",
+        ])
+    }
+    let changes = try record.encryptedValues.changes(isNew: status == nil)
+    let protectionClass = try FileManager.default.protection(ofItemAt: directory).protectionClass
+    let file = try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
+      try StagedFile(for: path, in: protectionClass)
+    }
+    let staged = PathName(file.path)
+    let names = try translating(.writing, path) { () throws(Errno) in try staged.attributeNames() }
+    // Two spellings that Unicode takes for the same are one key.
+    let stored = Set(names.filter(FieldName.isOne).map(FieldName.key))
+    for (key, value) in changes {
+      let spelling = stored.firstIndex(of: key).map { stored[$0] } ?? key
+      try EncryptedValues.store(value, forKey: spelling, in: staged, path, asking: protectionClass)
+    }
+    do throws(Errno) {
+      try file.commit()
+    } catch {
+      throw CocoaError(error, .writing, path: path, asking: protectionClass)
+    }
+  }
+
+  private func path(ofFieldsOf name: String) throws -> String {
+    try FileManager.path(of: directory(of: name).appendingPathComponent("fields", isDirectory: false))
+  }
+
+  /// Whether a file is one of fields. A link, or an asset of the same name, is not.
+  private static func areFields(_ status: Status) -> Bool {
+    status.type == .regular && status.size == 0
+  }
+
+  /// The status of what has the name of fields; `nil` if there is nothing.
+  private static func status(_ path: String) throws(Errno) -> Status? {
+    do throws(Errno) {
+      return try Descriptor.open(PathName(path), [.path, .noFollow]).status()
+    } catch {
+      if error == .noSuchFileOrDirectory || error == .notDirectory { return nil }
+      throw error
+    }
+  }
+
+  /// The fields of a record; `nil` if there are none. One open file has them all, as they are replaced together.
+  private static func values(_ path: String) throws(Errno) -> [String: EncryptedValue]? {
+    guard let status = try status(path), areFields(status) else { return nil }
+    let file = try Descriptor.open(PathName(path), [.readOnly, .noFollow, .nonBlocking])
+    var values: [String: EncryptedValue] = [:]
+    for name in try file.attributeNames() where FieldName.isOne(name) {
+      values[FieldName.key(name)] = EncryptedValue(bytes: try file.attribute(name))
+    }
+    return values
+  }
+
+  /// Calls `body`. If it fails since the zone or its keys have gone meanwhile, that is the error.
+  private func inZone<Result>(_ body: () throws -> Result) throws -> Result {
+    try requireZone()
+    do {
+      return try body()
+    } catch {
+      try requireZone()
+      throw error
+    }
+  }
+}

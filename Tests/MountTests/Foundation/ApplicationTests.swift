@@ -1,0 +1,237 @@
+import DataProtection
+import Foundation
+import ProtectfsIO
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// UIKit's interface, in programs of their own.
+  @Suite struct ApplicationTests {
+    /// A program that observes UIKit's notifications.
+    private struct Probe {
+      private let program: Program
+
+      init(_ volume: Volume, _ word: String = "notifications", user: UInt32 = 0) throws {
+        program = try Program(
+          [Command.beside("FoundationProbe"), "\(user)", word, "60"],
+          environment: ["PROTECTFS_MOUNT_POINT": volume.mountPoint.description],
+          output: volume.directory.appending("notifications"))
+      }
+
+      /// Waits until it has printed exactly these lines.
+      func expect(_ lines: String..., location: SourceLocation = #_sourceLocation) throws {
+        try expect(lines, location: location)
+      }
+
+      func expect(_ lines: [String], location: SourceLocation = #_sourceLocation) throws {
+        let deadline = ContinuousClock.now + .seconds(10)
+        while self.lines.count < lines.count, ContinuousClock.now < deadline { usleep(5000) }
+        #expect(self.lines == lines, sourceLocation: location)
+      }
+
+      /// What it has printed, without the warning.
+      private var lines: [String] {
+        program.output.split(separator: "\n").map(String.init).filter { !$0.contains(Self.warning) }
+      }
+
+      private static let warning = "The main queue does not run"
+
+      /// How often it has warned that its main queue does not run.
+      var warnings: Int { program.output.split(separator: "\n").count { $0.contains(Self.warning) } }
+
+      func send(_ signal: CInt) { program.send(signal) }
+
+      /// Has a program run its main loop that does not do so before.
+      func tell() { send(SIGUSR1) }
+
+      func end() {
+        program.send(SIGKILL)
+        _ = program.wait(seconds: 5)
+      }
+    }
+
+    @Test func notificationsArePosted() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
+        let probe = try Probe(volume)
+        defer { probe.end() }
+        try probe.expect("at first, true")
+        // Its listener starts within the grace period at the latest, and the lock waits for it.
+        try volume.announceLock(gracePeriod: .seconds(2))
+        try volume.wait(for: .locked)
+        try probe.expect("at first, true", "will become unavailable, true")
+        try volume.unlock()
+        try probe.expect("at first, true", "will become unavailable, true", "did become available, true")
+      }
+    }
+
+    /// A user who may use the mount, but not query its daemon, also learns of changes.
+    @Test func othersHearOfChanges() throws {
+      try Volume.with(unlocked: false) { volume in
+        try volume.mountPoint.setMode(0o755)
+        try volume.unlock()
+        try volume.lock()
+        let probe = try Probe(volume, user: 65534)
+        defer { probe.end() }
+        try probe.expect("at first, false")
+        try volume.unlock()
+        try probe.expect("at first, false", "did become available, true")
+        // Of announcements too.
+        try volume.announceLock(gracePeriod: .seconds(5))
+        try probe.expect("at first, false", "did become available, true", "will become unavailable, true")
+        try volume.unlock()
+        try probe.expect(
+          "at first, false", "did become available, true", "will become unavailable, true",
+          "did become available, true")
+      }
+    }
+
+    /// A main queue that does not run delays no lock, and later notifications come all the same.
+    @Test func aMainThreadWithoutALoop() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
+        let probe = try Probe(volume, "unserved")
+        defer { probe.end() }
+        try probe.expect("at first, true")
+        // Until it has registered.
+        usleep(500_000)
+        for _ in 0..<2 {
+          let began = ContinuousClock.now
+          try volume.announceLock(gracePeriod: .milliseconds(300))
+          try volume.wait(for: .locked, seconds: 40)
+          #expect(ContinuousClock.now - began < .seconds(5))
+          try volume.unlock()
+        }
+        #expect(probe.warnings == 1)
+        probe.tell()
+        try probe.expect("at first, true", "will become unavailable, true", "did become available, true")
+      }
+    }
+
+    /// The queue of an observer is not waited for from itself, which would be for ever.
+    @Test func aMainQueueOnOtherThreads() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
+        let probe = try Probe(volume, "dispatch")
+        defer { probe.end() }
+        var lines = ["at first, true", "at first, true"]
+        try probe.expect(lines)
+        for _ in 0..<2 {
+          try volume.announceLock(gracePeriod: .milliseconds(300))
+          try volume.wait(for: .locked)
+          try volume.unlock()
+          lines += [String](repeating: "will become unavailable, true, elsewhere", count: 2)
+          lines += [String](repeating: "did become available, true, elsewhere", count: 2)
+          try probe.expect(lines)
+        }
+      }
+    }
+
+    @Test func theDelegateIsCalled() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
+        let probe = try Probe(volume, "delegate")
+        defer { probe.end() }
+        try probe.expect("at first, true")
+        try volume.announceLock(gracePeriod: .milliseconds(300))
+        try volume.wait(for: .locked)
+        try volume.unlock()
+        try probe.expect("at first, true", "delegate: will become unavailable, true", "delegate: did become available")
+      }
+    }
+
+    /// An observer with a queue of its own that does not run costs the others nothing but the time of the lock.
+    @Test func aSuspendedQueue() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=2"]) { volume in
+        let probe = try Probe(volume, "suspended")
+        defer { probe.end() }
+        try probe.expect("at first, true")
+        // Until it has registered.
+        usleep(500_000)
+        for count in 1...2 {
+          let began = ContinuousClock.now
+          try volume.announceLock(gracePeriod: .milliseconds(300))
+          try volume.wait(for: .locked)
+          #expect(ContinuousClock.now - began > .seconds(1), "the lock waits for the queue")
+          try volume.unlock()
+          try probe.expect(
+            ["at first, true"]
+              + (0..<count).flatMap { _ in ["will become unavailable, true", "did become available, true"] })
+        }
+      }
+    }
+
+    /// A program that was stopped delays the lock for a bounded time, and hears of it later.
+    @Test func aStoppedProgram() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=2"]) { volume in
+        let probe = try Probe(volume)
+        defer { probe.end() }
+        try probe.expect("at first, true")
+        usleep(500_000)
+        probe.send(SIGSTOP)
+        try volume.announceLock(gracePeriod: .milliseconds(300))
+        try volume.wait(for: .locked)
+        try volume.unlock()
+        probe.send(SIGCONT)
+        try probe.expect("at first, true", "will become unavailable, true", "did become available, true")
+      }
+    }
+
+    /// What has its connections needs no more descriptors.
+    @Test func withoutDescriptors() throws {
+      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
+        let probe = try Probe(volume, "exhausted")
+        defer { probe.end() }
+        try probe.expect("at first, true", "no more descriptors")
+        var lines = ["at first, true", "no more descriptors"]
+        for _ in 0..<2 {
+          try volume.announceLock(gracePeriod: .milliseconds(500))
+          try volume.wait(for: .locked)
+          try volume.unlock()
+          // Whether it is available cannot be read without a descriptor.
+          lines += ["will become unavailable, false", "did become available, false"]
+          try probe.expect(lines)
+        }
+      }
+    }
+
+    /// A mount that comes later, and another after the daemon was killed.
+    @Test func aMountThatComesLater() throws {
+      try Volume.store { volume in
+        let probe = try Probe(volume)
+        defer { probe.end() }
+        var lines = ["at first, false"]
+        try probe.expect(lines)
+        for _ in 0..<2 {
+          try volume.mount()
+          try volume.unlock()
+          lines.append("did become available, true")
+          try probe.expect(lines)
+          volume.kill()
+          try volume.mountPoint.unmount(isLazy: true)
+        }
+      }
+    }
+
+    @Test func namesStartNothing() throws {
+      let result = try Program.run([Command.beside("FoundationProbe"), "0", "names", "0"])
+      #expect(result.output == "false, 1 thread\n")
+    }
+
+    /// Where none is chosen, all of the user's mounts count.
+    @Test(.enabled(if: MountedFileSystem.all().isEmpty, "there are other mounts"))
+    func severalMounts() throws {
+      func available() throws -> String {
+        try Program.run(["sh", "-c", "echo is | '\(Command.beside("FoundationProbe"))' 0 available 0"]).output
+      }
+      #expect(try available() == "is false\n")
+      try Volume.with { first in
+        #expect(try available() == "is true\n")
+        try Volume.with { second in
+          #expect(try available() == "is true\n")
+          try second.lock()
+          #expect(try available() == "is false\n")
+          try second.unlock()
+          try first.lock()
+          #expect(try available() == "is false\n")
+        }
+      }
+    }
+  }
+}
