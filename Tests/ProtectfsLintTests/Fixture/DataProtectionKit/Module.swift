@@ -1,0 +1,2 @@
+/// A module of an app, whose name starts as the library's.
+public struct Kit {}
