@@ -1,6 +1,8 @@
 import ArgumentParser
+import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
+import Synchronization
 import SystemPackage
 import TreeCopy
 
@@ -20,9 +22,14 @@ struct ClassGetCommand: ParsableCommand {
     discussion: """
       Of one path it prints the class alone, of several a line each: the class, a tab and the path.
 
+      With --expect, it prints only what has another class, and then ends with status 28. What is not on a mount \
+      is printed with the class 'unprotected', and -R also enters what is mounted below. In JSON, 'finding' is weaker \
+      if the file can be used while the expected class is locked, notProtected if it is not on a mount, else different.
+
       Examples:
         protectfs class get ~/private/diary
         protectfs class get -R ~/private
+        protectfs class get -R --expect A ~/private/letters
       """)
 
   @Argument(help: .init("Files or directories on a mount.", valueName: "path"), completion: .file())
@@ -33,10 +40,14 @@ struct ClassGetCommand: ParsableCommand {
     help: "Also of everything below, after failures too; symbolic links are not followed.")
   var recursive = false
 
+  @Option(help: .init("Show only what is not of this class.", valueName: "class"))
+  var expect: ProtectionClass?
+
   @Flag(help: "Report in JSON, one object a line.")
   var json = false
 
   func run() throws {
+    if let expect { return try audit(expect) }
     let failures = FailureCount()
     let progress = TreeProgress("listed", of: paths, isShown: recursive && !StandardStream.isOutputTerminal)
     defer { progress.end() }
@@ -53,6 +64,38 @@ struct ClassGetCommand: ParsableCommand {
       }
     }
     try failures.finish(of: "read")
+  }
+
+  private func audit(_ expected: ProtectionClass) throws {
+    let failures = FailureCount()
+    let findings = Atomic(0)
+    let progress = TreeProgress("examined", of: paths, isShown: recursive && !StandardStream.isOutputTerminal)
+    defer { progress.end() }
+    let audit: ClassAudit
+    do throws(Errno) {
+      audit = try ClassAudit(expecting: expected) { [self] finding in
+        findings.add(1, ordering: .relaxed)
+        show(finding)
+      }
+    } catch {
+      throw CommandFailure("/proc/self/mountinfo", error)
+    }
+    for path in paths {
+      let failed = failures.failed
+      failures.attempt(path) { () throws(Errno) in try audit.examine(path) }
+      if recursive, failures.failed == failed { audit.visit(below: path, report: progress.report(to: failures)) }
+    }
+    try failures.finish(of: "examined")
+    let count = findings.load(ordering: .relaxed)
+    guard count > 0 else { return }
+    throw CommandFailure(.unexpectedClass, "\(count) of \(failures.total) are not of class \(expected.name)")
+  }
+
+  private func show(_ finding: ProtectionFinding) {
+    guard json else { return print("\(finding.protectionClass?.name ?? "unprotected")\t\(finding.path)") }
+    var members = ["path": finding.path, "finding": finding.kind.rawValue, "expected": finding.expected.name]
+    members["class"] = finding.protectionClass?.name
+    try? JSONOutput.showLine(members)
   }
 
   private func show(_ path: String, _ fileClass: ProtectionClass) {

@@ -78,7 +78,8 @@ struct CommandFailure: Error {
     case .passcodeDelayed: .passcodeDelayed
     case .storeErased: .storeErased
     case .rotationInterrupted: .interrupted
-    case .keybagNotWritten, .readOnly, .invalidRequest, .lastWayIn, .failed, .notUnderstood: .failure
+    case .keybagNotWritten, .readOnly, .invalidRequest, .lastWayIn, .failed, .notUnderstood, .cancelled:
+      .failure
     }
   }
 

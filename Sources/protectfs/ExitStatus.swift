@@ -53,6 +53,8 @@ enum ExitStatus: Int32, CaseIterable {
   case writesLost = 26
   /// A lock was asked for while the secret was being checked: nothing was unlocked.
   case unlockCancelled = 27
+  /// Files or directories have another class than the expected one.
+  case unexpectedClass = 28
   /// The arguments are wrong: `EX_USAGE` of sysexits(3).
   case usage = 64
 }
