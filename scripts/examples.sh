@@ -1,5 +1,6 @@
 #!/bin/bash
-# Builds the package Examples, and runs its tests on real mounts: databases, a background logger, an app from iOS.
+# Builds the package Examples, and runs its tests on real mounts: databases, a background logger, an app from iOS, a web
+# service, and clients in Python, of which the one for GLib is skipped without python3-gi.
 # Installs what it needs on Debian 12. The protectfs that is mounted with is the main package's own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,6 +20,9 @@ swift format lint --strict --recursive Examples/Package.swift Examples/Sources E
 export PROTECTFS_STRICT=1
 step "Examples: build, warnings as errors"
 swift build --package-path Examples --build-tests
+
+step "Examples: no call loses a class"
+swift package --package-path Examples protection-lint
 
 if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
   echo "Skipped: the examples' tests on mounts. /dev/fuse is missing or may not be used." >&2

@@ -40,14 +40,19 @@ func perform(_ words: [String], _ store: NoteStore, _ library: NoteLibrary) thro
 do {
   let store = try NoteStore(directory: URL(fileURLWithPath: CommandLine.arguments[1], isDirectory: true))
   let library = NoteLibrary(store: store) { show("# \($0)") }
-  while let line = readLine() {
-    let words = line.split(separator: " ", maxSplits: 2).map(String.init)
-    do {
-      show(try perform(words, store, library))
-    } catch {
-      show(describe(error))
+  Thread.detachNewThread {
+    while let line = readLine() {
+      let words = line.split(separator: " ", maxSplits: 2).map(String.init)
+      do {
+        show(try perform(words, store, library))
+      } catch {
+        show(describe(error))
+      }
     }
+    exit(0)
   }
+  // What UIApplicationMain does on iOS: notifications are posted on the main queue.
+  RunLoop.main.run()
 } catch {
   show(describe(error))
 }

@@ -19,6 +19,18 @@ public final class Volume {
   /// Where it is mounted.
   public var mountPoint: URL { directory.appendingPathComponent("mount") }
 
+  /// The path of its daemon's socket, by Documentation/PROTOCOL.md: the tests run as root.
+  public var socket: String {
+    let name = mountPoint.path.utf8.dropFirst().map { byte in
+      switch Character(Unicode.Scalar(byte)) {
+      case "/": "-"
+      case "a"..."z", "A"..."Z", "0"..."9", "_", ".": String(Unicode.Scalar(byte))
+      default: "\\x" + String(byte, radix: 16)
+      }
+    }
+    return "/run/protectfs/\(name.joined()).sock"
+  }
+
   /// A URL in the mounted tree.
   public func url(_ path: String) -> URL { mountPoint.appendingPathComponent(path) }
 
@@ -98,6 +110,16 @@ public final class Volume {
   private static func run(_ path: String, _ arguments: String...) throws -> Program.Ending {
     let program = try Program(path, arguments, errors: .nullDevice)
     return program.wait()
+  }
+
+  /// Erases the keys of a class, as a person does with the command.
+  public func erase(_ protectionClass: ProtectionClass) throws {
+    let passcodeFile = directory.appendingPathComponent("passcode").path
+    let erased = try Program(
+      Obstacle.protectfs,
+      ["erase", "--class", protectionClass.name, "--yes", "--passcode-file", passcodeFile, mountPoint.path])
+    let said = erased.finish()
+    try #require(erased.wait() == .exited(0), "erase: \(said)")
   }
 
   // MARK: Lock and unlock
