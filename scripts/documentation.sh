@@ -25,15 +25,16 @@ printf '\n== Documentation\n'
 mkdir "$work/graphs"
 swift symbolgraph-extract -module-name DataProtection "${options[@]}" -minimum-access-level public \
   -skip-synthesized-members -emit-extension-block-symbols \
-  -experimental-allowed-reexported-modules=ProtectfsClient,ProtectfsPolicy -output-dir "$work/graphs"
+  -experimental-allowed-reexported-modules=DataProtectionEssentials,ProtectfsClient,ProtectfsPolicy \
+  -output-dir "$work/graphs"
 docc convert Sources/DataProtection/DataProtection.docc --additional-symbol-graph-dir "$work/graphs" \
   --fallback-display-name DataProtection --fallback-bundle-identifier org.protectfs.DataProtection \
   --output-dir .build/documentation --warnings-as-errors
 
 printf '\n== Interface\n'
 baseline=Documentation/api-baseline.json.gz
-swift-api-digester -dump-sdk -module DataProtection -module ProtectfsClient -module ProtectfsPolicy "${options[@]}" \
-  -avoid-location -abort-on-module-fail -o "$work/all.json"
+swift-api-digester -dump-sdk -module DataProtection -module DataProtectionEssentials -module ProtectfsClient \
+  -module ProtectfsPolicy "${options[@]}" -avoid-location -abort-on-module-fail -o "$work/all.json"
 # Programs do not see what is only the package's.
 public() {
   python3 -c '
@@ -50,8 +51,9 @@ if [[ ${1:-} == --new-baseline ]]; then gzip -9 -n <"$work/api.json" >"$baseline
 gunzip <"$baseline" | public >"$work/baseline.json"
 swift-api-digester -diagnose-sdk --input-paths "$work/baseline.json" --input-paths "$work/api.json" \
   -breakage-allowlist-path Documentation/api-breaks.txt -o "$work/breaks"
-# Its headings are comments.
-if grep -v -E '^(/\*.*\*/)?$' "$work/breaks"; then
+# Its headings are comments. A line that ends in a blank is one that it does not find in the list itself.
+trimmed() { sed 's/ *$//' "$@"; }
+if trimmed "$work/breaks" | grep -v -E '^(/\*.*\*/)?$' | grep -vxF -f <(trimmed Documentation/api-breaks.txt); then
   echo "The interface of DataProtection is broken by these; see Documentation/api-breaks.txt." >&2
   exit 1
 fi

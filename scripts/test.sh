@@ -15,8 +15,8 @@ if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi
 step() { printf '\n== %s (at %d s)\n' "$*" "$SECONDS"; }
 
 step "Format"
-swift format lint --strict --recursive Package.swift Sources Tests Benchmarks/Package.swift \
-  Benchmarks/Sources/Benchmarks Fuzz/Package.swift Fuzz/Sources/Fuzz Fuzz/Sources/FuzzTargets
+swift format lint --strict --recursive Package.swift Plugins Sources Tests Benchmarks/Package.swift \
+  Benchmarks/Sources/Benchmarks scripts/app-package Fuzz/Package.swift Fuzz/Sources/Fuzz Fuzz/Sources/FuzzTargets
 
 step "Borders between modules"
 python3 scripts/check-imports.py
@@ -109,7 +109,7 @@ groups=(
   'Restore|Orphan'
   'FaultError|Interruption|Fsck|Synchronize'
   'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit|DirectTransfer|Sandbox|Remount|StateAttribute|PAMModule'
-  'Tool|ClassTool|PasscodeChange|AttributeKey|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
+  'Tool|ClassTool|PasscodeChange|AttributeKey|ResourceValue|ProtectedRecord|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
 )
 jobs=()
 if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
