@@ -19,9 +19,9 @@ check() {
 # The last line of a test.
 end_checks() { exit $((failures > 0)); }
 
-# Repeats a command until it succeeds, for 20 seconds, or as many as `patience` says.
+# Repeats a command until it succeeds, for 90 seconds, or as many as `patience` says.
 await() {
-  local end=$((SECONDS + ${patience:-20}))
+  local end=$((SECONDS + ${patience:-90}))
   until "$@"; do
     ((SECONDS < end)) || return 1
     sleep 0.05

@@ -185,14 +185,20 @@ test_sessions() {
   check "  unlocks" is_state "$user" unlocked
 
   echo "A login that has unlocked, and whose session is not there yet, when the last session ends:"
-  printf '%s\n' '@include common-auth' 'session optional pam_protectfs.so' 'session required pam_exec.so /bin/sleep 2' \
-    'session required pam_systemd.so class=user' >/etc/pam.d/slowlogin
+  printf '%s\n' '@include common-auth' 'session optional pam_protectfs.so' \
+    'session required pam_exec.so /usr/local/bin/slow' 'session required pam_systemd.so class=user' >/etc/pam.d/slowlogin
+  printf '%s\n' '#!/bin/sh' 'touch /run/slow' 'until test -e /run/go; do sleep 0.05; done' >/usr/local/bin/slow
+  chmod +x /usr/local/bin/slow
+  rm -f /run/slow /run/go
   (echo "$user" | pamtester slowlogin "$user" authenticate open_session >/dev/null 2>&1) &
-  sleep 0.8
+  login=$!
+  await test -e /run/slow
   end_session unseen
+  # For so long that a lock would have come.
   sleep 0.8
   check "  it stays unlocked" is_state "$user" unlocked
-  wait $!
+  touch /run/go
+  wait "$login"
   check_end "$user" "  and ends with its session"
 
   echo "A login when the end of the last session has been seen:"

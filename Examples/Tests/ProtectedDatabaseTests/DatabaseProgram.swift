@@ -76,6 +76,13 @@ final class DatabaseProgram {
   /// Has it commit so many transactions, or until something fails.
   func beginStream(_ count: Int) { program.tell("stream \(attempts + 1) \(count)") }
 
+  /// Waits until one of them is acknowledged.
+  func awaitFirstCommit() throws {
+    let words = program.answer().split(separator: " ")
+    try #require(words.first == "committed", "\(words)")
+    acknowledged.append(try #require(Int(words[1])))
+  }
+
   /// What the stream ended with.
   func endOfStream() throws -> String {
     while true {

@@ -53,6 +53,7 @@ struct LockTests {
       for round in 0..<5 {
         let program = try DatabaseProgram(volume, "\(round)", .complete, journal)
         program.beginStream(1_000_000)
+        try program.awaitFirstCommit()
         try volume.lock(gracePeriod: .milliseconds(100 + 37 * round))
         let ending = try program.endOfStream()
         #expect(StreamEnding.allowed(journal).contains(ending), "\(journal): \(ending)")

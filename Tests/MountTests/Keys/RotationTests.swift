@@ -172,7 +172,7 @@ extension MountTests {
       }
     }
 
-    /// While the end of a rotation is slow, a lock waits for it, and an unlock waits for the lock. The rotation gives
+    /// While the end of a rotation hangs for a moment, a lock waits for it, and an unlock waits for the lock. The rotation gives
     /// way to the lock.
     @Test func aLockAndAnUnlockAtItsEnd() throws {
       try Volume.withFaults { volume, faults in
@@ -182,17 +182,18 @@ extension MountTests {
           try Program(
             [Command.path] + arguments + [volume.mountPoint.description], output: volume.directory.appending(name))
         }
-        faults.arm(.stall, at: 1, of: .synchronization)
+        faults.arm(.hang, at: 1, of: .synchronization)
         let rotation = try start("rotate", ["rotate", "--class", "C", "--recovery-key-file", key])
         while faults.hit == nil && rotation.poll() == nil { usleep(1000) }
         let lock = try start("lock", ["lock", "--now"])
-        usleep(200_000)
+        while try volume.status().state == .unlocked, lock.poll() == nil { usleep(1000) }
         let unlock = try start("unlock", ["unlock", "--recovery-key-file", key])
         defer { for program in [rotation, lock, unlock] { program.send(SIGKILL) } }
+        usleep(200_000)
+        faults.disarm()
         #expect(lock.wait(seconds: 20) == .exited(0), "\(lock.output)")
         #expect(unlock.wait(seconds: 20) == .exited(0), "\(unlock.output)")
         #expect(rotation.wait(seconds: 20) == .exited(22), "\(rotation.output)")
-        faults.disarm()
         try tree.expectContents()
         #expect(try volume.keyIDs(of: .completeUntilFirstUserAuthentication).count == 2)
         #expect(try volume.rotateByRecoveryKey(.completeUntilFirstUserAuthentication).succeeded)

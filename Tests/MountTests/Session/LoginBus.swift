@@ -114,7 +114,7 @@ final class LoginBus {
       import dbus, dbus.bus, dbus.lowlevel, sys, time
       bus = dbus.bus.BusConnection(sys.argv[1])
       name, path = "org.freedesktop.login1", "/org/freedesktop/login1"
-      for _ in range(1000):
+      for _ in range(6000):
           if bus.name_has_owner(name): break
           time.sleep(0.01)
       def proxy(end, interface): return dbus.Interface(bus.get_object(name, path + end, introspect=False), interface)
@@ -141,7 +141,7 @@ final class LoginBus {
 
   /// Waits until the agent delays sleep, or does not.
   func waitUntilSleep(isDelayed: Bool) throws {
-    let deadline = ContinuousClock.now + .seconds(10)
+    let deadline = ContinuousClock.now + .seconds(60)
     while try isSleepDelayed() != isDelayed {
       try #require(ContinuousClock.now < deadline, "sleep is \(isDelayed ? "not delayed" : "still delayed")")
     }

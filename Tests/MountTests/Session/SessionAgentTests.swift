@@ -27,6 +27,18 @@ extension MountTests {
         return .now - begin
       }
 
+      /// Checks that what is sent locks the mount within 200 ms: once of three times, as the machine may be busy with
+      /// something else.
+      func expectRefusal(location: SourceLocation = #_sourceLocation, after send: () throws -> Void) throws {
+        var times: [Duration] = []
+        repeat {
+          if !times.isEmpty { try volume.unlock() }
+          try send()
+          times.append(try waitUntilRefused())
+        } while times.count < 3 && times.last! >= .milliseconds(200)
+        #expect(times.last! < .milliseconds(200), "\(times)", sourceLocation: location)
+      }
+
       /// Checks that nothing that has been sent locks the mount.
       func expectUnlocked(_ location: SourceLocation = #_sourceLocation) throws {
         usleep(300_000)
@@ -82,8 +94,7 @@ extension MountTests {
       try with { stage in
         let (volume, bus) = (stage.volume, stage.bus)
         for event in ["own.Lock()", "own.SetLockedHint(True)"] {
-          try bus.run(event)
-          #expect(try stage.waitUntilRefused() < .milliseconds(200))
+          try stage.expectRefusal { try bus.run("own.SetLockedHint(False); \(event)") }
           #expect(try volume.path("cx").contents() == Array("text".utf8), "class CX has its period")
           try bus.run("own.Unlock(); own.SetLockedHint(False)")
           #expect(try volume.status().state == .locked, "nothing unlocks")
@@ -92,8 +103,9 @@ extension MountTests {
         for name in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver"] {
           try bus.run("signal('/ScreenSaver', '\(name)', 'ActiveChanged', False)")
           try stage.expectUnlocked()
-          try bus.run("signal('/org/gnome/ScreenSaver', '\(name)', 'ActiveChanged', True)")
-          #expect(try stage.waitUntilRefused() < .milliseconds(200))
+          try stage.expectRefusal {
+            try bus.run("signal('/org/gnome/ScreenSaver', '\(name)', 'ActiveChanged', True)")
+          }
           try volume.unlock()
         }
       }
@@ -175,8 +187,7 @@ extension MountTests {
         for _ in 0..<2 {
           try stage.bus.restartLogind()
           try stage.bus.waitUntilSleep(isDelayed: true)
-          try stage.bus.run("own.Lock()")
-          #expect(try stage.waitUntilRefused() < .milliseconds(200))
+          try stage.expectRefusal { try stage.bus.run("own.Lock()") }
           try stage.volume.unlock()
         }
         try stage.bus.run("sleep(True)")
@@ -219,8 +230,7 @@ extension MountTests {
       try with { stage in
         try stage.bus.restart()
         try stage.bus.waitUntilSleep(isDelayed: true)
-        try stage.bus.run("own.Lock()")
-        #expect(try stage.waitUntilRefused() < .milliseconds(200))
+        try stage.expectRefusal { try stage.bus.run("own.Lock()") }
         try stage.volume.unlock()
         let saver = "signal('/ScreenSaver', 'org.gnome.ScreenSaver', 'ActiveChanged', True)"
         let deadline = ContinuousClock.now + .seconds(10)
