@@ -437,7 +437,7 @@ test_planted() {
   check "the service ends" timeout 20 systemctl stop "$(unit_of user "$user")"
   check "and systemd does not wait for the mount" timeout 20 systemctl daemon-reload
   check "nothing is mounted" is_state "$user" 'not mounted'
-  check "no socket is left" test ! -e "/run/protectfs-user/$(id -u "$user").socket"
+  check "no socket is left" await test ! -e "/run/protectfs-user/$(id -u "$user").socket"
   pkill -CONT -u "$user" -f "mount -o allow_other"
   umount "$directory"
   end_session hanging
