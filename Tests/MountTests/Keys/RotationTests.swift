@@ -172,8 +172,8 @@ extension MountTests {
       }
     }
 
-    /// While the end of a rotation hangs for a moment, a lock waits for it, and an unlock waits for the lock. The rotation gives
-    /// way to the lock.
+    /// While the end of a rotation hangs for a moment, a lock waits for it, and an unlock waits for the lock. The
+    /// rotation gives way to the lock.
     @Test func aLockAndAnUnlockAtItsEnd() throws {
       try Volume.withFaults { volume, faults in
         let tree = try RotatedTree(of: .completeUntilFirstUserAuthentication, on: volume, count: 4)
