@@ -70,7 +70,7 @@ extension LoopDisk {
   /// This process starts none to do so: a new process closes the files that it inherits, which may wait for the store.
   func freeze(in directory: PathName) throws -> () -> Void {
     let watchdog = try Program(
-      ["sh", "-c", "cd '\(mounted)' && { sleep 30 & trap 'kill $!; exit' TERM; wait; fsfreeze -u .; }"],
+      ["sh", "-c", "cd '\(mounted)' && { sleep 120 & trap 'kill $!; exit' TERM; wait; fsfreeze -u .; }"],
       output: directory.appending("watchdog"))
     let root = try OpenFile(mounted, O_RDONLY)
     let thaw = {

@@ -68,14 +68,15 @@ extension MountTests {
       }
     }
 
-    /// The error of a call whose task is cancelled while it waits, and how long that takes.
+    /// The error of a call whose task is cancelled while it waits, once something has begun, and how long that takes.
     private func cancelled(
+      once hasBegun: @escaping @Sendable () async -> Bool = { true },
       _ body: @escaping @Sendable () async throws(ControlError) -> Void
     ) -> (code: ControlError.Code?, time: Duration) {
       let began = ContinuousClock.now
       let code = code { () throws(ControlError) in
         let task = Task { () -> Result<Void, ControlError> in await Found<Void>.result(of: body) }
-        try? await Task.sleep(for: .milliseconds(200))
+        repeat { try? await Task.sleep(for: .milliseconds(200)) } while !(await hasBegun())
         task.cancel()
         try await task.value.get()
       }
@@ -86,7 +87,8 @@ extension MountTests {
     @Test func cancelledWhileItWaits() throws {
       try Volume.with { volume in
         let url = volume.url("")
-        let waiting = cancelled { () throws(ControlError) in
+        let isGracePeriod = { @Sendable in (try? await ProtectedData.status(at: url).state) == .gracePeriod }
+        let waiting = cancelled(once: isGracePeriod) { () throws(ControlError) in
           try await ProtectedData.lock(at: url, gracePeriod: .seconds(60))
         }
         #expect(waiting.code == .cancelled && waiting.time < .seconds(5))
