@@ -161,12 +161,20 @@ extension DeviceKey {
     }
   }
 
+  /// Opens a directory, and makes it durably if it is missing. Another process may make it at the same time.
   private static func directory(_ name: PathName, in parent: borrowing Descriptor) throws(Errno) -> Descriptor {
-    do throws(Errno) {
-      return try parent.open(name, [.path, .directory])
-    } catch .noSuchFileOrDirectory {
-      try parent.makeDirectory(name, mode: 0o700)
-      return try parent.open(name, [.path, .directory])
+    do throws(Errno) { return try parent.open(name, [.path, .directory]) } catch {
+      guard error == .noSuchFileOrDirectory else { throw error }
     }
+    do throws(Errno) { try parent.makeDirectory(name, mode: 0o700) } catch {
+      guard error == .fileExists else { throw error }
+    }
+    let directory = try parent.open(name, [.path, .directory])
+    do throws(Errno) {
+      try parent.open(".", [.readOnly, .directory]).synchronize()
+    } catch .permissionDenied {
+      try directory.open(".", [.readOnly, .directory]).synchronizeFileSystem()
+    }
+    return directory
   }
 }

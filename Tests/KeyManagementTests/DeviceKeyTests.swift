@@ -1,6 +1,8 @@
 import Cryptography
+import Dispatch
 import ProtectfsIO
 import StoreFormat
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -24,6 +26,24 @@ import Testing
     #expect(stored.count == 32)
     #expect(made != stored)
     #expect(try made == VolumeDeviceKey(deviceKey: SecretBytes(stored), storeID: id()).secret.exposed())
+  }
+
+  /// Who comes second, in a directory that neither found, takes the key of the first.
+  @Test func isMadeOnceByManyAtATime() throws {
+    let directory = try TemporaryDirectory()
+    let id = try id()
+    for round in 0..<20 {
+      let path = PathName("\(directory.path)/\(round)/protectfs/device.key")
+      let found = Mutex<[Result<[UInt8], KeyManagementError>]>([])
+      DispatchQueue.concurrentPerform(iterations: 8) { _ in
+        let key = Result { () throws(KeyManagementError) in
+          try DeviceKey.loadOrCreate(for: id, file: path).secret.exposed()
+        }
+        found.withLock { $0.append(key) }
+      }
+      let keys = try found.withLock { try $0.map { try $0.get() } }
+      #expect(keys.count == 8 && Set(keys).count == 1)
+    }
   }
 
   @Test func recoveredKeysAreKept() throws {
