@@ -11,12 +11,14 @@ from benchmark import limits, workloads
 from benchmark.compare import compare
 from benchmark.disk import fresh_disk
 from benchmark.report import plot, table
+from benchmark.systems import ALL, PROTECTFS, RINGS, offers_rings
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--protectfs", required=True)
     parser.add_argument("--passthrough", required=True)
+    parser.add_argument("--passthrough-io-uring", help="the same of a libfuse that knows FUSE over io_uring")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
     parser.add_argument("--rounds", type=int, help="3, or 1 with --quick")
     parser.add_argument("--only", help="file systems to measure, separated by commas")
@@ -36,17 +38,28 @@ def main():
         return measure(options)
 
 
+def chosen(options):
+    """The names of the file systems to measure."""
+    names = [name for name in ALL if not options.only or name in options.only.split(",")]
+    left_out = set() if offers_rings() else RINGS
+    if not options.passthrough_io_uring:
+        left_out = left_out | {"passthrough+io_uring"}
+    for name in names:
+        if name in left_out:
+            print(f"{name} is left out: " + ("there is no libfuse that can" if offers_rings() else
+                  "the kernel does not offer FUSE over io_uring (/sys/module/fuse/parameters/enable_uring)"), file=sys.stderr)
+    return [name for name in names if name not in left_out]
+
+
 def measure(options):
     if not options.limits:
-        names = ["ext4", "passthrough", "protectfs", "gocryptfs", "securefs", "encfs"]
-        if options.only:
-            names = [name for name in names if name in options.only.split(",")]
+        names = chosen(options)
         selected = workloads.chosen(options.workloads.split(",")) if options.workloads else workloads.workloads
         results, costs = compare(options, workloads.Scale(options.quick), names, selected)
         text, ratios = table(results, names, costs)
         print(text)
-        if options.plot and "protectfs" in names:
-            plot(options.plot, results, ratios)
+        if options.plot:
+            plot(options.plot, results, {name: ratios[name] for name in PROTECTFS if name in names})
     if options.limits or not (options.no_limits or options.only or options.workloads):
         rows = limits.measure(options)
         print(limits.table(rows))

@@ -27,21 +27,32 @@ def table(results, names, costs):
 
 
 def plot(path, results, ratios):
-    """Bars of protectfs's ratios on a logarithmic scale, as SVG."""
+    """Bars of the ratios of some file systems, a group for each workload, on a logarithmic scale, as SVG."""
     labels = list(dict.fromkeys(key[0] for key in results))
-    height, width, left = 22 * len(labels) + 60, 760, 300
-    reach = max(abs(math.log2(ratio)) for ratio in ratios["protectfs"]) or 1
-    middle, unit = left + 160, (width - left - 220) / reach / 1.4
+    colours = dict(zip(ratios, ("#9bd", "#27a", "#fb6", "#c60")))
+    bar, left, width = 9, 300, 760
+    group = bar * len(ratios) + 8
+    height = group * len(labels) + 90
+    highest = max(max(values) for values in ratios.values())
+    lowest = min(1, *(min(values) for values in ratios.values()))
+    unit = (width - left - 60) / (math.log2(highest / lowest) or 1)
+    one = left - math.log2(lowest) * unit
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
              'font-family="sans-serif" font-size="12">',
              '<rect width="100%" height="100%" fill="#fff"/>',
              f'<text x="{left}" y="20" font-weight="bold">protectfs to gocryptfs (logarithmic; right is faster)</text>']
-    for index, (label, ratio) in enumerate(zip(labels, ratios["protectfs"])):
-        y, length = 40 + 22 * index, math.log2(ratio) * unit
-        colour = "#2a7" if ratio >= 1 else "#c43"
-        parts.append(f'<text x="{left - 10}" y="{y + 13}" text-anchor="end">{label}</text>')
-        parts.append(f'<rect x="{middle + min(length, 0):.1f}" y="{y}" width="{abs(length):.1f}" height="16" fill="{colour}"/>')
-        parts.append(f'<text x="{middle + max(length, 0) + 4:.1f}" y="{y + 13}">{ratio:.2f}</text>')
-    parts.append(f'<line x1="{middle}" x2="{middle}" y1="34" y2="{height - 20}" stroke="#000"/></svg>')
-    with open(path, "w") as file:
+    for index, (name, colour) in enumerate(colours.items()):
+        x = left + 110 * index
+        parts.append(f'<rect x="{x}" y="30" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 14}" y="40">{name}</text>')
+    for index, label in enumerate(labels):
+        top = 54 + group * index
+        parts.append(f'<text x="{left - 10}" y="{top + group / 2:.1f}" text-anchor="end">{label}</text>')
+        for number, (name, values) in enumerate(ratios.items()):
+            y, length = top + bar * number, math.log2(values[index]) * unit
+            parts.append(f'<rect x="{one + min(length, 0):.1f}" y="{y}" width="{abs(length):.1f}" height="{bar - 1}" '
+                         f'fill="{colours[name]}"/>')
+            parts.append(f'<text x="{one + max(length, 0) + 4:.1f}" y="{y + 8}" font-size="9">{values[index]:.2f}</text>')
+    parts.append(f'<line x1="{one:.1f}" x2="{one:.1f}" y1="48" y2="{height - 20}" stroke="#000"/></svg>')
+    with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(parts) + "\n")

@@ -8,6 +8,23 @@ from benchmark.kernel import forget_peak
 from benchmark.workloads import run
 
 
+# protectfs, by the way in which requests come and whether processors are kept from deep sleep meanwhile.
+PROTECTFS = {"device": "transport=device,latency=system", "device+hold": "transport=device,latency=low",
+             "io_uring": "transport=io_uring,latency=system", "io_uring+hold": "transport=io_uring,latency=low"}
+# What needs FUSE over io_uring.
+RINGS = {"passthrough+io_uring", "io_uring", "io_uring+hold"}
+ALL = ["ext4", "passthrough", "passthrough+io_uring", *PROTECTFS, "gocryptfs", "securefs", "encfs"]
+
+
+def offers_rings():
+    """Whether the kernel offers FUSE over io_uring."""
+    try:
+        with open("/sys/module/fuse/parameters/enable_uring", encoding="ascii") as file:
+            return file.read().strip() == "Y"
+    except FileNotFoundError:
+        return False
+
+
 class FileSystem:
     """A file system under test: how it is mounted over a directory of its own, and who serves it."""
 
@@ -22,12 +39,14 @@ class FileSystem:
         passcode, backing, directory = options.passcode, self.backing, self.directory
         if self.name == "ext4":
             self.directory = backing
-        elif self.name == "passthrough":
-            self.serve(options.passthrough, "-f", "-o", f"source={backing},writeback,cache=always,timeout=3600", directory)
-        elif self.name == "protectfs":
+        elif self.name.startswith("passthrough"):
+            rings = self.name in RINGS
+            self.serve(options.passthrough_io_uring if rings else options.passthrough, "-f", "-o",
+                       f"source={backing},writeback,cache=always,timeout=3600{',io_uring' if rings else ''}", directory)
+        elif self.name in PROTECTFS:
             key = f"{self.root}/device.key"
             run(options.protectfs, "init", backing, "--passcode-file", passcode, "--device-key", key)
-            self.serve(options.protectfs, "mount", "-f", backing, directory, "--device-key", key)
+            self.serve(options.protectfs, "mount", "-f", backing, directory, "--device-key", key, "-o", PROTECTFS[self.name])
             run(options.protectfs, "unlock", directory, "--passcode-file", passcode)
         elif self.name == "gocryptfs":
             run("gocryptfs", "-q", "-init", "-passfile", passcode, backing)
