@@ -17,6 +17,10 @@ struct fuse_ring_command {
   uint8_t padding[6];
 };
 
+// The same: a thread that waits is not counted as one that waits for a disk, which would make an idle system look busy
+// (io_uring_enter(2), since Linux 6.15).
+enum { FEATURE_NO_IOWAIT = 1u << 17, ENTER_NO_IOWAIT = 1u << 7 };
+
 static int setup(unsigned entries, struct io_uring_params *parameters) {
   return (int)syscall(SYS_io_uring_setup, entries, parameters);
 }
@@ -65,6 +69,7 @@ int linux_ring_open(struct linux_ring *ring, unsigned entries, int device) {
     return error;
   }
   char *base = ring->rings;
+  ring->enter_flags = parameters.features & FEATURE_NO_IOWAIT ? ENTER_NO_IOWAIT : 0;
   ring->submission_tail = (unsigned *)(base + parameters.sq_off.tail);
   ring->submission_mask = parameters.sq_entries - 1;
   ring->completion_head = (unsigned *)(base + parameters.cq_off.head);
@@ -111,8 +116,8 @@ void linux_ring_add(
 }
 
 int linux_ring_enter(struct linux_ring *ring, unsigned awaited, int gathers) {
-  long taken =
-      syscall(SYS_io_uring_enter, ring->descriptor, ring->added, awaited, gathers ? IORING_ENTER_GETEVENTS : 0, NULL, 0);
+  unsigned flags = ring->enter_flags | (gathers ? IORING_ENTER_GETEVENTS : 0);
+  long taken = syscall(SYS_io_uring_enter, ring->descriptor, ring->added, awaited, flags, NULL, 0);
   if (taken < 0) return -errno;
   ring->added -= (unsigned)taken;
   return 0;

@@ -28,6 +28,27 @@ extension MountTests {
       }
     }
 
+    /// Threads that wait for requests are not counted as if they waited for a disk, where the kernel permits to say so.
+    @Test(.enabled(if: Setting.mayWaitWithoutDisk, "needs Linux 6.15")) func anIdleMountIsNoLoad() throws {
+      /// The number of threads that wait for disks, at the quietest of some moments.
+      func waiting() throws -> Int {
+        try (0..<50).map { _ in
+          usleep(10_000)
+          let text = try PathName("/proc/stat").text()
+          let line = try #require(text.split(separator: "\n").first { $0.hasPrefix("procs_blocked ") })
+          return try #require(Int(line.split(separator: " ")[1]))
+        }.min()!
+      }
+      try Setting.offer.with("Y") {
+        let before = try waiting()
+        try Volume.with(Self.options) { volume in
+          let (status, mounted) = (try volume.status(), try waiting())
+          #expect(status.transport == .ioUring)
+          #expect(mounted <= before)
+        }
+      }
+    }
+
     /// As many requests as there are processors, and more, wait at a time.
     @Test func aQueueDoesNotWaitForItself() throws {
       try Setting.offer.with("Y") {
@@ -100,6 +121,13 @@ struct Setting: Sendable {
   /// The kernel can pass requests through rings, and this process may turn that on.
   static let isPossible = ConditionTrait.enabled(
     if: offer.path.exists && geteuid() == 0, "the kernel has no rings for FUSE, or only root may turn them on")
+
+  /// Linux 6.15 or later.
+  static let mayWaitWithoutDisk: Bool = {
+    let numbers = ((try? PathName("/proc/sys/kernel/osrelease").text()) ?? "").split { !$0.isNumber }.prefix(2)
+    let version = numbers.compactMap { Int($0) }
+    return version.count == 2 && (version[0], version[1]) >= (6, 15)
+  }()
 
   struct Change: Sendable {
     let setting: Setting

@@ -81,6 +81,7 @@ ssize_t linux_receive_with_descriptor(int socket, void *bytes, size_t count, int
 struct linux_ring {
   int descriptor;
   unsigned added;
+  unsigned enter_flags;
   unsigned submission_mask, completion_mask;
   unsigned *submission_tail, *completion_head, *completion_tail;
   void *completions, *rings, *entries;
