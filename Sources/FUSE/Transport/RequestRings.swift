@@ -35,6 +35,7 @@ final class RequestRings: Sendable {
   private let first: [RequestBuffer]
   private let state: RankedMutex<State>
   private let hasBegun = Atomic(false)
+  let anchors: ClientAnchors
 
   /// Makes the rings.
   ///
@@ -51,6 +52,7 @@ final class RequestRings: Sendable {
     for number in 0..<count { first.append(try Self.makeBuffer(number)) }
     self.workers = workers
     self.first = first
+    anchors = try ClientAnchors(processors: count)
     state = RankedMutex(.requestRings, State(fresh: Array((count..<count + spares).reversed())))
   }
 

@@ -76,6 +76,7 @@ import SystemPackage
       isAfterNudge = false
       // No thread of this queue is left for the next request.
       if queue.leave() { rings.grow(queue) }
+      let otherProcessor = answer.header.flatMap { rings.anchors.follow($0.pid, on: queue.number) }
       if let (request, count, data) = unsafe answer.begin() {
         if let header = answer.header, rings.isNudge(header) {
           answer.refuse(EAGAIN)
@@ -96,6 +97,7 @@ import SystemPackage
       }
       answer.end()
       queue.enter()
+      if let otherProcessor { rings.anchors.occupy(otherProcessor) }
       add(.commitAndFetch)
     }
     return false
