@@ -161,3 +161,9 @@ void linux_bind_thread(unsigned processor) {
   CPU_SET(processor, &set);
   sched_setaffinity(0, sizeof set, &set);
 }
+
+void linux_unbind_thread(void) {
+  cpu_set_t set;
+  memset(&set, 0xff, sizeof set);
+  sched_setaffinity(0, sizeof set, &set);
+}

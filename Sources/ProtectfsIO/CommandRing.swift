@@ -70,4 +70,7 @@ import SystemPackage
 
   /// Runs the calling thread on a processor alone, if it is there and permitted.
   package static func bindThread(to processor: Int) { linux_bind_thread(UInt32(processor)) }
+
+  /// Lets the calling thread run on every processor that is permitted.
+  package static func unbindThread() { linux_unbind_thread() }
 }

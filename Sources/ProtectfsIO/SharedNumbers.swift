@@ -54,6 +54,15 @@ import SystemPackage
     }
   }
 
+  /// One of the numbers, if there is one among the places that are used first.
+  package var any: UInt64? {
+    free.withLock { _ in
+      let end = min(unsafe Int(words[0]), 64)
+      for index in Self.first..<max(end, Self.first) where unsafe words[index] & 1 == 0 { return unsafe words[index] }
+      return nil
+    }
+  }
+
   /// Whether there may be a number that found no room.
   package var isFull: Bool { unsafe words[0] >= UInt64(Self.room) }
 

@@ -111,6 +111,8 @@ int linux_move_mapping(void *from, void *to, size_t size);
 void linux_unmap(void *start, size_t size);
 /// Runs the calling thread on one processor, if that is permitted and the processor is there.
 void linux_bind_thread(unsigned processor);
+/// Lets the calling thread run on every processor that is permitted.
+void linux_unbind_thread(void);
 /// Has a terminal hand over each key as it is typed, and show none, until `linux_show_typing`. A signal that ends the
 /// process, and exit(3), undo it too. One thread at a time.
 int linux_hide_typing(int terminal);

@@ -8,50 +8,69 @@ import SystemPackage
 /// each processor (FUSE over io_uring, since Linux 6.14).
 ///
 /// A queue never stands still: when its last thread takes a request, another thread joins it, so that one always waits.
-/// Rings cannot be made once the daemon is confined, so they are made before, and their number limits the threads.
-/// Requests that are forgotten or interrupted still come through `/dev/fuse`, and so does everything if the kernel does
-/// not accept the rings.
+/// Rings cannot be made once the daemon is confined, so they are made before, and their number limits the threads. When
+/// all of them serve, the last of a queue defers what comes (``RingKeeper``). Requests that are forgotten or interrupted
+/// still come through `/dev/fuse`, and so does everything if the kernel does not accept the rings.
 final class RequestRings: Sendable {
   /// More processors would take too much memory and too many threads.
   static let mostProcessors = 32
-  /// Threads beyond one for each processor.
-  private static let spares = 128
+  /// Threads beyond one for each processor, for each thread that the device would have.
+  private static let sparesForThread = 16
 
-  private struct State {
+  struct State {
     /// Workers whose threads have not been started.
     var fresh: [Int]
     /// Workers whose threads wait for a queue.
     var parked: [Int] = []
     var threads: [Thread] = []
+    var deferred: [DeferredRingRequest] = []
+    var deferredBytes = 0
+    var answered: [AnsweredBuffer] = []
     /// Threads that make requests for ``nudge(_:)``.
     var nudgers: Set<Int32> = []
     var isOver = false
   }
 
   private let mountPoint: String
-  private let queues: [RingQueue]
+  /// The regular files that the kernel knows.
+  private let files: SharedNumbers
+  let queues: [RingQueue]
   let workers: [RingWorker]
+  let keeper: RingKeeper
   /// Buffers for the first thread of each queue: those must not fail when the kernel waits for them.
   private let first: [RequestBuffer]
-  private let state: RankedMutex<State>
+  let state: RankedMutex<State>
   private let hasBegun = Atomic(false)
   let anchors: ClientAnchors
+  /// The number of deferred requests, which is rarely not 0.
+  let deferredCount = Atomic<Int>(0)
+  /// So many requests have hung for so long that the store is taken not to respond.
+  let isStuck = Atomic(false)
+  /// When so many entries of a queue are in use, the keeper looks whether they hang.
+  private let alertLevel: Int
+  let device: CInt
+  /// The number of the next nudge. The kernel's own are much lower.
+  private let nextNudge = Atomic<UInt64>(RequestRings.firstNudge)
 
-  /// Makes the rings.
+  /// Makes the rings. The device would have `threads` workers.
   ///
   /// - Throws: what the system calls fail with; `ENOTSUP` if the kernel does not offer rings, or there are too many
   ///   processors.
-  init(device: CInt, mountPoint: String) throws(Errno) {
+  init(device: CInt, mountPoint: String, files: SharedNumbers, threads: Int) throws(Errno) {
     guard let count = Process.possibleProcessorCount, count <= Self.mostProcessors else { throw .notSupported }
+    self.device = device
     self.mountPoint = mountPoint
+    self.files = files
     queues = (0..<count).map { RingQueue(number: $0) }
-    let spares = min(Self.spares, Int(Process.openFileLimit / 8))
+    let spares = min(threads * Self.sparesForThread, Int(Process.openFileLimit / 8))
     var workers: [RingWorker] = []
     var first: [RequestBuffer] = []
     for _ in 0..<count + spares { workers.append(try RingWorker(device: device)) }
     for number in 0..<count { first.append(try Self.makeBuffer(number)) }
     self.workers = workers
     self.first = first
+    keeper = try RingKeeper(device: device, threads: threads)
+    alertLevel = max(1, threads / count)
     anchors = try ClientAnchors(processors: count)
     state = RankedMutex(.requestRings, State(fresh: Array((count..<count + spares).reversed())))
   }
@@ -62,37 +81,41 @@ final class RequestRings: Sendable {
     return parameter?.first == UInt8(ascii: "Y")
   }
 
-  private static func makeBuffer(_ queue: Int) throws(Errno) -> RequestBuffer {
+  static func makeBuffer(_ queue: Int) throws(Errno) -> RequestBuffer {
     try RequestBuffer(queue: queue, dataSize: Session.maximumTransfer + 2 * Worker.slack)
   }
 
   // MARK: The first threads
 
-  /// Starts a thread for each queue. `make` makes what serves a thread's requests. Returns whether all threads have
-  /// their rings; if not, the rings cannot be used.
-  func start(_ make: (RingWorker) -> Worker) -> Bool {
+  /// Starts a thread for each queue, and the keeper. `make` makes what serves a thread's requests. Returns whether all
+  /// threads have their rings; if not, the rings cannot be used.
+  func start(_ session: Session, _ make: (RingWorker) -> Worker) -> Bool {
     for worker in workers { worker.worker = make(worker) }
-    return queues.allSatisfy { startThread(workers[$0.number]) }
+    return startThread("ring keeper", { [keeper] in keeper.enable() }, { [self] in keeper.run(self, session) })
+      && queues.allSatisfy { startThread(workers[$0.number]) }
   }
 
   /// Gives the kernel the buffers: it has accepted the rings, and passes no request on until it has all of them.
   func begin() {
     hasBegun.store(true, ordering: .relaxed)
-    for queue in queues {
-      queue.enter()
-      workers[queue.number].join(queue, first[queue.number])
-    }
+    for queue in queues { workers[queue.number].join(queue, first[queue.number], .isNew) }
   }
 
   /// Starts the thread of a worker. Returns whether it runs and has its ring.
   private func startThread(_ worker: RingWorker) -> Bool {
+    startThread("ring", { worker.enable() }, { [self] in worker.run(self) })
+  }
+
+  private func startThread(
+    _ name: String, _ enable: @escaping @Sendable () -> Bool, _ run: @escaping @Sendable () -> Void
+  ) -> Bool {
     let start = ThreadStart()
     do throws(Errno) {
-      let thread = try Thread(starting: "ring", stackSize: 1 << 20) { [self] in
-        let isEnabled = worker.enable()
+      let thread = try Thread(starting: name, stackSize: 1 << 20) {
+        let isEnabled = enable()
         start.isEnabled.store(isEnabled, ordering: .relaxed)
         start.isDone.post()
-        if isEnabled { worker.run(self) }
+        if isEnabled { run() }
       }
       state.withLock { $0.threads.append(thread) }
     } catch {
@@ -105,7 +128,7 @@ final class RequestRings: Sendable {
   // MARK: More threads
 
   /// A worker without a queue, whose thread waits for one.
-  private func spare() -> RingWorker? {
+  func spare() -> RingWorker? {
     let (number, isStarted) = state.withLock { state -> (Int?, Bool) in
       if state.isOver { return (nil, false) }
       if let number = state.parked.popLast() { return (number, true) }
@@ -116,34 +139,17 @@ final class RequestRings: Sendable {
     return nil
   }
 
-  /// Has another thread wait for requests of a queue, if there is one.
-  func grow(_ queue: RingQueue) {
-    guard let buffer = try? Self.makeBuffer(queue.number), let worker = spare() else { return }
-    queue.enter()
-    worker.join(queue, buffer, hasBacklog: true)
+  /// A thread takes a request of a queue. Returns whether another one waits for the next.
+  func leave(_ queue: RingQueue) -> Bool {
+    let left = queue.leave()
+    if queue.entries - left >= alertLevel { keeper.alert() }
+    if left > 0 { return true }
+    guard let buffer = try? Self.makeBuffer(queue.number), let worker = spare() else { return false }
+    worker.join(queue, buffer, .isNewBehindOthers)
+    return true
   }
 
-  /// Makes a request on the processor of a queue, which is answered at once. With that the queue goes on with its
-  /// oldest request, which the kernel gives to no new buffer, only to one that is committed.
-  func nudge(_ queue: RingQueue) {
-    // The thread hangs if other requests are before its own and hang; so each is another one.
-    let thread = try? Thread(starting: "nudge") { [self] in
-      CommandRing.bindThread(to: queue.number)
-      let number = Thread.number
-      state.withLock { _ = $0.nudgers.insert(number) }
-      var status = statvfs()
-      _ = unsafe statvfs(mountPoint, &status)
-      state.withLock { _ = $0.nudgers.remove(number) }
-    }
-    thread?.detach()
-  }
-
-  /// Whether a request is such a one.
-  func isNudge(_ header: fuse_in_header) -> Bool {
-    header.opcode == FUSE_STATFS.rawValue && state.withLock { $0.nudgers.contains(Int32(bitPattern: header.pid)) }
-  }
-
-  /// A thread has lost its buffer to another. Returns `false` when it is to end.
+  /// A thread has no buffer any more. Returns `false` when it is to end.
   func park(_ worker: RingWorker) -> Bool {
     guard let number = workers.firstIndex(where: { $0 === worker }) else { return false }
     return state.withLock { state in
@@ -161,7 +167,53 @@ final class RequestRings: Sendable {
     }
     for number in waiting { workers[number].end() }
     if !hasBegun.load(ordering: .relaxed) { for queue in queues { workers[queue.number].end() } }
+    keeper.end()
     while let thread = state.withLock({ $0.threads.popLast() }) { thread.join() }
+  }
+
+  // MARK: Nudges
+
+  private static let firstNudge: UInt64 = 1 << 62
+
+  /// Has the kernel make a request for the processor of a queue, to which the calling thread is bound. It is answered at
+  /// once, and with that the queue goes on with its oldest request, which the kernel gives to no new buffer, only to one
+  /// that is committed.
+  ///
+  /// The request is for no bytes of the pages of a regular file (`fuse_notify_retrieve()` in fs/fuse/dev.c): nothing
+  /// waits for its answer, and nothing keeps the mount from being unmounted. If the kernel knows no such file, another
+  /// thread asks for the status of the mount.
+  func nudge(_ queue: RingQueue) {
+    let number = nextNudge.wrappingAdd(2, ordering: .relaxed).oldValue
+    if let file = files.any, requestPages(of: file, number) { return }
+    // The thread hangs if other requests are before its own and hang; so each is another one.
+    let thread = try? Thread(starting: "nudge") { [self] in
+      CommandRing.bindThread(to: queue.number)
+      let number = Thread.number
+      state.withLock { _ = $0.nudgers.insert(number) }
+      var status = statvfs()
+      _ = unsafe statvfs(mountPoint, &status)
+      state.withLock { _ = $0.nudgers.remove(number) }
+    }
+    thread?.detach()
+  }
+
+  /// Returns whether the kernel knows the file.
+  private func requestPages(of file: UInt64, _ number: UInt64) -> Bool {
+    var message = (fuse_out_header(), fuse_notify_retrieve_out())
+    message.0.len = UInt32(MemoryLayout.size(ofValue: message))
+    message.0.error = CInt(bitPattern: FUSE_NOTIFY_RETRIEVE.rawValue)
+    message.1.notify_unique = number
+    message.1.nodeid = file
+    return unsafe withUnsafeBytes(of: &message) { unsafe Glibc.write(device, $0.baseAddress, $0.count) == $0.count }
+  }
+
+  /// Whether a request is such a one.
+  func isNudge(_ header: fuse_in_header) -> Bool {
+    switch fuse_opcode(rawValue: header.opcode) {
+    case FUSE_NOTIFY_REPLY: header.unique >= Self.firstNudge
+    case FUSE_STATFS: state.withLock { $0.nudgers.contains(Int32(bitPattern: header.pid)) }
+    default: false
+    }
   }
 
   // MARK: Answers by other threads
@@ -176,17 +228,12 @@ final class RequestRings: Sendable {
   }
 
   /// Answers a request with an error in place of its worker, which hangs. It must have been claimed. The buffer's
-  /// address goes to another thread, its memory stays with the worker.
+  /// address goes to the keeper, its memory stays with the worker.
   func refuse(_ error: CInt, _ unique: UInt64, of worker: RingWorker) {
-    if let buffer = worker.answer.buffer, let successor = spare() {
-      if let other = try? buffer.replaced() {
-        RingAnswer.refuse(error, to: unique, in: other)
-        worker.answer.isTakenOver = true
-        queues[buffer.queue].enter()
-        successor.join(queues[buffer.queue], other, hasAnswer: true)
-      } else if !park(successor) {
-        successor.end()
-      }
+    if let buffer = worker.answer.buffer, let other = try? buffer.replaced() {
+      RingAnswer.refuse(error, to: unique, in: other)
+      worker.answer.isTakenOver = true
+      handOver(AnsweredBuffer(buffer: other))
     }
     worker.answer.byOther.post()
   }

@@ -19,7 +19,6 @@ import Synchronization
 
   /// The buffer of the current request. Another thread may use it once it has claimed the request.
   var buffer: RequestBuffer?
-  /// The number of the request that is being served; 0 between two.
   private let unique = Atomic<UInt64>(0)
   /// What was sent must be wiped when the kernel has it.
   var holdsSecrets = false
@@ -56,12 +55,21 @@ import Synchronization
   }
 
   /// The number of bytes of data that came with the request.
-  private var receivedCount: Int {
-    Int(unsafe buffer?.bytes.load(fromByteOffset: Offset.dataSize, as: UInt32.self) ?? 0)
+  var receivedCount: Int { buffer.map { Self.receivedCount(in: $0) } ?? 0 }
+
+  private static func receivedCount(in buffer: RequestBuffer) -> Int {
+    Int(unsafe buffer.bytes.load(fromByteOffset: Offset.dataSize, as: UInt32.self))
   }
 
   /// The number by which the kernel knows what is to be committed.
-  var commitID: UInt64 { unsafe buffer?.bytes.load(fromByteOffset: Offset.commitID, as: UInt64.self) ?? 0 }
+  var commitID: UInt64 { buffer.map { Self.commitID(in: $0) } ?? 0 }
+
+  static func commitID(in buffer: RequestBuffer) -> UInt64 {
+    unsafe buffer.bytes.load(fromByteOffset: Offset.commitID, as: UInt64.self)
+  }
+
+  /// The number of the request that is being served; 0 between two.
+  var currentUnique: UInt64 { unique.load(ordering: .acquiring) }
 
   /// Takes an answer from libfuse, if it is the one to this request. Returns its length.
   func take(_ parts: UnsafePointer<iovec>, count: Int) -> Int? {
@@ -112,18 +120,28 @@ import Synchronization
   }
 
   /// The header of the request.
-  var header: fuse_in_header? { unsafe buffer?.bytes.load(as: fuse_in_header.self) }
+  var header: fuse_in_header? { buffer.map { Self.header(in: $0) } }
+
+  static func header(in buffer: RequestBuffer) -> fuse_in_header {
+    unsafe buffer.bytes.load(as: fuse_in_header.self)
+  }
 
   /// The request is over, for threads that look for it.
   func end() { unique.store(0, ordering: .releasing) }
 
-  /// Wipes what the answer has left in the buffer, now that the kernel has it. `isForNext`: another request has come
-  /// into it, whose data stays.
-  func wipe(isForNext: Bool) {
-    let first = isForNext ? receivedCount : 0
-    guard let bytes = unsafe buffer?.bytes, first < extent else { return }
+  /// What the answer has left in the buffer that must be wiped when the kernel has it: the number of bytes of data.
+  var secrets: Int { holdsSecrets ? extent : 0 }
+
+  /// Wipes `extent` bytes of data, now that the kernel has them. `isForNext`: another request has come into the buffer,
+  /// whose data stays.
+  static func wipe(_ buffer: RequestBuffer, extent: Int, isForNext: Bool) {
+    wipeData(of: buffer, from: isForNext ? receivedCount(in: buffer) : 0, to: extent)
+  }
+
+  static func wipeData(of buffer: RequestBuffer, from first: Int, to end: Int) {
+    guard first < end else { return }
     let start = RequestBuffer.headerSize
-    unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: bytes[(start + first)..<(start + extent)]))
+    unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: buffer.bytes[(start + first)..<(start + end)]))
   }
 
   private static func store(_ header: fuse_out_header, dataSize: Int, in buffer: RequestBuffer) {

@@ -10,13 +10,13 @@ import SystemPackage
 /// The kernel writes a request into the buffer by the thread that waits for it. A thread with one buffer is never given
 /// a request while it serves another, so that none waits behind one that hangs.
 @safe final class RingWorker: @unchecked Sendable {
-  private struct Task {
-    let queue: RingQueue
-    let buffer: RequestBuffer
-    /// The buffer has an answer to a request whose own worker hangs. Otherwise the kernel does not know it yet.
-    let hasAnswer: Bool
-    /// Requests may be queued already. The kernel gives a new buffer only what comes after it.
-    let hasBacklog: Bool
+  /// What a buffer is that a thread gets.
+  enum Start {
+    /// The kernel does not know it yet.
+    case isNew
+    /// The same, and requests may be queued already. The kernel gives a new buffer only what comes after it.
+    case isNewBehindOthers
+    case holdsRequest
   }
 
   private let ring: CommandRing
@@ -24,7 +24,7 @@ import SystemPackage
   let served = ServedRequest()
   private let wakeup = Semaphore()
   /// Set before `wakeup` is posted; `nil` for the end.
-  private var task: Task?
+  private var task: (queue: RingQueue, buffer: RequestBuffer, start: Start)?
   private var command = CommandRing.Command.register
   /// What serves the requests. Set before the thread starts.
   var worker: Worker?
@@ -32,8 +32,9 @@ import SystemPackage
   init(device: CInt) throws(Errno) { ring = try CommandRing(buffers: 1, device: device) }
 
   /// Has the thread work for a queue, with a buffer. It must be waiting.
-  func join(_ queue: RingQueue, _ buffer: RequestBuffer, hasAnswer: Bool = false, hasBacklog: Bool = false) {
-    task = Task(queue: queue, buffer: buffer, hasAnswer: hasAnswer, hasBacklog: hasBacklog)
+  func join(_ queue: RingQueue, _ buffer: RequestBuffer, _ start: Start) {
+    if start != .holdsRequest { queue.add() }
+    task = (queue, buffer, start)
     wakeup.post()
   }
 
@@ -54,10 +55,9 @@ import SystemPackage
       guard let task else { return }
       CommandRing.bindThread(to: task.queue.number)
       answer.buffer = task.buffer
-      add(task.hasAnswer ? .commitAndFetch : .register)
-      if task.hasBacklog { rings.nudge(task.queue) }
-      guard serve(task.queue, rings) else { return }
-      answer.buffer = nil
+      if task.start != .holdsRequest { add(.register) }
+      if task.start == .isNewBehindOthers { rings.nudge(task.queue) }
+      guard work(task.queue, rings, hasRequest: task.start == .holdsRequest) else { return }
     } while rings.park(self)
   }
 
@@ -68,38 +68,107 @@ import SystemPackage
   }
 
   /// Serves requests of a queue. Returns `true` if the buffer was taken over, `false` if the connection has ended.
-  private func serve(_ queue: RingQueue, _ rings: RequestRings) -> Bool {
+  private func work(_ first: RingQueue, _ rings: RequestRings, hasRequest: Bool) -> Bool {
+    var (queue, next) = (first, hasRequest ? Received.request : nil)
+    while let received = next ?? receive(from: queue, rings) {
+      next = nil
+      let isTakenOver = received == .request && serve(on: queue, rings)
+      if let deferred = rings.takeDeferred() {
+        if !isTakenOver, let buffer = answer.buffer {
+          rings.handOver(AnsweredBuffer(buffer: buffer, secrets: answer.secrets))
+        }
+        answer.buffer = deferred
+        queue = rings.queues[deferred.queue]
+        CommandRing.bindThread(to: queue.number)
+        next = .request
+      } else if isTakenOver {
+        answer.buffer = nil
+        return true
+      } else {
+        commit(to: queue)
+      }
+    }
+    return false
+  }
+
+  private func commit(to queue: RingQueue) {
+    queue.enter()
+    add(.commitAndFetch)
+  }
+
+  // MARK: A request
+
+  private enum Received {
+    /// A request that this thread is to serve.
+    case request
+    /// Nothing: the answer is in the buffer already, and the thread may do something else.
+    case chance
+  }
+
+  /// Waits for a request that this thread is to serve. Returns `nil` if the connection has ended.
+  private func receive(from queue: RingQueue, _ rings: RequestRings) -> Received? {
     var isAfterNudge = false
-    while let worker, let isOld = fetch(atOnce: isAfterNudge || answer.holdsSecrets) {
+    while let isOld = fetch(atOnce: isAfterNudge || answer.holdsSecrets) {
       // It was queued when the nudge was answered, and there may be more.
       if isAfterNudge, isOld { rings.nudge(queue) }
       isAfterNudge = false
-      // No thread of this queue is left for the next request.
-      if queue.leave() { rings.grow(queue) }
-      let otherProcessor = answer.header.flatMap { rings.anchors.follow($0.pid, on: queue.number) }
-      if let (request, count, data) = unsafe answer.begin() {
-        if let header = answer.header, rings.isNudge(header) {
-          answer.refuse(EAGAIN)
-          isAfterNudge = true
-        } else if unsafe worker.serve(request, count: count, data: data) {
-          // Another thread has answered, and may have taken the buffer for that.
-          answer.byOther.wait()
-          if answer.isTakenOver {
-            answer.end()
-            return true
-          }
-          answer.refuse(EIO)
-        } else if !answer.isComplete {
-          answer.byOther.wait()
-        }
+      let othersWait = rings.leave(queue)
+      if let header = answer.header, rings.isNudge(header) {
+        answer.refuse(EAGAIN)
+        // Another thread is there for the next request of this queue, so this one takes what was deferred.
+        if othersWait, rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
+        isAfterNudge = true
+      } else if rings.isStuck.load(ordering: .relaxed), let worker, refusesWithoutStore(worker) {
+        answer.refuse(EACCES)
+      } else if othersWait || !deferRequest(of: queue, rings) {
+        return .request
       } else {
-        answer.refuse(EIO)
+        continue
       }
-      answer.end()
-      queue.enter()
-      if let otherProcessor { rings.anchors.occupy(otherProcessor) }
-      add(.commitAndFetch)
+      commit(to: queue)
     }
+    return nil
+  }
+
+  /// Whether a lock refuses the request, as far as that can be known without the store.
+  private func refusesWithoutStore(_ worker: Worker) -> Bool {
+    guard let (request, count, _) = unsafe answer.begin() else { return false }
+    defer { answer.end() }
+    return unsafe worker.refusesWithoutStore(UnsafeRawBufferPointer(rebasing: request[..<count]))
+  }
+
+  /// Defers the request in the buffer, since no thread is left for the next one, and waits for that with another buffer.
+  /// Returns `false` if there is no room for more.
+  private func deferRequest(of queue: RingQueue, _ rings: RequestRings) -> Bool {
+    guard let buffer = answer.buffer, rings.hasRoom, let other = try? RequestRings.makeBuffer(queue.number) else {
+      return false
+    }
+    rings.deferRequest(in: buffer)
+    answer.buffer = other
+    queue.add()
+    add(.register)
+    rings.nudge(queue)
+    return true
+  }
+
+  /// Serves the request in the buffer. Returns whether another thread has answered, and the buffer is no longer this
+  /// thread's.
+  private func serve(on queue: RingQueue, _ rings: RequestRings) -> Bool {
+    defer { answer.end() }
+    let otherProcessor = answer.header.flatMap { rings.anchors.follow($0.pid, on: queue.number) }
+    if let worker, let (request, count, data) = unsafe answer.begin() {
+      if unsafe worker.serve(request, count: count, data: data) {
+        // Another thread has answered, and may have taken the buffer for that.
+        answer.byOther.wait()
+        if answer.isTakenOver { return true }
+        answer.refuse(EIO)
+      } else if !answer.isComplete {
+        answer.byOther.wait()
+      }
+    } else {
+      answer.refuse(EIO)
+    }
+    if let otherProcessor { rings.anchors.occupy(otherProcessor) }
     return false
   }
 
@@ -112,7 +181,7 @@ import SystemPackage
         // Nothing is written into the buffer later than in this call, until the thread asks for completions.
         try ring.enter(awaiting: 0, gathers: false)
         result = ring.take()?.result
-        if answer.holdsSecrets { answer.wipe(isForNext: result == 0) }
+        if let buffer = answer.buffer { RingAnswer.wipe(buffer, extent: answer.secrets, isForNext: result == 0) }
         answer.holdsSecrets = false
       }
       let isOld = result != nil
@@ -129,22 +198,4 @@ import SystemPackage
       return nil
     }
   }
-}
-
-/// What the threads of a queue share.
-final class RingQueue: Sendable {
-  let number: Int
-  // Padding: the cache line of the following field contains nothing else.
-  private let before = InlineArray<8, UInt64>(repeating: 0)
-  /// Threads that wait for a request, or are about to.
-  private let idle = Atomic<Int>(0)
-  private let after = InlineArray<8, UInt64>(repeating: 0)
-
-  init(number: Int) { self.number = number }
-
-  /// A thread takes a request. Returns whether none is left.
-  func leave() -> Bool { idle.wrappingSubtract(1, ordering: .relaxed).newValue <= 0 }
-
-  /// A thread waits for a request.
-  func enter() { idle.wrappingAdd(1, ordering: .relaxed) }
 }

@@ -9,6 +9,8 @@ package struct UnansweredRequest: Sendable {
   let worker: Int?
   /// The same where it came through a ring.
   var ringWorker: RingWorker?
+  /// It was deferred by the rings.
+  var isInRing = false
 
   /// Whether the request changes contents and may have begun to. This is also true of a deferred write, whose writer
   /// has been told of success by the kernel.

@@ -13,7 +13,10 @@ extension Session {
       worker.served.current.map { UnansweredRequest(header: $0, worker: nil, ringWorker: worker) }
     }
     let deferred = backlog.all.filter { $0.contents != nil }.map { UnansweredRequest(header: $0, worker: nil) }
-    return served + throughRings + deferred
+    let deferredInRings = (rings?.deferred ?? []).filter { $0.contents != nil }.map {
+      UnansweredRequest(header: $0, worker: nil, isInRing: true)
+    }
+    return served + throughRings + deferred + deferredInRings
   }
 
   /// Refuses a request in place of its worker, which finds that out when it is done. A change that may have been made,
@@ -26,6 +29,7 @@ extension Session {
       rings?.refuse(error, request.header.unique, of: worker)
       return true
     }
+    if request.isInRing { return rings?.refuseDeferred(error, request.header) ?? false }
     let isOurs =
       if let worker = request.worker {
         served[worker].claim(for: request.header)
@@ -35,5 +39,29 @@ extension Session {
     guard isOurs else { return false }
     unsafe sendError(error, to: request.header.unique, session)
     return true
+  }
+
+  /// Refuses what a lock refuses of files that the kernel knows, of the requests that hang in the rings' workers or were
+  /// deferred there. What may have changed something is left to the lock.
+  func refuseWithoutStore(_ hanging: [RingWorker], _ deferred: [RequestHeader]) {
+    for worker in hanging {
+      guard let header = worker.served.current, !header.isChange, target.fileSystem.refuses(header),
+        worker.served.claim(for: header)
+      else { continue }
+      rings?.refuse(EACCES, header.unique, of: worker)
+    }
+    for header in deferred where header.contents != nil && target.fileSystem.refuses(header) {
+      _ = rings?.refuseDeferred(EACCES, header)
+    }
+  }
+}
+
+extension RequestHeader {
+  /// Whether it changes contents.
+  fileprivate var isChange: Bool {
+    switch contents {
+    case .attributes, .open, .read: false
+    case .resize, .write, .allocate, .copyRange, nil: true
+    }
   }
 }

@@ -11,12 +11,14 @@ import SystemPackage
   package static let slack = Worker.slack
 
   let session: OpaquePointer
-  private let target: DispatchTarget
+  let target: DispatchTarget
   /// The second transport, if the kernel may be offered it.
   private(set) var rings: RequestRings?
   let backlog: Backlog
   /// The request that each worker serves.
   let served: [ServedRequest]
+  /// Set before requests are served.
+  private(set) var ticks = WatchTicks()
 
   /// Prepares a session with `threads` workers. `options` are mount options as for `-o`; `counts` counts the requests.
   package init(
@@ -67,23 +69,26 @@ import SystemPackage
   }
 
   /// Makes rings, so that the kernel can be asked to pass requests through them. To be called when the file system is
-  /// mounted there, and before ``serve(latency:ticks:)``. Those cannot be made once the process is confined.
+  /// mounted there, and before ``serve(latency:ticks:)``: they cannot be made once the process is confined. `files` are
+  /// the regular files that the kernel knows.
   ///
   /// - Throws: `ENOTSUP` if the kernel does not offer this or there are too many processors, `EPERM` if rings are
   ///   forbidden, and what else the system calls fail with.
-  package func makeRings(mountPoint: String) throws(Errno) {
+  package func makeRings(mountPoint: String, files: SharedNumbers) throws(Errno) {
     guard RequestRings.isOffered else { throw .notSupported }
-    let rings = try unsafe RequestRings(device: fuse_session_fd(session), mountPoint: mountPoint)
+    let rings = try unsafe RequestRings(
+      device: fuse_session_fd(session), mountPoint: mountPoint, files: files, threads: served.count)
     self.rings = rings
     target.rings = rings
   }
 
   /// Serves requests until the file system has been unmounted. `latency` is held during bursts of requests.
   package func serve(latency: WakeupLatency?, ticks: WatchTicks = WatchTicks()) {
+    self.ticks = ticks
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
     let watch = DeviceWatch(device, workers: served.count, latency: latency, ticks: ticks)
     if let rings {
-      let isReady = rings.start { unsafe Worker(session, target, device, watch, $0.served, ringAnswer: $0.answer) }
+      let isReady = rings.start(self) { unsafe Worker(session, target, device, watch, $0.served, ringAnswer: $0.answer) }
       target.negotiation.offersRings = isReady
     }
     let threads =

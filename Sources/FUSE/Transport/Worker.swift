@@ -116,6 +116,14 @@ import ProtectfsIO
     return true
   }
 
+  /// Whether a lock refuses a request, as far as that can be known without the store.
+  func refusesWithoutStore(_ request: UnsafeRawBufferPointer) -> Bool {
+    let header = unsafe RequestHeader(request)
+    guard header.contents != nil, target.fileSystem.refuses(header) else { return false }
+    target.counts.count(header.operation)
+    return true
+  }
+
   /// Called before the current request is answered. Returns whether its worker may answer: no other thread has.
   private func claim() -> Bool {
     if served.claim() { return true }

@@ -49,7 +49,7 @@ package enum MountProcess {
     defer { server.stop() }
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
-    let hasRings = makeRings(session, options, log)
+    let hasRings = makeRings(session, options, unmounter.files, log)
     handOver(session, of: options.mountPoint, server, to: unmounter, hasRings: hasRings, log)
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
@@ -109,13 +109,15 @@ package enum MountProcess {
 
   /// Makes the rings of the second transport, if it is wanted. Returns whether there are any. Without them, requests
   /// come from the device.
-  private static func makeRings(_ session: Session, _ options: MountOptions, _ log: Logger) -> Bool {
+  private static func makeRings(
+    _ session: Session, _ options: MountOptions, _ files: SharedNumbers, _ log: Logger
+  ) -> Bool {
     guard options.transport == .ioUring else { return false }
     do throws(Errno) {
       // Without that, requests that a killed daemon had taken would never end.
       guard let mount = try MountedFileSystem.at(options.mountPoint) else { throw .noSuchFileOrDirectory }
       _ = try KernelConnection.openAbort(of: mount.device)
-      try session.makeRings(mountPoint: options.mountPoint)
+      try session.makeRings(mountPoint: options.mountPoint, files: files)
       return true
     } catch {
       log.warning("requests come through /dev/fuse, not io_uring", metadata: ["error": "\(error)"])

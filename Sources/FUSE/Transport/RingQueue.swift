@@ -1,0 +1,29 @@
+import Synchronization
+
+/// What the threads of a queue share.
+final class RingQueue: Sendable {
+  let number: Int
+  // Padding: the cache line of the following fields contains nothing else.
+  private let before = InlineArray<8, UInt64>(repeating: 0)
+  /// Buffers that wait for a request, or are about to.
+  private let idle = Atomic<Int>(0)
+  private let all = Atomic<Int>(0)
+  private let after = InlineArray<8, UInt64>(repeating: 0)
+
+  init(number: Int) { self.number = number }
+
+  /// The number of buffers.
+  var entries: Int { all.load(ordering: .relaxed) }
+
+  /// A new buffer is to wait for a request.
+  func add() {
+    all.wrappingAdd(1, ordering: .relaxed)
+    enter()
+  }
+
+  /// A buffer has a request. Returns how many still wait for one.
+  func leave() -> Int { idle.wrappingSubtract(1, ordering: .relaxed).newValue }
+
+  /// A buffer waits for a request.
+  func enter() { idle.wrappingAdd(1, ordering: .relaxed) }
+}
