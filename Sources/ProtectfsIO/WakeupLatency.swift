@@ -1,3 +1,4 @@
+import Synchronization
 import SystemPackage
 
 /// A request to the kernel that no processor enters a sleep state that takes long to leave: `/dev/cpu_dma_latency`
@@ -14,9 +15,26 @@ package final class WakeupLatency: Sendable {
 
   private let file: Descriptor
   private let bound: Int32
+  /// Whether power comes from a battery is asked for this often at most, in nanoseconds.
+  private static let powerInterval: Int64 = 10_000_000_000
+  private let sparesBattery: Bool
+  private let nextLook = Atomic<Int64>(0)
+  private let isOnBattery = Atomic(false)
 
+  /// Whether this is a virtual machine: the processor says so. Not known on other architectures than x86.
+  package static var isGuest: Bool {
+    guard let file = try? Descriptor.open("/proc/cpuinfo", [.readOnly]),
+      let text = try? file.readAll(limit: 1 << 16)
+    else { return false }
+    let flags = String(decoding: text, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("flags") }
+    return flags?.split(separator: " ").contains("hypervisor") ?? false
+  }
+
+  /// `unlessOnBattery`: no request is made while power comes from a battery.
+  ///
   /// Throws `EACCES` for users other than root, `ENOENT` if the kernel has no such device.
-  package init() throws(Errno) {
+  package init(unlessOnBattery: Bool = false) throws(Errno) {
+    sparesBattery = unlessOnBattery
     file = try Descriptor.open("/dev/cpu_dma_latency", [.writeOnly])
     try file.write(Self.none)
     let driver = try? Descriptor.open("/sys/devices/system/cpu/cpuidle/current_driver", [.readOnly]).readAll(limit: 64)
@@ -26,7 +44,17 @@ package final class WakeupLatency: Sendable {
   /// Makes or withdraws the request.
   package func hold(_ isHeld: Bool) {
     // The kernel accepts any number here. A failure would only cost speed.
-    try? file.write(isHeld ? bound : Self.none)
+    try? file.write(isHeld && !runsOnBattery ? bound : Self.none)
+  }
+
+  private var runsOnBattery: Bool {
+    guard sparesBattery else { return false }
+    let now = MonotonicClock.nanoseconds
+    if now >= nextLook.load(ordering: .relaxed) {
+      nextLook.store(now + Self.powerInterval, ordering: .relaxed)
+      isOnBattery.store(PowerSupply.isBattery(), ordering: .relaxed)
+    }
+    return isOnBattery.load(ordering: .relaxed)
   }
 }
 

@@ -30,10 +30,13 @@ struct MountCommand: ParsableCommand {
         allow_other         other users may use the mount
         nonempty            the mount point may have something in it
         threads=N           threads that serve requests (8)
-        latency=low         while requests come fast, keep processors from deep
-                            sleep; only root may (system: never)
-        transport=device    take the kernel's requests from /dev/fuse (io_uring:
-                            through rings, where the kernel allows it)
+        transport=auto      take the kernel's requests through io_uring where the
+                            kernel allows it, else from /dev/fuse (device: always
+                            from there; io_uring: log why, where it is not allowed)
+        latency=auto        while requests come fast, keep the processors of a
+                            virtual machine on mains power from deep sleep, if
+                            requests come from /dev/fuse; only root may (low: those
+                            of any machine, always; system: never)
         sandbox=off         the daemon keeps privileges that it does not need, so
                             that it can be traced
         hooks=DIR           run the scripts in DIR (off: none)

@@ -153,16 +153,16 @@ import Testing
     queues.map { anchors.follow(thread, on: $0) }
   }
 
-  @Test func whoStaysIsLeftAlone() throws {
-    let anchors = try ClientAnchors(processors: 2)
+  @Test func whoStaysIsLeftAlone() {
+    let anchors = ClientAnchors(processors: 2)
     #expect(Self.follow(anchors, [1, 1, 1, 1]) == [nil, nil, nil, nil])
     // Another thread of the same slot.
     #expect(Self.follow(anchors, [0, 0], thread: 77 + 64) == [nil, nil])
   }
 
   /// Its other processor is made busy for 8 answers, for 16 when it is moved after that, and no more once it stays.
-  @Test func whoIsMovedIsHeld() throws {
-    let anchors = try ClientAnchors(processors: 2)
+  @Test func whoIsMovedIsHeld() {
+    let anchors = ClientAnchors(processors: 2)
     let stays = [Int](repeating: 1, count: 8)
     #expect(Self.follow(anchors, [0] + stays) == [nil] + [Int?](repeating: 0, count: 8))
     #expect(Self.follow(anchors, [1]) == [nil])
@@ -174,8 +174,8 @@ import Testing
   }
 
   /// Where it is moved all the same, that is tried twice, and then once in 65 moves.
-  @Test func whoCannotBeHeldIsLeftAlone() throws {
-    let anchors = try ClientAnchors(processors: 4)
+  @Test func whoCannotBeHeldIsLeftAlone() {
+    let anchors = ClientAnchors(processors: 4)
     let held = Self.follow(anchors, (0..<200).map { $0 % 4 }).enumerated().filter { $0.element != nil }.map(\.offset)
     #expect(held == [1, 2, 67, 132, 197])
   }

@@ -6,7 +6,7 @@ import Testing
   @Test func ownOptionsAreTaken() throws {
     let list = try MountOptionList([
       "grace=2.5,lock_delay=20,push_timeout=7,inactive=30,replace_class=move,shared,ro",
-      "allow_other,nonempty,latency=system,threads=3,log_paths",
+      "allow_other,nonempty,latency=system,threads=3,log_paths,transport=device",
       "log_file=/l,device_key=/k,sandbox=off,hooks=/h",
     ])
     #expect(list.mount.gracePeriod == .seconds(2.5))
@@ -16,7 +16,8 @@ import Testing
     #expect(!list.mount.keepsReplacedClass)
     #expect(list.mount.isShared && list.mount.isReadOnly && list.mount.allowsOthers && list.mount.logsPaths)
     #expect(list.coversContents)
-    #expect(!list.mount.lowersLatency)
+    #expect(list.mount.latency == .system)
+    #expect(list.mount.transport == .device)
     #expect(!list.mount.isConfined)
     #expect(list.mount.threads == 3)
     #expect(list.logFile == "/l")

@@ -103,11 +103,14 @@ extension MountTests {
       }
     }
 
-    @Test func theDeviceIsTheDefault() throws {
-      try Setting.offer.with("Y") {
-        try Volume.with { volume in
+    /// Without an option, rings are used where the kernel offers them. What the device does instead is not warned of.
+    @Test(arguments: [("Y", RequestTransport.ioUring), ("N", .device)])
+    func ringsAreTheDefaultWhereTheyAreOffered(_ offer: String, _ expected: RequestTransport) throws {
+      try Setting.offer.with(offer) {
+        try Volume.with(["-o", "allow_other,transport=auto"]) { volume in
           let status = try volume.status()
-          #expect(status.transport == .device)
+          #expect(status.transport == expected)
+          #expect(!volume.log.contains("not io_uring"), "\(volume.log)")
         }
       }
     }

@@ -55,45 +55,23 @@ final class ClientAnchors: Sendable {
   /// The last thread of each queue.
   private let latest: [Slot]
   private let wakeups: [Semaphore]
-  private let threads: [Thread]
-  private let isOver: Ending
+  private let isOver = Atomic(false)
 
-  private final class Ending: Sendable {
-    let isOver = Atomic(false)
+  init(processors: Int) {
+    latest = (0..<processors).map { _ in Slot() }
+    wakeups = (0..<processors).map { _ in Semaphore() }
   }
 
-  /// Starts a thread on each processor, which sleeps.
-  ///
-  /// - Throws: `EAGAIN` if there may be no more threads.
-  init(processors: Int) throws(Errno) {
-    let wakeups = (0..<processors).map { _ in Semaphore() }
-    let ending = Ending()
-    var threads: [Thread] = []
-    do throws(Errno) {
-      for processor in 0..<processors {
-        let wakeup = wakeups[processor]
-        threads.append(
-          try Thread(starting: "anchor") {
-            CommandRing.bindThread(to: processor)
-            repeat { wakeup.wait() } while !ending.isOver.load(ordering: .relaxed)
-          })
-      }
-    } catch {
-      Self.end(threads, wakeups, ending)
-      throw error
-    }
-    latest = wakeups.map { _ in Slot() }
-    (self.wakeups, self.threads, isOver) = (wakeups, threads, ending)
+  /// What the thread of a processor does: it sleeps. There is one on each.
+  func run(on processor: Int) {
+    CommandRing.bindThread(to: processor)
+    repeat { wakeups[processor].wait() } while !isOver.load(ordering: .relaxed)
   }
 
-  deinit { Self.end(threads, wakeups, isOver) }
-
-  private static func end(_ threads: [Thread], _ wakeups: [Semaphore], _ ending: Ending) {
-    ending.isOver.store(true, ordering: .relaxed)
-    for (thread, wakeup) in zip(threads, wakeups) {
-      wakeup.post()
-      thread.join()
-    }
+  /// Has the threads end.
+  func end() {
+    isOver.store(true, ordering: .relaxed)
+    for wakeup in wakeups { wakeup.post() }
   }
 
   /// A request of a thread has come through a queue. Returns the processor that must not be idle when it is answered,

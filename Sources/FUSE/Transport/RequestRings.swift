@@ -54,8 +54,7 @@ final class RequestRings: Sendable {
 
   /// Makes the rings. The device would have `threads` workers.
   ///
-  /// - Throws: what the system calls fail with; `ENOTSUP` if the kernel does not offer rings, or there are too many
-  ///   processors.
+  /// - Throws: what the system calls fail with; `ENOTSUP` if there are too many processors.
   init(device: CInt, mountPoint: String, files: SharedNumbers, threads: Int) throws(Errno) {
     guard let count = Process.possibleProcessorCount, count <= Self.mostProcessors else { throw .notSupported }
     self.device = device
@@ -71,14 +70,14 @@ final class RequestRings: Sendable {
     self.first = first
     keeper = try RingKeeper(device: device, threads: threads)
     alertLevel = max(1, threads / count)
-    anchors = try ClientAnchors(processors: count)
+    anchors = ClientAnchors(processors: count)
     state = RankedMutex(.requestRings, State(fresh: Array((count..<count + spares).reversed())))
   }
 
-  /// Whether the module of the kernel has it turned on.
-  static var isOffered: Bool {
+  /// Whether the module of the kernel has it turned on; `nil` if the kernel does not have it.
+  static var isOffered: Bool? {
     let parameter = try? Descriptor.open("/sys/module/fuse/parameters/enable_uring", [.readOnly]).readAll(limit: 8)
-    return parameter?.first == UInt8(ascii: "Y")
+    return parameter.map { $0.first == UInt8(ascii: "Y") }
   }
 
   static func makeBuffer(_ queue: Int) throws(Errno) -> RequestBuffer {
@@ -87,12 +86,15 @@ final class RequestRings: Sendable {
 
   // MARK: The first threads
 
-  /// Starts a thread for each queue, and the keeper. `make` makes what serves a thread's requests. Returns whether all
-  /// threads have their rings; if not, the rings cannot be used.
+  /// Starts the threads of each queue, and the keeper: when the process is confined, so that they are, too. `make` makes
+  /// what serves a thread's requests. Returns whether all threads have their rings; if not, the rings cannot be used.
   func start(_ session: Session, _ make: (RingWorker) -> Worker) -> Bool {
     for worker in workers { worker.worker = make(worker) }
     return startThread("ring keeper", { [keeper] in keeper.enable() }, { [self] in keeper.run(self, session) })
-      && queues.allSatisfy { startThread(workers[$0.number]) }
+      && queues.allSatisfy { queue in
+        startThread(workers[queue.number])
+          && startThread("anchor", { true }, { [anchors] in anchors.run(on: queue.number) })
+      }
   }
 
   /// Gives the kernel the buffers: it has accepted the rings, and passes no request on until it has all of them.
@@ -168,6 +170,7 @@ final class RequestRings: Sendable {
     for number in waiting { workers[number].end() }
     if !hasBegun.load(ordering: .relaxed) { for queue in queues { workers[queue.number].end() } }
     keeper.end()
+    anchors.end()
     while let thread = state.withLock({ $0.threads.popLast() }) { thread.join() }
   }
 

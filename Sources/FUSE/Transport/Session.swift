@@ -68,14 +68,16 @@ import SystemPackage
     guard unsafe fuse_session_custom_io(session, &transport, device) == 0 else { throw .notMounted }
   }
 
+  /// Whether the kernel's module has rings turned on; `nil` if the kernel knows none.
+  package static var kernelOffersRings: Bool? { RequestRings.isOffered }
+
   /// Makes rings, so that the kernel can be asked to pass requests through them. To be called when the file system is
   /// mounted there, and before ``serve(latency:ticks:)``: they cannot be made once the process is confined. `files` are
   /// the regular files that the kernel knows.
   ///
-  /// - Throws: `ENOTSUP` if the kernel does not offer this or there are too many processors, `EPERM` if rings are
-  ///   forbidden, and what else the system calls fail with.
+  /// - Throws: `ENOTSUP` if there are too many processors, `EPERM` if rings are forbidden, and what else the system calls
+  ///   fail with.
   package func makeRings(mountPoint: String, files: SharedNumbers) throws(Errno) {
-    guard RequestRings.isOffered else { throw .notSupported }
     let rings = try unsafe RequestRings(
       device: fuse_session_fd(session), mountPoint: mountPoint, files: files, threads: served.count)
     self.rings = rings
@@ -88,8 +90,9 @@ import SystemPackage
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
     let watch = DeviceWatch(device, workers: served.count, latency: latency, ticks: ticks)
     if let rings {
-      let isReady = rings.start(self) { unsafe Worker(session, target, device, watch, $0.served, ringAnswer: $0.answer) }
-      target.negotiation.offersRings = isReady
+      target.negotiation.offersRings = rings.start(self) {
+        unsafe Worker(session, target, device, watch, $0.served, ringAnswer: $0.answer)
+      }
     }
     let threads =
       served.enumerated().map { (index, served) in

@@ -53,9 +53,10 @@ package struct MountOptionList: Equatable {
         throw MountOptionError("'\(option)': threads is a number from 1 to 256")
       }
       mount.threads = count
-    case "latency": mount.lowersLatency = try Self.choice(option, value, "low", "system")
+    case "latency":
+      mount.latency = try Self.choice(option, value, ["auto": .automatic, "low": .low, "system": .system])
     case "transport":
-      mount.transport = try Self.choice(option, value, "device", "io_uring") ? .device : .ioUring
+      mount.transport = try Self.choice(option, value, ["auto": nil, "device": .device, "io_uring": .ioUring])
     case "sandbox": mount.isConfined = try Self.choice(option, value, "on", "off")
     case "log_file": logFile = try Self.path(option, value)
     case "hooks": hooks = try Self.path(option, value)
@@ -103,10 +104,17 @@ package struct MountOptionList: Equatable {
   private static func choice(
     _ option: String, _ value: String?, _ first: String, _ second: String
   ) throws(MountOptionError) -> Bool {
-    guard value == first || value == second else {
-      throw MountOptionError("'\(option)': \(option.prefix { $0 != "=" }) is \(first) or \(second)")
-    }
-    return value == first
+    try choice(option, value, [first: true, second: false])
+  }
+
+  /// What one of several words stands for.
+  private static func choice<Meaning>(
+    _ option: String, _ value: String?, _ meanings: KeyValuePairs<String, Meaning>
+  ) throws(MountOptionError) -> Meaning {
+    if let meaning = meanings.first(where: { $0.key == value }) { return meaning.value }
+    let words = meanings.map(\.key)
+    let list = words.dropLast().joined(separator: ", ") + " or \(words.last ?? "")"
+    throw MountOptionError("'\(option)': \(option.prefix { $0 != "=" }) is \(list)")
   }
 
   private static func path(_ option: String, _ value: String?) throws(MountOptionError) -> String {

@@ -27,10 +27,10 @@ package struct MountOptions: Equatable, Sendable {
   package var allowsOthers = false
   /// Threads that serve requests.
   package var threads = 8
-  /// Processors are kept from deep sleep while requests come fast, where that is permitted.
-  package var lowersLatency = true
-  /// How the kernel's requests reach the daemon, where the kernel has both ways.
-  package var transport = RequestTransport.device
+  /// When processors are kept from deep sleep while requests come fast.
+  package var latency = LatencyChoice.automatic
+  /// How the kernel's requests are to reach the daemon; `nil`: through rings where that is possible.
+  package var transport: RequestTransport?
   /// The daemon gives up the privileges that it needs no more.
   package var isConfined = true
   /// The log names the files that were refused.
@@ -69,4 +69,13 @@ package struct MountOptions: Equatable, Sendable {
     if isReadOnly { options.append("ro") }
     return options + fuseOptions
   }
+}
+
+/// When processors are kept from deep sleep while requests come fast, where that is permitted.
+package enum LatencyChoice: Sendable {
+  /// In a guest on mains power whose requests come from the device: there a processor that sleeps goes back to the
+  /// hypervisor, and with rings none is woken for a request.
+  case automatic
+  case low
+  case system
 }

@@ -80,7 +80,7 @@ package enum MountProcess {
     Thread(name: "signals") {
       endOnSignal(end, daemon: daemon, session: session, server: server, unmounter: unmounter)
     }.detach()
-    session.serve(latency: options.lowersLatency ? try? WakeupLatency() : nil)
+    session.serve(latency: latency(options, hasRings: hasRings))
     daemon.tree.stopRekeys()
     rekeyThread?.join()
     daemon.tree.applyModificationTimes()
@@ -107,21 +107,45 @@ package enum MountProcess {
     return keybag
   }
 
-  /// Makes the rings of the second transport, if it is wanted. Returns whether there are any. Without them, requests
-  /// come from the device.
+  /// Makes the rings of the second transport, unless they are not wanted. Returns whether there are any. Without them,
+  /// requests come from the device.
   private static func makeRings(
     _ session: Session, _ options: MountOptions, _ files: SharedNumbers, _ log: Logger
   ) -> Bool {
-    guard options.transport == .ioUring else { return false }
+    if options.transport == .device { return false }
+    let isAskedFor = options.transport == .ioUring
+    let isOffered = Session.kernelOffersRings
+    if !isAskedFor, isOffered != true {
+      if isOffered == false, Process.identity.user == 0 {
+        log.notice(
+          """
+          the kernel could pass requests with less work, over io_uring; \
+          'echo Y >/sys/module/fuse/parameters/enable_uring' turns that on for later mounts
+          """)
+      }
+      return false
+    }
     do throws(Errno) {
+      guard isOffered == true else { throw .notSupported }
       // Without that, requests that a killed daemon had taken would never end.
       guard let mount = try MountedFileSystem.at(options.mountPoint) else { throw .noSuchFileOrDirectory }
       _ = try KernelConnection.openAbort(of: mount.device)
       try session.makeRings(mountPoint: options.mountPoint, files: files)
       return true
     } catch {
-      log.warning("requests come through /dev/fuse, not io_uring", metadata: ["error": "\(error)"])
+      log.log(
+        level: isAskedFor ? .warning : .info, "requests come through /dev/fuse, not io_uring",
+        metadata: ["error": "\(error)"])
       return false
+    }
+  }
+
+  /// What keeps processors from deep sleep, if that is to be done.
+  private static func latency(_ options: MountOptions, hasRings: Bool) -> WakeupLatency? {
+    switch options.latency {
+    case .low: try? WakeupLatency()
+    case .automatic where !hasRings && WakeupLatency.isGuest: try? WakeupLatency(unlessOnBattery: true)
+    case .automatic, .system: nil
     }
   }
 
