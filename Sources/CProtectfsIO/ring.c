@@ -93,10 +93,19 @@ int linux_ring_enable(struct linux_ring *ring) {
   return configure(ring->descriptor, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 }
 
-void linux_ring_add(
+int linux_ring_enter(struct linux_ring *ring, unsigned awaited, int gathers) {
+  unsigned flags = ring->enter_flags | (gathers ? IORING_ENTER_GETEVENTS : 0);
+  long taken = syscall(SYS_io_uring_enter, ring->descriptor, ring->added, awaited, flags, NULL, 0);
+  if (taken < 0) return -errno;
+  ring->added -= (unsigned)taken;
+  return 0;
+}
+
+int linux_ring_add(
     struct linux_ring *ring, int command, unsigned queue, uint64_t commit_id, const struct iovec *buffers,
     uint64_t user_data) {
-  // Only this thread changes the tail, and the kernel takes each entry in the call that follows.
+  // Only this thread changes the tail. The entries that were added are submitted first if there is no room for another.
+  if (ring->added > ring->submission_mask && linux_ring_enter(ring, 0, 0) < 0) return -EAGAIN;
   unsigned tail = *ring->submission_tail;
   struct io_uring_sqe *entry =
       (struct io_uring_sqe *)((char *)ring->entries + (tail & ring->submission_mask) * 2 * sizeof *entry);
@@ -113,13 +122,6 @@ void linux_ring_add(
   memcpy(entry->cmd, &request, sizeof request);
   atomic_store_explicit((_Atomic unsigned *)ring->submission_tail, tail + 1, memory_order_release);
   ring->added++;
-}
-
-int linux_ring_enter(struct linux_ring *ring, unsigned awaited, int gathers) {
-  unsigned flags = ring->enter_flags | (gathers ? IORING_ENTER_GETEVENTS : 0);
-  long taken = syscall(SYS_io_uring_enter, ring->descriptor, ring->added, awaited, flags, NULL, 0);
-  if (taken < 0) return -errno;
-  ring->added -= (unsigned)taken;
   return 0;
 }
 
@@ -162,8 +164,12 @@ void linux_bind_thread(unsigned processor) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-void linux_unbind_thread(void) {
-  cpu_set_t set;
-  memset(&set, 0xff, sizeof set);
-  sched_setaffinity(0, sizeof set, &set);
+int linux_write_on_processor(unsigned processor, int file, const void *bytes, size_t count) {
+  cpu_set_t before;
+  int isKnown = sched_getaffinity(0, sizeof before, &before) == 0;
+  linux_bind_thread(processor);
+  ssize_t written = write(file, bytes, count);
+  int error = errno;
+  if (isKnown) sched_setaffinity(0, sizeof before, &before);
+  return written < 0 ? -error : (size_t)written == count ? 0 : -EIO;
 }

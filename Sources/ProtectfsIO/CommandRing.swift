@@ -37,28 +37,31 @@ import SystemPackage
   /// Readable for poll(2) when there is something to gather.
   package var descriptor: CInt { unsafe ring.pointee.descriptor }
 
-  /// Adds a command, for the next call of ``enter(awaiting:gathers:)``.
-  package func add(_ command: Command, _ buffer: RequestBuffer, commit: UInt64 = 0, tag: UInt64) {
-    var parts = (
-      unsafe iovec(iov_base: buffer.shared.baseAddress, iov_len: RequestBuffer.headerSize),
-      unsafe iovec(
-        iov_base: buffer.shared.baseAddress! + RequestBuffer.headerSize,
-        iov_len: buffer.shared.count - RequestBuffer.headerSize)
-    )
-    unsafe withUnsafeBytes(of: &parts) { parts in
-      let parts = unsafe parts.bindMemory(to: iovec.self).baseAddress
-      unsafe linux_ring_add(
-        ring, command.rawValue, UInt32(buffer.queue), commit, command == .register ? parts : nil, tag)
-      // The kernel reads the parts when the command is submitted.
-      if command == .register { _ = unsafe linux_ring_enter(ring, 0, 0) }
-    }
+  /// Adds a command, for the next call of ``enter(awaiting:gathers:)``. If that is not made in time, ``hasUnsubmitted``
+  /// says so.
+  ///
+  /// - Throws: `EAGAIN` if the kernel lacks memory for what was added before.
+  package func add(_ command: Command, _ buffer: RequestBuffer, commit: UInt64 = 0, tag: UInt64) throws(Errno) {
+    let parts = command == .register ? unsafe buffer.parts() : nil
+    try check(unsafe linux_ring_add(ring, command.rawValue, UInt32(buffer.queue), commit, parts, tag))
   }
 
+  /// Whether something was added and is not submitted.
+  package var hasUnsubmitted: Bool { unsafe ring.pointee.added > 0 }
+
   /// Submits what was added, and waits for as many completions. Unless it `gathers`, the kernel writes into no buffer
-  /// but those of the commands that are submitted. A signal may end the wait.
+  /// but those of the commands that are submitted. A signal may end the wait. As long as the kernel lacks memory for a
+  /// command, this is repeated.
   package func enter(awaiting count: Int, gathers: Bool = true) throws(Errno) {
     LockOrder.requireCallsAllowed("io_uring_enter")
-    try check(unsafe linux_ring_enter(ring, UInt32(count), gathers ? 1 : 0))
+    repeat {
+      do throws(Errno) {
+        try check(unsafe linux_ring_enter(ring, UInt32(count), gathers ? 1 : 0))
+      } catch {
+        guard error == .resourceTemporarilyUnavailable || error == .resourceBusy else { throw error }
+        Thread.sleep(microseconds: 1000)
+      }
+    } while hasUnsubmitted
   }
 
   /// Takes a completion: the tag of a command, and its result.
@@ -71,6 +74,8 @@ import SystemPackage
   /// Runs the calling thread on a processor alone, if it is there and permitted.
   package static func bindThread(to processor: Int) { linux_bind_thread(UInt32(processor)) }
 
-  /// Lets the calling thread run on every processor that is permitted.
-  package static func unbindThread() { linux_unbind_thread() }
+  /// Writes to a file on a processor, if it is there and permitted, else on any.
+  package static func write(_ bytes: UnsafeRawBufferPointer, to file: CInt, on processor: Int) throws(Errno) {
+    try check(unsafe linux_write_on_processor(UInt32(processor), file, bytes.baseAddress, bytes.count))
+  }
 }

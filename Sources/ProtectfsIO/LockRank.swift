@@ -111,6 +111,8 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case requestRings
   /// Seeks that wait for the kernel's pages.
   case writebackQueue
+  /// Work after the answers of rings.
+  case readAheadQueue
   /// Threads and batches of page invalidations.
   case pageInvalidation
   /// The nodes of a batch of page invalidations.

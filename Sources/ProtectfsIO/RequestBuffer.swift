@@ -1,4 +1,5 @@
 import CProtectfsIO
+import ProtectfsLibc
 import SystemPackage
 
 /// The memory through which requests of one of the kernel's queues and their answers pass: a page for headers, then
@@ -51,6 +52,16 @@ import SystemPackage
     }
     isReplaced = true
     return unsafe RequestBuffer(queue: queue, shared: shared, bytes: again)
+  }
+
+  /// What the kernel is told of the buffer when it is given to it (`FUSE_IO_URING_CMD_REGISTER`): the addresses of the
+  /// headers and of the data. They lie in the first page, behind the headers (288 bytes), and in front of the request.
+  func parts() -> UnsafeMutablePointer<iovec> {
+    let parts = unsafe (bytes.baseAddress! + 512).bindMemory(to: iovec.self, capacity: 2)
+    unsafe parts[0] = unsafe iovec(iov_base: shared.baseAddress, iov_len: Self.headerSize)
+    unsafe parts[1] = unsafe iovec(
+      iov_base: shared.baseAddress! + Self.headerSize, iov_len: shared.count - Self.headerSize)
+    return unsafe parts
   }
 
   /// Memory at two addresses.

@@ -71,6 +71,40 @@ extension MountTests {
       }
     }
 
+    /// More requests hang than there are threads: others are deferred, what a lock refuses is refused all the same, and
+    /// nothing keeps a processor busy meanwhile. Then each of them is served.
+    @Test func moreHangThanThereAreThreads() throws {
+      try Setting.offer.with("Y") {
+        try Volume.withFaults(["-o", "allow_other,transport=io_uring,threads=1"]) { volume, faults in
+          let secret = try volume.secret("secret", 1)
+          defer { withExtendedLifetime(secret) { faults.disarm() } }
+          let names = (0..<60).map { volume.path("directory \($0)") }
+          for name in names { try name.makeDirectory() }
+          try volume.lock()
+          for directory in [volume.mountPoint] + names { _ = try directory.status() }
+          faults.settle()
+          faults.arm(.hang, at: 1, of: [.changes, .reads])
+          let calls = names.map { name in
+            PendingCall { () throws(Errno) in try name.appending("new").makeDirectory() }
+          }
+          while faults.hanging < 16 { usleep(1000) }
+          usleep(500_000)
+          let before = try ProcessStatus.processorTime(of: volume.processID)
+          try secret.expectUnreadable()
+          usleep(500_000)
+          let used = try ProcessStatus.processorTime(of: volume.processID) - before
+          #expect(used < .milliseconds(250))
+          let isAnyDone = calls.contains { !$0.isPending }
+          #expect(!isAnyDone)
+          faults.disarm()
+          for call in calls { #expect(try call.result() == nil) }
+          for name in names { #expect(name.appending("new").exists) }
+          try volume.unlock()
+          #expect(try secret.path.contents() == secret.contents)
+        }
+      }
+    }
+
     /// SEEK_DATA waits for pages that other threads write.
     @Test func seeksSeeDirtyPages() throws {
       try Setting.offer.with("Y") {

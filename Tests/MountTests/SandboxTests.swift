@@ -157,6 +157,15 @@ struct ProcessStatus {
 
   subscript(_ name: String) -> String { fields[name[...]].map(String.init) ?? "" }
 
+  /// The time for which a process has used processors.
+  static func processorTime(of process: CInt) throws(Errno) -> Duration {
+    let text = String(decoding: try read(PathName("/proc/\(process)/stat")), as: UTF8.self)
+    // The fields behind the name, which may have blanks: those of user and system time are the 12th and 13th.
+    let fields = text[(text.lastIndex(of: ")") ?? text.startIndex)...].split(separator: " ")
+    let ticks = fields.count > 13 ? (Int(fields[12]) ?? 0) + (Int(fields[13]) ?? 0) : 0
+    return .milliseconds(ticks * 1000 / sysconf(CInt(_SC_CLK_TCK)))
+  }
+
   /// Those of all threads of a process, except one that ends meanwhile.
   static func threads(of process: CInt) throws(Errno) -> [ProcessStatus] {
     let tasks = PathName("/proc/\(process)/task")

@@ -94,7 +94,7 @@ void linux_ring_close(struct linux_ring *ring);
 /// From now on the ring takes commands, of the calling thread only.
 int linux_ring_enable(struct linux_ring *ring);
 /// Adds a command. `buffers`, a header and a payload, are read by the call that submits it.
-void linux_ring_add(
+int linux_ring_add(
     struct linux_ring *ring, int command, unsigned queue, uint64_t commit_id, const struct iovec *buffers,
     uint64_t user_data);
 /// Submits what was added, and waits until there are so many completions. If `gathers` is 0, the kernel writes into no
@@ -111,8 +111,8 @@ int linux_move_mapping(void *from, void *to, size_t size);
 void linux_unmap(void *start, size_t size);
 /// Runs the calling thread on one processor, if that is permitted and the processor is there.
 void linux_bind_thread(unsigned processor);
-/// Lets the calling thread run on every processor that is permitted.
-void linux_unbind_thread(void);
+/// Writes on one processor, if that is permitted and the processor is there, else on any.
+int linux_write_on_processor(unsigned processor, int file, const void *bytes, size_t count);
 /// Has a terminal hand over each key as it is typed, and show none, until `linux_show_typing`. A signal that ends the
 /// process, and exit(3), undo it too. One thread at a time.
 int linux_hide_typing(int terminal);

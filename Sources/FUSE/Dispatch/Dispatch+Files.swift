@@ -134,8 +134,5 @@ private func list(
       Handle(rawValue: info!.pointee.fh), from: UInt64(bitPattern: Int64(offset)), into: &listing)
     return unsafe .data(listing.bytes, wipe: false)
   }
-  if let readAhead {
-    Worker.current.promoteAnother()
-    readAhead()
-  }
+  if let readAhead { Worker.current.continueAfterAnswer(readAhead) }
 }

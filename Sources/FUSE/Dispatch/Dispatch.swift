@@ -13,6 +13,7 @@ import SystemPackage
   /// The number of requests being served, until their answers are sent, whose answers may contain attributes of
   /// directories.
   let attributeReplies = Atomic<Int>(0)
+  let readAheadQueue = ReadAheadQueue()
   /// The rings that requests may come through. Set before the first request.
   var rings: RequestRings?
 

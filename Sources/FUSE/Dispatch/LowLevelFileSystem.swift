@@ -3,7 +3,7 @@ import ProtectfsIO
 import SystemPackage
 
 /// Work to do after an answer. No caller waits for it.
-package typealias ReadAhead = () -> Void
+package typealias ReadAhead = @Sendable () -> Void
 
 /// A file system as libfuse's low-level interface calls it: one method for each kind of request.
 ///

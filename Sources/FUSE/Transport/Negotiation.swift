@@ -14,6 +14,8 @@ final class Negotiation: @unchecked Sendable {
   /// There are rings that the kernel may pass requests through. Set before the first request.
   var offersRings = false
   private let kernelOffersRings = Atomic<Bool>(false)
+  /// FUSE_INIT has been answered.
+  private(set) var isDone = false
 
   init(hasOtherWriters: Bool) {
     self.hasOtherWriters = hasOtherWriters
@@ -92,6 +94,7 @@ final class Negotiation: @unchecked Sendable {
     let answer = unsafe header.load(as: fuse_out_header.self)
     guard answer.unique == pending else { return false }
     pendingInit.store(0, ordering: .relaxed)
+    isDone = true
     let place = MemoryLayout<fuse_init_out>.offset(of: \.flags)!
     let secondPlace = MemoryLayout<fuse_init_out>.offset(of: \.flags2)!
     guard answer.error == 0, unsafe parts[1].iov_len >= secondPlace + 4 else { return false }

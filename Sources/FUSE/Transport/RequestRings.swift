@@ -14,6 +14,9 @@ import SystemPackage
 final class RequestRings: Sendable {
   /// More processors would take too much memory and too many threads.
   static let mostProcessors = 32
+  /// Writes of so many bytes are served one after the other, as long as none takes long: they wait for the processor and
+  /// for the file, so more threads would only disturb their order and each take a megabyte.
+  private static let longWrite: UInt32 = 1 << 16
   /// Threads beyond one for each processor, for each thread that the device would have.
   private static let sparesForThread = 16
 
@@ -138,14 +141,31 @@ final class RequestRings: Sendable {
     }
     guard let number else { return nil }
     if isStarted || startThread(workers[number]) { return workers[number] }
+    // There may be too many threads now, and fewer later.
+    state.withLock { $0.fresh.append(number) }
     return nil
   }
 
-  /// A thread takes a request of a queue. Returns whether another one waits for the next.
-  func leave(_ queue: RingQueue) -> Bool {
-    let left = queue.leave()
-    if queue.entries - left >= alertLevel { keeper.alert() }
-    if left > 0 { return true }
+  /// A thread takes a request of a queue, which is no nudge. Returns whether another one waits for the next, or will in a
+  /// moment.
+  func leave(_ queue: RingQueue, _ header: fuse_in_header?) -> Bool {
+    if queue.leave() > 0 { return true }
+    if let header, header.opcode == FUSE_WRITE.rawValue, header.len >= Self.longWrite {
+      keeper.watch()
+      return true
+    }
+    if grow(queue) { return true }
+    keeper.alert()
+    return false
+  }
+
+  /// So many buffers of a queue are in use that the keeper is to look whether they hang.
+  func alertIfBusy(_ queue: RingQueue) {
+    if queue.busy >= alertLevel { keeper.alert() }
+  }
+
+  /// Has another thread wait for requests of a queue. Returns `false` if there is none.
+  func grow(_ queue: RingQueue) -> Bool {
     guard let buffer = try? Self.makeBuffer(queue.number), let worker = spare() else { return false }
     worker.join(queue, buffer, .isNewBehindOthers)
     return true
@@ -178,16 +198,16 @@ final class RequestRings: Sendable {
 
   private static let firstNudge: UInt64 = 1 << 62
 
-  /// Has the kernel make a request for the processor of a queue, to which the calling thread is bound. It is answered at
-  /// once, and with that the queue goes on with its oldest request, which the kernel gives to no new buffer, only to one
-  /// that is committed.
+  /// Has the kernel make a request for the processor of a queue. It is answered at once, and with that the queue goes on
+  /// with its oldest request, which the kernel gives to no new buffer, only to one that is committed. A processor on
+  /// which the daemon may not run gets none.
   ///
   /// The request is for no bytes of the pages of a regular file (`fuse_notify_retrieve()` in fs/fuse/dev.c): nothing
   /// waits for its answer, and nothing keeps the mount from being unmounted. If the kernel knows no such file, another
   /// thread asks for the status of the mount.
   func nudge(_ queue: RingQueue) {
     let number = nextNudge.wrappingAdd(2, ordering: .relaxed).oldValue
-    if let file = files.any, requestPages(of: file, number) { return }
+    if let file = files.any, requestPages(of: file, number, queue) { return }
     // The thread hangs if other requests are before its own and hang; so each is another one.
     let thread = try? Thread(starting: "nudge") { [self] in
       CommandRing.bindThread(to: queue.number)
@@ -201,13 +221,15 @@ final class RequestRings: Sendable {
   }
 
   /// Returns whether the kernel knows the file.
-  private func requestPages(of file: UInt64, _ number: UInt64) -> Bool {
+  private func requestPages(of file: UInt64, _ number: UInt64, _ queue: RingQueue) -> Bool {
     var message = (fuse_out_header(), fuse_notify_retrieve_out())
     message.0.len = UInt32(MemoryLayout.size(ofValue: message))
     message.0.error = CInt(bitPattern: FUSE_NOTIFY_RETRIEVE.rawValue)
     message.1.notify_unique = number
     message.1.nodeid = file
-    return unsafe withUnsafeBytes(of: &message) { unsafe Glibc.write(device, $0.baseAddress, $0.count) == $0.count }
+    return unsafe withUnsafeBytes(of: &message) { bytes in
+      (try? unsafe CommandRing.write(bytes, to: device, on: queue.number)) != nil
+    }
   }
 
   /// Whether a request is such a one.
@@ -261,6 +283,9 @@ extension DispatchTarget {
     if usesRings, result > 0, let rings {
       counts.usesRings.store(true, ordering: .relaxed)
       rings.begin()
+    }
+    if negotiation.isDone, !counts.isConnected.load(ordering: .relaxed) {
+      counts.isConnected.store(true, ordering: .releasing)
     }
     return result
   }

@@ -20,6 +20,7 @@ import Synchronization
   /// The buffer of the current request. Another thread may use it once it has claimed the request.
   var buffer: RequestBuffer?
   private let unique = Atomic<UInt64>(0)
+  private let count = Atomic<UInt64>(0)
   /// What was sent must be wiped when the kernel has it.
   var holdsSecrets = false
   /// How many bytes of data the answer has used.
@@ -128,6 +129,17 @@ import Synchronization
 
   /// The request is over, for threads that look for it.
   func end() { unique.store(0, ordering: .releasing) }
+
+  /// The number of requests that the worker's own thread has served.
+  var servedCount: UInt64 { count.load(ordering: .relaxed) }
+
+  /// The worker's own thread has served a request.
+  func countServed() { count.store(count.load(ordering: .relaxed) &+ 1, ordering: .relaxed) }
+
+  /// Wipes what came with the request, which is not served.
+  func wipeReceived() {
+    if let buffer { Self.wipeData(of: buffer, from: 0, to: receivedCount) }
+  }
 
   /// What the answer has left in the buffer that must be wiped when the kernel has it: the number of bytes of data.
   var secrets: Int { holdsSecrets ? extent : 0 }

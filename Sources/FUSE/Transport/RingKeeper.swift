@@ -16,19 +16,33 @@ import SystemPackage
   /// The number of buffers that its ring has room for at a time; more are no error.
   private static let room = 256
 
+  private struct Waiting {
+    let buffer: RequestBuffer
+    let command: CommandRing.Command
+  }
+
   private let ring: CommandRing
   private let signal: EventDescriptor
   private let threads: Int
   private let isAlert = Atomic(false)
+  /// A queue may stand still for a moment.
+  private let isWatching = Atomic(false)
   private let isOver = Atomic(false)
   /// Its buffers that wait for requests, by the tags of their commands.
-  private var buffers: [UInt64: RequestBuffer] = [:]
+  private var buffers: [UInt64: Waiting] = [:]
+  /// Buffers that the kernel has refused; they are not used again.
+  private var lost: [RequestBuffer] = []
   private var nextTag: UInt64 = 0
   /// Buffers with nudges that are not answered while requests are deferred: the next nudge is then another thread's.
   private var heldNudges: [RequestBuffer] = []
   /// For each worker the request that it served at the last check, and for how many checks before that.
   private var last: [(unique: UInt64, checks: Int)] = []
   private var quietChecks = 0
+  private var lastServed: UInt64 = 0
+  private var idleChecks = 0
+  /// For each queue the number of requests taken by the last look; for how many looks nothing was to be seen.
+  private var lastTaken: [UInt64] = []
+  private var quietLooks = 0
 
   init(device: CInt, threads: Int) throws(Errno) {
     ring = try CommandRing(buffers: Self.room, device: device)
@@ -47,6 +61,11 @@ import SystemPackage
     if !isAlert.load(ordering: .relaxed), !isAlert.exchange(true, ordering: .sequentiallyConsistent) { wake() }
   }
 
+  /// Has the thread look for a while whether a queue stands still for long.
+  func watch() {
+    if !isWatching.load(ordering: .relaxed), !isWatching.exchange(true, ordering: .sequentiallyConsistent) { wake() }
+  }
+
   func end() {
     isOver.store(true, ordering: .sequentiallyConsistent)
     wake()
@@ -54,20 +73,24 @@ import SystemPackage
 
   func run(_ rings: RequestRings, _ session: Session) {
     last = rings.workers.map { _ in (0, 0) }
-    let tick = CInt(session.ticks.reserve / 1000)
+    lastTaken = rings.queues.map { _ in 0 }
+    let (tick, shortTick) = (CInt(session.ticks.reserve / 1000), CInt(max(1, session.ticks.watchdog / 1000)))
     var nextCheck = MonotonicClock.nanoseconds
     while !isOver.load(ordering: .sequentiallyConsistent) {
       var events = (
         pollfd(fd: ring.descriptor, events: Int16(POLLIN), revents: 0),
         pollfd(fd: signal.rawValue, events: Int16(POLLIN), revents: 0)
       )
-      let timeout = isAlert.load(ordering: .relaxed) ? tick : -1
+      submit()
+      let watches = isWatching.load(ordering: .relaxed)
+      let timeout = watches ? shortTick : isAlert.load(ordering: .relaxed) ? tick : -1
       unsafe withUnsafeMutableBytes(of: &events) { bytes in
         _ = unsafe poll(bytes.bindMemory(to: pollfd.self).baseAddress, 2, timeout)
       }
       signal.clear()
       for answered in rings.takeAnswered() { commit(answered, rings) }
       gather(rings)
+      if watches { look(rings) }
       let now = MonotonicClock.nanoseconds
       guard isAlert.load(ordering: .relaxed), now >= nextCheck else { continue }
       nextCheck = now + session.ticks.reserve * 1000
@@ -77,20 +100,28 @@ import SystemPackage
 
   // MARK: Its buffers
 
-  private func add(_ command: CommandRing.Command, _ buffer: RequestBuffer, _ rings: RequestRings) -> UInt64 {
+  @discardableResult
+  private func add(_ command: CommandRing.Command, _ buffer: RequestBuffer) -> UInt64 {
     nextTag += 1
-    buffers[nextTag] = buffer
-    ring.add(command, buffer, commit: command == .register ? 0 : RingAnswer.commitID(in: buffer), tag: nextTag)
+    buffers[nextTag] = Waiting(buffer: buffer, command: command)
+    let commit = command == .register ? 0 : RingAnswer.commitID(in: buffer)
+    while (try? ring.add(command, buffer, commit: commit, tag: nextTag)) == nil { Thread.sleep(microseconds: 1000) }
     return nextTag
+  }
+
+  /// Submits what was added. Nothing is written into a buffer later than in this call, until the thread asks for
+  /// completions.
+  private func submit() {
+    if ring.hasUnsubmitted { try? ring.enter(awaiting: 0, gathers: false) }
   }
 
   private func commit(_ answered: AnsweredBuffer, _ rings: RequestRings) {
     rings.queues[answered.buffer.queue].enter()
-    let tag = add(.commitAndFetch, answered.buffer, rings)
-    // Nothing is written into the buffer later than in this call, until the thread asks for completions.
-    try? ring.enter(awaiting: 0, gathers: false)
+    let tag = add(.commitAndFetch, answered.buffer)
+    submit()
     let arrived = takeCompletions()
-    if answered.secrets > 0 {
+    // If it failed, the connection has ended.
+    if answered.secrets > 0, !ring.hasUnsubmitted {
       let isForNext = arrived.contains { $0 == (tag, 0) }
       RingAnswer.wipe(answered.buffer, extent: answered.secrets, isForNext: isForNext)
     }
@@ -110,18 +141,26 @@ import SystemPackage
   }
 
   private func accept(_ tag: UInt64, _ result: CInt, _ rings: RequestRings) {
-    guard let buffer = buffers.removeValue(forKey: tag) else { return }
+    guard let waiting = buffers.removeValue(forKey: tag) else { return }
+    let buffer = waiting.buffer
+    let queue = rings.queues[buffer.queue]
     guard result == 0 else {
-      // -EAGAIN, -EINTR: once more. Otherwise the connection has ended.
-      if result == -EAGAIN || result == -EINTR { _ = add(.commitAndFetch, buffer, rings) }
+      if result == -EAGAIN || result == -EINTR {
+        add(waiting.command, buffer)
+      } else {
+        _ = queue.leave()
+        // The kernel may still know the address.
+        lost.append(buffer)
+      }
       return
     }
-    let queue = rings.queues[buffer.queue]
     let isLast = queue.leave() <= 0
     if rings.isNudge(RingAnswer.header(in: buffer)) {
+      if isLast || rings.deferredCount.load(ordering: .relaxed) == 0 { return answerNudge(in: buffer, rings) }
       heldNudges.append(buffer)
-      if rings.deferredCount.load(ordering: .relaxed) == 0 { answerNudges(rings) } else { nudge(queue, rings) }
-    } else if let worker = rings.spare() {
+      return rings.nudge(queue)
+    }
+    if let worker = rings.spare() {
       worker.join(queue, buffer, .holdsRequest)
     } else {
       rings.deferRequest(in: buffer)
@@ -133,29 +172,40 @@ import SystemPackage
   private func addBuffer(to queue: RingQueue, _ rings: RequestRings) {
     guard let buffer = try? RequestRings.makeBuffer(queue.number) else { return }
     queue.add()
-    _ = add(.register, buffer, rings)
-    nudge(queue, rings)
-  }
-
-  private func answerNudges(_ rings: RequestRings) {
-    for buffer in heldNudges {
-      RingAnswer.refuse(EAGAIN, to: RingAnswer.commitID(in: buffer), in: buffer)
-      rings.queues[buffer.queue].enter()
-      _ = add(.commitAndFetch, buffer, rings)
-    }
-    heldNudges = []
-  }
-
-  private func nudge(_ queue: RingQueue, _ rings: RequestRings) {
-    CommandRing.bindThread(to: queue.number)
+    add(.register, buffer)
+    submit()
     rings.nudge(queue)
-    CommandRing.unbindThread()
+  }
+
+  private func answerNudge(in buffer: RequestBuffer, _ rings: RequestRings) {
+    RingAnswer.refuse(EAGAIN, to: RingAnswer.commitID(in: buffer), in: buffer)
+    rings.queues[buffer.queue].enter()
+    add(.commitAndFetch, buffer)
+  }
+
+  // MARK: Queues that stand still
+
+  /// Has another thread join each queue that has stood still since the last look.
+  private func look(_ rings: RequestRings) {
+    var isQuiet = true
+    for (index, queue) in rings.queues.enumerated() {
+      let taken = queue.taken
+      if taken != lastTaken[index] || queue.standsStill { isQuiet = false }
+      if queue.standsStill, taken == lastTaken[index], !rings.grow(queue) { addBuffer(to: queue, rings) }
+      lastTaken[index] = taken
+    }
+    quietLooks = isQuiet ? quietLooks + 1 : 0
+    guard quietLooks >= DeviceWatch.quietTicks else { return }
+    quietLooks = 0
+    isWatching.store(false, ordering: .sequentiallyConsistent)
+    // Who took a request in the meantime may have found it set.
+    if rings.queues.contains(where: \.standsStill) { watch() }
   }
 
   // MARK: Requests that hang
 
   private func check(_ rings: RequestRings, _ session: Session) {
-    var busy = 0
+    var (busy, served) = (0, UInt64(0))
     var hanging: [RingWorker] = []
     for (index, worker) in rings.workers.enumerated() {
       let unique = worker.answer.currentUnique
@@ -163,20 +213,34 @@ import SystemPackage
       last[index] = (unique, isSame ? last[index].checks + 1 : 0)
       if unique != 0 { busy += 1 }
       if last[index].checks >= Self.patience { hanging.append(worker) }
+      served &+= worker.answer.servedCount
     }
-    let isStuck = hanging.count >= threads
+    // A store that is slow serves some.
+    idleChecks = served == lastServed && hanging.count >= threads ? idleChecks + 1 : 0
+    lastServed = served
+    let isStuck = idleChecks >= Self.patience
     rings.isStuck.store(isStuck, ordering: .relaxed)
     if isStuck { session.refuseWithoutStore(hanging, rings.deferred) }
-    if rings.deferredCount.load(ordering: .relaxed) > 0 {
-      for queue in rings.queues { nudge(queue, rings) }
-    } else {
-      answerNudges(rings)
+    while rings.deferredCount.load(ordering: .relaxed) > 0, let worker = rings.spare() {
+      guard let buffer = rings.takeDeferred() else {
+        if !rings.park(worker) { worker.end() }
+        break
+      }
+      worker.join(rings.queues[buffer.queue], buffer, .holdsRequest)
     }
-    quietChecks = busy == 0 ? quietChecks + 1 : 0
+    let hasDeferred = rings.deferredCount.load(ordering: .relaxed) > 0
+    if hasDeferred || !hanging.isEmpty { for queue in rings.queues { rings.nudge(queue) } }
+    if !hasDeferred {
+      for buffer in heldNudges { answerNudge(in: buffer, rings) }
+      heldNudges = []
+    }
+    if !isWatching.load(ordering: .relaxed) { look(rings) }
+    quietChecks = busy == 0 && !hasDeferred ? quietChecks + 1 : 0
     guard quietChecks >= DeviceWatch.quietTicks else { return }
     quietChecks = 0
     isAlert.store(false, ordering: .sequentiallyConsistent)
     // Who took a request in the meantime may have found it set.
-    if rings.workers.contains(where: { $0.answer.currentUnique != 0 }) { alert() }
+    let isBusy = rings.workers.contains { $0.answer.currentUnique != 0 }
+    if isBusy || rings.deferredCount.load(ordering: .relaxed) > 0 { alert() }
   }
 }

@@ -8,12 +8,14 @@ final class RingQueue: Sendable {
   /// Buffers that wait for a request, or are about to.
   private let idle = Atomic<Int>(0)
   private let all = Atomic<Int>(0)
+  /// The number of requests that were taken.
+  private let takenCount = Atomic<UInt64>(0)
   private let after = InlineArray<8, UInt64>(repeating: 0)
 
   init(number: Int) { self.number = number }
 
-  /// The number of buffers.
-  var entries: Int { all.load(ordering: .relaxed) }
+  /// The number of buffers with requests.
+  var busy: Int { all.load(ordering: .relaxed) - idle.load(ordering: .relaxed) }
 
   /// A new buffer is to wait for a request.
   func add() {
@@ -21,8 +23,17 @@ final class RingQueue: Sendable {
     enter()
   }
 
+  /// The number of requests that were taken.
+  var taken: UInt64 { takenCount.load(ordering: .relaxed) }
+
+  /// Whether no buffer waits for a request.
+  var standsStill: Bool { idle.load(ordering: .relaxed) <= 0 }
+
   /// A buffer has a request. Returns how many still wait for one.
-  func leave() -> Int { idle.wrappingSubtract(1, ordering: .relaxed).newValue }
+  func leave() -> Int {
+    takenCount.wrappingAdd(1, ordering: .relaxed)
+    return idle.wrappingSubtract(1, ordering: .relaxed).newValue
+  }
 
   /// A buffer waits for a request.
   func enter() { idle.wrappingAdd(1, ordering: .relaxed) }

@@ -55,23 +55,36 @@ import SystemPackage
       guard let task else { return }
       CommandRing.bindThread(to: task.queue.number)
       answer.buffer = task.buffer
-      if task.start != .holdsRequest { add(.register) }
+      if task.start != .holdsRequest { register() }
       if task.start == .isNewBehindOthers { rings.nudge(task.queue) }
       guard work(task.queue, rings, hasRequest: task.start == .holdsRequest) else { return }
     } while rings.park(self)
   }
 
+  /// Gives the kernel the buffer, at once: a nudge may follow.
+  private func register() {
+    add(.register)
+    try? ring.enter(awaiting: 0, gathers: false)
+  }
+
   private func add(_ command: CommandRing.Command) {
     guard let buffer = answer.buffer else { return }
     self.command = command
-    ring.add(command, buffer, commit: command == .register ? 0 : answer.commitID, tag: 0)
+    // The ring has room for one command, and each is submitted before the next.
+    try? ring.add(command, buffer, commit: command == .register ? 0 : answer.commitID, tag: 0)
   }
 
-  /// Serves requests of a queue. Returns `true` if the buffer was taken over, `false` if the connection has ended.
+  /// Serves requests of a queue. Returns `true` if the buffer was taken over or lost, `false` if the connection has ended.
   private func work(_ first: RingQueue, _ rings: RequestRings, hasRequest: Bool) -> Bool {
     var (queue, next) = (first, hasRequest ? Received.request : nil)
-    while let received = next ?? receive(from: queue, rings) {
+    while true {
+      let received = next ?? receive(from: queue, rings)
       next = nil
+      if received == .end { return false }
+      if received == .lost {
+        answer.buffer = nil
+        return true
+      }
       let isTakenOver = received == .request && serve(on: queue, rings)
       if let deferred = rings.takeDeferred() {
         if !isTakenOver, let buffer = answer.buffer {
@@ -88,7 +101,6 @@ import SystemPackage
         commit(to: queue)
       }
     }
-    return false
   }
 
   private func commit(to queue: RingQueue) {
@@ -103,31 +115,47 @@ import SystemPackage
     case request
     /// Nothing: the answer is in the buffer already, and the thread may do something else.
     case chance
+    /// The kernel has not taken the buffer.
+    case lost
+    /// The connection has ended.
+    case end
   }
 
-  /// Waits for a request that this thread is to serve. Returns `nil` if the connection has ended.
-  private func receive(from queue: RingQueue, _ rings: RequestRings) -> Received? {
+  /// Waits for a request that this thread is to serve.
+  private func receive(from queue: RingQueue, _ rings: RequestRings) -> Received {
     var isAfterNudge = false
-    while let isOld = fetch(atOnce: isAfterNudge || answer.holdsSecrets) {
-      // It was queued when the nudge was answered, and there may be more.
-      if isAfterNudge, isOld { rings.nudge(queue) }
-      isAfterNudge = false
-      let othersWait = rings.leave(queue)
-      if let header = answer.header, rings.isNudge(header) {
+    while true {
+      let isOld: Bool
+      switch fetch(atOnce: isAfterNudge || answer.holdsSecrets) {
+      case .request(let wasThere): isOld = wasThere
+      case .lost:
+        _ = queue.leave()
+        return .lost
+      case .end: return .end
+      }
+      let header = answer.header
+      if let header, rings.isNudge(header) {
+        let othersWait = queue.leave() > 0
         answer.refuse(EAGAIN)
         // Another thread is there for the next request of this queue, so this one takes what was deferred.
         if othersWait, rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
         isAfterNudge = true
-      } else if rings.isStuck.load(ordering: .relaxed), let worker, refusesWithoutStore(worker) {
-        answer.refuse(EACCES)
-      } else if othersWait || !deferRequest(of: queue, rings) {
-        return .request
       } else {
-        continue
+        // It was queued when the nudge was answered, and there may be more.
+        if isAfterNudge, isOld { rings.nudge(queue) }
+        isAfterNudge = false
+        let othersWait = rings.leave(queue, header)
+        if rings.isStuck.load(ordering: .relaxed), let worker, refusesWithoutStore(worker) {
+          answer.wipeReceived()
+          answer.refuse(EACCES)
+        } else if othersWait || !deferRequest(of: queue, rings) {
+          return .request
+        } else {
+          continue
+        }
       }
       commit(to: queue)
     }
-    return nil
   }
 
   /// Whether a lock refuses the request, as far as that can be known without the store.
@@ -146,7 +174,7 @@ import SystemPackage
     rings.deferRequest(in: buffer)
     answer.buffer = other
     queue.add()
-    add(.register)
+    register()
     rings.nudge(queue)
     return true
   }
@@ -157,6 +185,7 @@ import SystemPackage
     defer { answer.end() }
     let otherProcessor = answer.header.flatMap { rings.anchors.follow($0.pid, on: queue.number) }
     if let worker, let (request, count, data) = unsafe answer.begin() {
+      rings.alertIfBusy(queue)
       if unsafe worker.serve(request, count: count, data: data) {
         // Another thread has answered, and may have taken the buffer for that.
         answer.byOther.wait()
@@ -168,13 +197,20 @@ import SystemPackage
     } else {
       answer.refuse(EIO)
     }
+    answer.countServed()
     if let otherProcessor { rings.anchors.occupy(otherProcessor) }
     return false
   }
 
-  /// Submits the command that was added, and waits for its result: a request. Returns whether it was there before,
-  /// which is found out only if the command is submitted `atOnce`; `nil` if there will be none.
-  private func fetch(atOnce: Bool) -> Bool? {
+  private enum Fetched {
+    /// A request. Whether it was there before is found out only if the command is submitted at once.
+    case request(wasThere: Bool)
+    case lost
+    case end
+  }
+
+  /// Submits the command that was added, and waits for its result.
+  private func fetch(atOnce: Bool) -> Fetched {
     do throws(Errno) {
       var result: CInt?
       if atOnce {
@@ -184,18 +220,22 @@ import SystemPackage
         if let buffer = answer.buffer { RingAnswer.wipe(buffer, extent: answer.secrets, isForNext: result == 0) }
         answer.holdsSecrets = false
       }
-      let isOld = result != nil
+      let wasThere = result != nil
       while true {
         while result == nil {
           do throws(Errno) { try ring.enter(awaiting: 1) } catch { guard error == .interrupted else { throw error } }
           result = ring.take()?.result
         }
-        guard result == -EAGAIN || result == -EINTR else { return result == 0 ? isOld : nil }
+        switch result {
+        case 0: return .request(wasThere: wasThere)
+        case -EAGAIN, -EINTR: add(command)
+        case -ENOTCONN, -ECONNABORTED, -ECANCELED: return .end
+        default: return .lost
+        }
         result = nil
-        add(command)
       }
     } catch {
-      return nil
+      return .end
     }
   }
 }

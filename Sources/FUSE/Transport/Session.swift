@@ -102,8 +102,11 @@ import SystemPackage
       } + [Thread(name: "reserve") { [self] in unsafe Reserve(session, target, device, watch).run() }]
     let queue = target.writebackQueue
     let writeback = Thread(name: "writeback") { [self] in queue.run(self) }
+    let readAhead = rings == nil ? nil : Thread(name: "read-ahead") { [target] in target.readAheadQueue.run() }
     for thread in threads { thread.join() }
     rings?.end()
+    target.readAheadQueue.stop()
+    readAhead?.join()
     queue.stop()
     writeback.join()
   }

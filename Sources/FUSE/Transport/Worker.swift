@@ -76,9 +76,12 @@ import ProtectfsIO
     }
   }
 
-  /// Makes sure that a worker is at the device before this one continues with work after the answer.
-  func promoteAnother() {
+  /// Does work that comes after the answer. Another worker is at the device meanwhile. An answer to a ring is not
+  /// delivered before this one is free, so there a thread of its own does it.
+  func continueAfterAnswer(_ work: @escaping ReadAhead) {
+    guard ringAnswer == nil else { return target.readAheadQueue.add(work) }
     watch.promoteIfLeaderless()
+    work()
   }
 
   /// The number of requests in a row found waiting, after which the worker promotes another one.

@@ -112,6 +112,9 @@ package final class Daemon: DaemonControl {
     status.pendingRekeys = rekeys.pending
     status.failedRekeys = rekeys.failed
     status.lockedRekeys = rekeys.withoutKey
+    // The first request decides that, and may be on its way.
+    let end = ContinuousClock.now + .seconds(1)
+    while !requests.isConnected.load(ordering: .acquiring), .now < end { Thread.sleep(microseconds: 1000) }
     status.transport = requests.usesRings.load(ordering: .relaxed) ? .ioUring : .device
     return status
   }
