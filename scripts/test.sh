@@ -11,6 +11,16 @@ prepare_build attr acl git rsync sqlite3 vim-tiny xxd util-linux e2fsprogs man-d
 # udev makes /dev/fuse usable for everyone; a machine without udev may not have.
 if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi
 
+# Where the kernel can pass requests over io_uring, mounts use that; those tests that it may matter for are then repeated
+# with the device.
+rings=/sys/module/fuse/parameters/enable_uring
+has_rings=false
+if ((EUID == 0)) && [[ -w $rings ]]; then
+  trap "echo $(<"$rings") >$rings" EXIT
+  echo Y >"$rings"
+  has_rings=true
+fi
+
 # Tells how long the whole, or in a job the job, has taken so far, in seconds.
 step() { printf '\n== %s (at %d s)\n' "$*" "$SECONDS"; }
 
@@ -130,3 +140,10 @@ printf '%s\n' "${jobs[@]}" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .bu
 step "Mount tests, alone"
 all=$(IFS='|' && echo "${groups[*]}")
 mount_tests --filter MountTests --skip "MountTests\.MountTests/($all)Tests/"
+
+if $has_rings; then
+  step "Mount tests of what the transport may matter for, with the device"
+  suites='StuckStore|FrozenStore|KilledDaemon|LockUnderFire|SlowRequest|RequestCount|Secrecy|Memory|Conformance.*|Contract'
+  suites+='|Namespace|Directory|Content|FaultError|Sandbox|OverlayBacking|DirectTransfer|LockDelay|Unmounter|HeldMount'
+  TRANSPORTS=device scripts/transports.sh "$suites"
+fi

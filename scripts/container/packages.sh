@@ -75,6 +75,17 @@ check "  needrestart(1) leaves daemons alone" perl -e 'our %nrconf; do $ARGV[0] 
   /etc/needrestart/conf.d/protectfs.conf
 check "  manual pages" zgrep -h '^.Dt' /usr/share/man/man1/protectfs.1.gz /usr/share/man/man8/{mount.fuse.,pam_}protectfs.8.gz
 
+echo "The question about io_uring:"
+answer() {
+  echo "protectfs protectfs/io-uring boolean $1" | debconf-set-selections && dpkg-reconfigure --frontend noninteractive protectfs
+}
+settings=/etc/modprobe.d/protectfs-io-uring.conf
+check "  it is off" test ! -e "$settings"
+check "  yes" answer true
+check "  turns it on at each start" grep -x 'options fuse enable_uring=1' "$settings"
+check "  no" answer false
+check "  turns it off again" test ! -e "$settings"
+
 echo "A service, and mount(8):"
 make_store plain
 printf 'BACKING=/srv/plain.store\nMOUNTPOINT=/srv/plain\n' >/etc/protectfs/plain.conf
