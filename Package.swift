@@ -147,8 +147,8 @@ let package = Package(
       cSettings: [.headerSearchPath("../SystemCalls/include")]),
     .executableTarget(name: "NetworkFileSystem", dependencies: ["CFUSE"], path: "Tests/NetworkFileSystem"),
     .executableTarget(
-      name: "TestingProbe", dependencies: ["DataProtectionTesting", "DataProtection"], path: "Tests/TestingProbe",
-      swiftSettings: settings),
+      name: "TestingProbe", dependencies: ["DataProtectionTesting", "DataProtection", "ProtectfsIO", system],
+      path: "Tests/TestingProbe", swiftSettings: settings),
     .executableTarget(
       name: "FoundationProbe", dependencies: ["DataProtection"], path: "Tests/FoundationProbe", swiftSettings: settings),
     .executableTarget(

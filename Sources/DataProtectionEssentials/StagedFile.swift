@@ -26,11 +26,6 @@ package struct StagedFile: ~Copyable {
     for path: String, in protectionClass: ProtectionClass?, revokedFields: RevokedFields = .refuse
   ) throws(Errno) {
     guard try MountedFileSystem.find(containing: FileManager.parent(of: path)) != nil else { throw .notSupported }
-    let parent = PathName(FileManager.parent(of: path))
-    if let standIn = try StandInMounts.containing(parent) {
-      let inherited = try standIn.protectionClass(ofItemAt: parent)
-      try standIn.requireCreation(in: protectionClass ?? inherited)
-    }
     let staging = try StagingDirectory(for: path)
     if let protectionClass { try staging.assign(protectionClass) }
     let file = try staging.makeFile(in: protectionClass)
@@ -80,7 +75,5 @@ package struct StagedFile: ~Copyable {
     try file.synchronize()
     try staging.synchronizeFile()
     try staging.moveItem(mayReplace: mayReplace)
-    let name = PathName(descriptor: file)
-    try StandInMounts.containing(name)?.didCreateItem(at: name)
   }
 }

@@ -70,16 +70,27 @@ public final class TemporaryProtectedDirectory: Sendable {
       } else {
         url = parent.appending(path: "stand-in")
         try FileManager.default.createDirectory(at: url, withIntermediateDirectories: false)
-        do throws(Errno) {
-          storage = .standIn(try StandIn(url.path))
-        } catch {
-          throw Failure(description: "\(url.path) has no extended attributes (\(error)); set TMPDIR to where there are")
-        }
+        storage = .standIn(try Self.makeStandIn(url.path))
       }
     } catch {
       try? FileManager.default.removeItem(at: parent)
       throw error
     }
+  }
+
+  private static func makeStandIn(_ path: String) throws -> StandIn {
+    let standIn: StandIn
+    do throws(Errno) {
+      standIn = try StandIn(path)
+    } catch {
+      throw Failure(description: "\(path) has no extended attributes (\(error)); set TMPDIR to where there are")
+    }
+    guard standIn.isInPlace else {
+      standIn.remove()
+      throw Failure(
+        description: "calls on files do not reach DataProtectionTesting: link it into the program that runs the tests")
+    }
+    return standIn
   }
 
   /// Locks the directory. Returns when that has taken effect.

@@ -62,13 +62,13 @@ public struct MountedFileSystem: Sendable, Hashable {
 
   /// The mount that contains an open file, which may be a symbolic link.
   package static func find(containing file: borrowing Descriptor) throws(Errno) -> MountedFileSystem? {
-    if let standIn = try StandInMounts.containing(PathName(descriptor: file)) { return standIn.mount }
     guard let identifier = try identifier(ofMountOf: file) else { return nil }
     return try listed().first { $0.identifier == identifier }
   }
 
   /// The number of the mount that an open file is on, whatever is mounted there.
   package static func identifier(ofMountOf file: borrowing Descriptor) throws(Errno) -> String? {
+    if let standIn = try StandInMounts.containing(PathName(descriptor: file)) { return standIn.mount.identifier }
     let information = try read("/proc/self/fdinfo/\(file.rawValue)")
     let label = Array("mnt_id:".utf8)
     let line = information.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: label) }
@@ -87,9 +87,11 @@ public struct MountedFileSystem: Sendable, Hashable {
   }
 
   /// A directory that stands in for a mount.
-  package init(standIn path: String) {
+  ///
+  /// - Parameter device: what its files have for a device number, as `MAJOR:MINOR`.
+  package init(standIn path: String, device: String) {
     (mountPoint, backing, owner) = (path, path, Process.identity.user)
-    (identifier, device, admitsOthers) = (path, path, false)
+    (identifier, self.device, admitsOthers) = (path, device, false)
   }
 
   /// Parses a line; `nil` if it is not a protectfs mount.

@@ -8,10 +8,6 @@ extension ProtectionClass {
   ///
   /// - Throws: `ENOTSUP` if the path is not on a protectfs mount.
   public init(ofItemAt path: String) throws(Errno) {
-    if let standIn = try StandInMounts.containing(PathName(path)) {
-      self = try standIn.protectionClass(ofItemAt: PathName(path))
-      return
-    }
     try Self.requireMount(of: path)
     let name = try String(decoding: PathName(path).attribute(PathName(Self.attributeName)), as: UTF8.self)
     guard let fileClass = Self(name: name) else { throw .notSupported }
@@ -25,9 +21,6 @@ extension ProtectionClass {
   /// - Throws: `EACCES` if the old or the new class is not usable now; `ENOTSUP` if the path is not on a protectfs
   ///   mount.
   public func assign(toItemAt path: String) throws(Errno) {
-    if let standIn = try StandInMounts.containing(PathName(path)) {
-      return try standIn.assign(self, toItemAt: PathName(path))
-    }
     try Self.requireMount(of: path)
     try PathName(path).setAttribute(PathName(Self.attributeName), to: Array(name.utf8))
   }

@@ -5,24 +5,11 @@ import SystemPackage
 
 /// An ordinary directory that stands in for a mount in this process, for tests of apps where nothing can be mounted.
 ///
-/// `DataProtectionTesting` has the only implementation.
+/// `DataProtectionTesting` has the only implementation. It answers the calls of the C library, so that here it is known
+/// only where there is one.
 package protocol StandInMount: AnyObject, Sendable {
   /// How it is listed. Its mount point is a canonical path.
   var mount: MountedFileSystem { get }
-
-  /// The class of a file or directory, also of one that is locked.
-  func protectionClass(ofItemAt path: PathName) throws(Errno) -> ProtectionClass
-
-  /// Sets the class of a file or directory.
-  ///
-  /// - Throws: `EACCES` if the old or the new class is not usable now.
-  func assign(_ protectionClass: ProtectionClass, toItemAt path: PathName) throws(Errno)
-
-  /// - Throws: `EACCES` if files of a class cannot be created now.
-  func requireCreation(in protectionClass: ProtectionClass) throws(Errno)
-
-  /// Locks a file that was created in a class that cannot be opened now.
-  func didCreateItem(at path: PathName) throws(Errno)
 }
 
 /// The stand-ins of this process.

@@ -15,7 +15,7 @@ func outcome(_ call: () throws -> Any) -> String {
     return switch ProtectedDataError(diagnosing: error)?.reason {
     case .locked(let protectionClass, let end): "\(code) locked \(protectionClass.letter) \(end)"
     case let reason?: "\(code) \(reason)"
-    case nil: "\(code)"
+    case nil: code < 0 ? "\(error)" : "\(code)"
     }
   }
 }
@@ -108,4 +108,20 @@ try await withTemporaryProtectedDirectory { directory in
   show("class of moved") { try protection("moved") }
   show("read C") { try text("C") }
   show("read new B") { try text("newB") }
+}
+
+try await withTemporaryProtectedDirectory { directory in
+  let outside = FileManager.default.temporaryDirectory.appending(path: "protectfs-outside.\(UUID().uuidString)")
+  try FileManager.default.createDirectory(at: outside, withIntermediateDirectories: false)
+  let items = ItemCalls(directory: directory, outside: outside)
+  let calls = try LockedCalls(directory)
+  try items.callUnlocked()
+  items.look()
+  try directory.lock()
+  items.look()
+  calls.callLocked()
+  try directory.unlock()
+  items.look()
+  calls.lookAfterUnlock()
+  try FileManager.default.removeItem(at: outside)
 }
