@@ -9,9 +9,9 @@ prepare_build musl-tools
 printf '\n== musl: C\n'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for file in Sources/CProtectfsIO/*.c; do
+for file in Sources/CProtectfsIO/*.c Sources/CProtectfsTesting/*.c; do
   # The kernel's headers are Debian's.
-  musl-gcc -std=gnu11 -DDEBUG -Wall -Wextra -Werror -ISources/CProtectfsIO/include \
+  musl-gcc -std=gnu11 -DDEBUG -Wall -Wextra -Werror -ISources/CProtectfsIO/include -ISources/CProtectfsTesting/include \
     -idirafter /usr/include -idirafter "/usr/include/$(gcc -print-multiarch)" -c -o "$work/$(basename "$file").o" "$file"
 done
 

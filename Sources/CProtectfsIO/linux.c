@@ -13,9 +13,9 @@
 #ifdef __GLIBC__
 #include <sys/stat.h>
 #else
-// What musl has of it depends on its version.
+// What musl has of it depends on its version; musl.c has the call.
 #include <linux/stat.h>
-#define statx(...) syscall(SYS_statx, __VA_ARGS__)
+int statx(int directory, const char *path, int flags, unsigned mask, struct statx *status);
 #endif
 
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status) {

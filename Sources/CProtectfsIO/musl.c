@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "CProtectfsIO.h"
 
+#include <linux/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,5 +14,10 @@ __attribute__((weak)) ssize_t pwritev2(int fd, const struct iovec *parts, int co
 __attribute__((weak)) int renameat2(
     int from_directory, const char *from, int to_directory, const char *to, unsigned flags) {
   return (int)syscall(SYS_renameat2, from_directory, from, to_directory, to, flags);
+}
+
+__attribute__((weak)) int statx(
+    int directory, const char *path, int flags, unsigned mask, struct statx *status) {
+  return (int)syscall(SYS_statx, directory, path, flags, mask, status);
 }
 #endif

@@ -9,11 +9,9 @@ static atomic_int count;
 static _Thread_local int depth;
 static _Thread_local unsigned long answered;
 
-void protectfs_testing_add_stand_in(const struct protectfs_testing_calls *calls) {
-  // They are the same for all.
-  if (atomic_load(&count) == 0) stand_in = *calls;
-  atomic_fetch_add(&count, 1);
-}
+void protectfs_testing_answer_with(const struct protectfs_testing_calls *calls) { stand_in = *calls; }
+
+void protectfs_testing_add_stand_in(void) { atomic_fetch_add(&count, 1); }
 
 void protectfs_testing_remove_stand_in(void) { atomic_fetch_sub(&count, 1); }
 
@@ -66,6 +64,11 @@ int find_open_item(int descriptor) {
   }
   errno = error;
   return item;
+}
+
+int find_flagged_item(int directory, const char *path, int flags) {
+  if (flags & AT_EMPTY_PATH && (!path || !*path)) return find_open_item(directory);
+  return find_item(directory, path, !(flags & AT_SYMLINK_NOFOLLOW), NULL);
 }
 
 int open_parent(int directory, const char *path, char name[NAME_MAX + 1]) {

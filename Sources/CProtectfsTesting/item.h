@@ -18,6 +18,8 @@ int has_stand_in(void);
 /// What a path leads to, opened with O_PATH, if that is in a stand-in; otherwise -1. `exists` says whether there is
 /// anything, and may be NULL. errno stays as it is.
 int find_item(int directory, const char *path, int follow, int *exists);
+/// The same of a call with flags, such as AT_EMPTY_PATH.
+int find_flagged_item(int directory, const char *path, int flags);
 /// The same of an open file.
 int find_open_item(int descriptor);
 /// The directory that a path names something in, opened with O_PATH; -1 if there is none. `name` gets what it is named.
@@ -37,7 +39,7 @@ long finish(long answer);
     long answer_ = stand_in.call(item __VA_OPT__(, ) __VA_ARGS__); \
     protectfs_testing_leave();                                  \
     close_item(item);                                           \
-    answer_;                                                    \
+    answer_;                                                       \
   })
 
 #endif

@@ -1,8 +1,6 @@
 // Stands before rename(2), link(2) and their like.
 #include "item.h"
 
-#include <stdio.h>
-
 /// Asks about an item that gets a name; closes it.
 static long ask(int item, int directory, const char *path, unsigned flags) {
   char name[NAME_MAX + 1];
@@ -41,7 +39,7 @@ int linkat(int from_directory, const char *from, int to_directory, const char *t
   if (has_stand_in()) {
     int follow = flags & AT_SYMLINK_FOLLOW ? 0 : O_NOFOLLOW;
     int item = (int)syscall(SYS_openat, from_directory, from, O_PATH | O_CLOEXEC | follow);
-    long answer = ask(item, to_directory, to, RENAME_NOREPLACE);
+    long answer = ask(item, to_directory, to, 1 /* RENAME_NOREPLACE */);
     if (answer != PROTECTFS_TESTING_PASS) return (int)finish(answer);
   }
   return (int)syscall(SYS_linkat, from_directory, from, to_directory, to, flags);

@@ -4,17 +4,11 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-/// What a call with AT_EMPTY_PATH or a path is about.
-static int find(int directory, const char *path, int flags) {
-  if (flags & AT_EMPTY_PATH && (!path || !*path)) return find_open_item(directory);
-  return find_item(directory, path, !(flags & AT_SYMLINK_NOFOLLOW), NULL);
-}
-
 // MARK: stat(2)
 
 static int read_status(int directory, const char *path, struct stat *status, int flags) {
   int result = (int)syscall(SYS_newfstatat, directory, path, status, flags);
-  int item = result < 0 || !has_stand_in() ? -1 : find(directory, path, flags);
+  int item = result < 0 || !has_stand_in() ? -1 : find_flagged_item(directory, path, flags);
   if (item < 0) return result;
   uint32_t mode = status->st_mode, device_major, device_minor;
   long answer = ASK(item, status, &mode, &device_major, &device_minor);
@@ -49,23 +43,12 @@ int fstat64(int file, struct stat64 *status) { return fstat(file, PLAIN(status))
 int fstatat64(int directory, const char *restrict path, struct stat64 *restrict status, int flags) {
   return fstatat(directory, path, PLAIN(status), flags);
 }
-
-int statx(int directory, const char *restrict path, int flags, unsigned mask, struct statx *restrict status) {
-  int result = (int)syscall(SYS_statx, directory, path, flags, mask, status);
-  int item = result < 0 || !has_stand_in() ? -1 : find(directory, path, flags);
-  if (item < 0) return result;
-  uint32_t mode = status->stx_mode;
-  long answer = ASK(item, status, &mode, &status->stx_dev_major, &status->stx_dev_minor);
-  if (answer == PROTECTFS_TESTING_PASS) return result;
-  status->stx_mode = (uint16_t)mode;
-  return (int)finish(answer);
-}
 #endif
 
 // MARK: access(2)
 
 int faccessat(int directory, const char *path, int mode, int flags) {
-  int item = has_stand_in() ? find(directory, path, flags) : -1;
+  int item = has_stand_in() ? find_flagged_item(directory, path, flags) : -1;
   if (item >= 0) {
     long answer = ASK(item, access, mode);
     if (answer != PROTECTFS_TESTING_PASS) return (int)finish(answer);
@@ -83,7 +66,7 @@ int euidaccess(const char *path, int mode) { return eaccess(path, mode); }
 // MARK: chmod(2)
 
 int fchmodat(int directory, const char *path, mode_t mode, int flags) {
-  int item = has_stand_in() ? find(directory, path, flags) : -1;
+  int item = has_stand_in() ? find_flagged_item(directory, path, flags) : -1;
   if (item >= 0) {
     long answer = ASK(item, change_mode, mode);
     if (answer != PROTECTFS_TESTING_PASS) return (int)finish(answer);

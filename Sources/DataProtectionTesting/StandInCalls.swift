@@ -7,7 +7,12 @@ import SystemPackage
 enum StandInCalls {
   /// Answers calls from now on. As often as it was called, ``end()`` is to be.
   static func begin() {
-    unsafe withUnsafePointer(to: calls) { unsafe protectfs_testing_add_stand_in($0) }
+    isReady
+    protectfs_testing_add_stand_in()
+  }
+
+  private static let isReady: Void = unsafe withUnsafePointer(to: calls) {
+    unsafe protectfs_testing_answer_with($0)
   }
 
   static func end() {
@@ -61,7 +66,9 @@ enum StandInCalls {
           try unsafe StandInCalls.copy(standIn.attributeNames(of: item), to: list, size)
         }
       },
-      move: { (item, directory, replaced, flags) in StandInCalls.move(item, to: directory, replaced, RenameFlags(rawValue: flags)) }
+      move: { (item, directory, replaced, flags) in
+        StandInCalls.move(item, to: directory, replaced, RenameFlags(rawValue: flags))
+      }
     )
   }
 

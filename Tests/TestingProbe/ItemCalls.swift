@@ -46,7 +46,8 @@ struct ItemCalls {
     show("createFile over one") { manager.createFile(atPath: url("created").path, contents: Data("z".utf8)) }
     show("createFile with a class") {
       manager.createFile(
-        atPath: url("created A").path, contents: Data("z".utf8), attributes: [.protectionKey: FileProtectionType.complete])
+        atPath: url("created A").path, contents: Data("z".utf8),
+        attributes: [.protectionKey: FileProtectionType.complete])
     }
     show("write atomically") { try Data("z".utf8).write(to: url("written"), options: .atomic) }
     show("write a text") { try "z".write(to: url("saved"), atomically: true, encoding: .utf8) }
@@ -56,7 +57,9 @@ struct ItemCalls {
     show("moveItem from outside") { try manager.moveItem(at: outside.appending(path: "arriving"), to: url("arriving")) }
     show("moveItem to outside") { try manager.moveItem(at: url("leaving"), to: outside.appending(path: "leaving")) }
     show("rename") { unsafe rename(url("renamed").path, url("tree/renamed").path) }
-    show("rename to outside") { unsafe rename(url("copied").path, outside.appending(path: "raw").path) == -1 && errno == EXDEV }
+    show("rename to outside") {
+      unsafe rename(url("copied").path, outside.appending(path: "raw").path) == -1 && errno == EXDEV
+    }
     show("link") { try manager.linkItem(at: url("copied"), to: url("tree/link")) }
   }
 

@@ -21,7 +21,7 @@ struct LockedCalls {
     }
     try Data("log".utf8).write(to: url("log"), options: .completeFileProtectionUnlessOpen)
     try Data("usable".utf8).write(to: url("usable"))
-    for name in ["inbox", "vault"] {
+    for name in ["inbox", "vault", "closed"] {
       try manager.createDirectory(
         at: url(name), withIntermediateDirectories: false, attributes: [.protectionKey: FileProtectionType.complete])
       try Data("letter".utf8).write(to: url("\(name)/letter"))
@@ -60,7 +60,8 @@ struct LockedCalls {
     show("class of a directory of locked files") { try manager.setProtection(.none, ofItemAt: url("vault")) }
     show("class of what is in it") { try manager.protection(ofItemAt: url("vault/letter")).rawValue }
     show("class of a tree") {
-      let result: FileManager.ProtectionTreeResult = try manager.setProtection(.completeUnlessOpen, ofTreeAt: url("inbox"))
+      let result: FileManager.ProtectionTreeResult = try manager.setProtection(
+        .completeUnlessOpen, ofTreeAt: url("inbox"))
       return "\(result.changed) \(result.failures.map { "\($0.url.lastPathComponent) \($0.error.code.rawValue)" })"
     }
     show("setting a field") { try url("a").encryptedValues.set("w", forKey: "f") }
@@ -83,7 +84,20 @@ struct LockedCalls {
     show("the state as an attribute") { setRawAttribute("user.protectfs.state", ".", "unlocked") }
     show("another name of the mount") { setRawAttribute("user.protectfs.other", "usable", "x") }
     show("the class as an attribute of a locked file") { setRawAttribute("user.protectfs.class", "a", "none") }
-    show("a new file in a locked directory") { try Data("n".utf8).write(to: url("inbox/new")) }
+    show("a new file in a locked directory") { try Data("n".utf8).write(to: url("closed/new")) }
+    show("createFile in a locked directory") { manager.createFile(atPath: url("closed/new").path, contents: nil) }
+    show("a new file in a directory of class B") { try Data("n".utf8).write(to: url("inbox/new")) }
+    show("reading it") { try text("inbox/new") }
+    show("a copy into a locked directory") { try manager.copyItem(at: url("usable"), to: url("closed/usable")) }
+    show("a backup of a locked file") {
+      try Data("u".utf8).write(to: url("update"))
+      return try manager.replaceItemAt(
+        url("victim"), withItemAt: url("update"), backupItemName: "backup", options: .withoutDeletingBackupItem) != nil
+    }
+    show("a locked file to outside") {
+      try manager.moveItem(
+        at: url("a"), to: manager.temporaryDirectory.appending(path: UUID().uuidString), allowingPlaintext: true)
+    }
     show("a new file in a directory that was changed") { try Data("n".utf8).write(to: url("vault/new")) }
     show("reading that") { try text("vault/new") }
     show("moving into a locked directory") { try manager.moveItem(at: url("vault/new"), to: url("inbox/moved")) }
@@ -99,7 +113,9 @@ struct LockedCalls {
   }
 
   func lookAfterUnlock() {
-    for name in ["a", "b", "mode", "victim", "open", "log", "inbox/letter", "inbox/moved", "vault/letter", "gone"] {
+    for name in [
+      "a", "b", "mode", "victim", "open", "log", "inbox/letter", "inbox/moved", "inbox/new", "vault/letter", "gone",
+    ] {
       show("\(name) at last") {
         let protection: FileProtectionType = try manager.protection(ofItemAt: url(name))
         return try "\(text(name)) \(mode(name)) \(protection.rawValue)"

@@ -37,8 +37,11 @@ struct protectfs_testing_calls {
   long (*move)(int item, int directory, int replaced, unsigned flags);
 };
 
+/// Sets what answers, once.
+void protectfs_testing_answer_with(const struct protectfs_testing_calls *calls);
+
 /// There is one more stand-in, or one less.
-void protectfs_testing_add_stand_in(const struct protectfs_testing_calls *calls);
+void protectfs_testing_add_stand_in(void);
 void protectfs_testing_remove_stand_in(void);
 
 /// What this thread does until it has left again is no one's but the stand-in's own.
