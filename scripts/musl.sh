@@ -10,15 +10,17 @@ printf '\n== musl: C\n'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for file in Sources/CProtectfsIO/*.c Sources/CProtectfsTesting/*.c; do
+  module=$(basename "$(dirname "$file")")
+  mkdir -p "$work/$module"
   # The kernel's headers are Debian's.
-  musl-gcc -std=gnu11 -DDEBUG -Wall -Wextra -Werror -ISources/CProtectfsIO/include -ISources/CProtectfsTesting/include \
-    -idirafter /usr/include -idirafter "/usr/include/$(gcc -print-multiarch)" -c -o "$work/$(basename "$file").o" "$file"
+  musl-gcc -std=gnu11 -DDEBUG -Wall -Wextra -Werror -ISources/"$module"/include \
+    -idirafter /usr/include -idirafter "/usr/include/$(gcc -print-multiarch)" -c -o "$work/$module/$(basename "$file").o" "$file"
 done
 
 printf '\n== musl: functions that Swift calls\n'
 swift build --target DataProtectionEssentials
 built=$(swift build --show-bin-path)
-objects=("$work"/*.o)
+objects=("$work"/CProtectfsIO/*.o)
 for module in ProtectfsLibc ProtectfsIO ProtectfsPolicy ProtectfsClient DataProtectionEssentials; do
   for source in $(find Sources/"$module" -name '*.swift'); do
     # Files that are glibc's as a whole.

@@ -12,7 +12,13 @@ extension MountTests {
       for line in [
         "read A: diary", "event: unavailable", "read A: 257 locked A unlock", "read C: music",
         "field: 257 locked A unlock", "new A: 513 locked A unlock", "new B: ok", "read new B: 257 locked B unlock",
-        "event: available", "read new B: new",
+        "event: available", "read new B: new", "copyItem: ()", "replaced, content: 257 locked A unlock",
+        "copy, content: 257 locked A unlock", "created, content: 257 locked A unlock",
+        "replaced, field: field of replaced", "copy of a locked file: 257 locked A unlock",
+        "class of a directory of locked files: ()", "removing a field: ()",
+        "readable, writable: [true, true]", "mode: 644", "reading after that: 257 locked A unlock",
+        "a class that is none: Invalid argument", "a new file in a locked directory: 513 locked A unlock",
+        "reading by an open descriptor: 257", "mode at last: text of mode 600 NSFileProtectionComplete",
       ] {
         #expect(standIn.contains(line), "\(line)")
       }
