@@ -70,15 +70,23 @@ final class StandIn: StandInMount {
     try Self.undisturbed { () throws(Errno) in
       // What is opened or created meanwhile is refused already, or still.
       if lockState == .locked { state.withLock { $0.lockState = lockState } }
-      for path in try paths() {
+      try updateItems(in: StandInItem(root), for: lockState)
+      state.withLock { $0.lockState = lockState }
+    }
+  }
+
+  /// Updates all files in a directory, also in one that its owner may not search.
+  private func updateItems(in directory: StandInItem, for lockState: LockState) throws(Errno) {
+    try directory.withOwnerPermissions(leaving: directory.status.permissions) { () throws(Errno) in
+      for name in try directory.names() {
         do throws(Errno) {
-          try update(StandInItem(path, [.path, .noFollow]), for: lockState)
+          let item = try StandInItem(name, in: directory)
+          if item.isDirectory { try updateItems(in: item, for: lockState) } else { try update(item, for: lockState) }
         } catch {
           // It was removed meanwhile.
           if error != .noSuchFileOrDirectory { throw error }
         }
       }
-      state.withLock { $0.lockState = lockState }
     }
   }
 
@@ -106,12 +114,5 @@ final class StandIn: StandInMount {
     guard ProtectionPolicy.access(for: operation, on: protectionClass, in: lockState) == .allowed else {
       throw .permissionDenied
     }
-  }
-
-  private func paths() throws(Errno) -> [PathName] {
-    guard let names = try? FileManager.default.subpathsOfDirectory(atPath: root.description) else {
-      throw .ioError
-    }
-    return names.map { PathName("\(root)/\($0)") }
   }
 }

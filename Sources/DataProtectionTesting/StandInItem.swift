@@ -14,8 +14,8 @@ struct StandInItem {
   let status: Status
 
   /// - Parameter path: a symbolic link is followed only if it is one of `/proc`.
-  init(_ path: PathName, _ flags: OpenFlags = [.path]) throws(Errno) {
-    opened = SharedDescriptor(try Descriptor.open(path, flags))
+  init(_ path: PathName) throws(Errno) {
+    opened = SharedDescriptor(try Descriptor.open(path, [.path]))
     status = try opened.descriptor.status()
   }
 
@@ -46,7 +46,7 @@ struct StandInItem {
     get throws(Errno) {
       let path = try path.canonical().bytes
       guard let slash = path.lastIndex(of: UInt8(ascii: "/")) else { throw .noSuchFileOrDirectory }
-      return try StandInItem(PathName(bytes: path[..<slash] + [UInt8(ascii: "/")]), [.path, .directory])
+      return try StandInItem(PathName(bytes: path[..<slash] + [UInt8(ascii: "/")]))
     }
   }
 
@@ -68,7 +68,7 @@ struct StandInItem {
     do throws(Errno) {
       return try body()
     } catch .permissionDenied {
-      try setMode(own | 0o600)
+      try setMode(own | (isDirectory ? 0o700 : 0o600))
     }
     let result: Result
     do throws(Errno) {

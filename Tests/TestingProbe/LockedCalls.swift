@@ -21,11 +21,12 @@ struct LockedCalls {
     }
     try Data("log".utf8).write(to: url("log"), options: .completeFileProtectionUnlessOpen)
     try Data("usable".utf8).write(to: url("usable"))
-    for name in ["inbox", "vault", "closed"] {
+    for name in ["inbox", "vault", "closed", "shut"] {
       try manager.createDirectory(
         at: url(name), withIntermediateDirectories: false, attributes: [.protectionKey: FileProtectionType.complete])
       try Data("letter".utf8).write(to: url("\(name)/letter"))
     }
+    try manager.setAttributes([.posixPermissions: 0], ofItemAtPath: url("shut").path)
     open = try FileHandle(forUpdating: url("open"))
     openUnlessOpen = try FileHandle(forUpdating: url("log"))
   }
@@ -113,6 +114,11 @@ struct LockedCalls {
   }
 
   func lookAfterUnlock() {
+    show("mode of a directory at last") { try mode("shut") }
+    show("opening it") {
+      try manager.setAttributes([.posixPermissions: 0o755], ofItemAtPath: url("shut").path)
+      return try text("shut/letter")
+    }
     for name in [
       "a", "b", "mode", "victim", "open", "log", "inbox/letter", "inbox/moved", "inbox/new", "vault/letter", "gone",
     ] {
