@@ -9,13 +9,13 @@ import SystemPackage
 ///
 /// A queue never stands still: when its last thread takes a request, another thread joins it, so that one always waits.
 /// Rings cannot be made once the daemon is confined, so they are made before, and their number limits the threads. When
-/// all of them serve, the last of a queue defers what comes (``RingKeeper``). Requests that are forgotten or interrupted
-/// still come through `/dev/fuse`, and so does everything if the kernel does not accept the rings.
+/// all of them serve, the last of a queue defers what comes (``RingKeeper``). Requests that are forgotten or
+/// interrupted still come through `/dev/fuse`, and so does everything if the kernel does not accept the rings.
 final class RequestRings: Sendable {
   /// More processors would take too much memory and too many threads.
   static let mostProcessors = 32
-  /// Writes of so many bytes are served one after the other, as long as none takes long: they wait for the processor and
-  /// for the file, so more threads would only disturb their order and each take a megabyte.
+  /// Writes of so many bytes are served one after the other, as long as none takes long: they wait for the processor
+  /// and for the file, so more threads would only disturb their order and each take a megabyte.
   private static let longWrite: UInt32 = 1 << 16
   /// Threads beyond one for each processor, for each thread that the device would have.
   private static let sparesForThread = 16
@@ -89,8 +89,9 @@ final class RequestRings: Sendable {
 
   // MARK: The first threads
 
-  /// Starts the threads of each queue, and the keeper: when the process is confined, so that they are, too. `make` makes
-  /// what serves a thread's requests. Returns whether all threads have their rings; if not, the rings cannot be used.
+  /// Starts the threads of each queue, and the keeper: when the process is confined, so that they are, too. `make`
+  /// makes what serves a thread's requests. Returns whether all threads have their rings; if not, the rings cannot be
+  /// used.
   func start(_ session: Session, _ make: (RingWorker) -> Worker) -> Bool {
     for worker in workers { worker.worker = make(worker) }
     return startThread("ring keeper", { [keeper] in keeper.enable() }, { [self] in keeper.run(self, session) })
@@ -146,8 +147,8 @@ final class RequestRings: Sendable {
     return nil
   }
 
-  /// A thread takes a request of a queue, which is no nudge. Returns whether another one waits for the next, or will in a
-  /// moment.
+  /// A thread takes a request of a queue, which is no nudge. Returns whether another one waits for the next, or will in
+  /// a moment.
   func leave(_ queue: RingQueue, _ header: fuse_in_header?) -> Bool {
     if queue.leave() > 0 { return true }
     if let header, header.opcode == FUSE_WRITE.rawValue, header.len >= Self.longWrite {
@@ -198,8 +199,8 @@ final class RequestRings: Sendable {
 
   private static let firstNudge: UInt64 = 1 << 62
 
-  /// Has the kernel make a request for the processor of a queue. It is answered at once, and with that the queue goes on
-  /// with its oldest request, which the kernel gives to no new buffer, only to one that is committed. A processor on
+  /// Has the kernel make a request for the processor of a queue. It is answered at once, and with that the queue goes
+  /// on with its oldest request, which the kernel gives to no new buffer, only to one that is committed. A processor on
   /// which the daemon may not run gets none.
   ///
   /// The request is for no bytes of the pages of a regular file (`fuse_notify_retrieve()` in fs/fuse/dev.c): nothing

@@ -7,9 +7,9 @@ import SystemPackage
 /// The thread of the rings that never uses the store, nor takes a lock that is held by a thread that uses the store.
 ///
 /// It sleeps as long as workers are free. It commits the answers that others have left to it; the buffers of these are
-/// its own then, and a request that comes into one goes to a free worker, or is deferred. When as many requests as there
-/// would be workers at the device hang for long, it refuses what a lock refuses of files that the kernel knows, as the
-/// ``Reserve`` does.
+/// its own then, and a request that comes into one goes to a free worker, or is deferred. When as many requests as
+/// there would be workers at the device hang for long, it refuses what a lock refuses of files that the kernel knows,
+/// as the ``Reserve`` does.
 @safe final class RingKeeper: @unchecked Sendable {
   /// The number of checks in a row that must find the same requests unanswered, before the store counts as stuck.
   private static let patience = 2

@@ -74,7 +74,8 @@ import SystemPackage
     try? ring.add(command, buffer, commit: command == .register ? 0 : answer.commitID, tag: 0)
   }
 
-  /// Serves requests of a queue. Returns `true` if the buffer was taken over or lost, `false` if the connection has ended.
+  /// Serves requests of a queue. Returns `true` if the buffer was taken over or lost, `false` if the connection has
+  /// ended.
   private func work(_ first: RingQueue, _ rings: RequestRings, hasRequest: Bool) -> Bool {
     var (queue, next) = (first, hasRequest ? Received.request : nil)
     while true {
@@ -165,8 +166,8 @@ import SystemPackage
     return unsafe worker.refusesWithoutStore(UnsafeRawBufferPointer(rebasing: request[..<count]))
   }
 
-  /// Defers the request in the buffer, since no thread is left for the next one, and waits for that with another buffer.
-  /// Returns `false` if there is no room for more.
+  /// Defers the request in the buffer, since no thread is left for the next one, and waits for that with another
+  /// buffer. Returns `false` if there is no room for more.
   private func deferRequest(of queue: RingQueue, _ rings: RequestRings) -> Bool {
     guard let buffer = answer.buffer, rings.hasRoom, let other = try? RequestRings.makeBuffer(queue.number) else {
       return false

@@ -41,8 +41,8 @@ extension Session {
     return true
   }
 
-  /// Refuses what a lock refuses of files that the kernel knows, of the requests that hang in the rings' workers or were
-  /// deferred there. What may have changed something is left to the lock.
+  /// Refuses what a lock refuses of files that the kernel knows, of the requests that hang in the rings' workers or
+  /// were deferred there. What may have changed something is left to the lock.
   func refuseWithoutStore(_ hanging: [RingWorker], _ deferred: [RequestHeader]) {
     for worker in hanging {
       guard let header = worker.served.current, !header.isChange, target.fileSystem.refuses(header),

@@ -75,7 +75,8 @@ import SystemPackage
   /// mounted there, and before ``serve(latency:ticks:)``: they cannot be made once the process is confined. `files` are
   /// the regular files that the kernel knows.
   ///
-  /// - Throws: `ENOTSUP` if there are too many processors, `EPERM` if rings are forbidden, and what else the system calls
+  /// - Throws: `ENOTSUP` if there are too many processors, `EPERM` if rings are forbidden, and what else the system
+  /// calls
   ///   fail with.
   package func makeRings(mountPoint: String, files: SharedNumbers) throws(Errno) {
     let rings = try unsafe RequestRings(
