@@ -146,6 +146,14 @@ import Testing
     #expect(watch.isOver && !watch.waitUntilLeaderless())
   }
 
+  /// More take too much memory; with an unknown number, the kernel would wait for queues that nobody serves.
+  @Test(arguments: [nil, 33, 1024]) func thereAreNoRingsForManyProcessors(_ processors: Int?) throws {
+    let files = try SharedNumbers()
+    #expect(throws: Errno.notSupported) {
+      try RequestRings(device: -1, mountPoint: "/", files: files, threads: 8, processors: processors)
+    }
+  }
+
   // MARK: Clients and their processors
 
   /// Follows a thread through these queues. Returns for which of its requests which processor is made busy.

@@ -137,6 +137,50 @@ extension MountTests {
       }
     }
 
+    /// A program that runs the command without something that rings need, and whether they can be had all the same.
+    struct Want: Sendable, CustomTestStringConvertible {
+      let testDescription: String
+      let launcher: [String]
+      let transport: RequestTransport
+    }
+
+    private static let wants = [
+      Want(
+        testDescription: "descriptors", launcher: ["prlimit", "--nofile=64:64"], transport: .ioUring),
+      Want(testDescription: "locked memory", launcher: ["prlimit", "--memlock=0:0"], transport: .ioUring),
+      Want(testDescription: "io_uring_setup(2)", launcher: ["python3", "-c", filter], transport: .device),
+    ]
+
+    /// Executes its arguments where a filter (seccomp(2)) refuses io_uring_setup(2), whose number is the same on all
+    /// architectures, with EPERM.
+    private static let filter = """
+      import ctypes, os, struct, sys
+      code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
+      program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+      head = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(program)))
+      libc = ctypes.CDLL(None, use_errno=True)
+      assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, head, 0, 0) == 0
+      os.execvp(sys.argv[1], sys.argv[1:])
+      """
+
+    @Test(.enabled(if: Program.isInstalled("prlimit") && Program.isInstalled("python3")), arguments: wants)
+    func itAnswersWithLess(_ want: Want) throws {
+      try Setting.offer.with("Y") {
+        try Volume.store { volume in
+          try volume.mount(Self.options, through: want.launcher)
+          let begin = ContinuousClock.now
+          _ = try volume.mountPoint.names()
+          #expect(ContinuousClock.now - begin < .seconds(1))
+          let status = try volume.status()
+          #expect(status.transport == want.transport)
+          #expect(volume.log.contains("not io_uring") == (want.transport == .device), "\(volume.log)")
+          try volume.unlock()
+          try volume.path("file").write("contents")
+          #expect(try volume.path("file").contents() == Array("contents".utf8))
+        }
+      }
+    }
+
     /// Without an option, rings are used where the kernel offers them. What the device does instead is not warned of.
     @Test(arguments: [("Y", RequestTransport.ioUring), ("N", .device)])
     func ringsAreTheDefaultWhereTheyAreOffered(_ offer: String, _ expected: RequestTransport) throws {

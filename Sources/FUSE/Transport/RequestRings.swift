@@ -58,8 +58,11 @@ final class RequestRings: Sendable {
   /// Makes the rings. The device would have `threads` workers.
   ///
   /// - Throws: what the system calls fail with; `ENOTSUP` if there are too many processors.
-  init(device: CInt, mountPoint: String, files: SharedNumbers, threads: Int) throws(Errno) {
-    guard let count = Process.possibleProcessorCount, count <= Self.mostProcessors else { throw .notSupported }
+  init(
+    device: CInt, mountPoint: String, files: SharedNumbers, threads: Int,
+    processors: Int? = Process.possibleProcessorCount
+  ) throws(Errno) {
+    guard let count = processors, count <= Self.mostProcessors else { throw .notSupported }
     self.device = device
     self.mountPoint = mountPoint
     self.files = files
