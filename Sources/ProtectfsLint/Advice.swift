@@ -21,6 +21,7 @@ struct Advice {
         isCertain ? "Foundation ignores the class" : "Foundation ignores a class in this"
       case .result, .resourceReading: "Foundation returns no class"
       case .file: "Foundation does not copy an explicit class"
+      case .movedFile: "Foundation moves a file to a place that is no mount as plaintext, and removes the original"
       }
     return protocolExplanation.map { "\(loss): \($0)" } ?? loss
   }
@@ -48,6 +49,7 @@ struct Advice {
     switch method.carrier {
     case .options: "call Data.write(to:options:) on a value of type Data"
     case .attributes, .resourceKeys, .file: "set the class with FileManager.setProtection(_:ofItemAt:)"
+    case .movedFile: "move within the mount, or call moveItem on a value of type FileManager"
     case .result, .resourceReading: "read the class with FileManager.protection(ofItemAt:)"
     }
   }

@@ -14,6 +14,8 @@ struct FileMethod {
     case result
     /// With the file that is copied.
     case file
+    /// With the file that is moved, perhaps to a place that is no mount.
+    case movedFile
   }
 
   let name: String
@@ -32,6 +34,8 @@ struct FileMethod {
     ofFileManager("attributesOfItem(atPath:)", .result),
     ofFileManager("copyItem(at:to:)", .file),
     ofFileManager("copyItem(atPath:toPath:)", .file),
+    ofFileManager("moveItem(at:to:)", .movedFile),
+    ofFileManager("moveItem(atPath:toPath:)", .movedFile),
     ofFileManager("replaceItem(at:withItemAt:backupItemName:options:)", .file),
     ofFileManager("replaceItemAt(_:withItemAt:backupItemName:options:)", .file),
     ofData("write(to:options:)"),

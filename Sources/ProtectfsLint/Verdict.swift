@@ -36,7 +36,7 @@ struct NamedClasses {
         return file.namesClass(.attributes, in: range) ? .loses : .keeps
       }
       return file.readsClass(in: call.container?.usr) ? .mayLose : .keeps
-    case .file:
+    case .file, .movedFile:
       return named.isEmpty ? .keeps : .mayLose
     }
   }
@@ -63,7 +63,7 @@ struct NamedClasses {
     case .resourceKeys: passed.contains(.resources) ? .mayLose : .keeps
     case .resourceReading: named.contains(.resources) ? .mayLose : .keeps
     case .result: named.contains(.attributes) ? .mayLose : .keeps
-    case .file: named.isEmpty ? .keeps : .mayLose
+    case .file, .movedFile: named.isEmpty ? .keeps : .mayLose
     }
   }
 }

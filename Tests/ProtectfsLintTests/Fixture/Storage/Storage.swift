@@ -46,7 +46,8 @@ func create(_ path: String, _ attributes: [FileAttributeKey: Any]) throws {
   try files.copyItem(at: url, to: url)  // may lose: call
   try files.copyItem(atPath: path, toPath: path)  // may lose: call
   _ = try files.replaceItemAt(url, withItemAt: url)  // may lose: call
-  try files.moveItem(at: url, to: url)
+  try files.moveItem(at: url, to: url)  // may lose: call
+  try files.moveItem(atPath: path, toPath: path)  // may lose: call
 }
 
 func read(_ path: String) throws -> Any? {
