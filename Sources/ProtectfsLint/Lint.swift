@@ -27,7 +27,7 @@ package struct Lint {
     // A package may have been compiled twice, for its plugins too.
     let newest = Dictionary(indexed.map { ($0.path, $0) }) { $0.compiled > $1.compiled ? $0 : $1 }
     var report = LintReport()
-    var files: [ScannedFile] = []
+    var read: [(file: IndexedFile, text: SourceText, isReported: Bool)] = []
     for path in checked.union(checkedIfCompiled).union(others).sorted() {
       guard let file = newest[path], let text = Self.text(ofFileAt: path, notAfter: file.compiled) else {
         if checked.contains(path) { report.unchecked.append(path) }
@@ -35,8 +35,13 @@ package struct Lint {
       }
       let isReported = checked.contains(path) || checkedIfCompiled.contains(path)
       if isReported { report.files += 1 }
-      files.append(ScannedFile(file, text: text, isReported: isReported))
+      read.append((file, SourceText(text), isReported))
     }
+    var members: [String: ClassCarrier] = [:]
+    for string in read.flatMap({ $0.text.classStrings() }) {
+      if let member = string.member { members[member] = members[member] ?? string.carrier }
+    }
+    let files = read.map { ScannedFile($0.file, text: $0.text, members: members, isReported: $0.isReported) }
     let defined = Set(indexed.flatMap(\.occurrences).filter { $0.roles.contains(.definition) }.map(\.usr))
     LostClasses(files, defined: defined).report(to: &report)
     return report

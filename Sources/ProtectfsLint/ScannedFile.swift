@@ -14,25 +14,30 @@ struct ScannedFile {
   private struct Mention {
     let carrier: ClassCarrier
     let offset: Int
+    /// Nil for what is named by a string.
     let container: String?
     /// It is the key by which a dictionary is read.
     let isRead: Bool
   }
 
-  init(_ file: IndexedFile, text: String, isReported: Bool) {
-    let text = SourceText(text)
+  /// - Parameter members: static members that are classes, or keys of one, in all files.
+  init(_ file: IndexedFile, text: SourceText, members: [String: ClassCarrier], isReported: Bool) {
     path = file.path
     self.isReported = isReported
     self.text = text
     occurrences = file.occurrences
     importsDataProtection = occurrences.contains { Self.modules.contains($0.usr) }
-    mentions = occurrences.compactMap { occurrence in
+    let symbols = occurrences.compactMap { occurrence -> Mention? in
       guard let carrier = ClassCarrier(of: occurrence),
         let offset = text.offset(line: occurrence.line, column: occurrence.column)
       else { return nil }
       return Mention(
         carrier: carrier, offset: offset, container: occurrence.container?.usr, isRead: text.isRead(offset))
     }
+    let strings = text.classStrings().map { ($0.carrier, $0.offset) } + text.uses(of: members)
+    mentions =
+      symbols
+      + strings.map { Mention(carrier: $0, offset: $1, container: nil, isRead: text.isRead($1)) }
   }
 
   /// Whether the index's occurrences of a symbol of this name are of interest.
@@ -56,7 +61,7 @@ struct ScannedFile {
 
   /// Whether a function reads the class out of a dictionary.
   func readsClass(in container: String?) -> Bool {
-    container != nil && mentions.contains { $0.isRead && $0.container == container }
+    container != nil && mentions.contains { $0.isRead && ($0.container == nil || $0.container == container) }
   }
 
   /// Whether a class is named so that it can get into any call: not to read it, nor among the arguments of a call that

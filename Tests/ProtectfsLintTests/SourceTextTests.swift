@@ -30,6 +30,21 @@ struct SourceTextTests {
     #expect(SourceText(text).arguments(ofCallAt: 0) == nil)
   }
 
+  @Test func stringsOfClasses() {
+    let source = SourceText(
+      """
+      // "NSFileProtectionKey"
+      static let a = K("NSFileProtectionKey"), b = #"NSFileProtectionComplete"#
+      func f() { g("\\(x)", "x NSFileProtectionKey", "NSPersistentStoreFileProtectionKey"); h(.a, x.a, y.ab) }
+      let c = "NSURLFileProtectionKey"
+      """)
+    let strings = source.classStrings()
+    #expect(strings.map(\.carrier) == [.attributes, .file, .resources])
+    #expect(strings.map(\.member) == ["a", "a", nil])
+    #expect(source.uses(of: ["a": .attributes]).count == 2)
+    #expect(SourceText("\"").classStrings().isEmpty && SourceText("#if a\n#").classStrings().isEmpty)
+  }
+
   @Test(arguments: [
     ("[]", true), (".atomic", true), ("[.atomic, Data.WritingOptions.withoutOverwriting]", true), ("options", false),
     (".mine", false), ("[.atomic, mine]", false), (".atomic.union(mine)", false),
