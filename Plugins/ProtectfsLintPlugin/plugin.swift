@@ -9,6 +9,7 @@ struct ProtectfsLintPlugin: CommandPlugin {
     if extractor.extractFlag(named: "help") > 0 { return print(Self.help) }
     let names = extractor.extractOption(named: "targets").flatMap { $0.split(separator: ",").map(String.init) }
     let isJSON = extractor.extractFlag(named: "json") > 0
+    let isStrict = extractor.extractFlag(named: "strict") > 0
     let reportsDependencies = extractor.extractFlag(named: "dependencies") > 0
     guard extractor.remainingArguments.isEmpty else {
       throw Failure("unknown: \(extractor.remainingArguments.joined(separator: " ")); --help lists the options")
@@ -31,6 +32,7 @@ struct ProtectfsLintPlugin: CommandPlugin {
       "--library", toolchain.appending(path: "../lib/libIndexStore.so").standardized.path,
     ]
     if isJSON { lint.arguments?.append("--json") }
+    if isStrict { lint.arguments?.append("--strict") }
     let input = Pipe()
     lint.standardInput = input
     try lint.run()
@@ -44,14 +46,16 @@ struct ProtectfsLintPlugin: CommandPlugin {
   private static let help = """
     Finds calls of Foundation that lose a file's protection class on Linux.
 
-    swift package protection-lint [--targets <name>,...] [--dependencies] [--json]
+    swift package protection-lint [--targets <name>,...] [--dependencies] [--strict] [--json]
 
       --targets       only these targets; tests are checked if they are named
       --dependencies  also report what is in the packages that this one depends on
+      --strict        fail for classes that are certainly lost elsewhere too, which are only counted: in other targets,
+                      and in the packages that this one depends on
       --json          print the findings as JSON
 
     A comment `// protection-lint:ignore` silences what is found in its line, or in the line below it.
-    Exit status: 0 if nothing is found and everything could be checked.
+    Exit status: 0 if nothing is found and everything could be checked. What is only counted does not change it.
     """
 }
 

@@ -15,6 +15,9 @@ package struct LintReport: Codable, Sendable {
   /// Whether nothing was found, and every file could be checked, of which there is one at least.
   package var isClean: Bool { findings.isEmpty && unchecked.isEmpty && files > 0 }
 
+  /// Whether, besides, nothing is lost elsewhere: in other targets, and in packages that this one depends on.
+  package var isCleanEverywhere: Bool { isClean && elsewhere == 0 }
+
   package var json: String {
     get throws {
       let encoder = JSONEncoder()

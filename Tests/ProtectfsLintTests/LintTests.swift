@@ -70,6 +70,8 @@ struct LintTests {
     #expect(part.findings == all.findings.filter { storage.contains($0.file) })
     #expect(part.findings.count { $0.isCertain } + part.elsewhere == all.findings.count { $0.isCertain })
     #expect(part.files == 1)
+    let clean = try fixture.lint { Lint(checked: [fixture.path("App/Other.swift")], others: $0) }
+    #expect(clean.isClean && clean.elsewhere > 0 && !clean.isCleanEverywhere)
 
     let compiled = try fixture.lint {
       Lint(checked: storage, checkedIfCompiled: $0.subtracting(storage).union(["/nowhere/a.swift"]))
