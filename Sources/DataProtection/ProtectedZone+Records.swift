@@ -12,24 +12,20 @@ extension ProtectedZone {
   public func recordNames() throws -> [String] {
     try requireZone()
     return try FileManager.default.contentsOfDirectory(atPath: FileManager.path(of: url)).filter {
+      guard Self.isRecordName($0) else { return false }
       let path = try path(ofFieldsOf: $0)
       return (try? Self.status(path)).flatMap { $0 }.map(Self.areFields) == true
     }.sorted()
   }
 
-  /// The directory of a record, for its assets: files of any name but `fields`. What is written there has the class of
-  /// the zone. Who removes it, removes the record.
-  public func directory(of name: String) -> URL {
-    url.appendingPathComponent(name, isDirectory: true)
-  }
-
   /// Reads a record, as one call of ``save(_:)`` has left it.
   ///
   /// - Throws: ``ProtectedRecordError`` if the zone, its key or the record does not exist,
-  ///   `CocoaError.fileReadNoPermission` (257) while the class is locked. If the key of this record alone is gone,
+  ///   `CocoaError.fileReadNoPermission` (257) while the class is locked, and as ``directory(of:)``. If the key of this record alone is gone,
   ///   ``ProtectedDataError/Reason-swift.enum/keyRevoked`` is the reason of the error.
   public func record(named name: String) throws -> ProtectedRecord {
-    try inZone {
+    _ = try directory(of: name)
+    return try inZone {
       let path = try path(ofFieldsOf: name)
       let values = try translating(.reading, path) { () throws(Errno) in try Self.values(path) }
       guard let values else { throw ProtectedRecordError(.unknownItem, URL(fileURLWithPath: path)) }
@@ -46,10 +42,7 @@ extension ProtectedZone {
   ///   `CocoaError.fileWriteFileExists` (516) if there is something else than fields with their name, and
   ///   `EncodingError` for a value that cannot be stored.
   public func save(_ record: ProtectedRecord) throws {
-    let directory = directory(of: record.name)
-    guard PathName(record.name).isEntryName else {
-      throw CocoaError(.fileWriteInvalidFileName, userInfo: [NSURLErrorKey: directory])
-    }
+    let directory = try directory(of: record.name, .fileWriteInvalidFileName)
     try inZone {
       // What cannot be stored is found before there is a directory.
       _ = try record.encryptedValues.changes(isNew: true)

@@ -127,7 +127,7 @@ public struct ProtectedZone: Sendable {
 extension ProtectedZone {
   /// The file that makes a directory a zone. Its key goes with those of the records, so that it shows a reset also
   /// where no record is touched.
-  private var marker: URL { url.appendingPathComponent(".zone", isDirectory: false) }
+  private var marker: URL { url.appendingPathComponent(Self.markerName, isDirectory: false) }
 
   /// - Throws: ``ProtectedRecordError`` if the zone or its key does not exist, `CocoaError.featureUnsupported` if it is
   ///   not on a mount.

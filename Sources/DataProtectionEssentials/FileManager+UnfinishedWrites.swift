@@ -12,7 +12,7 @@ package enum StagingName {
   package static func make() -> String { ".\(UUID().uuidString)\(suffix)" }
 
   /// Whether a name has this form.
-  static func isOne(_ name: PathName) -> Bool {
+  package static func isOne(_ name: PathName) -> Bool {
     let text = name.description
     return text.hasPrefix(".") && text.hasSuffix(suffix)
       && UUID(uuidString: String(text.dropFirst().dropLast(suffix.count))) != nil

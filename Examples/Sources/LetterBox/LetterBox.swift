@@ -66,7 +66,7 @@ public final class LetterBox {
   public func letter(_ name: String) throws -> Letter {
     let record = try zone.record(named: name)
     guard let author = record.encryptedValues["author"] as? String, let date = record.encryptedValues["date"] as? Date
-    else { throw CocoaError(.fileReadCorruptFile, userInfo: [NSURLErrorKey: zone.directory(of: name)]) }
+    else { throw CocoaError(.fileReadCorruptFile, userInfo: [NSURLErrorKey: try zone.directory(of: name)]) }
     let letter = Letter(author: author, date: date, picture: try pictureData(of: name))
     cache[name] = letter
     return letter
@@ -97,5 +97,7 @@ public final class LetterBox {
     }
   }
 
-  private func picture(of name: String) -> URL { zone.directory(of: name).appendingPathComponent("picture.jpg") }
+  private func picture(of name: String) throws -> URL {
+    try zone.directory(of: name).appendingPathComponent("picture.jpg")
+  }
 }

@@ -85,6 +85,20 @@ extension MountTests {
         for name in ["", ".", "..", "a/b", ".zone"] {
           #expect(throws: CocoaError.self, "\(name)") { try zone.save(ProtectedRecord(named: name)) }
         }
+        // No name leads out of the zone, or is that of something else.
+        let other = ProtectedZone(at: volume.url("app/Other"))
+        try other.create(protection: .complete)
+        try Self.save("letter", "Cleo", in: other)
+        let names = ["", ".", "..", "../Other/letter", "a/", "a\0b", ".zone", String(repeating: "a", count: 256)]
+        for name in names + [".\(UUID().uuidString).staging"] {
+          #expect(cocoaCode { try zone.save(ProtectedRecord(named: name)) } == .fileWriteInvalidFileName, "\(name)")
+          #expect(cocoaCode { _ = try zone.record(named: name) } == .fileReadInvalidFileName, "\(name)")
+          #expect(cocoaCode { _ = try zone.directory(of: name) } == .fileReadInvalidFileName, "\(name)")
+        }
+        try volume.path("app/Letters/.\(UUID().uuidString).staging").makeDirectory()
+        #expect(try zone.recordNames() == ["letter"])
+        #expect(try volume.names("app/Letters").filter { !$0.hasSuffix(".staging") } == [".zone", "letter"])
+        try FileManager.default.removeUnfinishedWrites(in: zone.url)
         #expect(recordError { _ = try zone.record(named: "missing") }?.code == .unknownItem)
         #expect(try volume.names("app/Letters") == [".zone", "letter"])
       }
@@ -95,7 +109,7 @@ extension MountTests {
       try Volume.with { volume in
         let zone = try Self.makeZone(volume)
         try Self.save("letter", "Ana", in: zone)
-        let photo = zone.directory(of: "letter").appendingPathComponent("photo.jpg")
+        let photo = try zone.directory(of: "letter").appendingPathComponent("photo.jpg")
         try Data("jpeg".utf8).write(to: photo)
         for name in ["letter", "letter/fields", "letter/photo.jpg"] {
           #expect(try ProtectionClass(ofItemAt: zone.url.appendingPathComponent(name).path) == .complete, "\(name)")

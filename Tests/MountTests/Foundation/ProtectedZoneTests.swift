@@ -38,7 +38,7 @@ extension MountTests {
       try Volume.with { volume in
         let zone = try Self.makeZone(volume)
         for name in ["card", "letter"] { try Self.save(name, "Ana", in: zone) }
-        let fields = zone.directory(of: "letter").appendingPathComponent("fields")
+        let fields = try zone.directory(of: "letter").appendingPathComponent("fields")
         try ProtectionClass.completeUnlessOpen.assign(toItemAt: fields.path)
         try Self.erase(.completeUnlessOpen, volume)
         let calls: [() throws -> Void] = [
@@ -167,7 +167,7 @@ extension MountTests {
         try Self.save("letter", "Ana", in: zone)
         let large = ProtectedRecord(named: "letter")
         large.encryptedValues["picture"] = Data(count: 100_000)
-        let fields = zone.directory(of: "letter").appendingPathComponent("fields").path
+        let fields = try zone.directory(of: "letter").appendingPathComponent("fields").path
         let error = #expect(throws: CocoaError.self) { try zone.save(large) }
         #expect(error?.filePath == fields && error?.url?.path == fields)
         #expect(error?.localizedDescription.contains(" of \(fields) has 100") == true)
