@@ -67,7 +67,9 @@ public struct EncryptedValues: Sendable {
   ///
   /// - Throws: `CocoaError.fileWriteNoPermission` (513) while the class is locked, `CocoaError.fileWriteOutOfSpace` if
   ///   the fields of the file need more room than the backing file system has for them: 4 KiB in all, on ext4.
-  ///   `EncodingError` for a value that is neither `Codable` nor a property list.
+  ///   `EncodingError` for a value that is neither `Codable` nor a property list, and
+  ///   `CocoaError.fileWriteInvalidFileName` (514) for a key that is empty, has more than 250 bytes or a NUL, or begins
+  ///   with `protectfs.`.
   public func set<Value: Encodable>(_ value: Value?, forKey key: String) throws {
     try store(any: value, forKey: key)
   }
@@ -96,8 +98,9 @@ public struct EncryptedValues: Sendable {
   /// The value of a field as it is stored; `nil` if it does not exist.
   func stored(forKey key: String) throws -> EncryptedValue? {
     let path = try Self.protectedPath(of: url)
+    let name = try Self.name(of: key, .fileReadInvalidFileName, path)
     do throws(Errno) {
-      return EncryptedValue(bytes: try PathName(path).attribute(Self.name(of: key)))
+      return EncryptedValue(bytes: try PathName(path).attribute(name))
     } catch {
       if error == .noData { return nil }
       throw CocoaError(error, .reading, path: path)
@@ -120,8 +123,8 @@ public struct EncryptedValues: Sendable {
     _ value: EncryptedValue?, forKey key: String, in file: PathName, _ path: String,
     asking protectionClass: ProtectionClass? = nil
   ) throws {
+    let name = try name(of: key, .fileWriteInvalidFileName, path)
     do throws(Errno) {
-      let name = try name(of: key)
       if let value { try file.setAttribute(name, to: value.bytes) } else { try file.removeAttribute(name) }
     } catch {
       if value == nil, error == .noData { return }
@@ -148,10 +151,23 @@ public struct EncryptedValues: Sendable {
 
   // MARK: Names and bytes
 
-  /// - Throws: `EINVAL` for a key that cannot be part of a name, or belongs to the mount.
-  private static func name(of key: String) throws(Errno) -> PathName {
+  /// The name of a field's attribute.
+  ///
+  /// - Parameter code: that of the error for a key that no field can have.
+  static func name(of key: String, _ code: CocoaError.Code, _ path: String) throws(CocoaError) -> PathName {
     let name = PathName(FieldName.prefix + key)
-    guard !key.isEmpty, !key.utf8.contains(0), FieldName.isOne(name) else { throw .invalidArgument }
+    // XATTR_NAME_MAX is 255.
+    guard !key.isEmpty, !key.utf8.contains(0), FieldName.isOne(name), name.bytes.count <= 255 else {
+      throw CocoaError(
+        code,
+        userInfo: [
+          NSFilePathErrorKey: path, NSURLErrorKey: URL(fileURLWithPath: path),
+          NSLocalizedDescriptionKey: """
+          no field can have the key \(key.debugDescription): a key has 1 to 250 bytes, no NUL, and does not begin with \
+          protectfs.
+          """,
+        ])
+    }
     return name
   }
 

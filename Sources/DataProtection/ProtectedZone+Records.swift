@@ -39,13 +39,16 @@ extension ProtectedZone {
   ///
   /// - Throws: ``ProtectedRecordError`` if the zone or its key does not exist, `CocoaError.fileWriteNoPermission` (513)
   ///   while the class is locked, `CocoaError.fileWriteOutOfSpace` for fields that do not fit,
+  ///   `CocoaError.fileWriteInvalidFileName` (514) for a name or a key that is none,
   ///   `CocoaError.fileWriteFileExists` (516) if there is something else than fields with their name, and
   ///   `EncodingError` for a value that cannot be stored.
   public func save(_ record: ProtectedRecord) throws {
     let directory = try directory(of: record.name, .fileWriteInvalidFileName)
     try inZone {
       // What cannot be stored is found before there is a directory.
-      _ = try record.encryptedValues.changes(isNew: true)
+      for key in try record.encryptedValues.changes(isNew: true).keys {
+        _ = try EncryptedValues.name(of: key, .fileWriteInvalidFileName, path(ofFieldsOf: record.name))
+      }
       do {
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
       } catch let error as CocoaError where error.code == .fileWriteFileExists {}

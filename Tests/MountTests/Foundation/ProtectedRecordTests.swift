@@ -85,6 +85,18 @@ extension MountTests {
         for name in ["", ".", "..", "a/b", ".zone"] {
           #expect(throws: CocoaError.self, "\(name)") { try zone.save(ProtectedRecord(named: name)) }
         }
+        // A key that is none is said as such, and leaves no directory.
+        for key in ["", "a\0b", "protectfs.class", String(repeating: "k", count: 251)] {
+          let record = ProtectedRecord(named: "card")
+          record.encryptedValues[key] = "Ana"
+          #expect(cocoaCode { try zone.save(record) } == .fileWriteInvalidFileName, "\(key)")
+          #expect(cocoaCode { try zone.url.encryptedValues.set(1, forKey: key) } == .fileWriteInvalidFileName)
+          #expect(cocoaCode { _ = try zone.url.encryptedValues[key] } == .fileReadInvalidFileName)
+        }
+        #expect(try volume.names("app/Letters") == [".zone", "letter"])
+        let longest = try zone.record(named: "letter")
+        longest.encryptedValues[String(repeating: "k", count: 250)] = 1
+        try zone.save(longest)
         // No name leads out of the zone, or is that of something else.
         let other = ProtectedZone(at: volume.url("app/Other"))
         try other.create(protection: .complete)
