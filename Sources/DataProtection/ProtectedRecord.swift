@@ -15,15 +15,24 @@ public final class ProtectedRecord {
   public let name: String
   /// Its fields. All are encrypted, so there is no choice between these and others, and no index.
   public let encryptedValues: Values
+  /// Where it is stored; `nil` for a new record.
+  private(set) var origin: RecordOrigin?
 
   /// A new record, without fields.
   public convenience init(named name: String) {
-    self.init(named: name, [:])
+    self.init(named: name, [:], nil)
   }
 
-  init(named name: String, _ values: [String: EncryptedValue]) {
+  init(named name: String, _ values: [String: EncryptedValue], _ origin: RecordOrigin?) {
     self.name = name
     encryptedValues = Values(values)
+    self.origin = origin
+  }
+
+  /// Takes note that all changes are stored.
+  func saved(_ origin: RecordOrigin) {
+    self.origin = origin
+    encryptedValues.saved()
   }
 
   /// The fields of a record.
@@ -60,13 +69,13 @@ public final class ProtectedRecord {
 
     /// What has to be stored: the values, `nil` for a field that was removed.
     ///
-    /// - Parameter isNew: whether the zone does not have the record, so that all fields are new to it.
+    /// - Parameter isNew: whether the zone does not have this record, so that all fields are new to it.
     /// - Throws: `EncodingError` for a value that is neither `Codable` nor a property list.
     func changes(isNew: Bool) throws -> [String: EncryptedValue?] {
       let keys = isNew ? changedKeys.union(values.keys) : changedKeys
       return try Dictionary(uniqueKeysWithValues: keys.map { ($0, try values[$0]?.get()) })
     }
 
-    func saved() { changedKeys = [] }
+    fileprivate func saved() { changedKeys = [] }
   }
 }

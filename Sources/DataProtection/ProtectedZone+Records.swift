@@ -27,14 +27,19 @@ extension ProtectedZone {
     _ = try directory(of: name)
     return try inZone {
       let path = try path(ofFieldsOf: name)
+      let unknown = ProtectedRecordError(.unknownItem, URL(fileURLWithPath: path))
+      guard try translating(.reading, path, { () throws(Errno) in try Self.status(path) }) != nil else { throw unknown }
+      // Before the values: if another record gets the name meanwhile, this is not taken for its origin.
+      let origin = try origin(path)
       let values = try translating(.reading, path) { () throws(Errno) in try Self.values(path) }
-      guard let values else { throw ProtectedRecordError(.unknownItem, URL(fileURLWithPath: path)) }
-      return ProtectedRecord(named: name, values)
+      guard let values else { throw unknown }
+      return ProtectedRecord(named: name, values, origin)
     }
   }
 
   /// Saves the fields that have changed, all or none, and keeps others that the stored record has. A record that the
-  /// zone does not have is created, with all its fields. Of two programs that save a field at the same time, the last
+  /// zone does not have is created, with all its fields. If the zone has another record of the name, since this one was
+  /// read from another zone or was deleted meanwhile, all fields are saved to that. Of two programs that save a field at the same time, the last
   /// one wins; each waits for the other.
   ///
   /// - Throws: ``ProtectedRecordError`` if the zone or its key does not exist, `CocoaError.fileWriteNoPermission` (513)
@@ -44,7 +49,7 @@ extension ProtectedZone {
   ///   `EncodingError` for a value that cannot be stored.
   public func save(_ record: ProtectedRecord) throws {
     let directory = try directory(of: record.name, .fileWriteInvalidFileName)
-    try inZone {
+    let origin = try inZone {
       // What cannot be stored is found before there is a directory.
       for key in try record.encryptedValues.changes(isNew: true).keys {
         _ = try EncryptedValues.name(of: key, .fileWriteInvalidFileName, path(ofFieldsOf: record.name))
@@ -52,12 +57,12 @@ extension ProtectedZone {
       do {
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
       } catch let error as CocoaError where error.code == .fileWriteFileExists {}
-      try Self.withLock(on: directory) { try save(record, in: directory) }
+      return try Self.withLock(on: directory) { try save(record, in: directory) }
     }
-    record.encryptedValues.saved()
+    record.saved(origin)
   }
 
-  private func save(_ record: ProtectedRecord, in directory: URL) throws {
+  private func save(_ record: ProtectedRecord, in directory: URL) throws -> RecordOrigin {
     let path = try path(ofFieldsOf: record.name)
     let status = try translating(.writing, path) { () throws(Errno) in try Self.status(path) }
     if let status, !Self.areFields(status) {
@@ -68,7 +73,8 @@ extension ProtectedZone {
           NSDebugDescriptionErrorKey: "these are not the fields of a record",
         ])
     }
-    let changes = try record.encryptedValues.changes(isNew: status == nil)
+    let isNew = try status == nil || origin(path) != record.origin
+    let changes = try record.encryptedValues.changes(isNew: isNew)
     let protectionClass = try FileManager.default.protection(ofItemAt: directory).protectionClass
     let file = try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
       try StagedFile(for: path, in: protectionClass)
@@ -82,9 +88,19 @@ extension ProtectedZone {
       try EncryptedValues.store(value, forKey: spelling, in: staged, path, asking: protectionClass)
     }
     do throws(Errno) {
+      if status == nil { try RecordOrigin.renew(FileManager.parent(of: path)) }
       try file.commit()
     } catch {
       throw CocoaError(error, .writing, path: path, asking: protectionClass)
+    }
+    return try origin(path)
+  }
+
+  /// - Parameter path: that of the fields.
+  private func origin(_ path: String) throws -> RecordOrigin {
+    let zone = try FileManager.path(of: url)
+    return try translating(.reading, path) { () throws(Errno) in
+      try RecordOrigin(zone: zone, directory: FileManager.parent(of: path))
     }
   }
 

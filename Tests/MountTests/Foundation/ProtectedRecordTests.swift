@@ -69,6 +69,48 @@ extension MountTests {
       }
     }
 
+    /// A record of the same name is another one, in another zone or after the first was deleted.
+    @Test func anotherRecordOfTheNameGetsAllFields() throws {
+      try Volume.with { volume in
+        let zone = try Self.makeZone(volume)
+        let other = ProtectedZone(at: volume.url("app/Other"))
+        try other.create(protection: .complete)
+        func author(in zone: ProtectedZone) throws -> String? {
+          try zone.record(named: "letter").encryptedValues["author"] as? String
+        }
+        try Self.save("letter", "Ana", in: zone)
+        try Self.save("letter", "Cleo", in: other)
+        let record = try zone.record(named: "letter")
+        try other.save(record)
+        #expect(try author(in: other) == "Ana")
+        // It has been saved there, so that what others save afterwards stays.
+        try Self.save("letter", "Cleo", in: other)
+        try other.save(record)
+        #expect(try author(in: other) == "Cleo")
+
+        let cached = try zone.record(named: "letter")
+        let directory = try zone.directory(of: "letter")
+        for item in [directory, directory.appendingPathComponent("fields")] {
+          try FileManager.default.removeItem(at: item)
+          try Self.save("letter", "Bea", in: zone)
+          try zone.save(cached)
+          #expect(try author(in: zone) == "Ana")
+        }
+        // A copy of the zone, and a mount that is made again.
+        try FileManager.default.removeItem(at: other.url)
+        try FileManager.default.copyItem(at: zone.url, to: other.url)
+        try Self.save("letter", "Bea", in: other)
+        try other.save(cached)
+        #expect(try author(in: other) == "Ana")
+        try volume.unmount()
+        try volume.mount()
+        try volume.unlock()
+        try Self.save("letter", "Bea", in: other)
+        try other.save(cached)
+        #expect(try author(in: other) == "Bea")
+      }
+    }
+
     /// A record that cannot be saved as a whole is not saved in part.
     @Test func nothingIsSavedInPart() throws {
       try Volume.with { volume in
