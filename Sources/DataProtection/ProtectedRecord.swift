@@ -39,7 +39,7 @@ public final class ProtectedRecord {
   public final class Values {
     private var values: [String: Result<EncryptedValue, any Error>]
     /// The keys of the fields that were set or removed since the record was read or saved.
-    private var changedKeys: Set<String> = []
+    private var changes: Set<String> = []
 
     fileprivate init(_ values: [String: EncryptedValue]) {
       self.values = values.mapValues { .success($0) }
@@ -53,29 +53,52 @@ public final class ProtectedRecord {
       get { try? values[key]?.get().propertyList }
       set {
         values[key] = EncryptedValue.unwrapped(newValue).map { value in Result { try EncryptedValue(value) } }
-        changedKeys.insert(key)
+        changes.insert(key)
       }
     }
 
     /// The value of a field as one of a `Codable` type; `nil` if the field does not exist.
     ///
-    /// - Throws: `DecodingError` if it has another type.
+    /// - Throws: `CocoaError.fileReadCorruptFile` if it has another type.
     public func value<Value: Decodable>(forKey key: String, as type: Value.Type = Value.self) throws -> Value? {
-      try values[key]?.get().decoded(as: type)
+      guard let value = values[key] else { return nil }
+      do {
+        return try value.get().decoded(as: type)
+      } catch {
+        throw CocoaError(
+          .fileReadCorruptFile,
+          userInfo: [NSUnderlyingErrorKey: error, NSDebugDescriptionErrorKey: "the field \(key) is no \(Value.self)"])
+      }
     }
 
     /// The names of all fields, sorted.
     public func allKeys() -> [String] { values.keys.sorted() }
 
+    /// The names of the fields that were set or removed since the record was read or saved, sorted.
+    public func changedKeys() -> [String] { changes.sorted() }
+
     /// What has to be stored: the values, `nil` for a field that was removed.
     ///
     /// - Parameter isNew: whether the zone does not have this record, so that all fields are new to it.
-    /// - Throws: `EncodingError` for a value that is neither `Codable` nor a property list.
+    /// - Throws: `CocoaError.coderInvalidValue` for a value that is neither `Codable` nor a property list.
     func changes(isNew: Bool) throws -> [String: EncryptedValue?] {
-      let keys = isNew ? changedKeys.union(values.keys) : changedKeys
-      return try Dictionary(uniqueKeysWithValues: keys.map { ($0, try values[$0]?.get()) })
+      let keys = isNew ? changes.union(values.keys) : changes
+      return try Dictionary(uniqueKeysWithValues: keys.map { ($0, try encoded($0)) })
     }
 
-    fileprivate func saved() { changedKeys = [] }
+    private func encoded(_ key: String) throws -> EncryptedValue? {
+      do {
+        return try values[key]?.get()
+      } catch {
+        throw CocoaError(
+          .coderInvalidValue,
+          userInfo: [
+            NSUnderlyingErrorKey: error,
+            NSLocalizedDescriptionKey: "the value of the field \(key) cannot be stored: \(error)",
+          ])
+      }
+    }
+
+    fileprivate func saved() { changes = [] }
   }
 }

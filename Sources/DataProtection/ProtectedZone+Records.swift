@@ -46,7 +46,7 @@ extension ProtectedZone {
   ///   while the class is locked, `CocoaError.fileWriteOutOfSpace` for fields that do not fit,
   ///   `CocoaError.fileWriteInvalidFileName` (514) for a name or a key that is none,
   ///   `CocoaError.fileWriteFileExists` (516) if there is something else than fields with their name, and
-  ///   `EncodingError` for a value that cannot be stored.
+  ///   `CocoaError.coderInvalidValue` (4866) for a value that cannot be stored.
   public func save(_ record: ProtectedRecord) throws {
     let directory = try directory(of: record.name, .fileWriteInvalidFileName)
     let origin = try inZone {

@@ -55,6 +55,12 @@ extension MountTests {
         #expect(try record.encryptedValues.value(forKey: "stamp") == Stamp(place: "Bonn"))
         #expect(record.encryptedValues.allKeys() == ["author", "draft", "pages", "stamp"])
         #expect(record.encryptedValues["nothing"] == nil)
+        let (pages, stamp): (Int?, Stamp?) = (record.encryptedValues["pages"], record.encryptedValues["stamp"])
+        let wrong: Int? = record.encryptedValues["author"]
+        #expect(pages == 12 && stamp == Stamp(place: "Bonn") && wrong == nil)
+        #expect(record.encryptedValues.object(forKey: "author") as? String == "Ana")
+        record.encryptedValues.setObject("Bea", forKey: "author")
+        #expect(record.encryptedValues.changedKeys() == ["author"] && new.encryptedValues.changedKeys().isEmpty)
 
         // What has changed is saved; what somebody else has saved meanwhile stays.
         new.encryptedValues["pages"] = 13
