@@ -21,7 +21,7 @@ struct EncryptedValue: Hashable, Sendable {
     switch value {
     case let url as URL: list = url.absoluteString
     case let value as any Encodable: list = try Self.propertyList(encoding: value)
-    default: list = value
+    default: list = try Self.storable(value)
     }
     guard PropertyListSerialization.propertyList(list, isValidFor: .binary) else {
       throw EncodingError.invalidValue(
@@ -45,12 +45,16 @@ struct EncryptedValue: Hashable, Sendable {
     guard let element = (list as? [Any])?.first else {
       throw EncodingError.invalidValue(value, .init(codingPath: [], debugDescription: "\(value) was not encoded"))
     }
+    if !isPlainText(type(of: value)) { try requireNoNull(in: element, of: value) }
     return element
   }
 
-  /// The value as a property list: `String`, `Data`, `Date`, `Bool`, `NSNumber`, or an array or dictionary of these.
-  /// Each can be cast (`as?`) to the types that Foundation bridges it to: a number to `Int`, `Int64`, `Double`.
-  var propertyList: Any {
+  /// The value as a property list: `String`, `Data`, `Date`, `NSNumber`, or an array or dictionary of these.
+  /// Each can be cast (`as?`) to the types that Foundation bridges it to: a number, and what was a Boolean, to `Bool`,
+  /// `Int`, `Int64`, `Double`.
+  var propertyList: Any { Self.castable(list) }
+
+  private var list: Any {
     if bytes.starts(with: "bplist00".utf8),
       let list = try? unsafe PropertyListSerialization.propertyList(from: Data(bytes), format: nil)
     {
@@ -64,10 +68,10 @@ struct EncryptedValue: Hashable, Sendable {
   /// - Throws: `DecodingError` if it has another type. A number is not a Boolean, and one with a fraction is not an
   ///   integer, even if the fraction is zero; in a collection the decoder takes it for one then.
   func decoded<Value: Decodable>(as type: Value.Type) throws -> Value {
-    let list = propertyList
+    let list = list
     if type == URL.self, let url = (list as? String).flatMap(URL.init(string:)) as? Value { return url }
     // The decoder takes a certain text for nil.
-    if type == String.self || type == [String].self, let value = list as? Value { return value }
+    if Self.isPlainText(type), let value = list as? Value { return value }
     if type is any BinaryInteger.Type, Self.isFloatingPoint(list) {
       throw DecodingError.typeMismatch(type, .init(codingPath: [], debugDescription: "it has a fraction"))
     }

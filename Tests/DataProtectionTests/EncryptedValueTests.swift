@@ -58,6 +58,46 @@ import Testing
     try expectKept(["$null", "a"])
     let first = Data(base64Encoded: "YnBsaXN0MDBVJG51bGwIAAAAAAAAAQEAAAAAAAAAAQAAAAAAAAAAAAAAAAAAAA4=")
     #expect(try EncryptedValue(bytes: Array(#require(first))).decoded(as: String.self) == "$null")
+    try expectKept(["a": "$null"])
+    try expectKept(["a", nil, "b"])
+    // Elsewhere it would be read as nil.
+    struct Note: Codable { var text: String? }
+    for value in [Note(text: "$null"), [[Note(text: "$null")]], ["a": ["$null"]], ["$null", nil]] as [any Encodable] {
+      #expect(throws: EncodingError.self) { try EncryptedValue(value) }
+    }
+    #expect(try stored(Note(text: nil)).text == nil)
+    #expect(try EncryptedValue(NSArray(array: ["$null"])).propertyList as? [String] == ["$null"])
+  }
+
+  /// As on Apple's systems, where a Boolean is an NSNumber.
+  @Test func booleansAreNumbers() throws {
+    for value in [true, NSNumber(value: true)] as [Any] {
+      let found = try EncryptedValue(value).propertyList
+      #expect(found as? Bool == true && found as? Int == 1 && found as? Double == 1 && found as? NSNumber == 1)
+      #expect(found as? String == nil && found as? [Int] == nil)
+    }
+    let list = try EncryptedValue([true, false]).propertyList
+    #expect(list as? [Bool] == [true, false] && list as? [Int] == [1, 0] && list as? [NSNumber] == [1, 0])
+    #expect(try EncryptedValue(["a": true]).propertyList as? [String: Int] == ["a": 1])
+    let mixed = try EncryptedValue(NSArray(array: ["a", true])).propertyList as? [Any]
+    #expect(mixed?.last as? Int == 1 && mixed?.last as? Bool == true)
+    #expect(try EncryptedValue(bytes: EncryptedValue(true).bytes).decoded(as: Bool.self))
+  }
+
+  /// Decimal numbers keep all digits, or are refused.
+  @Test func decimalNumbers() throws {
+    func found(_ text: String) throws -> Any { try EncryptedValue(NSDecimalNumber(string: text)).propertyList }
+    #expect(try found("7") as? Int == 7 && found("-7.50") as? Double == -7.5 && found("19.99") as? Double == 19.99)
+    #expect(try found("9007199254740993") as? Int64 == 9_007_199_254_740_993)
+    #expect(try EncryptedValue(NSDecimalNumber(string: "7")).decoded(as: Int.self) == 7)
+    let long = NSDecimalNumber(string: "3.14159265358979323846")
+    for value in [long, NSArray(array: [1, long]), NSDictionary(dictionary: ["a": [long]])] as [Any] {
+      #expect(throws: EncodingError.self) { try EncryptedValue(value) }
+    }
+    #expect(throws: EncodingError.self) { try EncryptedValue(NSDecimalNumber.notANumber) }
+    try expectKept(long as Decimal)
+    let prices = try EncryptedValue(NSArray(array: [NSDecimalNumber(string: "0.1"), "a"])).propertyList as? [Any]
+    #expect(prices?.first as? Double == 0.1)
   }
 
   @Test func foundationsClassesAreKept() throws {
