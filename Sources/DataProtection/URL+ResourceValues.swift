@@ -8,10 +8,20 @@ extension URL {
   public var resourceValues: ResourceReading { ResourceReading(url: self) }
   /// `setResourceValues(_:)`, which also sets the class: first the class, then the others.
   ///
-  /// It throws as ``FoundationEssentials/FileManager/setProtection(_:ofItemAt:)``, and Foundation's errors.
+  /// It throws as ``FoundationEssentials/FileManager/setProtection(_:ofItemAt:)``, `CocoaError.featureUnsupported` for
+  /// values with `quarantineProperties`, which have no meaning here and replace the class, and Foundation's errors.
   public var setResourceValues: (URLResourceValues) throws -> Void {
     // A function: Swift prefers Foundation's call, which is mutating, to a value that can be called like one.
     { values in
+      guard values.hasOnlyProtection else {
+        throw CocoaError(
+          .featureUnsupported,
+          userInfo: [
+            NSURLErrorKey: self,
+            NSLocalizedDescriptionKey:
+              "quarantineProperties cannot be set: nothing here quarantines files, and they take the place of the class",
+          ])
+      }
       if let protection = values.fileProtection { try ProtectionResourceValues.setProtection(protection, of: self) }
       var others = values
       others.protectionValues = nil
@@ -44,12 +54,17 @@ extension URLResourceValues {
   /// Name the type to set it to ``URLFileProtection/none``: `.none` alone is that of `Optional`, and sets nothing.
   public var fileProtection: URLFileProtection? {
     get { protectionValues?[.fileProtectionKey] as? URLFileProtection }
-    set { protectionValues = [.fileProtectionKey: newValue as Any] }
+    set { protectionValues = (protectionValues ?? [:]).merging([.fileProtectionKey: newValue as Any]) { $1 } }
   }
 
   /// Whether the file system has protection classes; `nil` if the key was not requested.
   public var volumeSupportsFileProtection: Bool? {
     protectionValues?[.volumeSupportsFileProtectionKey] as? Bool
+  }
+
+  /// Whether there are no others in the dictionary.
+  fileprivate var hasOnlyProtection: Bool {
+    protectionValues.map { URLResourceKey.protectionKeys.isSuperset(of: $0.keys) } ?? true
   }
 
   /// Carried in the one dictionary that Foundation lets others set. Nothing on Linux quarantines files.

@@ -63,6 +63,23 @@ extension MountTests {
       }
     }
 
+    /// The class is carried in the quarantine properties, which would replace it without a word.
+    @Test func quarantinePropertiesAreRefused() throws {
+      try Volume.with { volume in
+        let url = volume.url("file")
+        try Data().write(to: url)
+        let before = try ProtectionClass(ofItemAt: url.path)
+        for isClassFirst in [true, false] {
+          var values = URLResourceValues()
+          if isClassFirst { values.fileProtection = .complete }
+          values.quarantineProperties = ["LSQuarantineAgentName": "Mail"]
+          if !isClassFirst { values.fileProtection = .complete }
+          #expect(cocoaCode { try url.setResourceValues(values) } == .featureUnsupported)
+          #expect(try ProtectionClass(ofItemAt: url.path) == before)
+        }
+      }
+    }
+
     /// The values of one file can be given to another.
     @Test func valuesAreSetTogether() throws {
       try Volume.with { volume in
