@@ -10,7 +10,7 @@ extension FileManager {
   ///   at: url, options: [NSPersistentStoreFileProtectionKey: FileProtectionType.complete])
   /// ```
   /// - Throws: as ``prepareDatabase(at:protection:)``, and `CocoaError.featureUnsupported` for another value.
-  public func prepareDatabase(at url: URL, options: [String: Any]?) throws {
+  public func prepareDatabase(at url: URL, options: [AnyHashable: Any]?) throws {
     guard let value = options?[NSPersistentStoreFileProtectionKey] else { return }
     let attributes: [FileAttributeKey: Any] = [.protectionKey: value]
     guard let protection = try attributes.protection else { return }

@@ -136,6 +136,11 @@ extension MountTests {
         let raw: [String: Any] = [NSPersistentStoreFileProtectionKey: FileProtectionType.completeUnlessOpen.rawValue]
         try manager.prepareDatabase(at: url, options: raw)
         #expect(try manager.protection(ofItemAt: volume.url("store")) == .completeUnlessOpen)
+        let untyped: [AnyHashable: Any]? = [NSPersistentStoreFileProtectionKey: FileProtectionType.complete]
+        try manager.prepareDatabase(at: url, options: untyped)
+        #expect(try manager.protection(ofItemAt: volume.url("store")) == .complete)
+        try manager.prepareDatabase(at: url, options: nil)
+        try manager.prepareDatabase(at: url, options: raw)
         for options in [nil, [:], ["NSReadOnly": true]] as [[String: Any]?] {
           try manager.prepareDatabase(at: url, options: options)
           #expect(try manager.protection(ofItemAt: volume.url("store")) == .completeUnlessOpen)
