@@ -69,7 +69,7 @@ func observe(on queue: OperationQueue?) -> [any NSObjectProtocol] {
   return [will, did]
 }
 
-@MainActor final class Delegate: UIApplicationDelegate {
+@MainActor final class Delegate: UIResponder, UIApplicationDelegate {
   func applicationProtectedDataWillBecomeUnavailable(_ application: UIApplication) {
     say("delegate: will become unavailable, \(application.isProtectedDataAvailable)\(place())")
   }

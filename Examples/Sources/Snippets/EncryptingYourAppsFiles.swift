@@ -48,7 +48,7 @@ enum EncryptingYourAppsFiles {
 }
 
 /// The delegate, which is told of the device's locks.
-final class DiaryDelegate: UIApplicationDelegate {
+final class DiaryDelegate: UIResponder, UIApplicationDelegate {
   var diary: Data?
   var url: URL
 

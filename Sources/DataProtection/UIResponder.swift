@@ -1,0 +1,5 @@
+import Foundation
+
+/// UIKit's class from which the delegates of applications inherit, without any of its members: there is no user
+/// interface. So `class AppDelegate: UIResponder, UIApplicationDelegate` compiles.
+@MainActor open class UIResponder: NSObject {}
