@@ -117,7 +117,8 @@ extension DaemonStatus {
   }
 }
 
-/// How the kernel's requests reach a daemon.
+/// How the kernel's requests reach a daemon. Later versions may add others.
+@nonexhaustive
 public enum RequestTransport: String, Codable, Sendable, Hashable {
   /// Through `/dev/fuse`.
   case device

@@ -15,7 +15,8 @@ public struct ProtectionStatus: Sendable, Hashable {
     case keyRevoked
   }
 
-  /// The event that makes a locked class available again.
+  /// The event that makes a locked class available again. Later versions may add others.
+  @nonexhaustive
   public enum Return: String, Sendable, Codable {
     /// The first unlock since the mount.
     case firstUnlock

@@ -1,4 +1,5 @@
-/// The lock state of the device, as one mounted file system sees it.
+/// The lock state of the device, as one mounted file system sees it. Later versions may add others.
+@nonexhaustive
 public enum LockState: String, CaseIterable, Sendable, Codable {
   /// Mounted and not unlocked since.
   case beforeFirstUnlock
@@ -16,7 +17,9 @@ public enum LockState: String, CaseIterable, Sendable, Codable {
   public static let attributeName = "user.protectfs.state"
 }
 
-/// How much of a class key is in memory, which determines what can be done with the class.
+/// How much of a class key is in memory, which determines what can be done with the class. Later versions
+/// may add others.
+@nonexhaustive
 public enum KeyAvailability: String, CaseIterable, Sendable, Codable {
   /// The whole key.
   case available
