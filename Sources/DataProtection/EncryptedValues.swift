@@ -68,7 +68,7 @@ public struct EncryptedValues: Sendable {
   /// - Throws: `CocoaError.fileWriteNoPermission` (513) while the class is locked, `CocoaError.fileWriteOutOfSpace` if
   ///   the fields of the file need more room than the backing file system has for them: 4 KiB in all, on ext4.
   ///   `EncodingError` for a value that is neither `Codable` nor a property list, for an `NSDecimalNumber` that has more
-  ///   digits than a `Double`, and for a text `$null` within a value, which would be read as `nil`;
+  ///   digits than a `Double`, and for a text `$null` within a value, which would be read as `nil`.
   ///   `CocoaError.fileWriteInvalidFileName` (514) for a key that is empty, has more than 250 bytes or a NUL, or begins
   ///   with `protectfs.`.
   public func set<Value: Encodable>(_ value: Value?, forKey key: String) throws {

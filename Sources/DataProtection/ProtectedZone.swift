@@ -15,6 +15,9 @@ import SystemPackage
 /// Fields that are set on a directory, of a zone or a record, are not among these: no passcode and no class is in the
 /// key that encrypts them, and they survive an erasure.
 ///
+/// The directory of a record has a field `DataProtection.record`, which tells the record from another that has got its
+/// name since.
+///
 /// Unlike in CloudKit, the key of an asset is not in a field of the record: who removes the fields has not made the
 /// assets unreadable.
 public struct ProtectedZone: Sendable {

@@ -33,6 +33,43 @@ extension MountTests {
       }
     }
 
+    /// What an override calls by way of `super` is this module's, whoever calls the override.
+    @Test func overridesThatNameAClassSetIt() throws {
+      final class Sealing: FileManager, @unchecked Sendable {
+        private let sealed: [FileAttributeKey: Any] = [.protectionKey: FileProtectionType.complete]
+
+        override func createFile(atPath path: String, contents: Data?, attributes: [FileAttributeKey: Any]?) -> Bool {
+          super.createFile(atPath: path, contents: contents, attributes: sealed)
+        }
+        override func createDirectory(
+          atPath path: String, withIntermediateDirectories: Bool, attributes: [FileAttributeKey: Any]?
+        ) throws {
+          try super.createDirectory(atPath: path, withIntermediateDirectories: false, attributes: sealed)
+        }
+        override func setAttributes(_ attributes: [FileAttributeKey: Any], ofItemAtPath path: String) throws {
+          try super.setAttributes(sealed.merging(attributes) { $1 }, ofItemAtPath: path)
+        }
+      }
+      try Volume.with { volume in
+        let (file, directory) = (volume.url("file").path, volume.url("directory").path)
+        for files in [Sealing(), FileManager.default] {
+          try Data().write(to: volume.url("set"), options: .completeFileProtectionUnlessOpen)
+          let isSealing = files is Sealing
+          #expect(files.createFile(atPath: file, contents: Self.data, attributes: nil))
+          try files.createDirectory(atPath: directory, withIntermediateDirectories: false)
+          try files.setAttributes([.posixPermissions: 0o600], ofItemAtPath: volume.url("set").path)
+          for path in [file, directory, volume.url("set").path] {
+            #expect(try (ProtectionClass(ofItemAt: path) == .complete) == isSealing, "\(path) \(isSealing)")
+          }
+          // By way of Foundation's method, as from a module without the import.
+          let create: (String, Data?, [FileAttributeKey: Any]?) -> Bool = files.createFile
+          #expect(create(file, nil, nil))
+          #expect(try (ProtectionClass(ofItemAt: file) == .complete) == isSealing)
+          for path in [file, directory] { try FileManager.default.removeItem(atPath: path) }
+        }
+      }
+    }
+
     /// Foundation replaces the file when it writes atomically.
     @Test func atomicWritesKeepFieldsAndClass() throws {
       let text = String(decoding: Self.data, as: UTF8.self)
