@@ -31,8 +31,9 @@ public struct EncryptedValues: Sendable {
 
   /// The value of a field, for `as?`; `nil` if it does not exist.
   ///
-  /// It is a `String`, `Data`, `Date`, `NSNumber`, or an array or dictionary of these. A number can be cast to every type
-  /// of numbers that holds it, and what was a `Bool` to `Bool` and to numbers. What was stored as another `Codable` type is read by ``value(forKey:as:)``.
+  /// It is a `String`, `Data`, `Date`, `NSNumber`, or an array or dictionary of these. A number can be cast to every
+  /// type of numbers that holds it, and what was a `Bool` to `Bool` and to numbers. What was stored as another
+  /// `Codable` type is read by ``value(forKey:as:)``.
   /// - Throws: `CocoaError.fileReadNoPermission` (257) while the class is locked.
   public subscript(key: String) -> Any? {
     get throws { try stored(forKey: key)?.propertyList }
@@ -67,8 +68,8 @@ public struct EncryptedValues: Sendable {
   ///
   /// - Throws: `CocoaError.fileWriteNoPermission` (513) while the class is locked, `CocoaError.fileWriteOutOfSpace` if
   ///   the fields of the file need more room than the backing file system has for them: 4 KiB in all, on ext4.
-  ///   `EncodingError` for a value that is neither `Codable` nor a property list, for an `NSDecimalNumber` that has more
-  ///   digits than a `Double`, and for a text `$null` within a value, which would be read as `nil`.
+  ///   `EncodingError` for a value that is neither `Codable` nor a property list, for an `NSDecimalNumber` that has
+  ///   more digits than a `Double`, and for a text `$null` within a value, which would be read as `nil`.
   ///   `CocoaError.fileWriteInvalidFileName` (514) for a key that is empty, has more than 250 bytes or a NUL, or begins
   ///   with `protectfs.`.
   public func set<Value: Encodable>(_ value: Value?, forKey key: String) throws {

@@ -1,7 +1,7 @@
 import Foundation
 
-// Foundation on Linux makes an NSError only of errors that are bridged. With any other, `catch let error as NSError` does
-// not catch, though the compiler takes it to catch all, and the program ends.
+// Foundation on Linux makes an NSError only of errors that are bridged. With any other, `catch let error as NSError`
+// does not catch, though the compiler takes it to catch all, and the program ends.
 extension ProtectedRecordError: _ObjectiveCBridgeable {
   // swift-format-ignore: AllPublicDeclarationsHaveDocumentation, NoLeadingUnderscores
   public func _bridgeToObjectiveC() -> NSError {

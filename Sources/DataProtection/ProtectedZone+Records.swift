@@ -21,8 +21,8 @@ extension ProtectedZone {
   /// Reads a record, as one call of ``save(_:)`` has left it.
   ///
   /// - Throws: ``ProtectedRecordError`` if the zone, its key or the record does not exist,
-  ///   `CocoaError.fileReadNoPermission` (257) while the class is locked, and as ``directory(of:)``. If the key of this record alone is gone,
-  ///   ``ProtectedDataError/Reason-swift.enum/keyRevoked`` is the reason of the error.
+  ///   `CocoaError.fileReadNoPermission` (257) while the class is locked, and as ``directory(of:)``. If the key of this
+  ///   record alone is gone, ``ProtectedDataError/Reason-swift.enum/keyRevoked`` is the reason of the error.
   public func record(named name: String) throws -> ProtectedRecord {
     _ = try directory(of: name)
     return try inZone {
@@ -39,8 +39,8 @@ extension ProtectedZone {
 
   /// Saves the fields that have changed, all or none, and keeps others that the stored record has. A record that the
   /// zone does not have is created, with all its fields. If the zone has another record of the name, since this one was
-  /// read from another zone or was deleted meanwhile, all fields are saved to that. Of two programs that save a field at the same time, the last
-  /// one wins; each waits for the other.
+  /// read from another zone or was deleted meanwhile, all fields are saved to that. Of two programs that save a field
+  /// at the same time, the last one wins; each waits for the other.
   ///
   /// - Throws: ``ProtectedRecordError`` if the zone or its key does not exist, `CocoaError.fileWriteNoPermission` (513)
   ///   while the class is locked, `CocoaError.fileWriteOutOfSpace` for fields that do not fit,
