@@ -9,6 +9,9 @@ extension SourceText {
   }
 
   func classStrings() -> [ClassString] {
+    // Most files have none.
+    let first = UInt8(ascii: "F")
+    guard bytes.indices.contains(where: { bytes[$0] == first && hasText("FileProtection", at: $0) }) else { return [] }
     var strings: [ClassString] = []
     var offset = skipTrivia(0)
     while offset < bytes.count {
