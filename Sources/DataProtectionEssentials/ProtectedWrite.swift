@@ -48,13 +48,35 @@ package struct ProtectedWrite {
     }
   }
 
-  /// Overwrites an existing file. It is opened first, so that nothing has changed if that is refused.
+  /// Overwrites an existing file, which stays the same file, for those that have it open and under all its names. It is
+  /// opened first, and space is reserved, so that nothing has changed if there is none, or if the change is refused.
   private func overwrite(_ path: String, in protectionClass: ProtectionClass) throws(Errno) {
     guard try MountedFileSystem.find(containing: path) != nil else { throw .notSupported }
     let file = try Descriptor.open(PathName(path), [.writeOnly, .noFollow])
-    try protectionClass.assign(toItemAt: PathName(descriptor: file).description)
-    try file.truncate(to: 0)
+    let oldSize = try file.status().size
+    do throws(Errno) {
+      try reserve(in: file)
+      try protectionClass.assign(toItemAt: PathName(descriptor: file).description)
+    } catch {
+      // Frees what was reserved beyond the end. The error of the change says more than one of this would.
+      try? file.truncate(to: oldSize)
+      throw error
+    }
     try unsafe data.bytes.withUnsafeBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: 0) }
+    try file.truncate(to: UInt64(data.count))
+    // The kernel writes back later, and reports only here what then fails.
+    try file.synchronize()
+  }
+
+  /// Reserves the space of the new content. The old one is not truncated before: its space might go to others.
+  private func reserve(in file: borrowing Descriptor) throws(Errno) {
+    if data.isEmpty { return }
+    do throws(Errno) {
+      try file.allocate(.keepSize, offset: 0, length: UInt64(data.count))
+    } catch {
+      // Some backing file systems cannot; the synchronisation finds out there.
+      if error != .notSupported && error != .noFunction { throw error }
+    }
   }
 
   /// Whether there is a regular file.
