@@ -58,6 +58,18 @@ extension CocoaError {
       ])
   }
 
+  /// The error for an item that others have changed while it was moved by a copy.
+  static func changedMeanwhile(_ path: String) -> CocoaError {
+    CocoaError(
+      .fileWriteUnknown,
+      userInfo: [
+        NSFilePathErrorKey: path, NSURLErrorKey: URL(fileURLWithPath: path),
+        NSUnderlyingErrorKey: underlying(.resourceBusy),
+        NSLocalizedDescriptionKey:
+          "\(path) was changed by others while it was copied to another file system: what was not copied is kept.",
+      ])
+  }
+
   /// The error for a copy that would have neither the class nor the fields of its original.
   static func wouldBePlaintext(_ source: String, _ target: String) -> CocoaError {
     CocoaError(

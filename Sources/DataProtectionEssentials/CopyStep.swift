@@ -143,7 +143,7 @@ struct CopyStep {
   ) throws(Errno) -> ProtectionClass? {
     guard let protection, isTargetProtected else { return nil }
     if protection.isExplicit { return protection.protectionClass }
-    guard rules.isMove else { return nil }
+    guard rules.isMove, rules.keepsInheritedClasses else { return nil }
     let inherited = try PathName(descriptor: target).attribute(ProtectionClass.attribute)
     return inherited == Array(protection.protectionClass.name.utf8) ? nil : protection.protectionClass
   }

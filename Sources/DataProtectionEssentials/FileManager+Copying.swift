@@ -67,7 +67,8 @@ extension FileManager {
     fileprivate let fileManager: FileManager
 
     /// Moves an item. It keeps its class, explicit or inherited, and its encrypted fields. Between two file systems it
-    /// is copied, as `copyItem(at:to:)` does, and then removed.
+    /// is copied, as `copyItem(at:to:)` does, and then removed. Only what was copied is removed: if others change the
+    /// item meanwhile, it stays, and the call throws.
     ///
     /// - Parameters:
     ///   - source: the item.

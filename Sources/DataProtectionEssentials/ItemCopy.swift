@@ -14,6 +14,8 @@ struct ItemCopy {
     /// Whether the copy takes the place of the original. It then keeps an inherited class too, and owner and times as
     /// far as permitted.
     var isMove = false
+    /// Whether a move keeps inherited classes too. If not, the directory of the copy passes on its own.
+    var keepsInheritedClasses = true
     /// Whether an item may lose its class and its fields where the target is not on a mount.
     var allowsPlaintext = false
     /// Whether the copy may take the place of a file.
@@ -29,21 +31,25 @@ struct ItemCopy {
     self.manager = manager
   }
 
-  /// Copies an item to a path.
-  func run(from source: String, to target: String) throws(CocoaError) {
+  /// Copies an item to a path. Returns what a move may remove then.
+  @discardableResult
+  func run(from source: String, to target: String) throws(CocoaError) -> MovedItems {
     let paths = CopyPaths(source: source, target: target)
+    var moved = MovedItems()
     do throws(CopyFailure) {
       try attempt(paths) { () throws(CopyFailure) in
         let item = try open(paths) { () throws(Errno) in try Descriptor.open(PathName(source), [.path, .noFollow]) }
         guard shouldCopy(item.status, paths) else { return }
-        try stage(item, paths)
+        if rules.isMove { moved.begin(with: item.status) }
+        try stage(item, paths, &moved)
       }
     } catch {
       throw error.error
     }
+    return moved
   }
 
-  private func stage(_ item: CopiedItem, _ paths: CopyPaths) throws(CopyFailure) {
+  private func stage(_ item: CopiedItem, _ paths: CopyPaths, _ moved: inout MovedItems) throws(CopyFailure) {
     let isTree = item.status.type == .directory
     let (staging, step) = try paths.writing { () throws(Errno) in
       let staging = try StagingDirectory(for: paths.target)
@@ -54,10 +60,11 @@ struct ItemCopy {
     }
     var tree: CopiedDirectory?
     if isTree {
-      tree = try copyTree(item, step, to: staging, paths)
+      tree = try copyTree(item, step, to: staging, paths, &moved)
     } else {
       try step.copy(item, staging.name, into: staging.directory, paths)
     }
+    if rules.isMove { try requireUnchanged(moved, paths) }
     try paths.writing { () throws(Errno) in
       // The others were made durable when they were written.
       if isTree, !step.isTargetProtected { try staging.directory.synchronizeFileSystem() }
@@ -67,12 +74,21 @@ struct ItemCopy {
     }
   }
 
+  /// - Throws: if the item is not what was copied any more. The copy, which lacks that, gets no name.
+  private func requireUnchanged(_ moved: MovedItems, _ paths: CopyPaths) throws(CopyFailure) {
+    let isUnchanged = try paths.reading { () throws(Errno) in
+      let parent = try Descriptor.open(PathName(FileManager.parent(of: paths.source)), [.path, .directory])
+      return try moved.areUnchanged(PathName(URL(fileURLWithPath: paths.source).lastPathComponent), in: parent)
+    }
+    if !isUnchanged { throw CopyFailure(.changedMeanwhile(paths.source)) }
+  }
+
   // MARK: Trees
 
   private typealias Directory = NestedDirectory<CopiedDirectory, CopyPaths>
 
   private func copyTree(
-    _ item: CopiedItem, _ step: CopyStep, to staging: StagingDirectory, _ paths: CopyPaths
+    _ item: CopiedItem, _ step: CopyStep, to staging: StagingDirectory, _ paths: CopyPaths, _ moved: inout MovedItems
   ) throws(CopyFailure) -> CopiedDirectory {
     var descent = TreeDescent<CopiedDirectory, CopyPaths>()
     let root = try step.makeDirectory(staging.name, like: item, in: staging.directory, paths)
@@ -88,6 +104,7 @@ struct ItemCopy {
       try attempt(paths) { () throws(CopyFailure) in
         let item = try open(paths) { () throws(Errno) in try pair.source.descriptor.open(name, [.path, .noFollow]) }
         guard shouldCopy(item.status, paths) else { return }
+        if rules.isMove { moved.add(name, item.status, in: pair.status) }
         guard item.status.type == .directory else { return try step.copy(item, name, into: pair.target, paths) }
         let made = try step.makeDirectory(name, like: item, in: pair.target, paths)
         let nested = Directory(name, made, paths, in: directory) { (above) throws(Errno) in

@@ -47,8 +47,8 @@ struct ItemMove {
     }
     // The delegate is not asked: what it left out would be lost.
     let rules = ItemCopy.Rules(isMove: true, allowsPlaintext: allowsPlaintext, mayReplace: mayReplace)
-    try ItemCopy(rules).run(from: source, to: target)
-    try translating(.writing, source) { () throws(Errno) in try from.descriptor.removeTree(name) }
+    let moved = try ItemCopy(rules).run(from: source, to: target)
+    try moved.remove(name, in: from.descriptor, at: source)
   }
 
   /// The directory and the name of a path.

@@ -26,9 +26,11 @@ package struct ItemReplacement {
     } catch {
       guard ReplacedItem.isElsewhere(error) else { throw error }
       let staging = try translating(.writing, original) { () throws(Errno) in try StagingDirectory(for: original) }
-      try ItemCopy(ItemCopy.Rules(isMove: true)).run(from: new, to: staging.itemPath)
+      // A class that the new item has inherited there says nothing here, where it gets that of the old one.
+      let rules = ItemCopy.Rules(isMove: true, keepsInheritedClasses: !takesOverMetadata)
+      let moved = try ItemCopy(rules).run(from: new, to: staging.itemPath)
       try replace(old, by: place(of: staging.itemPath))
-      try translating(.writing, new) { () throws(Errno) in try item.directory.removeTree(item.name) }
+      try moved.remove(item.name, in: item.directory, at: new)
     }
   }
 
