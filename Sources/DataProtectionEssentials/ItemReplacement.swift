@@ -191,7 +191,8 @@ final class ReplacedItem {
     try directory.open(".", [.readOnly, .directory]).synchronizeFileSystem()
   }
 
-  /// Takes over from an item of the same type: permissions, owner, and encrypted fields that this one does not have.
+  /// Takes over from an item of the same type: permissions, owner, the class unless this one has an explicit one, and
+  /// encrypted fields that this one does not have.
   func takeOverMetadata(of old: ReplacedItem) throws(Errno) {
     guard status.type == old.status.type, status.type == .regular || status.type == .directory else { return }
     if status.user != old.status.user || status.group != old.status.group {
@@ -203,13 +204,9 @@ final class ReplacedItem {
     guard devices.contains(status), devices.contains(old.status) else { return }
     let protection = try ItemProtection(of: old.item)
     let names = try PathName(descriptor: item).attributeNames()
-    // A rename passes on the class of a file, but the fields come before it, and a directory is exchanged.
-    if protection.isExplicit, protection.hasFields || status.type == .directory,
-      !names.contains(ProtectionClass.attribute)
-    {
-      let value = Array(protection.protectionClass.name.utf8)
-      try PathName(descriptor: item).setAttribute(ProtectionClass.attribute, to: value)
-    }
+    // The fields come after the class: they are encrypted under a key of it.
+    let opened = SharedDescriptor(try Descriptor(duplicating: item.rawValue))
+    try ReplacedClass(protection, in: old.directory).assign(to: opened)
     try protection.setFields(of: item, except: names)
   }
 }

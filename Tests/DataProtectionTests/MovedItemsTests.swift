@@ -29,7 +29,8 @@ private struct Place {
       "replaced",
       { scratch in
         try scratch.write("new", to: "other")
-        guard rename(scratch["other"].path, scratch["tree/b"].path) == 0 else { throw Errno.ioError }
+        let directory = try Descriptor.open(PathName(scratch.url.path), [.path])
+        try directory.rename("other", to: "tree/b", in: directory)
       }
     ),
     ("new file", { try $0.write("new", to: "tree/deep/new") }),
