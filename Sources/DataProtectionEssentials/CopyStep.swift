@@ -59,7 +59,8 @@ struct CopyStep {
         if isTargetProtected { try protection?.setFields(of: file) }
         try file.copyContents(of: source)
         try setAttributes(of: file, from: item.status)
-        try file.setMode(item.status.permissions & 0o777)
+        let lists = try AccessLists(of: item.opened.descriptor)
+        try file.setMode(lists.setAccess(of: file, item.status.permissions & 0o777))
         if !isTree || isTargetProtected { try file.synchronize() }
         if let classed, wanted != nil, isTree {
           try classed.directory.rename(classed.name, to: name, in: target, flags: .noReplace)
@@ -109,7 +110,11 @@ struct CopyStep {
         }
         try protection.setFields(of: made)
       }
-      return CopiedDirectory(source: item.opened, target: made, status: item.status)
+      let lists = try AccessLists(of: item.opened.descriptor)
+      let permissions = try lists.setAccess(of: made, item.status.permissions & 0o1777)
+      if !lists.isEmpty { try made.setModeThroughPath(0o700) }
+      return CopiedDirectory(
+        source: item.opened, target: made, status: item.status, lists: lists, permissions: permissions)
     }
   }
 
@@ -118,6 +123,7 @@ struct CopyStep {
   /// - Parameter staysWritable: the owner may write it, whatever permissions it has.
   func finish(_ directory: CopiedDirectory, staysWritable: Bool) throws(Errno) {
     if isTargetProtected { try directory.target.open(".", [.readOnly, .directory]).synchronize() }
+    try directory.lists.setStandard(of: directory.target)
     try setAttributes(of: directory.target, from: directory.status)
     let modification = TimeChange.set(
       seconds: directory.status.modification_seconds, nanoseconds: Int64(directory.status.modification_nanoseconds))

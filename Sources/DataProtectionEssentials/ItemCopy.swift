@@ -169,13 +169,18 @@ final class CopiedDirectory: Sendable {
   let source: SharedDescriptor
   let target: Descriptor
   let status: Status
+  let lists: AccessLists
   /// Those of the copy.
-  var permissions: UInt32 { status.permissions & 0o1777 }
+  let permissions: UInt32
 
-  init(source: SharedDescriptor, target: consuming Descriptor, status: Status) {
+  init(
+    source: SharedDescriptor, target: consuming Descriptor, status: Status, lists: AccessLists, permissions: UInt32
+  ) {
     self.source = source
     self.target = target
     self.status = status
+    self.lists = lists
+    self.permissions = permissions
   }
 
   /// Opens a directory in this one and its copy again.
@@ -183,7 +188,8 @@ final class CopiedDirectory: Sendable {
     let source = SharedDescriptor(try self.source.descriptor.open(name, [.path, .directory, .noFollow]))
     guard try source.descriptor.status().isSame(as: status) else { throw .staleNFSFileHandle }
     let target = try self.target.open(name, [.path, .directory, .noFollow])
-    return CopiedDirectory(source: source, target: target, status: status)
+    return CopiedDirectory(
+      source: source, target: target, status: status, lists: lists, permissions: permissions)
   }
 }
 

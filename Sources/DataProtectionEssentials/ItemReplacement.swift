@@ -191,7 +191,7 @@ final class ReplacedItem {
     try directory.open(".", [.readOnly, .directory]).synchronizeFileSystem()
   }
 
-  /// Takes over from an item of the same type: permissions, owner, the class unless this one has an explicit one, and
+  /// Takes over from an item of the same type: permissions and ACLs, owner, the class unless this one has an explicit one, and
   /// encrypted fields that this one does not have.
   func takeOverMetadata(of old: ReplacedItem) throws(Errno) {
     guard status.type == old.status.type, status.type == .regular || status.type == .directory else { return }
@@ -199,7 +199,12 @@ final class ReplacedItem {
       try? item.setOwner(user: old.status.user, group: old.status.group)
     }
     let permissions = old.status.permissions & 0o1777
-    if status.permissions != permissions { try item.setModeThroughPath(permissions) }
+    let lists = try AccessLists(of: old.item)
+    let others = try AccessLists(of: item)
+    if !lists.isEmpty || !others.isEmpty || status.permissions != permissions {
+      try item.setModeThroughPath(lists.setAccess(of: item, permissions, isReplacing: true))
+      if status.type == .directory { try lists.setStandard(of: item, isReplacing: true) }
+    }
     let devices = try ProtectedDevices()
     guard devices.contains(status), devices.contains(old.status) else { return }
     let protection = try ItemProtection(of: old.item)

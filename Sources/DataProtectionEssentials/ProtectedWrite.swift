@@ -95,11 +95,11 @@ package struct ProtectedWrite {
   }
 }
 
-/// What Foundation loses when it replaces a file: an explicit class and encrypted fields.
+/// What Foundation loses when it replaces a file: an explicit class, encrypted fields and an ACL.
 private struct ReplacementLoss {
   let explicitClass: ProtectionClass?
 
-  /// `nil` if there is no file on a mount that has either. Foundation replaces a symbolic link, not its target.
+  /// `nil` if there is no file on a mount that has any. Foundation replaces a symbolic link, not its target.
   init?(ofFileAt path: String) throws(Errno) {
     guard let file = try? Descriptor.open(PathName(path), [.path, .noFollow]), try file.status().type == .regular
     else { return nil }
@@ -113,7 +113,7 @@ private struct ReplacementLoss {
       throw error
     }
     let isExplicit = names.contains(ProtectionClass.attribute)
-    guard isExplicit || names.contains(where: FieldName.isOne),
+    guard isExplicit || names.contains(where: FieldName.isOne) || names.contains(AccessLists.access),
       try MountedFileSystem.find(containing: path.description) != nil
     else { return nil }
     let name = String(decoding: try path.attribute(ProtectionClass.attribute), as: UTF8.self)

@@ -17,7 +17,7 @@ package struct StagedFile: ~Copyable {
     case refuse, drop
   }
 
-  /// Creates an empty file beside a path. If it will replace a file, it takes over the mode, the encrypted fields and,
+  /// Creates an empty file beside a path. If it will replace a file, it takes over the mode, the ACL, the encrypted fields and,
   /// if permitted, the owner.
   ///
   /// - Parameter protectionClass: its explicit class; `nil` if it inherits that of the directory.
@@ -42,7 +42,8 @@ package struct StagedFile: ~Copyable {
     let status = try replaced.status()
     guard status.type == .regular else { return [] }
     if status.user != ProtectfsIO.Process.identity.user { try? file.setOwner(user: status.user, group: status.group) }
-    try file.setMode(status.permissions & 0o777)
+    let lists = try AccessLists(of: replaced)
+    try file.setMode(lists.setAccess(of: file, status.permissions & 0o777, isReplacing: true))
     let path = PathName(descriptor: replaced)
     var lost: [PathName] = []
     for field in try path.attributeNames() where FieldName.isOne(field) {
