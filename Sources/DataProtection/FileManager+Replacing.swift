@@ -14,9 +14,9 @@ extension FileManager {
     /// Replaces an item by another, which takes its name. At each moment, also of a crash, the old or the new item has
     /// that name, never none and never a part.
     ///
-    /// - The class of the old item is kept, also an inherited one, and applies to what is in a new directory too, except
-    ///   where the new item has an explicit class. With `.usingNewMetadataOnly` only an explicit class of a file is kept
-    ///   (`-o replace_class`).
+    /// - The class of the old item is kept, also an inherited one, and applies to what is in a new directory too,
+    ///   except where the new item has an explicit class. With `.usingNewMetadataOnly` only an explicit class of a
+    ///   file is kept (`-o replace_class`).
     /// - Without `.usingNewMetadataOnly` the new item takes over the permissions of the old one, its owner if
     ///   permitted, and the encrypted fields that it does not have itself.
     /// - An item on another file system is copied, as `copyItem(at:to:)` does, and then removed.

@@ -191,8 +191,8 @@ final class ReplacedItem {
     try directory.open(".", [.readOnly, .directory]).synchronizeFileSystem()
   }
 
-  /// Takes over from an item of the same type: permissions and ACLs, owner, the class unless this one has an explicit one, and
-  /// encrypted fields that this one does not have.
+  /// Takes over from an item of the same type: permissions and ACLs, owner, the class unless this one has an explicit
+  /// one, and encrypted fields that this one does not have.
   func takeOverMetadata(of old: ReplacedItem) throws(Errno) {
     guard status.type == old.status.type, status.type == .regular || status.type == .directory else { return }
     if status.user != old.status.user || status.group != old.status.group {

@@ -95,32 +95,6 @@ package struct ProtectedWrite {
   }
 }
 
-/// What Foundation loses when it replaces a file: an explicit class, encrypted fields and an ACL.
-private struct ReplacementLoss {
-  let explicitClass: ProtectionClass?
-
-  /// `nil` if there is no file on a mount that has any. Foundation replaces a symbolic link, not its target.
-  init?(ofFileAt path: String) throws(Errno) {
-    guard let file = try? Descriptor.open(PathName(path), [.path, .noFollow]), try file.status().type == .regular
-    else { return nil }
-    let path = PathName(descriptor: file)
-    let names: [PathName]
-    do throws(Errno) {
-      names = try path.attributeNames()
-    } catch {
-      // The file system has no extended attributes.
-      if error == .notSupported { return nil }
-      throw error
-    }
-    let isExplicit = names.contains(ProtectionClass.attribute)
-    guard isExplicit || names.contains(where: FieldName.isOne) || names.contains(AccessLists.access),
-      try MountedFileSystem.find(containing: path.description) != nil
-    else { return nil }
-    let name = String(decoding: try path.attribute(ProtectionClass.attribute), as: UTF8.self)
-    explicitClass = isExplicit ? ProtectionClass(name: name) : nil
-  }
-}
-
 /// The file that a path leads to if its last component is a symbolic link.
 package enum FinalTarget {
   /// Follows links like open(2). The target need not exist.

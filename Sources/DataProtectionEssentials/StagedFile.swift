@@ -17,8 +17,8 @@ package struct StagedFile: ~Copyable {
     case refuse, drop
   }
 
-  /// Creates an empty file beside a path. If it will replace a file, it takes over the mode, the ACL, the encrypted fields and,
-  /// if permitted, the owner.
+  /// Creates an empty file beside a path. If it will replace a file, it takes over the mode, the ACL, the encrypted
+  /// fields and, if permitted, the owner.
   ///
   /// - Parameter protectionClass: its explicit class; `nil` if it inherits that of the directory.
   /// - Throws: `ENOTSUP` if the path is not on a protectfs mount, `EACCES` if the class or the fields are locked.

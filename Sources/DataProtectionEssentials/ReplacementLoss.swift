@@ -1,0 +1,60 @@
+import FoundationEssentials
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
+import SystemPackage
+
+/// What Foundation loses when it replaces a file: an explicit class, encrypted fields and an ACL; or the place of the
+/// file, if the path is a symbolic link.
+struct ReplacementLoss {
+  let explicitClass: ProtectionClass?
+
+  /// `nil` if nothing on a mount is lost.
+  init?(ofFileAt path: String) throws(Errno) {
+    guard let item = try? Descriptor.open(PathName(path), [.path, .noFollow]) else { return nil }
+    switch try item.status().type {
+    case .regular: try self.init(of: item)
+    case .symbolicLink: try self.init(ofLinkAt: path)
+    default: return nil
+    }
+  }
+
+  private init?(of file: borrowing Descriptor) throws(Errno) {
+    guard let names = try Self.attributeNames(of: file) else { return nil }
+    let isExplicit = names.contains(ProtectionClass.attribute)
+    guard isExplicit || names.contains(where: FieldName.isOne) || names.contains(AccessLists.access),
+      try MountedFileSystem.find(containing: file) != nil
+    else { return nil }
+    explicitClass = isExplicit ? try Self.protectionClass(of: file) : nil
+  }
+
+  /// Foundation on Linux replaces the link: by a file in the class of the link's directory, or outside of the mount.
+  private init?(ofLinkAt path: String) throws(Errno) {
+    let target = try FinalTarget.of(path)
+    // A link to a place outside is left to Foundation: what is written here is to stay on the mount.
+    guard let parent = try? Descriptor.open(PathName(FileManager.parent(of: target)), [.path]),
+      try MountedFileSystem.find(containing: parent) != nil
+    else { return nil }
+    guard let file = try? Descriptor.open(PathName(target), [.path, .noFollow]),
+      try Self.attributeNames(of: file)?.contains(ProtectionClass.attribute) == true
+    else {
+      explicitClass = nil
+      return
+    }
+    explicitClass = try Self.protectionClass(of: file)
+  }
+
+  private static func protectionClass(of file: borrowing Descriptor) throws(Errno) -> ProtectionClass? {
+    let name = try PathName(descriptor: file).attribute(ProtectionClass.attribute)
+    return ProtectionClass(name: String(decoding: name, as: UTF8.self))
+  }
+
+  /// `nil` if the file system has no extended attributes.
+  private static func attributeNames(of file: borrowing Descriptor) throws(Errno) -> [PathName]? {
+    do throws(Errno) {
+      return try PathName(descriptor: file).attributeNames()
+    } catch .notSupported {
+      return nil
+    }
+  }
+}
