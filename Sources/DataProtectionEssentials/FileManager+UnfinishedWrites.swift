@@ -29,29 +29,7 @@ extension FileManager {
   public func removeUnfinishedWrites(in url: URL) throws -> Int {
     let path = try Self.path(of: url)
     return try translating(.writing, path) { () throws(Errno) in
-      let directory = try Descriptor.open(PathName(path), [.readOnly, .directory])
-      let names = try DirectoryNames(try directory.open(".", [.readOnly, .directory])).all(limit: .max)
-      var removed = 0
-      for name in names where StagingName.isOne(name) {
-        if try removeUnfinishedWrite(name, in: directory) { removed += 1 }
-      }
-      return removed
+      try UnfinishedWrites.remove(in: Descriptor.open(PathName(path), [.readOnly, .directory]), olderThan: 10)
     }
-  }
-
-  /// Removes an unfinished write. Returns `false` if it is in progress.
-  private func removeUnfinishedWrite(_ name: PathName, in parent: borrowing Descriptor) throws(Errno) -> Bool {
-    let directory = try parent.open(name, [.readOnly, .directory, .noFollow])
-    do throws(Errno) {
-      try directory.lock(isShared: false)
-    } catch {
-      if error == .wouldBlock { return false }
-      throw error
-    }
-    // A directory that was just created is not locked yet.
-    let age = Date.now.timeIntervalSince1970 - Double(try directory.status().modification_seconds)
-    guard age > 10 else { return false }
-    try parent.removeTree(name)
-    return true
   }
 }

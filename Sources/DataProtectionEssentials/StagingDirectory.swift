@@ -8,8 +8,8 @@ import SystemPackage
 /// lets the item be created even while the class of its final directory is locked.
 ///
 /// The directory is used through its descriptor: in a parent that others may write, they could replace it. It is
-/// removed with what is in it when the object ends. A crash leaves it behind, unlocked and with a recognisable name;
-/// see ``FoundationEssentials/FileManager/removeUnfinishedWrites(in:)``.
+/// removed with what is in it when the object ends. A crash leaves it behind, unlocked and with a recognisable name:
+/// ``UnfinishedWrites`` removes it.
 final class StagingDirectory: Sendable {
   let parent: Descriptor
   /// The directory itself, locked (flock(2)) while it is in use.
@@ -23,6 +23,7 @@ final class StagingDirectory: Sendable {
     // Opened without access, since the directory may be writable but not readable.
     let parent = try Descriptor.open(PathName(FileManager.parent(of: path)), [.path, .directory])
     directory = try Self.makeDirectory(directoryName, in: parent)
+    UnfinishedWrites.removeNowAndThen(in: parent)
     self.parent = parent
     self.directoryName = directoryName
     name = PathName(URL(fileURLWithPath: path).lastPathComponent)
