@@ -16,27 +16,36 @@ extension FileManager {
     fileprivate let fileManager: FileManager
 
     /// Creates or replaces a file, and returns whether that succeeded. If the attributes contain a class, the content
-    /// is never stored in another class.
+    /// is never stored in another class. Without one, a file on a mount that is replaced passes on its encrypted
+    /// fields, its explicit class and its ACL.
     @discardableResult
     public func callAsFunction(
       atPath path: String, contents: Data?, attributes: [FileAttributeKey: Any]? = nil
     ) -> Bool {
-      guard let attributes, attributes[.protectionKey] != nil else {
-        return fileManager.callFoundation("createFile") { fileManager in
-          let foundation: (String, Data?, [FileAttributeKey: Any]?) -> Bool = fileManager.createFile
-          return foundation(path, contents, attributes)
-        }
-      }
       do {
-        guard let protection = try attributes.protection else { return false }
-        try ProtectedWrite(contents ?? Data(), to: path, in: protection.protectionClass, [.atomic]).run()
-        let others = attributes.withoutProtection
-        if !others.isEmpty { try fileManager.setAttributes(others, ofItemAtPath: path) }
-        return true
+        if try isCreated(path, contents ?? Data(), attributes) { return true }
       } catch {
         // The call cannot report an error in another way.
         return false
       }
+      return fileManager.callFoundation("createFile") { fileManager in
+        let foundation: (String, Data?, [FileAttributeKey: Any]?) -> Bool = fileManager.createFile
+        return foundation(path, contents, attributes)
+      }
+    }
+
+    /// Creates the file if Foundation would lose what protects it. Returns `false` if Foundation can create it.
+    private func isCreated(
+      _ path: String, _ contents: Data, _ attributes: [FileAttributeKey: Any]?
+    ) throws -> Bool {
+      if let protection = try attributes?.protection {
+        try ProtectedWrite(contents, to: path, in: protection.protectionClass, [.atomic]).run()
+      } else {
+        guard try ProtectedWrite.run(contents, to: URL(fileURLWithPath: path), .atomic) else { return false }
+      }
+      let others = attributes?.withoutProtection ?? [:]
+      if !others.isEmpty { try fileManager.setAttributes(others, ofItemAtPath: path) }
+      return true
     }
   }
 
