@@ -16,19 +16,25 @@ extension FileManager {
   public struct AttributeSetting {
     fileprivate let fileManager: FileManager
 
-    /// Sets attributes of a file or directory: first its class, then the others.
+    /// Sets attributes of a file or directory: first its class, then the others. An override of a subclass is called
+    /// with all of them.
     ///
     /// - Throws: as ``FileManager/setProtection(_:ofItemAt:)``, and Foundation's errors.
     public func callAsFunction(_ attributes: [FileAttributeKey: Any], ofItemAtPath path: String) throws {
-      let protection = try attributes.protection
-      if let protection {
-        try fileManager.setProtection(protection, ofItemAt: URL(fileURLWithPath: path))
-      }
+      guard let protection = try attributes.protection else { return try foundation(attributes, path) }
+      // An override sees the class too, and the path may be one that only the override knows.
+      let mayOverride = fileManager.mayOverride("setAttributes")
+      let isElsewhere = mayOverride && (try? MountedFileSystem.containing(path)) == nil
+      if !isElsewhere { try fileManager.setProtection(protection, ofItemAt: URL(fileURLWithPath: path)) }
       let others = attributes.withoutProtection
-      if protection != nil && others.isEmpty { return }
+      if mayOverride || !others.isEmpty { try foundation(mayOverride ? attributes : others, path) }
+      if isElsewhere, FileManager().fileExists(atPath: path) { throw CocoaError.notProtected(path) }
+    }
+
+    private func foundation(_ attributes: [FileAttributeKey: Any], _ path: String) throws {
       try fileManager.callFoundation("setAttributes") { fileManager in
         let foundation: ([FileAttributeKey: Any], String) throws -> Void = fileManager.setAttributes
-        try foundation(others, path)
+        try foundation(attributes, path)
       }
     }
   }

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import ProtectfsClient
 import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 // Foundation's calls that create, with `.protectionKey`. FileManager+Attributes.swift explains why these are
@@ -60,8 +61,12 @@ extension FileManager {
     public func callAsFunction(
       at url: URL, withIntermediateDirectories createsIntermediates: Bool, attributes: [FileAttributeKey: Any]? = nil
     ) throws {
-      try self(
-        atPath: FileManager.path(of: url), withIntermediateDirectories: createsIntermediates, attributes: attributes)
+      let path = try FileManager.path(of: url)
+      try create(path, createsIntermediates, attributes) { fileManager, prefix, createsIntermediates, attributes in
+        let foundation: (URL, Bool, [FileAttributeKey: Any]?) throws -> Void = fileManager.createDirectory
+        let url = prefix == path ? url : URL(fileURLWithPath: prefix, isDirectory: true)
+        try foundation(url, createsIntermediates, attributes)
+      }
     }
 
     /// Creates a directory by its path.
@@ -69,30 +74,46 @@ extension FileManager {
       atPath path: String, withIntermediateDirectories createsIntermediates: Bool,
       attributes: [FileAttributeKey: Any]? = nil
     ) throws {
-      func foundation(_ path: String, _ createsIntermediates: Bool, _ attributes: [FileAttributeKey: Any]?) throws {
+      try create(path, createsIntermediates, attributes) { fileManager, prefix, createsIntermediates, attributes in
+        let foundation: (String, Bool, [FileAttributeKey: Any]?) throws -> Void = fileManager.createDirectory
+        try foundation(prefix, createsIntermediates, attributes)
+      }
+    }
+
+    /// Creates a directory with Foundation's method of the same signature, which a subclass may override. An override
+    /// gets the class too.
+    private func create(
+      _ path: String, _ createsIntermediates: Bool, _ attributes: [FileAttributeKey: Any]?,
+      _ foundation: (FileManager, String, Bool, [FileAttributeKey: Any]?) throws -> Void
+    ) throws {
+      func make(_ path: String, _ createsIntermediates: Bool, _ attributes: [FileAttributeKey: Any]?) throws {
         try fileManager.callFoundation("createDirectory") { fileManager in
-          let foundation: (String, Bool, [FileAttributeKey: Any]?) throws -> Void = fileManager.createDirectory
-          try foundation(path, createsIntermediates, attributes)
+          try foundation(fileManager, path, createsIntermediates, attributes)
         }
       }
       guard let attributes, let protection = try attributes.protection else {
-        return try foundation(path, createsIntermediates, attributes)
+        return try make(path, createsIntermediates, attributes)
       }
+      let mayOverride = fileManager.mayOverride("createDirectory")
       let prefixes = Self.prefixes(of: path)
-      guard let existing = prefixes.last(where: fileManager.fileExists(atPath:)),
-        try MountedFileSystem.containing(existing) != nil
-      else { throw CocoaError.notProtected(path) }
+      if !mayOverride {
+        guard let existing = prefixes.last(where: fileManager.fileExists(atPath:)),
+          try MountedFileSystem.containing(existing) != nil
+        else { throw CocoaError.notProtected(path) }
+      }
       for prefix in createsIntermediates ? prefixes : [path] {
         var isDirectory = false
         if createsIntermediates, fileManager.fileExists(atPath: prefix, isDirectory: &isDirectory), isDirectory {
           continue
         }
         do {
-          try foundation(prefix, false, attributes.withoutProtection)
+          try make(prefix, false, mayOverride ? attributes : attributes.withoutProtection)
         } catch let error as CocoaError where error.code == .fileWriteFileExists && createsIntermediates {
           // Another thread or program was first.
           continue
         }
+        // An override may have made nothing, as those of tests do, or have set a class of its own.
+        if mayOverride, try Self.isSettled(prefix) { continue }
         do {
           try fileManager.setProtection(protection, ofItemAt: URL(fileURLWithPath: prefix))
         } catch {
@@ -102,6 +123,13 @@ extension FileManager {
           throw error
         }
       }
+    }
+
+    /// Whether there is no directory, or one with an explicit class.
+    private static func isSettled(_ path: String) throws -> Bool {
+      guard FileManager().fileExists(atPath: path) else { return true }
+      guard try MountedFileSystem.containing(path) != nil else { return false }
+      return try PathName(path).attributeNames().contains(ProtectionClass.attribute)
     }
 
     /// The path and all paths above it, starting at the root.

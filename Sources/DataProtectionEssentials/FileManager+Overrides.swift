@@ -1,6 +1,12 @@
 import FoundationEssentials
 
 extension FileManager {
+  /// Whether the next call of a method by ``callFoundation(_:_:)`` may be one of an override.
+  func mayOverride(_ method: String) -> Bool {
+    type(of: self) != FileManager.self
+      && !OverrideCall.running.contains(OverrideCall(object: ObjectIdentifier(self), method: method))
+  }
+
   /// Calls Foundation's method, or the override of a subclass.
   ///
   /// What the override calls by way of `super` is this module's property again, whose value would call the override.

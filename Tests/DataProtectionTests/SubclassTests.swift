@@ -56,4 +56,50 @@ private final class Spy: FileManager, @unchecked Sendable {
     #expect(
       files.calls == ["createDirectory", "createFile", "setAttributes", "attributesOfItem", "copyItem", "moveItem"])
   }
+
+  /// Each signature has its own override, and those of tests do nothing.
+  @Test func overridesSeeTheClass() throws {
+    let files = Mock()
+    let attributes: [FileAttributeKey: Any] = [.protectionKey: FileProtectionType.complete]
+    let url = URL(fileURLWithPath: "/nonexistent")
+    try files.createDirectory(at: url, withIntermediateDirectories: false)
+    try files.createDirectory(at: url, withIntermediateDirectories: false, attributes: attributes)
+    try files.createDirectory(atPath: url.path, withIntermediateDirectories: false, attributes: attributes)
+    try files.setAttributes(attributes, ofItemAtPath: url.path)
+    #expect(files.calls == ["at", "at complete", "atPath complete", "setAttributes complete"])
+  }
+
+  /// Where there is no class, an override that does something changes nothing about that.
+  @Test func classesAreRefusedElsewhere() throws {
+    let scratch = try Scratch()
+    let attributes: [FileAttributeKey: Any] = [.protectionKey: FileProtectionType.complete]
+    let files = Spy()
+    #expect(cocoaCode { try files.setAttributes(attributes, ofItemAtPath: scratch.url.path) } == .featureUnsupported)
+    let code = cocoaCode {
+      try files.createDirectory(at: scratch["new"], withIntermediateDirectories: true, attributes: attributes)
+    }
+    #expect(try code == .featureUnsupported && scratch.names().isEmpty)
+  }
+}
+
+/// A file manager that does nothing.
+private final class Mock: FileManager, @unchecked Sendable {
+  var calls: [String] = []
+
+  private func note(_ name: String, _ attributes: [FileAttributeKey: Any]?) {
+    let isProtected = attributes?[.protectionKey] as? FileProtectionType == .complete
+    calls.append(isProtected ? "\(name) complete" : name)
+  }
+
+  override func createDirectory(
+    at url: URL, withIntermediateDirectories createsIntermediates: Bool, attributes: [FileAttributeKey: Any]?
+  ) throws { note("at", attributes) }
+
+  override func createDirectory(
+    atPath path: String, withIntermediateDirectories createsIntermediates: Bool, attributes: [FileAttributeKey: Any]?
+  ) throws { note("atPath", attributes) }
+
+  override func setAttributes(_ attributes: [FileAttributeKey: Any], ofItemAtPath path: String) throws {
+    note("setAttributes", attributes)
+  }
 }
