@@ -10,7 +10,7 @@ extension MountTests {
     private static let data = Data("It keeps what protects it.\n".utf8)
 
     private func propertyList(_ url: URL) throws -> NSObject? {
-      try PropertyListSerialization.propertyList(from: Data(contentsOf: url), format: nil) as? NSObject
+      try unsafe PropertyListSerialization.propertyList(from: Data(contentsOf: url), format: nil) as? NSObject
     }
 
     @Test func fieldsAndClassesAreKept() throws {
