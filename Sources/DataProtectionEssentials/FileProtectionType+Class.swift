@@ -2,9 +2,28 @@ import FoundationEssentials
 import ProtectfsClient
 import ProtectfsPolicy
 
-// `attributes[.protectionKey] as? FileProtectionType == .complete` requires this conformance, which Foundation on Linux
-// lacks.
-extension FileProtectionType: @retroactive Hashable {}
+// On iOS the type is Hashable. A conformance that is declared here would collide with that of Foundation, once it has
+// one, and with a program's own: so there are only the operators that comparisons need.
+extension FileProtectionType {
+  /// Whether two classes are the same.
+  public static func == (first: Self, second: Self) -> Bool { first.rawValue == second.rawValue }
+
+  /// Whether two classes differ.
+  public static func != (first: Self, second: Self) -> Bool { first.rawValue != second.rawValue }
+
+  /// Whether a case of a `switch` stands for a class.
+  public static func ~= (pattern: Self, value: Self) -> Bool { pattern.rawValue == value.rawValue }
+
+  /// The same for a class that may not be there.
+  public static func ~= (pattern: Self, value: Self?) -> Bool { pattern.rawValue == value?.rawValue }
+}
+
+/// Whether two classes are the same, or there are none: `attributes[.protectionKey] as? FileProtectionType ==
+/// .complete`.
+public func == (first: FileProtectionType?, second: FileProtectionType?) -> Bool { first?.rawValue == second?.rawValue }
+
+/// Whether two classes differ, or there is one of them alone.
+public func != (first: FileProtectionType?, second: FileProtectionType?) -> Bool { first?.rawValue != second?.rawValue }
 
 extension FileProtectionType {
   /// ``ProtectionClass/completeWhenUserInactive``, as Darwin names it. Foundation on Linux names it `inactive`.

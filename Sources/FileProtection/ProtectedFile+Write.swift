@@ -13,9 +13,12 @@ extension ProtectedFile {
   /// bytes is old or new. With `keepingPart`, what was written before the failure does extend the file. This is for
   /// cached pages, whose writers have already been told of success.
   ///
+  /// `whenFull` is asked when there is no space; it waits for what may free some, and returns whether to try again.
+  ///
   /// - Throws: `EACCES` if the class does not allow it, or the error of pread(2) or pwrite(2).
   package func write(
-    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, keepingPart: Bool = false
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, keepingPart: Bool = false,
+    whenFull: () -> Bool = { false }
   ) throws(Errno) {
     guard bytes.count > 0 else { return }
     guard offset + UInt64(bytes.count) <= ContentLength.longest else { throw .fileTooLarge }
@@ -23,7 +26,7 @@ extension ProtectedFile {
       let oldLength = length.load(ordering: .relaxed)
       var position = offset
       do throws(Errno) {
-        try unsafe writeAlone(bytes, at: offset, position: &position, cipher: cipher)
+        try unsafe writeAlone(bytes, at: offset, position: &position, cipher: cipher, whenFull)
       } catch {
         cutBack(to: keepingPart && position > offset ? max(position, oldLength) : oldLength, cipher: cipher)
         throw error
@@ -35,7 +38,8 @@ extension ProtectedFile {
   /// together with an end that reaches the end of the file, or the part of a unit at the end. `position` advances with
   /// each.
   private func writeAlone(
-    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, position: inout UInt64, cipher: ContentsCipher
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, position: inout UInt64, cipher: ContentsCipher,
+    _ whenFull: () -> Bool
   ) throws(Errno) {
     let end = offset + UInt64(bytes.count)
     let oldLength = length.load(ordering: .relaxed)
@@ -51,7 +55,7 @@ extension ProtectedFile {
     let wholeEnd = isTail ? end : DataUnits.start(of: end)
     if wholeEnd > position {
       let start = position
-      try unsafe writeWhole(bytes, from: offset, start..<wholeEnd, position: &position, cipher: cipher)
+      try unsafe writeWhole(bytes, from: offset, start..<wholeEnd, position: &position, cipher: cipher, whenFull)
     }
     if position < end {
       try unsafe merge(.init(rebasing: bytes[Int(position - offset)...]), at: position, cipher: cipher)
@@ -63,7 +67,7 @@ extension ProtectedFile {
   /// the bytes that make the backing length encode the true one.
   private func writeWhole(
     _ bytes: UnsafeMutableRawBufferPointer, from offset: UInt64, _ range: Range<UInt64>, position: inout UInt64,
-    cipher: ContentsCipher
+    cipher: ContentsCipher, _ whenFull: () -> Bool
   ) throws(Errno) {
     let first = Int(range.lowerBound - offset)
     let count = Int(range.upperBound - range.lowerBound)
@@ -77,7 +81,12 @@ extension ProtectedFile {
     // Each block of a unit that was written in part is old or new, in a hole too.
     var written = 0
     do throws(Errno) {
-      try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
+      do throws(Errno) {
+        try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
+      } catch {
+        guard error == .noSpace || error == .diskQuotaExceeded, whenFull() else { throw error }
+        try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
+      }
     } catch {
       position = min(DataUnits.start(of: range.lowerBound + UInt64(written)), range.upperBound)
       throw error

@@ -77,7 +77,7 @@ extension ProtectedFileSystem {
     let count = bytes.count
     do throws(Errno) {
       try reportingDenial(of: .write, on: node(id), by: caller) { () throws(Errno) in
-        try unsafe file.write(bytes, at: offset, keepingPart: isFromCache)
+        try unsafe file.write(bytes, at: offset, keepingPart: isFromCache, whenFull: forgets.wait)
       }
     } catch {
       if error == .permissionDenied, isFromCache { refusedWriteBack(to: id) }

@@ -12,6 +12,7 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   package let tree: BackingTree
   let observer: any FileSystemObserver
   package let kernelAttributes = KernelAttributes()
+  package let forgets = PendingForgets()
   /// The number of completed write-backs from the kernel to classes that are being locked. A program that writes past
   /// the cache all the time does not count: a lock would wait for it.
   let pushes = Atomic<Int>(0)

@@ -113,6 +113,8 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case writebackQueue
   /// Work after the answers of rings.
   case readAheadQueue
+  /// Where the kernel says what it has forgotten.
+  case pendingForgets
   /// Threads and batches of page invalidations.
   case pageInvalidation
   /// The nodes of a batch of page invalidations.

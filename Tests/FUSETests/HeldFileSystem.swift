@@ -19,6 +19,7 @@ final class HeldFileSystem: LowLevelFileSystem {
   }
 
   let kernelAttributes = KernelAttributes()
+  let forgets = PendingForgets()
   let state = Monitor(.test, State())
 
   /// Holds requests for inodes up, or lets them go on.

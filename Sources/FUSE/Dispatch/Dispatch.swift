@@ -38,8 +38,17 @@ func serve(
   _ request: fuse_req_t?, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
 ) -> Bool {
   let reply = unsafe Reply(request!)
+  let fileSystem = unsafe target(of: request).fileSystem
   do throws(Errno) {
-    let answer = try handler(unsafe target(of: request).fileSystem)
+    let answer: Answer
+    do throws(Errno) {
+      answer = try handler(fileSystem)
+    } catch {
+      guard error == .noSpace || error == .diskQuotaExceeded, Worker.ofThread?.mayRepeat ?? false,
+        fileSystem.forgets.wait()
+      else { throw error }
+      answer = try handler(fileSystem)
+    }
     return reply.send(answer)
   } catch {
     reply.send(error)

@@ -12,6 +12,8 @@ package typealias ReadAhead = @Sendable () -> Void
 package protocol LowLevelFileSystem: AnyObject, Sendable {
   /// The kernel's cached attributes of nodes. The session registers itself here.
   var kernelAttributes: KernelAttributes { get }
+  /// What a request waits for that finds no space.
+  var forgets: PendingForgets { get }
 
   func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry
   func forget(_ node: NodeID, count: UInt64)

@@ -46,6 +46,8 @@ final class DeviceWatch: Sendable {
   let leaders = Atomic<Int>(0)
   /// The number of requests taken.
   let taken = Atomic<UInt64>(0)
+  /// The number of requests that the workers are done with.
+  let served = Atomic<UInt64>(0)
   /// The semaphore that the reserve sleeps on. As a sleeper, its number follows those of the workers.
   let reserveSemaphore = Semaphore()
   let hasEnded = Atomic(false)
@@ -83,6 +85,14 @@ final class DeviceWatch: Sendable {
     }
     if sleeper.load(ordering: .sequentiallyConsistent) >= 0 { wakeSleeper() }
   }
+
+  /// Whether a worker serves a request.
+  var isServing: Bool {
+    served.load(ordering: .sequentiallyConsistent) != taken.load(ordering: .sequentiallyConsistent)
+  }
+
+  /// A worker is done with a request.
+  func finish() { served.wrappingAdd(1, ordering: .sequentiallyConsistent) }
 
   /// Promotes an idle worker if none is at the device.
   func promoteIfLeaderless() {

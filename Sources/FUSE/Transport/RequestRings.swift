@@ -171,7 +171,9 @@ final class RequestRings: Sendable {
   /// Has another thread wait for requests of a queue. Returns `false` if there is none.
   func grow(_ queue: RingQueue) -> Bool {
     guard let buffer = try? Self.makeBuffer(queue.number), let worker = spare() else { return false }
-    worker.join(queue, buffer, .isNewBehindOthers)
+    worker.join(queue, buffer, .isNew)
+    queue.mayHaveBacklog.store(true, ordering: .relaxed)
+    keeper.watch()
     return true
   }
 

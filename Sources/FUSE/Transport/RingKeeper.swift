@@ -40,8 +40,8 @@ import SystemPackage
   private var quietChecks = 0
   private var lastServed: UInt64 = 0
   private var idleChecks = 0
-  /// For each queue the number of requests taken by the last look; for how many looks nothing was to be seen.
-  private var lastTaken: [UInt64] = []
+  /// For each queue its progress at the last look; for how many looks nothing was to be seen.
+  private var lastProgress: [UInt64] = []
   private var quietLooks = 0
 
   init(device: CInt, threads: Int) throws(Errno) {
@@ -73,7 +73,7 @@ import SystemPackage
 
   func run(_ rings: RequestRings, _ session: Session) {
     last = rings.workers.map { _ in (0, 0) }
-    lastTaken = rings.queues.map { _ in 0 }
+    lastProgress = rings.queues.map { _ in 0 }
     let (tick, shortTick) = (CInt(session.ticks.reserve / 1000), CInt(max(1, session.ticks.watchdog / 1000)))
     var nextCheck = MonotonicClock.nanoseconds
     while !isOver.load(ordering: .sequentiallyConsistent) {
@@ -185,14 +185,24 @@ import SystemPackage
 
   // MARK: Queues that stand still
 
-  /// Has another thread join each queue that has stood still since the last look.
+  /// Has another thread join each queue that has stood still since the last look, and a request made for one in whose
+  /// backlog some may wait while others hang.
   private func look(_ rings: RequestRings) {
     var isQuiet = true
     for (index, queue) in rings.queues.enumerated() {
-      let taken = queue.taken
-      if taken != lastTaken[index] || queue.standsStill { isQuiet = false }
-      if queue.standsStill, taken == lastTaken[index], !rings.grow(queue) { addBuffer(to: queue, rings) }
-      lastTaken[index] = taken
+      let progress = queue.progress
+      let hasMoved = progress != lastProgress[index]
+      lastProgress[index] = progress
+      let mayHaveBacklog = queue.mayHaveBacklog.load(ordering: .relaxed)
+      if hasMoved || queue.standsStill || mayHaveBacklog { isQuiet = false }
+      if hasMoved { continue }
+      if queue.standsStill, !rings.grow(queue) { addBuffer(to: queue, rings) }
+      if queue.busy > 0 {
+        if mayHaveBacklog { rings.nudge(queue) }
+      } else {
+        // A buffer that was committed and waits has found the backlog empty.
+        queue.mayHaveBacklog.store(false, ordering: .relaxed)
+      }
     }
     quietLooks = isQuiet ? quietLooks + 1 : 0
     guard quietLooks >= DeviceWatch.quietTicks else { return }

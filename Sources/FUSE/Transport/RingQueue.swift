@@ -8,8 +8,10 @@ final class RingQueue: Sendable {
   /// Buffers that wait for a request, or are about to.
   private let idle = Atomic<Int>(0)
   private let all = Atomic<Int>(0)
-  /// The number of requests that were taken.
-  private let takenCount = Atomic<UInt64>(0)
+  /// The number of buffers that were committed or added.
+  private let entered = Atomic<UInt64>(0)
+  /// Requests may wait in the kernel that no waiting buffer is given, only one that is committed.
+  let mayHaveBacklog = Atomic(false)
   private let after = InlineArray<8, UInt64>(repeating: 0)
 
   init(number: Int) { self.number = number }
@@ -23,18 +25,18 @@ final class RingQueue: Sendable {
     enter()
   }
 
-  /// The number of requests that were taken.
-  var taken: UInt64 { takenCount.load(ordering: .relaxed) }
+  /// The number of times that a buffer was committed or added.
+  var progress: UInt64 { entered.load(ordering: .relaxed) }
 
   /// Whether no buffer waits for a request.
   var standsStill: Bool { idle.load(ordering: .relaxed) <= 0 }
 
   /// A buffer has a request. Returns how many still wait for one.
-  func leave() -> Int {
-    takenCount.wrappingAdd(1, ordering: .relaxed)
-    return idle.wrappingSubtract(1, ordering: .relaxed).newValue
-  }
+  func leave() -> Int { idle.wrappingSubtract(1, ordering: .relaxed).newValue }
 
   /// A buffer waits for a request.
-  func enter() { idle.wrappingAdd(1, ordering: .relaxed) }
+  func enter() {
+    entered.wrappingAdd(1, ordering: .relaxed)
+    idle.wrappingAdd(1, ordering: .relaxed)
+  }
 }

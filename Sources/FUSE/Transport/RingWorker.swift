@@ -14,8 +14,6 @@ import SystemPackage
   enum Start {
     /// The kernel does not know it yet.
     case isNew
-    /// The same, and requests may be queued already. The kernel gives a new buffer only what comes after it.
-    case isNewBehindOthers
     case holdsRequest
   }
 
@@ -56,7 +54,6 @@ import SystemPackage
       CommandRing.bindThread(to: task.queue.number)
       answer.buffer = task.buffer
       if task.start != .holdsRequest { register() }
-      if task.start == .isNewBehindOthers { rings.nudge(task.queue) }
       guard work(task.queue, rings, hasRequest: task.start == .holdsRequest) else { return }
     } while rings.park(self)
   }
@@ -134,6 +131,7 @@ import SystemPackage
         return .lost
       case .end: return .end
       }
+      if isAfterNudge, !isOld { queue.mayHaveBacklog.store(false, ordering: .relaxed) }
       let header = answer.header
       if let header, rings.isNudge(header) {
         let othersWait = queue.leave() > 0

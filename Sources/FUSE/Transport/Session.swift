@@ -90,6 +90,7 @@ import SystemPackage
     self.ticks = ticks
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
     let watch = DeviceWatch(device, workers: served.count, latency: latency, ticks: ticks)
+    target.fileSystem.forgets.began(device, watch)
     if let rings {
       target.negotiation.offersRings = rings.start(self) {
         unsafe Worker(session, target, device, watch, $0.served, ringAnswer: $0.answer)

@@ -73,6 +73,7 @@ import ProtectfsIO
       watch.stepDown(mayTakeLong: mayTakeLong, hasQueue: queued == Self.patience)
       if queued == Self.patience { queued = 0 }
       serve(count)
+      watch.finish()
     }
   }
 
@@ -117,6 +118,15 @@ import ProtectfsIO
     wasAnswered = false
     unsafe Memory.wipe(request)
     return true
+  }
+
+  /// Whether the current request can be served a second time: it carries no data, which might have been encrypted in
+  /// place.
+  var mayRepeat: Bool {
+    switch fuse_opcode(rawValue: unsafe request.load(as: fuse_in_header.self).opcode) {
+    case FUSE_WRITE, FUSE_SETXATTR: false
+    default: true
+    }
   }
 
   /// Whether a lock refuses a request, as far as that can be known without the store.
