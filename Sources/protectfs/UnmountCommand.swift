@@ -44,8 +44,10 @@ struct UnmountCommand: ParsableCommand {
     }
     let notice = WaitNotice(for: daemon.processID)
     defer { notice.end() }
+    // The mount is asked after that: a request that a stopped daemon has keeps this process from being killed.
+    let status = try? daemon.statusWhenItAnswers()
     guard !mount.isDead else { return try Self.cleanUp(mount) }
-    guard let status = try? daemon.statusWhenItAnswers() else { return try Self.detach(path, isLazy: lazy) }
+    guard let status else { return try Self.detach(path, isLazy: lazy) }
     let isBind = status.mountPoint != path && mount.sameFileSystem().contains { $0.mountPoint == status.mountPoint }
     let lost = lazy && !isBind ? try Self.lockAll(&daemon) : nil
     let process = try? ProcessDescriptor(status.processID)

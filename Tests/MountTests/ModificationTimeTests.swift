@@ -114,8 +114,11 @@ extension MountTests {
         let before = try paths.map { (path) throws(Errno) in try Time(path) }
         calls_kill(daemon, SIGSTOP)
         mappings = []
-        try volume.mountPoint.unmount(isLazy: false)
+        // With rings the kernel waits for the daemon there.
+        let unmount = PendingCall { () throws(Errno) in try volume.mountPoint.unmount(isLazy: false) }
+        for _ in 0..<500 where volume.isMounted { usleep(1000) }
         calls_kill(daemon, SIGCONT)
+        #expect(try unmount.result() == nil)
         #expect(volume.waitForDaemon() == .exited(0))
         try volume.mount()
         #expect(try paths.map { (path) throws(Errno) in try Time(path) } == before)
