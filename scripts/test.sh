@@ -107,6 +107,12 @@ mount_group() {
   echo "Took $SECONDS s."
 }
 
+device_group() {
+  step "Mount tests, with the device: $1"
+  TRANSPORTS=device scripts/transports.sh "$1"
+  echo "Took $SECONDS s."
+}
+
 # Suites that look at mounts of their own, and measure nothing; the longest groups first. All others, new ones too, run alone.
 groups=(
   'Rotation|DataRotation'
@@ -131,9 +137,10 @@ else
   jobs+=(check_command check_crashes)
 fi
 for group in "${groups[@]}"; do jobs+=("mount_group '$group'"); done
+if $has_rings; then jobs+=("device_group 'Conformance.*|Secrecy|Directory|Namespace|Content'"); fi
 
 export protectfs
-export -f step check_command check_crashes mount_tests mount_group run_quietly
+export -f step check_command check_crashes mount_tests mount_group device_group run_quietly
 step "Two at a time, in turn: the command, crashes, mount tests"
 printf '%s\n' "${jobs[@]}" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .build "$1"' job '{}'
 
@@ -141,9 +148,4 @@ step "Mount tests, alone"
 all=$(IFS='|' && echo "${groups[*]}")
 mount_tests --filter MountTests --skip "MountTests\.MountTests/($all)Tests/"
 
-if $has_rings; then
-  step "Mount tests of what the transport may matter for, with the device"
-  suites='StuckStore|FrozenStore|KilledDaemon|LockUnderFire|SlowRequest|RequestCount|Secrecy|Memory|Conformance.*|Contract'
-  suites+='|Namespace|Directory|Content|FaultError|Sandbox|OverlayBacking|DirectTransfer|LockDelay|Unmounter|HeldMount'
-  TRANSPORTS=device scripts/transports.sh "$suites"
-fi
+if $has_rings; then device_group 'StuckStore|FrozenStore|KilledDaemon|LockUnderFire|SlowRequest|RequestCount|Contract|Sandbox'; fi
