@@ -14,9 +14,6 @@ import SystemPackage
 final class RequestRings: Sendable {
   /// More processors would take too much memory and too many threads.
   static let mostProcessors = 32
-  /// Writes of so many bytes are served one after the other, as long as none takes long: they wait for the processor
-  /// and for the file, so more threads would only disturb their order and each take a megabyte.
-  private static let longWrite: UInt32 = 1 << 16
   /// Threads beyond one for each processor, for each thread that the device would have.
   private static let sparesForThread = 16
 
@@ -154,7 +151,9 @@ final class RequestRings: Sendable {
   /// a moment.
   func leave(_ queue: RingQueue, _ header: fuse_in_header?) -> Bool {
     if queue.leave() > 0 { return true }
-    if let header, header.opcode == FUSE_WRITE.rawValue, header.len >= Self.longWrite {
+    // Writes are served one after the other, as long as none takes long: they wait for the processor and for the file,
+    // so more threads would only disturb their order, and each take a megabyte.
+    if let header, header.opcode == FUSE_WRITE.rawValue {
       keeper.watch()
       return true
     }
