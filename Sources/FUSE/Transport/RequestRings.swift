@@ -104,7 +104,7 @@ final class RequestRings: Sendable {
   /// Gives the kernel the buffers: it has accepted the rings, and passes no request on until it has all of them.
   func begin() {
     hasBegun.store(true, ordering: .relaxed)
-    for queue in queues { workers[queue.number].join(queue, first[queue.number], .isNew) }
+    for queue in queues { workers[queue.number].join(queue, first[queue.number], hasRequest: false) }
   }
 
   /// Starts the thread of a worker. Returns whether it runs and has its ring.
@@ -170,7 +170,7 @@ final class RequestRings: Sendable {
   /// Has another thread wait for requests of a queue. Returns `false` if there is none.
   func grow(_ queue: RingQueue) -> Bool {
     guard let buffer = try? Self.makeBuffer(queue.number), let worker = spare() else { return false }
-    worker.join(queue, buffer, .isNew)
+    worker.join(queue, buffer, hasRequest: false)
     queue.mayHaveBacklog.store(true, ordering: .relaxed)
     keeper.watch()
     return true

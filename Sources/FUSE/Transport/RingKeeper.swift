@@ -161,7 +161,7 @@ import SystemPackage
       return rings.nudge(queue)
     }
     if let worker = rings.spare() {
-      worker.join(queue, buffer, .holdsRequest)
+      worker.join(queue, buffer, hasRequest: true)
     } else {
       rings.deferRequest(in: buffer)
     }
@@ -236,7 +236,7 @@ import SystemPackage
         if !rings.park(worker) { worker.end() }
         break
       }
-      worker.join(rings.queues[buffer.queue], buffer, .holdsRequest)
+      worker.join(rings.queues[buffer.queue], buffer, hasRequest: true)
     }
     let hasDeferred = rings.deferredCount.load(ordering: .relaxed) > 0
     if hasDeferred || !hanging.isEmpty { for queue in rings.queues { rings.nudge(queue) } }

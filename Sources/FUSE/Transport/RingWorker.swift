@@ -10,29 +10,23 @@ import SystemPackage
 /// The kernel writes a request into the buffer by the thread that waits for it. A thread with one buffer is never given
 /// a request while it serves another, so that none waits behind one that hangs.
 @safe final class RingWorker: @unchecked Sendable {
-  /// What a buffer is that a thread gets.
-  enum Start {
-    /// The kernel does not know it yet.
-    case isNew
-    case holdsRequest
-  }
-
   private let ring: CommandRing
   let answer = RingAnswer()
   let served = ServedRequest()
   private let wakeup = Semaphore()
   /// Set before `wakeup` is posted; `nil` for the end.
-  private var task: (queue: RingQueue, buffer: RequestBuffer, start: Start)?
+  private var task: (queue: RingQueue, buffer: RequestBuffer, hasRequest: Bool)?
   private var command = CommandRing.Command.register
   /// What serves the requests. Set before the thread starts.
   var worker: Worker?
 
   init(device: CInt) throws(Errno) { ring = try CommandRing(buffers: 1, device: device) }
 
-  /// Has the thread work for a queue, with a buffer. It must be waiting.
-  func join(_ queue: RingQueue, _ buffer: RequestBuffer, _ start: Start) {
-    if start != .holdsRequest { queue.add() }
-    task = (queue, buffer, start)
+  /// Has the thread work for a queue, with a buffer that has a request, or that the kernel does not know yet. It must be
+  /// waiting.
+  func join(_ queue: RingQueue, _ buffer: RequestBuffer, hasRequest: Bool) {
+    if !hasRequest { queue.add() }
+    task = (queue, buffer, hasRequest)
     wakeup.post()
   }
 
@@ -53,8 +47,8 @@ import SystemPackage
       guard let task else { return }
       CommandRing.bindThread(to: task.queue.number)
       answer.buffer = task.buffer
-      if task.start != .holdsRequest { register() }
-      guard work(task.queue, rings, hasRequest: task.start == .holdsRequest) else { return }
+      if !task.hasRequest { register() }
+      guard work(task.queue, rings, hasRequest: task.hasRequest) else { return }
     } while rings.park(self)
   }
 
