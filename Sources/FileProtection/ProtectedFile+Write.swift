@@ -84,7 +84,7 @@ extension ProtectedFile {
       do throws(Errno) {
         try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
       } catch {
-        guard error == .noSpace || error == .diskQuotaExceeded, whenFull() else { throw error }
+        guard error.isOutOfSpace, whenFull() else { throw error }
         try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
       }
     } catch {

@@ -163,7 +163,7 @@ package final class RekeyEngine {
   /// Whether a batch that failed for want of room may be tried again at once with less. The journal then frees its
   /// space.
   private func makesSmallerBatches(after error: Errno) -> Bool {
-    guard [.noSpace, .diskQuotaExceeded].contains(error), room > Self.leastRoom else { return false }
+    guard error.isOutOfSpace, room > Self.leastRoom else { return false }
     room = max(room / 8, Self.leastRoom)
     let other = 1 - slot
     do throws(Errno) {

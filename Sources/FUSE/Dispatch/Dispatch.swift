@@ -44,7 +44,7 @@ func serve(
     do throws(Errno) {
       answer = try handler(fileSystem)
     } catch {
-      guard error == .noSpace || error == .diskQuotaExceeded, Worker.ofThread?.mayRepeat ?? false,
+      guard error.isOutOfSpace, Worker.ofThread?.mayRepeat ?? false,
         fileSystem.forgets.wait()
       else { throw error }
       answer = try handler(fileSystem)

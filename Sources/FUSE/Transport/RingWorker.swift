@@ -22,8 +22,8 @@ import SystemPackage
 
   init(device: CInt) throws(Errno) { ring = try CommandRing(buffers: 1, device: device) }
 
-  /// Has the thread work for a queue, with a buffer that has a request, or that the kernel does not know yet. It must be
-  /// waiting.
+  /// Has the thread work for a queue, with a buffer that has a request, or that the kernel does not know yet. It must
+  /// be waiting.
   func join(_ queue: RingQueue, _ buffer: RequestBuffer, hasRequest: Bool) {
     if !hasRequest { queue.add() }
     task = (queue, buffer, hasRequest)
