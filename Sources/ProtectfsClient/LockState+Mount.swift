@@ -22,6 +22,8 @@ extension LockState {
         return
       } catch .noData {
         continue
+      } catch {
+        throw error.isOfAGoneDaemon ? .socketNotConnected : error
       }
     }
     throw .notSupported

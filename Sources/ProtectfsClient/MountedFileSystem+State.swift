@@ -9,9 +9,7 @@ extension MountedFileSystem {
       _ = try Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus()
       return false
     } catch {
-      // The last two: a request that was on its way when the connection ended, which takes a moment after the daemon
-      // was killed if it has rings.
-      return error == .socketNotConnected || error == .connectionAbort || error == .canceled
+      return error.isOfAGoneDaemon
     }
   }
 

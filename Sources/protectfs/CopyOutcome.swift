@@ -29,7 +29,7 @@ enum CopyOutcome {
       self = .stop(CommandFailure(.failure, "there is no room left; run it again when there is, and it goes on"))
     case .target(.readOnlyFileSystem):
       self = .stop(CommandFailure(.failure, "\(target.mountPoint.printable) is read-only"))
-    case .target(.socketNotConnected), .target(.connectionAbort):
+    case .target(let error) where error.isOfAGoneDaemon:
       self = .stop(CommandFailure(.noAnswer, "\(target.mountPoint.printable): its daemon is gone"))
     case .target where !Self.isUnlocked(target, throughout: true),
       .different where !Self.isUnlocked(target, throughout: true):

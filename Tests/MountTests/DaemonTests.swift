@@ -16,6 +16,7 @@ extension MountTests {
         try file.write("kept")
         try OpenFile(file, O_RDWR).synchronize()
         volume.kill()
+        try volume.waitForEndOfConnection()
         #expect(throws: Errno.socketNotConnected) { try volume.mountPoint.names() }
         #expect(throws: Errno.socketNotConnected) { try OpenFile(file, O_RDONLY) }
         #expect(throws: ControlError.self) { try volume.status() }

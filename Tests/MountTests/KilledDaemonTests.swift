@@ -41,6 +41,7 @@ extension MountTests {
         #expect(try mapping.residentPages() == 0)
         #expect(throws: (any Error).self) { try file.read(at: 0, count: 1) }
         #expect(throws: Errno.badAddress) { try mapping.read(at: 0, count: 1) }
+        try volume.waitForEndOfConnection()
         #expect(throws: Errno(rawValue: ENOTCONN)) { try path.status() }
       }
     }

@@ -200,6 +200,15 @@ final class Volume: Sendable {
     }
   }
 
+  /// Waits until the kernel has ended the connection of a daemon that was killed. A daemon's rings end after it.
+  func waitForEndOfConnection() throws {
+    let deadline = ContinuousClock.now + .seconds(2)
+    while failure(of: { () throws(Errno) in _ = try mountPoint.names() }) != .socketNotConnected {
+      try #require(ContinuousClock.now < deadline)
+      usleep(1000)
+    }
+  }
+
   /// A daemon that broke the order of locks has said so before it ended.
   private func expectLockOrder() {
     for number in 0...mounts.withLock({ $0 }) {

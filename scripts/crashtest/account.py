@@ -11,7 +11,7 @@ import time
 
 # What is said by a mount whose daemon was killed; with the daemon alive it is a failure, which the reader of the
 # account finds by the time.
-GONE = {errno.ENOTCONN, errno.ECONNABORTED, errno.EIO}
+GONE = {errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED, errno.EIO}
 # The class of the file is locked.
 REFUSED = {errno.EACCES}
 
