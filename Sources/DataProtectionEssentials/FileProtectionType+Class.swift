@@ -58,6 +58,9 @@ extension Data.WritingOptions {
   /// Puts the file into class ``ProtectionClass/completeWhenUserInactive``. Foundation on Linux lacks this option.
   public static let completeFileProtectionWhenUserInactive = Data.WritingOptions(rawValue: 0x5000_0000)
 
+  /// `atomic`, by its former name, which much code has. Foundation on Linux lacks it.
+  public static let atomicWrite = Data.WritingOptions.atomic
+
   /// The class that the options specify; `nil` if they specify none, so that the directory's class applies.
   ///
   /// - Throws: `CocoaError.featureUnsupported` for a value of the mask that stands for no class.
