@@ -47,6 +47,7 @@ extension RequestRings {
       state.deferredBytes += request.size
       deferredCount.store(state.deferred.count, ordering: .sequentiallyConsistent)
     }
+    widenAll()
     keeper.alert()
   }
 

@@ -22,6 +22,8 @@ final class RequestRings: Sendable {
     var fresh: [Int]
     /// Workers whose threads wait for a queue.
     var parked: [Int] = []
+    /// For each queue the workers that keep their buffers from it.
+    var resting: [[RingWorker]]
     var threads: [Thread] = []
     var deferred: [DeferredRingRequest] = []
     var deferredBytes = 0
@@ -47,10 +49,10 @@ final class RequestRings: Sendable {
   /// So many requests have hung for so long that the store is taken not to respond.
   let isStuck = Atomic(false)
   /// When so many entries of a queue are in use, the keeper looks whether they hang.
-  private let alertLevel: Int
+  let alertLevel: Int
   let device: CInt
-  /// The number of the next nudge. The kernel's own are much lower.
-  private let nextNudge = Atomic<UInt64>(RequestRings.firstNudge)
+  /// Makes the number of the next nudge. The kernel's own numbers are much lower.
+  private let nextNudge = Atomic<UInt64>(0)
 
   /// Makes the rings. The device would have `threads` workers.
   ///
@@ -67,14 +69,17 @@ final class RequestRings: Sendable {
     let spares = min(threads * Self.sparesForThread, Int(Process.openFileLimit / 8))
     var workers: [RingWorker] = []
     var first: [RequestBuffer] = []
-    for _ in 0..<count + spares { workers.append(try RingWorker(device: device)) }
+    for number in 0..<count + spares { workers.append(try RingWorker(number, device: device)) }
     for number in 0..<count { first.append(try Self.makeBuffer(number)) }
     self.workers = workers
     self.first = first
     keeper = try RingKeeper(device: device, threads: threads)
     alertLevel = max(1, threads / count)
     anchors = ClientAnchors(processors: count)
-    state = RankedMutex(.requestRings, State(fresh: Array((count..<count + spares).reversed())))
+    state = RankedMutex(
+      .requestRings,
+      State(
+        fresh: Array((count..<count + spares).reversed()), resting: Array(repeating: [], count: count)))
   }
 
   /// Whether the module of the kernel has it turned on; `nil` if the kernel does not have it.
@@ -147,40 +152,10 @@ final class RequestRings: Sendable {
     return nil
   }
 
-  /// A thread takes a request of a queue, which is no nudge. Returns whether another one waits for the next, or will in
-  /// a moment.
-  func leave(_ queue: RingQueue, _ header: fuse_in_header?) -> Bool {
-    if queue.leave() > 0 { return true }
-    // Writes are served one after the other, as long as none takes long: they wait for the processor and for the file,
-    // so more threads would only disturb their order, and each take a megabyte.
-    if let header, header.opcode == FUSE_WRITE.rawValue {
-      keeper.watch()
-      return true
-    }
-    if grow(queue) { return true }
-    keeper.alert()
-    return false
-  }
-
-  /// So many buffers of a queue are in use that the keeper is to look whether they hang.
-  func alertIfBusy(_ queue: RingQueue) {
-    if queue.busy >= alertLevel { keeper.alert() }
-  }
-
-  /// Has another thread wait for requests of a queue. Returns `false` if there is none.
-  func grow(_ queue: RingQueue) -> Bool {
-    guard let buffer = try? Self.makeBuffer(queue.number), let worker = spare() else { return false }
-    worker.join(queue, buffer, hasRequest: false)
-    queue.mayHaveBacklog.store(true, ordering: .relaxed)
-    keeper.watch()
-    return true
-  }
-
   /// A thread has no buffer any more. Returns `false` when it is to end.
   func park(_ worker: RingWorker) -> Bool {
-    guard let number = workers.firstIndex(where: { $0 === worker }) else { return false }
-    return state.withLock { state in
-      if !state.isOver { state.parked.append(number) }
+    state.withLock { state in
+      if !state.isOver { state.parked.append(worker.number) }
       return !state.isOver
     }
   }
@@ -193,6 +168,7 @@ final class RequestRings: Sendable {
       return state.parked
     }
     for number in waiting { workers[number].end() }
+    for queue in queues { while widen(queue) {} }
     if !hasBegun.load(ordering: .relaxed) { for queue in queues { workers[queue.number].end() } }
     keeper.end()
     anchors.end()
@@ -202,6 +178,7 @@ final class RequestRings: Sendable {
   // MARK: Nudges
 
   private static let firstNudge: UInt64 = 1 << 62
+  private static let firstRest: UInt64 = firstNudge | 1 << 61
 
   /// Has the kernel make a request for the processor of a queue. It is answered at once, and with that the queue goes
   /// on with its oldest request, which the kernel gives to no new buffer, only to one that is committed. A processor on
@@ -211,8 +188,7 @@ final class RequestRings: Sendable {
   /// waits for its answer, and nothing keeps the mount from being unmounted. If the kernel knows no such file, another
   /// thread asks for the status of the mount.
   func nudge(_ queue: RingQueue) {
-    let number = nextNudge.wrappingAdd(2, ordering: .relaxed).oldValue
-    if let file = files.any, requestPages(of: file, number, queue) { return }
+    if requestPages(on: queue, from: Self.firstNudge) { return }
     // The thread hangs if other requests are before its own and hang; so each is another one.
     let thread = try? Thread(starting: "nudge") { [self] in
       CommandRing.bindThread(to: queue.number)
@@ -225,8 +201,13 @@ final class RequestRings: Sendable {
     thread?.detach()
   }
 
-  /// Returns whether the kernel knows the file.
-  private func requestPages(of file: UInt64, _ number: UInt64, _ queue: RingQueue) -> Bool {
+  /// Has the kernel make a request whose thread keeps its buffer from the queue (``rest(_:on:_:)``).
+  func requestRest(on queue: RingQueue) { _ = requestPages(on: queue, from: Self.firstRest) }
+
+  /// Returns whether the kernel knows a file.
+  private func requestPages(on queue: RingQueue, from first: UInt64) -> Bool {
+    guard let file = files.any else { return false }
+    let number = first + nextNudge.wrappingAdd(2, ordering: .relaxed).oldValue
     var message = (fuse_out_header(), fuse_notify_retrieve_out())
     message.0.len = UInt32(MemoryLayout.size(ofValue: message))
     message.0.error = CInt(bitPattern: FUSE_NOTIFY_RETRIEVE.rawValue)
@@ -244,6 +225,11 @@ final class RequestRings: Sendable {
     case FUSE_STATFS: state.withLock { $0.nudgers.contains(Int32(bitPattern: header.pid)) }
     default: false
     }
+  }
+
+  /// Whether a nudge asks its thread to rest.
+  static func asksForRest(_ header: fuse_in_header) -> Bool {
+    header.opcode == FUSE_NOTIFY_REPLY.rawValue && header.unique >= firstRest
   }
 
   // MARK: Answers by other threads

@@ -13,6 +13,11 @@ import SystemPackage
 @safe final class RingKeeper: @unchecked Sendable {
   /// The number of checks in a row that must find the same requests unanswered, before the store counts as stuck.
   private static let patience = 2
+  /// For so many looks a queue must have needed no more than one buffer before its width is reduced.
+  private static let calm = 2
+  /// For how long threads rest, in milliseconds. The kernel counts what they keep as waiting requests, and may have been
+  /// told to end a connection for one that waits too long (`fs.fuse.default_request_timeout`, in seconds).
+  private static let longestRest: CInt = 1000
   /// The number of buffers that its ring has room for at a time; more are no error.
   private static let room = 256
 
@@ -40,8 +45,9 @@ import SystemPackage
   private var quietChecks = 0
   private var lastServed: UInt64 = 0
   private var idleChecks = 0
-  /// For each queue its progress at the last look; for how many looks nothing was to be seen.
-  private var lastProgress: [UInt64] = []
+  /// For each queue its progress at the last look, and for how many looks it has needed no more than one buffer.
+  private var lastLooks: [(progress: UInt64, calm: Int)] = []
+  /// For how many looks nothing was to be seen.
   private var quietLooks = 0
 
   init(device: CInt, threads: Int) throws(Errno) {
@@ -73,9 +79,10 @@ import SystemPackage
 
   func run(_ rings: RequestRings, _ session: Session) {
     last = rings.workers.map { _ in (0, 0) }
-    lastProgress = rings.queues.map { _ in 0 }
-    let (tick, shortTick) = (CInt(session.ticks.reserve / 1000), CInt(max(1, session.ticks.watchdog / 1000)))
+    lastLooks = rings.queues.map { _ in (0, 0) }
+    let (tick, shortTick) = (CInt(session.ticks.reserve / 1000), CInt(max(1, session.ticks.watchdog / 250)))
     var nextCheck = MonotonicClock.nanoseconds
+    var endOfRest = nextCheck
     while !isOver.load(ordering: .sequentiallyConsistent) {
       var events = (
         pollfd(fd: ring.descriptor, events: Int16(POLLIN), revents: 0),
@@ -83,7 +90,8 @@ import SystemPackage
       )
       submit()
       let watches = isWatching.load(ordering: .relaxed)
-      let timeout = watches ? shortTick : isAlert.load(ordering: .relaxed) ? tick : -1
+      let isAlert = isAlert.load(ordering: .relaxed)
+      let timeout = watches ? shortTick : isAlert ? tick : rings.someRest ? Self.longestRest : -1
       unsafe withUnsafeMutableBytes(of: &events) { bytes in
         _ = unsafe poll(bytes.bindMemory(to: pollfd.self).baseAddress, 2, timeout)
       }
@@ -92,7 +100,11 @@ import SystemPackage
       gather(rings)
       if watches { look(rings) }
       let now = MonotonicClock.nanoseconds
-      guard isAlert.load(ordering: .relaxed), now >= nextCheck else { continue }
+      if now >= endOfRest {
+        endOfRest = now + Int64(Self.longestRest) * 1_000_000
+        rings.widenAll()
+      }
+      guard isAlert, now >= nextCheck else { continue }
       nextCheck = now + session.ticks.reserve * 1000
       check(rings, session)
     }
@@ -185,18 +197,21 @@ import SystemPackage
 
   // MARK: Queues that stand still
 
-  /// Has another thread join each queue that has stood still since the last look, and a request made for one in whose
-  /// backlog some may wait while others hang.
+  /// Widens each queue that has stood still since the last look, and narrows those that have been calm. Has a request
+  /// made for a queue in whose backlog some may wait while others hang.
   private func look(_ rings: RequestRings) {
     var isQuiet = true
     for (index, queue) in rings.queues.enumerated() {
       let progress = queue.progress
-      let hasMoved = progress != lastProgress[index]
-      lastProgress[index] = progress
+      let hasMoved = progress != lastLooks[index].progress
+      lastLooks[index].progress = progress
       let mayHaveBacklog = queue.mayHaveBacklog.load(ordering: .relaxed)
       if hasMoved || queue.standsStill || mayHaveBacklog { isQuiet = false }
-      if hasMoved { continue }
-      if queue.standsStill, !rings.grow(queue) { addBuffer(to: queue, rings) }
+      if hasMoved {
+        narrow(queue, at: index, rings)
+        continue
+      }
+      if queue.standsStill, !rings.widen(queue), !rings.grow(queue) { addBuffer(to: queue, rings) }
       if queue.busy > 0 {
         if mayHaveBacklog { rings.nudge(queue) }
       } else {
@@ -210,6 +225,16 @@ import SystemPackage
     isWatching.store(false, ordering: .sequentiallyConsistent)
     // Who took a request in the meantime may have found it set.
     if rings.queues.contains(where: \.standsStill) { watch() }
+  }
+
+  /// Has threads of a queue rest that has not needed more than one for a while.
+  private func narrow(_ queue: RingQueue, at index: Int, _ rings: RequestRings) {
+    let isNeeded = queue.isNeeded.exchange(false, ordering: .relaxed)
+    lastLooks[index].calm = isNeeded ? 0 : lastLooks[index].calm + 1
+    let surplus = queue.idleCount - 1
+    guard lastLooks[index].calm >= Self.calm, surplus > 0 else { return }
+    lastLooks[index].calm = 0
+    for _ in 0..<surplus { rings.requestRest(on: queue) }
   }
 
   // MARK: Requests that hang

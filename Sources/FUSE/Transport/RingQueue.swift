@@ -12,6 +12,10 @@ final class RingQueue: Sendable {
   private let entered = Atomic<UInt64>(0)
   /// Requests may wait in the kernel that no waiting buffer is given, only one that is committed.
   let mayHaveBacklog = Atomic(false)
+  /// The worker that had the last request.
+  private let latest = Atomic<Int>(-1)
+  /// More than one buffer was needed since the keeper's last look.
+  let isNeeded = Atomic(false)
   private let after = InlineArray<8, UInt64>(repeating: 0)
 
   init(number: Int) { self.number = number }
@@ -28,11 +32,29 @@ final class RingQueue: Sendable {
   /// The number of times that a buffer was committed or added.
   var progress: UInt64 { entered.load(ordering: .relaxed) }
 
+  /// The number of buffers that wait for a request, or are about to.
+  var idleCount: Int { idle.load(ordering: .relaxed) }
+
+  /// A buffer is kept from the queue.
+  func remove() { all.wrappingSubtract(1, ordering: .relaxed) }
+
+  /// It comes back, in use.
+  func restore() { all.wrappingAdd(1, ordering: .relaxed) }
+
   /// Whether no buffer waits for a request.
   var standsStill: Bool { idle.load(ordering: .relaxed) <= 0 }
 
   /// A buffer has a request. Returns how many still wait for one.
   func leave() -> Int { idle.wrappingSubtract(1, ordering: .relaxed).newValue }
+
+  /// The buffer of a worker has a request that is no nudge. Returns whether the last one was another's: the kernel
+  /// prefers the buffer that was used last, so they came at the same time.
+  func leave(by worker: Int) -> Bool {
+    _ = leave()
+    if latest.load(ordering: .relaxed) == worker { return false }
+    latest.store(worker, ordering: .relaxed)
+    return true
+  }
 
   /// A buffer waits for a request.
   func enter() {

@@ -17,10 +17,18 @@ import SystemPackage
   /// Set before `wakeup` is posted; `nil` for the end.
   private var task: (queue: RingQueue, buffer: RequestBuffer, hasRequest: Bool)?
   private var command = CommandRing.Command.register
+  /// The number of requests in a row that were there before the thread asked for them.
+  private var queued = 0
   /// What serves the requests. Set before the thread starts.
   var worker: Worker?
 
-  init(device: CInt) throws(Errno) { ring = try CommandRing(buffers: 1, device: device) }
+  /// Its place among the workers.
+  let number: Int
+
+  init(_ number: Int, device: CInt) throws(Errno) {
+    self.number = number
+    ring = try CommandRing(buffers: 1, device: device)
+  }
 
   /// Has the thread work for a queue, with a buffer that has a request, or that the kernel does not know yet. It must
   /// be waiting.
@@ -29,6 +37,9 @@ import SystemPackage
     task = (queue, buffer, hasRequest)
     wakeup.post()
   }
+
+  /// Has the thread go on, which rests.
+  func wake() { wakeup.post() }
 
   /// Ends the thread, which must be waiting.
   func end() {
@@ -102,6 +113,9 @@ import SystemPackage
 
   // MARK: A request
 
+  /// The number of requests in a row found waiting, after which another thread is to help.
+  private static let patience = 16
+
   private enum Received {
     /// A request that this thread is to serve.
     case request
@@ -118,7 +132,7 @@ import SystemPackage
     var isAfterNudge = false
     while true {
       let isOld: Bool
-      switch fetch(atOnce: isAfterNudge || answer.holdsSecrets) {
+      switch fetch() {
       case .request(let wasThere): isOld = wasThere
       case .lost:
         _ = queue.leave()
@@ -132,12 +146,23 @@ import SystemPackage
         answer.refuse(EAGAIN)
         // Another thread is there for the next request of this queue, so this one takes what was deferred.
         if othersWait, rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
+        if othersWait, rings.rest(self, on: queue, header) {
+          queue.remove()
+          wakeup.wait()
+          queue.restore()
+          if rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
+        }
         isAfterNudge = true
       } else {
         // It was queued when the nudge was answered, and there may be more.
-        if isAfterNudge, isOld { rings.nudge(queue) }
+        if isAfterNudge, isOld, queue.idleCount > 1 { rings.nudge(queue) }
         isAfterNudge = false
-        let othersWait = rings.leave(queue, header)
+        queued = isOld && !answer.isTransfer ? queued + 1 : 0
+        if queued == Self.patience {
+          queued = 0
+          rings.relieve(queue)
+        }
+        let othersWait = rings.leave(queue, answer, by: number)
         if rings.isStuck.load(ordering: .relaxed), let worker, refusesWithoutStore(worker) {
           answer.wipeReceived()
           answer.refuse(EACCES)
@@ -176,7 +201,9 @@ import SystemPackage
   /// thread's.
   private func serve(on queue: RingQueue, _ rings: RequestRings) -> Bool {
     defer { answer.end() }
-    let otherProcessor = answer.header.flatMap { rings.anchors.follow($0.pid, on: queue.number) }
+    let otherProcessor = answer.header.flatMap {
+      Self.hasWaiter($0) ? rings.anchors.follow($0.pid, on: queue.number) : nil
+    }
     if let worker, let (request, count, data) = unsafe answer.begin() {
       rings.alertIfBusy(queue)
       if unsafe worker.serve(request, count: count, data: data) {
@@ -195,22 +222,26 @@ import SystemPackage
     return false
   }
 
+  /// Whether a client waits for the answer.
+  private static func hasWaiter(_ header: fuse_in_header) -> Bool {
+    header.opcode != FUSE_RELEASE.rawValue && header.opcode != FUSE_RELEASEDIR.rawValue
+  }
+
   private enum Fetched {
-    /// A request. Whether it was there before is found out only if the command is submitted at once.
+    /// A request, and whether it was there before.
     case request(wasThere: Bool)
     case lost
     case end
   }
 
   /// Submits the command that was added, and waits for its result.
-  private func fetch(atOnce: Bool) -> Fetched {
+  private func fetch() -> Fetched {
     do throws(Errno) {
-      var result: CInt?
-      if atOnce {
-        // Nothing is written into the buffer later than in this call, until the thread asks for completions.
-        try ring.enter(awaiting: 0, gathers: false)
-        result = ring.take()?.result
-        if let buffer = answer.buffer { RingAnswer.wipe(buffer, extent: answer.secrets, isForNext: result == 0) }
+      // Nothing is written into the buffer later than in this call, until the thread asks for completions.
+      try ring.enter(awaiting: 0, gathers: false)
+      var result = ring.take()?.result
+      if answer.holdsSecrets, let buffer = answer.buffer {
+        RingAnswer.wipe(buffer, extent: answer.secrets, isForNext: result == 0)
         answer.holdsSecrets = false
       }
       let wasThere = result != nil
