@@ -25,11 +25,20 @@ extension RequestRings {
     return false
   }
 
+  /// Whether a request is one of those that write pages back or read ahead. More of them at a time do not make a
+  /// processor or a disk faster.
+  func isStream(_ answer: RingAnswer) -> Bool {
+    switch answer.header.map({ fuse_opcode(rawValue: $0.opcode) }) {
+    case FUSE_READ: (answer.arguments(as: fuse_read_in.self)?.size ?? 0) > Self.shortRead
+    case FUSE_WRITE: true
+    default: false
+    }
+  }
+
   /// Whether the next request of the queue should not wait for one.
   private func mayTakeLong(_ answer: RingAnswer, on queue: RingQueue) -> Bool {
     switch answer.header.map({ fuse_opcode(rawValue: $0.opcode) }) {
-    case FUSE_READ:
-      queue.busy <= Self.mostReads && (answer.arguments(as: fuse_read_in.self)?.size ?? 0) > Self.shortRead
+    case FUSE_READ: queue.busy <= Self.mostReads && isStream(answer)
     case FUSE_FSYNC, FUSE_FSYNCDIR, FUSE_FALLOCATE, FUSE_LSEEK, FUSE_COPY_FILE_RANGE, FUSE_SYNCFS: true
     default: false
     }

@@ -123,11 +123,6 @@ import Synchronization
   /// The header of the request.
   var header: fuse_in_header? { buffer.map { Self.header(in: $0) } }
 
-  /// Whether the request is one to read or write contents.
-  var isTransfer: Bool {
-    header.map { $0.opcode == FUSE_READ.rawValue || $0.opcode == FUSE_WRITE.rawValue } ?? false
-  }
-
   /// The arguments of the request.
   func arguments<Arguments: BitwiseCopyable>(as type: Arguments.Type) -> Arguments? {
     buffer.map { unsafe $0.bytes.load(fromByteOffset: Offset.arguments, as: type) }

@@ -157,7 +157,7 @@ import SystemPackage
         // It was queued when the nudge was answered, and there may be more.
         if isAfterNudge, isOld, queue.idleCount > 1 { rings.nudge(queue) }
         isAfterNudge = false
-        queued = isOld && !answer.isTransfer ? queued + 1 : 0
+        queued = isOld && !rings.isStream(answer) ? queued + 1 : 0
         if queued == Self.patience {
           queued = 0
           rings.relieve(queue)
