@@ -53,6 +53,18 @@ struct ScannedFile {
 
   func offset(of occurrence: Occurrence) -> Int? { text.offset(line: occurrence.line, column: occurrence.column) }
 
+  /// The arguments of a call of a method. Behind a full name they have no labels, and get those of the name.
+  func arguments(of call: Occurrence) -> SourceText.ArgumentList? {
+    guard let start = offset(of: call), let list = text.arguments(ofCallAt: start) else { return nil }
+    guard let labels = text.labels(list.range) else { return list }
+    guard let values = text.arguments(ofCallAt: list.range.upperBound), values.arguments.count == labels.count else {
+      return nil
+    }
+    return SourceText.ArgumentList(
+      arguments: zip(labels, values.arguments).map { SourceText.Argument(label: $0, range: $1.range) },
+      range: values.range)
+  }
+
   func namesClass(_ carrier: ClassCarrier, in range: Range<Int>) -> Bool {
     mentions.contains { $0.carrier == carrier && range.contains($0.offset) }
   }
@@ -68,7 +80,7 @@ struct ScannedFile {
   /// is looked at itself.
   func passesClass(_ carrier: ClassCarrier, besides isLookedAt: (Occurrence) -> Bool) -> Bool {
     let calls = occurrences.filter { $0.roles.contains(.call) && isLookedAt($0) }
-      .compactMap { offset(of: $0).flatMap(text.arguments(ofCallAt:))?.range }
+      .compactMap { arguments(of: $0)?.range }
     return mentions.contains { mention in
       mention.carrier == carrier && !mention.isRead && !calls.contains { $0.contains(mention.offset) }
     }

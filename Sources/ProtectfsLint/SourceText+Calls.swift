@@ -18,6 +18,13 @@ extension SourceText {
     return ArgumentList(arguments: elements(in: start + 1..<end - 1).map(argument), range: start..<end)
   }
 
+  /// The labels of a full name, `(_:options:)`, if that is what brackets hold; nil for the label `_`.
+  func labels(_ brackets: Range<Int>) -> [String?]? {
+    let text = text(brackets)
+    guard text.wholeMatch(of: /\(\s*(\w+\s*:\s*)+\)/) != nil else { return nil }
+    return text.matches(of: /\w+/).map { $0.output == "_" ? nil : String($0.output) }
+  }
+
   /// The elements of a literal in square brackets, if the range holds that alone.
   func literal(_ range: Range<Int>) -> [Range<Int>]? {
     guard character(at: range.lowerBound) == "[", skipToken(range.lowerBound) == range.upperBound else { return nil }

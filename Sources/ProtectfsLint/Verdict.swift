@@ -19,7 +19,7 @@ struct NamedClasses {
   func verdict(ofCall call: Occurrence, of method: FileMethod, in file: ScannedFile) -> Verdict {
     let list = file.offset(of: call).flatMap {
       // What a macro wrote is not in the text.
-      file.text.hasText(String(method.baseName), at: $0) ? file.text.arguments(ofCallAt: $0) : nil
+      file.text.hasText(String(method.baseName), at: $0) ? file.arguments(of: call) : nil
     }
     switch method.carrier {
     case .options:

@@ -30,6 +30,13 @@ struct SourceTextTests {
     #expect(SourceText(text).arguments(ofCallAt: 0) == nil)
   }
 
+  @Test(arguments: [
+    ("(to:options:)", ["to", "options"]), ("( _: b : )", ["_", "b"]), ("()", nil), ("(to: options)", nil), ("(a)", nil),
+  ])
+  func labelsOfAFullName(_ text: String, _ labels: [String]?) {
+    #expect(SourceText(text).labels(0..<text.utf8.count)?.map { $0 ?? "_" } == labels)
+  }
+
   @Test func stringsOfClasses() {
     let source = SourceText(
       """

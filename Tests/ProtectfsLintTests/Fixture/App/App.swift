@@ -9,6 +9,8 @@ func values(_ data: Data) throws {
   let typed: (URL, Data.WritingOptions) throws -> Void = data.write  // may lose: value
   let unbound = FileManager.setAttributes(_:ofItemAtPath:)  // may lose: value
   _ = (typed, unbound)
+  try data.write(to:options:)(URL(fileURLWithPath: "/"), .completeFileProtection)  // loses: call
+  try data.write(to:options:)(URL(fileURLWithPath: "/"), .atomic)
 }
 
 protocol Filing {
