@@ -25,6 +25,10 @@ struct FileMethod {
   let carrier: Carrier
 
   var baseName: Substring { name.prefix { $0 != "(" } }
+  /// Nil for an argument that has none.
+  var labels: [Substring?] {
+    name.dropFirst(baseName.count + 1).dropLast().split(separator: ":").map { $0 == "_" ? nil : $0 }
+  }
 
   static let all: [FileMethod] = [
     ofFileManager("setAttributes(_:ofItemAtPath:)", .attributes(label: nil)),

@@ -74,12 +74,21 @@ struct LostClasses {
     } else if !file.isReported {
       if isCertain { report.elsewhere += 1 }
     } else {
-      let advice = Advice(method, kind, isCertain: isCertain, imported: file.importsDataProtection)
+      let advice = Advice(method, kind, isCertain: isCertain, way(of: occurrence, in: file))
       report.findings.append(
         Finding(
           file: file.path, line: occurrence.line, column: occurrence.column, kind: kind, method: method.name,
           isCertain: isCertain, reason: advice.reason(requirement?.explanation), instead: advice.instead))
     }
+  }
+
+  /// How a call of Foundation's method gets there.
+  private func way(of call: Occurrence, in file: ScannedFile) -> Advice.Way {
+    // The import in another file of the module may be enough.
+    guard file.importsDataProtection || file.occurrences.contains(where: foundation.isShadow) else {
+      return .withoutImport
+    }
+    return file.isByFullName(call) ? .byFullName : .inClosure
   }
 }
 

@@ -53,6 +53,11 @@ struct ScannedFile {
 
   func offset(of occurrence: Occurrence) -> Int? { text.offset(line: occurrence.line, column: occurrence.column) }
 
+  /// Whether a call names the method with its labels, `write(to:options:)`, or is not in the text.
+  func isByFullName(_ call: Occurrence) -> Bool {
+    offset(of: call).flatMap(text.arguments(ofCallAt:)).map { text.labels($0.range) != nil } ?? true
+  }
+
   /// The arguments of a call of a method. Behind a full name they have no labels, and get those of the name.
   func arguments(of call: Occurrence) -> SourceText.ArgumentList? {
     guard let start = offset(of: call), let list = text.arguments(ofCallAt: start) else { return nil }

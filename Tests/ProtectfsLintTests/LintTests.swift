@@ -26,6 +26,7 @@ struct LintTests {
     try variablesWithoutAClassAreNotReported(fixture)
     try whatTheLibrarySetsCanBeCopied(fixture)
     onlyTheLibraryIsTheImport(report)
+    closuresHaveAdviceOfTheirOwn(report)
     try nothingToCheckIsNotClean(fixture)
     try whatHasChangedIsNotReported(fixture)
   }
@@ -46,6 +47,19 @@ struct LintTests {
   private func onlyTheLibraryIsTheImport(_ report: LintReport) {
     let kit = report.findings.first { $0.file.hasSuffix("Storage/Kit.swift") }
     #expect(kit?.instead == "import DataProtection in this file")
+  }
+
+  /// In a closure the code is what the lint advises elsewhere, and an import does not help.
+  private func closuresHaveAdviceOfTheirOwn(_ report: LintReport) {
+    let inClosures = report.findings.filter { $0.file.hasSuffix("Closures.swift") }
+    let reason = "in an async function, the only expression of a closure calls Foundation's method"
+    #expect(inClosures.allSatisfy { $0.reason.hasSuffix(": \(reason)") })
+    let calls = inClosures.map { $0.instead.prefix { $0 != ")" } }
+    let write: Substring = "call write.callAsFunction(to: …, options: …"
+    #expect(calls == [write, write, "call setAttributes.callAsFunction(…, ofItemAtPath: …", write])
+    #expect(inClosures.allSatisfy { $0.instead.hasSuffix("), or give the closure a second statement") })
+    let byFullName = report.findings.filter { $0.file.hasSuffix("App.swift") && $0.kind == .call }
+    #expect(byFullName.map(\.instead) == ["write each argument behind its label: write(to: …, options: …)"])
   }
 
   private func nothingToCheckIsNotClean(_ fixture: Fixture) throws {
