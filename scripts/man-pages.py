@@ -61,7 +61,8 @@ def spelled(argument, every=False):
 def listed(arguments):
     lines = []
     for argument in arguments:
-        lines += [f".It {spelled(argument, every=True)}", *prose(argument.get("abstract", "")),
+        default = f" The default is {argument['defaultValue']}." if "defaultValue" in argument else ""
+        lines += [f".It {spelled(argument, every=True)}", *prose(argument.get("abstract", "") + default),
                   *([".Pp", *prose(argument["discussion"])] if argument.get("discussion") else [])]
     return [".Bl -tag -width Ds", *lines, ".El"] if lines else []
 

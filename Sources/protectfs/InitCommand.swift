@@ -30,8 +30,8 @@ struct InitCommand: ParsableCommand {
     help: .init(
       "The class of what is made in the root of the mount; not 'none'. A name, a letter or an NSFileProtection constant.",
       valueName: "class"),
-    completion: .list(ProtectionClass.allCases.filter { $0 != .none }.map(\.name)))
-  var defaultClass = ProtectionClass.standard
+    completion: .list(DefaultClass.allValueStrings))
+  var defaultClass = DefaultClass(protectionClass: .standard)
 
   @OptionGroup(title: "Passcode options") var passcode: PasscodeOptions<CurrentPasscode>
   @OptionGroup(title: "Passcode options") var files: SecretFileOptions
@@ -62,7 +62,7 @@ struct InitCommand: ParsableCommand {
     if let eraseAfter, UInt8(exactly: eraseAfter).map(KeybagRecord.eraseAfterRange.contains) != true {
       throw ValidationError("Give --erase-after a number from 4 to 100.")
     }
-    guard defaultClass != .none else {
+    guard defaultClass.protectionClass != .none else {
       throw ValidationError("The default class cannot be 'none': files would be open to anyone with this machine.")
     }
   }
@@ -78,13 +78,33 @@ struct InitCommand: ParsableCommand {
     }
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
     let secret = try passcode.source.readNew("New passcode", files)
+    let protectionClass = defaultClass.protectionClass
     let (storeID, recoveryKey) = try Store.create(
-      in: path, defaultClass: defaultClass, passcode: secret, eraseAfter: eraseAfter.map(UInt8.init),
+      in: path, defaultClass: protectionClass, passcode: secret, eraseAfter: eraseAfter.map(UInt8.init),
       deviceKeyFile: deviceKeyFile)
-    print("Made store \(storeID) in \(path); new files are of class \(defaultClass.name) (\(defaultClass.letter)).")
+    let named = "\(protectionClass.name) (\(protectionClass.letter))"
+    print("Made store \(storeID) in \(path); new files are of class \(named).")
     try RecoveryKeyOutput.show(recoveryKey.text, output)
     print("\nMount it with:\n\n    \(try FirstMount.command(backing: path, deviceKeyFile: deviceKeyFile))")
   }
+}
+
+/// A class that is the default of an option. ArgumentParser shows the raw value of an enumeration as the default,
+/// whatever its description; this has none.
+struct DefaultClass: ExpressibleByArgument {
+  let protectionClass: ProtectionClass
+
+  init(protectionClass: ProtectionClass) { self.protectionClass = protectionClass }
+
+  init?(argument: String) {
+    guard let protectionClass = ProtectionClass(argument: argument) else { return nil }
+    self.protectionClass = protectionClass
+  }
+
+  var defaultValueDescription: String { protectionClass.name }
+
+  /// All names but that of class D, which cannot be the default.
+  static var allValueStrings: [String] { ProtectionClass.allCases.filter { $0 != .none }.map(\.name) }
 }
 
 extension ProtectionClass: ExpressibleByArgument {
@@ -92,9 +112,6 @@ extension ProtectionClass: ExpressibleByArgument {
   public init?(argument: String) {
     self.init(name: argument)
   }
-
-  /// The class as help texts show a default.
-  public var defaultValueDescription: String { name }
 
   /// The names, for help and completion.
   public static var allValueStrings: [String] { allCases.map(\.name) }
