@@ -14,9 +14,9 @@ import SystemPackage
 ///
 /// Notifications are posted, and the ``delegate`` is called, on the main queue, as UIKit does. They begin when the
 /// first observer is added with `addObserver(forName:object:queue:using:)` in a file whose target imports this module,
-/// or when a delegate is set; a call through a protocol, or in a module without the import, does not begin them, and
-/// needs ``startNotifications()``. Reading the names of the notifications, or ``isProtectedDataAvailable``, starts
-/// nothing.
+/// or when a delegate is set; a call through a protocol, in a module without the import, or as the only expression of a
+/// closure in an async function, does not begin them, and needs ``startNotifications()``. Reading the names of the
+/// notifications, or ``isProtectedDataAvailable``, starts nothing.
 ///
 /// A lock waits, for a bounded time, until the delegate and all observers have returned. It does not wait for a main
 /// queue that has not run for two seconds, which is so in programs that call neither `RunLoop.main.run()` nor
