@@ -153,38 +153,4 @@ import Testing
       try RequestRings(device: -1, mountPoint: "/", files: files, threads: 8, processors: processors)
     }
   }
-
-  // MARK: Clients and their processors
-
-  /// Follows a thread through these queues. Returns for which of its requests which processor is made busy.
-  private static func follow(_ anchors: ClientAnchors, _ queues: [Int], thread: UInt32 = 77) -> [Int?] {
-    queues.map { anchors.follow(thread, on: $0) }
-  }
-
-  @Test func whoStaysIsLeftAlone() {
-    let anchors = ClientAnchors(processors: 2)
-    #expect(Self.follow(anchors, [1, 1, 1, 1]) == [nil, nil, nil, nil])
-    // Another thread of the same slot.
-    #expect(Self.follow(anchors, [0, 0], thread: 77 + 64) == [nil, nil])
-  }
-
-  /// Its other processor is made busy for 8 answers, for 16 when it is moved after that, and no more once it stays.
-  @Test func whoIsMovedIsHeld() {
-    let anchors = ClientAnchors(processors: 2)
-    let stays = [Int](repeating: 1, count: 8)
-    #expect(Self.follow(anchors, [0] + stays) == [nil] + [Int?](repeating: 0, count: 8))
-    #expect(Self.follow(anchors, [1]) == [nil])
-    #expect(Self.follow(anchors, [0, 0]) == [1, 1])
-    // What the kernel writes for it on its own.
-    #expect(Self.follow(anchors, [0, 0], thread: 0) == [1, 1])
-    #expect(Self.follow(anchors, [Int](repeating: 0, count: 13)) == [Int?](repeating: 1, count: 12) + [nil])
-    for processor in 0..<3 { anchors.occupy(processor) }
-  }
-
-  /// Where it is moved all the same, that is tried twice, and then once in 65 moves.
-  @Test func whoCannotBeHeldIsLeftAlone() {
-    let anchors = ClientAnchors(processors: 4)
-    let held = Self.follow(anchors, (0..<200).map { $0 % 4 }).enumerated().filter { $0.element != nil }.map(\.offset)
-    #expect(held == [1, 2, 67, 132, 197])
-  }
 }

@@ -43,7 +43,6 @@ final class RequestRings: Sendable {
   private let first: [RequestBuffer]
   let state: RankedMutex<State>
   private let hasBegun = Atomic(false)
-  let anchors: ClientAnchors
   /// The number of deferred requests, which is rarely not 0.
   let deferredCount = Atomic<Int>(0)
   /// So many requests have hung for so long that the store is taken not to respond.
@@ -75,7 +74,6 @@ final class RequestRings: Sendable {
     self.first = first
     keeper = try RingKeeper(device: device, threads: threads)
     alertLevel = max(1, threads / count)
-    anchors = ClientAnchors(processors: count)
     state = RankedMutex(
       .requestRings,
       State(
@@ -100,10 +98,7 @@ final class RequestRings: Sendable {
   func start(_ session: Session, _ make: (RingWorker) -> Worker) -> Bool {
     for worker in workers { worker.worker = make(worker) }
     return startThread("ring keeper", { [keeper] in keeper.enable() }, { [self] in keeper.run(self, session) })
-      && queues.allSatisfy { queue in
-        startThread(workers[queue.number])
-          && startThread("anchor", { true }, { [anchors] in anchors.run(on: queue.number) })
-      }
+      && queues.allSatisfy { startThread(workers[$0.number]) }
   }
 
   /// Gives the kernel the buffers: it has accepted the rings, and passes no request on until it has all of them.
@@ -171,7 +166,6 @@ final class RequestRings: Sendable {
     for queue in queues { while widen(queue) {} }
     if !hasBegun.load(ordering: .relaxed) { for queue in queues { workers[queue.number].end() } }
     keeper.end()
-    anchors.end()
     while let thread = state.withLock({ $0.threads.popLast() }) { thread.join() }
   }
 

@@ -15,8 +15,8 @@ import SystemPackage
   private static let patience = 2
   /// For so many looks a queue must have needed no more than one buffer before its width is reduced.
   private static let calm = 2
-  /// For how long threads rest, in milliseconds. The kernel counts what they keep as waiting requests, and may have been
-  /// told to end a connection for one that waits too long (`fs.fuse.default_request_timeout`, in seconds).
+  /// For how long threads rest, in milliseconds. The kernel counts what they keep as waiting requests, and may have
+  /// been told to end a connection for one that waits too long (`fs.fuse.default_request_timeout`, in seconds).
   private static let longestRest: CInt = 1000
   /// The number of buffers that its ring has room for at a time; more are no error.
   private static let room = 256

@@ -201,9 +201,6 @@ import SystemPackage
   /// thread's.
   private func serve(on queue: RingQueue, _ rings: RequestRings) -> Bool {
     defer { answer.end() }
-    let otherProcessor = answer.header.flatMap {
-      Self.hasWaiter($0) ? rings.anchors.follow($0.pid, on: queue.number) : nil
-    }
     if let worker, let (request, count, data) = unsafe answer.begin() {
       rings.alertIfBusy(queue)
       if unsafe worker.serve(request, count: count, data: data) {
@@ -218,13 +215,7 @@ import SystemPackage
       answer.refuse(EIO)
     }
     answer.countServed()
-    if let otherProcessor { rings.anchors.occupy(otherProcessor) }
     return false
-  }
-
-  /// Whether a client waits for the answer.
-  private static func hasWaiter(_ header: fuse_in_header) -> Bool {
-    header.opcode != FUSE_RELEASE.rawValue && header.opcode != FUSE_RELEASEDIR.rawValue
   }
 
   private enum Fetched {
