@@ -154,6 +154,8 @@ int linux_move_mapping(void *from, void *to, size_t size) {
   return mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED ? -errno : 0;
 }
 
+void linux_free_shared(void *start, size_t size) { madvise(start, size, MADV_REMOVE); }
+
 void linux_unmap(void *start, size_t size) { munmap(start, size); }
 
 void linux_bind_thread(unsigned processor) {

@@ -54,6 +54,11 @@ import SystemPackage
     return unsafe RequestBuffer(queue: queue, shared: shared, bytes: again)
   }
 
+  /// Gives the memory of the data back to the system. It is zeros when it is used next.
+  package func releaseData() {
+    unsafe linux_free_shared(bytes.baseAddress! + Self.headerSize, bytes.count - Self.headerSize)
+  }
+
   /// What the kernel is told of the buffer when it is given to it (`FUSE_IO_URING_CMD_REGISTER`): the addresses of the
   /// headers and of the data. They lie in the first page, behind the headers (288 bytes), and in front of the request.
   func parts() -> UnsafeMutablePointer<iovec> {

@@ -109,6 +109,8 @@ void *linux_map_again(void *start, size_t size);
 /// Puts a mapping in the place of another one, at once.
 int linux_move_mapping(void *from, void *to, size_t size);
 void linux_unmap(void *start, size_t size);
+/// Frees a part of such memory, which is zeros when it is used next, at all its addresses.
+void linux_free_shared(void *start, size_t size);
 /// Runs the calling thread on one processor, if that is permitted and the processor is there.
 void linux_bind_thread(unsigned processor);
 /// Writes on one processor, if that is permitted and the processor is there, else on any.

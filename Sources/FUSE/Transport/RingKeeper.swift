@@ -64,12 +64,14 @@ import SystemPackage
 
   /// Has the thread look for a while whether requests hang.
   func alert() {
-    if !isAlert.load(ordering: .relaxed), !isAlert.exchange(true, ordering: .sequentiallyConsistent) { wake() }
+    // Not only read: the request of the calling thread must be visible before.
+    if !isAlert.exchange(true, ordering: .sequentiallyConsistent) { wake() }
   }
 
   /// Has the thread look for a while whether a queue stands still for long.
   func watch() {
-    if !isWatching.load(ordering: .relaxed), !isWatching.exchange(true, ordering: .sequentiallyConsistent) { wake() }
+    if isWatching.load(ordering: .sequentiallyConsistent) { return }
+    if !isWatching.exchange(true, ordering: .sequentiallyConsistent) { wake() }
   }
 
   func end() {

@@ -41,11 +41,14 @@ final class RingQueue: Sendable {
   /// It comes back, in use.
   func restore() { all.wrappingAdd(1, ordering: .relaxed) }
 
+  // Whoever takes the last buffer looks whether the keeper watches; the keeper, before it stops that, the other way
+  // round. So these two are ordered with what follows them.
+
   /// Whether no buffer waits for a request.
-  var standsStill: Bool { idle.load(ordering: .relaxed) <= 0 }
+  var standsStill: Bool { idle.load(ordering: .sequentiallyConsistent) <= 0 }
 
   /// A buffer has a request. Returns how many still wait for one.
-  func leave() -> Int { idle.wrappingSubtract(1, ordering: .relaxed).newValue }
+  func leave() -> Int { idle.wrappingSubtract(1, ordering: .sequentiallyConsistent).newValue }
 
   /// The buffer of a worker has a request that is no nudge. Returns whether the last one was another's: the kernel
   /// prefers the buffer that was used last, so they came at the same time.

@@ -17,6 +17,8 @@ import SystemPackage
   /// Set before `wakeup` is posted; `nil` for the end.
   private var task: (queue: RingQueue, buffer: RequestBuffer, hasRequest: Bool)?
   private var command = CommandRing.Command.register
+  /// The maximum number of bytes of data that were in the buffer since its memory was released.
+  private var mostUsed = 0
   /// The number of requests in a row that were there before the thread asked for them.
   private var queued = 0
   /// What serves the requests. Set before the thread starts.
@@ -148,6 +150,7 @@ import SystemPackage
         if othersWait, rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
         if othersWait, rings.rest(self, on: queue, header) {
           queue.remove()
+          releaseMemory()
           wakeup.wait()
           queue.restore()
           if rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
@@ -215,7 +218,14 @@ import SystemPackage
       answer.refuse(EIO)
     }
     answer.countServed()
+    mostUsed = max(mostUsed, answer.extent, answer.receivedCount)
     return false
+  }
+
+  /// Gives back the memory that large requests have used.
+  private func releaseMemory() {
+    if mostUsed > 1 << 16 { answer.buffer?.releaseData() }
+    mostUsed = 0
   }
 
   private enum Fetched {

@@ -9,6 +9,9 @@ import ProtectfsIO
   /// Room behind the data of a read or write, for the block that the last bytes are padded to.
   static let slack = 4096
 
+  /// How long a worker pauses after each request from the device, in microseconds, while others come through rings.
+  private static let pauseBesideRings: UInt32 = 1000
+
   /// The size of a request's header and arguments, without the data of a write or an extended attribute.
   private static let headerSize = 4096
   static let requestSize = headerSize + Session.maximumTransfer
@@ -66,7 +69,7 @@ import ProtectfsIO
       queued = count > 0 ? queued + 1 : 0
       while count == 0 {
         watch.follow(number)
-        count = unsafe device.poll(into: buffer)
+        if !usesRings { count = unsafe device.poll(into: buffer) }
         if count == 0, watch.isOnlyLeader { count = unsafe device.wait(into: buffer) }
       }
       guard count > 0, unsafe fuse_session_exited(session) == 0 else { return watch.end() }
@@ -74,8 +77,14 @@ import ProtectfsIO
       if queued == Self.patience { queued = 0 }
       serve(count)
       watch.finish()
+      // What comes from the device then is answered to nobody: nodes that the kernel forgets, one with each unlink(2).
+      // They are taken together, and no thread is woken for each.
+      if usesRings { Thread.sleep(microseconds: Self.pauseBesideRings) }
     }
   }
+
+  /// Whether requests come through rings, but for those that only the device has.
+  private var usesRings: Bool { target.counts.usesRings.load(ordering: .relaxed) }
 
   /// Does work that comes after the answer. Another worker is at the device meanwhile. An answer to a ring is not
   /// delivered before this one is free, so there a thread of its own does it.
