@@ -89,6 +89,10 @@ void linux_ring_close(struct linux_ring *ring) {
   ring->descriptor = -1;
 }
 
+int linux_ring_signal(struct linux_ring *ring, int event) {
+  return configure(ring->descriptor, IORING_REGISTER_EVENTFD, &event, 1);
+}
+
 int linux_ring_enable(struct linux_ring *ring) {
   return configure(ring->descriptor, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 }

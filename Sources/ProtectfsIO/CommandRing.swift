@@ -34,8 +34,13 @@ import SystemPackage
   /// The ring is the calling thread's from now on.
   package func enable() throws(Errno) { try check(unsafe linux_ring_enable(ring)) }
 
-  /// Readable for poll(2) when there is something to gather.
+  /// Readable for poll(2) if there is something to gather before it sleeps.
   package var descriptor: CInt { unsafe ring.pointee.descriptor }
+
+  /// Has an event raised when there is something to gather. To be called before the ring is enabled.
+  package func raise(_ event: EventDescriptor) throws(Errno) {
+    try check(unsafe linux_ring_signal(ring, event.rawValue))
+  }
 
   /// Adds a command, for the next call of ``enter(awaiting:gathers:)``. If that is not made in time, ``hasUnsubmitted``
   /// says so.

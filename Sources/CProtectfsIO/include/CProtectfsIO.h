@@ -91,6 +91,9 @@ struct linux_ring {
 /// Makes a ring that takes nothing else once it is enabled.
 int linux_ring_open(struct linux_ring *ring, unsigned entries, int device);
 void linux_ring_close(struct linux_ring *ring);
+/// Has an eventfd raised when there is something to gather. Not possible once the ring is enabled. poll(2) on the ring
+/// itself only finds what is there before it sleeps: `io_req_local_work_add()` in io_uring/io_uring.c does not wake it.
+int linux_ring_signal(struct linux_ring *ring, int event);
 /// From now on the ring takes commands, of the calling thread only.
 int linux_ring_enable(struct linux_ring *ring);
 /// Adds a command. `buffers`, a header and a payload, are read by the call that submits it.

@@ -59,9 +59,14 @@ extension RequestRings {
     guard let buffer = try? Self.makeBuffer(queue.number), let worker = spare() else { return false }
     queue.isNeeded.store(true, ordering: .relaxed)
     worker.join(queue, buffer, hasRequest: false)
-    queue.mayHaveBacklog.store(true, ordering: .relaxed)
-    keeper.watch()
+    expectBacklog(of: queue)
     return true
+  }
+
+  /// Requests may wait in the kernel that no waiting buffer is given.
+  func expectBacklog(of queue: RingQueue) {
+    if !queue.mayHaveBacklog.load(ordering: .relaxed) { queue.mayHaveBacklog.store(true, ordering: .relaxed) }
+    keeper.watch()
   }
 
   /// Has a thread that rests go on. It commits its buffer, and with that gets the oldest request of the queue. Returns
@@ -82,13 +87,16 @@ extension RequestRings {
   var someRest: Bool { state.withLock { state in state.resting.contains { !$0.isEmpty } } }
 
   /// Returns whether a thread is to keep its buffer, with a nudge in it, until it is woken. Nothing waits for the
-  /// answer to that. It must not be the queue's last.
+  /// answer to that. It must not be the last worker of the queue that waits.
   func rest(_ worker: RingWorker, on queue: RingQueue, _ header: fuse_in_header) -> Bool {
     guard Self.asksForRest(header) else { return false }
-    return state.withLock { state in
+    let rests = state.withLock { state in
       if state.isOver || !state.deferred.isEmpty { return false }
       state.resting[queue.number].append(worker)
       return true
     }
+    // It may have become quiet before this thread got to run, and the keeper be about to sleep for ever.
+    if rests { keeper.watch() }
+    return rests
   }
 }

@@ -27,6 +27,7 @@ import SystemPackage
   }
 
   private let ring: CommandRing
+  /// Raised for what was left to it, and for what has come into its buffers.
   private let signal: EventDescriptor
   private let threads: Int
   private let isAlert = Atomic(false)
@@ -53,6 +54,7 @@ import SystemPackage
   init(device: CInt, threads: Int) throws(Errno) {
     ring = try CommandRing(buffers: Self.room, device: device)
     signal = try EventDescriptor()
+    try ring.raise(signal)
     self.threads = threads
   }
 
@@ -85,6 +87,7 @@ import SystemPackage
     let (tick, shortTick) = (CInt(session.ticks.reserve / 1000), CInt(max(1, session.ticks.watchdog / 250)))
     var nextCheck = MonotonicClock.nanoseconds
     var endOfRest = nextCheck
+    var nextLook: Int64?
     while !isOver.load(ordering: .sequentiallyConsistent) {
       var events = (
         pollfd(fd: ring.descriptor, events: Int16(POLLIN), revents: 0),
@@ -93,15 +96,23 @@ import SystemPackage
       submit()
       let watches = isWatching.load(ordering: .relaxed)
       let isAlert = isAlert.load(ordering: .relaxed)
-      let timeout = watches ? shortTick : isAlert ? tick : rings.someRest ? Self.longestRest : -1
+      // What wakes it earlier, as its own nudges do, is no reason to look.
+      let start = watches ? MonotonicClock.nanoseconds : 0
+      let look = watches ? nextLook ?? start + Int64(shortTick) * 1_000_000 : nil
+      nextLook = look
+      let untilLook = look.map { CInt(max(0, $0 - start + 999_999) / 1_000_000) }
+      let timeout = untilLook ?? (isAlert ? tick : rings.someRest ? Self.longestRest : -1)
       unsafe withUnsafeMutableBytes(of: &events) { bytes in
         _ = unsafe poll(bytes.bindMemory(to: pollfd.self).baseAddress, 2, timeout)
       }
       signal.clear()
       for answered in rings.takeAnswered() { commit(answered, rings) }
       gather(rings)
-      if watches { look(rings) }
       let now = MonotonicClock.nanoseconds
+      if let look, now >= look {
+        nextLook = now + Int64(shortTick) * 1_000_000
+        self.look(rings)
+      }
       if now >= endOfRest {
         endOfRest = now + Int64(Self.longestRest) * 1_000_000
         rings.widenAll()
@@ -130,7 +141,7 @@ import SystemPackage
   }
 
   private func commit(_ answered: AnsweredBuffer, _ rings: RequestRings) {
-    rings.queues[answered.buffer.queue].enter()
+    rings.queues[answered.buffer.queue].enterKept()
     let tag = add(.commitAndFetch, answered.buffer)
     submit()
     let arrived = takeCompletions()
@@ -162,38 +173,43 @@ import SystemPackage
       if result == -EAGAIN || result == -EINTR {
         add(waiting.command, buffer)
       } else {
-        _ = queue.leave()
+        _ = queue.leaveKept()
         // The kernel may still know the address.
         lost.append(buffer)
       }
       return
     }
-    let isLast = queue.leave() <= 0
+    let isLast = queue.leaveKept() <= 0
     if rings.isNudge(RingAnswer.header(in: buffer)) {
       if isLast || rings.deferredCount.load(ordering: .relaxed) == 0 { return answerNudge(in: buffer, rings) }
       heldNudges.append(buffer)
       return rings.nudge(queue)
     }
+    // There may be more, which the others that wait are not given.
+    if !isLast { rings.expectBacklog(of: queue) }
+    let isFollowed = !isLast || rings.widen(queue)
     if let worker = rings.spare() {
       worker.join(queue, buffer, hasRequest: true)
     } else {
       rings.deferRequest(in: buffer)
     }
-    if isLast { addBuffer(to: queue, rings) }
+    if !isFollowed { addBuffer(to: queue, rings) }
   }
 
   /// Waits for requests of a queue that has no other buffer left to wait with.
   private func addBuffer(to queue: RingQueue, _ rings: RequestRings) {
     guard let buffer = try? RequestRings.makeBuffer(queue.number) else { return }
-    queue.add()
+    queue.addKept()
     add(.register, buffer)
     submit()
+    rings.expectBacklog(of: queue)
     rings.nudge(queue)
   }
 
   private func answerNudge(in buffer: RequestBuffer, _ rings: RequestRings) {
     RingAnswer.refuse(EAGAIN, to: RingAnswer.commitID(in: buffer), in: buffer)
-    rings.queues[buffer.queue].enter()
+    rings.queues[buffer.queue].mayHaveBacklog.store(false, ordering: .relaxed)
+    rings.queues[buffer.queue].enterKept()
     add(.commitAndFetch, buffer)
   }
 
@@ -233,7 +249,7 @@ import SystemPackage
   private func narrow(_ queue: RingQueue, at index: Int, _ rings: RequestRings) {
     let isNeeded = queue.isNeeded.exchange(false, ordering: .relaxed)
     lastLooks[index].calm = isNeeded ? 0 : lastLooks[index].calm + 1
-    let surplus = queue.idleCount - 1
+    let surplus = queue.idleWorkers - 1
     guard lastLooks[index].calm >= Self.calm, surplus > 0 else { return }
     lastLooks[index].calm = 0
     for _ in 0..<surplus { rings.requestRest(on: queue) }

@@ -8,6 +8,8 @@ final class RingQueue: Sendable {
   /// Buffers that wait for a request, or are about to.
   private let idle = Atomic<Int>(0)
   private let all = Atomic<Int>(0)
+  /// Those that wait and are the keeper's.
+  private let kept = Atomic<Int>(0)
   /// The number of buffers that were committed or added.
   private let entered = Atomic<UInt64>(0)
   /// Requests may wait in the kernel that no waiting buffer is given, only one that is committed.
@@ -35,6 +37,9 @@ final class RingQueue: Sendable {
   /// The number of buffers that wait for a request, or are about to.
   var idleCount: Int { idle.load(ordering: .relaxed) }
 
+  /// The same without the keeper's. What these are given has another thread woken, so they do not wait alone.
+  var idleWorkers: Int { idle.load(ordering: .relaxed) - kept.load(ordering: .relaxed) }
+
   /// A buffer is kept from the queue.
   func remove() { all.wrappingSubtract(1, ordering: .relaxed) }
 
@@ -57,6 +62,24 @@ final class RingQueue: Sendable {
     if latest.load(ordering: .relaxed) == worker { return false }
     latest.store(worker, ordering: .relaxed)
     return true
+  }
+
+  /// A buffer of the keeper has a request. Returns how many buffers still wait for one.
+  func leaveKept() -> Int {
+    defer { kept.wrappingSubtract(1, ordering: .relaxed) }
+    return leave()
+  }
+
+  /// A buffer of the keeper waits for a request.
+  func enterKept() {
+    kept.wrappingAdd(1, ordering: .relaxed)
+    enter()
+  }
+
+  /// A new buffer of the keeper is to wait for a request.
+  func addKept() {
+    kept.wrappingAdd(1, ordering: .relaxed)
+    add()
   }
 
   /// A buffer waits for a request.

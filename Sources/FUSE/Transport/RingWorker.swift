@@ -60,15 +60,16 @@ import SystemPackage
       guard let task else { return }
       CommandRing.bindThread(to: task.queue.number)
       answer.buffer = task.buffer
-      if !task.hasRequest { register() }
+      if !task.hasRequest { register(on: task.queue, rings) }
       guard work(task.queue, rings, hasRequest: task.hasRequest) else { return }
     } while rings.park(self)
   }
 
-  /// Gives the kernel the buffer, at once: a nudge may follow.
-  private func register() {
+  /// Gives the kernel the buffer, at once: a nudge may follow. What has queued up by now, the buffer is not given.
+  private func register(on queue: RingQueue, _ rings: RequestRings) {
     add(.register)
     try? ring.enter(awaiting: 0, gathers: false)
+    rings.expectBacklog(of: queue)
   }
 
   private func add(_ command: CommandRing.Command) {
@@ -141,14 +142,13 @@ import SystemPackage
         return .lost
       case .end: return .end
       }
-      if isAfterNudge, !isOld { queue.mayHaveBacklog.store(false, ordering: .relaxed) }
       let header = answer.header
       if let header, rings.isNudge(header) {
         let othersWait = queue.leave() > 0
         answer.refuse(EAGAIN)
         // Another thread is there for the next request of this queue, so this one takes what was deferred.
         if othersWait, rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
-        if othersWait, rings.rest(self, on: queue, header) {
+        if queue.idleWorkers > 0, rings.rest(self, on: queue, header) {
           queue.remove()
           releaseMemory()
           wakeup.wait()
@@ -156,9 +156,14 @@ import SystemPackage
           if rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
         }
         isAfterNudge = true
+        // The commit finds out. Later, there might be a backlog that it has not seen.
+        queue.mayHaveBacklog.store(false, ordering: .relaxed)
       } else {
-        // It was queued when the nudge was answered, and there may be more.
-        if isAfterNudge, isOld, queue.idleCount > 1 { rings.nudge(queue) }
+        // It had queued up, and there may be more that the other buffers which wait are not given.
+        if isOld, queue.idleCount > 1 {
+          rings.expectBacklog(of: queue)
+          if isAfterNudge { rings.nudge(queue) }
+        }
         isAfterNudge = false
         queued = isOld && !rings.isStream(answer) ? queued + 1 : 0
         if queued == Self.patience {
@@ -195,7 +200,7 @@ import SystemPackage
     rings.deferRequest(in: buffer)
     answer.buffer = other
     queue.add()
-    register()
+    register(on: queue, rings)
     rings.nudge(queue)
     return true
   }
