@@ -162,12 +162,12 @@ void linux_free_shared(void *start, size_t size) { madvise(start, size, MADV_REM
 
 void linux_unmap(void *start, size_t size) { munmap(start, size); }
 
-void linux_bind_thread(unsigned processor) {
+int linux_bind_thread(unsigned processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (processor >= CPU_SETSIZE) return;
+  if (processor >= CPU_SETSIZE) return -EINVAL;
   CPU_SET(processor, &set);
-  sched_setaffinity(0, sizeof set, &set);
+  return sched_setaffinity(0, sizeof set, &set) < 0 ? -errno : 0;
 }
 
 int linux_write_on_processor(unsigned processor, int file, const void *bytes, size_t count) {

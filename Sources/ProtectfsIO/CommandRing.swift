@@ -76,8 +76,9 @@ import SystemPackage
     return unsafe linux_ring_take(ring, &tag, &result) == 1 ? (tag, result) : nil
   }
 
-  /// Runs the calling thread on a processor alone, if it is there and permitted.
-  package static func bindThread(to processor: Int) { linux_bind_thread(UInt32(processor)) }
+  /// Runs the calling thread on a processor alone, if it is there and permitted. Returns whether it is.
+  @discardableResult
+  package static func bindThread(to processor: Int) -> Bool { linux_bind_thread(UInt32(processor)) == 0 }
 
   /// Writes to a file on a processor, if it is there and permitted, else on any.
   package static func write(_ bytes: UnsafeRawBufferPointer, to file: CInt, on processor: Int) throws(Errno) {

@@ -114,8 +114,8 @@ int linux_move_mapping(void *from, void *to, size_t size);
 void linux_unmap(void *start, size_t size);
 /// Frees a part of such memory, which is zeros when it is used next, at all its addresses.
 void linux_free_shared(void *start, size_t size);
-/// Runs the calling thread on one processor, if that is permitted and the processor is there.
-void linux_bind_thread(unsigned processor);
+/// Runs the calling thread on one processor, if that is permitted and the processor is there; else -errno.
+int linux_bind_thread(unsigned processor);
 /// Writes on one processor, if that is permitted and the processor is there, else on any.
 int linux_write_on_processor(unsigned processor, int file, const void *bytes, size_t count);
 /// Has a terminal hand over each key as it is typed, and show none, until `linux_show_typing`. A signal that ends the

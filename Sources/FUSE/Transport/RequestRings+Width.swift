@@ -16,7 +16,7 @@ extension RequestRings {
   func leave(_ queue: RingQueue, _ answer: RingAnswer, by worker: Int) -> Bool {
     if queue.leave(by: worker) { keeper.watch() }
     if !queue.standsStill { return true }
-    guard mayTakeLong(answer, on: queue) else {
+    guard mayTakeLong(answer, on: queue) || !queue.takesNudges && !isStream(answer) else {
       keeper.watch()
       return true
     }

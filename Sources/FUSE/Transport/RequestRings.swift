@@ -182,6 +182,7 @@ final class RequestRings: Sendable {
   /// waits for its answer, and nothing keeps the mount from being unmounted. If the kernel knows no such file, another
   /// thread asks for the status of the mount.
   func nudge(_ queue: RingQueue) {
+    if !queue.takesNudges { return }
     if requestPages(on: queue, from: Self.firstNudge) { return }
     // The thread hangs if other requests are before its own and hang; so each is another one.
     let thread = try? Thread(starting: "nudge") { [self] in
@@ -196,7 +197,9 @@ final class RequestRings: Sendable {
   }
 
   /// Has the kernel make a request whose thread keeps its buffer from the queue (``rest(_:on:_:)``).
-  func requestRest(on queue: RingQueue) { _ = requestPages(on: queue, from: Self.firstRest) }
+  func requestRest(on queue: RingQueue) {
+    if queue.takesNudges { _ = requestPages(on: queue, from: Self.firstRest) }
+  }
 
   /// Returns whether the kernel knows a file.
   private func requestPages(on queue: RingQueue, from first: UInt64) -> Bool {

@@ -1,3 +1,4 @@
+import ProtectfsIO
 import Synchronization
 
 /// What the threads of a queue share.
@@ -18,9 +19,17 @@ final class RingQueue: Sendable {
   private let latest = Atomic<Int>(-1)
   /// More than one buffer was needed since the keeper's last look.
   let isNeeded = Atomic(false)
+  /// The daemon may not run on the processor, so nobody can make a request there.
+  private let isForeign = Atomic(false)
   private let after = InlineArray<8, UInt64>(repeating: 0)
 
   init(number: Int) { self.number = number }
+
+  /// Runs the calling thread on the queue's processor, if that is possible.
+  func bindThread() { isForeign.store(!CommandRing.bindThread(to: number), ordering: .relaxed) }
+
+  /// Whether a request can be made on the processor. Without that, what has queued up waits for a buffer in use.
+  var takesNudges: Bool { !isForeign.load(ordering: .relaxed) }
 
   /// The number of buffers with requests.
   var busy: Int { all.load(ordering: .relaxed) - idle.load(ordering: .relaxed) }

@@ -58,7 +58,7 @@ import SystemPackage
     repeat {
       wakeup.wait()
       guard let task else { return }
-      CommandRing.bindThread(to: task.queue.number)
+      task.queue.bindThread()
       answer.buffer = task.buffer
       if !task.hasRequest { register(on: task.queue, rings) }
       guard work(task.queue, rings, hasRequest: task.hasRequest) else { return }
@@ -98,7 +98,7 @@ import SystemPackage
         }
         answer.buffer = deferred
         queue = rings.queues[deferred.queue]
-        CommandRing.bindThread(to: queue.number)
+        queue.bindThread()
         next = .request
       } else if isTakenOver {
         answer.buffer = nil
