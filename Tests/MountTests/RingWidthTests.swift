@@ -60,6 +60,41 @@ extension MountTests {
       }
     }
 
+    /// A group of processes for which processors can be chosen.
+    private static let group: PathName? = [("/sys/fs/cgroup/cpuset", "cpuset.cpus"), ("/sys/fs/cgroup", "")]
+      .filter { root, file in
+        let controllers = try? PathName("\(root)/cgroup.subtree_control").text()
+        return file.isEmpty ? controllers?.contains("cpuset") ?? false : PathName("\(root)/\(file)").exists
+      }
+      .first.map { PathName("\($0.0)/protectfs-tests.\(getpid())") }
+
+    /// Nobody can make a request on a processor where the daemon may not run.
+    @Test(.enabled(if: group != nil && Process.processorCount > 1, "processors cannot be chosen"))
+    func nobodyWaitsWhereTheDaemonMayNotRun() throws {
+      let group = try #require(Self.group)
+      try group.makeDirectory()
+      // It is in use until its last process has ended.
+      defer { while failure(of: group.removeDirectory) == .resourceBusy { usleep(10_000) } }
+      try Setting.offer.with("Y") {
+        try Volume.store(environment: { Faults.environment($0.appending("faults")) }) { volume in
+          let faults = try Faults(in: volume.directory, backing: volume.backing)
+          let script = "echo 0 > $0/cpuset.mems; echo 1 > $0/cpuset.cpus; echo $$ > $0/cgroup.procs; exec \"$@\""
+          try volume.mount(Self.options, through: ["sh", "-c", script, group.description])
+          try volume.unlock()
+          defer { faults.disarm() }
+          for round in 0..<10 {
+            let calls = try hang(1 + round % 3, on: volume, faults)
+            let times = try others(8, on: volume)
+            #expect(times[7] < .milliseconds(500), "\(times)")
+            faults.disarm()
+            for call in calls { #expect(try call.result() == nil) }
+            for index in calls.indices { try volume.path("directory \(index)").appending("new").removeDirectory() }
+          }
+          try volume.unmount()
+        }
+      }
+    }
+
     /// Buffers that were left to the keeper, since there were too few threads, are not the only ones that wait later.
     @Test func theKeeperDoesNotStandInForThreadsThatRest() throws {
       try Setting.offer.with("Y") {
