@@ -22,6 +22,16 @@ package enum ContentsOperation: Sendable {
   }
 }
 
+extension fuse_opcode {
+  /// Whether such a request waits for the disk, or works through much of a file, as a rule.
+  var mayWaitForDisk: Bool {
+    switch self {
+    case FUSE_FSYNC, FUSE_FSYNCDIR, FUSE_FALLOCATE, FUSE_LSEEK, FUSE_COPY_FILE_RANGE, FUSE_SYNCFS: true
+    default: false
+    }
+  }
+}
+
 /// The header of a request, before its arguments (`struct fuse_in_header` in linux/fuse.h).
 package struct RequestHeader: Sendable {
   let operation: fuse_opcode

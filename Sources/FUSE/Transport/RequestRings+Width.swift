@@ -37,11 +37,9 @@ extension RequestRings {
 
   /// Whether the next request of the queue should not wait for one.
   private func mayTakeLong(_ answer: RingAnswer, on queue: RingQueue) -> Bool {
-    switch answer.header.map({ fuse_opcode(rawValue: $0.opcode) }) {
-    case FUSE_READ: queue.busy <= Self.mostReads && isStream(answer)
-    case FUSE_FSYNC, FUSE_FSYNCDIR, FUSE_FALLOCATE, FUSE_LSEEK, FUSE_COPY_FILE_RANGE, FUSE_SYNCFS: true
-    default: false
-    }
+    guard let operation = answer.header.map({ fuse_opcode(rawValue: $0.opcode) }) else { return false }
+    if operation == FUSE_READ { return queue.busy <= Self.mostReads && isStream(answer) }
+    return operation.mayWaitForDisk
   }
 
   /// So many buffers of a queue are in use that the keeper is to look whether they hang.

@@ -163,7 +163,7 @@ final class RequestRings: Sendable {
       return state.parked
     }
     for number in waiting { workers[number].end() }
-    for queue in queues { while widen(queue) {} }
+    widenAll()
     if !hasBegun.load(ordering: .relaxed) { for queue in queues { workers[queue.number].end() } }
     keeper.end()
     while let thread = state.withLock({ $0.threads.popLast() }) { thread.join() }

@@ -162,12 +162,12 @@ import ProtectfsIO
   /// Whether the current request moves much data or waits for a disk.
   private var mayTakeLong: Bool {
     let header = unsafe request.load(as: fuse_in_header.self)
+    let operation = fuse_opcode(rawValue: header.opcode)
     let size =
-      switch fuse_opcode(rawValue: header.opcode) {
+      switch operation {
       case FUSE_READ: unsafe UnsafeRawBufferPointer(request).arguments(as: fuse_read_in.self).size
       case FUSE_WRITE: header.len
-      case FUSE_FSYNC, FUSE_FSYNCDIR, FUSE_FALLOCATE, FUSE_LSEEK, FUSE_COPY_FILE_RANGE, FUSE_SYNCFS: UInt32.max
-      default: 0 as UInt32
+      default: operation.mayWaitForDisk ? UInt32.max : 0
       }
     return size > 1 << 14
   }
