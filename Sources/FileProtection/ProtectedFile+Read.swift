@@ -21,6 +21,7 @@ extension ProtectedFile {
     try requireNotDenied(.read)
     return try unsafe contents.read { () throws(Errno) in
       let cipher = try cipher(for: .read)
+      if count > Self.longRead { readsOn() }
       guard isAccess, isAccessDue.exchange(false, ordering: .relaxed) else {
         return try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher, overlay)
       }
@@ -28,6 +29,17 @@ extension ProtectedFile {
         try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher, overlay)
       }
     }
+  }
+
+  /// More than this the kernel reads at a time only ahead of a program that reads on and on.
+  private static let longRead = 1 << 16
+
+  /// Has the backing file system read on further ahead. With as much as one long read, which is what it reads by
+  /// default, it would wait for the disk while that is decrypted.
+  private func readsOn() {
+    if isReadOn.load(ordering: .relaxed) { return }
+    isReadOn.store(true, ordering: .relaxed)
+    descriptor.expectSequentialReads()
   }
 
   /// Returns the chunks that another mount is writing into the file. They count as written.

@@ -34,6 +34,8 @@ package final class ProtectedFile: Sendable {
   private let timeChange = RankedMutex(.timeChange, ())
   /// The next reader may move the access time, because there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
+  /// The backing file system has been told that the file is read from end to end.
+  let isReadOn = Atomic(false)
   /// The length of the plaintext in bytes. Changed with the contents lock held exclusively.
   let length: Atomic<UInt64>
   /// The backing file may encode another length, because it could not be cut back after a failure.
@@ -109,6 +111,7 @@ package final class ProtectedFile: Sendable {
   /// Replaces the descriptor by one of the same file that is open for writing.
   package func becomeWritable(_ other: borrowing Descriptor) throws(Errno) {
     try descriptor.stand(for: other)
+    isReadOn.store(false, ordering: .relaxed)
     writable.store(true, ordering: .releasing)
   }
 

@@ -19,6 +19,10 @@ extension Descriptor {
     return done
   }
 
+  /// Has the kernel read twice as far ahead of reads that follow each other (posix_fadvise(2)). Where it does not, only
+  /// time is lost.
+  package func expectSequentialReads() { _ = posix_fadvise(rawValue, 0, 0, POSIX_FADV_SEQUENTIAL) }
+
   /// Makes everything durable that was written to this file system (syncfs(2)).
   package func synchronizeFileSystem() throws(Errno) {
     try call("syncfs", syncfs(rawValue))
