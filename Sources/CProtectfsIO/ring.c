@@ -170,6 +170,12 @@ int linux_bind_thread(unsigned processor) {
   return sched_setaffinity(0, sizeof set, &set) < 0 ? -errno : 0;
 }
 
+int linux_unbind_thread(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(getpid(), sizeof set, &set) < 0) return -errno;
+  return sched_setaffinity(0, sizeof set, &set) < 0 ? -errno : 0;
+}
+
 int linux_write_on_processor(unsigned processor, int file, const void *bytes, size_t count) {
   cpu_set_t before;
   int isKnown = sched_getaffinity(0, sizeof before, &before) == 0;

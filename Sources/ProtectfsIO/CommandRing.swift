@@ -80,6 +80,10 @@ import SystemPackage
   @discardableResult
   package static func bindThread(to processor: Int) -> Bool { linux_bind_thread(UInt32(processor)) == 0 }
 
+  /// Runs the calling thread on any processor that the first thread of the process may run on. Without an effect if the
+  /// kernel refuses.
+  package static func unbindThread() { _ = linux_unbind_thread() }
+
   /// Writes to a file on a processor, if it is there and permitted, else on any.
   package static func write(_ bytes: UnsafeRawBufferPointer, to file: CInt, on processor: Int) throws(Errno) {
     try check(unsafe linux_write_on_processor(UInt32(processor), file, bytes.baseAddress, bytes.count))

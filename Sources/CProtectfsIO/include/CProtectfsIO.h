@@ -116,6 +116,8 @@ void linux_unmap(void *start, size_t size);
 void linux_free_shared(void *start, size_t size);
 /// Runs the calling thread on one processor, if that is permitted and the processor is there; else -errno.
 int linux_bind_thread(unsigned processor);
+/// Runs the calling thread wherever the first thread of the process may run; else -errno.
+int linux_unbind_thread(void);
 /// Writes on one processor, if that is permitted and the processor is there, else on any.
 int linux_write_on_processor(unsigned processor, int file, const void *bytes, size_t count);
 /// Has a terminal hand over each key as it is typed, and show none, until `linux_show_typing`. A signal that ends the

@@ -35,6 +35,15 @@ extension RequestRings {
     }
   }
 
+  /// Whether a request transfers so much that it takes long even if nothing waits for the disk.
+  func isLongTransfer(_ answer: RingAnswer) -> Bool {
+    switch answer.header.map({ fuse_opcode(rawValue: $0.opcode) }) {
+    case FUSE_READ: (answer.arguments(as: fuse_read_in.self)?.size ?? 0) > Self.shortRead
+    case FUSE_WRITE: (answer.arguments(as: fuse_write_in.self)?.size ?? 0) > Self.shortRead
+    default: false
+    }
+  }
+
   /// Whether the next request of the queue should not wait for one.
   private func mayTakeLong(_ answer: RingAnswer, on queue: RingQueue) -> Bool {
     guard let operation = answer.header.map({ fuse_opcode(rawValue: $0.opcode) }) else { return false }

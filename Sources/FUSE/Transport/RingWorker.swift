@@ -21,6 +21,8 @@ import SystemPackage
   private var mostUsed = 0
   /// The number of requests in a row that were there before the thread asked for them.
   private var queued = 0
+  /// Whether the thread runs on the processor of its queue alone.
+  private var isBound = false
   /// What serves the requests. Set before the thread starts.
   var worker: Worker?
 
@@ -58,7 +60,7 @@ import SystemPackage
     repeat {
       wakeup.wait()
       guard let task else { return }
-      task.queue.bindThread()
+      bind(to: task.queue)
       answer.buffer = task.buffer
       if !task.hasRequest { register(on: task.queue, rings) }
       guard work(task.queue, rings, hasRequest: task.hasRequest) else { return }
@@ -98,7 +100,7 @@ import SystemPackage
         }
         answer.buffer = deferred
         queue = rings.queues[deferred.queue]
-        queue.bindThread()
+        bind(to: queue)
         next = .request
       } else if isTakenOver {
         answer.buffer = nil
@@ -211,6 +213,7 @@ import SystemPackage
     defer { answer.end() }
     if let worker, let (request, count, data) = unsafe answer.begin() {
       rings.alertIfBusy(queue)
+      place(on: queue, rings)
       if unsafe worker.serve(request, count: count, data: data) {
         // Another thread has answered, and may have taken the buffer for that.
         answer.byOther.wait()
@@ -225,6 +228,21 @@ import SystemPackage
     answer.countServed()
     mostUsed = max(mostUsed, answer.extent, answer.receivedCount)
     return false
+  }
+
+  private func bind(to queue: RingQueue) {
+    queue.bindThread()
+    isBound = true
+  }
+
+  /// Serves a long transfer on any processor: it takes longer than to wake one, and its client goes on meanwhile.
+  private func place(on queue: RingQueue, _ rings: RequestRings) {
+    if rings.isLongTransfer(answer) {
+      if isBound { CommandRing.unbindThread() }
+      isBound = false
+    } else if !isBound {
+      bind(to: queue)
+    }
   }
 
   /// Gives back the memory that large requests have used.
