@@ -34,9 +34,9 @@ struct MountCommand: ParsableCommand {
                             kernel allows it, else from /dev/fuse (device: always
                             from there; io_uring: log why, where it is not allowed)
         latency=auto        while requests come fast, keep the processors of a
-                            virtual machine on mains power from deep sleep, if
-                            requests come from /dev/fuse; only root may (low: those
-                            of any machine, always; system: never)
+                            virtual machine on mains power from deep sleep; only
+                            root may (low: those of any machine, always; system:
+                            never)
         sandbox=off         the daemon keeps privileges that it does not need, so
                             that it can be traced
         hooks=DIR           run the scripts in DIR (off: none)

@@ -126,7 +126,7 @@ import Testing
   /// Which worker is at the device, and which waits.
   @Test func oneWorkerStaysAtTheDevice() throws {
     let device = RequestDevice(-1, try Backlog())
-    let watch = DeviceWatch(device, workers: 2, latency: nil, ticks: WatchTicks())
+    let watch = DeviceWatch(device, workers: 2, hold: nil, ticks: WatchTicks())
     watch.becomeLeader()
     #expect(watch.isOnlyLeader && !watch.isLeaderless)
     // The only one there does not go.

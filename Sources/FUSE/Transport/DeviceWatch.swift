@@ -15,9 +15,6 @@ final class DeviceWatch: Sendable {
   /// If the workers take fewer requests than this in a tick while more are waiting, they wait for a disk and not for a
   /// processor, so more workers help.
   private static let processorBound: UInt64 = 32
-  /// From this number of requests in a tick on, callers and workers spend most of their time waiting for each other to
-  /// wake.
-  private static let burst: UInt64 = 4
 
   struct Waiting {
     var watchdog: Int?
@@ -54,14 +51,13 @@ final class DeviceWatch: Sendable {
   /// The worker that sleeps as the watchdog, or -1.
   let sleeper = Atomic<Int>(-1)
   let ticks: WatchTicks
-  private let latency: WakeupLatency?
-  private let holdsLatency = RankedMutex(.wakeupLatency, false)
+  private let hold: BurstHold?
 
-  /// `latency`, if given, is held during bursts of requests.
-  init(_ device: RequestDevice, workers: Int, latency: WakeupLatency?, ticks: WatchTicks) {
+  /// `hold`, if given, is told of bursts of requests.
+  init(_ device: RequestDevice, workers: Int, hold: BurstHold?, ticks: WatchTicks) {
     self.device = device
     self.ticks = ticks
-    self.latency = latency
+    self.hold = hold
     waiting = RankedMutex(.idleWorkers, Waiting(isPromoted: Array(repeating: false, count: workers)))
     semaphores = (0..<workers).map { _ in Semaphore() }
   }
@@ -150,9 +146,9 @@ final class DeviceWatch: Sendable {
     guard waits else { return }
     while true {
       switch role(of: worker) {
-      case .promoted: return withdrawLatencyIfUnwatched()
+      case .promoted: return endBurstIfUnwatched()
       case .idle: semaphores[worker].wait()
-      case .watchdog: if watch(worker) { return withdrawLatencyIfUnwatched() }
+      case .watchdog: if watch(worker) { return endBurstIfUnwatched() }
       }
     }
   }
@@ -176,7 +172,7 @@ final class DeviceWatch: Sendable {
   private func watch(_ worker: Int) -> Bool {
     var last = taken.load(ordering: .sequentiallyConsistent)
     var quietTicks = 0
-    var recent: UInt64 = 0
+    var rate = RequestRate(looksEvery: ticks.watchdog)
     while true {
       let isQuiet = quietTicks >= Self.quietTicks && leaders.load(ordering: .sequentiallyConsistent) > 0
       let isWoken = isQuiet ? sleep(worker, since: last) : semaphores[worker].wait(microseconds: ticks.watchdog)
@@ -188,8 +184,8 @@ final class DeviceWatch: Sendable {
         return true
       }
       quietTicks = now == last ? quietTicks + 1 : 0
-      recent = quietTicks < Self.quietTicks ? recent - recent / 4 + now - last : 0
-      if recent >= 4 * Self.burst { holdLatency(true) } else if recent < Self.burst { holdLatency(false) }
+      if quietTicks >= Self.quietTicks { rate.reset() }
+      hold?.update(.device, &rate, adding: now - last)
       last = now
     }
   }
@@ -236,16 +232,8 @@ final class DeviceWatch: Sendable {
   }
 
   /// Without a watchdog, the end of a burst would not be noticed.
-  private func withdrawLatencyIfUnwatched() {
-    if waiting.withLock({ $0.watchdog == nil }) { holdLatency(false) }
-  }
-
-  private func holdLatency(_ isHeld: Bool) {
-    guard let latency else { return }
-    holdsLatency.withLock {
-      if $0 != isHeld { latency.hold(isHeld) }
-      $0 = isHeld
-    }
+  private func endBurstIfUnwatched() {
+    if waiting.withLock({ $0.watchdog == nil }) { hold?.end(.device) }
   }
 }
 

@@ -95,9 +95,9 @@ final class RequestRings: Sendable {
   /// Starts the threads of each queue, and the keeper: when the process is confined, so that they are, too. `make`
   /// makes what serves a thread's requests. Returns whether all threads have their rings; if not, the rings cannot be
   /// used.
-  func start(_ session: Session, _ make: (RingWorker) -> Worker) -> Bool {
+  func start(_ session: Session, _ hold: BurstHold?, _ make: (RingWorker) -> Worker) -> Bool {
     for worker in workers { worker.worker = make(worker) }
-    return startThread("ring keeper", { [keeper] in keeper.enable() }, { [self] in keeper.run(self, session) })
+    return startThread("ring keeper", { [keeper] in keeper.enable() }, { [self] in keeper.run(self, session, hold) })
       && queues.allSatisfy { startThread(workers[$0.number]) }
   }
 

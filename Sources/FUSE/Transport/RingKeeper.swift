@@ -13,8 +13,6 @@ import SystemPackage
 @safe final class RingKeeper: @unchecked Sendable {
   /// The number of checks in a row that must find the same requests unanswered, before the store counts as stuck.
   private static let patience = 2
-  /// For so many looks a queue must have needed no more than one buffer before its width is reduced.
-  private static let calm = 2
   /// For how long threads rest, in milliseconds. The kernel counts what they keep as waiting requests, and may have
   /// been told to end a connection for one that waits too long (`fs.fuse.default_request_timeout`, in seconds).
   private static let longestRest: CInt = 1000
@@ -46,10 +44,7 @@ import SystemPackage
   private var quietChecks = 0
   private var lastServed: UInt64 = 0
   private var idleChecks = 0
-  /// For each queue its progress at the last look, and for how many looks it has needed no more than one buffer.
-  private var lastLooks: [(progress: UInt64, calm: Int)] = []
-  /// For how many looks nothing was to be seen.
-  private var quietLooks = 0
+  private var looks = QueueLooks(interval: 0)
 
   init(device: CInt, threads: Int) throws(Errno) {
     ring = try CommandRing(buffers: Self.room, device: device)
@@ -81,10 +76,10 @@ import SystemPackage
     wake()
   }
 
-  func run(_ rings: RequestRings, _ session: Session) {
+  func run(_ rings: RequestRings, _ session: Session, _ hold: BurstHold?) {
     last = rings.workers.map { _ in (0, 0) }
-    lastLooks = rings.queues.map { _ in (0, 0) }
     let (tick, shortTick) = (CInt(session.ticks.reserve / 1000), CInt(max(1, session.ticks.watchdog / 250)))
+    looks = QueueLooks(interval: Int64(shortTick) * 1000, hold)
     var nextCheck = MonotonicClock.nanoseconds
     var endOfRest = nextCheck
     var nextLook: Int64?
@@ -213,46 +208,12 @@ import SystemPackage
     add(.commitAndFetch, buffer)
   }
 
-  // MARK: Queues that stand still
-
-  /// Widens each queue that has stood still since the last look, and narrows those that have been calm. Has a request
-  /// made for a queue in whose backlog some may wait while others hang.
   private func look(_ rings: RequestRings) {
-    var isQuiet = true
-    for (index, queue) in rings.queues.enumerated() {
-      let progress = queue.progress
-      let hasMoved = progress != lastLooks[index].progress
-      lastLooks[index].progress = progress
-      let mayHaveBacklog = queue.mayHaveBacklog.load(ordering: .relaxed)
-      if hasMoved || queue.standsStill || mayHaveBacklog { isQuiet = false }
-      if hasMoved {
-        narrow(queue, at: index, rings)
-        continue
-      }
-      if queue.standsStill, !rings.widen(queue), !rings.grow(queue) { addBuffer(to: queue, rings) }
-      if queue.busy > 0 {
-        if mayHaveBacklog { rings.nudge(queue) }
-      } else {
-        // A buffer that was committed and waits has found the backlog empty.
-        queue.mayHaveBacklog.store(false, ordering: .relaxed)
-      }
-    }
-    quietLooks = isQuiet ? quietLooks + 1 : 0
-    guard quietLooks >= DeviceWatch.quietTicks else { return }
-    quietLooks = 0
+    for queue in looks.look(rings) { addBuffer(to: queue, rings) }
+    guard looks.areOver else { return }
     isWatching.store(false, ordering: .sequentiallyConsistent)
     // Who took a request in the meantime may have found it set.
     if rings.queues.contains(where: \.standsStill) { watch() }
-  }
-
-  /// Has threads of a queue rest that has not needed more than one for a while.
-  private func narrow(_ queue: RingQueue, at index: Int, _ rings: RequestRings) {
-    let isNeeded = queue.isNeeded.exchange(false, ordering: .relaxed)
-    lastLooks[index].calm = isNeeded ? 0 : lastLooks[index].calm + 1
-    let surplus = queue.idleWorkers - 1
-    guard lastLooks[index].calm >= Self.calm, surplus > 0 else { return }
-    lastLooks[index].calm = 0
-    for _ in 0..<surplus { rings.requestRest(on: queue) }
   }
 
   // MARK: Requests that hang

@@ -89,10 +89,11 @@ import SystemPackage
   package func serve(latency: WakeupLatency?, ticks: WatchTicks = WatchTicks()) {
     self.ticks = ticks
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
-    let watch = DeviceWatch(device, workers: served.count, latency: latency, ticks: ticks)
+    let hold = latency.map { BurstHold($0) }
+    let watch = DeviceWatch(device, workers: served.count, hold: hold, ticks: ticks)
     target.fileSystem.forgets.began(device, watch)
     if let rings {
-      target.negotiation.offersRings = rings.start(self) {
+      target.negotiation.offersRings = rings.start(self, hold) {
         unsafe Worker(session, target, device, watch, $0.served, ringAnswer: $0.answer)
       }
     }

@@ -73,8 +73,7 @@ package struct MountOptions: Equatable, Sendable {
 
 /// When processors are kept from deep sleep while requests come fast, where that is permitted.
 package enum LatencyChoice: Sendable {
-  /// In a guest on mains power whose requests come from the device: there a processor that sleeps goes back to the
-  /// hypervisor, and with rings none is woken for a request.
+  /// In a guest on mains power: there a processor that sleeps goes back to the hypervisor.
   case automatic
   case low
   case system

@@ -80,7 +80,7 @@ package enum MountProcess {
     Thread(name: "signals") {
       endOnSignal(end, daemon: daemon, session: session, server: server, unmounter: unmounter)
     }.detach()
-    session.serve(latency: latency(options, hasRings: hasRings))
+    session.serve(latency: latency(options))
     daemon.tree.stopRekeys()
     rekeyThread?.join()
     daemon.tree.applyModificationTimes()
@@ -141,10 +141,10 @@ package enum MountProcess {
   }
 
   /// What keeps processors from deep sleep, if that is to be done.
-  private static func latency(_ options: MountOptions, hasRings: Bool) -> WakeupLatency? {
+  private static func latency(_ options: MountOptions) -> WakeupLatency? {
     switch options.latency {
     case .low: try? WakeupLatency()
-    case .automatic where !hasRings && WakeupLatency.isGuest: try? WakeupLatency(unlessOnBattery: true)
+    case .automatic where WakeupLatency.isGuest: try? WakeupLatency(unlessOnBattery: true)
     case .automatic, .system: nil
     }
   }
