@@ -124,7 +124,7 @@ groups=(
   'FullDisk|NoAttributes|TwoHosts|SeveralMounts'
   'Restore|Orphan'
   'FaultError|Interruption|Fsck|Synchronize'
-  'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit|DirectTransfer|Sandbox|Remount|StateAttribute|PAMModule'
+  'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit|DirectTransfer|Sandbox|Remount|StateAttribute|PAMModule|FileReadAhead'
   'Tool|ClassTool|PasscodeChange|AttributeKey|ResourceValue|ProtectedRecord|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
 )
 jobs=()

@@ -20,6 +20,7 @@ package final class BackingTree: Sendable {
   package let log: Logger
   let directories: DirectoryCache
   package let openFiles = OpenFileTable()
+  package let fileReadAhead = FileReadAhead()
   /// Taken exclusively by a rename, until the nodes it moved are known under their new names.
   package let renames = ReaderWriterLock(.renames)
   /// Taken shared to wrap a file's key and write it into the file's record. Taken before the locks of nodes and files.

@@ -24,6 +24,7 @@ extension ProtectedFileSystem {
           throw error
         }
       }
+      if !flags.forWriting { tree.fileReadAhead.opened(node, in: tree) }
       return opened(file)
     }
   }
@@ -44,6 +45,9 @@ extension ProtectedFileSystem {
     tree.close(handle.file, of: node(id), wasWriter: flags.forWriting)
   }
 
+  /// A first read that takes longer has waited for the disk, in nanoseconds.
+  private static let diskWait: Int64 = 40_000
+
   package func read(
     _ handle: Handle, of id: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
     flags: HandleFlags, caller: Caller
@@ -52,6 +56,7 @@ extension ProtectedFileSystem {
     // The kernel also reads through a handle that may not read, to fill a page that is written in part.
     let isAccess = flags.forReading && !flags.keepsAccessTime
     let node = node(id)
+    let start = offset == 0 ? MonotonicClock.nanoseconds : .max
     let bytes = try unsafe reportingDenial(of: .read, on: node, by: caller) { () throws(Errno) in
       guard tree.options.isReadOnly else {
         return try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess)
@@ -59,6 +64,9 @@ extension ProtectedFileSystem {
       return try unsafe tree.readBesideWriter(file, node) { (overlay) throws(Errno) in
         try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess, overlay: overlay)
       }
+    }
+    if offset == 0, MonotonicClock.nanoseconds - start > Self.diskWait {
+      tree.fileReadAhead.waited(for: node, in: tree)
     }
     return unsafe (bytes, file.fileClass.losesKey)
   }

@@ -23,6 +23,12 @@ extension Descriptor {
   /// time is lost.
   package func expectSequentialReads() { _ = posix_fadvise(rawValue, 0, 0, POSIX_FADV_SEQUENTIAL) }
 
+  /// Has the kernel begin to read the start of the file into its page cache (posix_fadvise(2)). Where it does not, only
+  /// time is lost.
+  package func readAhead(_ length: UInt64) {
+    _ = posix_fadvise(rawValue, 0, off_t(truncatingIfNeeded: length), POSIX_FADV_WILLNEED)
+  }
+
   /// Makes everything durable that was written to this file system (syncfs(2)).
   package func synchronizeFileSystem() throws(Errno) {
     try call("syncfs", syncfs(rawValue))

@@ -87,6 +87,8 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case modificationTime
   /// The ring of open directories.
   case directoryCache
+  /// Files that are read ahead of a program.
+  case fileReadAhead
   /// Numbers shared with the unmounter.
   case sharedNumbers
   /// Names that were moved while someone goes through the tree.

@@ -1,0 +1,115 @@
+import ProtectfsIO
+
+/// Files of one directory that a program reads one after another, and which of them it will read next.
+///
+/// Programs read the files of a directory in the order of its listing (searches, archives) or of their inode numbers
+/// (copies, and whatever goes by names that were counted up). Which one it is shows in the first few.
+struct DirectoryScan {
+  enum Order: CaseIterable {
+    case inodes, listing
+  }
+
+  struct Entry: Sendable {
+    let name: PathName
+    let inode: UInt64
+  }
+
+  /// So many files are read ahead of the program.
+  static let width = 32
+  /// The first reads of so many files must have waited for the disk, if no order is expected.
+  private static let firstReads = 3
+  /// So many entries further at most is the next file that the program reads.
+  private static let longestStep = 8
+  /// A scan that was given up begins anew after so many reads that waited.
+  private static let pause = 64
+
+  private enum Phase: Equatable {
+    case waiting, loading, running
+    case givenUp(waits: Int)
+  }
+
+  private var phase = Phase.waiting
+  /// The inodes of the last files whose reads waited.
+  private var recent: [UInt64] = []
+  private var entries: [Entry] = []
+  /// The index of the next entry to be read ahead.
+  private var next = 0
+  /// The inodes of the entries before that, as far as the program may still open them.
+  private var ahead: ArraySlice<UInt64> = []
+  private var hits = 0
+  private var losses = 0
+  private(set) var order: Order?
+
+  /// Whether opened files are of interest.
+  var isRunning: Bool { phase == .running }
+  /// Whether most of what was read ahead was opened.
+  var isFruitful: Bool { hits > losses }
+  /// The program has come to the end of the directory.
+  var isOver: Bool { isRunning && next == entries.count && ahead.isEmpty }
+
+  /// The first read of a file has waited for the disk. `expected` is the order of a scan of another directory a moment
+  /// ago. Returns whether the directory's files should be listed.
+  mutating func waited(for inode: UInt64, expected: Order?) -> Bool {
+    switch phase {
+    case .loading, .running: return false
+    case .givenUp(let waits):
+      phase = waits < Self.pause ? .givenUp(waits: waits + 1) : .waiting
+      return false
+    case .waiting:
+      if recent.last != inode { recent.append(inode) }
+      if recent.count > Self.firstReads { recent.removeFirst() }
+      return recent.count >= (expected == nil ? Self.firstReads : 1)
+    }
+  }
+
+  /// The directory's files are being listed.
+  mutating func beginLoading(expected: Order?) {
+    order = expected
+    phase = .loading
+  }
+
+  /// The directory has these regular files, in the order of its listing; `nil` if there are too many.
+  mutating func load(_ listing: [Entry]?) {
+    let expected = order
+    for candidate in Order.allCases where expected == nil || candidate == expected {
+      guard var sorted = listing else { break }
+      if candidate == .inodes { sorted.sort { $0.inode < $1.inode } }
+      let places = recent.compactMap { inode in sorted.firstIndex { $0.inode == inode } }
+      let steps = zip(places, places.dropFirst()).map { $1 - $0 }
+      guard !places.isEmpty, places.count == recent.count, steps.allSatisfy((1...Self.longestStep).contains) else {
+        continue
+      }
+      (order, entries, next, phase) = (candidate, sorted, places.last! + 1, .running)
+      return
+    }
+    giveUp()
+  }
+
+  mutating func giveUp() {
+    self = DirectoryScan()
+    phase = .givenUp(waits: 0)
+  }
+
+  /// A file was opened to be read. Returns whether there is something to be read ahead.
+  mutating func opened(_ inode: UInt64) -> Bool {
+    guard isRunning else { return false }
+    if let index = ahead.firstIndex(of: inode) {
+      hits += 1
+      losses += index - ahead.startIndex
+      ahead = ahead[(index + 1)...]
+    } else {
+      losses += 1
+    }
+    if losses > hits + Self.width { giveUp() }
+    return ahead.count <= Self.width / 2 && next < entries.count
+  }
+
+  /// The files that are to be read ahead now.
+  mutating func takeNext() -> ArraySlice<Entry> {
+    guard isRunning else { return [] }
+    let batch = entries[next...].prefix(Self.width - ahead.count)
+    next += batch.count
+    ahead = Array(ahead + batch.map(\.inode))[...]
+    return batch
+  }
+}
