@@ -43,8 +43,6 @@ import CLibcrypto
   static let hmac = mac("HMAC")
   /// RFC 5869.
   static let hkdf = derivation("HKDF")
-  /// NIST SP 800-108.
-  static let kbkdf = derivation("KBKDF")
   /// NIST SP 800-56C, section 4 (one-step).
   static let sskdf = derivation("SSKDF")
   /// RFC 7914.

@@ -91,6 +91,12 @@ struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
     try check(unsafe EVP_MAC_init(pointer, nil, 0, nil), "restart a MAC")
   }
 
+  /// Starts a new message under another key.
+  func restart(key: UnsafeRawBufferPointer) throws(CryptographyError) {
+    let bytes = unsafe key.bindMemory(to: UInt8.self).baseAddress
+    try check(unsafe EVP_MAC_init(pointer, bytes, key.count, nil), "set a MAC key")
+  }
+
   @inline(__always)
   func update(_ bytes: UnsafeRawBufferPointer) throws(CryptographyError) {
     guard let start = bytes.baseAddress else { return }
@@ -105,5 +111,22 @@ struct ContextPool<Context: AnyObject & Sendable>: ~Copyable, Sendable {
     let start = unsafe output.baseAddress?.assumingMemoryBound(to: UInt8.self)
     try check(unsafe EVP_MAC_final(pointer, start, &length, output.count), "finish a MAC")
     guard length == output.count else { throw .invalidLength("a MAC") }
+  }
+}
+
+// HMAC-SHA256 contexts that have a key only while they are in use.
+extension MACContext {
+  private static let noKey = [UInt8](repeating: 0, count: 32)
+
+  /// A context whose key is zeros.
+  static func keyless() throws(CryptographyError) -> MACContext {
+    try unsafe noKey.withBytes { (key) throws(CryptographyError) in
+      try unsafe MACContext(.hmac, key: key, "digest", "SHA256")
+    }
+  }
+
+  /// Replaces the key, and all that was computed with it, by zeros and what is computed with those.
+  func forgetKey() throws(CryptographyError) {
+    try unsafe Self.noKey.withBytes { (key) throws(CryptographyError) in try unsafe restart(key: key) }
   }
 }
