@@ -35,8 +35,8 @@ import CLibcrypto
   static let aes128CTR = cipher("AES-128-CTR")
   /// NIST SP 800-38A, section 6.5.
   static let aes256CTR = cipher("AES-256-CTR")
-  /// RFC 3394.
-  static let aes256Wrap = cipher("AES-256-WRAP")
+  /// AES itself (FIPS 197), block by block.
+  static let aes256ECB = cipher("AES-256-ECB")
   /// NIST SP 800-38B.
   static let cmac = mac("CMAC")
   /// RFC 2104.

@@ -1,3 +1,4 @@
+import CLibcrypto
 import Cryptography
 import TestVectors
 import Testing
@@ -22,6 +23,35 @@ import Testing
     #expect(throws: CryptographyError.wrongKey) {
       _ = try KeyWrap.unwrap(vector.wrapped.bytes, under: SecretBytes(vector.key.bytes.flippingBit(100)))
     }
+  }
+
+  /// Keys of many lengths. Each result is that of libcrypto's own key wrap.
+  @Test func wrappingIsThatOfLibcrypto() throws {
+    var generator = RepeatableGenerator(seed: 5)
+    for call in 0..<500 {
+      let key = generator.bytes(32)
+      let secret = generator.bytes(16 + call % 40 * 8)
+      let wrapped = try KeyWrap.wrap(SecretBytes(secret), under: SecretBytes(key))
+      #expect(wrapped == Self.wrapWithLibcrypto(key, secret))
+      #expect(try KeyWrap.unwrap(wrapped, under: SecretBytes(key)).exposed() == secret)
+      #expect(throws: CryptographyError.wrongKey) {
+        _ = try KeyWrap.unwrap(wrapped.flippingBit(call % (wrapped.count * 8)), under: SecretBytes(key))
+      }
+    }
+  }
+
+  private static func wrapWithLibcrypto(_ key: [UInt8], _ secret: [UInt8]) -> [UInt8] {
+    let method = unsafe EVP_CIPHER_fetch(nil, "AES-256-WRAP", nil)
+    let context = unsafe EVP_CIPHER_CTX_new()
+    defer {
+      unsafe EVP_CIPHER_CTX_free(context)
+      unsafe EVP_CIPHER_free(method)
+    }
+    var wrapped = [UInt8](repeating: 0, count: secret.count + 8)
+    var length: CInt = 0
+    unsafe EVP_EncryptInit_ex(context, method, nil, key, nil)
+    unsafe EVP_EncryptUpdate(context, &wrapped, &length, secret, CInt(secret.count))
+    return wrapped
   }
 
   @Test func impossibleLengthsAreRefused() {
