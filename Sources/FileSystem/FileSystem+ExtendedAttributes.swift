@@ -50,14 +50,14 @@ extension ProtectedFileSystem {
       guard try tree.currentRecord(of: node)?.pending != nil else { throw .noData }
       return Array("pending".utf8)
     case .rewrappedClass, .own: throw .noData
-    case .other: return try withPath(of: node) { (path) throws(Errno) in try path.attribute(name) }
+    case .other: return try backingAttribute(name, of: node)
     case .user:
       let stored = try backingAttributeName(name)
       // A missing attribute is reported whatever the class.
-      _ = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
+      _ = try backingAttribute(stored, of: node)
       return try reportingDenial(of: .attribute, on: node, by: caller) { () throws(Errno) in
         try withValueCiphers(of: node, writing: false) { (ciphers) throws(Errno) in
-          let encrypted = try withPath(of: node) { (path) throws(Errno) in try path.attribute(stored) }
+          let encrypted = try backingAttribute(stored, of: node)
           return try decryptValue(encrypted, name: name, of: node, ciphers)
         }
       }
@@ -160,6 +160,15 @@ extension ProtectedFileSystem {
       list += PathName(ProtectionClass.attributeName).terminated
     }
     return list
+  }
+
+  /// An attribute of the backing file. An open file is asked by its descriptor, which is faster than by a path: before
+  /// the first write to each file, the kernel asks for `security.capability`.
+  private func backingAttribute(_ name: PathName, of node: Node) throws(Errno) -> [UInt8] {
+    if let file = node.file {
+      return try file.withDescriptor { (descriptor) throws(Errno) in try descriptor.attribute(name) }
+    }
+    return try withPath(of: node) { (path) throws(Errno) in try path.attribute(name) }
   }
 
   /// Calls `body` with a path of the node that works for any type of file. Links are not followed, since the path is
