@@ -70,6 +70,11 @@ package struct OpenFlags: OptionSet, Sendable {
     self.rawValue = rawValue
   }
 
+  /// The flags of a literal. An option set's own initialiser is generic, and other modules call it as such.
+  package init(arrayLiteral flags: OpenFlags...) {
+    rawValue = flags.reduce(0) { $0 | $1.rawValue }
+  }
+
   package static let readOnly = OpenFlags(rawValue: O_RDONLY)
   package static let writeOnly = OpenFlags(rawValue: O_WRONLY)
   package static let readWrite = OpenFlags(rawValue: O_RDWR)
