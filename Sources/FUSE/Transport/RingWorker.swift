@@ -13,14 +13,14 @@ import SystemPackage
   private let ring: CommandRing
   let answer = RingAnswer()
   let served = ServedRequest()
-  private let wakeup = Semaphore()
+  let wakeup = Semaphore()
   /// Set before `wakeup` is posted; `nil` for the end.
   private var task: (queue: RingQueue, buffer: RequestBuffer, hasRequest: Bool)?
   private var command = CommandRing.Command.register
   /// The maximum number of bytes of data that were in the buffer since its memory was released.
   private var mostUsed = 0
   /// The number of requests in a row that were there before the thread asked for them.
-  private var queued = 0
+  var queued = 0
   /// Whether the thread runs on the processor of its queue alone.
   private var isBound = false
   /// What serves the requests. Set before the thread starts.
@@ -68,7 +68,7 @@ import SystemPackage
   }
 
   /// Gives the kernel the buffer, at once: a nudge may follow. What has queued up by now, the buffer is not given.
-  private func register(on queue: RingQueue, _ rings: RequestRings) {
+  func register(on queue: RingQueue, _ rings: RequestRings) {
     add(.register)
     try? ring.enter(awaiting: 0, gathers: false)
     rings.expectBacklog(of: queue)
@@ -111,101 +111,12 @@ import SystemPackage
     }
   }
 
-  private func commit(to queue: RingQueue) {
+  func commit(to queue: RingQueue) {
     queue.enter()
     add(.commitAndFetch)
   }
 
   // MARK: A request
-
-  /// The number of requests in a row found waiting, after which another thread is to help.
-  private static let patience = 16
-
-  private enum Received {
-    /// A request that this thread is to serve.
-    case request
-    /// Nothing: the answer is in the buffer already, and the thread may do something else.
-    case chance
-    /// The kernel has not taken the buffer.
-    case lost
-    /// The connection has ended.
-    case end
-  }
-
-  /// Waits for a request that this thread is to serve.
-  private func receive(from queue: RingQueue, _ rings: RequestRings) -> Received {
-    var isAfterNudge = false
-    while true {
-      let isOld: Bool
-      switch fetch() {
-      case .request(let wasThere): isOld = wasThere
-      case .lost:
-        _ = queue.leave()
-        return .lost
-      case .end: return .end
-      }
-      let header = answer.header
-      if let header, rings.isNudge(header) {
-        let othersWait = queue.leave() > 0
-        answer.refuse(EAGAIN)
-        // Another thread is there for the next request of this queue, so this one takes what was deferred.
-        if othersWait, rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
-        if queue.idleWorkers > 0, rings.rest(self, on: queue, header) {
-          queue.remove()
-          releaseMemory()
-          wakeup.wait()
-          queue.restore()
-          if rings.deferredCount.load(ordering: .relaxed) > 0 { return .chance }
-        }
-        isAfterNudge = true
-        // The commit finds out. Later, there might be a backlog that it has not seen.
-        queue.mayHaveBacklog.store(false, ordering: .relaxed)
-      } else {
-        // It had queued up, and there may be more that the other buffers which wait are not given.
-        if isOld, queue.idleCount > 1 {
-          rings.expectBacklog(of: queue)
-          if isAfterNudge { rings.nudge(queue) }
-        }
-        isAfterNudge = false
-        queued = isOld && !rings.isStream(answer) ? queued + 1 : 0
-        if queued == Self.patience {
-          queued = 0
-          rings.relieve(queue)
-        }
-        let othersWait = rings.leave(queue, answer, by: number)
-        if rings.isStuck.load(ordering: .relaxed), let worker, refusesWithoutStore(worker) {
-          answer.wipeReceived()
-          answer.refuse(EACCES)
-        } else if othersWait || !deferRequest(of: queue, rings) {
-          return .request
-        } else {
-          continue
-        }
-      }
-      commit(to: queue)
-    }
-  }
-
-  /// Whether a lock refuses the request, as far as that can be known without the store.
-  private func refusesWithoutStore(_ worker: Worker) -> Bool {
-    guard let (request, count, _) = unsafe answer.begin() else { return false }
-    defer { answer.end() }
-    return unsafe worker.refusesWithoutStore(UnsafeRawBufferPointer(rebasing: request[..<count]))
-  }
-
-  /// Defers the request in the buffer, since no thread is left for the next one, and waits for that with another
-  /// buffer. Returns `false` if there is no room for more.
-  private func deferRequest(of queue: RingQueue, _ rings: RequestRings) -> Bool {
-    guard let buffer = answer.buffer, rings.hasRoom, let other = try? RequestRings.makeBuffer(queue.number) else {
-      return false
-    }
-    rings.deferRequest(in: buffer)
-    answer.buffer = other
-    queue.add()
-    register(on: queue, rings)
-    rings.nudge(queue)
-    return true
-  }
 
   /// Serves the request in the buffer. Returns whether another thread has answered, and the buffer is no longer this
   /// thread's.
@@ -246,12 +157,12 @@ import SystemPackage
   }
 
   /// Gives back the memory that large requests have used.
-  private func releaseMemory() {
+  func releaseMemory() {
     if mostUsed > 1 << 16 { answer.buffer?.releaseData() }
     mostUsed = 0
   }
 
-  private enum Fetched {
+  enum Fetched {
     /// A request, and whether it was there before.
     case request(wasThere: Bool)
     case lost
@@ -259,7 +170,7 @@ import SystemPackage
   }
 
   /// Submits the command that was added, and waits for its result.
-  private func fetch() -> Fetched {
+  func fetch() -> Fetched {
     do throws(Errno) {
       // Nothing is written into the buffer later than in this call, until the thread asks for completions.
       try ring.enter(awaiting: 0, gathers: false)
