@@ -2,11 +2,12 @@ import ProtectfsIO
 
 /// Files of one directory that a program reads one after another, and which of them it will read next.
 ///
-/// Programs read the files of a directory in the order of its listing (searches, archives) or of their inode numbers
-/// (copies, and whatever goes by names that were counted up). Which one it is shows in the first few.
+/// Programs read the files of a directory in the order of its listing (searches, archives), of their inode numbers
+/// (copies, and whatever goes by names that were counted up) or of their names (rsync(1), shells). Which one it is, the
+/// first few show.
 struct DirectoryScan {
   enum Order: CaseIterable {
-    case inodes, listing
+    case inodes, listing, names
   }
 
   struct Entry: Sendable {
@@ -68,23 +69,19 @@ struct DirectoryScan {
     phase = .loading
   }
 
-  /// The directory has these regular files, in the order of its listing; `nil` if there are too many.
-  mutating func load(_ listing: [Entry]?) {
-    let expected = order
-    for candidate in Order.allCases where expected == nil || candidate == expected {
-      guard var sorted = listing else { break }
-      if candidate == .inodes { sorted.sort { $0.inode < $1.inode } }
-      let places = recent.compactMap { inode in sorted.firstIndex { $0.inode == inode } }
-      let steps = zip(places, places.dropFirst()).map { $1 - $0 }
-      guard !places.isEmpty, places.count == recent.count, steps.allSatisfy((1...Self.longestStep).contains) else {
-        continue
-      }
-      (order, entries, next, phase) = (candidate, sorted, places.last! + 1, .running)
-      return
+  /// The directory has these regular files, in an order. Returns whether it is the program's.
+  mutating func load(_ files: [Entry], in order: Order) -> Bool {
+    guard self.order == nil || self.order == order else { return false }
+    let places = recent.compactMap { inode in files.firstIndex { $0.inode == inode } }
+    let steps = zip(places, places.dropFirst()).map { $1 - $0 }
+    guard let last = places.last, places.count == recent.count, steps.allSatisfy((1...Self.longestStep).contains) else {
+      return false
     }
-    giveUp()
+    (self.order, entries, next, phase) = (order, files, last + 1, .running)
+    return true
   }
 
+  /// Nothing is known of what comes next.
   mutating func giveUp() {
     self = DirectoryScan()
     phase = .givenUp(waits: 0)

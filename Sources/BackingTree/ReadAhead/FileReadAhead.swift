@@ -1,4 +1,5 @@
 import ProtectfsIO
+import StoreFormat
 import Synchronization
 import SystemPackage
 
@@ -116,12 +117,18 @@ package final class FileReadAhead: Sendable {
     }
   }
 
-  /// Returns `false` if the directory could not be listed. An error of a file is reported when a program opens it.
+  /// Returns `false` if nothing is known of what comes next. An error of a file is reported when a program opens it.
   private func work(on directory: Node, in tree: BackingTree) -> Bool {
     guard let handle = try? tree.directoryHandle(directory) else { return false }
     if change(directory, { !$1.progress.isRunning }) ?? false {
-      guard let listing = try? Self.regularFiles(of: handle, in: tree) else { return false }
-      change(directory) { $1.progress.load(listing.count <= Self.mostFiles ? listing : nil) }
+      guard let listing = try? Self.regularFiles(of: handle, in: tree), listing.count <= Self.mostFiles else {
+        return false
+      }
+      let isInOrder = DirectoryScan.Order.allCases.contains { order in
+        guard let files = try? Self.sorted(listing, by: order, directory, tree) else { return false }
+        return change(directory) { $1.progress.load(files, in: order) } ?? true
+      }
+      if !isInOrder { return false }
     }
     while let batch = change(directory, { $1.progress.takeNext() }), !batch.isEmpty {
       for file in batch {
@@ -145,5 +152,23 @@ package final class FileReadAhead: Sendable {
       }
     }
     return files
+  }
+
+  private static func sorted(
+    _ listing: [DirectoryScan.Entry], by order: DirectoryScan.Order, _ directory: Node, _ tree: BackingTree
+  ) throws(Errno) -> [DirectoryScan.Entry] {
+    switch order {
+    case .listing: return listing
+    case .inodes: return listing.sorted { $0.inode < $1.inode }
+    case .names:
+      let record = try tree.directory(directory).record
+      let named =
+        listing.compactMap { entry in
+          // Long names have files of their own, which are not read for this.
+          guard case .direct(let encrypted) = NameEncoding.parse(entry.name.bytes) else { return nil }
+          return tree.volume.entryName(encrypted, in: record.identifier).map { (name: $0, entry: entry) }
+        } as [(name: PathName, entry: DirectoryScan.Entry)]
+      return named.sorted { $0.name.bytes.lexicographicallyPrecedes($1.name.bytes) }.map(\.entry)
+    }
   }
 }
