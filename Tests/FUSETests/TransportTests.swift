@@ -153,4 +153,26 @@ import Testing
       try RequestRings(device: -1, mountPoint: "/", files: files, threads: 8, processors: processors)
     }
   }
+
+  /// Looks that do not follow each other at the interval say nothing of a burst, and none may follow to notice its end.
+  @Test func onlyRegularLooksSeeABurst() throws {
+    let device = try Descriptor.open("/dev/null", [.readWrite])
+    let rings = try RequestRings(
+      device: device.rawValue, mountPoint: "/", files: try SharedNumbers(), threads: 1, processors: 1)
+    var looks = QueueLooks(interval: 4000)
+    func look(after requests: Int, isRegular: Bool) {
+      for _ in 0..<requests { rings.queues[0].enter() }
+      _ = looks.look(rings, isRegular: isRegular)
+    }
+    look(after: 1000, isRegular: false)
+    #expect(!looks.isBurst)
+    for _ in 0..<DeviceWatch.quietTicks { look(after: 0, isRegular: true) }
+    #expect(looks.areOver)
+    look(after: 1000, isRegular: true)
+    #expect(!looks.isBurst)
+    look(after: 1000, isRegular: true)
+    #expect(looks.isBurst)
+    for _ in 0..<DeviceWatch.quietTicks { look(after: 0, isRegular: true) }
+    #expect(!looks.isBurst)
+  }
 }

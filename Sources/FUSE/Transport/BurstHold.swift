@@ -16,9 +16,8 @@ final class BurstHold: Sendable {
 
   init(_ latency: WakeupLatency) { self.latency = latency }
 
-  /// So many requests came through a transport since the last look.
-  func update(_ transport: Transports, _ rate: inout RequestRate, adding count: UInt64) {
-    rate.add(count)
+  /// Requests come through a transport at a rate.
+  func update(_ transport: Transports, _ rate: RequestRate) {
     if rate.isBurst { set(transport, true) } else if rate.isCalm { set(transport, false) }
   }
 

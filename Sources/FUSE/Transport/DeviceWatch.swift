@@ -185,7 +185,8 @@ final class DeviceWatch: Sendable {
       }
       quietTicks = now == last ? quietTicks + 1 : 0
       if quietTicks >= Self.quietTicks { rate.reset() }
-      hold?.update(.device, &rate, adding: now - last)
+      rate.add(now - last)
+      hold?.update(.device, rate)
       last = now
     }
   }

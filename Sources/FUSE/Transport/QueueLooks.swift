@@ -25,10 +25,15 @@ struct QueueLooks {
 
   /// Nothing was to be seen for a while.
   private(set) var areOver = false
+  var isBurst: Bool { rate.isBurst }
 
   /// Widens each queue that has stood still since the last look, and narrows those that have been calm. Has a request
   /// made for a queue in whose backlog some may wait while others hang. Returns the queues for which no thread is left.
-  mutating func look(_ rings: RequestRings) -> [RingQueue] {
+  ///
+  /// `isRegular`: looks follow each other at the interval, until they are over. What has come before the first of them
+  /// or between others says nothing of a burst, and of others none may follow that would notice its end.
+  mutating func look(_ rings: RequestRings, isRegular: Bool) -> [RingQueue] {
+    let continues = isRegular && !areOver
     if last.isEmpty { last = rings.queues.map { _ in Last() } }
     var (isQuiet, served, forsaken) = (true, UInt64(0), [RingQueue]())
     for (index, queue) in rings.queues.enumerated() {
@@ -55,7 +60,10 @@ struct QueueLooks {
       quietLooks = 0
       rate.reset()
     }
-    hold?.update(.rings, &rate, adding: served)
+    if isRegular {
+      rate.add(continues ? served : 0)
+      hold?.update(.rings, rate)
+    }
     return forsaken
   }
 

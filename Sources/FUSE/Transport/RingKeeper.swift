@@ -106,7 +106,7 @@ import SystemPackage
       let now = MonotonicClock.nanoseconds
       if let look, now >= look {
         nextLook = now + Int64(shortTick) * 1_000_000
-        self.look(rings)
+        self.look(rings, isRegular: true)
       }
       if now >= endOfRest {
         endOfRest = now + Int64(Self.longestRest) * 1_000_000
@@ -208,8 +208,8 @@ import SystemPackage
     add(.commitAndFetch, buffer)
   }
 
-  private func look(_ rings: RequestRings) {
-    for queue in looks.look(rings) { addBuffer(to: queue, rings) }
+  private func look(_ rings: RequestRings, isRegular: Bool) {
+    for queue in looks.look(rings, isRegular: isRegular) { addBuffer(to: queue, rings) }
     guard looks.areOver else { return }
     isWatching.store(false, ordering: .sequentiallyConsistent)
     // Who took a request in the meantime may have found it set.
@@ -248,7 +248,7 @@ import SystemPackage
       for buffer in heldNudges { answerNudge(in: buffer, rings) }
       heldNudges = []
     }
-    if !isWatching.load(ordering: .relaxed) { look(rings) }
+    if !isWatching.load(ordering: .relaxed) { look(rings, isRegular: false) }
     quietChecks = busy == 0 && !hasDeferred ? quietChecks + 1 : 0
     guard quietChecks >= DeviceWatch.quietTicks else { return }
     quietChecks = 0
