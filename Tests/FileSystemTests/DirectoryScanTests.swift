@@ -78,6 +78,33 @@ import Testing
     #expect(!dues[..<60].contains(true) && dues[60...].contains(true))
   }
 
+  /// The order that one directory was read in says no more about the next after it was wrong there.
+  @Test func aWrongExpectationIsGivenUp() throws {
+    let files = Self.order(.inodes)
+    var scan = try #require(begun(files[..<1], expected: .listing))
+    #expect(scan.isRunning && !scan.isGivenUp)
+    _ = scan.takeNext()
+    for number in 0..<UInt64(2 * DirectoryScan.width) { _ = scan.opened(number) }
+    #expect(scan.isGivenUp && scan.order == nil)
+    let dues = files[..<80].map { scan.waited(for: $0, expected: nil) }
+    #expect(dues.contains(true) && !scan.isGivenUp)
+    scan.beginLoading(expected: nil)
+    scan.load(Self.listing)
+    #expect(scan.order == .inodes)
+  }
+
+  /// Its listing is long, and would be read again and again.
+  @Test func aLargeDirectoryIsListedEverMoreRarely() {
+    var scan = DirectoryScan()
+    var listings = 0
+    for inode in 0..<UInt64(20_000) where scan.waited(for: inode, expected: nil) {
+      listings += 1
+      scan.beginLoading(expected: nil)
+      scan.load(nil)
+    }
+    #expect((4...10).contains(listings))
+  }
+
   @Test func anExpectedOrderNeedsOneFileOnly() throws {
     let files = Self.order(.listing)
     var scan = try #require(begun(files[9...9], expected: .listing))

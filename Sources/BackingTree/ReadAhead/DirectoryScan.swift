@@ -21,8 +21,10 @@ struct DirectoryScan {
   private static let firstReads = 3
   /// So many entries further at most is the next file that the program reads.
   private static let longestStep = 8
-  /// A scan that was given up begins anew after so many reads that waited.
+  /// A scan that was given up begins anew after so many reads that waited, and each time after twice as many: the
+  /// directory is listed for that, which takes long if it is large.
   private static let pause = 64
+  private static let longestPause = 1 << 13
 
   private enum Phase: Equatable {
     case waiting, loading, running
@@ -37,12 +39,15 @@ struct DirectoryScan {
   private var next = 0
   /// The inodes of the entries before that, as far as the program may still open them.
   private var ahead: ArraySlice<UInt64> = []
+  private var pause = 0
   private var hits = 0
   private var losses = 0
   private(set) var order: Order?
 
   /// Whether opened files are of interest.
   var isRunning: Bool { phase == .running }
+  /// Whether the program did not go by the order that showed, or was expected.
+  var isGivenUp: Bool { if case .givenUp = phase { true } else { false } }
   /// Whether most of what was read ahead was opened.
   var isFruitful: Bool { hits > losses }
   /// The program has come to the end of the directory.
@@ -54,7 +59,7 @@ struct DirectoryScan {
     switch phase {
     case .loading, .running: return false
     case .givenUp(let waits):
-      phase = waits < Self.pause ? .givenUp(waits: waits + 1) : .waiting
+      phase = waits < pause ? .givenUp(waits: waits + 1) : .waiting
       return false
     case .waiting:
       if recent.last != inode { recent.append(inode) }
@@ -83,7 +88,9 @@ struct DirectoryScan {
 
   /// Nothing is known of what comes next.
   mutating func giveUp() {
+    let pause = hits > Self.width ? Self.pause : min(max(Self.pause, 2 * pause), Self.longestPause)
     self = DirectoryScan()
+    self.pause = pause
     phase = .givenUp(waits: 0)
   }
 

@@ -73,7 +73,10 @@ package final class FileReadAhead: Sendable {
       let index = state.scans.firstIndex { $0.directory === directory }
       guard adds || index != nil else { return (nil, nil, nil) }
       var scan = index.map { state.scans.remove(at: $0) } ?? Scan(directory: directory)
+      let wasGivenUp = scan.progress.isGivenUp
       let result = body(&state, &scan)
+      // It is kept, and would begin anew with the order that was wrong.
+      if !wasGivenUp, scan.progress.isGivenUp { state.order = nil }
       let removed = scan.progress.isOver ? scan : nil
       if removed == nil { state.scans.append(scan) }
       let oldest = state.scans.count > Self.mostScans ? state.scans.removeFirst() : nil
