@@ -122,9 +122,9 @@ package final class FileReadAhead: Sendable {
 
   /// Returns `false` if nothing is known of what comes next. An error of a file is reported when a program opens it.
   private func work(on directory: Node, in tree: BackingTree) -> Bool {
-    guard let handle = try? tree.directoryHandle(directory) else { return false }
+    guard let handle = directory.state.withLock({ $0.handle }) else { return false }
     if change(directory, { !$1.progress.isRunning }) ?? false {
-      guard let listing = try? Self.regularFiles(of: handle, in: tree), listing.count <= Self.mostFiles else {
+      guard let listing = try? Self.regularFiles(of: handle), listing.count <= Self.mostFiles else {
         return false
       }
       let isInOrder = DirectoryScan.Order.allCases.contains { order in
@@ -142,10 +142,10 @@ package final class FileReadAhead: Sendable {
     return true
   }
 
-  private static func regularFiles(
-    of directory: SharedDescriptor, in tree: BackingTree
-  ) throws(Errno) -> [DirectoryScan.Entry] {
-    let stream = try tree.openForListing(directory)
+  /// Nothing changes for this: no access time moves, and no permission is lent.
+  private static func regularFiles(of directory: SharedDescriptor) throws(Errno) -> [DirectoryScan.Entry] {
+    let path = PathName(descriptor: directory.descriptor)
+    let stream = try Descriptor.open(path, [.readOnly, .directory, .keepAccessTime])
     var files: [DirectoryScan.Entry] = []
     while files.count <= mostFiles {
       let entries = try stream.nextEntries()
