@@ -87,8 +87,6 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case modificationTime
   /// The ring of open directories.
   case directoryCache
-  /// Files that are read ahead of a program.
-  case fileReadAhead
   /// Numbers shared with the unmounter.
   case sharedNumbers
   /// Names that were moved while someone goes through the tree.
@@ -113,8 +111,8 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case requestRings
   /// Seeks that wait for the kernel's pages.
   case writebackQueue
-  /// Work after the answers of rings.
-  case readAheadQueue
+  /// Work after the answers of rings; and directories whose files are read ahead of a program.
+  case readAhead
   /// Where the kernel says what it has forgotten.
   case pendingForgets
   /// Threads and batches of page invalidations.

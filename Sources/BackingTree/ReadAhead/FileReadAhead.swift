@@ -32,7 +32,7 @@ package final class FileReadAhead: Sendable {
     var order: DirectoryScan.Order?
   }
 
-  private let state = RankedMutex(.fileReadAhead, State())
+  private let state = RankedMutex(.readAhead, State())
   /// Opened files are of interest to some scan.
   private let isScanning = Atomic(false)
 

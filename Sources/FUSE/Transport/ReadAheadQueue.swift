@@ -11,7 +11,7 @@ final class ReadAheadQueue: Sendable {
   /// What comes when so much waits already is left out.
   private static let longest = 4
 
-  private let state = Monitor(.readAheadQueue, State())
+  private let state = Monitor(.readAhead, State())
 
   func add(_ work: @escaping ReadAhead) {
     state.update { if $0.waiting.count < Self.longest { $0.waiting.append(work) } }
