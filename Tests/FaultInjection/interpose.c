@@ -94,10 +94,12 @@ static int fate(const char *name, uint32_t kinds, int is_ours) {
 
 // A function with another name for it where offsets have 64 bits, which is all the same here.
 #define CALL(result_type, name, kinds, ours, parameters, ...) \
+  CALL_AS(result_type, name, #name, kinds, ours, parameters, __VA_ARGS__)
+#define CALL_AS(result_type, name, called, kinds, ours, parameters, ...) \
   result_type name parameters { \
     NEXT(name) \
     if (!is_armed()) return next(__VA_ARGS__); \
-    int fate_ = fate(#name, kinds, ours); \
+    int fate_ = fate(called, kinds, ours); \
     if (fate_ > 0) { \
       errno = fate_; \
       return -1; \
@@ -265,6 +267,8 @@ READ(ssize_t, getxattr, is_ours_at(AT_FDCWD, path), (const char *path, const cha
      name, value, count)
 READ(ssize_t, lgetxattr, is_ours_at(AT_FDCWD, path), (const char *path, const char *name, void *value, size_t count), path,
      name, value, count)
-READ(ssize_t, fgetxattr, is_ours(fd), (int fd, const char *name, void *value, size_t count), fd, name, value, count)
+// The kernel asks for capabilities before a write, and passes over an error.
+CALL_AS(ssize_t, fgetxattr, strcmp(name, "security.capability") == 0 ? "fgetxattr of capabilities" : "fgetxattr",
+        FAULTS_READS, is_ours(fd), (int fd, const char *name, void *value, size_t count), fd, name, value, count)
 READ(ssize_t, listxattr, is_ours_at(AT_FDCWD, path), (const char *path, char *list, size_t count), path, list, count)
 READ(ssize_t, flistxattr, is_ours(fd), (int fd, char *list, size_t count), fd, list, count)
