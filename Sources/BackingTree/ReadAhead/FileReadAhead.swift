@@ -145,14 +145,13 @@ package final class FileReadAhead: Sendable {
   /// Nothing changes for this: no access time moves, and no permission is lent.
   private static func regularFiles(of directory: SharedDescriptor) throws(Errno) -> [DirectoryScan.Entry] {
     let path = PathName(descriptor: directory.descriptor)
-    let stream = try Descriptor.open(path, [.readOnly, .directory, .keepAccessTime])
+    let stream = DirectoryStream(try Descriptor.open(path, [.readOnly, .directory, .keepAccessTime]))
     var files: [DirectoryScan.Entry] = []
-    while files.count <= mostFiles {
-      let entries = try stream.nextEntries()
-      if entries.isEmpty { break }
-      for entry in entries where entry.type == InodeType.regular.rawValue {
+    try stream.entries(from: 0) { (entry) throws(Errno) in
+      if entry.type == InodeType.regular.rawValue {
         files.append(DirectoryScan.Entry(name: entry.name, inode: entry.inode))
       }
+      return files.count <= mostFiles
     }
     return files
   }

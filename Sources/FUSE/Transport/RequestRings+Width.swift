@@ -28,11 +28,7 @@ extension RequestRings {
   /// Whether a request is one of those that write pages back or read ahead. More of them at a time do not make a
   /// processor or a disk faster.
   func isStream(_ answer: RingAnswer) -> Bool {
-    switch answer.header.map({ fuse_opcode(rawValue: $0.opcode) }) {
-    case FUSE_READ: (answer.arguments(as: fuse_read_in.self)?.size ?? 0) > Self.shortRead
-    case FUSE_WRITE: true
-    default: false
-    }
+    answer.header?.opcode == FUSE_WRITE.rawValue || isLongTransfer(answer)
   }
 
   /// Whether a request transfers so much that it takes long even if nothing waits for the disk.
