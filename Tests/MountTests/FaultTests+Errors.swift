@@ -131,7 +131,9 @@ extension MountTests {
 
       /// The daemon's calls that the caller does not wait for. An error in writing a file's times back is kept for the
       /// next close.
-      private static let behindTheCaller: Set = ["openat", "statx", "utimensat", "getxattr", "fgetxattr of capabilities"]
+      private static let behindTheCaller: Set = [
+        "openat", "statx", "utimensat", "getxattr", "fgetxattr of capabilities",
+      ]
 
       private func takeLateErrors(_ directory: PathName) throws(Errno) {
         for name in try directory.names() {
