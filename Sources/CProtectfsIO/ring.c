@@ -177,11 +177,12 @@ int linux_unbind_thread(void) {
 }
 
 int linux_write_on_processor(unsigned processor, int file, const void *bytes, size_t count) {
-  cpu_set_t before;
-  int isKnown = sched_getaffinity(0, sizeof before, &before) == 0;
-  linux_bind_thread(processor);
+  // What sched_getaffinity(2) returns leaves out processors that are offline, so it is not set again.
+  cpu_set_t now;
+  int isThere = sched_getaffinity(0, sizeof now, &now) == 0 && CPU_COUNT(&now) == 1 && CPU_ISSET(processor, &now);
+  if (!isThere) linux_bind_thread(processor);
   ssize_t written = write(file, bytes, count);
   int error = errno;
-  if (isKnown) sched_setaffinity(0, sizeof before, &before);
+  if (!isThere) linux_unbind_thread();
   return written < 0 ? -error : (size_t)written == count ? 0 : -EIO;
 }
