@@ -47,6 +47,16 @@ extension RequestRings {
     return operation.mayWaitForDisk
   }
 
+  /// Waits before a request is served, if its client moves with each answer and is the only one.
+  func waitIfClientMoves(_ answer: RingAnswer, on queue: RingQueue) {
+    // What the kernel sends for nobody has no number.
+    guard let number = answer.header?.pid, number != 0, !isLongTransfer(answer),
+      clientMoves.noteRequest(of: number, on: queue.number, now: { MonotonicClock.nanoseconds }),
+      queues.reduce(0, { $0 + $1.busy }) == 1
+    else { return }
+    Thread.sleep(microseconds: ClientMoves.delay)
+  }
+
   /// So many buffers of a queue are in use that the keeper is to look whether they hang.
   func alertIfBusy(_ queue: RingQueue) {
     if queue.busy >= alertLevel { keeper.alert() }

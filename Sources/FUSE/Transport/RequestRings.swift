@@ -47,6 +47,7 @@ final class RequestRings: Sendable {
   let deferredCount = Atomic<Int>(0)
   /// So many requests have hung for so long that the store is taken not to respond.
   let isStuck = Atomic(false)
+  let clientMoves = ClientMoves()
   /// When so many entries of a queue are in use, the keeper looks whether they hang.
   let alertLevel: Int
   let device: CInt

@@ -122,6 +122,7 @@ import SystemPackage
   /// thread's.
   private func serve(on queue: RingQueue, _ rings: RequestRings) -> Bool {
     defer { answer.end() }
+    rings.waitIfClientMoves(answer, on: queue)
     if let worker, let (request, count, data) = unsafe answer.begin() {
       rings.alertIfBusy(queue)
       place(on: queue, rings)
