@@ -118,7 +118,8 @@ void linux_free_shared(void *start, size_t size);
 int linux_bind_thread(unsigned processor);
 /// Runs the calling thread wherever the first thread of the process may run; else -errno.
 int linux_unbind_thread(void);
-/// Writes on one processor, if that is permitted and the processor is there, else on any.
+/// Writes on one processor, if that is permitted and the processor is there, else on any. A thread that is bound to it
+/// stays so; another one may then run wherever the first thread of the process may.
 int linux_write_on_processor(unsigned processor, int file, const void *bytes, size_t count);
 /// Has a terminal hand over each key as it is typed, and show none, until `linux_show_typing`. A signal that ends the
 /// process, and exit(3), undo it too. One thread at a time.

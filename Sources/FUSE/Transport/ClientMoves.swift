@@ -15,12 +15,12 @@ final class ClientMoves: Sendable {
   /// there is an interval between two, which is doubled with each further one.
   static let patience = 8
   /// The bounds of that interval, in nanoseconds.
-  static let shortestInterval: Int64 = 1_000_000
-  static let longestInterval: Int64 = 1_000_000_000
+  private static let shortestInterval: Int64 = 1_000_000
+  private static let longestInterval: Int64 = 1_000_000_000
   /// A move counts as much as so many requests without one.
-  static let weight: UInt8 = 4
+  private static let weight: UInt8 = 4
   /// Moves count up to this before an answer is late.
-  static let limit: UInt8 = 16
+  private static let limit: UInt8 = 16
   /// If moves do not count up to the limit within so many requests, the late answer before these has helped.
   static let trial: UInt8 = 32
 

@@ -47,10 +47,11 @@ extension RequestRings {
     return operation.mayWaitForDisk
   }
 
-  /// Waits before a request is served, if its client moves with each answer and is the only one.
+  /// Waits before a request is served, if its client moves with each answer and is the only one. It must not be a long
+  /// transfer, which is served on any processor.
   func waitIfClientMoves(_ answer: RingAnswer, on queue: RingQueue) {
     // What the kernel sends for nobody has no number.
-    guard let number = answer.header?.pid, number != 0, !isLongTransfer(answer),
+    guard let number = answer.header?.pid, number != 0,
       clientMoves.noteRequest(of: number, on: queue.number, now: { MonotonicClock.nanoseconds }),
       queues.reduce(0, { $0 + $1.busy }) == 1
     else { return }

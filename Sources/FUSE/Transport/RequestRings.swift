@@ -1,4 +1,3 @@
-import CFUSE
 import Glibc
 import ProtectfsIO
 import Synchronization
@@ -47,6 +46,7 @@ final class RequestRings: Sendable {
   let deferredCount = Atomic<Int>(0)
   /// So many requests have hung for so long that the store is taken not to respond.
   let isStuck = Atomic(false)
+  /// Which clients are moved from processor to processor.
   let clientMoves = ClientMoves()
   /// When so many entries of a queue are in use, the keeper looks whether they hang.
   let alertLevel: Int

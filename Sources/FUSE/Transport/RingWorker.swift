@@ -122,10 +122,11 @@ import SystemPackage
   /// thread's.
   private func serve(on queue: RingQueue, _ rings: RequestRings) -> Bool {
     defer { answer.end() }
-    rings.waitIfClientMoves(answer, on: queue)
+    let isLong = rings.isLongTransfer(answer)
+    if !isLong { rings.waitIfClientMoves(answer, on: queue) }
     if let worker, let (request, count, data) = unsafe answer.begin() {
       rings.alertIfBusy(queue)
-      place(on: queue, rings)
+      place(on: queue, isLong: isLong)
       if unsafe worker.serve(request, count: count, data: data) {
         // Another thread has answered, and may have taken the buffer for that.
         answer.byOther.wait()
@@ -148,8 +149,8 @@ import SystemPackage
   }
 
   /// Serves a long transfer on any processor: it takes longer than to wake one, and its client goes on meanwhile.
-  private func place(on queue: RingQueue, _ rings: RequestRings) {
-    if rings.isLongTransfer(answer) {
+  private func place(on queue: RingQueue, isLong: Bool) {
+    if isLong {
       if isBound { CommandRing.unbindThread() }
       isBound = false
     } else if !isBound {
