@@ -8,10 +8,11 @@ import Testing
 
   /// Makes requests, 20 µs apart, and returns which were late.
   private func requests(
-    _ count: Int, of client: UInt32 = 1000, from start: Int64 = 0, on queue: (Int) -> Int
+    _ count: Int, of client: UInt32 = 1000, from start: Int64 = 0, isAlone: Bool = true, on queue: (Int) -> Int
   ) -> [Int] {
     (0..<count).filter { index in
-      moves.noteRequest(of: client, on: queue(index), now: { start + Int64(index) * 20_000 })
+      moves.noteRequest(
+        of: client, on: queue(index), isAlone: { isAlone }, now: { start + Int64(index) * 20_000 })
     }
   }
 
@@ -28,13 +29,22 @@ import Testing
   }
 
   @Test func twoClientsOnTwoProcessorsAreNoMoves() {
-    let late = (0..<1000).filter { moves.noteRequest(of: 1000 + UInt32($0 % 2), on: $0 % 2, now: { 0 }) }
+    let late = (0..<1000).filter {
+      moves.noteRequest(of: 1000 + UInt32($0 % 2), on: $0 % 2, isAlone: { true }, now: { 0 })
+    }
     #expect(late.isEmpty)
   }
 
   @Test func twoClientsThatShareAPlaceDriveEachOtherOut() {
-    let late = (0..<1000).filter { moves.noteRequest(of: 1000 + 64 * UInt32($0 % 2), on: $0 % 2, now: { 0 }) }
+    let late = (0..<1000).filter {
+      moves.noteRequest(of: 1000 + 64 * UInt32($0 % 2), on: $0 % 2, isAlone: { true }, now: { 0 })
+    }
     #expect(late.isEmpty)
+  }
+
+  @Test func besideOtherRequestsNoAnswerIsLateAndNoneCountsAsTried() {
+    #expect(requests(100_000, isAlone: false, on: { $0 % 2 }).isEmpty)
+    #expect(requests(5 * ClientMoves.patience, on: { $0 % 2 }).count >= ClientMoves.patience)
   }
 
   @Test func lateAnswersWithoutEffectBecomeRare() {

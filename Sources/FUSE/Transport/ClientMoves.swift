@@ -51,8 +51,9 @@ final class ClientMoves: Sendable {
   private let nextTime = Atomic<Int64>(0)
 
   /// A thread with the given number, which is not 0, has made a request on the processor of a queue. Returns whether
-  /// the answer should be late. `now` is the time in nanoseconds; it is rarely asked for.
-  func noteRequest(of number: UInt32, on queue: Int, now: () -> Int64) -> Bool {
+  /// the answer should be late. `isAlone` says whether there is no other request, `now` is the time in nanoseconds;
+  /// both are rarely asked for.
+  func noteRequest(of number: UInt32, on queue: Int, isAlone: () -> Bool, now: () -> Int64) -> Bool {
     let place = Int(number) % clients.count
     let last = Client(clients[place].load(ordering: .relaxed))
     var client = Client(number, on: queue)
@@ -64,7 +65,7 @@ final class ClientMoves: Sendable {
     var isLate = false
     if client.score >= Self.limit {
       if client.trial > 0 { failures.add(1, ordering: .relaxed) }
-      isLate = begin(at: now())
+      isLate = isAlone() && begin(at: now())
       (client.score, client.trial) = (0, isLate ? Self.trial : 0)
     }
     clients[place].store(client.value, ordering: .relaxed)

@@ -52,8 +52,9 @@ extension RequestRings {
   func waitIfClientMoves(_ answer: RingAnswer, on queue: RingQueue) {
     // What the kernel sends for nobody has no number.
     guard let number = answer.header?.pid, number != 0,
-      clientMoves.noteRequest(of: number, on: queue.number, now: { MonotonicClock.nanoseconds }),
-      queues.reduce(0, { $0 + $1.busy }) == 1
+      clientMoves.noteRequest(
+        of: number, on: queue.number, isAlone: { queues.reduce(0) { $0 + $1.busy } == 1 },
+        now: { MonotonicClock.nanoseconds })
     else { return }
     Thread.sleep(microseconds: ClientMoves.delay)
   }

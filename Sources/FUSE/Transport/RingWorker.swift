@@ -23,6 +23,10 @@ import SystemPackage
   var queued = 0
   /// Whether the thread runs on the processor of its queue alone.
   private var isBound = false
+  /// Whether the last short read took so long that it probably waited for the disk.
+  private var readWaited = false
+  /// From so many nanoseconds on it did; waking a processor takes about as long.
+  private static let wait: Int64 = 40_000
   /// What serves the requests. Set before the thread starts.
   var worker: Worker?
 
@@ -124,9 +128,11 @@ import SystemPackage
     defer { answer.end() }
     let isLong = rings.isLongTransfer(answer)
     if !isLong { rings.waitIfClientMoves(answer, on: queue) }
+    let isShortRead = !isLong && answer.header?.opcode == FUSE_READ.rawValue
+    let start = isShortRead ? MonotonicClock.nanoseconds : 0
     if let worker, let (request, count, data) = unsafe answer.begin() {
       rings.alertIfBusy(queue)
-      place(on: queue, isLong: isLong)
+      place(on: queue, isLong: isLong || isShortRead && readWaited)
       if unsafe worker.serve(request, count: count, data: data) {
         // Another thread has answered, and may have taken the buffer for that.
         answer.byOther.wait()
@@ -138,6 +144,7 @@ import SystemPackage
     } else {
       answer.refuse(EIO)
     }
+    if isShortRead { readWaited = MonotonicClock.nanoseconds - start > Self.wait }
     answer.countServed()
     mostUsed = max(mostUsed, answer.extent, answer.receivedCount)
     return false
@@ -148,7 +155,9 @@ import SystemPackage
     isBound = true
   }
 
-  /// Serves a long transfer on any processor: it takes longer than to wake one, and its client goes on meanwhile.
+  /// Serves what is presumably long on any processor. A long transfer takes longer than to wake one, and its client
+  /// goes on meanwhile. A read that waits for the disk goes on where the disk's interrupt arrives, and the client
+  /// follows it.
   private func place(on queue: RingQueue, isLong: Bool) {
     if isLong {
       if isBound { CommandRing.unbindThread() }
