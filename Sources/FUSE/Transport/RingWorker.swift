@@ -25,7 +25,7 @@ import SystemPackage
   private var isBound = false
   /// Whether the last short read took so long that it probably waited for the disk.
   private var readWaited = false
-  /// From so many nanoseconds on it did; waking a processor takes about as long.
+  /// A read that takes more nanoseconds did; waking a processor takes about as long.
   private static let wait: Int64 = 40_000
   /// What serves the requests. Set before the thread starts.
   var worker: Worker?
@@ -128,11 +128,12 @@ import SystemPackage
     defer { answer.end() }
     let isLong = rings.isLongTransfer(answer)
     if !isLong { rings.waitIfClientMoves(answer, on: queue) }
-    let isShortRead = !isLong && answer.header?.opcode == FUSE_READ.rawValue
-    let start = isShortRead ? MonotonicClock.nanoseconds : 0
     if let worker, let (request, count, data) = unsafe answer.begin() {
       rings.alertIfBusy(queue)
+      let isShortRead = !isLong && answer.header?.opcode == FUSE_READ.rawValue
       place(on: queue, isLong: isLong || isShortRead && readWaited)
+      let start = isShortRead ? MonotonicClock.nanoseconds : 0
+      defer { if isShortRead { readWaited = MonotonicClock.nanoseconds - start > Self.wait } }
       if unsafe worker.serve(request, count: count, data: data) {
         // Another thread has answered, and may have taken the buffer for that.
         answer.byOther.wait()
@@ -144,7 +145,6 @@ import SystemPackage
     } else {
       answer.refuse(EIO)
     }
-    if isShortRead { readWaited = MonotonicClock.nanoseconds - start > Self.wait }
     answer.countServed()
     mostUsed = max(mostUsed, answer.extent, answer.receivedCount)
     return false
