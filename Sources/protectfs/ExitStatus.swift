@@ -49,7 +49,7 @@ enum ExitStatus: Int32, CaseIterable {
   case stillHeld = 24
   /// The daemon was killed, and what the kernel has of files is readable for who has them open.
   case pagesRemain = 25
-  /// The mount is locked, but its backing store did not answer: files may have lost writes.
+  /// The mount is locked, but its backing store did not answer, or a write went on: files may have lost writes.
   case writesLost = 26
   /// A lock was asked for while the secret was being checked: nothing was unlocked.
   case unlockCancelled = 27

@@ -100,7 +100,7 @@ final class InProcessStore: Sendable {
 final class RunningDaemon: Sendable {
   let daemon: Daemon
   let kernel: InProcessKernel
-  private let pages: PageInvalidation
+  private let sequence: LockSequence
   private let threads: Mutex<[ProtectfsIO.Thread]>
   private let lockThread: ProtectfsIO.Thread
   private let hasEnded = Mutex(false)
@@ -115,14 +115,13 @@ final class RunningDaemon: Sendable {
       fileSystem: daemon.fileSystem, options: [], hasOtherWriters: options.hasOtherWriters, threads: options.threads,
       counts: daemon.requests)
     try session.connect(to: device.served)
-    let pages = PageInvalidation(session, log: log)
     let sequence = LockSequence(
-      fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, pages: pages,
-      patience: options.pushTimeout, log: log)
+      fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, patience: options.pushTimeout,
+      log: log)
     lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     threads = Mutex([Thread(name: "serve") { session.serve(latency: nil) }])
     kernel = try InProcessKernel(device)
-    (self.daemon, self.pages) = (daemon, pages)
+    (self.daemon, self.sequence) = (daemon, sequence)
     if isRekeying { startRekeying() }
   }
 
@@ -145,7 +144,7 @@ final class RunningDaemon: Sendable {
     daemon.tree.applyModificationTimes()
     daemon.machine.stop()
     lockThread.join()
-    pages.stop()
+    sequence.stop()
   }
 }
 

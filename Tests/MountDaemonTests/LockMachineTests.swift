@@ -28,6 +28,35 @@ import Testing
     }
   }
 
+  /// After a lock, pages of files that are open for writing are dropped again, for some seconds, and until no write(2)
+  /// is under way that had begun before.
+  @Test func dropsLateWrites() throws {
+    try Machine.with(lockDelay: .zero) { machine in
+      machine.late.update { $0.writes = .possible }
+      #expect(machine.lock.lock(after: .zero) && machine.lock.waitUntilLocked(after: 0) != nil)
+      #expect(machine.drops == 0)
+      for count in 1...3 {
+        machine.pass(.milliseconds(100))
+        machine.waitForDrop(count)
+      }
+      machine.pass(.seconds(5))
+      machine.waitUntil { $0.lateDrops == nil }
+      #expect(machine.drops == 4)
+
+      machine.unlock()
+      machine.late.update { $0.writes = .underWay }
+      #expect(machine.lock.lock(after: .zero) && machine.lock.waitUntilLocked(after: 1) != nil)
+      for count in 5...7 {
+        machine.pass(.seconds(10))
+        machine.waitForDrop(count)
+      }
+      machine.late.update { $0.writes = .none }
+      machine.pass(.seconds(1))
+      machine.waitUntil { $0.lateDrops == nil }
+      #expect(machine.drops == 8)
+    }
+  }
+
   /// Class CX goes with a lock that asks for it: of an unlocked mount, of one that is locked, during another lock.
   @Test func aLockThatIncludesInactive() throws {
     let all: [ProtectionClass] = [.complete, .completeUnlessOpen, .completeWhenUserInactive]

@@ -113,6 +113,24 @@ final class Machine: Sendable, Revocation {
 
   func drop(_ nodes: [NodeID]) {}
 
+  /// What is said to be written late, and how often it was asked for.
+  let late = Monitor<(writes: LateWrites, drops: Int)>(.test, (.none, 0))
+
+  var drops: Int { late.read { $0.drops } }
+
+  /// Waits until pages of late writes were dropped so often, and the time of the next drop is set.
+  func waitForDrop(_ count: Int) {
+    late.wait { (late, _) -> Void? in late.drops >= count ? () : nil }
+    waitUntil { state in state.lateDrops.map { $0.next > clock.now } ?? false }
+  }
+
+  func dropLateWrites() -> LateWrites {
+    late.update { late in
+      late.drops += 1
+      return late.writes
+    }
+  }
+
   func report(_ outcome: LockOutcome) {}
 }
 

@@ -63,6 +63,17 @@ final class ServedRequest: Sendable {
       operation: operation, unique: number, node: NodeID(rawValue: node.load(ordering: .relaxed)), contents: contents)
   }
 
+  /// The node of the current request, if its caller may hold the inode's lock and it is not part of a write(2).
+  var nodeHeld: NodeID? {
+    let number = unique.load(ordering: .acquiring)
+    let operation = fuse_opcode(rawValue: operation.load(ordering: .relaxed))
+    guard number != 0 else { return nil }
+    return switch ContentsOperation(operation) {
+    case .attributes, .open, .read, .write: nil
+    case .resize, .allocate, .copyRange, nil: NodeID(rawValue: node.load(ordering: .relaxed))
+    }
+  }
+
   /// Called by another thread before it answers. Returns whether it may, which also shows that `current` was right.
   func claim(for header: RequestHeader) -> Bool {
     unique.compareExchange(

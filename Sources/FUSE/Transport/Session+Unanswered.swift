@@ -19,6 +19,12 @@ extension Session {
     return served + throughRings + deferred + deferredInRings
   }
 
+  /// The nodes of files for which workers serve requests that the kernel may have sent with the inode's lock held,
+  /// other than those of a write(2): fsync(2), fallocate(2), changes of inode attributes and of extended ones.
+  package var nodesHeldByRequests: Set<NodeID> {
+    Set((served + (rings?.workers ?? []).map(\.served)).compactMap(\.nodeHeld))
+  }
+
   /// Refuses a request in place of its worker, which finds that out when it is done. A change that may have been made,
   /// or that will be made when the store responds, is answered with EIO, anything else with EACCES. Returns `false` if
   /// the request was answered already.

@@ -35,6 +35,8 @@ final class LockMachine: Sendable {
     var announcements: [Announcement] = []
     /// Files whose pages are to be dropped, outside of a lock.
     var staleNodes: Set<NodeID> = []
+    /// When the pages of late writes are dropped next, and until when it is done without a sign of one.
+    var lateDrops: (next: ContinuousClock.Instant, end: ContinuousClock.Instant)?
     /// The mount is gone, and it is not known yet whether the file system lives on, and is to be locked.
     var isMountGone = false
     var isStopping = false
@@ -57,6 +59,7 @@ final class LockMachine: Sendable {
     case revoke([ProtectionClass], LockState)
     case destroy(Destruction)
     case drop([NodeID])
+    case dropLateWrites
     case stop
   }
 
@@ -85,6 +88,11 @@ final class LockMachine: Sendable {
     self.announce = announce
   }
 
+  /// How long after a lock a write(2) may begin that had looked at the attributes before it, in a thread that gets no
+  /// processor; and how often its pages are looked for.
+  private static let timeOfLateWrites = Duration.seconds(5)
+  private static let timeBetweenDrops = Duration.milliseconds(100)
+
   /// The classes that go with the lock, and the one that goes later.
   static let lockedClasses = ProtectionPolicy.classesLosingKey(from: .unlocked, to: .locked)
   private static let inactiveClasses = ProtectionPolicy.classesLosingKey(from: .locked, to: .inactive)
@@ -109,12 +117,22 @@ final class LockMachine: Sendable {
 
   /// Carries out what is due until ``stop()``: the body of the lock thread.
   func run(_ sequence: some Revocation) {
+    var sequence = sequence
     while true {
       switch nextWork() {
       case .stop:
         return
       case .drop(let nodes):
         sequence.drop(nodes)
+      case .dropLateWrites:
+        let late = sequence.dropLateWrites()
+        monitor.update { state in
+          guard let end = state.lateDrops?.end, late == .underWay || late == .possible && now() < end else {
+            state.lateDrops = nil
+            return
+          }
+          state.lateDrops?.next = now() + Self.timeBetweenDrops
+        }
       case .destroy(let destruction):
         var outcome = sequence.run(destruction.classes, evictingOpenFiles: true)
         outcome.keepsKeybagKey = !wipeRotationKey(within: sequence.patience, awaitingEnd: true)
@@ -130,6 +148,7 @@ final class LockMachine: Sendable {
           }
           state.isRevoking = false
           state.destruction = nil
+          expectLateWrites(&state)
         }
       case .revoke(let classes, let newState):
         var outcome = sequence.run(classes, evictingOpenFiles: false)
@@ -148,10 +167,15 @@ final class LockMachine: Sendable {
           state.revokesAt = nil
           state.delays.end()
           state.expiresAt = newState == .locked ? now() + (state.isInactivityDue ? .zero : inactivityPeriod) : nil
+          expectLateWrites(&state)
           note(.didBecomeUnavailable(classes: classes), &state)
         }
       }
     }
+  }
+
+  private func expectLateWrites(_ state: inout State) {
+    state.lateDrops = (now() + Self.timeBetweenDrops, now() + Self.timeOfLateWrites)
   }
 
   private func nextWork() -> Work {
@@ -181,6 +205,10 @@ final class LockMachine: Sendable {
       if !state.staleNodes.isEmpty {
         defer { state.staleNodes = [] }
         return .drop(Array(state.staleNodes))
+      }
+      if let next = state.lateDrops?.next {
+        if next <= now { return .dropLateWrites }
+        deadline = deadline.map { min($0, next) } ?? next
       }
       return nil
     }

@@ -1,7 +1,7 @@
 import ProtectfsClient
 import ProtectfsPolicy
 
-/// What a store that did not answer has left undone when a lock had taken effect.
+/// What a store that did not answer, or writes that went on, have left undone when a lock had taken effect.
 struct LockOutcome: Sendable {
   /// A file, told without its name: what the daemon says of a lock is for everyone who may read its log.
   struct File: Hashable, Sendable {
@@ -15,6 +15,9 @@ struct LockOutcome: Sendable {
   var unwritten: Set<File> = []
   /// Files of which the kernel has not dropped all pages yet.
   var undropped: Set<File> = []
+  /// Files to which a write(2) that had begun went on for longer than a lock waits. Their pages are dropped again until
+  /// it ends.
+  var beingWritten: Set<File> = []
   /// A rotation that changes the keybag has the keybag key in memory still.
   var keepsKeybagKey = false
 
@@ -22,17 +25,24 @@ struct LockOutcome: Sendable {
   mutating func add(_ other: LockOutcome) {
     unwritten.formUnion(other.unwritten)
     undropped.formUnion(other.undropped)
+    beingWritten.formUnion(other.beingWritten)
     keepsKeybagKey = other.keepsKeybagKey
   }
 
   /// The error for who waited for the lock; `nil` where nothing is left undone.
   var error: ControlError? {
-    guard !unwritten.isEmpty || !undropped.isEmpty || keepsKeybagKey else { return nil }
-    var message = "the mount is locked, but its backing store does not answer"
-    if !unwritten.isEmpty { message += "; these files may have lost writes: \(Self.list(unwritten))" }
-    if !undropped.isEmpty { message += "; pages of these files are still in memory: \(Self.list(undropped))" }
-    if keepsKeybagKey { message += "; a rotation still has the key of the keybag in memory" }
-    return ControlError(.writesLost, message)
+    var parts: [String] = []
+    if !unwritten.isEmpty || !undropped.isEmpty || keepsKeybagKey { parts.append("its backing store does not answer") }
+    if !unwritten.isEmpty { parts.append("these files may have lost writes: \(Self.list(unwritten))") }
+    if !undropped.isEmpty { parts.append("pages of these files are still in memory: \(Self.list(undropped))") }
+    if keepsKeybagKey { parts.append("a rotation still has the key of the keybag in memory") }
+    if !beingWritten.isEmpty {
+      parts.append(
+        "a write to each of these files was under way, loses what it has not written yet, and may leave it in memory "
+          + "until it ends: \(Self.list(beingWritten))")
+    }
+    if parts.isEmpty { return nil }
+    return ControlError(.writesLost, "the mount is locked, but " + parts.joined(separator: "; "))
   }
 
   /// As many as fit into a message with ease.

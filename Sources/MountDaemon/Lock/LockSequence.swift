@@ -11,11 +11,23 @@ protocol Revocation {
   /// How long the backing store is waited for without any progress.
   var patience: Duration { get }
   /// Takes classes away from everyone; see ``LockSequence/run(_:evictingOpenFiles:)``.
-  func run(_ classes: [ProtectionClass], evictingOpenFiles: Bool) -> LockOutcome
+  mutating func run(_ classes: [ProtectionClass], evictingOpenFiles: Bool) -> LockOutcome
+  /// Has the kernel drop its pages of locked files that are open for writing, and does not wait for it.
+  mutating func dropLateWrites() -> LateWrites
   /// Has the kernel drop its pages of files, and does not wait for it.
   func drop(_ nodes: [NodeID])
   /// Logs what a lock has left undone.
   func report(_ outcome: LockOutcome)
+}
+
+/// Whether files of locked classes may still get pages from a write(2) that began before the lock.
+enum LateWrites {
+  /// None is open for writing.
+  case none
+  /// A write(2) may have looked at the attributes, and not begun to copy.
+  case possible
+  /// One has begun, and has not ended.
+  case underWay
 }
 
 /// Takes classes away from everyone: open files, mappings, the kernel's page cache, and the daemon's own memory.
@@ -28,16 +40,40 @@ struct LockSequence: Revocation {
   let session: Session
   let controller: LockController
   let pages: PageInvalidation
+  /// What waits for calls of write(2) that have begun.
+  let writes: PageInvalidation
+  /// Those that have outlasted a lock.
+  var lateWrites: [InvalidationBatch] = []
+  /// The last pages that ``dropLateWrites()`` has begun to drop.
+  var lateDrop: InvalidationBatch?
   /// How long to wait for the backing store from the last write-back that completed.
   let patience: Duration
   let log: Logger
+
+  init(
+    fileSystem: ProtectedFileSystem, session: Session, controller: LockController, patience: Duration, log: Logger
+  ) {
+    self.fileSystem = fileSystem
+    self.session = session
+    self.controller = controller
+    self.patience = patience
+    self.log = log
+    pages = PageInvalidation(log) { node throws(Errno) in try session.invalidate(node) }
+    writes = PageInvalidation(log) { node throws(Errno) in try session.awaitWrites(to: node) }
+  }
+
+  /// Lets the threads end that wait.
+  func stop() {
+    pages.stop()
+    writes.stop()
+  }
 
   /// Revokes the classes. When this returns, no page of a class whose key went whole is with the kernel, no key of it
   /// is in memory, and every request on its contents is refused. What a store that does not answer has kept it from is
   /// returned.
   ///
   /// Class B keeps its public key, and its open files their own keys, unless `evictingOpenFiles`.
-  func run(_ classes: [ProtectionClass], evictingOpenFiles: Bool) -> LockOutcome {
+  mutating func run(_ classes: [ProtectionClass], evictingOpenFiles: Bool) -> LockOutcome {
     let whole = evictingOpenFiles ? classes : classes.filter { !$0.keepsOpenFiles }
     // Where others write the store, what they have put into a class is found.
     let stale = fileSystem.renewRecords(within: patience)
@@ -50,7 +86,7 @@ struct LockSequence: Revocation {
     let closed = Set(whole.flatMap { fileSystem.cachedNodes(in: $0, includingOpen: false) })
     // 2. The kernel writes the dirty pages back, drops all pages, mapped ones too, and forgets the attributes, so that
     //    the next write(2) asks first. From a store that does not answer nothing more is hoped for.
-    let unpushed = push(classes, whole: whole, stale: stale)
+    let unpushed = push(classes, whole: whole, stale: stale, &outcome)
     if !unpushed.isEmpty {
       let written = Set(whole.flatMap { fileSystem.writtenNodes(in: $0) })
       note(unpushed.filter(written.contains), of: whole, in: &outcome.unwritten)
@@ -61,7 +97,8 @@ struct LockSequence: Revocation {
     let isStuck = !evictKeys(of: whole, waiting: unpushed.isEmpty) || !unpushed.isEmpty
     for fileClass in classes { controller.wipe(fileClass) }
     if isStuck { refuseUnanswered(of: whole, &outcome) }
-    // 4. Drop what was read or dirtied between 2 and 3, or came into the class.
+    // 4. Drop what was read or dirtied between 2 and 3, or came into the class; also by a write(2) that had begun.
+    awaitWrites(to: whole, &outcome)
     drop(whole, closed: closed, isStuck: isStuck, &outcome)
     return outcome
   }
@@ -71,7 +108,9 @@ struct LockSequence: Revocation {
   }
 
   /// Returns the nodes whose pages were not written back in time.
-  private func push(_ classes: [ProtectionClass], whole: [ProtectionClass], stale: [NodeID]) -> [NodeID] {
+  private mutating func push(
+    _ classes: [ProtectionClass], whole: [ProtectionClass], stale: [NodeID], _ outcome: inout LockOutcome
+  ) -> [NodeID] {
     // Roughly in the order in which they came to be known, in which the kernel has them and their pages too.
     let nodes = classes.flatMap { fileClass in
       fileSystem.cachedNodes(in: fileClass, includingOpen: whole.contains(fileClass)).sorted {
@@ -79,13 +118,14 @@ struct LockSequence: Revocation {
       }
     }
     let unpushed = finish(pages.begin(nodes + stale), progress: { fileSystem.completedPushes })
-    return unpushed.isEmpty ? finishWrites(to: whole) : unpushed
+    return unpushed.isEmpty ? finishWrites(to: whole, &outcome) : unpushed
   }
 
-  /// A write(2) that had looked at the attributes before the kernel forgot them may have made its page dirty after the
-  /// pages were written back. The kernel does not tell of such writes: they get time to finish, and what they left is
-  /// fetched, while it is still accepted, until two passes bring nothing.
-  private func finishWrites(to classes: [ProtectionClass]) -> [NodeID] {
+  /// A write(2) that had looked at the attributes before the kernel forgot them may make pages dirty after they were
+  /// written back. It is waited for, and what it left is fetched while that is still accepted. One that had not begun
+  /// to copy gets time for that, until two passes bring nothing.
+  private mutating func finishWrites(to classes: [ProtectionClass], _ outcome: inout LockOutcome) -> [NodeID] {
+    awaitWrites(to: classes, &outcome)
     let end = MonotonicClock.nanoseconds + patience.inNanoseconds
     var quiet = 0
     for _ in 0..<Self.mostPasses where MonotonicClock.nanoseconds < end {
@@ -102,8 +142,7 @@ struct LockSequence: Revocation {
   }
 
   private static let mostPasses = 16
-  /// What a write(2) that has begun is given, in microseconds: it only copies to the page cache, if it gets the
-  /// processor.
+  /// What a write(2) that has looked at the attributes is given to begin, in microseconds.
   private static let timeToFinish: UInt32 = 4000
 
   /// Wipes the keys of open files. Returns whether all operations with them had ended.

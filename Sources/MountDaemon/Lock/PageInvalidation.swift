@@ -82,13 +82,13 @@ final class PageInvalidation: Sendable {
 }
 
 extension PageInvalidation {
-  /// Of the files of a session.
-  convenience init(_ session: Session, log: Logger) {
+  /// Reports what fails.
+  convenience init(_ log: Logger, _ invalidate: @escaping @Sendable (NodeID) throws(Errno) -> Void) {
     self.init { node in
       do throws(Errno) {
-        try session.invalidate(node)
+        try invalidate(node)
       } catch {
-        log.error("the kernel did not drop a file's pages", metadata: ["error": "\(error)"])
+        log.error("the kernel did not take a notification about a file", metadata: ["error": "\(error)"])
       }
     }
   }
@@ -102,6 +102,9 @@ final class InvalidationBatch: Sendable {
     var begun = 0
     var running: Set<NodeID> = []
     var completed = 0
+
+    var unfinished: [NodeID] { Array(running) + nodes[begun...] }
+    var isDone: Bool { running.isEmpty && begun == nodes.count }
   }
 
   private let state: RankedMutex<State>
@@ -115,6 +118,15 @@ final class InvalidationBatch: Sendable {
   /// How many files are done.
   var completed: Int { state.withLock { $0.completed } }
 
+  /// The files that are not done.
+  var unfinished: [NodeID] { state.withLock { $0.unfinished } }
+
+  /// Whether files are left that no thread has begun.
+  var hasMore: Bool { state.withLock { $0.begun < $0.nodes.count } }
+
+  /// Whether nothing is left to do.
+  var isDone: Bool { state.withLock { $0.isDone } }
+
   /// Waits for so long at most until all are done; returns whether they are.
   func wait(microseconds: Int64) -> Bool { end.wait(microseconds: microseconds) }
 
@@ -122,7 +134,7 @@ final class InvalidationBatch: Sendable {
   func giveUp() -> [NodeID] {
     state.withLock { state in
       defer { state.begun = state.nodes.count }
-      return Array(state.running) + state.nodes[state.begun...]
+      return state.unfinished
     }
   }
 
@@ -146,7 +158,7 @@ final class InvalidationBatch: Sendable {
     let isLast = state.withLock { state in
       state.running.remove(node)
       state.completed += 1
-      return state.running.isEmpty && state.begun == state.nodes.count
+      return state.isDone
     }
     if isLast { end.post() }
   }

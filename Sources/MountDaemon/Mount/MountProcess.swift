@@ -66,8 +66,8 @@ package enum MountProcess {
 
     let sequence = LockSequence(
       fileSystem: daemon.fileSystem, session: session, controller: daemon.controller,
-      pages: PageInvalidation(session, log: log), patience: options.pushTimeout, log: log)
-    defer { sequence.pages.stop() }
+      patience: options.pushTimeout, log: log)
+    defer { sequence.stop() }
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
     log.notice(

@@ -1,0 +1,145 @@
+import CSystemCalls
+import Glibc
+import ProtectfsIO
+import ProtectfsPolicy
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Calls of write(2) that are under way when a lock comes: the kernel has looked at the attributes for them, and asks
+  /// no more until they end.
+  @Suite struct LateWriteTests {
+    /// It goes on when the lock has taken effect, and so does one that waits behind it. The lock names the file, and
+    /// nobody reads what they write.
+    @Test func outlastsTheLock() throws {
+      try LateWriter.with { (volume, writer) in
+        let second = try Program(
+          [
+            "python3", "-c",
+            "import os, time; file = os.open('\(writer.path)', os.O_WRONLY); os.pwrite(file, b'd' * 65536, 0); "
+              + "print('written', flush=True); time.sleep(600)",
+          ], output: volume.directory.appending("second"))
+        defer { second.send(SIGKILL) }
+        while try !ProcessStatus(PathName("/proc/\(second.identifier)"))["State"].hasPrefix("D") { usleep(1000) }
+
+        let lock = try Command.run(["lock", "--now", volume.mountPoint.description])
+        #expect(lock.ending == .exited(26), "\(lock.output)")
+        #expect(lock.output.contains("a write to each of these files was under way"), "\(lock.output)")
+        #expect(lock.output.contains("inode \(try writer.file.status().inode) (class A)"), "\(lock.output)")
+        writer.expectUnreadable()
+
+        try writer.goOn()
+        while !second.output.hasSuffix("\n") && second.poll() == nil { usleep(1000) }
+        #expect(second.output == "written\n")
+        writer.expectUnreadable()
+
+        try volume.unlock()
+        #expect(try writer.file.read(at: 0, count: 1) == LateWriter.written, "it was written before the lock")
+        #expect(try writer.file.read(at: LateWriter.count, count: 1) == LateWriter.former, "it was written after it")
+      }
+    }
+
+    /// A lock waits for it, and keeps all of it.
+    @Test func isWaitedFor() throws {
+      try LateWriter.with(["-o", "push_timeout=600"]) { (volume, writer) in
+        let other = volume.path("other")
+        try other.write("")
+        let lock = try Program(
+          [Command.path, "lock", "--now", volume.mountPoint.description], output: volume.directory.appending("lock"))
+        while (try? OpenFile(other, O_RDONLY)) != nil { usleep(1000) }
+        for _ in 0..<50 where lock.poll() == nil { usleep(10_000) }
+        #expect(lock.poll() == nil, "\(lock.output)")
+        try writer.goOn()
+        #expect(lock.wait() == .exited(0), "\(lock.output)")
+        writer.expectUnreadable()
+        try volume.unlock()
+        #expect(try writer.file.read(at: LateWriter.count, count: 1) == LateWriter.last)
+      }
+    }
+  }
+}
+
+/// A process in a write(2) to a file of class A whose last page does not arrive: it is that of a file on another mount,
+/// whose daemon is stopped.
+private struct LateWriter {
+  /// How much of the write is in memory.
+  static let count = 4 << 20
+  static let former = Array("a".utf8)
+  static let written = Array("b".utf8)
+  static let last = Array("c".utf8)
+  private static let page = 4096
+
+  let path: PathName
+  let file: OpenFile
+  private let program: Program
+  private let source: Volume
+
+  static func with(_ options: [String] = [], _ body: (Volume, LateWriter) throws -> Void) throws {
+    try Volume.with(options + ["-o", "allow_other"], defaultClass: .complete) { volume in
+      try Volume.with { source in
+        try source.path("source").write(String(repeating: "c", count: page))
+        // Its page is not in memory then.
+        try source.remount()
+        try source.unlock()
+        let writer = try LateWriter(volume, source)
+        defer {
+          _ = calls_kill(source.processID, SIGCONT)
+          writer.program.send(SIGKILL)
+          _ = writer.program.wait()
+        }
+        try body(volume, writer)
+      }
+    }
+  }
+
+  private init(_ volume: Volume, _ source: Volume) throws {
+    let path = volume.path("file")
+    file = try OpenFile(path, O_RDWR | O_CREAT)
+    try file.write([UInt8](repeating: Self.former[0], count: Self.count + Self.page), at: 0)
+    try file.synchronize()
+    (self.path, self.source) = (path, source)
+    let ready = volume.directory.appending("ready")
+    program = try Program(
+      [
+        "python3", "-c",
+        """
+        import mmap, os, time
+        source = os.open('\(source.path("source"))', os.O_RDONLY)
+        last = memoryview(mmap.mmap(source, \(Self.page), prot=mmap.PROT_READ))
+        file = os.open('\(path)', os.O_WRONLY)
+        os.mkdir('\(ready)')
+        while os.path.exists('\(ready)'): time.sleep(0.01)
+        print(os.pwritev(file, [b'b' * \(Self.count), last], 0), flush=True)
+        time.sleep(600)
+        """,
+      ], output: volume.directory.appending("writer"))
+    while !ready.exists, program.poll() == nil { usleep(1000) }
+    try #require(calls_kill(source.processID, SIGSTOP) == 0)
+    try ready.removeDirectory()
+    while try file.read(at: Self.count - 1, count: 1) != Self.written {
+      try #require(program.poll() == nil, "\(program.output)")
+      usleep(1000)
+    }
+  }
+
+  /// Lets the last page arrive, and waits for the end of the write(2), which reports success. The file stays open: when
+  /// it is closed, the kernel writes its pages back.
+  func goOn() throws {
+    #expect(calls_kill(source.processID, SIGCONT) == 0)
+    while !program.output.hasSuffix("\n") && program.poll() == nil { usleep(1000) }
+    #expect(program.output == "\(Self.count + Self.page)\n")
+  }
+
+  /// Nothing of the file can be read soon: no page is in memory.
+  func expectUnreadable(sourceLocation: SourceLocation = #_sourceLocation) {
+    for offset in [0, Self.count] {
+      let deadline = ContinuousClock.now + .seconds(20)
+      var found: Errno?
+      repeat {
+        found = failure { () throws(Errno) in _ = try file.read(at: offset, count: 1) }
+        if found == nil { usleep(10_000) }
+      } while found == nil && ContinuousClock.now < deadline
+      #expect(found == .permissionDenied, "at \(offset)", sourceLocation: sourceLocation)
+    }
+  }
+}
