@@ -53,6 +53,10 @@ package final class ProtectedDataListener: Sendable {
     state.withLock { state in
       let parts = state.parts ?? [:]
       guard state.parts == nil || Set(parts.keys) != Set(followers) else { return }
+      // What was open on the former mounts is lost, whatever the state of those that took their place.
+      let isReplaced = !parts.isEmpty && parts.keys.allSatisfy { !followers.contains($0) }
+      state.parts = isReplaced ? [:] : parts
+      if isReplaced { deliverChange(&state) }
       state.parts = Dictionary(uniqueKeysWithValues: followers.map { ($0, parts[$0] ?? .unknown) })
       state.announced.formIntersection(followers)
       deliverChange(&state)

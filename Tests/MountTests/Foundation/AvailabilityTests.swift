@@ -112,6 +112,29 @@ extension MountTests {
       }
     }
 
+    /// What was open on the former mount is lost, also when the data of the other is available.
+    @Test func anotherMountTakesThePlace() throws {
+      try Volume.with { volume in
+        let listener = Listener(ProtectedData.events(at: URL(fileURLWithPath: volume.mountPoint.description)))
+        defer { listener.cancel() }
+        try listener.expect("available")
+        try Volume.with { other in
+          let bind = ["mount", "--bind", other.mountPoint.description, volume.mountPoint.description]
+          try #require(try Program.run(bind).succeeded)
+          try listener.expect("unavailable", "available")
+          try volume.mountPoint.unmount(isLazy: false)
+          try listener.expect("unavailable", "available")
+          try other.lock()
+          try #require(try Program.run(bind).succeeded)
+          try listener.expect("unavailable")
+          try other.unlock()
+          try listener.expect("available")
+          try volume.mountPoint.unmount(isLazy: false)
+          try listener.expect("unavailable", "available")
+        }
+      }
+    }
+
     @Test func holdsDelayTheLock() throws {
       try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
         let url = URL(fileURLWithPath: volume.mountPoint.description)
