@@ -105,7 +105,7 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case cipherContexts
   /// Requests that were put off.
   case backlog
-  /// Workers that wait for a call.
+  /// Workers that wait for a call; threads in reserve, and what one of them is to do.
   case idleWorkers
   /// Threads of the rings that have no queue.
   case requestRings

@@ -8,8 +8,14 @@ import SystemPackage
 package struct Thread: @unchecked Sendable {
   private let identifier: pthread_t
 
-  /// Starts a thread. `stackSize` is in bytes; `name` is truncated to the 15 bytes that the kernel keeps.
+  /// Starts a thread, one of those in reserve if there are any. `stackSize` is in bytes; `name` is truncated to the 15
+  /// bytes that the kernel keeps.
   package init(name: String, stackSize: Int = 1 << 19, _ body: @escaping @Sendable () -> Void) {
+    if let reserved = ReservedThread.take() {
+      self = reserved.thread
+      reserved.start(name, body)
+      return
+    }
     do throws(Errno) {
       try self.init(starting: name, stackSize: stackSize, body)
     } catch {
@@ -38,7 +44,7 @@ package struct Thread: @unchecked Sendable {
       &identifier, &attributes,
       { argument in
         let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
-        _ = unsafe linux_set_thread_name(start.name)
+        Thread.setName(start.name)
         start.body()
         return nil
       }, start.toOpaque())
@@ -47,6 +53,11 @@ package struct Thread: @unchecked Sendable {
       throw Errno(rawValue: result)
     }
     self.identifier = identifier
+  }
+
+  /// Names the calling thread.
+  static func setName(_ name: String) {
+    _ = unsafe linux_set_thread_name(name)
   }
 
   /// Waits until the thread has ended.

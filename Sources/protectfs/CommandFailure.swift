@@ -30,6 +30,11 @@ struct CommandFailure: Error {
     case let error as StoreError: self.init(Self.status(of: error), error.description + Advice.about(error))
     case is SessionError, is CryptographyError: self.init(.failure, "\(error)")
     case let error as FormatError: self.init(.keybagCorrupt, "the keybag cannot be read (\(error))")
+    case Errno.resourceTemporarilyUnavailable:
+      self.init(
+        .failure,
+        "no process or thread can be started: the user (ulimit -u) or the control group (pids.max) has too many; end "
+          + "some, or raise the limit")
     case let error as Errno: self.init(error == .permissionDenied ? .notPermitted : .failure, "\(error)")
     default: return nil
     }

@@ -87,6 +87,12 @@ final class RequestRings: Sendable {
     return parameter.map { $0.first == UInt8(ascii: "Y") }
   }
 
+  /// How many threads there are at first: one for each processor, the keeper, and the one that reads ahead.
+  static var firstThreadCount: Int {
+    guard let count = Process.possibleProcessorCount, count <= mostProcessors else { return 0 }
+    return count + 2
+  }
+
   static func makeBuffer(_ queue: Int) throws(Errno) -> RequestBuffer {
     try RequestBuffer(queue: queue, dataSize: Session.maximumTransfer + 2 * Worker.slack)
   }
@@ -98,8 +104,9 @@ final class RequestRings: Sendable {
   /// used.
   func start(_ session: Session, _ hold: BurstHold?, _ make: (RingWorker) -> Worker) -> Bool {
     for worker in workers { worker.worker = make(worker) }
-    return startThread("ring keeper", { [keeper] in keeper.enable() }, { [self] in keeper.run(self, session, hold) })
-      && queues.allSatisfy { startThread(workers[$0.number]) }
+    return startThread(
+      "ring keeper", isFirst: true, { [keeper] in keeper.enable() }, { [self] in keeper.run(self, session, hold) })
+      && queues.allSatisfy { startThread(workers[$0.number], isFirst: true) }
   }
 
   /// Gives the kernel the buffers: it has accepted the rings, and passes no request on until it has all of them.
@@ -109,21 +116,25 @@ final class RequestRings: Sendable {
   }
 
   /// Starts the thread of a worker. Returns whether it runs and has its ring.
-  private func startThread(_ worker: RingWorker) -> Bool {
-    startThread("ring", { worker.enable() }, { [self] in worker.run(self) })
+  private func startThread(_ worker: RingWorker, isFirst: Bool = false) -> Bool {
+    startThread("ring", isFirst: isFirst, { worker.enable() }, { [self] in worker.run(self) })
   }
 
   private func startThread(
-    _ name: String, _ enable: @escaping @Sendable () -> Bool, _ run: @escaping @Sendable () -> Void
+    _ name: String, isFirst: Bool, _ enable: @escaping @Sendable () -> Bool, _ run: @escaping @Sendable () -> Void
   ) -> Bool {
     let start = ThreadStart()
+    let body = { @Sendable in
+      let isEnabled = enable()
+      start.isEnabled.store(isEnabled, ordering: .relaxed)
+      start.isDone.post()
+      if isEnabled { run() }
+    }
     do throws(Errno) {
-      let thread = try Thread(starting: name, stackSize: 1 << 20) {
-        let isEnabled = enable()
-        start.isEnabled.store(isEnabled, ordering: .relaxed)
-        start.isDone.post()
-        if isEnabled { run() }
-      }
+      // The first are in reserve.
+      let thread =
+        isFirst
+        ? Thread(name: name, stackSize: 1 << 20, body) : try Thread(starting: name, stackSize: 1 << 20, body)
       state.withLock { $0.threads.append(thread) }
     } catch {
       return false

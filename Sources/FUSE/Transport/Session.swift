@@ -85,8 +85,15 @@ import SystemPackage
     target.rings = rings
   }
 
-  /// Serves requests until the file system has been unmounted. `latency` is held during bursts of requests.
-  package func serve(latency: WakeupLatency?, ticks: WatchTicks = WatchTicks()) {
+  /// How many threads ``serve(latency:ticks:)`` starts at once, with `workers` workers.
+  package static func threadCount(workers: Int, hasRings: Bool) -> Int {
+    // The reserve, and the one that writes back.
+    workers + 2 + (hasRings ? RequestRings.firstThreadCount : 0)
+  }
+
+  /// Serves requests until the file system has been unmounted. `latency` is held during bursts of requests. `started`
+  /// is called when all threads have been started.
+  package func serve(latency: WakeupLatency?, ticks: WatchTicks = WatchTicks(), started: () -> Void = {}) {
     self.ticks = ticks
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
     let hold = latency.map { BurstHold($0) }
@@ -106,6 +113,7 @@ import SystemPackage
     let queue = target.writebackQueue
     let writeback = Thread(name: "writeback") { [self] in queue.run(self) }
     let readAhead = rings == nil ? nil : Thread(name: "read-ahead") { [target] in target.readAheadQueue.run() }
+    started()
     for thread in threads { thread.join() }
     rings?.end()
     target.readAheadQueue.stop()
@@ -152,17 +160,21 @@ import SystemPackage
   }
 }
 
-/// The reason why a session did not start. libfuse has printed the details.
+/// The reason why a session did not start. libfuse has printed the details of its own.
 package enum SessionError: Error, CustomStringConvertible {
   case outOfMemory
   case badOptions
   case notMounted
+  case tooFewThreads(needed: Int, available: Int)
 
   package var description: String {
     switch self {
     case .badOptions: "libfuse does not take the options; check what was given with -o"
     case .notMounted: "the file system could not be mounted; what libfuse said is above"
     case .outOfMemory: "there is not enough memory"
+    case .tooFewThreads(let needed, let available):
+      "a mount needs \(needed) threads, and only \(available) can be started: the user (ulimit -u) or the control group "
+        + "(pids.max) has too many; end some, raise the limit, or serve with fewer (-o threads=)"
     }
   }
 }

@@ -47,6 +47,12 @@ package enum MountProcess {
     let server = try ControlServer(
       mountPoint: options.mountPoint, backing: daemon.backing.status(), control: daemon, logger: log)
     defer { server.stop() }
+    let report = { (part: String, error: Errno) in
+      log.warning("the daemon keeps more rights than it needs", metadata: ["not": "\(part)", "error": "\(error)"])
+    }
+    // Before the threads, which keep those that they are started with.
+    if options.isConfined { Sandbox.dropCapabilities(report) }
+    try reserveThreads(options, hasServiceSocket: serviceSocket != nil)
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
     let hasRings = makeRings(session, options, unmounter.files, log)
@@ -54,11 +60,7 @@ package enum MountProcess {
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
-    if options.isConfined {
-      Sandbox.enter(allowsRings: hasRings) { (part, error) in
-        log.warning("the daemon keeps more rights than it needs", metadata: ["not": "\(part)", "error": "\(error)"])
-      }
-    }
+    if options.isConfined { Sandbox.enter(allowsRings: hasRings, report) }
     server.start()
     if let socket = serviceSocket.take() { server.start(on: socket) }
     daemon.watchKeybag()
@@ -80,7 +82,7 @@ package enum MountProcess {
     Thread(name: "signals") {
       endOnSignal(end, daemon: daemon, session: session, server: server, unmounter: unmounter)
     }.detach()
-    session.serve(latency: latency(options))
+    session.serve(latency: latency(options)) { Thread.endReserve() }
     daemon.tree.stopRekeys()
     rekeyThread?.join()
     daemon.tree.applyModificationTimes()
@@ -88,6 +90,18 @@ package enum MountProcess {
     lockThread.join()
     log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])
     storeLock.hold()
+  }
+
+  /// Starts the threads that the mount will have, all of them or none: one that could not be had once it is mounted
+  /// would leave it half made.
+  private static func reserveThreads(_ options: MountOptions, hasServiceSocket: Bool) throws(SessionError) {
+    let hasRings = options.transport != .device && Session.kernelOffersRings == true
+    // For the socket, the keybag and the mount that are watched, invalidations, locks, signals, and one of the caller's.
+    let needed =
+      7 + (hasServiceSocket ? 1 : 0) + (options.isReadOnly ? 0 : 1)
+      + Session.threadCount(workers: options.threads, hasRings: hasRings)
+    let available = Thread.reserve(needed)
+    guard available == needed else { throw .tooFewThreads(needed: needed, available: available) }
   }
 
   /// The keybag of a store that was not erased; what a change that was cut short has left is put right.

@@ -22,18 +22,25 @@ package enum Sandbox {
     .administrate,  // trusted.*, on which overlayfs is built, and security.*: without it they could not be kept.
   ]
 
-  /// Gives the privileges up, for this thread and those it starts; other threads only lose the system calls and new
-  /// privileges. What the kernel does not know is passed over.
+  /// Told what could not be given up, and why.
+  package typealias Report = (String, Errno) -> Void
+
+  /// Gives up what is not among ``capabilities``, for this thread and those it starts.
+  package static func dropCapabilities(_ report: Report) {
+    attempt("capabilities", report) { () throws(Errno) in try Privileges.keep(capabilities) }
+  }
+
+  /// Gives up system calls and new privileges, for all threads. What the kernel does not know is passed over.
   ///
-  /// - Parameters:
-  ///   - allowsRings: Rings of io_uring(7) that were made before are used from now on (``CommandRing``).
-  ///   - report: told what could not be given up, and why.
-  package static func enter(allowsRings: Bool = false, report: (String, Errno) -> Void) {
-    func attempt(_ part: String, _ body: () throws(Errno) -> Void) {
-      do throws(Errno) { try body() } catch { report(part, error) }
+  /// - Parameter allowsRings: Rings of io_uring(7) that were made before are used from now on (``CommandRing``).
+  package static func enter(allowsRings: Bool = false, _ report: Report) {
+    attempt("no new privileges", report) { () throws(Errno) in try Privileges.refuseNew() }
+    attempt("filter of system calls", report) { () throws(Errno) in
+      try Privileges.filterSystemCalls(allowsRings: allowsRings)
     }
-    attempt("capabilities") { () throws(Errno) in try Privileges.keep(capabilities) }
-    attempt("no new privileges") { () throws(Errno) in try Privileges.refuseNew() }
-    attempt("filter of system calls") { () throws(Errno) in try Privileges.filterSystemCalls(allowsRings: allowsRings) }
+  }
+
+  private static func attempt(_ part: String, _ report: Report, _ body: () throws(Errno) -> Void) {
+    do throws(Errno) { try body() } catch { report(part, error) }
   }
 }

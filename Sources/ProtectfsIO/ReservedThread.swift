@@ -1,0 +1,53 @@
+import SystemPackage
+
+extension Thread {
+  /// Starts threads for the next calls of ``init(name:stackSize:_:)``, which then cannot fail: the system may have too
+  /// many later. A thread keeps the capabilities that it is started with, so what is to be dropped is dropped before.
+  ///
+  /// - Returns: how many there are; if they are fewer than `count`, they have ended again.
+  package static func reserve(_ count: Int) -> Int {
+    var threads: [ReservedThread] = []
+    while threads.count < count, let thread = try? ReservedThread() { threads.append(thread) }
+    guard threads.count == count else {
+      for thread in threads { thread.end() }
+      return threads.count
+    }
+    ReservedThread.all.withLock { $0 += threads }
+    return count
+  }
+
+  /// Ends the threads that are in reserve still.
+  package static func endReserve() {
+    while let thread = ReservedThread.take() { thread.end() }
+  }
+}
+
+/// A thread that was started before there is anything to do for it.
+struct ReservedThread: Sendable {
+  static let all = RankedMutex(.idleWorkers, [ReservedThread]())
+
+  let thread: Thread
+  private let body: Monitor<(@Sendable () -> Void)?>
+
+  fileprivate init() throws(Errno) {
+    let body = Monitor<(@Sendable () -> Void)?>(.idleWorkers, nil)
+    thread = try Thread(starting: "reserved", stackSize: 1 << 20) { body.wait { (body, _) in body }() }
+    self.body = body
+  }
+
+  static func take() -> ReservedThread? { all.withLock { $0.popLast() } }
+
+  func start(_ name: String, _ body: @escaping @Sendable () -> Void) {
+    self.body.update {
+      $0 = {
+        Thread.setName(name)
+        body()
+      }
+    }
+  }
+
+  fileprivate func end() {
+    body.update { $0 = {} }
+    thread.join()
+  }
+}

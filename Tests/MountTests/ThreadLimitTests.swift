@@ -1,0 +1,87 @@
+import Glibc
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
+import Testing
+
+extension MountTests {
+  /// A user who has as many threads and processes as the system admits.
+  @Suite(
+    .enabled(
+      if: LimitedUser.mayMount,
+      "an ordinary user may not run the command, or prlimit, setpriv or fusermount3 is missing")
+  )
+  struct ThreadLimitTests {
+    private func withStore(_ body: (Volume) throws -> Void) throws {
+      try Volume.store { volume in
+        let owner = "\(LimitedUser.number):\(LimitedUser.number)"
+        try #require(try Program.run(["chown", "-R", owner, volume.directory.description]).succeeded)
+        defer { TemporaryDirectory.remove(PathName("/tmp/protectfs-\(LimitedUser.number)")) }
+        try body(volume)
+      }
+    }
+
+    private func mount(_ volume: Volume, _ transport: String, limit: Int? = nil) throws {
+      try volume.mount(["-o", "threads=3,transport=\(transport)"], through: LimitedUser.launcher(limit: limit))
+    }
+
+    /// Returns what is said of a mount that is refused.
+    private func refusal(_ volume: Volume, _ transport: String, limit: Int) throws -> String {
+      do {
+        try mount(volume, transport, limit: limit)
+      } catch let failure as MountFailure {
+        #expect(failure.ending == .exited(1), "\(failure.ending)")
+        #expect(!volume.isMounted)
+        return failure.output
+      }
+      Issue.record("mounted with \(limit) processes and threads")
+      try volume.unmount()
+      return ""
+    }
+
+    @Test(arguments: ["device", "io_uring"]) func aMountHasAllItsThreadsOrNone(_ transport: String) throws {
+      try withStore { volume in
+        // The first process, and what unmounts.
+        let without = try refusal(volume, transport, limit: 2)
+        #expect(without.contains("a mount needs ") && without.contains("only 0 can be started"), "\(without)")
+        #expect(without.contains("ulimit -u") && without.contains("-o threads="), "\(without)")
+        let needed = try #require(without.split(separator: " ").lazy.compactMap { Int($0) }.first)
+        let almost = try refusal(volume, transport, limit: needed + 1)
+        #expect(almost.contains("only \(needed - 1) can be started"), "\(almost)")
+        // One more is fusermount3.
+        try mount(volume, transport, limit: needed + 3)
+        try volume.unlock()
+        // It keeps no thread that has nothing to do.
+        let deadline = ContinuousClock.now + .seconds(20)
+        while try ProcessStatus.threads(of: volume.processID).contains(where: { $0["Name"] == "reserved" }) {
+          try #require(ContinuousClock.now < deadline)
+          usleep(2000)
+        }
+        try volume.lock()
+        try volume.unmount()
+      }
+    }
+
+    @Test func aProcessThatCannotBeStartedIsNamed() throws {
+      try withStore { volume in
+        let refused = try refusal(volume, "device", limit: 1)
+        #expect(refused.contains("ulimit -u") && refused.contains("pids.max"), "\(refused)")
+      }
+    }
+  }
+}
+
+/// A user whom every system knows, as fusermount3(1) requires, and of whom no process runs that would count.
+private enum LimitedUser {
+  static let number = 2
+
+  /// What has this user run a program, with as many processes and threads.
+  static func launcher(limit: Int? = nil) -> [String] {
+    ["setpriv", "--reuid=\(number)", "--regid=\(number)", "--clear-groups"]
+      + (limit.map { ["prlimit", "--nproc=\($0)"] } ?? [])
+  }
+
+  static let mayMount =
+    Program.isInstalled("prlimit") && Program.isInstalled("fusermount3")
+    && (try? Program.run(launcher() + [Command.path, "--version"]))?.succeeded == true
+}
