@@ -25,6 +25,11 @@ package enum Poll {
   /// Waits until there is one of the events, for at most the given time, which is rounded up to milliseconds; `nil` for
   /// no limit. Returns for each event whether it is there. A negative descriptor has no events.
   package static func wait(for events: Event..., atMost time: Duration? = nil) throws(Errno) -> [Bool] {
+    try wait(for: events, atMost: time)
+  }
+
+  /// The same for any number.
+  package static func wait(for events: [Event], atMost time: Duration?) throws(Errno) -> [Bool] {
     let milliseconds = time.map { CInt(min(max($0 / .milliseconds(1), 0).rounded(.up), 1_000_000_000)) } ?? -1
     var entries = events.map(\.entry)
     try call("poll", unsafe poll(&entries, nfds_t(entries.count), milliseconds))

@@ -1,5 +1,6 @@
 import MountDaemon
 import ProtectfsClient
+import ProtectfsIO
 
 /// The daemon that a path of the user's means: by a mount, or by a backing directory or a former mount point, whose
 /// daemon lives while somebody holds its file system.
@@ -7,15 +8,20 @@ enum DaemonPath {
   /// Calls `body` with a connection to each daemon of a path; there are several where a backing directory is mounted
   /// more than once. A daemon that was stopped is reported while it is waited for.
   ///
+  /// - Parameter persists: whether `body` is called again with another connection when the daemon ends one, as it does
+  ///   when it has too many: a lock is not to be missed.
   /// - Throws: `notMounted` where there is none, and what `body` throws.
-  static func withEach(of path: String, _ body: (inout DaemonConnection) throws -> Void) throws {
-    if let mount = try MountedFileSystem.containing(path) { return try with(mount, body) }
+  static func withEach(
+    of path: String, persists: Bool = false, _ body: (inout DaemonConnection) throws -> Void
+  ) throws {
+    if let mount = try MountedFileSystem.containing(path) { return try with(mount, persists: persists, body) }
     var hasFound = false
     for (socket, owner) in try ControlSocket.all(of: CanonicalPath.of(path)) {
       // A killed daemon leaves its sockets behind.
       guard let daemon = try? DaemonConnection(at: socket, owner: owner) else { continue }
       hasFound = true
-      try report(daemon, body)
+      let again = { () throws in try DaemonConnection(at: socket, owner: owner) }
+      try report(daemon, again: persists ? again : nil, body)
     }
     guard hasFound else {
       throw ControlError(
@@ -25,15 +31,20 @@ enum DaemonPath {
   }
 
   /// Calls `body` with a connection to the daemon of a mount.
-  static func with(_ mount: MountedFileSystem, _ body: (inout DaemonConnection) throws -> Void) throws {
-    try report(try connect(to: mount), body)
+  static func with(
+    _ mount: MountedFileSystem, persists: Bool = false, _ body: (inout DaemonConnection) throws -> Void
+  ) throws {
+    let again = { () throws in try connect(to: mount) }
+    try report(try again(), again: persists ? again : nil, body)
   }
 
   /// Calls `body` with a connection to the daemon of a user at a socket.
   static func with(
-    _ socket: ControlSocket, of owner: UInt32, _ body: (inout DaemonConnection) throws -> Void
+    _ socket: ControlSocket, of owner: UInt32, persists: Bool = false,
+    _ body: (inout DaemonConnection) throws -> Void
   ) throws {
-    try report(try DaemonConnection(at: socket, owner: owner), body)
+    let again = { () throws in try DaemonConnection(at: socket, owner: owner) }
+    try report(try again(), again: persists ? again : nil, body)
   }
 
   /// - Throws: `pagesRemain` for a mount whose daemon was killed, where they do.
@@ -57,10 +68,23 @@ enum DaemonPath {
   }
 
   private static func report(
-    _ daemon: consuming DaemonConnection, _ body: (inout DaemonConnection) throws -> Void
+    _ daemon: consuming DaemonConnection, again: (() throws -> DaemonConnection)?,
+    _ body: (inout DaemonConnection) throws -> Void
   ) throws {
     let notice = WaitNotice(for: daemon.processID)
     defer { notice.end() }
+    for _ in 0..<mostAttempts {
+      do {
+        return try body(&daemon)
+      } catch let error as ControlError where error.code == .noAnswer {
+        guard let again else { throw error }
+        Thread.sleep(microseconds: 100_000)
+        // A daemon that has ended is not there.
+        daemon = try again()
+      }
+    }
     try body(&daemon)
   }
+
+  private static let mostAttempts = 100
 }

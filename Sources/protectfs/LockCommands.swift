@@ -80,9 +80,9 @@ struct LockCommand: ParsableCommand {
       if let extent { return try extent.lock(&daemon) }
       try daemon.lock(gracePeriod: period, waiting: isWaiting)
     }
-    guard choice.all else { return try choice.withOne(for: "lock", lock) }
+    guard choice.all else { return try choice.withOne(for: "lock", persists: true, lock) }
     let all = try UserMounts(includingDaemons: true)
-    all.attemptTogether(lock)
+    all.lockTogether(lock)
     try all.finish(of: "locked")
   }
 }

@@ -19,9 +19,13 @@ struct MountChoice: ParsableArguments {
 
   /// Calls `body` with the daemon of the one mount.
   ///
-  /// - Parameter name: the command's.
-  func withOne(for name: String, _ body: (inout DaemonConnection) throws -> Void) throws {
-    if let mountPoint { return try DaemonPath.withEach(of: mountPoint, body) }
-    try DaemonPath.with(UserMounts().only(for: "protectfs \(name)", takesAll: true), body)
+  /// - Parameters:
+  ///   - name: the command's.
+  ///   - persists: whether it is called again when the daemon ends the connection.
+  func withOne(
+    for name: String, persists: Bool = false, _ body: (inout DaemonConnection) throws -> Void
+  ) throws {
+    if let mountPoint { return try DaemonPath.withEach(of: mountPoint, persists: persists, body) }
+    try DaemonPath.with(UserMounts().only(for: "protectfs \(name)", takesAll: true), persists: persists, body)
   }
 }

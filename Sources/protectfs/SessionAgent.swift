@@ -184,7 +184,7 @@ final class SessionAgent {
     let work = { @Sendable [note] in
       guard let all = Self.mounts() else { return CommandFailure.report("\(reason); nothing could be locked") }
       guard all.count > 0 else { return note("\(reason); nothing is mounted") }
-      all.attemptTogether(lock)
+      all.lockTogether(lock)
       let milliseconds = Int((ContinuousClock.now - begin) / .milliseconds(1))
       do throws(CommandFailure) {
         try all.finish(of: "locked")

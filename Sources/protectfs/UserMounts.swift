@@ -83,11 +83,13 @@ final class UserMounts: Sendable {
   }
 
   /// Calls `body` with the daemon of one of them, and reports what it throws.
-  func attempt(_ index: Int, _ body: (inout DaemonConnection) throws -> Void) {
+  ///
+  /// - Parameter persists: whether it is called again when the daemon ends the connection.
+  func attempt(_ index: Int, persists: Bool = false, _ body: (inout DaemonConnection) throws -> Void) {
     do {
-      if index < mounts.count { return try attempt(mounts[index], body) }
+      if index < mounts.count { return try attempt(mounts[index], persists: persists, body) }
       let daemon = daemons[index - mounts.count]
-      try DaemonPath.with(daemon.socket, of: daemon.owner, body)
+      try DaemonPath.with(daemon.socket, of: daemon.owner, persists: persists, body)
     } catch {
       let failure = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
       let name = index < mounts.count ? mounts[index].mountPoint : daemons[index - mounts.count].socket.path
@@ -99,9 +101,11 @@ final class UserMounts: Sendable {
     }
   }
 
-  private func attempt(_ mount: MountedFileSystem, _ body: (inout DaemonConnection) throws -> Void) throws {
+  private func attempt(
+    _ mount: MountedFileSystem, persists: Bool, _ body: (inout DaemonConnection) throws -> Void
+  ) throws {
     do {
-      try DaemonPath.with(mount, body)
+      try DaemonPath.with(mount, persists: persists, body)
     } catch let error as ControlError where error.code == .noAnswer && isServed(mount) {
       // Its path has changed. The daemon is among the daemons.
     }
@@ -118,14 +122,14 @@ final class UserMounts: Sendable {
     }
   }
 
-  /// Does the same on all at the same time.
-  func attemptTogether(_ body: @escaping @Sendable (inout DaemonConnection) throws -> Void) {
+  /// Locks all at the same time.
+  func lockTogether(_ body: @escaping @Sendable (inout DaemonConnection) throws -> Void) {
     var threads: [Thread] = []
     for index in 0..<count {
       do throws(Errno) {
-        threads.append(try Thread(starting: "mount") { [self] in attempt(index, body) })
+        threads.append(try Thread(starting: "mount") { [self] in attempt(index, persists: true, body) })
       } catch {
-        attempt(index, body)
+        attempt(index, persists: true, body)
       }
     }
     for thread in threads { thread.join() }

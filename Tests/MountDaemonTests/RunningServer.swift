@@ -16,7 +16,8 @@ final class RunningServer: Sendable {
   private let ownDirectory: String?
 
   init(
-    owner: UInt32 = geteuid(), limits: ControlServer.Limits = ControlServer.Limits(), isAmongOthers: Bool = false
+    owner: UInt32 = geteuid(), limits: ControlServer.Limits = ControlServer.Limits(), isAmongOthers: Bool = false,
+    hasThreads: Bool = true
   ) throws {
     let number = UInt64.random(in: 0...UInt64.max)
     mountPoint = "/tests/control/\(number)"
@@ -24,7 +25,11 @@ final class RunningServer: Sendable {
     ownDirectory = isAmongOthers ? nil : "/tmp/protectfs-control-\(number)"
     server = try ControlServer(
       mountPoint: mountPoint, control: daemon, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-      limits: limits, directories: ownDirectory.map { [$0] } ?? ControlSocket.directories(of: geteuid()))
+      limits: limits, directories: ownDirectory.map { [$0] } ?? ControlSocket.directories(of: geteuid()),
+      startThread: { (body) throws(Errno) in
+        guard hasThreads else { throw .resourceTemporarilyUnavailable }
+        try Thread(starting: "control client", body).detach()
+      })
     server.start()
   }
 

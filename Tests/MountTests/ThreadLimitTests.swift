@@ -68,6 +68,32 @@ extension MountTests {
         #expect(refused.contains("ulimit -u") && refused.contains("pids.max"), "\(refused)")
       }
     }
+
+    /// As after the start of a great many programs.
+    @Test(arguments: ["device", "io_uring"]) func aLockNeedsNoNewThread(_ transport: String) throws {
+      try withStore { volume in
+        try mount(volume, transport)
+        try volume.unlock()
+        let file = volume.path("file").description
+        let asUser = LimitedUser.launcher()
+        let written = try Program.run(asUser + ["sh", "-c", "echo secret > \(file)"])
+        #expect(written.succeeded, "\(written.output)")
+        let classSet = try Program.run(asUser + [Command.path, "class", "set", "complete", file])
+        #expect(classSet.succeeded, "\(classSet.output)")
+        #expect(try Program.run(asUser + ["prlimit", "--pid", "\(volume.processID)", "--nproc=1:1"]).succeeded)
+        for arguments in [
+          ["lock", "--now", volume.mountPoint.description], ["lock", "--inactive", volume.mountPoint.description],
+        ] {
+          let locked = try Command.run(arguments)
+          #expect(locked.succeeded, "\(locked.output)")
+        }
+        #expect(try volume.status().state == .inactive)
+        #expect(try !Program.run(asUser + ["cat", file]).succeeded)
+        try volume.unlock()
+        #expect(try Program.run(asUser + ["cat", file]).output == "secret\n")
+        try volume.unmount()
+      }
+    }
   }
 }
 

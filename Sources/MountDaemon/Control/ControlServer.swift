@@ -38,12 +38,20 @@ package final class ControlServer: Sendable {
     var accepting: Thread?
   }
 
+  /// What starts a thread for a client.
+  package typealias ThreadStart = @Sendable (_ body: @escaping @Sendable () -> Void) throws(Errno) -> Void
+
+  /// How many threads ``start()`` starts.
+  package static let threadCount = 1 + ControlReserve.threadCount
+
   private let listener: ControlListener
   private let control: any DaemonControl
   private let limits: Limits
   private let logger: Logger
   private let derivation: DerivationLock
   private let streams: CallCount
+  private let reserve = ControlReserve()
+  private let startThread: ThreadStart
   private let state = RankedMutex(.controlClients, State())
 
   /// Makes the socket for the mount of a canonical mount point, which is also named after the `backing` directory.
@@ -52,7 +60,10 @@ package final class ControlServer: Sendable {
   /// - Throws: where no socket can be made, or a daemon for this mount point answers already.
   package init(
     mountPoint: String, backing: Status? = nil, control: any DaemonControl, logger: Logger, limits: Limits = Limits(),
-    directories: [String] = ControlSocket.directories(of: Process.identity.user)
+    directories: [String] = ControlSocket.directories(of: Process.identity.user),
+    startThread: @escaping ThreadStart = { (body) throws(Errno) in
+      try Thread(starting: "control client", body).detach()
+    }
   ) throws(ControlError) {
     listener = try ControlListener(mountPoint: mountPoint, backing: backing, directories: directories)
     self.control = control
@@ -60,6 +71,7 @@ package final class ControlServer: Sendable {
     self.limits = limits
     derivation = DerivationLock(limit: limits.secrets)
     streams = CallCount(limit: limits.streams)
+    self.startThread = startThread
   }
 
   /// The path of the socket, for logs and for other Varlink clients.
@@ -70,6 +82,9 @@ package final class ControlServer: Sendable {
 
   /// Starts to serve clients, on threads of the server's own.
   package func start() {
+    reserve.start { [self] client in
+      serve(LocalSocket(owning: client.socket), number: client.number, limits.ofReserve, CallCount(limit: 0))
+    }
     state.withLock { $0.accepting = Thread(name: "control") { [self] in acceptClients(of: listener.socket) } }
   }
 
@@ -89,6 +104,7 @@ package final class ControlServer: Sendable {
     }
     listener.socket.shutDown()
     accepting?.join()
+    reserve.stop()
     for _ in 0..<100 where state.withLock({ !$0.connections.isEmpty }) { Thread.sleep(microseconds: 10_000) }
   }
 
@@ -103,7 +119,7 @@ package final class ControlServer: Sendable {
     }
   }
 
-  /// Gives a client a thread, unless it may not be one or there are too many.
+  /// Gives a client a thread, of its own if one can be started, unless it may not be one or there are too many.
   private func admit(_ socket: consuming LocalSocket) {
     guard let user = try? socket.peerUser(), user == control.owner || user == 0 else {
       logger.warning("a control connection of another user was closed")
@@ -120,17 +136,16 @@ package final class ControlServer: Sendable {
     }
     _ = socket.release()
     do throws(Errno) {
-      try Thread(starting: "control client") { [self] in
-        serve(LocalSocket(owning: descriptor), number: number)
-      }.detach()
+      try startThread { [self] in serve(LocalSocket(owning: descriptor), number: number, limits, streams) }
     } catch {
-      logger.warning("a control connection was closed: no thread can be started")
-      state.withLock { $0.connections.remove(number) }
-      _ = LocalSocket(owning: descriptor)
+      logger.warning("no thread can be started for a control connection: it has one for calls that end soon")
+      reserve.add(ControlReserve.Client(socket: descriptor, number: number))
     }
   }
 
-  private func serve(_ socket: consuming LocalSocket, number: ConnectionTable.Number) {
+  private func serve(
+    _ socket: consuming LocalSocket, number: ConnectionTable.Number, _ limits: Limits, _ streams: CallCount
+  ) {
     let connection = ControlConnection(
       socket: socket, control: control, limits: limits, derivation: derivation, streams: streams)
     let reason = connection.serve { [self] isSilent in

@@ -96,9 +96,9 @@ package enum MountProcess {
   /// would leave it half made.
   private static func reserveThreads(_ options: MountOptions, hasServiceSocket: Bool) throws(SessionError) {
     let hasRings = options.transport != .device && Session.kernelOffersRings == true
-    // For the socket, the keybag and the mount that are watched, invalidations, locks, signals, and one of the caller's.
+    // For the keybag and the mount, which are watched, invalidations, locks, signals, and one of the caller's.
     let needed =
-      7 + (hasServiceSocket ? 1 : 0) + (options.isReadOnly ? 0 : 1)
+      6 + ControlServer.threadCount + (hasServiceSocket ? 1 : 0) + (options.isReadOnly ? 0 : 1)
       + Session.threadCount(workers: options.threads, hasRings: hasRings)
     let available = Thread.reserve(needed)
     guard available == needed else { throw .tooFewThreads(needed: needed, available: available) }
