@@ -33,8 +33,10 @@ import Testing
     (third, fourth) = (try Connection(), try Connection())
   }
 
-  private mutating func admit(_ connection: Connection, now: Int64) -> ConnectionTable.Number? {
-    table.admit(connection.server.rawValue, limit: 2, now: now)
+  private mutating func admit(
+    _ connection: Connection, of process: Int32 = 1, limit: Int = 2, now: Int64
+  ) -> ConnectionTable.Number? {
+    table.admit(connection.server.rawValue, of: process, limit: limit, now: now)
   }
 
   private var ended: [Bool] { [first, second, third, fourth].map(\.isEnded) }
@@ -60,6 +62,29 @@ import Testing
     #expect(ended == [true, true, false, false])
     for number in [one, two] { table.remove(number) }
     #expect(!table.isEmpty)
+  }
+
+  /// A process that connects again and again ends its own connections, not those of others.
+  @Test mutating func theProcessWithTheMostGivesWay() {
+    #expect(admit(first, of: 2, limit: 3, now: 1) != nil)
+    let own = [admit(second, limit: 3, now: 2), admit(third, limit: 3, now: 3)]
+    #expect(admit(fourth, limit: 3, now: 4) != nil)
+    #expect(ended == [false, true, false, false])
+    for case let number? in own { table.remove(number) }
+  }
+
+  /// One that keeps the daemon busy on many connections keeps nobody out.
+  @Test mutating func callsOfAProcessWithManyGiveWay() {
+    guard let one = admit(first, now: 1), let two = admit(second, now: 2) else {
+      Issue.record("there is room for two")
+      return
+    }
+    for number in [one, two] { table.note(number, silentSince: nil) }
+    #expect(admit(third, of: 2, now: 3) != nil)
+    #expect(ended == [true, false, false, false])
+    // Now each has one, and the other process says nothing.
+    #expect(admit(fourth, of: 3, now: 4) != nil)
+    #expect(ended == [true, false, true, false])
   }
 
   @Test mutating func callsAreNotCutShort() {

@@ -148,6 +148,43 @@ extension MountTests {
       }
     }
 
+    /// Two programs connect without a pause, and read no reply: a lock is not kept out.
+    @Test(.enabled(if: PathName("/usr/bin/python3").exists, "python3 is not installed"))
+    func aFloodOfConnections() throws {
+      try Volume.with { volume in
+        let socket = "/run/protectfs/" + ControlSocket.name(forMountPoint: volume.mountPoint.description)
+        let script = """
+          import collections, itertools, socket, sys
+          calls = b'{"method":"org.protectfs.Daemon.GetStatus"}\\0' * 1000
+          held = collections.deque(maxlen=400)
+          for number in itertools.count():
+              if number == 300: print("flooding", flush=True)
+              held.append(socket.socket(socket.AF_UNIX))
+              held[-1].settimeout(1)
+              try:
+                  held[-1].connect(sys.argv[1])
+                  held[-1].send(calls)
+              except OSError: pass
+          """
+        let flooding = try (0..<2).map {
+          try Program(
+            ["/usr/bin/python3", "-c", script, socket], output: volume.directory.appending("flood.\($0)"))
+        }
+        defer {
+          for program in flooding {
+            program.send(SIGKILL)
+            _ = program.wait()
+          }
+        }
+        let deadline = ContinuousClock.now + .seconds(30)
+        while !flooding.allSatisfy({ $0.output.contains("flooding") }) {
+          try #require(ContinuousClock.now < deadline)
+          usleep(5000)
+        }
+        for _ in 0..<20 { try volume.lock() }
+      }
+    }
+
     /// The mount's owner and root may use the socket. Others cannot even see it.
     @Test func theControlSocketIsClosedToOthers() throws {
       try Volume.with { volume in

@@ -1,13 +1,15 @@
 import ProtectfsIO
 
-/// The connections that a server has. When there is no room for one more, the one that has been silent longest goes, so
-/// that clients that say nothing keep nobody out.
+/// The connections that a server has. When there is no room for one more, one goes of the process that has the most: the
+/// one that has been silent longest, so that clients that say nothing keep nobody out. One whose call is being carried
+/// out goes only for a process that has fewer.
 struct ConnectionTable {
   /// One client among all that ever were.
   typealias Number = UInt64
 
   private struct Entry {
     let descriptor: CInt
+    let process: Int32
     /// Since when no call of the client is being carried out, in nanoseconds of the monotonic clock; `nil` during a
     /// call.
     var silentSince: Int64?
@@ -21,12 +23,12 @@ struct ConnectionTable {
   /// Whether the last thread has gone.
   var isEmpty: Bool { entries.isEmpty }
 
-  /// Takes a client that has just come; returns `nil` where there are `limit` and all of them have a call carried out.
-  mutating func admit(_ descriptor: CInt, limit: Int, now: Int64) -> Number? {
+  /// Takes a client of a process that has just come; returns `nil` where there are `limit` and none goes.
+  mutating func admit(_ descriptor: CInt, of process: Int32, limit: Int, now: Int64) -> Number? {
     let count = entries.values.count { !$0.isEnding }
-    guard count < limit || endLongestSilent() else { return nil }
+    guard count < limit || makeRoom(for: process) else { return nil }
     next += 1
-    entries[next] = Entry(descriptor: descriptor, silentSince: now)
+    entries[next] = Entry(descriptor: descriptor, process: process, silentSince: now)
     return next
   }
 
@@ -45,11 +47,15 @@ struct ConnectionTable {
     for number in entries.keys { end(number) }
   }
 
-  private mutating func endLongestSilent() -> Bool {
-    let silent = entries.filter { !$0.value.isEnding && $0.value.silentSince != nil }
-    guard let number = silent.min(by: { ($0.value.silentSince!, $0.key) < ($1.value.silentSince!, $1.key) })?.key else {
-      return false
+  private mutating func makeRoom(for process: Int32) -> Bool {
+    let present = entries.filter { !$0.value.isEnding }
+    let counts = present.values.reduce(into: [:]) { $0[$1.process, default: 0] += 1 }
+    func order(_ number: Number, _ entry: Entry) -> (Int, Int64, Number) {
+      (-counts[entry.process]!, entry.silentSince ?? .max, number)
     }
+    guard let (number, entry) = present.min(by: { order($0.key, $0.value) < order($1.key, $1.value) }),
+      entry.silentSince != nil || counts[entry.process]! > counts[process] ?? 0
+    else { return false }
     end(number)
     return true
   }

@@ -10,7 +10,7 @@ import SystemPackage
 package final class ControlServer: Sendable {
   /// The bounds within which a client is served.
   package struct Limits: Sendable {
-    /// Connections at a time. For one more, the one that has been silent longest is closed.
+    /// Connections at a time. For one more, another is closed (``ConnectionTable``).
     package var connections = 256
     /// Connections at a time whose replies are a stream, or that wait for a lock, which lasts: the rest is for calls
     /// that end, a lock above all.
@@ -126,9 +126,12 @@ package final class ControlServer: Sendable {
       return
     }
     let descriptor = socket.rawValue
+    let process = (try? socket.peerProcess()) ?? 0
     let number = state.withLock { state in
       state.isStopping
-        ? nil : state.connections.admit(descriptor, limit: limits.connections, now: MonotonicClock.nanoseconds)
+        ? nil
+        : state.connections.admit(
+          descriptor, of: process, limit: limits.connections, now: MonotonicClock.nanoseconds)
     }
     guard let number else {
       logger.warning("a control connection was closed: \(limits.connections) calls are being carried out")
