@@ -2,12 +2,12 @@ import SystemPackage
 
 extension Thread {
   /// Starts threads for the next calls of ``init(name:stackSize:_:)``, which then cannot fail: the system may have too
-  /// many later. A thread keeps the capabilities that it is started with, so what is to be dropped is dropped before.
+  /// many later. Each calls `prepare` first: what a thread drops later, such as capabilities, these would keep.
   ///
   /// - Returns: how many there are; if they are fewer than `count`, they have ended again.
-  package static func reserve(_ count: Int) -> Int {
+  package static func reserve(_ count: Int, _ prepare: @escaping @Sendable () -> Void) -> Int {
     var threads: [ReservedThread] = []
-    while threads.count < count, let thread = try? ReservedThread() { threads.append(thread) }
+    while threads.count < count, let thread = try? ReservedThread(prepare) { threads.append(thread) }
     guard threads.count == count else {
       for thread in threads { thread.end() }
       return threads.count
@@ -29,9 +29,12 @@ struct ReservedThread: Sendable {
   let thread: Thread
   private let body: Monitor<(@Sendable () -> Void)?>
 
-  fileprivate init() throws(Errno) {
+  fileprivate init(_ prepare: @escaping @Sendable () -> Void) throws(Errno) {
     let body = Monitor<(@Sendable () -> Void)?>(.idleWorkers, nil)
-    thread = try Thread(starting: "reserved", stackSize: 1 << 20) { body.wait { (body, _) in body }() }
+    thread = try Thread(starting: "reserved", stackSize: 1 << 20) {
+      prepare()
+      body.wait { (body, _) in body }()
+    }
     self.body = body
   }
 

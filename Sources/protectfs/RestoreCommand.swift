@@ -85,11 +85,9 @@ struct RestoreCommand: ParsableCommand {
     try Store.requireAttributes(directory, path: backing)
     let opened = try StoreReader(backing).open(asking: opening, deviceKeyFile: deviceKeyFile)
     // What comes next are bytes of whoever wrote the copy.
-    let report = { (part: String, error: Errno) in
+    Sandbox.enter { (part, error) in
       CommandFailure.report("restore keeps more rights than it needs (\(part): \(error))")
     }
-    Sandbox.dropCapabilities(report)
-    Sandbox.enter(report)
     let source = try StoreSource(backing: directory, opened)
     try restore(from: source.root, to: target, on: mount, interruption)
     lock.hold()

@@ -1,8 +1,8 @@
 import ProtectfsIO
 
-/// The connections that a server has. When there is no room for one more, one goes of the process that has the most: the
-/// one that has been silent longest, so that clients that say nothing keep nobody out. One whose call is being carried
-/// out goes only for a process that has fewer.
+/// The connections that a server has. When there is no room for one more, one goes of the process that has the most:
+/// the one that has been silent longest, so that clients that say nothing keep nobody out. One whose call is being
+/// carried out goes only for a process that has fewer.
 struct ConnectionTable {
   /// One client among all that ever were.
   typealias Number = UInt64

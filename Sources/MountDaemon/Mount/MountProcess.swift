@@ -47,12 +47,10 @@ package enum MountProcess {
     let server = try ControlServer(
       mountPoint: options.mountPoint, backing: daemon.backing.status(), control: daemon, logger: log)
     defer { server.stop() }
-    let report = { (part: String, error: Errno) in
+    let report = { @Sendable (part: String, error: Errno) in
       log.warning("the daemon keeps more rights than it needs", metadata: ["not": "\(part)", "error": "\(error)"])
     }
-    // Before the threads, which keep those that they are started with.
-    if options.isConfined { Sandbox.dropCapabilities(report) }
-    try reserveThreads(options, hasServiceSocket: serviceSocket != nil)
+    try reserveThreads(options, hasServiceSocket: serviceSocket != nil, report)
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
     let hasRings = makeRings(session, options, unmounter.files, log)
@@ -60,7 +58,7 @@ package enum MountProcess {
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
-    if options.isConfined { Sandbox.enter(allowsRings: hasRings, report) }
+    if options.isConfined { Sandbox.enter(allowsRings: hasRings, report: report) }
     server.start()
     if let socket = serviceSocket.take() { server.start(on: socket) }
     daemon.watchKeybag()
@@ -93,14 +91,18 @@ package enum MountProcess {
   }
 
   /// Starts the threads that the mount will have, all of them or none: one that could not be had once it is mounted
-  /// would leave it half made.
-  private static func reserveThreads(_ options: MountOptions, hasServiceSocket: Bool) throws(SessionError) {
+  /// would leave it half made. Each drops its own capabilities: this one's are needed until the rings are made.
+  private static func reserveThreads(
+    _ options: MountOptions, hasServiceSocket: Bool, _ report: @escaping @Sendable (String, Errno) -> Void
+  ) throws(SessionError) {
     let hasRings = options.transport != .device && Session.kernelOffersRings == true
     // For the keybag and the mount, which are watched, invalidations, locks, signals, and one of the caller's.
     let needed =
       6 + ControlServer.threadCount + (hasServiceSocket ? 1 : 0) + (options.isReadOnly ? 0 : 1)
       + Session.threadCount(workers: options.threads, hasRings: hasRings)
-    let available = Thread.reserve(needed)
+    let available = Thread.reserve(needed) { [isConfined = options.isConfined] in
+      if isConfined { Sandbox.dropCapabilities(report) }
+    }
     guard available == needed else { throw .tooFewThreads(needed: needed, available: available) }
   }
 

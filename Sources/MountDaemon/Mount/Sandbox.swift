@@ -25,15 +25,18 @@ package enum Sandbox {
   /// Told what could not be given up, and why.
   package typealias Report = (String, Errno) -> Void
 
-  /// Gives up what is not among ``capabilities``, for this thread and those it starts.
+  /// Gives up what is not among ``capabilities``, for this thread and those it starts; ``enter(allowsRings:report:)``
+  /// does so too.
   package static func dropCapabilities(_ report: Report) {
     attempt("capabilities", report) { () throws(Errno) in try Privileges.keep(capabilities) }
   }
 
-  /// Gives up system calls and new privileges, for all threads. What the kernel does not know is passed over.
+  /// Gives the privileges up, for this thread and those it starts; other threads only lose the system calls and new
+  /// privileges. What the kernel does not know is passed over.
   ///
   /// - Parameter allowsRings: Rings of io_uring(7) that were made before are used from now on (``CommandRing``).
-  package static func enter(allowsRings: Bool = false, _ report: Report) {
+  package static func enter(allowsRings: Bool = false, report: Report) {
+    dropCapabilities(report)
     attempt("no new privileges", report) { () throws(Errno) in try Privileges.refuseNew() }
     attempt("filter of system calls", report) { () throws(Errno) in
       try Privileges.filterSystemCalls(allowsRings: allowsRings)
