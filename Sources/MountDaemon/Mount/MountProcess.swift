@@ -96,9 +96,10 @@ package enum MountProcess {
     _ options: MountOptions, hasServiceSocket: Bool, _ report: @escaping @Sendable (String, Errno) -> Void
   ) throws(SessionError) {
     let hasRings = options.transport != .device && Session.kernelOffersRings == true
-    // For the keybag and the mount, which are watched, invalidations, locks, signals, and one of the caller's.
+    // For the keybag and the mount, which are watched, invalidations, writes that are waited for, locks, signals, and
+    // one of the caller's.
     let needed =
-      6 + ControlServer.threadCount + (hasServiceSocket ? 1 : 0) + (options.isReadOnly ? 0 : 1)
+      7 + ControlServer.threadCount + (hasServiceSocket ? 1 : 0) + (options.isReadOnly ? 0 : 1)
       + Session.threadCount(workers: options.threads, hasRings: hasRings)
     let available = Thread.reserve(needed) { [isConfined = options.isConfined] in
       if isConfined { Sandbox.dropCapabilities(report) }
