@@ -2,6 +2,7 @@ import ArgumentParser
 import MountDaemon
 import ProtectfsClient
 import ProtectfsIO
+import SystemPackage
 
 /// `protectfs unmount`
 struct UnmountCommand: ParsableCommand {
@@ -40,21 +41,25 @@ struct UnmountCommand: ParsableCommand {
     }
     // First the daemon's process: one that was stopped does not even say whether it lives.
     guard var daemon = try? DaemonConnection(to: mount) else {
-      return mount.isDead ? try Self.cleanUp(mount) : try Self.detach(path, isLazy: lazy)
+      return mount.isDead ? try Self.cleanUp(mount) : try Self.detach(mount, isLazy: lazy)
     }
+    let process = daemon.processID.flatMap { try? ProcessDescriptor($0) }
     let notice = WaitNotice(for: daemon.processID)
     defer { notice.end() }
     // The mount is asked after that: a request that a stopped daemon has keeps this process from being killed.
     let status = try? daemon.statusWhenItAnswers()
+    let hasEnded = process?.waitForEnd(atMost: .zero) ?? false
     guard !mount.isDead else { return try Self.cleanUp(mount) }
-    guard let status else { return try Self.detach(path, isLazy: lazy) }
+    // Its mount went with it: what is there is the next, which may even have the same numbers.
+    guard !hasEnded else { return }
+    guard let status else { return try Self.detach(mount, isLazy: lazy) }
     let isBind = status.mountPoint != path && mount.sameFileSystem().contains { $0.mountPoint == status.mountPoint }
     let lost = lazy && !isBind ? try Self.lockAll(&daemon) : nil
-    let process = try? ProcessDescriptor(status.processID)
-    try Self.detach(path, isLazy: lazy)
+    let ending = try? ProcessDescriptor(status.processID)
+    try Self.detach(mount, isLazy: lazy)
     if let lost { throw lost }
-    guard !lazy, !isBind, let process else { return }
-    try Self.waitForEnd(of: process, status.processID, daemon, mount)
+    guard !lazy, !isBind, let ending else { return }
+    try Self.waitForEnd(of: ending, status.processID, daemon, mount)
   }
 
   /// The mount of a mount point.
@@ -81,7 +86,7 @@ struct UnmountCommand: ParsableCommand {
   /// Takes a mount away whose daemon was killed. That the kernel still has pages of it is a failure all the same.
   private static func cleanUp(_ mount: MountedFileSystem) throws(CommandFailure) {
     let pages = Result { () throws(CommandFailure) in try DaemonPath.requireNoPages(of: mount) }
-    try detach(mount.mountPoint, isLazy: true)
+    try detach(mount, isLazy: true)
     PageRemovalMark.remove(for: mount)
     try pages.get()
   }
@@ -96,7 +101,14 @@ struct UnmountCommand: ParsableCommand {
     }
   }
 
-  private static func detach(_ path: String, isLazy: Bool) throws(CommandFailure) {
+  /// Unmounts, unless that was done meanwhile: what has come in its place stays.
+  private static func detach(_ mount: MountedFileSystem, isLazy: Bool) throws(CommandFailure) {
+    let path = mount.mountPoint
+    do throws(Errno) {
+      guard try MountedFileSystem.find(containing: path) == mount else { return }
+    } catch {
+      throw CommandFailure(path, error)
+    }
     guard Unmount.run(path, isLazy: isLazy) else {
       throw CommandFailure(.busy, "\(path) is in use; close what uses it, or detach it with --lazy")
     }

@@ -42,6 +42,44 @@ extension MountTests {
       }
     }
 
+    /// The command waited for a daemon that has ended since. The next mount may have the numbers of its mount.
+    @Test(arguments: [true, false]) func aNewMountStays(ofTheSameStore isSame: Bool) throws {
+      try Volume.with { volume in
+        try Volume.store { other in
+          let command = try volume.waitingUnmount()
+          #expect(calls_kill(command.identifier, SIGSTOP) == 0)
+          try volume.mountPoint.unmount(isLazy: false)
+          #expect(calls_kill(volume.processID, SIGCONT) == 0)
+          #expect(volume.waitForDaemon() == .exited(0))
+          let next = try (isSame ? volume : other).start(at: volume.mountPoint)
+          defer {
+            try? volume.mountPoint.unmount(isLazy: true)
+            _ = next.wait()
+          }
+          while !volume.isMounted && next.poll() == nil { usleep(2000) }
+          #expect(calls_kill(command.identifier, SIGCONT) == 0)
+          #expect(command.wait() == .exited(0), "\(command.output)")
+          #expect(volume.isMounted)
+        }
+      }
+    }
+
+    /// Something else is mounted there since, and the file system lives on.
+    @Test func whatHasComeInItsPlaceStays() throws {
+      try Volume.with { volume in
+        let namespace = try Namespace(holding: volume)
+        defer { namespace.end() }
+        let command = try volume.waitingUnmount()
+        try volume.mountPoint.unmount(isLazy: false)
+        try #require(try Program.run(["mount", "-t", "tmpfs", "none", volume.mountPoint.description]).succeeded)
+        defer { try? volume.mountPoint.unmount(isLazy: true) }
+        try volume.path("its own").write("")
+        #expect(calls_kill(volume.processID, SIGCONT) == 0)
+        #expect(command.wait() == .exited(24), "\(command.output)")
+        #expect(volume.path("its own").exists)
+      }
+    }
+
     /// A file system in use is neither unmounted nor locked.
     @Test func aBusyMountStaysAsItIs() throws {
       try Volume.with { volume in
@@ -151,5 +189,17 @@ private struct Namespace {
   func end() {
     program.send(SIGKILL)
     _ = program.wait()
+  }
+}
+
+extension Volume {
+  /// The command `unmount`, which waits for the daemon. That was stopped (SIGSTOP).
+  fileprivate func waitingUnmount() throws -> Program {
+    #expect(calls_kill(processID, SIGSTOP) == 0)
+    let command = try Program(
+      [Command.path, "unmount", mountPoint.description], output: directory.appending("unmount"))
+    while !command.output.contains("is stopped (SIGSTOP)") && command.poll() == nil { usleep(10_000) }
+    try #require(command.poll() == nil, "\(command.output)")
+    return command
   }
 }
