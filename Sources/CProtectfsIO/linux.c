@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -58,6 +59,21 @@ int linux_thread_number(void) { return (int)syscall(SYS_gettid); }
 int linux_fork(void) { return RESULT(fork()); }
 int linux_end_process(int descriptor) {
   return (int)RESULT(syscall(424 /* pidfd_send_signal */, descriptor, SIGTERM, NULL, 0));
+}
+
+int linux_watch_parent(void) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  if (sigprocmask(SIG_BLOCK, &signals, NULL) < 0 || prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0) < 0) return -errno;
+  return RESULT(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+int linux_has_parent_ended(int watch, int parent) {
+  struct signalfd_siginfo signal;
+  // The kernel names the parent as the sender; anyone else who sends the signal is named too (kill(2)).
+  return read(watch, &signal, sizeof signal) == sizeof signal && signal.ssi_code == SI_USER &&
+         signal.ssi_pid == (uint32_t)parent;
 }
 
 int linux_open_process(int process) { return (int)RESULT(syscall(434 /* pidfd_open */, process, 0)); }

@@ -27,3 +27,22 @@ package struct ForkedProcess: ~Copyable, Sendable {
     Process.waitForEnd(of: process)
   }
 }
+
+/// Notices in a ``ForkedProcess`` that the process that forked it was killed, even while calls of some of its threads
+/// wait in the kernel: such a process does not end yet, and its descriptors stay open.
+package struct ParentWatch {
+  private let parent = getppid()
+  /// Open as long as the process lives; negative if the system gives none.
+  private let descriptor = linux_watch_parent()
+
+  package init() {}
+
+  /// Waits until a socket has something to read, or is closed; returns `false` if the parent was killed before.
+  package func wait(for socket: borrowing LocalSocket) -> Bool {
+    while let ready = try? Poll.wait(for: .readable(descriptor), .readable(socket.rawValue)) {
+      if ready[0], linux_has_parent_ended(descriptor, parent) != 0 { return false }
+      if ready[1] { return true }
+    }
+    return true
+  }
+}

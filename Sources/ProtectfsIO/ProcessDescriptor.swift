@@ -23,8 +23,11 @@ package struct ProcessDescriptor: ~Copyable, Sendable {
 extension Process {
   /// The state of a process as in proc(5), `stat`: `R` runs, `S` and `D` wait, `T` was stopped by a signal, `t` by a
   /// tracer, `Z` has ended. `nil` if there is no such process or it is hidden.
-  package static func state(of process: Int32) -> Character? {
-    guard let bytes = try? Descriptor.open(PathName("/proc/\(process)/stat"), [.readOnly]).readAll(limit: 4096) else {
+  package static func state(of process: Int32) -> Character? { state(of: "\(process)") }
+
+  /// The same of a thread, by its directory `PROCESS/task/THREAD` in `/proc`.
+  package static func state(of task: String) -> Character? {
+    guard let bytes = try? Descriptor.open(PathName("/proc/\(task)/stat"), [.readOnly]).readAll(limit: 4096) else {
       return nil
     }
     // "PID (NAME) STATE …", where the name may contain anything.

@@ -21,6 +21,45 @@ extension MountTests {
       }
     }
 
+    /// The daemon is killed, but does not end: a call of one of its threads waits for the disk.
+    @Test func aKilledDaemonLeavesNone() throws {
+      try LoopDisk.with { disk in
+        try Volume.store(prepare: { try disk.attach($0.appending("backing")) }) { volume in
+          defer { try? volume.backing.unmount(isLazy: true) }
+          try volume.mount()
+          try volume.unlock()
+          let files = try (0..<2).map { try volume.secret("file \($0)", $0) }
+          let beside = try Unmounter(of: volume.processID)
+          let daemon = try ProcessDescriptor(volume.processID)
+          let thaw = try disk.freeze(in: volume.directory)
+          defer { withExtendedLifetime(files) { thaw() } }
+          try files[1].makeDirty()
+          let sync = PendingCall { () throws(Errno) in try files[1].file.synchronize() }
+          try Self.waitUntilAThreadCannotEnd(of: volume.processID)
+          #expect(try files[0].mapping.residentPages() > 0)
+          #expect(calls_kill(volume.processID, SIGKILL) == 0)
+          #expect(beside.ends())
+          for file in files { #expect(try file.mapping.residentPages() == 0) }
+          #expect(try sync.result() != nil)
+          let read = PendingCall { () throws(Errno) in _ = try files[0].file.read(at: 0, count: 1) }
+          #expect(try read.result() == .socketNotConnected)
+          let hasEnded = daemon.waitForEnd(atMost: .zero)
+          #expect(!hasEnded, "nothing kept it")
+          thaw()
+          #expect(volume.waitForDaemon() == .killed(SIGKILL))
+        }
+      }
+    }
+
+    private static func waitUntilAThreadCannotEnd(of process: CInt) throws {
+      let tasks = PathName("/proc/\(process)/task")
+      let deadline = ContinuousClock.now + .seconds(20)
+      while try !tasks.names().contains(where: { Process.state(of: "\(process)/task/\($0)") == "D" }) {
+        try #require(ContinuousClock.now < deadline)
+        usleep(1000)
+      }
+    }
+
     private func checkFrozen(_ volume: Volume, _ disk: LoopDisk) throws {
       let files = try (0..<8).map { try volume.secret("file \($0)", $0) }
       let clean = try volume.secret("clean", 100)

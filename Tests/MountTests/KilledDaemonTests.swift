@@ -46,6 +46,31 @@ extension MountTests {
       }
     }
 
+    /// One of its threads waits for pages that the kernel drops, and the kernel for the daemon to write them.
+    @Test func whileItWaitsForItself() throws {
+      try Volume.withFaults { volume, faults in
+        let file = try volume.secret("file", 1)
+        defer { withExtendedLifetime(file) { faults.disarm() } }
+        let beside = try Unmounter(of: volume.processID)
+        let daemon = try ProcessDescriptor(volume.processID)
+        try file.makeDirty()
+        faults.settle()
+        faults.arm(.hang, at: 1, of: [.changes, .writes])
+        defer { try? volume.mountPoint.abortConnection() }
+        try volume.announceLock(gracePeriod: .zero)
+        let deadline = ContinuousClock.now + .seconds(20)
+        while faults.hanging == 0, .now < deadline { usleep(1000) }
+        try #require(faults.hanging > 0, "nothing hung")
+        #expect(calls_kill(volume.processID, SIGKILL) == 0)
+        let hasEnded = daemon.waitForEnd(atMost: .seconds(20))
+        #expect(hasEnded)
+        #expect(beside.ends())
+        #expect(try file.mapping.residentPages() == 0)
+        let call = PendingCall { () throws(Errno) in _ = try volume.mountPoint.names() }
+        #expect(try call.result() == .socketNotConnected)
+      }
+    }
+
     /// Root may end the connection of a mount in use (umount(8), `-f`): the daemon ends, and the pages are dropped too.
     @Test(Held.isPossible) func anEndedConnectionLeavesNone() throws {
       try Volume.with { volume in

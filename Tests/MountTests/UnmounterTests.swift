@@ -1,5 +1,6 @@
 import CSystemCalls
 import Glibc
+import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
@@ -60,6 +61,34 @@ extension MountTests {
       }
     }
 
+    /// The mount was taken away, and the next is at its place when the unmounter comes to it: that of another store, to
+    /// which the kernel has given the same numbers.
+    @Test(arguments: Mounter.all) func theNextMountWithItsNumbersStays(_ mounter: Mounter) throws {
+      try mounter.withVolume { volume in
+        try mounter.withVolume { next in
+          try next.unmount()
+          let device = try MountedFileSystem.at(volume.mountPoint.description)?.device
+          let unmounter = try Unmounter(of: volume.processID)
+          #expect(calls_kill(unmounter.process, SIGSTOP) == 0)
+          defer { _ = calls_kill(unmounter.process, SIGCONT) }
+          #expect(calls_kill(volume.processID, SIGTERM) == 0)
+          try volume.waitUntilItAsksToUnmount()
+          try volume.mountPoint.unmount(isLazy: false)
+
+          let daemon = try next.mount(at: volume, device: device, through: mounter.launcher)
+          defer {
+            try? volume.mountPoint.unmount(isLazy: true)
+            _ = daemon.wait()
+          }
+          #expect(calls_kill(unmounter.process, SIGCONT) == 0)
+          #expect(volume.waitForDaemon() == .exited(0))
+          #expect(unmounter.ends())
+          #expect(volume.isMounted)
+          #expect(try Program.run(mounter.launcher + ["ls", volume.mountPoint.description]).succeeded)
+        }
+      }
+    }
+
     /// It holds nothing of the caller or the store, and ignores the signals of a terminal or service manager.
     @Test func holdsNothing() throws {
       try Mounter.root.withVolume(byPasscode: true) { volume in
@@ -69,9 +98,11 @@ extension MountTests {
           String(decoding: try directory.appending("fd/\($0)").symbolicLinkTarget(), as: UTF8.self)
         }
         #expect(targets.filter { $0 == "/dev/null" }.count == 3)
-        // Besides the socket, it holds the kernel's requests for the time after the daemon's end.
-        #expect(targets.count == 5 && targets.contains("/dev/fuse"), "\(targets)")
+        // Besides the socket, it holds what it needs after the daemon's end: the kernel's word of that, the connection,
+        // and what ends that.
+        #expect(targets.count == 7 && targets.contains("/dev/fuse"), "\(targets)")
         #expect(targets.contains { $0.hasPrefix("socket:") }, "\(targets)")
+        for suffix in ["/abort", "[signalfd]"] { #expect(targets.contains { $0.hasSuffix(suffix) }, "\(targets)") }
         #expect(try directory.appending("cwd").symbolicLinkTarget() == Array("/".utf8))
         let status = try ProcessStatus(directory)
         #expect(UInt64(status["CapPrm"], radix: 16) == 1 << 2 | 1 << 21, "CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN")
@@ -159,5 +190,33 @@ struct Unmounter {
       usleep(10_000)
     }
     return false
+  }
+}
+
+extension Volume {
+  /// Waits until the daemon, which was told to end, has asked the unmounter and waits for its answer.
+  fileprivate func waitUntilItAsksToUnmount() throws {
+    let tasks = PathName("/proc/\(processID)/task")
+    let signals = try #require(
+      try tasks.names().first { try ProcessStatus(tasks.appending("\($0)"))["Name"] == "signals" })
+    let deadline = ContinuousClock.now + .seconds(20)
+    while !log.contains("told to end") || Process.state(of: "\(processID)/task/\(signals)") != "S" {
+      try #require(ContinuousClock.now < deadline)
+      usleep(1000)
+    }
+  }
+  /// Mounts at the mount point of another volume, with a device number if it can be had: any other mount of the system
+  /// may have taken it.
+  fileprivate func mount(at other: Volume, device: String?, through launcher: [String]) throws -> Program {
+    var attempts = 20
+    while true {
+      let daemon = try start(["-o", "grace=10"], at: other.mountPoint, through: launcher)
+      while !other.isMounted && daemon.poll() == nil { usleep(2000) }
+      let found = try MountedFileSystem.at(other.mountPoint.description)?.device
+      attempts -= 1
+      if found == device || attempts == 0 { return daemon }
+      try other.mountPoint.unmount(isLazy: true)
+      _ = daemon.wait()
+    }
   }
 }

@@ -125,8 +125,11 @@ final class Volume: Sendable {
     }
   }
 
-  /// Starts the command that mounts, without waiting.
-  func start(_ options: [String] = [], through launcher: [String] = []) throws -> Program {
+  /// Starts the command that mounts, without waiting; at another mount point if one is given.
+  func start(
+    _ options: [String] = [], at mountPoint: PathName? = nil, through launcher: [String] = []
+  ) throws -> Program {
+    let mountPoint = mountPoint ?? self.mountPoint
     let number = mounts.withLock { count in
       count += 1
       return count
@@ -191,13 +194,7 @@ final class Volume: Sendable {
       return program
     }
     program?.send(SIGKILL)
-    // A thread that waits for the kernel to write pages back, which the daemon itself would have to take, does not die:
-    // the connection must be aborted.
-    let deadline = ContinuousClock.now + .seconds(2)
-    while let program, program.poll() == nil {
-      usleep(1000)
-      if ContinuousClock.now > deadline { try? mountPoint.abortConnection() }
-    }
+    _ = program?.wait()
   }
 
   /// Waits until the kernel has ended the connection of a daemon that was killed. A daemon's rings end after it.

@@ -52,6 +52,10 @@ int linux_set_io_flusher(void);
 int linux_set_thread_name(const char *name);
 int linux_thread_number(void);
 int linux_fork(void);
+/// A descriptor that can be read from when the thread that forked this process has ended, even if others of its process
+/// cannot end yet (prctl(2), PR_SET_PDEATHSIG); whether it has, then. Blocks SIGUSR1.
+int linux_watch_parent(void);
+int linux_has_parent_ended(int watch, int parent);
 /// A descriptor that can be read from when a process has ended, whether or not its parent waits for it (pidfd_open(2)).
 int linux_open_process(int process);
 /// Asks the process of such a descriptor to end (pidfd_send_signal(2), SIGTERM).

@@ -187,10 +187,7 @@ package enum MountProcess {
     _ end: MountEnd, daemon: Daemon, session: Session, server: ControlServer, unmounter: Unmounter
   ) {
     if let number = end.wait() { daemon.log.notice("told to end", metadata: ["signal": "\(number)"]) }
-    // Where the table of mounts cannot be read, it counts as being there.
-    let isUnmounted =
-      unmounter.unmount(isLazy: false)
-      || (try? MountedFileSystem.at(daemon.options.mountPoint)) == .some(nil)
+    let isUnmounted = unmounter.unmount(isLazy: false)
     if isUnmounted, session.ends(within: .milliseconds(400)) { return }
     daemon.log.warning(
       isUnmounted

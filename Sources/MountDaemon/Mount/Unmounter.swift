@@ -4,10 +4,10 @@ import SystemPackage
 
 /// A process beside the daemon that takes the mount away when the daemon asks: the daemon itself may neither unmount
 /// nor start fusermount3(1) once it has given its privileges up. When the daemon is no more, however it ended, it drops
-/// the pages that the kernel still has of the mount's files (``PageRemoval``).
+/// the pages that the kernel still has of the mount's files (``KeptMount``).
 ///
-/// It can do nothing else, and for this mount point only. It ends after the daemon, when the kernel closes the daemon's
-/// end of the socket between them.
+/// It can do nothing else, and for this mount point only. It ends after the daemon: when the kernel closes the daemon's
+/// end of the socket between them, or says that the daemon was killed.
 package final class Unmounter: Sendable {
   /// The nodes of files that the kernel knows; the file system keeps them, and the process has them too.
   let files: SharedNumbers
@@ -28,8 +28,8 @@ package final class Unmounter: Sendable {
     process = try ForkedProcess { Self.serve($0, mountPoint, files) }
   }
 
-  /// Unmounts; returns whether the mount is gone. A lazy unmount takes the name at once, and the rest when nobody uses
-  /// it.
+  /// Unmounts; returns whether the mount is gone, whatever has come in its place. A lazy unmount takes the name at
+  /// once, and the rest when nobody uses it.
   func unmount(isLazy: Bool) -> Bool {
     do throws(Errno) {
       try process.socket.send([isLazy ? Request.unmountLazily : Request.unmount])
@@ -69,23 +69,24 @@ package final class Unmounter: Sendable {
     Process.forgoStreams()
     // fusermount3(1) brings its own, so this is for root.
     try? Privileges.keep([.administrate, .readAndSearch])
-    var kept: KernelConnection?
-    var mark: PageRemovalMark?
-    var hasRings = false
+    let daemon = ParentWatch()
+    var kept: KeptMount?
     var request = [UInt8](repeating: 0, count: 8192)
-    while var received = try? KernelConnection.receive(from: socket, into: &request), received.count > 0 {
-      var isDone = false
+    while daemon.wait(for: socket), var received = try? KernelConnection.receive(from: socket, into: &request),
+      received.count > 0
+    {
+      let isDone: Bool
       if request[0] == Request.keep || request[0] == Request.keepWithRings {
-        hasRings = request[0] == Request.keepWithRings
-        kept = received.connection.take()
-        mark = PageRemovalMark(request[1..<received.count])
-        isDone = mark != nil
+        let hasRings = request[0] == Request.keepWithRings
+        kept = KeptMount(received.connection.take(), PageRemovalMark(request[1..<received.count]), hasRings: hasRings)
+        isDone = kept != nil
       } else {
-        isDone = Unmount.run(mountPoint, isLazy: request[0] == Request.unmountLazily)
+        let isLazy = request[0] == Request.unmountLazily
+        isDone = kept?.unmount(at: mountPoint, isLazy: isLazy) ?? Unmount.run(mountPoint, isLazy: isLazy)
       }
       try? socket.send([isDone ? 1 : 0])
     }
-    if let connection = consume kept, let mark { PageRemoval.run(connection, files, mark, hasRings: hasRings) }
+    kept.take()?.dropPages(of: files)
     Process.exitAtOnce(0)
   }
 }
