@@ -47,7 +47,7 @@ extension BackingTree {
   /// afterwards. The class of a directory applies to what is created in it later.
   ///
   /// - Throws: `EACCES` for a file when the old or the new class is locked; `ENOSPC` if there is no room for a record
-  ///   with two keys.
+  ///   with two keys; at a raise, what ``rekeyed(_:for:isExplicit:of:_:)`` throws.
   package func setClass(
     _ newClass: ProtectionClass, of node: Node, isExplicit: Bool = true, _ rekeying: Rekeying = .onRaise
   ) throws(Errno) {
@@ -67,8 +67,7 @@ extension BackingTree {
           return .rewrapped(try rewrapped(record, for: newClass, isExplicit: isExplicit))
         }
         guard controller.allows(.rewrapTo, on: newClass) else { throw .permissionDenied }
-        if let change = try following(record, in: newClass, isExplicit) { return change }
-        return try replaced(record, for: newClass, isExplicit: isExplicit, of: file, isEmpty)
+        return try rekeyed(record, for: newClass, isExplicit: isExplicit, of: file, isEmpty)
       }
       cacheClass(of: file, node)
       keyHasChanged(of: file, node)

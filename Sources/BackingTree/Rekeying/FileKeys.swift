@@ -20,8 +20,7 @@ extension BackingTree {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .notSupportedOnSocket }
     try withOpenFile(node, for: .rewrapFrom) { (file) throws(Errno) in
       try changeKey(of: file, node) { (record, isEmpty) throws(Errno) in
-        if let change = try following(record, in: record.fileClass, record.isExplicit) { return change }
-        return try replaced(record, for: record.fileClass, isExplicit: record.isExplicit, of: file, isEmpty)
+        try rekeyed(record, for: record.fileClass, isExplicit: record.isExplicit, of: file, isEmpty)
       }
       keyHasChanged(of: file, node)
     }
@@ -71,11 +70,21 @@ extension BackingTree {
     }
   }
 
-  /// A record with a new key. The old key stays pending if contents or extended attributes are encrypted under it.
-  func replaced(
+  /// A record with a new key. The old key stays pending if contents or extended attributes are encrypted under it. If a
+  /// rekey is pending already, the record only notes that another follows.
+  ///
+  /// - Throws: `E2BIG` if the names of the file's extended attributes take more than 64 KiB: the kernel does not list
+  ///   them then (listxattr(2)), so a rekey could not find those that are encrypted.
+  func rekeyed(
     _ record: FileRecord, for newClass: ProtectionClass, isExplicit: Bool, of file: ProtectedFile, _ isEmpty: Bool
   ) throws(Errno) -> KeyChange {
-    let hasNothing = isEmpty ? try !hasEncryptedAttributes(file) : false
+    let hasAttributes = try hasEncryptedAttributes(file)
+    if record.pending != nil {
+      var record = record
+      record.pending?.isFollowed = true
+      return .rewrapped(try rewrapped(record, for: newClass, isExplicit: isExplicit))
+    }
+    let hasNothing = isEmpty && !hasAttributes
     if !hasNothing { try rekeyJournal.open() }
     let (changed, cipher) = try replaced(record, for: newClass, isExplicit: isExplicit, hasNothing: hasNothing)
     return .replaced(changed, cipher)
@@ -97,17 +106,6 @@ extension BackingTree {
 
   private func newFileKey() throws(Errno) -> FileKey {
     do throws(CryptographyError) { return try FileKey() } catch { throw errno(error) }
-  }
-
-  /// The record for a change that asks for a new key while a rekey is pending; `nil` if none is pending.
-  func following(
-    _ record: FileRecord, in newClass: ProtectionClass, _ isExplicit: Bool
-  ) throws(Errno) -> KeyChange? {
-    guard record.pending != nil else { return nil }
-    var record = record
-    record.pending?.isFollowed = true
-    let changed = try rewrapped(record, for: newClass, isExplicit: isExplicit)
-    return .rewrapped(changed)
   }
 
   /// Queues a file for re-encryption under its new key, if that is pending.
