@@ -1,7 +1,7 @@
 import ProtectfsIO
 
-/// Says on standard error that a command waits for a daemon that was stopped, which neither answers nor locks. The
-/// command goes on waiting.
+/// Says on standard error that a command waits for a daemon that was stopped or frozen, which neither answers nor
+/// locks. The command goes on waiting.
 final class WaitNotice: Sendable {
   /// How long a command waits in silence.
   private static let patience = Duration.seconds(5)
@@ -35,13 +35,18 @@ final class WaitNotice: Sendable {
     }
   }
 
-  /// What a process that was stopped is waited for with; `nil` where it was not.
+  /// What is said of a process that was stopped or frozen; `nil` where it was not.
   private static func words(for process: Int32) -> String? {
     switch Process.state(of: process) {
     case "T":
       "the daemon (process \(process)) is stopped (SIGSTOP), and is waited for; 'kill -CONT \(process)' has it go on"
     case "t": "the daemon (process \(process)) is stopped by a debugger, and is waited for"
-    default: nil
+    default:
+      // The state of a frozen process is that of one that sleeps.
+      ControlGroups(of: process).freezer.map { freezer in
+        "the daemon (process \(process)) is frozen with its control group, and is waited for; "
+          + "'echo \(freezer.thaw) >\(freezer.file.shellQuoted)' has it go on"
+      }
     }
   }
 }
