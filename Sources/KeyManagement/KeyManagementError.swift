@@ -54,6 +54,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case notABackup
   case foreignKeybag
   case trustedPlatformModule(TPMError)
+  /// A passcode takes so many bytes to try or to set, and the control group of the process leaves fewer by this limit.
+  case tooLittleMemory(needed: UInt64, left: UInt64, limit: String)
   case cryptography(CryptographyError)
 
   /// Whether a change of the keybag failed when the new one was in its place already.
@@ -113,6 +115,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .notABackup: "not-a-backup"
     case .foreignKeybag: "foreign-keybag"
     case .trustedPlatformModule: "tpm"
+    case .tooLittleMemory: "too-little-memory"
     case .cryptography: "cryptography"
     }
   }
@@ -173,6 +176,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .notABackup: "this keybag was not exported"
     case .foreignKeybag: "this keybag is another store's"
     case .trustedPlatformModule(let error): "\(error)"
+    case .tooLittleMemory(let needed, let left, let limit):
+      "a passcode takes \((needed + (1 << 20) - 1) >> 20) MiB of memory, and \(limit) leaves \(left >> 20) MiB; nothing was changed"
     case .cryptography(let error): "\(error)"
     }
   }

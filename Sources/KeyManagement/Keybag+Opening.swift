@@ -21,12 +21,14 @@ extension Keybag {
 
   /// Opens the keybag; `nil` for a wrong passcode.
   ///
+  /// - Throws: as ``open(_:deviceKey:effaceable:)``, and `tooLittleMemory`, without having tried it.
   /// - Parameter fingerprint: of a wrong passcode, 16 bits by which the same one is known again. To have them costs a
   ///   derivation.
   func attempt(
     _ secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret,
     _ fingerprint: inout UInt16?
   ) throws(KeyManagementError) -> OpenKeybag? {
+    try requireMemory(for: secret.kind)
     let opened: KeybagKey?
     switch secret {
     case .passcode(let passcode):
@@ -45,6 +47,19 @@ extension Keybag {
       return OpenKeybag(
         keybag: self, protectorID: id,
         keys: KeybagKeys(keybagKey: opened.takeKey(), deviceKey: deviceKey, effaceable: effaceable, storeID))
+    }
+  }
+
+  /// - Throws: `tooLittleMemory` where there is too little for one of the protectors that are tried: then none is, as
+  ///   no guess may go uncounted.
+  private func requireMemory(for kind: UnlockSecret.Kind) throws(KeyManagementError) {
+    guard kind.takesPasscode else { return }
+    for protector in protectors {
+      switch protector.method {
+      case .passcode(let derivation) where kind == .passcode, .trustedPlatformModule(let derivation, _):
+        try PasscodeKey.requireMemory(for: derivation.cost)
+      default: continue
+      }
     }
   }
 

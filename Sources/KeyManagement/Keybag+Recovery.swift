@@ -16,7 +16,8 @@ extension Keybag {
 
   /// The volume's device key out of an exported keybag.
   ///
-  /// - Throws: `unsupportedStore`, `keybagMalformed`, `notABackup`, `wrongPasscode`, `keybagAltered`.
+  /// - Throws: `unsupportedStore`, `keybagMalformed`, `notABackup`, `wrongPasscode`, `keybagAltered`,
+  ///   `tooLittleMemory`.
   package static func recover(
     _ bytes: [UInt8], backupPasscode: borrowing SecretBytes
   ) throws(KeyManagementError) -> VolumeDeviceKey {
@@ -100,6 +101,7 @@ extension Keybag {
     for protector in record.protectors {
       guard case .backupPasscode(let derivation, let wrappedVolumeKey) = protector.method else { continue }
       isBackup = true
+      try PasscodeKey.requireMemory(for: derivation.cost)
       do throws(CryptographyError) {
         let key = try PasscodeKey.backupKey(
           of: PasscodeKey.stretch(backupPasscode, derivation), storeID: record.storeID)

@@ -8,7 +8,8 @@ extension KeybagKeys {
   /// - Parameters:
   ///   - cost: of scrypt; `nil` for one that is calibrated.
   ///   - id: 16 bytes, where it takes the place of another one.
-  /// - Throws: `invalidPasscode`, `recoveryKeyMistyped`, `keyFileMalformed`, `trustedPlatformModule`.
+  /// - Throws: `invalidPasscode`, `recoveryKeyMistyped`, `keyFileMalformed`, `trustedPlatformModule`,
+  ///   `tooLittleMemory`.
   func protector(
     for secret: borrowing UnlockSecret, label: String, cost: ScryptParameters?, id: [UInt8]? = nil
   ) throws(KeyManagementError) -> KeybagRecord.Protector {
@@ -26,8 +27,8 @@ extension KeybagKeys {
     for passcode: borrowing SecretBytes, label: String = "passcode", cost: ScryptParameters?, id: [UInt8]? = nil
   ) throws(KeyManagementError) -> KeybagRecord.Protector {
     try Keybag.require(passcode: passcode)
+    let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
     return try KeyManagementError.wrapping { () throws(CryptographyError) in
-      let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
       let key = try PasscodeKey.key(of: stretched.secret, deviceKey, storeID: storeID)
       return try protector(label, under: key, .passcode(stretched.derivation), id: id)
     }
@@ -56,8 +57,8 @@ extension KeybagKeys {
   func protector(
     forBackup passcode: borrowing SecretBytes, cost: ScryptParameters?
   ) throws(KeyManagementError) -> KeybagRecord.Protector {
-    try KeyManagementError.wrapping { () throws(CryptographyError) in
-      let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
+    let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
+    return try KeyManagementError.wrapping { () throws(CryptographyError) in
       let key = try PasscodeKey.backupKey(of: stretched.secret, storeID: storeID)
       return try protector(
         "backup", under: key,

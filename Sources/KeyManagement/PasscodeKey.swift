@@ -1,4 +1,5 @@
 import Cryptography
+import ProtectfsIO
 import StoreFormat
 
 /// From a passcode to the key that wraps the keybag key.
@@ -24,18 +25,22 @@ enum PasscodeKey {
   /// Stretches a new passcode, with a salt of its own.
   ///
   /// - Parameter cost: `nil` for the lowest from ``leastCost`` up that takes ``leastTime`` on this machine.
+  /// - Throws: `tooLittleMemory`.
   static func stretch(
     new passcode: borrowing SecretBytes, cost: ScryptParameters?
-  ) throws(CryptographyError) -> Stretched {
-    let salt = try randomBytes(32)
-    func stretch(_ cost: ScryptParameters) throws(CryptographyError) -> Stretched {
+  ) throws(KeyManagementError) -> Stretched {
+    let salt = try KeyManagementError.wrapping { () throws(CryptographyError) in try randomBytes(32) }
+    func stretch(_ cost: ScryptParameters) throws(KeyManagementError) -> Stretched {
+      try requireMemory(for: cost)
       let derivation = KeybagRecord.PasscodeDerivation(logN: cost.logN, r: cost.r, p: cost.p, salt: salt)
-      return Stretched(derivation: derivation, secret: try Self.stretch(passcode, derivation))
+      return try KeyManagementError.wrapping { () throws(CryptographyError) in
+        Stretched(derivation: derivation, secret: try Self.stretch(passcode, derivation))
+      }
     }
     if let cost { return try stretch(cost) }
     let clock = ContinuousClock()
     var latest: Stretched?
-    let chosen = try calibrate { (cost) throws(CryptographyError) in
+    let chosen = try calibrate { (cost) throws(KeyManagementError) in
       let start = clock.now
       latest = try stretch(cost)
       return clock.now - start
@@ -47,14 +52,19 @@ enum PasscodeKey {
 
   /// The lowest cost from ``leastCost`` up that takes ``leastTime``; memory is raised before time.
   ///
-  /// - Parameter measure: how long a cost takes.
+  /// - Parameters:
+  ///   - fits: whether there is memory for a cost.
+  ///   - measure: how long a cost takes.
   static func calibrate(
-    _ measure: (ScryptParameters) throws(CryptographyError) -> Duration
-  ) throws(CryptographyError) -> ScryptParameters {
+    fits: (ScryptParameters) -> Bool = hasMemory,
+    _ measure: (ScryptParameters) throws(KeyManagementError) -> Duration
+  ) throws(KeyManagementError) -> ScryptParameters {
     var chosen = leastCost
     while try isTooFast(chosen, measure) {
-      if chosen.logN < highestLogN {
-        chosen.logN += 1
+      var larger = chosen
+      larger.logN += 1
+      if larger.logN <= highestLogN, fits(larger) {
+        chosen = larger
       } else if chosen.p < highestP {
         chosen.p += 1
       } else {
@@ -65,10 +75,26 @@ enum PasscodeKey {
   }
 
   private static func isTooFast(
-    _ cost: ScryptParameters, _ measure: (ScryptParameters) throws(CryptographyError) -> Duration
-  ) throws(CryptographyError) -> Bool {
+    _ cost: ScryptParameters, _ measure: (ScryptParameters) throws(KeyManagementError) -> Duration
+  ) throws(KeyManagementError) -> Bool {
     for _ in 0..<samples where try measure(cost) < leastTime { return true }
     return false
+  }
+
+  /// What a derivation is to leave to the rest of the process, and to others in its control group.
+  private static let spareMemory: UInt64 = 4 << 20
+
+  /// - Throws: `tooLittleMemory` where the process's control group leaves less than the derivation takes: the kernel
+  ///   would kill the process, and with a daemon its mount would go.
+  static func requireMemory(for cost: ScryptParameters) throws(KeyManagementError) {
+    let needed = cost.memory + spareMemory
+    guard let room = ControlGroups().memoryRoom, room.bytes < needed else { return }
+    throw .tooLittleMemory(needed: needed, left: room.bytes, limit: room.limit)
+  }
+
+  private static func hasMemory(for cost: ScryptParameters) -> Bool {
+    do throws(KeyManagementError) { try requireMemory(for: cost) } catch { return false }
+    return true
   }
 
   /// HKDF-SHA256 of `scrypt(passcode) ‖ volume device key`: neither alone is of use.
@@ -108,7 +134,10 @@ enum PasscodeKey {
   static func stretch(
     _ passcode: borrowing SecretBytes, _ derivation: KeybagRecord.PasscodeDerivation
   ) throws(CryptographyError) -> SecretBytes {
-    let cost = ScryptParameters(logN: derivation.logN, r: derivation.r, p: derivation.p)
-    return try KeyDerivation.scrypt(passcode: passcode, salt: derivation.salt, parameters: cost)
+    try KeyDerivation.scrypt(passcode: passcode, salt: derivation.salt, parameters: derivation.cost)
   }
+}
+
+extension KeybagRecord.PasscodeDerivation {
+  var cost: ScryptParameters { ScryptParameters(logN: logN, r: r, p: p) }
 }

@@ -13,9 +13,7 @@ enum TPMPasscode {
     for passcode: borrowing SecretBytes, _ keybagKey: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey,
     _ storeID: StoreID, cost: ScryptParameters?, id: [UInt8]? = nil, label: String
   ) throws(KeyManagementError) -> KeybagRecord.Protector {
-    let stretched = try KeyManagementError.wrapping { () throws(CryptographyError) in
-      try PasscodeKey.stretch(new: passcode, cost: cost)
-    }
+    let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
     let keys = try Keys(stretched.secret, deviceKey, storeID)
     let secret = try KeyManagementError.wrapping { () throws(CryptographyError) in
       try SecretBytes(randomCount: secretSize)

@@ -18,6 +18,9 @@ public struct ControlError: Error, Sendable, Hashable, Codable, CustomStringConv
     case keybagNotWritten = "KeybagNotWritten"
     /// There were too many wrong passcodes, so none is checked for some time. The message says how long.
     case passcodeDelayed = "PasscodeDelayed"
+    /// The daemon's control group leaves too little memory for a passcode, so none was tried. The message says how much
+    /// it takes.
+    case tooLittleMemory = "TooLittleMemory"
     /// The keys of the store were erased.
     case storeErased = "StoreErased"
     /// The only protector cannot be removed.

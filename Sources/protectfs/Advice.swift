@@ -7,6 +7,10 @@ enum Advice {
   private static let restoration =
     "; 'protectfs keybag restore' puts the one before it, .protectfs/keybag.previous, in its place"
 
+  private static let memory =
+    ". Raise that limit, for a service with 'systemctl set-property UNIT MemoryMax=SIZE'; a recovery key or a key file "
+    + "unlocks with less"
+
   /// What follows the sentence of an error; empty where it says all.
   static func about(_ error: KeyManagementError) -> String {
     switch error {
@@ -20,6 +24,7 @@ enum Advice {
     case .severalPasscodes:
       ": remove it with 'protectfs key remove', and add another with 'protectfs key add --new-passcode'"
     case .notABackup: "; 'protectfs keybag export' makes one that can be imported"
+    case .tooLittleMemory: memory
     default: ""
     }
   }
@@ -30,6 +35,7 @@ enum Advice {
       .keybagMissing, .keybagInUse, .keybagAltered, .effaceableSecretMissing, .keyFileMalformed, .noSuchProtector,
       .severalPasscodes,
     ]
+    if error.code == .tooLittleMemory { return memory }
     if let known = errors.first(where: { $0.description == error.message }) { return about(known) }
     // Its sentence has the damage in it.
     return error.code == .keybagCorrupt && error.message.hasPrefix("the keybag is damaged (") ? restoration : ""

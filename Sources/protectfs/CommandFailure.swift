@@ -82,6 +82,7 @@ struct CommandFailure: Error {
     case .notPermitted: .notPermitted
     case .passcodeDelayed: .passcodeDelayed
     case .storeErased: .storeErased
+    case .tooLittleMemory: .tooLittleMemory
     case .rotationInterrupted: .interrupted
     case .keybagNotWritten, .readOnly, .invalidRequest, .lastWayIn, .failed, .notUnderstood, .cancelled:
       .failure
@@ -93,6 +94,7 @@ struct CommandFailure: Error {
     case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped, .wrongKeyFile: .wrongSecret
     case .passcodeDelayed: .passcodeDelayed
     case .storeErased: .storeErased
+    case .tooLittleMemory: .tooLittleMemory
     case .deviceKeyMissing, .deviceKeyUnreadable, .deviceKeyExposed, .deviceKeyMalformed: .deviceKeyMissing
     case .foreignDeviceKey: .foreignDeviceKey
     case .keybagMissing: .noStore

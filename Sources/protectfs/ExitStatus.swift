@@ -55,6 +55,8 @@ enum ExitStatus: Int32, CaseIterable {
   case unlockCancelled = 27
   /// Files or directories have another class than the expected one.
   case unexpectedClass = 28
+  /// The control group of the process leaves too little memory for a passcode.
+  case tooLittleMemory = 29
   /// The arguments are wrong: `EX_USAGE` of sysexits(3).
   case usage = 64
 }

@@ -274,6 +274,12 @@ import Testing
     let cost = try PasscodeKey.calibrate { _ in .zero }
     #expect(cost == ScryptParameters(logN: PasscodeKey.highestLogN, r: 8, p: PasscodeKey.highestP))
   }
+
+  /// Where there is no memory for a higher cost, it takes more time.
+  @Test func calibrationFitsIntoTheMemory() throws {
+    let cost = try PasscodeKey.calibrate(fits: { $0.logN <= 17 }) { $0.p < 3 ? .zero : .seconds(1) }
+    #expect(cost == ScryptParameters(logN: 17, r: 8, p: 3))
+  }
 }
 
 @Suite("A new passcode") struct PasscodeChangeTests {

@@ -10,6 +10,7 @@ extension ControlError {
       case .passcodeDelayed: .passcodeDelayed
       case .storeErased: .storeErased
       case .lastProtector: .lastWayIn
+      case .tooLittleMemory: .tooLittleMemory
       case .invalidPasscode, .invalidLabel, .keyFileMalformed, .noSuchProtector, .severalPasscodes: .invalidRequest
       case .keybagMissing, .keybagUnreadable, .keybagMalformed, .keybagAltered, .unsupportedStore,
         .effaceableSecretMissing:

@@ -210,6 +210,9 @@ enum VarlinkInterface {
     # Too many passcodes were wrong: none is tried for as long as the message says. Recovery keys and key files are.
     error PasscodeDelayed (message: string)
 
+    # A passcode takes more memory than the daemon's control group leaves, so none was tried and nothing was changed.
+    error TooLittleMemory (message: string)
+
     # The keys of the store were erased.
     error StoreErased (message: string)
 
