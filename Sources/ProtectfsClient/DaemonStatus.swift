@@ -53,6 +53,8 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
 
   /// How the kernel's requests reach the daemon.
   public var transport = RequestTransport.device
+  /// With `-o transport=io_uring`: why requests come through the device nevertheless.
+  public var transportObstacle: String?
 
   /// Creates a status.
   public init(
@@ -114,6 +116,7 @@ extension DaemonStatus {
     failedRekeys = try container.decodeIfPresent(Int.self, forKey: .failedRekeys) ?? 0
     lockedRekeys = try container.decodeIfPresent(Int.self, forKey: .lockedRekeys) ?? 0
     transport = try container.decodeIfPresent(RequestTransport.self, forKey: .transport) ?? .device
+    transportObstacle = try container.decodeIfPresent(String.self, forKey: .transportObstacle)
   }
 }
 

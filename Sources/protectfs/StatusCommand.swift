@@ -75,6 +75,8 @@ struct StatusCommand: ParsableCommand {
     let options = [status.isReadOnly ? "read-only" : nil, status.isShared ? "shared" : nil].compactMap { $0 }
     line(
       "daemon", (["process \(status.processID)", "user \(status.owner)"] + options).joined(separator: ", "))
+    let obstacle = status.transportObstacle.map { ", not io_uring: \($0)" } ?? ""
+    line("requests", "through \(status.transport == .ioUring ? "io_uring" : "/dev/fuse")\(obstacle)")
     if status.refusals > 0 { line("refused", "\(status.refusals) accesses because of a class") }
     if status.pendingRekeys > 0 {
       let waiting = status.lockedRekeys > 0 ? ", \(status.lockedRekeys) after an unlock" : ""

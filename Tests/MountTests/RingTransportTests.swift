@@ -119,9 +119,11 @@ extension MountTests {
       }
     }
 
-    @Test(arguments: [Setting.offer.to("N"), Setting.forbidden.to("2")]) func withoutRingsTheDeviceServes(
-      _ change: Setting.Change
-    ) throws {
+    @Test(arguments: [
+      (Setting.offer.to("N"), "is turned off; 'echo Y >\(Setting.offer.path)'"),
+      (Setting.forbidden.to("2"), "'sysctl kernel.io_uring_disabled=0'"),
+    ])
+    func withoutRingsTheDeviceServes(_ change: Setting.Change, _ reason: String) throws {
       try Setting.offer.with("Y") {
         try change.setting.with(change.value) {
           let start = ContinuousClock.now
@@ -132,36 +134,63 @@ extension MountTests {
             #expect(ContinuousClock.now - begin < .seconds(1))
             #expect(try volume.status().transport == .device)
             #expect(volume.log.contains("not io_uring"))
+            try expect(reason, of: volume)
           }
         }
       }
     }
 
-    /// A program that runs the command without something that rings need, and whether they can be had all the same.
+    /// Expects the log and `status` to say why there are no rings.
+    private func expect(_ reason: String, of volume: Volume) throws {
+      let obstacle = try #require(try volume.status().transportObstacle)
+      #expect(obstacle.contains(reason))
+      #expect(volume.log.contains("\(obstacle): requests come through /dev/fuse, not io_uring"), "\(volume.log)")
+      let report = try Command.run(["status", "\(volume.mountPoint)"]).output
+      #expect(report.contains("through /dev/fuse, not io_uring: \(obstacle)\n"), "\(report)")
+    }
+
+    /// A program that runs the command without something that rings need, and why they cannot be had then.
     struct Want: Sendable, CustomTestStringConvertible {
       let testDescription: String
       let launcher: [String]
-      let transport: RequestTransport
+      var obstacle: String?
+      var transport: RequestTransport { obstacle == nil ? .ioUring : .device }
     }
 
     private static let wants = [
-      Want(
-        testDescription: "descriptors", launcher: ["prlimit", "--nofile=64:64"], transport: .ioUring),
-      Want(testDescription: "locked memory", launcher: ["prlimit", "--memlock=0:0"], transport: .ioUring),
-      Want(testDescription: "io_uring_setup(2)", launcher: ["python3", "-c", filter], transport: .device),
+      Want(testDescription: "descriptors", launcher: ["prlimit", "--nofile=64:64"]),
+      Want(testDescription: "locked memory", launcher: ["prlimit", "--memlock=0:0"]),
+      Want(testDescription: "io_uring_setup(2)", launcher: refusing(425), obstacle: "(seccomp)"),
     ]
 
-    /// Executes its arguments where a filter (seccomp(2)) refuses io_uring_setup(2), whose number is the same on all
+    /// Executes its arguments where a filter (seccomp(2)) refuses a system call, whose number is the same on all
     /// architectures, with EPERM.
-    private static let filter = """
-      import ctypes, os, struct, sys
-      code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
-      program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
-      head = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(program)))
-      libc = ctypes.CDLL(None, use_errno=True)
-      assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, head, 0, 0) == 0
-      os.execvp(sys.argv[1], sys.argv[1:])
-      """
+    private static func refusing(_ number: Int) -> [String] {
+      let script = """
+        import ctypes, os, struct, sys
+        code = [(0x20, 0, 0, 0), (0x15, 0, 1, \(number)), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
+        program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+        head = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(program)))
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, head, 0, 0) == 0
+        os.execvp(sys.argv[1], sys.argv[1:])
+        """
+      return ["python3", "-c", script]
+    }
+
+    /// The kernel's list of connections is not mounted, and the daemon may not mount it for itself (fsopen(2)).
+    @Test(
+      .enabled(if: Program.isInstalled("python3"), "python3 is not installed"),
+      .enabled(
+        if: (try? PathName("/sys/fs/fuse/connections").names())?.isEmpty == true, "the list of connections is mounted"))
+    func theListOfConnectionsIsMissing() throws {
+      try Setting.offer.with("Y") {
+        try Volume.store { volume in
+          try volume.mount(Self.options, through: Self.refusing(430))
+          try expect("'mount -t fusectl fusectl /sys/fs/fuse/connections'", of: volume)
+        }
+      }
+    }
 
     @Test(.enabled(if: Program.isInstalled("prlimit") && Program.isInstalled("python3")), arguments: wants)
     func itAnswersWithLess(_ want: Want) throws {
@@ -174,6 +203,7 @@ extension MountTests {
           let status = try volume.status()
           #expect(status.transport == want.transport)
           #expect(volume.log.contains("not io_uring") == (want.transport == .device), "\(volume.log)")
+          if let obstacle = want.obstacle { try expect(obstacle, of: volume) }
           try volume.unlock()
           try volume.path("file").write("contents")
           #expect(try volume.path("file").contents() == Array("contents".utf8))

@@ -71,13 +71,15 @@ import SystemPackage
   /// Whether the kernel's module has rings turned on; `nil` if the kernel knows none.
   package static var kernelOffersRings: Bool? { RequestRings.isOffered }
 
+  /// The most processors that rings are made for.
+  package static var mostRingProcessors: Int { RequestRings.mostProcessors }
+
   /// Makes rings, so that the kernel can be asked to pass requests through them. To be called when the file system is
   /// mounted there, and before ``serve(latency:ticks:)``: they cannot be made once the process is confined. `files` are
   /// the regular files that the kernel knows.
   ///
-  /// - Throws: `ENOTSUP` if there are too many processors, `EPERM` if rings are forbidden, and what else the system
-  /// calls
-  ///   fail with.
+  /// - Throws: `ENOTSUP` if there are more than ``mostRingProcessors``, `EPERM` if rings are forbidden, and what else
+  ///   the system calls fail with.
   package func makeRings(mountPoint: String, files: SharedNumbers) throws(Errno) {
     let rings = try unsafe RequestRings(
       device: fuse_session_fd(session), mountPoint: mountPoint, files: files, threads: served.count)

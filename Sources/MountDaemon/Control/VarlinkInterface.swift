@@ -88,6 +88,7 @@ enum VarlinkInterface {
 
     # Periods are seconds. secondsUntilRevoked is there while a lock is announced, and is the longest time where clients
     # hold it back, which delayingClients counts; secondsUntilInactive is there while class CX outlives a lock.
+    # transportObstacle says why it is the device where io_uring was asked for.
     type Status (
       state: LockState,
       secondsUntilRevoked: ?float,
@@ -112,7 +113,8 @@ enum VarlinkInterface {
       pendingRekeys: int,
       failedRekeys: int,
       lockedRekeys: int,
-      transport: RequestTransport
+      transport: RequestTransport,
+      transportObstacle: ?string
     )
 
     type EventKind (

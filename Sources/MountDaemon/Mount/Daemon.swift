@@ -27,6 +27,7 @@ package final class Daemon: DaemonControl {
   let machine: LockMachine
   let events: EventHub
   let requests = RequestCounts()
+  let ringObstacle = AtomicLazyReference<RingObstacle>()
   let log: Logger
   let fileSystem: ProtectedFileSystem
   var tree: BackingTree { fileSystem.tree }
@@ -115,7 +116,7 @@ package final class Daemon: DaemonControl {
     // The first request decides that, and may be on its way.
     let end = ContinuousClock.now + .seconds(1)
     while !requests.isConnected.load(ordering: .acquiring), .now < end { Thread.sleep(microseconds: 1000) }
-    status.transport = requests.usesRings.load(ordering: .relaxed) ? .ioUring : .device
+    (status.transport, status.transportObstacle) = transport
     return status
   }
 

@@ -53,7 +53,7 @@ package enum MountProcess {
     try reserveThreads(options, hasServiceSocket: serviceSocket != nil, report)
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
-    let hasRings = makeRings(session, options, unmounter.files, log)
+    let hasRings = daemon.makeRings(session, unmounter.files)
     handOver(session, of: options.mountPoint, server, to: unmounter, hasRings: hasRings, log)
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
@@ -122,39 +122,6 @@ package enum MountProcess {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
     if !isReadOnly { file.reserveAttempts() }
     return keybag
-  }
-
-  /// Makes the rings of the second transport, unless they are not wanted. Returns whether there are any. Without them,
-  /// requests come from the device.
-  private static func makeRings(
-    _ session: Session, _ options: MountOptions, _ files: SharedNumbers, _ log: Logger
-  ) -> Bool {
-    if options.transport == .device { return false }
-    let isAskedFor = options.transport == .ioUring
-    let isOffered = Session.kernelOffersRings
-    if !isAskedFor, isOffered != true {
-      if isOffered == false, Process.identity.user == 0 {
-        log.notice(
-          """
-          the kernel could pass requests with less work, over io_uring; \
-          'echo Y >/sys/module/fuse/parameters/enable_uring' turns that on for later mounts
-          """)
-      }
-      return false
-    }
-    do throws(Errno) {
-      guard isOffered == true else { throw .notSupported }
-      // Without that, requests that a killed daemon had taken would never end.
-      guard let mount = try MountedFileSystem.at(options.mountPoint) else { throw .noSuchFileOrDirectory }
-      _ = try KernelConnection.openAbort(of: mount.device)
-      try session.makeRings(mountPoint: options.mountPoint, files: files)
-      return true
-    } catch {
-      log.log(
-        level: isAskedFor ? .warning : .info, "requests come through /dev/fuse, not io_uring",
-        metadata: ["error": "\(error)"])
-      return false
-    }
   }
 
   /// What keeps processors from deep sleep, if that is to be done.

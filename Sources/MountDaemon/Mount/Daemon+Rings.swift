@@ -1,0 +1,97 @@
+import FUSE
+import ProtectfsClient
+import ProtectfsIO
+import SystemPackage
+
+/// Why requests come through the device although io_uring was asked for, and what can be done about it.
+final class RingObstacle: Sendable {
+  let words: String
+
+  init(_ words: String) {
+    self.words = words
+  }
+
+  /// The kernel does not offer rings.
+  fileprivate static func notOffered(isKnown: Bool) -> RingObstacle {
+    RingObstacle(
+      isKnown
+        ? "FUSE over io_uring is turned off; 'echo Y >/sys/module/fuse/parameters/enable_uring' turns it on for later mounts"
+        : "this kernel has no FUSE over io_uring, which Linux 6.14 and later can have")
+  }
+
+  /// The file that aborts the connection cannot be opened.
+  fileprivate static func noAbort(_ error: Errno) -> RingObstacle {
+    RingObstacle(
+      error == .noSuchFileOrDirectory
+        ? "the kernel's list of connections is not mounted; root mounts it with 'mount -t fusectl fusectl "
+          + "/sys/fs/fuse/connections'"
+        : "the connection cannot be opened in /sys/fs/fuse/connections: \(error)")
+  }
+
+  /// The rings cannot be made.
+  fileprivate static func noRings(_ error: Errno) -> RingObstacle {
+    switch error {
+    case .notSupported: RingObstacle("FUSE over io_uring is for \(Session.mostRingProcessors) processors at most")
+    case .notPermitted where forbiddenBySetting:
+      RingObstacle(
+        "kernel.io_uring_disabled forbids io_uring; root permits it with 'sysctl kernel.io_uring_disabled=0'")
+    case .notPermitted:
+      RingObstacle("a filter of system calls (seccomp), as containers have, forbids io_uring_setup(2)")
+    case .noFunction:
+      RingObstacle("the kernel has no io_uring, or a filter of system calls (seccomp) hides io_uring_setup(2)")
+    default: RingObstacle("rings of io_uring cannot be made: \(error)")
+    }
+  }
+
+  private static var forbiddenBySetting: Bool {
+    let setting = try? Descriptor.open("/proc/sys/kernel/io_uring_disabled", [.readOnly]).readAll(limit: 8)
+    return [UInt8(ascii: "1"), UInt8(ascii: "2")].contains(setting?.first)
+  }
+}
+
+extension Daemon {
+  /// Makes the rings of the second transport, unless they are not wanted. Returns whether there are any. Without them,
+  /// requests come from the device.
+  func makeRings(_ session: Session, _ files: SharedNumbers) -> Bool {
+    if options.transport == .device { return false }
+    let isOffered = Session.kernelOffersRings
+    if options.transport == nil, isOffered != true {
+      if isOffered == false, Process.identity.user == 0 {
+        log.notice(
+          """
+          the kernel could pass requests with less work, over io_uring; \
+          'echo Y >/sys/module/fuse/parameters/enable_uring' turns that on for later mounts
+          """)
+      }
+      return false
+    }
+    guard let obstacle = obstacle(to: session, files, isOffered) else { return true }
+    log.log(
+      level: options.transport == .ioUring ? .warning : .info,
+      "\(obstacle.words): requests come through /dev/fuse, not io_uring")
+    _ = ringObstacle.storeIfNil(obstacle)
+    return false
+  }
+
+  private func obstacle(to session: Session, _ files: SharedNumbers, _ isOffered: Bool?) -> RingObstacle? {
+    guard isOffered == true else { return .notOffered(isKnown: isOffered != nil) }
+    do throws(Errno) {
+      // Without that, requests that a killed daemon had taken would never end.
+      guard let mount = try MountedFileSystem.at(options.mountPoint) else { throw .noSuchFileOrDirectory }
+      _ = try KernelConnection.openAbort(of: mount.device)
+    } catch {
+      return .noAbort(error)
+    }
+    do throws(Errno) { try session.makeRings(mountPoint: options.mountPoint, files: files) } catch {
+      return .noRings(error)
+    }
+    return nil
+  }
+
+  /// How requests come, and why not through rings where these were asked for.
+  var transport: (RequestTransport, obstacle: String?) {
+    if requests.usesRings.load(ordering: .relaxed) { return (.ioUring, nil) }
+    guard options.transport == .ioUring else { return (.device, nil) }
+    return (.device, ringObstacle.load()?.words ?? "the kernel did not take the rings")
+  }
+}
