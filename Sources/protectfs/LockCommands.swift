@@ -37,7 +37,9 @@ struct LockCommand: ParsableCommand {
       that goes to sleep, or is left alone for long.
 
       With --all, the mounts are locked at the same time, and also file systems that are mounted elsewhere (in another \
-      mount namespace, or by a path that was renamed since), as long as their daemons run. What fails on one is reported, and keeps none of the others \
+      mount namespace, or by a path that was renamed since), as long as their daemons run and have their sockets where \
+      this process finds them. For root, a mount in a mount namespace with a /run of its own, as in a container, counts \
+      as one that failed. What fails on one is reported, and keeps none of the others \
       from being locked; the exit status is that of the first of the mounts that failed, in the order of 'status'.
 
       Examples:
@@ -83,6 +85,7 @@ struct LockCommand: ParsableCommand {
     guard choice.all else { return try choice.withOne(for: "lock", persists: true, lock) }
     let all = try UserMounts(includingDaemons: true)
     all.lockTogether(lock)
+    all.reportUnreached("protectfs lock --all")
     try all.finish(of: "locked")
   }
 }

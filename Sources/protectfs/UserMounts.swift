@@ -9,7 +9,8 @@ final class UserMounts: Sendable {
   let mounts: [MountedFileSystem]
   /// Daemons that run without any of these.
   private let daemons: [ControlSocket.Daemon]
-  /// By the place of the mount in ``mounts``; daemons come after these.
+  private let isForAll: Bool
+  /// By the place of the mount in ``mounts``; daemons come after these, and then what is not reached.
   private let failures = RankedMutex(.commandProgress, [Int: CommandFailure]())
 
   /// How many there are.
@@ -22,10 +23,10 @@ final class UserMounts: Sendable {
   /// - Throws: what keeps the table of mounts from being read: it does not say that nothing is mounted.
   init(ofOthersToo: Bool = true, includingDaemons: Bool = false) throws(CommandFailure) {
     let user = Process.identity.user
-    let isForAll = user == 0 && ofOthersToo
+    isForAll = user == 0 && ofOthersToo
     var devices: Set<String> = []
     do throws(Errno) {
-      mounts = try MountedFileSystem.listed().filter { mount in
+      mounts = try MountedFileSystem.listed().filter { [isForAll] mount in
         (isForAll || mount.owner == user) && devices.insert(mount.device).inserted
       }
     } catch {
@@ -135,9 +136,27 @@ final class UserMounts: Sendable {
     for thread in threads { thread.join() }
   }
 
+  /// For root, reports what this process does not reach: mounts of other mount namespaces, whose daemons have their
+  /// sockets in a `/run` of their own. They count as failures.
+  func reportUnreached(_ command: String) {
+    guard isForAll else { return }
+    let others = ForeignMount.all(besides: mounts.map(\.device)).filter { !isServed($0.mount) }
+    for (index, other) in others.enumerated() {
+      let namespaces = other.hasOtherUsers ? "--user --mount" : "--mount"
+      let failure = CommandFailure(
+        .noAnswer,
+        "it is mounted in another mount namespace (that of process \(other.process)), and its daemon is not reached from "
+          + "here; 'nsenter \(namespaces) --target \(other.process) \(command)' reaches it")
+      failures.withLock { $0[count + index] = failure }
+      CommandFailure.report("\(other.mount.mountPoint.printable): \(failure.message)")
+    }
+  }
+
   /// - Throws: when something failed, with the status of the first on which it did.
   func finish(of verb: String) throws(CommandFailure) {
-    if let failure = Self.summary(of: failures.withLock { $0 }, among: count, verb) { throw failure }
+    let failures = failures.withLock { $0 }
+    let count = max(count, (failures.keys.max() ?? -1) + 1)
+    if let failure = Self.summary(of: failures, among: count, verb) { throw failure }
   }
 
   /// What is said in the end. A lock that has lost writes has taken effect.
