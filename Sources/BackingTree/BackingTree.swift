@@ -86,6 +86,8 @@ package struct TreeOptions: Sendable {
   package var isReadOnly = false
   /// A file that replaces a file of an explicit class takes over that class.
   package var keepsReplacedClass = true
+  /// No file is removed if none of its class can be created.
+  package var keepsLocked = true
   /// The kernel has checked what callers may do by modes. Without it, modes say what this process may do.
   package var lendsPermissions = true
   /// The maximum number of backing directories kept open.

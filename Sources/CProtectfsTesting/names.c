@@ -1,5 +1,7 @@
-// Stands before rename(2), link(2) and their like.
+// Stands before rename(2), link(2), unlink(2) and their like.
 #include "item.h"
+
+#include <stdio.h>
 
 /// Asks about an item that gets a name; closes it.
 static long ask(int item, int directory, const char *path, unsigned flags) {
@@ -46,3 +48,22 @@ int linkat(int from_directory, const char *from, int to_directory, const char *t
 }
 
 int link(const char *from, const char *to) { return linkat(AT_FDCWD, from, AT_FDCWD, to, 0); }
+
+int unlinkat(int directory, const char *path, int flags) {
+  if (has_stand_in() && !(flags & AT_REMOVEDIR)) {
+    int item = find_item(directory, path, 0, NULL);
+    if (item >= 0) {
+      long answer = ASK(item, unlink);
+      if (answer != PROTECTFS_TESTING_PASS) return (int)finish(answer);
+    }
+  }
+  return (int)syscall(SYS_unlinkat, directory, path, flags);
+}
+
+int unlink(const char *path) { return unlinkat(AT_FDCWD, path, 0); }
+
+int remove(const char *path) {
+  // As the C library does it (remove(3)).
+  if (unlinkat(AT_FDCWD, path, 0) == 0) return 0;
+  return errno == EISDIR ? unlinkat(AT_FDCWD, path, AT_REMOVEDIR) : -1;
+}

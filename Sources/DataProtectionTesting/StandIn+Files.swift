@@ -19,6 +19,11 @@ extension StandIn {
     return nil
   }
 
+  func unlink(_ item: StandInItem) throws(Errno) -> Int? {
+    if item.isRegular, let record = try record(of: item) { try require(.remove, record.protectionClass) }
+    return nil
+  }
+
   /// Files of class B can be used until they are closed: whoever has one open opened it while that was allowed.
   func transfer(_ item: StandInItem) throws(Errno) -> Int? {
     guard item.isRegular, lockState != .unlocked, let record = try record(of: item) else { return nil }

@@ -66,6 +66,7 @@ enum StandInCalls {
           try unsafe StandInCalls.copy(standIn.attributeNames(of: item), to: list, size)
         }
       },
+      unlink: { StandInCalls.answer($0) { (standIn, item) throws(Errno) in try standIn.unlink(item) } },
       move: { (item, directory, replaced, flags) in
         StandInCalls.move(item, to: directory, replaced, RenameFlags(rawValue: flags))
       }

@@ -30,7 +30,7 @@ extension ProtectedFileSystem {
         self = .rekey
       } else if text == LockState.attributeName {
         self = .lockState
-      } else if text == FileRecord.attributeName || text.hasPrefix("user.protectfs.") {
+      } else if text.hasPrefix("user.protectfs.") {
         self = .own
       } else {
         self = text.hasPrefix("user.") ? .user : .other

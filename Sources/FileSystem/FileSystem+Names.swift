@@ -5,7 +5,7 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-// lookup, forget, link, unlink, rmdir: existing names. The kernel serialises changes to a directory.
+// lookup, forget, link: existing names. The kernel serialises changes to a directory.
 extension ProtectedFileSystem {
   package func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry {
     let parent = node(parent)
@@ -50,23 +50,4 @@ extension ProtectedFileSystem {
       throw error
     }
   }
-
-  package func unlink(_ name: PathName, in parent: NodeID) throws(Errno) {
-    let (handle, record) = try tree.directory(node(parent))
-    let backing = try tree.backingName(name, in: record)
-    try tree.keepingUnlinked(backing.name, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name)
-    }
-    tree.removeSidecar(of: backing, in: handle)
-  }
-
-  package func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno) {
-    let (handle, record) = try tree.directory(node(parent))
-    let backing = try tree.backingName(name, in: record)
-    try tree.removeLeftovers(in: backing.name, of: handle)
-    try tree.keepingUnlinked(backing.name, in: handle) { () throws(Errno) in
-      try handle.descriptor.removeDirectory(backing.name)
-    }
-    tree.removeSidecar(of: backing, in: handle)
-  }
-
 }

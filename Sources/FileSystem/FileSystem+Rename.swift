@@ -71,12 +71,12 @@ extension ProtectedFileSystem {
   private func keepReplacedClass(
     of replaced: PathName, in target: Node, for name: PathName, in source: Node, caller: Caller
   ) throws(Errno) {
-    guard case .stored(let old) = try storedRecord(of: replaced, in: target), old.isExplicit else { return }
+    guard case .stored(let old, _) = try storedRecord(of: replaced, in: target), old.isExplicit else { return }
     let status = try tree.directoryHandle(source).descriptor.status(of: name)
     let fileClass: ProtectionClass?
     switch try storedRecord(of: name, in: source) {
-    case .stored(let new) where new.isExplicit: return
-    case .stored(let new): fileClass = new.fileClass
+    case .stored(let new, _) where new.isExplicit: return
+    case .stored(let new, _): fileClass = new.fileClass
     // A file whose creation was cut short has no record yet, and so an inherited class.
     case .awaited: fileClass = nil
     case .noFile: return
@@ -90,40 +90,4 @@ extension ProtectedFileSystem {
       try tree.setClass(old.fileClass, of: node)
     }
   }
-
-  /// What is known about the class of a name.
-  private enum StoredRecord {
-    case stored(FileRecord)
-    /// An empty file that has no record yet.
-    case awaited
-    /// There is no such name, or it is not a regular file.
-    case noFile
-  }
-
-  /// - Throws: `EIO` if the record is damaged, or missing from a file that has contents.
-  private func storedRecord(of name: PathName, in directory: Node) throws(Errno) -> StoredRecord {
-    let handle = try tree.directoryHandle(directory)
-    var bytes: [UInt8]?
-    var denial: Errno?
-    do throws(Errno) {
-      bytes = try tree.recordBytes(of: name, in: handle)
-    } catch {
-      switch error {
-      case .noSuchFileOrDirectory: return .noFile
-      case .noData: break
-      // Files of other types have no record, and reading one may fail with these errors.
-      case .notPermitted, .permissionDenied, .notSupportedOnSocket: denial = error
-      default: throw error
-      }
-    }
-    let status = try handle.descriptor.status(of: name)
-    guard status.type == .regular else { return .noFile }
-    if let denial { throw denial }
-    let node = tree.nodes.find(status) ?? Node(status, location: .init(parent: directory, name: name))
-    if let bytes { return .stored(try tree.verifiedFileRecord(bytes, of: node)) }
-    guard status.size > 0 else { return .awaited }
-    tree.damaged(node, "the file has contents but no record, and so no class")
-    throw .ioError
-  }
-
 }

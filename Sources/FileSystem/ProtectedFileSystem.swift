@@ -66,16 +66,20 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Reports a refusal to the observer, if the class of the contents is the reason.
-  func denied(_ operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller) {
-    reportDenial(of: operation, on: node, process: caller.process, path: tree.path(of: node))
+  /// Reports a refusal to the observer, if the class of the contents is the reason: that of the node, or one that was
+  /// found on disk.
+  func denied(
+    _ operation: ProtectionPolicy.Operation, on node: Node, of found: ProtectionClass? = nil, by caller: Caller
+  ) {
+    reportDenial(of: operation, on: node, of: found, process: caller.process, path: tree.path(of: node))
   }
 
   func reportDenial(
-    of operation: ProtectionPolicy.Operation, on node: Node, process: Int32, path: @autoclosure () -> String
+    of operation: ProtectionPolicy.Operation, on node: Node, of found: ProtectionClass? = nil, process: Int32,
+    path: @autoclosure () -> String
   ) {
     let state = node.state.withLock { ($0.file?.fileClass ?? $0.cachedClass, $0.directory?.directoryClass) }
-    guard let fileClass = state.0 ?? state.1, !tree.controller.allows(operation, on: fileClass) else { return }
+    guard let fileClass = found ?? state.0 ?? state.1, !tree.controller.allows(operation, on: fileClass) else { return }
     let code = operation == .open || operation == .read ? 257 : 513
     observer.accessDenied(
       code: code, fileClass: fileClass, path: path(), inode: node.identity.inode, process: process)

@@ -1,6 +1,6 @@
 /// The only place that decides what may be done with a file's contents: class × state → key, key × operation → access.
 ///
-/// Metadata (stat, readdir, rename, unlink, link, chmod, fsync, reading a class, setting a directory's class) needs no
+/// Metadata (stat, readdir, rename, link, chmod, fsync, reading a class, setting a directory's class) needs no
 /// class key and is not in the table: these operations always work.
 public enum ProtectionPolicy {
   /// An operation on the contents of a file.
@@ -9,6 +9,9 @@ public enum ProtectionPolicy {
     case open
     /// Create a file in a directory of the class.
     case create
+    /// Remove a name of a file. Allowed where one of the class can be created: programs that remove a file before they
+    /// create its successor would lose it otherwise.
+    case remove
     /// Read through a handle, or fill a page of a mapping.
     case read
     /// Write through a handle, or write dirty pages back for the kernel.
@@ -50,7 +53,7 @@ public enum ProtectionPolicy {
     switch (key, operation) {
     case (.available, _): .allowed
     case (.revoking, .write): .allowed
-    case (.publicOnly, .create), (.publicOnly, .rewrapTo): .allowed
+    case (.publicOnly, .create), (.publicOnly, .remove), (.publicOnly, .rewrapTo): .allowed
     case (.publicOnly, .read), (.publicOnly, .write), (.publicOnly, .resize): .ifKeyHeld
     case (.revoking, _), (.publicOnly, _), (.unavailable, _): .denied
     }

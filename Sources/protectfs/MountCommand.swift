@@ -23,6 +23,8 @@ struct MountCommand: ParsableCommand {
         inactive=S          seconds for which class CX outlives a lock (600)
         replace_class=keep  a file that replaces another by rename takes the
                             class that was set for that one (move: it does not)
+        remove_locked       locked files can be removed, as on iOS; programs that
+                            save by removing the old file first then lose it
         shared              cache nothing; no second mount may write all the same
         ro                  read-only
         remount             with ro or rw, make a mount read-only, or writable

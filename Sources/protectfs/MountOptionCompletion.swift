@@ -4,7 +4,8 @@ enum MountOptionCompletion {
   static let words = [
     "allow_other", "device_key=", "grace=10", "hooks=", "hooks=off", "inactive=600", "latency=auto",
     "latency=low", "latency=system",
-    "lock_delay=10", "log_file=", "log_paths", "nonempty", "push_timeout=5", "remount", "replace_class=keep",
+    "lock_delay=10", "log_file=", "log_paths", "nonempty", "push_timeout=5", "remount", "remove_locked",
+    "replace_class=keep",
     "replace_class=move", "ro", "rw", "sandbox=off", "shared", "threads=8", "transport=auto",
     "transport=device", "transport=io_uring",
   ]

@@ -113,7 +113,7 @@ extension HeldFileSystem {
     _ name: PathName, in parent: NodeID, target: PathName, caller: Caller
   ) throws(Errno) -> Entry { throw .notSupported }
   func link(_ node: NodeID, as name: PathName, in parent: NodeID) throws(Errno) -> Entry { throw .notSupported }
-  func unlink(_ name: PathName, in parent: NodeID) throws(Errno) { throw .notSupported }
+  func unlink(_ name: PathName, in parent: NodeID, caller: Caller) throws(Errno) { throw .notSupported }
   func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno) { throw .notSupported }
   func rename(
     _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags,

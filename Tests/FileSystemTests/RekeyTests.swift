@@ -14,7 +14,7 @@ import Testing
   /// A crash has left a batch, and its file loses the name by which the kernel knows it: the search finds the file by
   /// its other name, before the batch is given up.
   @Test func aBatchIsReplayedUnderASecondName() throws {
-    try InProcessStore.with { store in
+    try InProcessStore.with({ $0.keepsLocked = false }) { store in
       let contents = (0..<20_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
       try store.restart(isRekeying: false)
       try store.unlock()

@@ -5,7 +5,7 @@ import Testing
 @Suite struct MountOptionListTests {
   @Test func ownOptionsAreTaken() throws {
     let list = try MountOptionList([
-      "grace=2.5,lock_delay=20,push_timeout=7,inactive=30,replace_class=move,shared,ro",
+      "grace=2.5,lock_delay=20,push_timeout=7,inactive=30,replace_class=move,remove_locked,shared,ro",
       "allow_other,nonempty,latency=system,threads=3,log_paths,transport=device",
       "log_file=/l,device_key=/k,sandbox=off,hooks=/h",
     ])
@@ -13,7 +13,7 @@ import Testing
     #expect(list.mount.lockDelay == .seconds(20))
     #expect(list.mount.pushTimeout == .seconds(7))
     #expect(list.mount.inactivityPeriod == .seconds(30))
-    #expect(!list.mount.keepsReplacedClass)
+    #expect(!list.mount.keepsReplacedClass && !list.mount.keepsLocked)
     #expect(list.mount.isShared && list.mount.isReadOnly && list.mount.allowsOthers && list.mount.logsPaths)
     #expect(list.coversContents)
     #expect(list.mount.latency == .system)

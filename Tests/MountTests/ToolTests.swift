@@ -29,6 +29,26 @@ extension Volume {
 extension MountTests {
   /// Common tools on the mount, without a single unexpected error.
   @Suite struct ToolTests {
+    /// A backing directory, or a backup of one, can be kept on a mount: records of that store are extended attributes
+    /// like others there.
+    @Test func keepsAStore() throws {
+      try Volume.with { volume in
+        try Volume.with { kept in
+          try kept.path("file").write("kept")
+          try kept.unmount()
+          try volume.shell("cp -a '\(kept.backing)' copy && rsync -aX '\(kept.backing)/' synchronised")
+          for copy in ["copy", "synchronised"] {
+            let check = try Program.run(
+              [
+                Command.path, "fsck", volume.path(copy).description, "--device-key", kept.deviceKey.description,
+                "--passcode-file", kept.passcodeFile.description,
+              ])
+            #expect(check.succeeded, "\(check.output)")
+          }
+        }
+      }
+    }
+
     @Test(tools("git")) func git() throws {
       try Volume.with { volume in
         try volume.shell(

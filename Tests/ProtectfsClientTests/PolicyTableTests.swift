@@ -2,44 +2,44 @@ import Testing
 
 @testable import ProtectfsPolicy
 
-/// The contract, written by hand: 5 classes × 5 states × 8 operations.
+/// The contract, written by hand: 5 classes × 5 states × 9 operations.
 ///
-/// One letter per operation, in the order open, create, read, write, resize, attribute, rewrapFrom, rewrapTo: `+`
-/// allowed, `h` only through a handle that still holds the file's key, `-` EACCES.
+/// One letter per operation, in the order open, create, remove, read, write, resize, attribute, rewrapFrom, rewrapTo:
+/// `+` allowed, `h` only through a handle that still holds the file's key, `-` EACCES.
 private let contract: [(ProtectionClass, LockState, String)] = [
-  (.complete, .beforeFirstUnlock, "--------"),
-  (.complete, .unlocked, "++++++++"),
-  (.complete, .gracePeriod, "++++++++"),
-  (.complete, .locked, "--------"),
-  (.complete, .inactive, "--------"),
+  (.complete, .beforeFirstUnlock, "---------"),
+  (.complete, .unlocked, "+++++++++"),
+  (.complete, .gracePeriod, "+++++++++"),
+  (.complete, .locked, "---------"),
+  (.complete, .inactive, "---------"),
 
-  (.completeUnlessOpen, .beforeFirstUnlock, "-+hhh--+"),
-  (.completeUnlessOpen, .unlocked, "++++++++"),
-  (.completeUnlessOpen, .gracePeriod, "++++++++"),
-  (.completeUnlessOpen, .locked, "-+hhh--+"),
-  (.completeUnlessOpen, .inactive, "-+hhh--+"),
+  (.completeUnlessOpen, .beforeFirstUnlock, "-++hhh--+"),
+  (.completeUnlessOpen, .unlocked, "+++++++++"),
+  (.completeUnlessOpen, .gracePeriod, "+++++++++"),
+  (.completeUnlessOpen, .locked, "-++hhh--+"),
+  (.completeUnlessOpen, .inactive, "-++hhh--+"),
 
-  (.completeUntilFirstUserAuthentication, .beforeFirstUnlock, "--------"),
-  (.completeUntilFirstUserAuthentication, .unlocked, "++++++++"),
-  (.completeUntilFirstUserAuthentication, .gracePeriod, "++++++++"),
-  (.completeUntilFirstUserAuthentication, .locked, "++++++++"),
-  (.completeUntilFirstUserAuthentication, .inactive, "++++++++"),
+  (.completeUntilFirstUserAuthentication, .beforeFirstUnlock, "---------"),
+  (.completeUntilFirstUserAuthentication, .unlocked, "+++++++++"),
+  (.completeUntilFirstUserAuthentication, .gracePeriod, "+++++++++"),
+  (.completeUntilFirstUserAuthentication, .locked, "+++++++++"),
+  (.completeUntilFirstUserAuthentication, .inactive, "+++++++++"),
 
-  (.none, .beforeFirstUnlock, "++++++++"),
-  (.none, .unlocked, "++++++++"),
-  (.none, .gracePeriod, "++++++++"),
-  (.none, .locked, "++++++++"),
-  (.none, .inactive, "++++++++"),
+  (.none, .beforeFirstUnlock, "+++++++++"),
+  (.none, .unlocked, "+++++++++"),
+  (.none, .gracePeriod, "+++++++++"),
+  (.none, .locked, "+++++++++"),
+  (.none, .inactive, "+++++++++"),
 
-  (.completeWhenUserInactive, .beforeFirstUnlock, "--------"),
-  (.completeWhenUserInactive, .unlocked, "++++++++"),
-  (.completeWhenUserInactive, .gracePeriod, "++++++++"),
-  (.completeWhenUserInactive, .locked, "++++++++"),
-  (.completeWhenUserInactive, .inactive, "--------"),
+  (.completeWhenUserInactive, .beforeFirstUnlock, "---------"),
+  (.completeWhenUserInactive, .unlocked, "+++++++++"),
+  (.completeWhenUserInactive, .gracePeriod, "+++++++++"),
+  (.completeWhenUserInactive, .locked, "+++++++++"),
+  (.completeWhenUserInactive, .inactive, "---------"),
 ]
 
 private let operations: [ProtectionPolicy.Operation] = [
-  .open, .create, .read, .write, .resize, .attribute, .rewrapFrom, .rewrapTo,
+  .open, .create, .remove, .read, .write, .resize, .attribute, .rewrapFrom, .rewrapTo,
 ]
 
 @Suite struct PolicyTableTests {
@@ -65,7 +65,7 @@ private let operations: [ProtectionPolicy.Operation] = [
 
   @Test func onlyWriteBackIsAcceptedWhileAClassGoes() {
     let row = operations.map { letter(ProtectionPolicy.access(for: $0, with: .revoking)) }
-    #expect(String(row) == "---+----")
+    #expect(String(row) == "----+----")
   }
 
   @Test(arguments: ProtectionClass.allCases)

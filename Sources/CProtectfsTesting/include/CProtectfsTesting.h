@@ -33,6 +33,8 @@ struct protectfs_testing_calls {
   long (*set_attribute)(int item, const char *name, const void *value, size_t size, int flags);
   long (*remove_attribute)(int item, const char *name);
   long (*attribute_names)(int item, char *list, size_t size);
+  /// A name of an item that is no directory is to be removed.
+  long (*unlink)(int item);
   /// An item gets a name in a directory; `replaced` is what has the name, or -1. The flags are those of renameat2(2).
   long (*move)(int item, int directory, int replaced, unsigned flags);
 };

@@ -160,7 +160,7 @@ private func addNameOperations(to table: inout fuse_lowlevel_ops) {
   }
   unsafe table.unlink = { request, parent, name in
     unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
-      try unsafe fs.unlink(PathName(copying: name!), in: NodeID(rawValue: parent))
+      try unsafe fs.unlink(PathName(copying: name!), in: NodeID(rawValue: parent), caller: caller(request))
       return .done
     }
   }

@@ -33,7 +33,7 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
     _ name: PathName, in parent: NodeID, target: PathName, caller: Caller
   ) throws(Errno) -> Entry
   func link(_ node: NodeID, as name: PathName, in parent: NodeID) throws(Errno) -> Entry
-  func unlink(_ name: PathName, in parent: NodeID) throws(Errno)
+  func unlink(_ name: PathName, in parent: NodeID, caller: Caller) throws(Errno)
   func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno)
   func rename(
     _ name: PathName, in parent: NodeID, to newName: PathName, in newParent: NodeID, flags: RenameFlags,

@@ -48,6 +48,7 @@ package struct MountOptionList: Equatable {
         throw MountOptionError("'\(option)': give seconds, from 0.1 to 3600")
       }
     case "replace_class": mount.keepsReplacedClass = try Self.choice(option, value, "keep", "move")
+    case "remove_locked" where value == nil: mount.keepsLocked = false
     case "threads":
       guard let count = value.flatMap({ Int($0) }), (1...256).contains(count) else {
         throw MountOptionError("'\(option)': threads is a number from 1 to 256")

@@ -20,6 +20,8 @@ package struct MountOptions: Equatable, Sendable {
   package var pushTimeout = Duration.seconds(5)
   /// A file that replaces one with an explicit class takes that class.
   package var keepsReplacedClass = true
+  /// No file is removed if none of its class can be created.
+  package var keepsLocked = true
   package var isReadOnly = false
   /// Others may write the backing directory too.
   package var isShared = false
@@ -49,6 +51,7 @@ package struct MountOptions: Equatable, Sendable {
     options.hasOtherWriters = hasOtherWriters
     options.isReadOnly = isReadOnly
     options.keepsReplacedClass = keepsReplacedClass
+    options.keepsLocked = keepsLocked
     // A quarter of the descriptors for directories, some for the daemon itself; the rest is for what others keep open.
     let limit = Process.openFileLimit
     options.directoryHandles = max(16, min(4096, Int(limit / 4)))

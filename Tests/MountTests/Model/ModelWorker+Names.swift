@@ -82,9 +82,13 @@ extension ModelWorker {
   func unlink() throws {
     guard let place = place() else { return }
     let path = path(place)
-    let expected: Errno? = tree[place.inode].kind == .directory ? .isDirectory : nil
+    let inode = tree[place.inode]
     try attempt(
-      "unlink", show(place), failing: { _ in expected }, call: { try path.unlink() },
+      "unlink", show(place),
+      failing: { state in
+        if inode.kind == .directory { return .isDirectory }
+        return inode.fileClass.map { ModelContract.creates($0, in: state) } ?? true ? nil : .permissionDenied
+      }, call: { try path.unlink() },
       apply: { $0.remove(place.name, in: place.directory) })
     forgetClosed()
   }

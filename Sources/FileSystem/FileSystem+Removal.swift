@@ -1,0 +1,52 @@
+import BackingTree
+import FUSE
+import FileProtection
+import ProtectfsIO
+import ProtectfsPolicy
+import StoreFormat
+import SystemPackage
+
+// unlink, rmdir.
+extension ProtectedFileSystem {
+  package func unlink(_ name: PathName, in parent: NodeID, caller: Caller) throws(Errno) {
+    let parent = node(parent)
+    let (handle, record) = try tree.directory(parent)
+    let backing = try tree.backingName(name, in: record)
+    try requireRemovable(backing.name, in: parent, by: caller)
+    try tree.keepingUnlinked(backing.name, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name)
+    }
+    tree.removeSidecar(of: backing, in: handle)
+  }
+
+  package func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno) {
+    let (handle, record) = try tree.directory(node(parent))
+    let backing = try tree.backingName(name, in: record)
+    try tree.removeLeftovers(in: backing.name, of: handle)
+    try tree.keepingUnlinked(backing.name, in: handle) { () throws(Errno) in
+      try handle.descriptor.removeDirectory(backing.name)
+    }
+    tree.removeSidecar(of: backing, in: handle)
+  }
+
+  /// Refuses to remove a file if none of its class can be created now. Programs that remove a file before they create
+  /// its successor (`cp -f`, `mv` from another file system, `tar -x`) would be left with neither.
+  private func requireRemovable(_ name: PathName, in parent: Node, by caller: Caller) throws(Errno) {
+    guard tree.options.keepsLocked,
+      ProtectionClass.allCases.contains(where: { !tree.controller.allows(.remove, on: $0) })
+    else { return }
+    do throws(Errno) {
+      let (node, fileClass): (Node, ProtectionClass)
+      switch try storedRecord(of: name, in: parent) {
+      case .stored(let record, let file): (node, fileClass) = (file, record.fileClass)
+      case .awaited(let file): (node, fileClass) = (file, try tree.directory(parent).record.directoryClass)
+      case .noFile: return
+      }
+      if tree.controller.allows(.remove, on: fileClass) { return }
+      denied(.remove, on: node, of: fileClass, by: caller)
+    } catch .ioError {
+      // Its class is not known, and its contents cannot be read in any state. It can be removed in all.
+      return
+    }
+    throw .permissionDenied
+  }
+}

@@ -1,0 +1,100 @@
+import CSystemCalls
+import Glibc
+import ProtectfsIO
+import ProtectfsPolicy
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// A file is not removed where none of its class can be created: what programs do that remove a file before they
+  /// create its successor leaves the old one or the new one.
+  @Suite struct RemovalTests {
+    /// Ways to put a new version in place. `$1` is the new one, on another file system, `$2` the old one.
+    private static let saves = [
+      "cp -f \"$1\" \"$2\"",
+      "cp --remove-destination \"$1\" \"$2\"",
+      "mv -f \"$1\" \"$2\"",
+      "install -m 644 \"$1\" \"$2\"",
+      "ln -f \"$1\" \"$2\"",
+      "tar -C \"${1%/*}\" -cf - file | tar -C \"${2%/*}\" -xf -",
+      "tar -C \"${1%/*}\" -cf - file | tar -C \"${2%/*}\" --unlink-first -xf -",
+      "rsync -a \"$1\" \"$2\"",
+      "rsync -a --inplace \"$1\" \"$2\"",
+      "vim.tiny -u NONE -es -c 'set nobackup nowritebackup' -c \"%d\" -c \"r $1\" -c '1d' -c 'w!' -c 'q!' \"$2\"",
+      "vim.tiny -u NONE -es -c 'set backupcopy=no' -c \"%d\" -c \"r $1\" -c '1d' -c 'w!' -c 'q!' \"$2\"",
+      "rm -f \"$2\" && cat \"$1\" > \"$2\"",
+    ]
+
+    @Test(arguments: saves) func theOldVersionOrTheNew(_ save: String) throws {
+      try Volume.with { volume in
+        let new = volume.directory.appending("new")
+        try new.makeDirectory()
+        try new.appending("file").write("new\n")
+        for explicit in [false, true] {
+          let directory = volume.path(explicit ? "explicit" : "inherited")
+          try directory.makeDirectory(of: explicit ? .completeUntilFirstUserAuthentication : .complete)
+          let file = directory.appending("file")
+          try file.write("old\n")
+          if explicit { try file.setProtectionClass(.complete) }
+          try volume.lock()
+          let saved = try Program.run(["sh", "-c", save, "sh", new.appending("file").description, file.description])
+          try volume.unlock()
+          let text = String(decoding: try file.contents(), as: UTF8.self)
+          #expect(text == "old\n" || text == "new\n", "\(saved.output)")
+          #expect(try file.protectionClass() == .complete, "\(saved.output)")
+          if !new.appending("file").exists { try new.appending("file").write("new\n") }
+        }
+      }
+    }
+
+    /// Files of the default class before the first unlock.
+    @Test(arguments: saves) func beforeTheFirstUnlock(_ save: String) throws {
+      try Volume.with { volume in
+        let new = volume.directory.appending("new")
+        try new.makeDirectory()
+        try new.appending("file").write("new\n")
+        let file = volume.path("file")
+        try file.write("old\n")
+        try volume.remount()
+        let saved = try Program.run(["sh", "-c", save, "sh", new.appending("file").description, file.description])
+        try volume.unlock()
+        let text = String(decoding: try file.contents(), as: UTF8.self)
+        #expect(text == "old\n" || text == "new\n", "\(saved.output)")
+      }
+    }
+
+    @Test func isLoggedOnce() throws {
+      try Volume.with(["-o", "allow_other,log_paths"], defaultClass: .complete) { volume in
+        try volume.path("secret").write("old")
+        try volume.lock()
+        #expect(throws: Errno.permissionDenied) { try volume.path("secret").unlink() }
+        let lines = volume.log.split(separator: "\n").filter { $0.contains("/secret") }
+        #expect(lines.count == 1 && lines[0].contains("513"), "\(volume.log)")
+      }
+    }
+
+    /// Unless that is wanted, as on iOS.
+    @Test func isAllowedByAnOption() throws {
+      try Volume.with(["-o", "allow_other,remove_locked"], defaultClass: .complete) { volume in
+        try volume.path("file").write("old")
+        try volume.lock()
+        try volume.path("file").unlink()
+        #expect(!volume.path("file").exists)
+      }
+    }
+
+    /// A file whose record is damaged can be read in no state, and removed in all.
+    @Test func whatIsDamagedCanGo() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        let before = try Set(volume.backing.names())
+        try volume.path("file").write("old")
+        let backing = try #require(try volume.backing.names().first { !before.contains($0) })
+        try volume.unmount()
+        try volume.backing.appending(bytes: Array(backing.bytes)).setExtendedAttribute("user.cprotect", to: [1, 2, 3])
+        try volume.mount()
+        try volume.path("file").unlink()
+        #expect(!volume.path("file").exists)
+      }
+    }
+  }
+}
