@@ -29,12 +29,16 @@ public struct DaemonConnection: ~Copyable, Sendable {
   /// Connects to the daemon of a mount.
   public init(to mount: MountedFileSystem) throws(ControlError) {
     var failure = Errno.noSuchFileOrDirectory
-    for candidate in [mount] + mount.sameFileSystem() {
+    let all = MountedFileSystem.all()
+    for candidate in [mount] + all.filter({ $0.device == mount.device && $0 != mount }) {
       let name = ControlSocket.name(forMountPoint: candidate.mountPoint)
+      // Where it was bound or moved over another one, that one's daemon answers.
+      let isOfOthers = all.contains { $0.mountPoint == candidate.mountPoint && $0.device != mount.device }
       for directory in ControlSocket.directories(of: mount.owner) {
         do throws(Errno) {
-          let socket = try SocketDirectory(opening: directory, of: mount.owner).connect(to: name)
-          try self.init(socket, owner: mount.owner)
+          let location = ControlSocket(directory: directory, name: name)
+          if isOfOthers, !Self.serves(mount, at: location) { continue }
+          try self.init(at: location, owner: mount.owner)
           return
         } catch .noSuchFileOrDirectory {
           continue
@@ -50,6 +54,12 @@ public struct DaemonConnection: ~Copyable, Sendable {
     throw ControlError(
       .noAnswer,
       "the daemon of \(mount.mountPoint) does not answer (\(failure)); 'protectfs unmount' cleans up after a dead one")
+  }
+
+  /// Whether the daemon at a socket says that it serves the store of a mount.
+  private static func serves(_ mount: MountedFileSystem, at location: ControlSocket) -> Bool {
+    guard var daemon = try? DaemonConnection(at: location, owner: mount.owner) else { return false }
+    return (try? daemon.status())?.backing == mount.backing
   }
 
   /// Connects to the socket with a path, which must belong to a daemon of the user or of root.

@@ -127,6 +127,8 @@ extension MountTests {
           try other.lock()
           try #require(try Program.run(bind).succeeded)
           try listener.expect("unavailable")
+          // Both daemons answer, and one by the path.
+          #expect(try volume.status().backing == other.backing.description)
           try other.unlock()
           try listener.expect("available")
           try volume.mountPoint.unmount(isLazy: false)
