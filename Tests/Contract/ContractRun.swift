@@ -53,10 +53,14 @@ package struct ContractRun: Sendable {
       let answer = subject.row.answer(in: state, for: subject.subject.fileClass)
       guard answer != "-", withOpenFiles || !subject.needsOpenFile else { continue }
       let expected = ContractTable.error(for: answer)
-      var error: Errno?
-      let duration = ContinuousClock().measure {
-        error = failure { () throws(Errno) in try subject.operation.run(subject.subject) }
-      }
+      var (error, duration, tries) = (Errno?.none, Duration.zero, 0)
+      // What waits to be refused does so each time; a busy machine is slow once.
+      repeat {
+        duration = ContinuousClock().measure {
+          error = failure { () throws(Errno) in try subject.operation.run(subject.subject) }
+        }
+        tries += 1
+      } while expected != nil && error == expected && duration > .seconds(1) && tries < 10
       if error != expected {
         findings.differences.append(
           "\(subject), \(state): \(error?.debugDescription ?? "done"), not \(expected?.debugDescription ?? "done")")

@@ -72,7 +72,7 @@ final class InProcessStore: Sendable {
 
   /// Waits until something holds, for 20 seconds at most.
   func wait(until isReached: () throws -> Bool) throws {
-    let deadline = ContinuousClock.now + .seconds(20)
+    let deadline = ContinuousClock.now + .seconds(60)
     while try !isReached() {
       try #require(ContinuousClock.now < deadline, "it never came")
       Thread.sleep(microseconds: 1000)

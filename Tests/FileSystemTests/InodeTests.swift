@@ -49,7 +49,7 @@ import Testing
 
   /// Requests that have no answer are on their way for a while.
   private func wait(for count: Int, in store: InProcessStore) throws {
-    let deadline = ContinuousClock.now + .seconds(20)
+    let deadline = ContinuousClock.now + .seconds(60)
     while store.daemon.daemon.tree.nodes.count != count {
       try #require(ContinuousClock.now < deadline, "\(store.daemon.daemon.tree.nodes.count) are known")
       usleep(1000)

@@ -67,7 +67,7 @@ import Testing
         try? kernel.setAttribute("user.protectfs.rekey", of: "file", to: [1])
       }
       try tree.holdingPrivileges(of: tree.nodes.node(inode.number)) { () throws(Errno) in
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(60)
         while tree.rekeyStatus.pending == 0, .now < deadline { Thread.sleep(microseconds: 1000) }
         Thread.sleep(microseconds: 300_000)
         #expect(tree.rekeyStatus.pending == 1)

@@ -69,6 +69,14 @@ func observe(on queue: OperationQueue?) -> [any NSObjectProtocol] {
   return [will, did]
 }
 
+/// Whether this process has both of its connections to a daemon, and so delays locks.
+func isRegistered() -> Bool {
+  let directory = "/proc/self/fd"
+  let files = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+  let targets = files.compactMap { try? FileManager.default.destinationOfSymbolicLink(atPath: "\(directory)/\($0)") }
+  return Set(targets.filter { $0.hasPrefix("socket:") }).count >= 2
+}
+
 @MainActor final class Delegate: UIResponder, UIApplicationDelegate {
   func applicationProtectedDataWillBecomeUnavailable(_ application: UIApplication) {
     say("delegate: will become unavailable, \(application.isProtectedDataAvailable)\(place())")
@@ -119,7 +127,7 @@ func observe(on queue: OperationQueue?) -> [any NSObjectProtocol] {
     kept += observe(on: .main)
   case "exhausted":
     kept = observe(on: nil)
-    RunLoop.main.run(until: Date(timeIntervalSinceNow: 1))
+    while !isRegistered() { RunLoop.main.run(until: Date(timeIntervalSinceNow: 0.1)) }
     var limit = rlimit(rlim_cur: 64, rlim_max: 64)
     unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     while unsafe open("/dev/null", O_RDONLY) >= 0 {}

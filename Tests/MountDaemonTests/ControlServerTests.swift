@@ -73,7 +73,7 @@ import Testing
         .monitoringBegan(.beforeFirstUnlock), .willBecomeUnavailable(classes: [.complete], seconds: 2),
         .accessDenied(AccessDenial(code: .fileReadNoPermission, protectionClass: .complete, path: "/x", processID: 1)),
       ])
-    for _ in 0..<200 where daemon.subscriptions.withLock({ $0 }) != 0 { usleep(10_000) }
+    for _ in 0..<6000 where daemon.subscriptions.withLock({ $0 }) != 0 { usleep(10_000) }
     #expect(daemon.subscriptions.withLock { $0 } == 0)
   }
 

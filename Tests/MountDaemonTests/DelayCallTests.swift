@@ -18,7 +18,7 @@ import Testing
 
   /// Waits until this number of clients delay the announced lock.
   private func expect(_ count: Int, in daemon: FakeDaemon, _ location: SourceLocation = #_sourceLocation) {
-    for _ in 0..<1000 where daemon.delays.withLock({ $0.count }) != count { usleep(10_000) }
+    for _ in 0..<6000 where daemon.delays.withLock({ $0.count }) != count { usleep(10_000) }
     #expect(daemon.delays.withLock { $0.count } == count, sourceLocation: location)
   }
 
@@ -91,7 +91,7 @@ import Testing
         }
       }
       #expect(error?.code == .noAnswer)
-      for _ in 0..<1000 where daemon.subscriptions.withLock({ $0 }) != 0 { usleep(10_000) }
+      for _ in 0..<6000 where daemon.subscriptions.withLock({ $0 }) != 0 { usleep(10_000) }
       #expect(daemon.subscriptions.withLock { $0 } == 0)
     }
   }
@@ -103,7 +103,7 @@ import Testing
   private func connect(_ server: ControlServer) throws -> LocalSocket {
     let socket = try LocalSocket()
     try socket.connect(to: server.socketPath)
-    try socket.setTimeout(.receiving, seconds: 20)
+    try socket.setTimeout(.receiving, seconds: 60)
     return socket
   }
 

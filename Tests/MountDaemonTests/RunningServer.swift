@@ -44,7 +44,7 @@ final class RunningServer: Sendable {
   func connectRaw() throws -> LocalSocket {
     let socket = try LocalSocket()
     try socket.connect(to: server.socketPath)
-    try socket.setTimeout(.receiving, seconds: 20)
+    try socket.setTimeout(.receiving, seconds: 60)
     return socket
   }
 }

@@ -76,8 +76,7 @@ extension MountTests {
         try file.write(contents, at: 0)
         faults.arm(.hang, at: 1, of: .room)
         let change = PendingCall { () throws(Errno) in try path.setProtectionClass(.complete) }
-        let deadline = ContinuousClock.now + .seconds(10)
-        while faults.hanging == 0, .now < deadline { usleep(1000) }
+        eventually { faults.hanging > 0 }
         #expect(faults.hit == "fsetxattr")
         let lock = PendingCall { () throws(Errno) in
           do { try volume.lock() } catch { throw Errno.ioError }

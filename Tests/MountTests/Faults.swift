@@ -12,6 +12,7 @@ import Testing
 /// Makes calls of the daemon or the command on the backing store fail, or makes one its last; see `CFaults.h`.
 @safe final class Faults: @unchecked Sendable {
   private let faults: UnsafeMutablePointer<faults>
+  private let volume: Volume
   /// The environment that makes a process controllable.
   let environment: [String: String]
 
@@ -50,11 +51,12 @@ import Testing
     case end
   }
 
-  /// Controls what concerns a directory by a file beside it.
-  init(in directory: PathName, backing: PathName) throws {
-    let path = directory.appending("faults")
-    let opened = unsafe path.withCString { path in unsafe backing.withCString { unsafe faults_open(path, $0) } }
+  /// Controls what concerns a volume's backing directory, or another directory, by a file beside it.
+  init(of volume: Volume, in directory: PathName? = nil) throws {
+    let (path, directory) = (volume.directory.appending("faults"), directory ?? volume.backing)
+    let opened = unsafe path.withCString { path in unsafe directory.withCString { unsafe faults_open(path, $0) } }
     unsafe faults = try unsafe #require(opened)
+    self.volume = volume
     environment = Self.environment(path)
   }
 
@@ -95,14 +97,28 @@ import Testing
   }
 
   /// Waits until no more calls come: some requests, such as that of the last close, are served after the caller has
-  /// returned.
+  /// returned. The kernel has woken the daemon for them by then, so they have been served when all its threads sleep,
+  /// twice, as one may have woken another between the looks at them.
   func settle() {
-    var seen = unsafe faults_seen(faults)
-    while true {
+    var (seen, looks) = (unsafe faults_seen(faults), 0)
+    eventually {
       usleep(1500)
       let now = unsafe faults_seen(faults)
-      if now == seen { return }
+      looks = now == seen && isDaemonAsleep ? looks + 1 : 0
       seen = now
+      return looks == 2
+    }
+  }
+
+  /// Whether no thread of the daemon runs, is about to, or waits for a disk.
+  private var isDaemonAsleep: Bool {
+    let tasks = PathName("/proc/\(volume.processID)/task")
+    return ((try? tasks.names()) ?? []).allSatisfy { task in
+      // The state follows the name, which may have blanks and brackets.
+      guard let text = try? ProcessStatus.read(tasks.appending("\(task)/stat")),
+        let name = text.lastIndex(of: UInt8(ascii: ")")), name + 2 < text.count
+      else { return true }
+      return text[name + 2] != UInt8(ascii: "R") && text[name + 2] != UInt8(ascii: "D")
     }
   }
 
@@ -125,7 +141,7 @@ extension Volume {
   /// Creates a store whose daemon can be given faults, mounts and unlocks it, and calls `body`.
   static func withFaults(_ options: [String] = [], _ body: (Volume, Faults) throws -> Void) throws {
     try store(environment: { Faults.environment($0.appending("faults")) }) { volume in
-      let faults = try Faults(in: volume.directory, backing: volume.backing)
+      let faults = try Faults(of: volume)
       try volume.mount(options)
       try volume.unlock()
       try body(volume, faults)

@@ -42,14 +42,6 @@ extension MountTests {
       for file in files { _ = try file.path.contents() }
     }
 
-    private func wait(until condition: () throws -> Bool) throws -> Bool {
-      for _ in 0..<500 {
-        if try condition() { return true }
-        usleep(10_000)
-      }
-      return false
-    }
-
     @Test(arguments: Order.allCases) func staysAheadOfAProgram(_ order: Order) throws {
       try Volume.withFaults(Self.options) { volume, faults in
         let files = try files(on: volume, by: order)
@@ -57,11 +49,11 @@ extension MountTests {
           try Test.cancel("the file system of temporary files has no disk")
         }
         try readSlowly(files[..<3], faults)
-        #expect(try wait { try files[3..<30].allSatisfy { try $0.isCached } })
+        #expect(try eventually { try files[3..<30].allSatisfy { try $0.isCached } })
         // Not more than that.
         #expect(try !files[40...].contains { try $0.isCached })
         for file in files[3..<30] { _ = try file.path.contents() }
-        #expect(try wait { try files[30..<50].allSatisfy { try $0.isCached } })
+        #expect(try eventually { try files[30..<50].allSatisfy { try $0.isCached } })
         for file in files[30...] { _ = try file.path.contents() }
       }
     }

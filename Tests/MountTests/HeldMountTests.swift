@@ -118,12 +118,10 @@ extension MountTests {
         let files = try Self.classes.map { try OpenFile(volume.path($0.name), O_RDONLY) }
         try volume.mountPoint.unmount(isLazy: true)
         for file in files {
-          var isLocked = false
-          for _ in 0..<1000 where !isLocked {
-            do throws(Errno) { _ = try file.read(at: 0, count: 1) } catch { isLocked = error == .permissionDenied }
-            if !isLocked { usleep(10_000) }
-          }
-          #expect(isLocked)
+          #expect(
+            eventually {
+              failure { () throws(Errno) in _ = try file.read(at: 0, count: 1) } == .permissionDenied
+            })
         }
       }
     }
@@ -180,7 +178,7 @@ private struct Namespace {
       ["unshare", "-m", "--propagation", "private", "sh", "-c", "echo there; exec sleep 300"],
       output: volume.directory.appending("namespace"))
     root = PathName("/proc/\(program.identifier)/root\(volume.mountPoint)")
-    for _ in 0..<1000 where program.output.isEmpty && program.poll() == nil { usleep(10_000) }
+    eventually { !program.output.isEmpty || program.poll() != nil }
     try #require(program.output == "there\n")
   }
 

@@ -19,79 +19,85 @@ extension MountTests {
       }
     }
 
-    /// Returns how long it took.
-    private func lock(_ volume: Volume) throws -> Duration {
-      let began = ContinuousClock.now
+    private func lock(_ volume: Volume) throws {
       var connection = try volume.connection()
       try connection.lock(gracePeriod: .milliseconds(100), waiting: true)
-      return .now - began
     }
 
     /// Its script is ended, and run again for the next lock, which follows at once.
     @Test func afterACancelledLock() throws {
-      try with(30) { volume, hooks in
-        try hooks.add("pre-lock/a", "note begun; sleep 2; note done")
-        func expect(_ expected: [String]) {
-          for _ in 0..<2000 where hooks.notes.count(where: { $0 != "post-unlock" }) < expected.count { usleep(5000) }
-          #expect(hooks.notes.filter { $0 != "post-unlock" } == expected)
-        }
-        try volume.announceLock(gracePeriod: .seconds(20))
-        expect(["begun"])
+      try with(60) { volume, hooks in
+        try hooks.directory.appending("post-unlock.d/note").unlink()
+        try hooks.add("pre-lock/a", "note begun; gate; note done")
+        try volume.announceLock(gracePeriod: .seconds(600))
+        var expected = ["post-unlock", "begun"]
+        hooks.wait(for: expected)
         try volume.unlock()
-        let whole = ["begun", "done", "pre-lock", "post-lock"]
-        for count in 1...2 {
-          let time = try lock(volume)
-          #expect(time >= .seconds(2) && time < .seconds(15), "\(time)")
-          expect(["begun"] + Array(repeating: whole, count: count).flatMap(\.self))
+        for _ in 0..<2 {
+          let call = try hooks.lockAtGate(of: volume, notes: expected.count + 1)
+          try hooks.openGate()
+          // As soon as it is done, long before the time ends.
+          #expect(try call.result(seconds: 40) == nil)
+          expected += ["begun", "done", "pre-lock", "post-lock"]
+          hooks.wait(for: expected)
           try volume.unlock()
+          try hooks.closeGate()
         }
       }
     }
 
     /// Repeated, with the delay of one lock barely registered when the next lock is announced.
     @Test func afterManyCancelledLocks() throws {
-      try with(30) { volume, hooks in
-        try hooks.add("pre-lock/a", "sleep 1")
+      try with(60) { volume, hooks in
+        try hooks.directory.appending("post-unlock.d/note").unlink()
+        try hooks.add("pre-lock/a", "gate")
         for pause in 0..<10 as Range<UInt32> {
-          try volume.announceLock(gracePeriod: .seconds(20))
+          try volume.announceLock(gracePeriod: .seconds(600))
           usleep(pause * 5000)
           try volume.unlock()
         }
-        let time = try lock(volume)
-        #expect(time >= .seconds(1) && time < .seconds(10), "\(time)")
-        #expect(hooks.notes.last == "pre-lock" || hooks.notes.suffix(2) == ["pre-lock", "post-lock"], "\(hooks.notes)")
+        let call = try hooks.lockAtGate(of: volume, gracePeriod: .milliseconds(300), notes: 0)
+        try hooks.openGate()
+        #expect(try call.result(seconds: 40) == nil)
+        #expect(hooks.notes.prefix(2) == ["post-unlock", "pre-lock"], "\(hooks.notes)")
       }
     }
 
     @Test func afterAScriptThatOutlastedItsLock() throws {
-      try with(6) { volume, hooks in
+      try with(8) { volume, hooks in
         try hooks.add("pre-lock/a", "trap '' TERM; while :; do sleep 0.1; done")
         let later = try hooks.add("pre-lock/b")
-        #expect(try lock(volume) >= .seconds(6))
+        let began = ContinuousClock.now
+        try lock(volume)
+        #expect(ContinuousClock.now - began >= .seconds(8))
         hooks.wait(for: ["post-unlock", "post-lock"])
         #expect(volume.log.contains("was not run") && volume.log.contains("hook=\(later)"), "\(volume.log)")
-        try hooks.add("pre-lock/a", "sleep 1; note slept")
+        try hooks.add("pre-lock/a", "sleep 0.5; note slept")
+        var expected = ["post-unlock", "post-lock"]
         for _ in 0..<2 {
           try volume.unlock()
-          let time = try lock(volume)
-          #expect(time >= .seconds(1) && time < .seconds(6), "\(time)")
+          hooks.wait(for: expected + ["post-unlock"])
+          try lock(volume)
+          expected += ["post-unlock", "slept", "pre-lock b", "pre-lock"]
+          #expect(Array(hooks.notes.prefix(expected.count)) == expected, "they had ended when the lock had")
+          expected.append("post-lock")
+          hooks.wait(for: expected)
         }
-        let next = ["post-unlock", "slept", "pre-lock b", "pre-lock", "post-lock"]
-        hooks.wait(for: ["post-unlock", "post-lock"] + next + next)
       }
     }
 
     /// A lock does not wait for it, and the scripts before the lock run beside it.
     @Test func whileAnotherRuns() throws {
-      try with(30) { volume, hooks in
-        try hooks.add("post-unlock/z", "note slow; sleep 8; note awake")
-        _ = try lock(volume)
+      try with(60) { volume, hooks in
+        try hooks.add("post-unlock/z", "note slow; gate; note awake")
+        try lock(volume)
         try volume.unlock()
         var expected = ["post-unlock", "pre-lock", "post-lock", "post-unlock", "slow"]
         hooks.wait(for: expected)
-        let time = try lock(volume)
+        try lock(volume)
         expected.append("pre-lock")
-        #expect(time < .seconds(7) && hooks.notes == expected, "\(time), \(hooks.notes)")
+        #expect(hooks.notes == expected)
+        try hooks.openGate()
         hooks.wait(for: expected + ["awake", "post-lock"])
       }
     }
@@ -104,7 +110,7 @@ extension MountTests {
         defer {
           for process in (try? CommandLines.processes(with: script.description)) ?? [] { kill(process, SIGKILL) }
         }
-        _ = try lock(volume)
+        try lock(volume)
         hooks.wait(for: ["post-unlock", "pre-lock", "post-lock"])
         #expect(try CommandLines.haveGone(with: script.description))
         #expect(volume.log.split(separator: " output=").count - 1 == 200)

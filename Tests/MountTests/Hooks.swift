@@ -8,10 +8,13 @@ import Testing
 struct Hooks {
   let directory: PathName
   private let record: PathName
+  /// What scripts wait for by `gate`.
+  private let gate: PathName
 
   init(in parent: PathName) throws {
     directory = parent.appending("hooks")
     record = parent.appending("record")
+    gate = parent.appending("gate")
     try directory.makeDirectory()
     for name in ["pre-lock.d", "post-lock.d", "post-unlock.d"] { try directory.appending(name).makeDirectory() }
     try record.write("")
@@ -19,15 +22,37 @@ struct Hooks {
     try record.setMode(0o666)
   }
 
-  /// Creates a script for sh(1), `event/name`, in which `note` adds a line to the record.
+  /// Creates a script for sh(1), `event/name`, in which `note` adds a line to the record, and `gate` waits until the
+  /// gate is open.
   @discardableResult
   func add(_ name: String, _ script: String = "note $PROTECTFS_EVENT ${0##*/}", mode: UInt32 = 0o755) throws -> PathName
   {
     let parts = name.split(separator: "/")
     let path = directory.appending("\(parts[0]).d/\(parts[1])")
-    try path.write("#!/bin/sh\nnote() { echo \"$*\" >>'\(record)'; }\n\(script)\n")
+    let functions = "note() { echo \"$*\" >>'\(record)'; }\ngate() { until [ -e '\(gate)' ]; do sleep 0.05; done; }"
+    try path.write("#!/bin/sh\n\(functions)\n\(script)\n")
     try path.setMode(mode)
     return path
+  }
+
+  func openGate() throws { try gate.write("") }
+  func closeGate() throws { try gate.unlink() }
+
+  /// Locks, and waits until a script that was run for that holds the lock back at the gate: so many notes have been
+  /// made, and the grace period is over. Returns the call, which has not.
+  func lockAtGate(of volume: Volume, gracePeriod: Duration = .milliseconds(100), notes count: Int) throws -> PendingCall
+  {
+    let call = PendingCall { () throws(Errno) in
+      do {
+        var connection = try volume.connection()
+        try connection.lock(gracePeriod: gracePeriod, waiting: true)
+      } catch { throw .ioError }
+    }
+    try #require(eventually { notes.count >= count }, "\(notes)")
+    usleep(3 * UInt32(gracePeriod / Duration.microseconds(1)))
+    #expect(try volume.status().state == .gracePeriod)
+    #expect(call.isPending)
+    return call
   }
 
   /// A script for each event, which records event and classes.
@@ -40,9 +65,8 @@ struct Hooks {
   private var text: String { get throws { String(decoding: try record.contents(), as: UTF8.self) } }
 
   /// Waits until exactly these lines have been recorded.
-  func wait(for expected: [String], seconds: Double = 20, _ location: SourceLocation = #_sourceLocation) {
-    let deadline = ContinuousClock.now + .seconds(seconds)
-    while notes.count < expected.count, ContinuousClock.now < deadline { usleep(5000) }
+  func wait(for expected: [String], _ location: SourceLocation = #_sourceLocation) {
+    eventually { notes.count >= expected.count }
     #expect(notes == expected, sourceLocation: location)
   }
 
@@ -62,10 +86,6 @@ struct CommandLines {
 
   /// Waits until there are none.
   static func haveGone(with text: String) throws -> Bool {
-    for _ in 0..<1000 {
-      if try processes(with: text).isEmpty { return true }
-      usleep(10_000)
-    }
-    return false
+    try eventually { try processes(with: text).isEmpty }
   }
 }

@@ -113,7 +113,7 @@ extension MountTests {
     /// A store whose passcode is changed by a command with faults, each time from the same keybag.
     private func withStore(_ body: (Volume, Faults, Change) throws -> Void) throws {
       try Volume.store { volume in
-        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let faults = try Faults(of: volume)
         let new = volume.directory.appending("new")
         try new.write(Self.new, mode: 0o600)
         let store = volume.backing.appending(".protectfs")

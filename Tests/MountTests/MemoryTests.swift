@@ -56,9 +56,9 @@ extension MountTests {
         plaintext.close()
         // release(2) is asynchronous.
         var found = try needles.find(in: volume.processID)
-        for _ in 0..<50 where found.count > 0 {
-          usleep(20_000)
+        try eventually {
           found = try needles.find(in: volume.processID)
+          return found.count == 0
         }
         #expect(found.count == 0, "\(found.first ?? "") is in memory; \(found.count) places in all")
       }

@@ -17,7 +17,7 @@ final class NetworkDirectory {
     server = try Program(
       [Command.beside("NetworkFileSystem"), directory.description, path.description],
       output: PathName(path.description + ".log"))
-    let deadline = ContinuousClock.now + .seconds(20)
+    let deadline = ContinuousClock.now + patience
     // The two have the same inode number once it is mounted, and not before.
     while try path.status().inode != directory.status().inode {
       if server.poll() != nil { throw MountFailure(ending: server.wait(), output: server.output) }
@@ -30,7 +30,7 @@ final class NetworkDirectory {
   func setReadOnly(_ isReadOnly: Bool) throws {
     server.send(isReadOnly ? SIGUSR1 : SIGUSR2)
     let probe = path.appending("probe")
-    let deadline = ContinuousClock.now + .seconds(20)
+    let deadline = ContinuousClock.now + patience
     while (failure { () throws(Errno) in try probe.makeDirectory() } != nil) != isReadOnly {
       try? probe.removeDirectory()
       try #require(ContinuousClock.now < deadline, "the server does not take the signal")

@@ -110,3 +110,13 @@ final class Program: Sendable {
     return variables + added.map { "\($0.key)=\($0.value)" }
   }
 }
+
+/// The open files of a process.
+enum Descriptors {
+  static func of(_ process: CInt) throws -> [String] {
+    let directory = PathName("/proc/\(process)/fd")
+    return try directory.names().map { name in
+      String(decoding: (try? directory.appending("\(name)").symbolicLinkTarget()) ?? [], as: UTF8.self)
+    }
+  }
+}

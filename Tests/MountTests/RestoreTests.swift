@@ -130,7 +130,7 @@ extension MountTests {
               + volume.openingOptions, environment: volume.temporaryDirectory,
             output: volume.directory.appending("output"))
           let before = try volume.copies().count
-          let deadline = ContinuousClock.now + .seconds(20)
+          let deadline = ContinuousClock.now + patience
           while try volume.copies().count <= before {
             try #require(ContinuousClock.now < deadline, "\(program.output)")
             usleep(5000)

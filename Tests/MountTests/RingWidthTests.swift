@@ -77,7 +77,7 @@ extension MountTests {
       defer { while failure(of: group.removeDirectory) == .resourceBusy { usleep(10_000) } }
       try Setting.offer.with("Y") {
         try Volume.store(environment: { Faults.environment($0.appending("faults")) }) { volume in
-          let faults = try Faults(in: volume.directory, backing: volume.backing)
+          let faults = try Faults(of: volume)
           let script = "echo 0 > $0/cpuset.mems; echo 1 > $0/cpuset.cpus; echo $$ > $0/cgroup.procs; exec \"$@\""
           try volume.mount(Self.options, through: ["sh", "-c", script, group.description])
           try volume.unlock()

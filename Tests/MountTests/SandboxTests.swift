@@ -44,12 +44,12 @@ extension MountTests {
         try volume.mount()
         try volume.unlock()
         try volume.shell("rm *")
-        let faults = try Faults(in: volume.directory, backing: volume.mountPoint)
+        let faults = try Faults(of: volume, in: volume.mountPoint)
         faults.arm(.hang, at: 1, of: .changes)
         let program = try Program(
           [Command.path, "restore", "--from", copy.description, volume.mountPoint.description]
             + volume.openingOptions, environment: faults.environment, output: volume.directory.appending("output"))
-        let deadline = ContinuousClock.now + .seconds(60)
+        let deadline = ContinuousClock.now + patience
         while faults.hanging == 0 {
           try #require(ContinuousClock.now < deadline && program.poll() == nil, "\(program.output)")
           usleep(5000)

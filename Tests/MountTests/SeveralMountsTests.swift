@@ -21,7 +21,7 @@ final class SecondMount {
         Command.path, "mount", (backing ?? volume.backing).description, mountPoint.description, "--foreground",
         "--device-key", volume.deviceKey.description, "-o", options,
       ] + Volume.optionsOfAll, output: volume.directory.appending("log.\(name)"))
-    let deadline = ContinuousClock.now + .seconds(20)
+    let deadline = ContinuousClock.now + patience
     while (try? DaemonConnection(mountPoint: mountPoint.description)) == nil {
       if let ending = program.poll() { throw MountFailure(ending: ending, output: program.output) }
       try #require(ContinuousClock.now < deadline, "the mount does not come up: \(program.output)")
@@ -38,7 +38,7 @@ final class SecondMount {
   /// Unmounts, and waits until the daemon has ended.
   func end() throws {
     try mountPoint.unmount(isLazy: false)
-    try #require(program.wait(seconds: 20) == .exited(0))
+    try #require(program.wait() == .exited(0))
   }
 
   func path(_ name: String) -> PathName { mountPoint.appending(name) }

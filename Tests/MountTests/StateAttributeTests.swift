@@ -108,7 +108,7 @@ extension MountTests {
           try file.write([UInt8](repeating: 1, count: 1 << 20))
           try volume.announceLock(gracePeriod: .milliseconds(50))
           var seen: Set<String> = []
-          let deadline = ContinuousClock.now + .seconds(20)
+          let deadline = ContinuousClock.now + patience
           while !seen.contains("locked") {
             try #require(ContinuousClock.now < deadline)
             seen.insert(try state(of: volume))

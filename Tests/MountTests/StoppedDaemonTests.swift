@@ -76,7 +76,7 @@ extension MountTests {
           [Command.path] + call + [volume.mountPoint.description], output: volume.directory.appending(call[0]))
       }
       for (call, program) in zip(calls, programs) {
-        for _ in 0..<3000 where program.output.isEmpty && program.poll() == nil { usleep(10_000) }
+        eventually { !program.output.isEmpty || program.poll() != nil }
         #expect(program.output.contains(notice), "\(call): \(program.output)")
         #expect(program.poll() == nil, "\(call): \(program.output)")
       }

@@ -31,7 +31,7 @@ final class PendingCall: Sendable {
   /// Waits until it has returned, and returns its error.
   ///
   /// - Throws: `EDEADLK` if it still hangs.
-  func result(seconds: Double = 10) throws(Errno) -> Errno? {
+  func result(seconds: Double = 60) throws(Errno) -> Errno? {
     let end = ContinuousClock.now + .seconds(seconds)
     let outcome = outcome.wait { outcome, deadline -> Outcome? in
       if case .pending = outcome, ContinuousClock.now < end {
@@ -83,7 +83,7 @@ struct WaitingCommand {
   /// Lets it go, and returns how that ended.
   func run() throws -> Program.Result {
     try start.write("")
-    return Program.Result(ending: program.wait(seconds: 30), output: program.output)
+    return Program.Result(ending: program.wait(), output: program.output)
   }
 }
 
@@ -121,7 +121,7 @@ final class SecretFile: Sendable {
       ("truncate", .permissionDenied, { [self] () throws(Errno) in try file.truncate(to: 0) }),
     ]
     for (name, expected, call) in calls {
-      let error = try PendingCall(call).result(seconds: 5)
+      let error = try PendingCall(call).result()
       #expect(error == expected, "\(comment) \(path): \(name)", sourceLocation: sourceLocation)
     }
     #expect(try mapping.residentPages() == 0, "\(comment) \(path)", sourceLocation: sourceLocation)

@@ -100,11 +100,10 @@ extension MountTests {
         let program = try Program(
           ["python3", "-c", script, path.description, taken.description, locked.description],
           output: volume.directory.appending("output"))
-        let deadline = ContinuousClock.now + .seconds(30)
-        while !taken.exists, ContinuousClock.now < deadline { usleep(5000) }
+        eventually { taken.exists }
         try volume.lock()
         try locked.write("")
-        #expect(program.wait(seconds: 30) == .exited(0))
+        #expect(program.wait() == .exited(0))
         #expect(program.output == "taken before the lock\nrefused\n", "\(program.output)")
       }
     }

@@ -57,7 +57,16 @@ final class Volume: Sendable {
       volume.tearDown()
       volume.expectLockOrder()
     }
-    try body(volume)
+    do { try body(volume) } catch let error as ControlError where error.code == .noAnswer {
+      Issue.record("\(error)\n\(volume.report)")
+      throw error
+    }
+  }
+
+  /// What became of the daemon, and all that its log and those before it have.
+  private var report: String {
+    let ending = daemon.withLock { $0.map { "\($0.poll().map { "\($0)" } ?? "it runs")" } ?? "none runs" }
+    return "The daemon: \(ending)\n" + logs.joined(separator: "\n--\n")
   }
 
   private init(
@@ -113,7 +122,7 @@ final class Volume: Sendable {
   func mount(_ options: [String] = [], through launcher: [String] = []) throws {
     let program = try start(options, through: launcher)
     daemon.withLock { $0 = program }
-    let deadline = ContinuousClock.now + .seconds(20)
+    let deadline = ContinuousClock.now + patience
     while true {
       if isMounted, (try? status()) != nil { return }
       if let ending = program.poll() {
@@ -158,7 +167,7 @@ final class Volume: Sendable {
 
   /// Waits until the daemon has ended.
   @discardableResult
-  func waitForDaemon(seconds: Double = 20) -> Program.Ending? {
+  func waitForDaemon(seconds: Double = 60) -> Program.Ending? {
     let program = daemon.withLock { program in
       defer { program = nil }
       return program
@@ -168,7 +177,7 @@ final class Volume: Sendable {
 
   /// Unmounts as soon as a file that was just closed no longer keeps the mount busy.
   func unmountOnceIdle() throws {
-    let deadline = ContinuousClock.now + .seconds(10)
+    let deadline = ContinuousClock.now + patience
     while true {
       do throws(Errno) {
         try mountPoint.unmount(isLazy: false)
@@ -199,17 +208,20 @@ final class Volume: Sendable {
 
   /// Waits until the kernel has ended the connection of a daemon that was killed. A daemon's rings end after it.
   func waitForEndOfConnection() throws {
-    let deadline = ContinuousClock.now + .seconds(2)
-    while failure(of: { () throws(Errno) in _ = try mountPoint.names() }) != .socketNotConnected {
-      try #require(ContinuousClock.now < deadline)
-      usleep(1000)
+    try #require(
+      eventually { failure(of: { () throws(Errno) in _ = try mountPoint.names() }) == .socketNotConnected })
+  }
+
+  /// The logs of all its daemons.
+  private var logs: [String] {
+    (0...mounts.withLock { $0 }).map { number in
+      String(decoding: (try? directory.appending("log.\(number)").contents()) ?? [], as: UTF8.self)
     }
   }
 
   /// A daemon that broke the order of locks has said so before it ended.
   private func expectLockOrder() {
-    for number in 0...mounts.withLock({ $0 }) {
-      let log = String(decoding: (try? directory.appending("log.\(number)").contents()) ?? [], as: UTF8.self)
+    for log in logs {
       for line in log.split(separator: "\n") where line.hasPrefix("Lock order:") { Issue.record("\(line)") }
     }
   }
@@ -259,12 +271,8 @@ final class Volume: Sendable {
   }
 
   /// Waits until the mount is in a state.
-  func wait(for state: LockState, seconds: Double = 10) throws {
-    let deadline = ContinuousClock.now + .seconds(seconds)
-    while (try? status().state) != state {
-      try #require(ContinuousClock.now < deadline, "still not \(state)")
-      usleep(5000)
-    }
+  func wait(for state: LockState) throws {
+    try #require(eventually { (try? status().state) == state }, "still not \(state)")
   }
 }
 

@@ -42,7 +42,7 @@ struct SoftwareTPM: ~Copyable {
     }
     try #require(identifier > 0)
     process = identifier
-    let deadline = ContinuousClock.now + .seconds(10)
+    let deadline = ContinuousClock.now + .seconds(60)
     while true {
       do {
         _ = try TPM(tcti: tcti).lockout()

@@ -13,7 +13,7 @@ extension MountTests {
 
       init(_ volume: Volume, _ word: String = "notifications", user: UInt32 = 0) throws {
         program = try Program(
-          [Command.beside("FoundationProbe"), "\(user)", word, "60"],
+          [Command.beside("FoundationProbe"), "\(user)", word, "600"],
           environment: ["PROTECTFS_MOUNT_POINT": volume.mountPoint.description],
           output: volume.directory.appending("notifications"))
       }
@@ -24,8 +24,7 @@ extension MountTests {
       }
 
       func expect(_ lines: [String], location: SourceLocation = #_sourceLocation) throws {
-        let deadline = ContinuousClock.now + .seconds(10)
-        while self.lines.count < lines.count, ContinuousClock.now < deadline { usleep(5000) }
+        eventually { self.lines.count >= lines.count }
         #expect(self.lines == lines, sourceLocation: location)
       }
 
@@ -38,6 +37,12 @@ extension MountTests {
 
       /// How often it has warned that its main queue does not run.
       var warnings: Int { program.output.split(separator: "\n").count { $0.contains(Self.warning) } }
+
+      /// Waits until it delays locks. What follows a mount registers for that first, and then connects for events.
+      func awaitRegistration(location: SourceLocation = #_sourceLocation) throws {
+        let sockets = { try Set(Descriptors.of(program.identifier).filter { $0.hasPrefix("socket:") }) }
+        #expect(try eventually { try sockets().count >= 2 }, sourceLocation: location)
+      }
 
       func send(_ signal: CInt) { program.send(signal) }
 
@@ -55,8 +60,9 @@ extension MountTests {
         let probe = try Probe(volume)
         defer { probe.end() }
         try probe.expect("at first, true")
-        // Its listener starts within the grace period at the latest, and the lock waits for it.
-        try volume.announceLock(gracePeriod: .seconds(2))
+        try probe.awaitRegistration()
+        // The lock waits for it.
+        try volume.announceLock(gracePeriod: .milliseconds(300))
         try volume.wait(for: .locked)
         try probe.expect("at first, true", "will become unavailable, true")
         try volume.unlock()
@@ -87,17 +93,17 @@ extension MountTests {
 
     /// A main queue that does not run delays no lock, and later notifications come all the same.
     @Test func aMainThreadWithoutALoop() throws {
-      try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
+      try Volume.with(["-o", "allow_other,lock_delay=60"]) { volume in
         let probe = try Probe(volume, "unserved")
         defer { probe.end() }
         try probe.expect("at first, true")
-        // Until it has registered.
-        usleep(500_000)
+        try probe.awaitRegistration()
         for _ in 0..<2 {
-          let began = ContinuousClock.now
           try volume.announceLock(gracePeriod: .milliseconds(300))
-          try volume.wait(for: .locked, seconds: 40)
-          #expect(ContinuousClock.now - began < .seconds(5))
+          // Long before a delay would end by itself.
+          let end = ContinuousClock.now + .seconds(40)
+          while try volume.status().state == .gracePeriod, .now < end { usleep(2000) }
+          #expect(try volume.status().state == .locked)
           try volume.unlock()
         }
         #expect(probe.warnings == 1)
@@ -113,6 +119,7 @@ extension MountTests {
         defer { probe.end() }
         var lines = ["at first, true", "at first, true"]
         try probe.expect(lines)
+        try probe.awaitRegistration()
         for _ in 0..<2 {
           try volume.announceLock(gracePeriod: .milliseconds(300))
           try volume.wait(for: .locked)
@@ -129,6 +136,7 @@ extension MountTests {
         let probe = try Probe(volume, "delegate")
         defer { probe.end() }
         try probe.expect("at first, true")
+        try probe.awaitRegistration()
         try volume.announceLock(gracePeriod: .milliseconds(300))
         try volume.wait(for: .locked)
         try volume.unlock()
@@ -142,8 +150,7 @@ extension MountTests {
         let probe = try Probe(volume, "suspended")
         defer { probe.end() }
         try probe.expect("at first, true")
-        // Until it has registered.
-        usleep(500_000)
+        try probe.awaitRegistration()
         for count in 1...2 {
           let began = ContinuousClock.now
           try volume.announceLock(gracePeriod: .milliseconds(300))
@@ -163,7 +170,7 @@ extension MountTests {
         let probe = try Probe(volume)
         defer { probe.end() }
         try probe.expect("at first, true")
-        usleep(500_000)
+        try probe.awaitRegistration()
         probe.send(SIGSTOP)
         try volume.announceLock(gracePeriod: .milliseconds(300))
         try volume.wait(for: .locked)

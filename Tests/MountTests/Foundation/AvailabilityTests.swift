@@ -40,8 +40,7 @@ extension MountTests {
 
       /// Waits for exactly these events.
       func expect(_ events: String...) throws {
-        let deadline = ContinuousClock.now + .seconds(10)
-        while told.withLock({ $0.count < events.count }), ContinuousClock.now < deadline { usleep(2000) }
+        eventually { told.withLock { $0.count >= events.count } }
         #expect(told.withLock { $0 } == events)
         told.withLock { $0 = [] }
       }
@@ -186,9 +185,7 @@ extension MountTests {
         usleep(200_000)
         #expect(!finished.isRaised)
         try volume.unlock()
-        let deadline = ContinuousClock.now + .seconds(10)
-        while !finished.isRaised, ContinuousClock.now < deadline { usleep(2000) }
-        #expect(finished.isRaised)
+        #expect(eventually { finished.isRaised })
         waiting.cancel()
       }
     }

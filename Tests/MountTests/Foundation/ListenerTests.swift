@@ -18,18 +18,9 @@ extension MountTests {
       return (threads.count, try files.contentsOfDirectory(atPath: "/proc/self/fd").count)
     }
 
-    private static func wait(seconds: Double = 10, _ condition: () throws -> Bool) rethrows -> Bool {
-      let deadline = ContinuousClock.now + .seconds(seconds)
-      while try !condition() {
-        if ContinuousClock.now > deadline { return false }
-        usleep(5000)
-      }
-      return true
-    }
-
-    /// The same in a task, of which few run at a time.
-    private static func sleep(seconds: Double = 10, until condition: () -> Bool) async -> Bool {
-      let deadline = ContinuousClock.now + .seconds(seconds)
+    /// `eventually` in a task, of which few run at a time.
+    private static func sleep(until condition: () -> Bool) async -> Bool {
+      let deadline = ContinuousClock.now + patience
       while !condition() {
         if ContinuousClock.now > deadline { return false }
         try? await Task.sleep(for: .milliseconds(5))
@@ -67,17 +58,17 @@ extension MountTests {
         let heard = Heard()
         let tasks = (0..<200).map { _ in heard.listen(url) }
         defer { for task in tasks { task.cancel() } }
-        #expect(Self.wait { heard["available"] == 200 })
+        #expect(eventually { heard["available"] == 200 })
         let after = try Self.cost()
         #expect(after.threads - before.threads <= 2)
         #expect(after.descriptors - before.descriptors <= 8)
         try volume.announceLock(gracePeriod: .milliseconds(200))
-        #expect(Self.wait { heard["will"] == 200 && heard["unavailable"] == 200 })
+        #expect(eventually { heard["will"] == 200 && heard["unavailable"] == 200 })
         try volume.unlock()
-        #expect(Self.wait { heard["available"] == 400 })
+        #expect(eventually { heard["available"] == 400 })
         for task in tasks { task.cancel() }
-        #expect(try Self.wait { try Self.cost().threads == before.threads })
-        #expect(try Self.wait { try Self.cost().descriptors <= before.descriptors })
+        #expect(try eventually { try Self.cost().threads == before.threads })
+        #expect(try eventually { try Self.cost().descriptors <= before.descriptors })
       }
     }
 
@@ -136,7 +127,7 @@ extension MountTests {
           }
           try volume.lock()
           let limit = Task {
-            try await Task.sleep(for: .seconds(10))
+            try await Task.sleep(for: patience)
             listening.cancel()
           }
           #expect(await listening.value, "the lock was missed")
@@ -159,15 +150,15 @@ extension MountTests {
         let heard = Heard()
         let tasks = [volume.mountPoint, bound].map { heard.listen(URL(fileURLWithPath: $0.description)) }
         defer { for task in tasks { task.cancel() } }
-        #expect(Self.wait { heard["available"] == 2 })
+        #expect(eventually { heard["available"] == 2 })
         #expect(try Self.cost().threads - before.threads <= 2)
         try volume.lock()
-        #expect(Self.wait { heard["will"] == 2 && heard["unavailable"] == 2 })
+        #expect(eventually { heard["will"] == 2 && heard["unavailable"] == 2 })
         try volume.unlock()
-        #expect(Self.wait { heard["available"] == 4 })
+        #expect(eventually { heard["available"] == 4 })
         // What is left of the file system is locked.
         try volume.mountPoint.unmount(isLazy: true)
-        #expect(Self.wait { heard["unavailable"] == 4 })
+        #expect(eventually { heard["unavailable"] == 4 })
       }
     }
 
@@ -177,16 +168,16 @@ extension MountTests {
         let heard = Heard()
         let task = heard.listen(URL(fileURLWithPath: volume.mountPoint.description))
         defer { task.cancel() }
-        #expect(Self.wait { heard["available"] == 1 })
+        #expect(eventually { heard["available"] == 1 })
         var connection = try volume.connection()
         let (path, other) = (volume.directory.description, volume.directory.description + ".moved")
         try FileManager.default.moveItem(atPath: path, toPath: other)
         defer { try? FileManager.default.moveItem(atPath: other, toPath: path) }
         try connection.lock(gracePeriod: .zero)
-        #expect(Self.wait { heard["unavailable"] == 1 })
+        #expect(eventually { heard["unavailable"] == 1 })
         try FileManager.default.moveItem(atPath: other, toPath: path)
         try volume.unlock()
-        #expect(Self.wait { heard["available"] == 2 })
+        #expect(eventually { heard["available"] == 2 })
       }
     }
 

@@ -12,7 +12,7 @@ extension MountTests {
     @Test(arguments: [true, false], [true, false]) func aStore(hasSecret: Bool, hasRoom: Bool) throws {
       try Volume.store { volume in
         if !hasSecret { try volume.removeEffaceableSecret() }
-        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let faults = try Faults(of: volume)
         let before = try volume.ownFiles()
         if !hasRoom { try volume.backing.appending(".protectfs/keybag.new").makeDirectory() }
         for isLasting in [true, false] {
@@ -47,7 +47,7 @@ extension MountTests {
     /// The same for the keys of a class. A secret that may still be on the disk does not read as overwritten.
     @Test func aClass() throws {
       try Volume.store { volume in
-        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let faults = try Faults(of: volume)
         let before = try volume.ownFiles()
         let words = ["--class", "complete", "--recovery-key-file", try volume.recoveryKeyFile()]
         var wasKept = false

@@ -127,7 +127,7 @@ extension MountTests {
     @Test(arguments: [nil, ProtectionClass.completeUntilFirstUserAuthentication])
     func erasedOrNot(_ fileClass: ProtectionClass?) throws {
       try Volume.store { volume in
-        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let faults = try Faults(of: volume)
         let before = try volume.ownFiles()
         let words = fileClass.map { ["--class", $0.name, "--passcode-file", volume.passcodeFile.description] } ?? []
         var wasErased = false
@@ -159,7 +159,7 @@ extension MountTests {
     /// erasure.
     @Test func erasedOrNotWithoutRoom() throws {
       try Volume.store { volume in
-        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let faults = try Faults(of: volume)
         let before = try volume.ownFiles()
         try volume.backing.appending(".protectfs/keybag.new").makeDirectory()
         var wasErased = false
@@ -185,7 +185,7 @@ extension MountTests {
     /// From some call on there is no room, even to overwrite: the store is erased, or unchanged and reported so.
     @Test func erasedOrAsItWas() throws {
       try Volume.store { volume in
-        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let faults = try Faults(of: volume)
         let before = try volume.ownFiles()
         var outcomes: Set<Bool> = []
         for number in 1... {
@@ -237,8 +237,7 @@ extension MountTests {
               + [volume.mountPoint.description])
           #expect(result.ending == .exited(status), "\(result.output)")
         }
-        let deadline = ContinuousClock.now + .seconds(10)
-        while !volume.log.contains("the store was erased"), ContinuousClock.now < deadline { usleep(5000) }
+        eventually { volume.log.contains("the store was erased") }
         for file in files { file.expectRevoked() }
         #expect(throws: Errno.self) { try volume.path("new").write("lost") }
         #expect(try #require(throws: ControlError.self) { try volume.unlock(Volume.passcode) }.code == .storeErased)
@@ -255,8 +254,7 @@ extension MountTests {
           "erase", "--yes", "--device-key", volume.deviceKey.description, volume.backing.description,
         ])
         #expect(result.succeeded, "\(result.output)")
-        let deadline = ContinuousClock.now + .seconds(10)
-        while !volume.log.contains("the store was erased"), ContinuousClock.now < deadline { usleep(5000) }
+        eventually { volume.log.contains("the store was erased") }
         #expect(volume.log.contains("the store was erased"))
       }
     }

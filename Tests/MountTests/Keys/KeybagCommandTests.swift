@@ -187,7 +187,7 @@ extension MountTests {
     /// A reset that ends after any of its calls: the old recovery key opens the store, or the new passcode does.
     @Test func aResetCutShort() throws {
       try Volume.store { volume in
-        let faults = try Faults(in: volume.directory, backing: volume.backing)
+        let faults = try Faults(of: volume)
         let before = try volume.ownFiles()
         let new = try volume.passcodeFile("new", "another passcode")
         for number in 1... {

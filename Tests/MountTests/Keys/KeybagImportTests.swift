@@ -178,7 +178,7 @@ extension MountTests {
       _ volume: Volume, _ words: [String], from before: [String: [UInt8]], of kinds: Faults.Kinds = .changes,
       isRepaired: Bool = false, _ holds: ([String: [UInt8]]) -> Bool
     ) throws {
-      let faults = try Faults(in: volume.directory, backing: volume.backing)
+      let faults = try Faults(of: volume)
       for number in 1... {
         try volume.putBack(before)
         faults.arm(.end, at: number, of: kinds)

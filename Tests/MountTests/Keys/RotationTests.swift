@@ -160,7 +160,7 @@ extension MountTests {
         try volume.lock()
         let found = try needles.find(in: volume.processID)
         #expect(found.count == 0, "\(found.first ?? "")")
-        let ending = program.wait(seconds: 20)
+        let ending = program.wait()
         if try volume.keyIDs(of: .completeUntilFirstUserAuthentication).count == 2 {
           #expect(ending == .exited(22), "\(program.output)")
         }
@@ -191,9 +191,9 @@ extension MountTests {
         defer { for program in [rotation, lock, unlock] { program.send(SIGKILL) } }
         usleep(200_000)
         faults.disarm()
-        #expect(lock.wait(seconds: 20) == .exited(0), "\(lock.output)")
-        #expect(unlock.wait(seconds: 20) == .exited(0), "\(unlock.output)")
-        #expect(rotation.wait(seconds: 20) == .exited(22), "\(rotation.output)")
+        #expect(lock.wait() == .exited(0), "\(lock.output)")
+        #expect(unlock.wait() == .exited(0), "\(unlock.output)")
+        #expect(rotation.wait() == .exited(22), "\(rotation.output)")
         try tree.expectContents()
         #expect(try volume.keyIDs(of: .completeUntilFirstUserAuthentication).count == 2)
         #expect(try volume.rotateByRecoveryKey(.completeUntilFirstUserAuthentication).succeeded)

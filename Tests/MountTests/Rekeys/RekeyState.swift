@@ -24,7 +24,7 @@ extension PathName {
 extension Volume {
   /// Retries what failed, and waits until no rekey is pending.
   func finishRekeys() throws {
-    let deadline = ContinuousClock.now + .seconds(60)
+    let deadline = ContinuousClock.now + patience
     while true {
       let status = try status()
       if status.pendingRekeys == 0 { return }
@@ -39,16 +39,15 @@ extension Volume {
 
   /// Waits until a rekey has finished or failed, or the daemon has ended.
   func awaitRekeyOrEnd() {
-    let deadline = ContinuousClock.now + .seconds(20)
-    while ContinuousClock.now < deadline, let status = try? status() {
-      if status.pendingRekeys <= status.failedRekeys + status.lockedRekeys { return }
-      usleep(2000)
+    eventually {
+      guard let status = try? status() else { return true }
+      return status.pendingRekeys <= status.failedRekeys + status.lockedRekeys
     }
   }
 
   /// Waits until no rekey is pending, except those that wait for an unlock.
   func waitForRekeys(sourceLocation: SourceLocation = #_sourceLocation) throws {
-    let deadline = ContinuousClock.now + .seconds(60)
+    let deadline = ContinuousClock.now + patience
     while true {
       let status = try status()
       if status.pendingRekeys == status.lockedRekeys { return }

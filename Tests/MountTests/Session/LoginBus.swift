@@ -42,7 +42,7 @@ final class LoginBus {
     let daemon = try Program(
       ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=\(address)"],
       output: directory.appending("log.bus"))
-    for _ in 0..<1000 where !directory.appending("bus").exists { usleep(10_000) }
+    eventually { directory.appending("bus").exists }
     return daemon
   }
 
@@ -141,9 +141,7 @@ final class LoginBus {
 
   /// Waits until the agent delays sleep, or does not.
   func waitUntilSleep(isDelayed: Bool) throws {
-    let deadline = ContinuousClock.now + .seconds(60)
-    while try isSleepDelayed() != isDelayed {
-      try #require(ContinuousClock.now < deadline, "sleep is \(isDelayed ? "not delayed" : "still delayed")")
-    }
+    try #require(
+      eventually { try isSleepDelayed() == isDelayed }, "sleep is \(isDelayed ? "not delayed" : "still delayed")")
   }
 }
