@@ -18,6 +18,8 @@ for file in Sources/CProtectfsIO/*.c Sources/CProtectfsTesting/*.c; do
 done
 
 printf '\n== musl: functions that Swift calls\n'
+# As scripts/test.sh builds it: with other settings, all would be built anew.
+export PROTECTFS_STRICT=1
 swift build --target DataProtectionEssentials
 built=$(swift build --show-bin-path)
 objects=("$work"/CProtectfsIO/*.o)

@@ -43,11 +43,6 @@ export PROTECTFS_STRICT=1
 step "Build, warnings as errors"
 swift build --build-tests
 
-step "Unit tests"
-swift test --skip-build --skip MountTests --parallel
-
-scripts/documentation.sh
-
 protectfs="$(swift build --show-bin-path)/protectfs"
 step "Manual pages: what --help says"
 scripts/man-pages.py --check "$protectfs"
@@ -74,6 +69,11 @@ check_service() (
   systemd-analyze security --offline=true --threshold=50 --no-pager "$work/protectfs@.service" | tail -n 1
 )
 check_service
+
+unit_tests() {
+  step "Unit tests"
+  swift test --skip-build --skip MountTests --parallel
+}
 
 check_command() {
   step "The command and its control socket, from outside"
@@ -113,39 +113,55 @@ device_group() {
   echo "Took $SECONDS s."
 }
 
-# Suites that look at mounts of their own, and measure nothing; the longest groups first. All others, new ones too, run alone.
+# Suites that look at mounts of their own, measure nothing, and stop or unmount nothing that others may see; the longest
+# groups first. All others, new ones too, run alone.
 groups=(
-  'Rotation|DataRotation'
-  'Erasure|Protector|Secrecy'
-  'Conformance.*|Contract|Namespace|Directory'
   'KeybagFault|GoldenStore'
   'KeybagImport|KeybagCommand'
+  'Erasure|Protector|Secrecy'
+  'ErasureFault|DeepTree|KeptFiles|LockDelay|ClassChangeFault'
+  'Conformance.*|Contract|Namespace|Directory'
+  'Hook|HookTime|Memory|Copying|OverlayBacking'
+  'Rotation|DataRotation'
   'Raise|PendingRekey|Rekey.*'
   'FullDisk|NoAttributes|TwoHosts|SeveralMounts'
   'Restore|Orphan'
   'FaultError|Interruption|Fsck|Synchronize'
-  'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit|DirectTransfer|Sandbox|Remount|StateAttribute|PAMModule|FileReadAhead'
-  'Tool|ClassTool|PasscodeChange|AttributeKey|ResourceValue|ProtectedRecord|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
+  'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit|DirectTransfer|Sandbox|Remount|StateAttribute|PAMModule'
+  'Tool|ClassTool|PasscodeChange|AttributeKey|ResourceValue|ProtectedRecord|ProtectedZone|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
+  'AccessList|Audit|Listener|ReplacedFile|Replacing|SilentLoss|Subclass|Testing'
 )
+# Those are for scripts/timing-tests.sh.
+timed=$(scripts/timing-tests.sh --pattern)
+
+# Runs functions, with their arguments, two at a time.
+two_at_a_time() { printf '%s\n' "$@" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .build "$1"' job '{}'; }
+export protectfs timed
+export -f step unit_tests check_service_manager check_command check_crashes mount_tests mount_group device_group run_quietly
+
+# No test mounts anything meanwhile: a container has copies of all mounts that are there when it is made, and so would keep
+# those of other tests.
+step "The service manager, and unit tests"
+first=(unit_tests)
 jobs=()
 if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
   # The mount tests say the same of themselves.
   echo "Skipped: the command from outside, units, crashes. /dev/fuse is missing or may not be used." >&2
 else
-  # Alone: a container has copies of all mounts that are there when it is made, and so would keep those of other tests.
-  check_service_manager
+  first=(check_service_manager unit_tests)
   jobs+=(check_command check_crashes)
 fi
-for group in "${groups[@]}"; do jobs+=("mount_group '$group'"); done
-if $has_rings; then jobs+=("device_group 'Conformance.*|Secrecy|Directory|Namespace|Content'"); fi
+two_at_a_time "${first[@]}"
+scripts/documentation.sh
 
-export protectfs
-export -f step check_command check_crashes mount_tests mount_group device_group run_quietly
+if $has_rings; then jobs+=("device_group 'Conformance.*|Secrecy|Directory|Namespace|Content'"); fi
+for group in "${groups[@]}"; do jobs+=("mount_group '$group'"); done
+
 step "Two at a time, in turn: the command, crashes, mount tests"
-printf '%s\n' "${jobs[@]}" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .build "$1"' job '{}'
+two_at_a_time "${jobs[@]}"
 
 step "Mount tests, alone"
 all=$(IFS='|' && echo "${groups[*]}")
-mount_tests --filter MountTests --skip "MountTests\.MountTests/($all)Tests/"
+mount_tests --filter MountTests --skip "MountTests\.MountTests/($all)Tests/" --skip "$timed"
 
-if $has_rings; then device_group 'StuckStore|FrozenStore|KilledDaemon|LockUnderFire|SlowRequest|RequestCount|Contract|Sandbox'; fi
+if $has_rings; then device_group 'FrozenStore|KilledDaemon|RequestCount|Contract|Sandbox'; fi
