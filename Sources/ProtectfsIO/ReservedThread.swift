@@ -40,13 +40,17 @@ struct ReservedThread: Sendable {
 
   static func take() -> ReservedThread? { all.withLock { $0.popLast() } }
 
+  /// Returns when the thread has its name, and has begun.
   func start(_ name: String, _ body: @escaping @Sendable () -> Void) {
-    self.body.update {
+    let state = self.body
+    state.update {
       $0 = {
         Thread.setName(name)
+        state.update { $0 = nil }
         body()
       }
     }
+    state.wait { (body, _) in body == nil ? () : nil }
   }
 
   fileprivate func end() {
