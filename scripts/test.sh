@@ -128,7 +128,7 @@ groups=(
   'Restore|Orphan'
   'FaultError|Interruption|Fsck|Synchronize'
   'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit|DirectTransfer|Sandbox|Remount|StateAttribute|PAMModule'
-  'Tool|ClassTool|PasscodeChange|AttributeKey|ResourceValue|ProtectedRecord|ProtectedZone|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
+  'Tool|ClassTool|Removal|PasscodeChange|AttributeKey|ResourceValue|ProtectedRecord|ProtectedZone|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
   'AccessList|Audit|Listener|ReplacedFile|Replacing|SilentLoss|Subclass|Testing'
 )
 # Those are for scripts/timing-tests.sh.
@@ -164,4 +164,4 @@ step "Mount tests, alone"
 all=$(IFS='|' && echo "${groups[*]}")
 mount_tests --filter MountTests --skip "MountTests\.MountTests/($all)Tests/" --skip "$timed"
 
-if $has_rings; then device_group 'FrozenStore|KilledDaemon|RequestCount|Contract|Sandbox'; fi
+if $has_rings; then device_group 'FrozenStore|KilledDaemon|LateWrite|RequestCount|Contract|Sandbox'; fi
