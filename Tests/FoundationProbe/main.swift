@@ -69,14 +69,6 @@ func observe(on queue: OperationQueue?) -> [any NSObjectProtocol] {
   return [will, did]
 }
 
-/// Whether this process has both of its connections to a daemon, and so delays locks.
-func isRegistered() -> Bool {
-  let directory = "/proc/self/fd"
-  let files = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
-  let targets = files.compactMap { try? FileManager.default.destinationOfSymbolicLink(atPath: "\(directory)/\($0)") }
-  return Set(targets.filter { $0.hasPrefix("socket:") }).count >= 2
-}
-
 @MainActor final class Delegate: UIResponder, UIApplicationDelegate {
   func applicationProtectedDataWillBecomeUnavailable(_ application: UIApplication) {
     say("delegate: will become unavailable, \(application.isProtectedDataAvailable)\(place())")
@@ -85,6 +77,21 @@ func isRegistered() -> Bool {
   func applicationProtectedDataDidBecomeAvailable(_ application: UIApplication) {
     say("delegate: did become available\(place())")
   }
+}
+
+/// Blocks SIGUSR1, by which a test tells that something may go on.
+@MainActor func blockSignal() {
+  var signals = sigset_t()
+  unsafe sigemptyset(&signals)
+  unsafe sigaddset(&signals, SIGUSR1)
+  unsafe sigprocmask(SIG_BLOCK, &signals, nil)
+}
+
+/// Whether SIGUSR1 has come.
+@MainActor func isTold() -> Bool {
+  var signals = sigset_t()
+  unsafe sigpending(&signals)
+  return unsafe sigismember(&signals, SIGUSR1) == 1
 }
 
 /// Waits for SIGUSR1 without a loop.
@@ -103,10 +110,7 @@ func isRegistered() -> Bool {
   switch word {
   case "notifications": kept = observe(on: nil)
   case "unserved":
-    var signals = sigset_t()
-    unsafe sigemptyset(&signals)
-    unsafe sigaddset(&signals, SIGUSR1)
-    unsafe sigprocmask(SIG_BLOCK, &signals, nil)
+    blockSignal()
     // An observer of the main queue, whose thread runs no loop until it is told to.
     kept = observe(on: .main)
     waitForSignal()
@@ -126,8 +130,13 @@ func isRegistered() -> Bool {
     kept = [NotificationCenter.default.addObserver(forName: name, object: nil, queue: queue) { _ in }, queue]
     kept += observe(on: .main)
   case "exhausted":
+    blockSignal()
     kept = observe(on: nil)
-    while !isRegistered() { RunLoop.main.run(until: Date(timeIntervalSinceNow: 0.1)) }
+    // libdispatch ends a program that has no descriptors left when it has its first timer.
+    let timer = DispatchSemaphore(value: 0)
+    DispatchQueue.global().asyncAfter(deadline: .now() + 0.01) { timer.signal() }
+    timer.wait()
+    while !isTold() { RunLoop.main.run(until: Date(timeIntervalSinceNow: 0.1)) }
     var limit = rlimit(rlim_cur: 64, rlim_max: 64)
     unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     while unsafe open("/dev/null", O_RDONLY) >= 0 {}

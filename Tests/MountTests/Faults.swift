@@ -97,28 +97,13 @@ import Testing
   }
 
   /// Waits until no more calls come: some requests, such as that of the last close, are served after the caller has
-  /// returned. The kernel has woken the daemon for them by then, so they have been served when all its threads sleep,
-  /// twice, as one may have woken another between the looks at them.
+  /// returned. The kernel has woken the daemon for them by then.
   func settle() {
-    var (seen, looks) = (unsafe faults_seen(faults), 0)
+    var seen = unsafe faults_seen(faults)
     eventually {
-      usleep(1500)
-      let now = unsafe faults_seen(faults)
-      looks = now == seen && isDaemonAsleep ? looks + 1 : 0
-      seen = now
-      return looks == 2
-    }
-  }
-
-  /// Whether no thread of the daemon runs, is about to, or waits for a disk.
-  private var isDaemonAsleep: Bool {
-    let tasks = PathName("/proc/\(volume.processID)/task")
-    return ((try? tasks.names()) ?? []).allSatisfy { task in
-      // The state follows the name, which may have blanks and brackets.
-      guard let text = try? ProcessStatus.read(tasks.appending("\(task)/stat")),
-        let name = text.lastIndex(of: UInt8(ascii: ")")), name + 2 < text.count
-      else { return true }
-      return text[name + 2] != UInt8(ascii: "R") && text[name + 2] != UInt8(ascii: "D")
+      sleepsEventually(volume.processID)
+      defer { seen = unsafe faults_seen(faults) }
+      return unsafe faults_seen(faults) == seen
     }
   }
 

@@ -10,8 +10,10 @@ extension MountTests {
     /// A program that observes UIKit's notifications.
     private struct Probe {
       private let program: Program
+      private let volume: Volume
 
       init(_ volume: Volume, _ word: String = "notifications", user: UInt32 = 0) throws {
+        self.volume = volume
         program = try Program(
           [Command.beside("FoundationProbe"), "\(user)", word, "600"],
           environment: ["PROTECTFS_MOUNT_POINT": volume.mountPoint.description],
@@ -38,15 +40,17 @@ extension MountTests {
       /// How often it has warned that its main queue does not run.
       var warnings: Int { program.output.split(separator: "\n").count { $0.contains(Self.warning) } }
 
-      /// Waits until it delays locks. What follows a mount registers for that first, and then connects for events.
+      /// Waits until it delays locks: it has connected for that and for events, and neither it nor the daemon has
+      /// anything to do.
       func awaitRegistration(location: SourceLocation = #_sourceLocation) throws {
         let sockets = { try Set(Descriptors.of(program.identifier).filter { $0.hasPrefix("socket:") }) }
         #expect(try eventually { try sockets().count >= 2 }, sourceLocation: location)
+        sleepsEventually(program.identifier, volume.processID)
       }
 
       func send(_ signal: CInt) { program.send(signal) }
 
-      /// Has a program run its main loop that does not do so before.
+      /// Has a program go on that waits for that: to run its main loop, or to use up its descriptors.
       func tell() { send(SIGUSR1) }
 
       func end() {
@@ -185,6 +189,9 @@ extension MountTests {
       try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
         let probe = try Probe(volume, "exhausted")
         defer { probe.end() }
+        try probe.expect("at first, true")
+        try probe.awaitRegistration()
+        probe.tell()
         try probe.expect("at first, true", "no more descriptors")
         var lines = ["at first, true", "no more descriptors"]
         for _ in 0..<2 {
