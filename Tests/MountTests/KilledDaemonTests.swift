@@ -1,5 +1,6 @@
 import CSystemCalls
 import Glibc
+import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
@@ -23,6 +24,22 @@ extension MountTests {
         let unmounted = try Program.run(mounter.launcher + [Command.path, "unmount", volume.mountPoint.description])
         #expect(unmounted.succeeded && !volume.isMounted, "\(unmounted.output)")
         #expect(held.tryToRead() == "read: nothing, mapping: nothing", "\(held.output)")
+      }
+    }
+
+    /// The directory of the mark is the user's. What is no file there keeps nobody waiting, and says nothing.
+    @Test(.enabled(if: geteuid() == 0)) func aFIFOIsNoMark() throws {
+      try Volume.with { volume in
+        let beside = try Unmounter(of: volume.processID)
+        volume.kill()
+        #expect(beside.ends())
+        let socket = ControlSocket.name(forMountPoint: volume.mountPoint.description)
+        let mark = PathName("\(ControlSocket.directories(of: 0)[0])/\(socket.dropLast(".sock".count)).dropped")
+        try mark.unlink()
+        try mark.makeNode(mode: S_IFIFO | 0o600)
+        defer { try? mark.unlink() }
+        let result = try Program.run([Command.path, "lock", volume.mountPoint.description])
+        #expect(result.ending == .exited(13), "\(result.output)")
       }
     }
 

@@ -30,7 +30,7 @@ package struct PageRemovalMark: Sendable {
 
   /// Sets it. Where that fails the pages count as being there.
   func set() {
-    let flags = OpenFlags([.writeOnly, .create, .truncate, .noFollow])
+    let flags = OpenFlags([.writeOnly, .create, .truncate, .noFollow, .nonBlocking])
     guard let file = try? Descriptor.open(PathName(path), flags, mode: 0o600) else { return }
     try? file.write(Array(text.utf8))
   }
@@ -57,7 +57,11 @@ package struct PageRemovalMark: Sendable {
   }
 
   private static func read(_ name: String, in directory: borrowing SocketDirectory) -> [UInt8]? {
-    try? directory.descriptor.open(PathName(name), [.readOnly, .noFollow]).readAll(limit: 4096)
+    // The directory is the user's, who may have put a FIFO there: root must not wait for it.
+    guard let file = try? directory.descriptor.open(PathName(name), [.readOnly, .noFollow, .nonBlocking]),
+      (try? file.status().type) == .regular
+    else { return nil }
+    return try? file.readAll(limit: 4096)
   }
 
   /// Removes the mark of a mount that is gone.
