@@ -61,17 +61,16 @@ package struct ControlGroups: Sendable {
     return MemoryRoom(bytes: free + min(swap ?? freeSwap, freeSwap), limit: limit)
   }
 
-  /// The same of version 1, which limits memory, and memory with swap.
+  /// The same of version 1, which limits memory, and memory with swap. It does not say how much of what the kernel
+  /// itself uses, such as names that it remembers, it can free: that counts as free.
   private static func formerRoom(in group: String, _ freeSwap: UInt64) -> MemoryRoom? {
+    let limit = "\(group)/memory.limit_in_bytes"
+    guard let most = number(in: limit) else { return nil }
     let statistics = numbers(in: "\(group)/memory.stat")
-    let freeable = ["total_active_file", "total_inactive_file"].compactMap { statistics[$0] }.reduce(0, +)
-    func free(_ name: String) -> UInt64? {
-      guard let most = number(in: "\(group)/memory.\(name)limit_in_bytes") else { return nil }
-      return most.reduced(by: number(in: "\(group)/memory.\(name)usage_in_bytes").map { $0.reduced(by: freeable) })
-    }
-    guard let memory = free("") else { return nil }
-    return MemoryRoom(
-      bytes: min(memory + freeSwap, free("memsw.") ?? .max), limit: "\(group)/memory.limit_in_bytes")
+    let used = ["total_rss", "total_shmem"].compactMap { statistics[$0] }.reduce(0, +)
+    let withSwap = number(in: "\(group)/memory.memsw.limit_in_bytes")
+      .map { $0.reduced(by: used + (statistics["total_swap"] ?? 0)) }
+    return MemoryRoom(bytes: min(most.reduced(by: used) + freeSwap, withSwap ?? .max), limit: limit)
   }
 
   // MARK: Groups and their files

@@ -41,6 +41,19 @@ import Testing
 
   private var ended: [Bool] { [first, second, third, fourth].map(\.isEnded) }
 
+  /// For a client that cannot be accepted, for want of descriptors, a silent one gives way, but no call.
+  @Test mutating func aSilentOneGivesWayToAnUnknown() {
+    guard let one = admit(first, now: 1), let two = admit(second, now: 2) else {
+      Issue.record("there is room for two")
+      return
+    }
+    table.note(one, silentSince: nil)
+    #expect(table.makeRoom() && ended == [false, true, false, false])
+    table.remove(two)
+    let hasRoom = table.makeRoom()
+    #expect(!hasRoom && ended == [false, true, false, false])
+  }
+
   @Test mutating func theLongestSilentGivesWay() {
     guard let one = admit(first, now: 1), let two = admit(second, now: 2) else {
       Issue.record("there is room for two")

@@ -45,6 +45,15 @@ import Testing
     withExtendedLifetime(silent) {}
   }
 
+  /// Who has many clients, silent or not, keeps no other process waiting.
+  @Test func whoHasTheFewestIsNext() {
+    #expect(ControlReserve.next(of: [1, 1, 1, 2], [true, true, true, true]) == 3)
+    #expect(ControlReserve.next(of: [1, 1, 2, 3], [true, false, false, true]) == 3)
+    #expect(ControlReserve.next(of: [1, 1, 2], [false, true, false]) == 1)
+    #expect(ControlReserve.next(of: [1, 2], [true, true]) == 0)
+    #expect(ControlReserve.next(of: [1, 2], [false, false]) == 0)
+  }
+
   @Test func theServerEndsWhileClientsWait() throws {
     let running = try RunningServer(hasThreads: false)
     let first = try running.connectRaw()

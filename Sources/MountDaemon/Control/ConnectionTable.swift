@@ -47,14 +47,17 @@ struct ConnectionTable {
     for number in entries.keys { end(number) }
   }
 
-  private mutating func makeRoom(for process: Int32) -> Bool {
-    let present = entries.filter { !$0.value.isEnding }
+  /// Ends a client for one that has come, or that cannot come: the process of that is not known, and no call is ended
+  /// for it. Returns whether there was one.
+  @discardableResult
+  mutating func makeRoom(for process: Int32? = nil) -> Bool {
+    let present = entries.filter { !$0.value.isEnding && (process != nil || $0.value.silentSince != nil) }
     let counts = present.values.reduce(into: [:]) { $0[$1.process, default: 0] += 1 }
     func order(_ number: Number, _ entry: Entry) -> (Int, Int64, Number) {
       (-counts[entry.process]!, entry.silentSince ?? .max, number)
     }
     guard let (number, entry) = present.min(by: { order($0.key, $0.value) < order($1.key, $1.value) }),
-      entry.silentSince != nil || counts[entry.process]! > counts[process] ?? 0
+      entry.silentSince != nil || process.map({ counts[entry.process]! > counts[$0] ?? 0 }) ?? false
     else { return false }
     end(number)
     return true

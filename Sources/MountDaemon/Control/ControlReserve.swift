@@ -3,12 +3,14 @@ import ProtectfsIO
 /// Threads that are there from the start, for clients of the control socket for which none can be started: a lock must
 /// be possible when the system or the user has too many threads.
 ///
-/// Clients for which no thread is free wait, and one that has said something goes before those that are silent.
+/// Clients for which no thread is free wait. Those that have said something go before those that are silent, first
+/// one of the process of which the fewest wait.
 final class ControlReserve: Sendable {
   /// A client that waits.
   struct Client {
     let socket: CInt
     let number: ConnectionTable.Number
+    let process: Int32
   }
 
   private struct State {
@@ -41,8 +43,15 @@ final class ControlReserve: Sendable {
     state.wait { state, _ -> Client?? in
       if state.clients.isEmpty { return state.isStopping ? .some(nil) : nil }
       let isReadable = try? Poll.wait(for: state.clients.map { .readable($0.socket) }, atMost: .zero)
-      return state.clients.remove(at: isReadable?.firstIndex(of: true) ?? 0)
+      return state.clients.remove(at: Self.next(of: state.clients.map(\.process), isReadable ?? []))
     }
+  }
+
+  /// Which client is served next, by the processes of those that wait.
+  static func next(of processes: [Int32], _ isReadable: [Bool]) -> Int {
+    let counts = processes.reduce(into: [:]) { $0[$1, default: 0] += 1 }
+    let ready = isReadable.indices.filter { isReadable[$0] }
+    return ready.min { counts[processes[$0]]! < counts[processes[$1]]! } ?? 0
   }
 }
 

@@ -113,8 +113,11 @@ package final class ControlServer: Sendable {
       do throws(Errno) {
         admit(try socket.accept())
       } catch {
-        // Out of descriptors or memory: leave the clients in the queue until some are free again.
-        if error != .connectionAbort { Thread.sleep(microseconds: 50_000) }
+        if error == .connectionAbort { continue }
+        // Out of descriptors or memory: the clients stay in the queue until some are free again, and one that is silent
+        // gives way.
+        let hasEnded = state.withLock { $0.connections.makeRoom() }
+        Thread.sleep(microseconds: hasEnded ? 1000 : 50_000)
       }
     }
   }
@@ -142,7 +145,7 @@ package final class ControlServer: Sendable {
       try startThread { [self] in serve(LocalSocket(owning: descriptor), number: number, limits, streams) }
     } catch {
       logger.warning("no thread can be started for a control connection: it has one for calls that end soon")
-      reserve.add(ControlReserve.Client(socket: descriptor, number: number))
+      reserve.add(ControlReserve.Client(socket: descriptor, number: number, process: process))
     }
   }
 
