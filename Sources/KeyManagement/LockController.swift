@@ -100,6 +100,12 @@ package final class LockController: Sendable {
     slot(of: record.fileClass).read { $0.ids.last == record.classKeyID }
   }
 
+  /// Whether the keybag remembers a record's class key as ended: nothing opens its file any more.
+  package func hasEnded(_ record: FileRecord) -> Bool {
+    do throws(Errno) { try requireKey(of: record) } catch { return error == .keyRevoked }
+    return false
+  }
+
   /// The file key that a record wraps.
   ///
   /// - Throws: `EKEYREVOKED` and `ENOKEY` when the record's class key is none of the keybag's, as ``requireKey(of:)``

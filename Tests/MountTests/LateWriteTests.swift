@@ -39,6 +39,41 @@ extension MountTests {
       }
     }
 
+    /// A later lock finds nothing to lock, and names it all the same.
+    @Test func isNamedByALaterLock() throws {
+      try LateWriter.with { (volume, writer) in
+        for _ in 0..<2 {
+          let lock = try Command.run(["lock", "--now", volume.mountPoint.description])
+          #expect(lock.ending == .exited(26), "\(lock.output)")
+        }
+        try writer.goOn()
+        writer.expectUnreadable()
+        let isForgotten = eventually {
+          (try? Command.run(["lock", "--now", volume.mountPoint.description]))?.ending == .exited(0)
+        }
+        #expect(isForgotten)
+      }
+    }
+
+    /// If the daemon is killed meanwhile, neither its socket nor its hold on the store stays.
+    @Test func outlastsTheDaemon() throws {
+      try LateWriter.with { (volume, writer) in
+        #expect(try Command.run(["lock", "--now", volume.mountPoint.description]).ending == .exited(26))
+        let beside = try Unmounter(of: volume.processID)
+        #expect(calls_kill(volume.processID, SIGKILL) == 0)
+        #expect(beside.ends())
+        let lock = try Command.run(["lock", "--now", volume.mountPoint.description])
+        #expect(lock.ending == .exited(13), "\(lock.output)")
+        let check = try Command.run([
+          "fsck", volume.backing.description, "--device-key", volume.deviceKey.description, "--passcode-file",
+          volume.passcodeFile.description,
+        ])
+        #expect(check.succeeded, "\(check.output)")
+        let unmounted = try Command.run(["unmount", volume.mountPoint.description])
+        #expect(unmounted.succeeded && !volume.isMounted, "\(unmounted.output)")
+      }
+    }
+
     /// A lock waits for it, and keeps all of it.
     @Test func isWaitedFor() throws {
       try LateWriter.with(["-o", "push_timeout=600"]) { (volume, writer) in

@@ -20,47 +20,59 @@ extension MountTests {
       "tar -C \"${1%/*}\" -cf - file | tar -C \"${2%/*}\" --unlink-first -xf -",
       "rsync -a \"$1\" \"$2\"",
       "rsync -a --inplace \"$1\" \"$2\"",
-      "vim.tiny -u NONE -es -c 'set nobackup nowritebackup' -c \"%d\" -c \"r $1\" -c '1d' -c 'w!' -c 'q!' \"$2\"",
-      "vim.tiny -u NONE -es -c 'set backupcopy=no' -c \"%d\" -c \"r $1\" -c '1d' -c 'w!' -c 'q!' \"$2\"",
+      "vim.tiny -u NONE -es -c 'set nobackup nowritebackup' -c 's/.*/new/' -c 'w!' -c 'q!' \"$2\"",
+      "vim.tiny -u NONE -es -c 'set backupcopy=no' -c 's/.*/new/' -c 'w!' -c 'q!' \"$2\"",
       "rm -f \"$2\" && cat \"$1\" > \"$2\"",
+    ]
+
+    /// Where the old file is: in a directory of its class, of another class, and one of class C where the new file
+    /// would be of class A.
+    private static let places: [(directory: ProtectionClass, file: ProtectionClass)] = [
+      (.complete, .complete), (.completeUntilFirstUserAuthentication, .complete),
+      (.complete, .completeUntilFirstUserAuthentication),
     ]
 
     @Test(arguments: saves) func theOldVersionOrTheNew(_ save: String) throws {
       try Volume.with { volume in
-        let new = volume.directory.appending("new")
-        try new.makeDirectory()
-        try new.appending("file").write("new\n")
-        for explicit in [false, true] {
-          let directory = volume.path(explicit ? "explicit" : "inherited")
-          try directory.makeDirectory(of: explicit ? .completeUntilFirstUserAuthentication : .complete)
+        for (number, place) in Self.places.enumerated() {
+          let new = try Self.newVersion(on: volume, number)
+          let directory = volume.path("\(number)")
+          try directory.makeDirectory(of: place.directory)
           let file = directory.appending("file")
           try file.write("old\n")
-          if explicit { try file.setProtectionClass(.complete) }
+          if place.file != place.directory { try file.setProtectionClass(place.file) }
           try volume.lock()
-          let saved = try Program.run(["sh", "-c", save, "sh", new.appending("file").description, file.description])
+          let saved = try Program.run(["sh", "-c", save, "sh", new.description, file.description])
           try volume.unlock()
           let text = String(decoding: try file.contents(), as: UTF8.self)
-          #expect(text == "old\n" || text == "new\n", "\(saved.output)")
-          #expect(try file.protectionClass() == .complete, "\(saved.output)")
-          if !new.appending("file").exists { try new.appending("file").write("new\n") }
+          #expect(text == "old\n" || text == "new\n", "\(place): \(saved.output)")
+          #expect(try file.protectionClass() == place.file, "\(place): \(saved.output)")
         }
       }
     }
 
-    /// Files of the default class before the first unlock.
+    /// Files of the default class before the first unlock, and one that is usable then, beside them.
     @Test(arguments: saves) func beforeTheFirstUnlock(_ save: String) throws {
-      try Volume.with { volume in
-        let new = volume.directory.appending("new")
-        try new.makeDirectory()
-        try new.appending("file").write("new\n")
-        let file = volume.path("file")
-        try file.write("old\n")
-        try volume.remount()
-        let saved = try Program.run(["sh", "-c", save, "sh", new.appending("file").description, file.description])
-        try volume.unlock()
-        let text = String(decoding: try file.contents(), as: UTF8.self)
-        #expect(text == "old\n" || text == "new\n", "\(saved.output)")
+      for fileClass in [ProtectionClass.standard, .none] {
+        try Volume.with { volume in
+          let new = try Self.newVersion(on: volume, 0)
+          let file = volume.path("file")
+          try file.write("old\n")
+          if fileClass != .standard { try file.setProtectionClass(fileClass) }
+          try volume.remount()
+          let saved = try Program.run(["sh", "-c", save, "sh", new.description, file.description])
+          try volume.unlock()
+          let text = String(decoding: try file.contents(), as: UTF8.self)
+          #expect(text == "old\n" || text == "new\n", "\(fileClass): \(saved.output)")
+        }
       }
+    }
+
+    private static func newVersion(on volume: Volume, _ number: Int) throws -> PathName {
+      let directory = volume.directory.appending("new.\(number)")
+      try directory.makeDirectory()
+      try directory.appending("file").write("new\n")
+      return directory.appending("file")
     }
 
     @Test func isLoggedOnce() throws {
@@ -77,6 +89,21 @@ extension MountTests {
     @Test func isAllowedByAnOption() throws {
       try Volume.with(["-o", "allow_other,remove_locked"], defaultClass: .complete) { volume in
         try volume.path("file").write("old")
+        try volume.lock()
+        try volume.path("file").unlink()
+        #expect(!volume.path("file").exists)
+      }
+    }
+
+    /// What nothing opens any more can be removed in every state: of a class that was erased.
+    @Test func whatWasErasedCanGo() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        try volume.path("file").write("old")
+        let erased = try Command.run([
+          "erase", "--class", "complete", "--yes", "--passcode-file", volume.passcodeFile.description,
+          volume.mountPoint.description,
+        ])
+        #expect(erased.succeeded, "\(erased.output)")
         try volume.lock()
         try volume.path("file").unlink()
         #expect(!volume.path("file").exists)

@@ -51,6 +51,8 @@ int linux_set_io_flusher(void);
 /// PR_SET_NAME: the first 15 bytes count.
 int linux_set_thread_name(const char *name);
 int linux_thread_number(void);
+/// Closes all descriptors but one, for the calling thread alone (close_range(2), CLOSE_RANGE_UNSHARE).
+void linux_keep_only_descriptor(int descriptor);
 int linux_fork(void);
 /// A descriptor that can be read from when the thread that forked this process has ended, even if others of its process
 /// cannot end yet (prctl(2), PR_SET_PDEATHSIG); whether it has, then. Blocks SIGUSR1.

@@ -135,13 +135,16 @@ import SystemPackage
 
   /// Waits until every write(2) to a regular file that is under way has ended, up to Linux 6.18. Such a call holds the
   /// inode's lock, and a notification of a name in the file takes that before it finds that the file is no directory
-  /// (`fuse_reverse_inval_entry()` in fs/fuse/dir.c); later kernels look first. For the caller, as for
-  /// ``invalidate(_:)``.
-  package func awaitWrites(to node: NodeID) throws(Errno) {
+  /// (`fuse_reverse_inval_entry()` in fs/fuse/dir.c); later kernels look first. It fails for that reason if for no
+  /// other. For the caller, as for ``invalidate(_:)``.
+  package func awaitWrites(to node: NodeID) {
     LockOrder.requireNoneHeld("a notification")
-    let result = unsafe fuse_lowlevel_notify_inval_entry(session, node.rawValue, ".", 1)
-    if result < 0, result != -ENOTDIR, result != -ENOENT { throw Errno(rawValue: -result) }
+    _ = unsafe fuse_lowlevel_notify_inval_entry(session, node.rawValue, ".", 1)
   }
+
+  /// Gives the calling thread a table of descriptors of its own, which has the connection alone: whatever it waits for
+  /// when the daemon is killed, the daemon's other descriptors are closed.
+  package func isolateThread() { Thread.keepOnly(unsafe fuse_session_fd(session)) }
 
   /// Whether the kernel may still send requests, because the file system is still held somewhere. Not valid after
   /// ``unmount()``.

@@ -76,7 +76,7 @@ extension LockMachine {
       return switch state.lockState {
       case .gracePeriod: nil
       case .unlocked: .some(nil)
-      case .beforeFirstUnlock, .locked, .inactive: LockOutcome()
+      case .beforeFirstUnlock, .locked, .inactive: state.lockOutcome.ongoing
       }
     }
   }

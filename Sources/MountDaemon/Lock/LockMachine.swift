@@ -127,6 +127,7 @@ final class LockMachine: Sendable {
       case .dropLateWrites:
         let late = sequence.dropLateWrites()
         monitor.update { state in
+          if late != .underWay { state.lockOutcome.beingWritten = [] }
           guard let end = state.lateDrops?.end, late == .underWay || late == .possible && now() < end else {
             state.lateDrops = nil
             return

@@ -21,6 +21,9 @@ struct LockOutcome: Sendable {
   /// A rotation that changes the keybag has the keybag key in memory still.
   var keepsKeybagKey = false
 
+  /// What goes on.
+  var ongoing: LockOutcome { LockOutcome(beingWritten: beingWritten) }
+
   /// Adds what the same lock has left undone of other classes.
   mutating func add(_ other: LockOutcome) {
     unwritten.formUnion(other.unwritten)

@@ -24,9 +24,13 @@ extension LockSequence {
       let time = MonotonicClock.nanoseconds - begin
       let isHeld = time < patience.inNanoseconds && !session.nodesHeldByRequests.isDisjoint(with: batch.unfinished)
       if time >= patience.inNanoseconds / Self.share, !isHeld { break }
+      // Where each thread waits for another file, no more is learned.
+      if batch.isUntouched, writes.isExhausted { break }
       if batch.hasMore { writes.help(batch) }
     }
-    late.formUnion(batch.giveUp())
+    // Of files that no thread has come to, nothing is known.
+    _ = batch.giveUp()
+    late.formUnion(batch.unfinished)
     lateWrites.append(batch)
     note(Array(late), of: classes, in: &outcome.beingWritten)
   }

@@ -59,7 +59,9 @@ struct LockSequence: Revocation {
     self.patience = patience
     self.log = log
     pages = PageInvalidation(log) { node throws(Errno) in try session.invalidate(node) }
-    writes = PageInvalidation(log) { node throws(Errno) in try session.awaitWrites(to: node) }
+    // Such a wait may outlast the daemon, whose sockets and locks are not to stay open with it. Nothing is logged
+    // there: that takes descriptors.
+    writes = PageInvalidation(prepare: { session.isolateThread() }) { session.awaitWrites(to: $0) }
   }
 
   /// Lets the threads end that wait.

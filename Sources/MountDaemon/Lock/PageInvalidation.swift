@@ -16,17 +16,24 @@ final class PageInvalidation: Sendable {
   }
 
   private let state = Monitor(.pageInvalidation, State())
+  private let prepare: @Sendable () -> Void
   private let invalidate: @Sendable (NodeID) -> Void
   /// How many threads there may be, those left behind among them.
   private static let mostThreads = 32
   /// How many wait for more to do when they have ended what they did.
   private static let mostIdle = 2
 
-  /// The first thread starts at once: later the system may have too many.
-  init(_ invalidate: @escaping @Sendable (NodeID) -> Void) {
+  /// The first thread starts at once: later the system may have too many. Each calls `prepare` first.
+  init(
+    prepare: @escaping @Sendable () -> Void = {}, _ invalidate: @escaping @Sendable (NodeID) -> Void
+  ) {
+    self.prepare = prepare
     self.invalidate = invalidate
     Thread(name: "invalidation") { [self] in run() }.detach()
   }
+
+  /// Whether there are as many threads as there may be, and none waits for more to do.
+  var isExhausted: Bool { state.read { $0.threads == Self.mostThreads && $0.idle == 0 } }
 
   /// Lets the threads end that wait.
   func stop() {
@@ -58,6 +65,7 @@ final class PageInvalidation: Sendable {
   }
 
   private func run() {
+    prepare()
     state.update { $0.idle += 1 }
     while let batch = next() {
       batch.work(invalidate)
@@ -120,6 +128,9 @@ final class InvalidationBatch: Sendable {
 
   /// The files that are not done.
   var unfinished: [NodeID] { state.withLock { $0.unfinished } }
+
+  /// Whether no thread has begun with a file.
+  var isUntouched: Bool { state.withLock { $0.begun == 0 } }
 
   /// Whether files are left that no thread has begun.
   var hasMore: Bool { state.withLock { $0.begun < $0.nodes.count } }

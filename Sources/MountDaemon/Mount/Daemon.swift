@@ -72,7 +72,8 @@ package final class Daemon: DaemonControl {
 
   package func lock(gracePeriod: Duration?, includingInactive: Bool, wait: Bool) throws(ControlError) {
     let request = machine.requestLock(after: gracePeriod, includingInactive: includingInactive)
-    var outcome: LockOutcome? = LockOutcome()
+    // A write may go on since an earlier lock.
+    var outcome: LockOutcome? = wait ? machine.state.lockOutcome.ongoing : LockOutcome()
     if let completedLocks = request.count {
       log.notice("locking", metadata: ["grace": "\((gracePeriod ?? options.gracePeriod).inSeconds) s"])
       if wait { outcome = machine.waitUntilLocked(after: completedLocks) }
