@@ -89,8 +89,9 @@ enum StreamEnding {
     switch journal {
     case .wal: ["SIGBUS", "778"]
     case .exclusive: ["778", "266"]
-    // Of a journal that cannot be made SQLite says that the directory is read-only: 1544.
-    case .delete: ["778", "266", "1544"]
+    // Of a journal that cannot be made SQLite says that the directory is read-only: 1544. One that cannot be removed
+    // (2570) has the transaction rolled back.
+    case .delete: ["778", "266", "1544", "2570"]
     }
   }
 }
