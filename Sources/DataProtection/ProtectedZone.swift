@@ -57,8 +57,8 @@ public struct ProtectedZone: Sendable {
   }
 
   /// Deletes the zone and all its records, also while they are locked or when their keys are gone. The zone goes at
-  /// once or not at all; of what the program did not come to remove, and of what is locked, which stays under a hidden
-  /// name, ``FoundationEssentials/FileManager/removeUnfinishedWrites(in:)`` takes care.
+  /// once or not at all; of what the program did not come to remove, which stays under a hidden name,
+  /// ``FoundationEssentials/FileManager/removeUnfinishedWrites(in:)`` takes care.
   ///
   /// After a reset, ``recreateAfterReset()`` is the answer: another program may have recreated the zone already, and
   /// this call would delete what it has saved.
@@ -72,7 +72,7 @@ public struct ProtectedZone: Sendable {
       try translating(.writing, path) { () throws(Errno) in
         let directory = try Descriptor.open(PathName(parent), [.path, .directory])
         try directory.rename(PathName(url.lastPathComponent), to: remains, in: directory)
-        do throws(Errno) { try directory.removeTree(remains) } catch { if error != .permissionDenied { throw error } }
+        try directory.removeTree(remains)
       }
     }
   }

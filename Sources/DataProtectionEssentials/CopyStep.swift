@@ -68,8 +68,8 @@ struct CopyStep {
       }
     } catch {
       // The copy may go on with other items.
-      try? target.unlink(name)
-      try? classed?.directory.unlink(classed?.name ?? name)
+      try? target.removeFile(name)
+      try? classed?.directory.removeFile(classed?.name ?? name)
       try paths.reading { () throws(Errno) in try requireReadable(source) }
       throw error
     }

@@ -32,6 +32,13 @@ enum UnfinishedWrites {
   private static func remove(
     _ name: PathName, in parent: borrowing Descriptor, olderThan seconds: Double
   ) throws(Errno) -> Bool {
+    let status = try parent.status(of: name)
+    // What is no directory is the link of a removal.
+    guard status.type == .directory else {
+      guard isOlder(status, seconds) else { return false }
+      try parent.removeTree(name)
+      return true
+    }
     let directory = try parent.open(name, [.readOnly, .directory, .noFollow])
     do throws(Errno) {
       try directory.lock(isShared: false)
@@ -39,9 +46,12 @@ enum UnfinishedWrites {
       if error == .wouldBlock { return false }
       throw error
     }
-    let age = Date.now.timeIntervalSince1970 - Double(try directory.status().modification_seconds)
-    guard age > seconds else { return false }
+    guard try isOlder(directory.status(), seconds) else { return false }
     try parent.removeTree(name)
     return true
+  }
+
+  private static func isOlder(_ status: Status, _ seconds: Double) -> Bool {
+    Date.now.timeIntervalSince1970 - Double(status.modification_seconds) > seconds
   }
 }

@@ -20,7 +20,10 @@ extension StandIn {
   }
 
   func unlink(_ item: StandInItem) throws(Errno) -> Int? {
-    if item.isRegular, let record = try record(of: item) { try require(.remove, record.protectionClass) }
+    guard item.isRegular else { return nil }
+    for record in [try record(of: item), try record(of: item.parent)] {
+      if let record { try require(.remove, record.protectionClass) }
+    }
     return nil
   }
 

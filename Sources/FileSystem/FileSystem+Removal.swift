@@ -28,27 +28,30 @@ extension ProtectedFileSystem {
     tree.removeSidecar(of: backing, in: handle)
   }
 
-  /// Refuses to remove a file if none of its class can be created now. Programs that remove a file before they create
-  /// its successor (`cp -f`, `mv` from another file system, `tar -x`) would be left with neither.
+  /// Refuses to remove a file if none of its class, or of that of its directory, can be created now. Programs that
+  /// remove a file before they create its successor (`cp -f`, `mv` from another file system, `tar -x`) would be left
+  /// with neither.
   private func requireRemovable(_ name: PathName, in parent: Node, by caller: Caller) throws(Errno) {
     guard tree.options.keepsLocked,
       ProtectionClass.allCases.contains(where: { !tree.controller.allows(.remove, on: $0) })
     else { return }
+    let directoryClass = try tree.directory(parent).record.directoryClass
+    let (node, fileClass): (Node, ProtectionClass)
     do throws(Errno) {
-      let (node, fileClass): (Node, ProtectionClass)
       switch try storedRecord(of: name, in: parent) {
       // What was erased can be read in no state, and removed in all.
       case .stored(let record, _) where tree.controller.hasEnded(record): return
       case .stored(let record, let file): (node, fileClass) = (file, record.fileClass)
-      case .awaited(let file): (node, fileClass) = (file, try tree.directory(parent).record.directoryClass)
+      case .awaited(let file): (node, fileClass) = (file, directoryClass)
       case .noFile: return
       }
-      if tree.controller.allows(.remove, on: fileClass) { return }
-      denied(.remove, on: node, of: fileClass, by: caller)
     } catch .ioError {
       // So can what is damaged: its class is not known.
       return
     }
-    throw .permissionDenied
+    for refused in [fileClass, directoryClass] where !tree.controller.allows(.remove, on: refused) {
+      denied(.remove, on: node, of: refused, by: caller)
+      throw .permissionDenied
+    }
   }
 }

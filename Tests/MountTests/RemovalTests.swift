@@ -25,9 +25,11 @@ extension MountTests {
       "rm -f \"$2\" && cat \"$1\" > \"$2\"",
     ]
 
-    /// Where the old file is: in a directory of its class, and of another class.
+    /// Where the old file is: in a directory of its class, of another class, and one of class C where the new file
+    /// would be of class A.
     private static let places: [(directory: ProtectionClass, file: ProtectionClass)] = [
       (.complete, .complete), (.completeUntilFirstUserAuthentication, .complete),
+      (.complete, .completeUntilFirstUserAuthentication),
     ]
 
     @Test(arguments: saves) func theOldVersionOrTheNew(_ save: String) throws {
@@ -49,17 +51,20 @@ extension MountTests {
       }
     }
 
-    /// Files of the default class before the first unlock.
+    /// Files of the default class before the first unlock, and one that is usable then, beside them.
     @Test(arguments: saves) func beforeTheFirstUnlock(_ save: String) throws {
-      try Volume.with { volume in
-        let new = try Self.newVersion(on: volume, 0)
-        let file = volume.path("file")
-        try file.write("old\n")
-        try volume.remount()
-        let saved = try Program.run(["sh", "-c", save, "sh", new.description, file.description])
-        try volume.unlock()
-        let text = String(decoding: try file.contents(), as: UTF8.self)
-        #expect(text == "old\n" || text == "new\n", "\(saved.output)")
+      for fileClass in [ProtectionClass.standard, .none] {
+        try Volume.with { volume in
+          let new = try Self.newVersion(on: volume, 0)
+          let file = volume.path("file")
+          try file.write("old\n")
+          if fileClass != .standard { try file.setProtectionClass(fileClass) }
+          try volume.remount()
+          let saved = try Program.run(["sh", "-c", save, "sh", new.description, file.description])
+          try volume.unlock()
+          let text = String(decoding: try file.contents(), as: UTF8.self)
+          #expect(text == "old\n" || text == "new\n", "\(fileClass): \(saved.output)")
+        }
       }
     }
 

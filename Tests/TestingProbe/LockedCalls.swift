@@ -103,6 +103,11 @@ struct LockedCalls {
     show("reading that") { try text("vault/new") }
     show("moving into a locked directory") { try manager.moveItem(at: url("vault/new"), to: url("inbox/moved")) }
     show("reading what was moved") { try text("inbox/moved") }
+    show("moving a usable file into a locked directory") {
+      try Data("m".utf8).write(to: url("movable"))
+      return try manager.moveItem(at: url("movable"), to: url("closed/movable"))
+    }
+    show("removing it there") { try manager.removeItem(at: url("closed/movable")) }
     show("reading by an open descriptor") { try open.read(upToCount: 4) ?? Data() }
     show("writing by an open descriptor") { try open.write(contentsOf: Data("x".utf8)) }
     show("reading class B by an open descriptor") { try openUnlessOpen.read(upToCount: 3) ?? Data() }

@@ -83,11 +83,14 @@ extension ModelWorker {
     guard let place = place() else { return }
     let path = path(place)
     let inode = tree[place.inode]
+    let directoryClass = tree[place.directory].fileClass!
     try attempt(
       "unlink", show(place),
       failing: { state in
         if inode.kind == .directory { return .isDirectory }
-        return inode.fileClass.map { ModelContract.creates($0, in: state) } ?? true ? nil : .permissionDenied
+        guard inode.kind == .file else { return nil }
+        let classes = [inode.fileClass!, directoryClass]
+        return classes.allSatisfy { ModelContract.creates($0, in: state) } ? nil : .permissionDenied
       }, call: { try path.unlink() },
       apply: { $0.remove(place.name, in: place.directory) })
     forgetClosed()

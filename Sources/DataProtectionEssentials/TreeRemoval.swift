@@ -1,13 +1,33 @@
+import ProtectfsIO
 import SystemPackage
 
 extension Descriptor {
+  /// Removes a name that is no directory's. A mount refuses this where none of the file's class could be created in its
+  /// place now. Nothing is to come there: a symbolic link, which has no class, takes the place first.
+  package func removeFile(_ name: PathName) throws(Errno) {
+    do throws(Errno) {
+      try unlink(name)
+    } catch {
+      guard error == .permissionDenied else { throw error }
+      let link = PathName(StagingName.make())
+      try makeSymbolicLink(link, target: link)
+      do throws(Errno) {
+        try rename(link, to: name, in: self)
+      } catch {
+        try? unlink(link)
+        throw error
+      }
+      try unlink(name)
+    }
+  }
+
   /// Removes what has a name in this directory: a file, or a directory with all that is in it. Symbolic links are not
   /// followed. What is mounted in it stays.
   ///
   /// - Throws: `EBUSY` if a file system is mounted in it.
   package func removeTree(_ name: PathName) throws(Errno) {
     do throws(Errno) {
-      return try unlink(name)
+      return try removeFile(name)
     } catch {
       guard error == .isDirectory || error == .notPermitted else { throw error }
     }
@@ -18,7 +38,7 @@ extension Descriptor {
       if let name = descent.nextName() {
         let parent = try descent.item()
         do throws(Errno) {
-          try parent.descriptor.unlink(name)
+          try parent.descriptor.removeFile(name)
         } catch {
           guard error == .isDirectory || error == .notPermitted else { throw error }
           try descent.enterRemoved(name, directory, parent)
