@@ -119,9 +119,7 @@ struct ItemCopy {
   private func enter(
     _ directory: Directory, _ pair: CopiedDirectory, _ descent: inout TreeDescent<CopiedDirectory, CopyPaths>
   ) throws(CopyFailure) {
-    let names = try directory.label.reading { () throws(Errno) in
-      try DirectoryNames(try pair.source.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
-    }
+    let names = try directory.label.reading { () throws(Errno) in try pair.source.descriptor.names() }
     descent.enter(directory, pair, names)
   }
 

@@ -49,7 +49,7 @@ struct MovedItems: Sendable {
   private func enter(
     _ directory: Directory, _ item: SharedDescriptor, _ descent: inout Descent
   ) throws(Errno) -> Bool {
-    let names = try DirectoryNames(try item.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
+    let names = try item.descriptor.names()
     let copied = directories[DirectoryIdentity(try item.descriptor.status())] ?? [:]
     guard names.count == copied.count, names.allSatisfy({ copied[$0] != nil }) else { return false }
     descent.enter(directory, item, names)

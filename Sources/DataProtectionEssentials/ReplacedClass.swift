@@ -49,7 +49,7 @@ struct ReplacedClass {
   private func enter(
     _ directory: Directory, _ item: SharedDescriptor, _ descent: inout Descent
   ) throws(Errno) {
-    let names = try DirectoryNames(try item.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
+    let names = try item.descriptor.names()
     descent.enter(directory, item, names)
   }
 

@@ -61,7 +61,7 @@ extension TreeDescent<SharedDescriptor, Void> {
     let status = try item.descriptor.status()
     guard status.is_mount_root == 0 else { throw .resourceBusy }
     if status.permissions & 0o700 != 0o700 { try? item.descriptor.setModeThroughPath(0o700) }
-    let names = try DirectoryNames(try item.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
+    let names = try item.descriptor.names()
     enter(try Directory(name, item, (), in: directory), item, names)
   }
 }

@@ -20,7 +20,7 @@ enum UnfinishedWrites {
   ///
   /// - Parameter seconds: a directory that was just created is not locked yet, so a younger one stays.
   static func remove(in directory: borrowing Descriptor, olderThan seconds: Double) throws(Errno) -> Int {
-    let names = try DirectoryNames(try directory.open(".", [.readOnly, .directory])).all(limit: .max)
+    let names = try directory.names()
     var removed = 0
     for name in names where StagingName.isOne(name) {
       if try remove(name, in: directory, olderThan: seconds) { removed += 1 }

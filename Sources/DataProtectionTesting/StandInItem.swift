@@ -52,7 +52,7 @@ struct StandInItem {
 
   /// The names in a directory.
   func names() throws(Errno) -> [PathName] {
-    try DirectoryNames(try opened.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
+    try opened.descriptor.names()
   }
 
   func setMode(_ mode: UInt32) throws(Errno) {

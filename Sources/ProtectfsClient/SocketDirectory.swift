@@ -29,7 +29,7 @@ package struct SocketDirectory: ~Copyable, Sendable {
 
   /// Up to `limit` names in the directory.
   package func names(limit: Int) -> [String] {
-    let names = try? DirectoryNames(descriptor.open(".", [.readOnly, .directory])).all(limit: limit)
+    let names = try? descriptor.names(limit: limit)
     return (names ?? []).map(\.description)
   }
 

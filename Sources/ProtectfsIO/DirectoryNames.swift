@@ -22,6 +22,11 @@ package struct DirectoryNames: ~Copyable {
 }
 
 extension Descriptor {
+  /// Up to `limit` names in this directory, which may be opened without access.
+  package func names(limit: Int = .max) throws(Errno) -> [PathName] {
+    try DirectoryNames(open(".", [.readOnly, .directory])).all(limit: limit)
+  }
+
   /// The next few hundred names of this open directory, without `.` and `..`; none at its end (getdents64(2)).
   package func nextNames() throws(Errno) -> [PathName] {
     while true {

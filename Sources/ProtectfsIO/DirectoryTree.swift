@@ -3,7 +3,7 @@ import Synchronization
 import SystemPackage
 
 /// Visits everything below a directory, without following symbolic links or, as a rule, leaving the file
-/// system.
+/// system. What is removed meanwhile is no failure; what gets another name in its directory is visited.
 package final class DirectoryTree: Sendable {
   /// Called for each file and directory with two paths: one that leads to the very item that was found, and one to show
   /// to users.
@@ -62,14 +62,28 @@ package final class DirectoryTree: Sendable {
   /// What one thread visits.
   private struct Walk {
     var descent = TreeDescent<SharedDescriptor, Void>()
-    /// For each directory on the way, the thread that visits half of its names.
-    var helpers: [Thread?] = []
+    /// For each directory on the way: the names that were found in it, whether one of them is gone since, and the
+    /// thread that visits half of them.
+    var levels: [(found: [PathName], hasVanished: Bool, helper: Thread?)] = []
 
     mutating func enter(
-      _ directory: Directory, _ opened: SharedDescriptor, _ names: ArraySlice<PathName>, with helper: Thread? = nil
+      _ directory: Directory, _ opened: SharedDescriptor, _ names: ArraySlice<PathName>, of found: [PathName],
+      with helper: Thread? = nil
     ) {
       descent.enter(directory, opened, names)
-      helpers.append(helper)
+      levels.append((found, false, helper))
+    }
+
+    mutating func noteVanished() { levels[levels.count - 1].hasVanished = true }
+
+    /// If a name is gone from the deepest directory, the names that have come there, one of which may be its new one.
+    /// Returns `nil` if there is nothing more to visit. Names that go after that are not looked for.
+    mutating func newNames() -> Set<PathName>? {
+      let level = levels.count - 1
+      guard levels[level].hasVanished, !levels[level].found.isEmpty,
+        let opened = try? descent.item(), let names = try? opened.descriptor.names()
+      else { return nil }
+      return Set(names).subtracting(exchange(&levels[level].found, with: []))
     }
   }
 
@@ -79,31 +93,34 @@ package final class DirectoryTree: Sendable {
   private func enter(_ directory: Directory, _ opened: SharedDescriptor, _ walk: inout Walk) {
     var names: [PathName]
     do throws(Errno) {
-      names = try DirectoryNames(try opened.descriptor.open(".", [.readOnly, .directory])).all(limit: .max)
+      names = try opened.descriptor.names()
     } catch {
-      return report(directory.path, error)
+      if error != .noSuchFileOrDirectory { report(directory.path, error) }
+      return
     }
     if isSorted { names.sort { $0.bytes.lexicographicallyPrecedes($1.bytes) } }
     guard names.count >= Self.many, helpers.wrappingSubtract(1, ordering: .relaxed).newValue >= 0 else {
       if names.count >= Self.many { helpers.wrappingAdd(1, ordering: .relaxed) }
-      return walk.enter(directory, opened, names[...])
+      return walk.enter(directory, opened, names[...], of: names)
     }
     let rest = names[(names.count / 2)...]
-    let helper = Thread(name: "tree") { [self] in
+    let helper = Thread(name: "tree") { [self, names] in
       var walk = Walk()
-      walk.enter(directory, opened, rest)
+      walk.enter(directory, opened, rest, of: names)
       go(on: &walk)
     }
-    walk.enter(directory, opened, names[..<rest.startIndex], with: helper)
+    walk.enter(directory, opened, names[..<rest.startIndex], of: names, with: helper)
   }
 
   private func go(on walk: inout Walk) {
     while let directory = walk.descent.directory {
       if !isCancelled(), let name = walk.descent.nextName() {
         visit(name, in: directory, &walk)
+      } else if !isCancelled(), let names = walk.newNames() {
+        walk.descent.add(names)
       } else {
         walk.descent.leave()
-        guard let helper = walk.helpers.removeLast() else { continue }
+        guard let helper = walk.levels.removeLast().helper else { continue }
         helper.join()
         helpers.wrappingAdd(1, ordering: .relaxed)
       }
@@ -118,9 +135,13 @@ package final class DirectoryTree: Sendable {
       let item = SharedDescriptor(try parent.descriptor.open(name, [.path, .noFollow]))
       let status = try item.descriptor.status()
       guard !isOutside(status), status.type == .regular || status.type == .directory else { return }
-      report(path, failure { () throws(Errno) in try body(PathName(descriptor: item.descriptor), path) })
+      let failure = failure { () throws(Errno) in try body(PathName(descriptor: item.descriptor), path) }
+      if failure != nil, try item.descriptor.status().links == 0 { return }
+      report(path, failure)
       guard status.type == .directory else { return }
       enter(try Directory(name, item, (), in: directory), item, &walk)
+    } catch .noSuchFileOrDirectory {
+      walk.noteVanished()
     } catch {
       report(path, error)
     }

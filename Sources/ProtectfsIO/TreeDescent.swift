@@ -106,6 +106,9 @@ package struct TreeDescent<Item: Sendable, Label: Sendable> {
     levels.append((directory, item, Array(names)[...]))
   }
 
+  /// Adds names to the deepest directory.
+  mutating func add(_ names: some Sequence<PathName>) { levels[levels.count - 1].names += names }
+
   /// Goes up.
   package mutating func leave() { levels.removeLast() }
 

@@ -84,11 +84,10 @@ package enum Store {
 
   private static func requireRoomForStore(_ backing: borrowing Descriptor, _ path: String) throws(StoreError) {
     do throws(Errno) {
-      let stream = DirectoryNames(try backing.open(".", [.readOnly, .directory]))
-      let names = try stream.all(limit: 4)
+      let names = try backing.names(limit: 4)
       if names.contains(PathName(NameEncoding.storeDirectory)) {
-        let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
-        if try DirectoryNames(store).all(limit: 100).contains("keybag") { throw Errno.fileExists }
+        let store = try backing.open(PathName(NameEncoding.storeDirectory), [.path, .directory, .noFollow])
+        if try store.names(limit: 100).contains("keybag") { throw Errno.fileExists }
       }
       guard names.allSatisfy({ $0 == PathName(NameEncoding.storeDirectory) }) else { throw Errno.directoryNotEmpty }
       try backing.setAttribute("user.protectfs.probe", to: [1])
