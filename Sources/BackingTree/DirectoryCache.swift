@@ -1,7 +1,8 @@
 import ProtectfsIO
 import SystemPackage
 
-/// A bounded number of open backing directories. A new one replaces the oldest, which is closed.
+/// A bounded number of open backing directories, and of files whose known names are gone. A new one replaces the
+/// oldest, which is closed.
 final class DirectoryCache: Sendable {
   private struct Ring {
     var nodes: [Node?]
@@ -14,7 +15,7 @@ final class DirectoryCache: Sendable {
     ring = RankedMutex(.directoryCache, Ring(nodes: Array(repeating: nil, count: capacity)))
   }
 
-  /// Keeps a directory's handle in its node until it is the oldest.
+  /// Keeps a handle in its node until it is the oldest.
   func keep(_ handle: SharedDescriptor, for node: Node) {
     let isNew = node.state.withLock { state in
       guard state.handle == nil else { return false }

@@ -31,13 +31,17 @@ package final class Node: Sendable {
   }
 
   /// A name in a directory under which the backing file was found.
-  package struct Location {
+  package struct Location: Equatable {
     package let parent: Node
     package let name: PathName
 
     package init(parent: Node, name: PathName) {
       self.parent = parent
       self.name = name
+    }
+
+    package static func == (one: Location, other: Location) -> Bool {
+      one.parent === other.parent && one.name == other.name
     }
   }
 
@@ -64,7 +68,8 @@ package final class Node: Sendable {
     /// Other names of a file with hard links.
     var aliases: [Location] = []
     package var directory: Directory?
-    /// The open backing directory, for as long as the directory cache keeps it.
+    /// The open backing directory, or file that has lost the last name that is known, for as long as the directory
+    /// cache keeps it.
     var handle: SharedDescriptor?
     package var file: ProtectedFile?
     /// The backing file or directory after its last name was removed, opened with `O_PATH`, while the kernel still
@@ -152,16 +157,27 @@ package final class Node: Sendable {
     // The last reference to a directory closes it, which is not done under the lock.
     _ = state.withLock { state -> [Location] in
       guard let current = state.location else { return [] }
-      if current.parent === location.parent, current.name == location.name { return [] }
+      if current == location { return [] }
       state.location = location
       guard hasOtherNames else {
         defer { state.aliases = [] }
         return state.aliases + [current]
       }
-      state.aliases.removeAll { $0.parent === location.parent && $0.name == location.name }
+      state.aliases.removeAll { $0 == location }
       state.aliases.append(current)
       return state.aliases.count > 64 ? [state.aliases.removeFirst()] : []
     }
+  }
+
+  /// Forgets a name that a file with others loses, unless no other is known. Returns whether it has.
+  @discardableResult package func forget(_ location: Location) -> Bool {
+    // As above.
+    let forgotten: Location? = state.withLock { state in
+      if let alias = state.aliases.firstIndex(of: location) { return state.aliases.remove(at: alias) }
+      guard state.location == location, let other = state.aliases.popLast() else { return nil }
+      return exchange(&state.location, with: other)
+    }
+    return forgotten != nil
   }
 
   /// Keeps the backing file open that has lost its last name, or no longer.

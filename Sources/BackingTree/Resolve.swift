@@ -104,7 +104,7 @@ extension BackingTree {
 
   /// Opens a node's backing file by one of its names, and returns the status that identified the file.
   package func open(_ node: Node, _ flags: OpenFlags, status: inout Status) throws(Errno) -> Descriptor {
-    if let file = node.state.withLock({ $0.unlinked }) {
+    if let file = node.state.withLock({ $0.kept }) {
       status = try file.descriptor.status()
       return try Descriptor.open(PathName(descriptor: file.descriptor), flags.subtracting(.noFollow))
     }

@@ -5,20 +5,29 @@ import SystemPackage
 // Unlinked files and directories that the kernel still knows, and leftovers.
 extension BackingTree {
   /// Removes a name with `body`. If that was the last name of a file or directory, its node keeps the file open. If it
-  /// was that of a link, the link's long symlink file is removed.
+  /// was the last that is known of a file with others, which the kernel may know, the directory cache does. If it was
+  /// that of a link, the link's long symlink file is removed.
   package func keepingUnlinked(
-    _ name: PathName, in handle: SharedDescriptor, _ body: () throws(Errno) -> Void
+    _ location: Node.Location, in handle: SharedDescriptor, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
     let last: (file: SharedDescriptor, status: Status)
     do throws(Errno) {
-      let file = SharedDescriptor(try handle.descriptor.open(name, [.path, .noFollow]))
+      let file = SharedDescriptor(try handle.descriptor.open(location.name, [.path, .noFollow]))
       last = (file, try file.descriptor.status())
     } catch {
       // There is no such name, or no descriptor left. In the latter case the node of the file becomes stale.
       return try body()
     }
-    guard last.status.links == 1 || last.status.type == .directory else { return try body() }
     let node = nodes.find(last.status)
+    guard last.status.links == 1 || last.status.type == .directory else {
+      if let node, !node.forget(location), node.location == location { directories.keep(last.file, for: node) }
+      do throws(Errno) {
+        return try body()
+      } catch {
+        node?.moved(to: location, hasOtherNames: true)
+        throw error
+      }
+    }
     let target = try longTarget(of: last.file.descriptor, last.status)
     node?.keep(unlinked: last.file)
     do throws(Errno) {

@@ -13,16 +13,18 @@ extension ProtectedFileSystem {
     let (handle, record) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: record)
     try requireRemovable(backing.name, in: parent, by: caller)
-    try tree.keepingUnlinked(backing.name, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name)
+    try tree.keepingUnlinked(.init(parent: parent, name: backing.name), in: handle) { () throws(Errno) in
+      try handle.descriptor.unlink(backing.name)
     }
     tree.removeSidecar(of: backing, in: handle)
   }
 
   package func removeDirectory(_ name: PathName, in parent: NodeID) throws(Errno) {
-    let (handle, record) = try tree.directory(node(parent))
+    let parent = node(parent)
+    let (handle, record) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: record)
     try tree.removeLeftovers(in: backing.name, of: handle)
-    try tree.keepingUnlinked(backing.name, in: handle) { () throws(Errno) in
+    try tree.keepingUnlinked(.init(parent: parent, name: backing.name), in: handle) { () throws(Errno) in
       try handle.descriptor.removeDirectory(backing.name)
     }
     tree.removeSidecar(of: backing, in: handle)

@@ -21,8 +21,10 @@ extension ProtectedFileSystem {
       try keepReplacedClass(of: new.name, in: target, for: old.name, in: source, caller: caller)
     }
     let hasNewSidecar = try tree.writeSidecar(of: new, in: targetHandle)
+    let oldLocation = Node.Location(parent: source, name: old.name)
+    let newLocation = Node.Location(parent: target, name: new.name)
     do throws(Errno) {
-      try keepingReplaced(new.name, in: targetHandle, flags) { () throws(Errno) in
+      try keepingReplaced(newLocation, in: targetHandle, flags) { () throws(Errno) in
         try tree.renames.write { () throws(Errno) in
           do throws(Errno) {
             try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
@@ -31,32 +33,35 @@ extension ProtectedFileSystem {
             try tree.removeLeftovers(in: new.name, of: targetHandle)
             try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
           }
-          noteMove(to: .init(parent: target, name: new.name), targetHandle)
-          if flags.contains(.exchange) { noteMove(to: .init(parent: source, name: old.name), sourceHandle) }
+          noteMove(from: oldLocation, to: newLocation, targetHandle)
+          if flags.contains(.exchange) { noteMove(from: newLocation, to: oldLocation, sourceHandle) }
         }
       }
     } catch {
       if error != .fileExists, hasNewSidecar { tree.removeSidecar(of: new, in: targetHandle) }
       throw error
     }
-    if flags.isDisjoint(with: [.exchange, .whiteout]), old.name != new.name || source !== target {
+    if flags.isDisjoint(with: [.exchange, .whiteout]), oldLocation != newLocation {
       tree.removeSidecar(of: old, in: sourceHandle)
     }
   }
 
   private func keepingReplaced(
-    _ name: PathName, in handle: SharedDescriptor, _ flags: RenameFlags, _ body: () throws(Errno) -> Void
+    _ location: Node.Location, in handle: SharedDescriptor, _ flags: RenameFlags, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
     guard flags.isDisjoint(with: [.exchange, .noReplace]) else { return try body() }
-    try tree.keepingUnlinked(name, in: handle, body)
+    try tree.keepingUnlinked(location, in: handle, body)
   }
 
   /// Updates the location of the kernel's node of a renamed file.
-  private func noteMove(to location: Node.Location, _ handle: SharedDescriptor) {
+  private func noteMove(from old: Node.Location, to location: Node.Location, _ handle: SharedDescriptor) {
     tree.moves.note(location)
     do throws(Errno) {
       let status = try handle.descriptor.status(of: location.name)
-      tree.nodes.find(status)?.moved(to: location, hasOtherNames: status.links > 1 && status.type != .directory)
+      let hasOtherNames = status.links > 1 && status.type != .directory
+      guard let node = tree.nodes.find(status) else { return }
+      node.moved(to: location, hasOtherNames: hasOtherNames)
+      if hasOtherNames, old != location { node.forget(old) }
     } catch {
       // It was removed behind the mount's back, so its node is stale and requests on it fail.
       tree.log.debug("a renamed file vanished", metadata: ["error": "\(error)"])

@@ -93,6 +93,24 @@ extension MountTests {
       }
     }
 
+    /// The names go that the daemon knows; the kernel still has others.
+    @Test func moreNamesThanAreKnown() throws {
+      try Volume.with { volume in
+        let names = (0..<100).map { volume.path("name \($0)") }
+        try names[0].write("one")
+        for name in names.dropFirst() { try names[0].link(as: name) }
+        let held = try Descriptor.open(names[0], [.path])
+        for name in names.dropFirst(20).reversed() { try name.unlink() }
+        #expect(try held.status().links == 20)
+        // It reports what close(2) does.
+        let append = "printf ' two' | dd of=\"$1\" oflag=append conv=notrunc status=none"
+        let result = try Program.run(["sh", "-c", append, "sh", names[1].description])
+        #expect(result.succeeded, "\(result.output)")
+        try Descriptor.open(volume.mountPoint, [.readOnly]).synchronizeFileSystem()
+        #expect(try names[2].contents() == Array("one two".utf8))
+      }
+    }
+
     @Test func unlinkedButOpen() throws {
       try Volume.with { volume in
         for fileClass in [ProtectionClass.complete, .completeUnlessOpen, .none] {
