@@ -76,6 +76,11 @@ public struct MountedFileSystem: Sendable, Hashable {
     return text(line.dropFirst(label.count).drop { $0 == UInt8(ascii: "\t") || $0 == UInt8(ascii: " ") })
   }
 
+  /// Whether an open file is on this mount.
+  package func contains(_ file: borrowing Descriptor) throws(Errno) -> Bool {
+    try Self.identifier(ofMountOf: file) == identifier
+  }
+
   /// Whether the mount still exists, even if it was moved.
   package func isListed() throws(Errno) -> Bool {
     try Self.listed().contains { $0.identifier == identifier && $0.device == device }

@@ -37,9 +37,11 @@ package struct ChildProcess: Sendable {
   }
 
   /// Runs a program from the search path, which inherits everything, and waits for it. Returns how it ended; `nil` if
-  /// it could not be started.
-  package static func run(_ program: String, _ arguments: [String]) -> Ending? {
-    (try? spawn(program, arguments, .inherited, output: nil)).flatMap { Process.waitForEnd(of: $0) }
+  /// the kernel does not say.
+  ///
+  /// - Throws: the error of starting it.
+  package static func run(_ program: String, _ arguments: [String]) throws(Errno) -> Ending? {
+    Process.waitForEnd(of: try spawn(program, arguments, .inherited, output: nil))
   }
 
   private static func spawn(

@@ -161,17 +161,18 @@ package enum Process {
     unsafe unsetenv(variable)
   }
 
-  /// Unmounts as root (umount2(2)). Returns whether the mount is gone.
-  package static func unmount(_ path: String, isLazy: Bool) -> Bool {
-    unsafe umount2(path, isLazy ? CInt(MNT_DETACH) : 0) == 0
+  /// Unmounts, as root, what is mounted at a name in a directory (umount2(2)).
+  package static func unmount(_ name: PathName, in directory: borrowing Descriptor, isLazy: Bool) throws(Errno) {
+    let flags = CInt(UMOUNT_NOFOLLOW) | (isLazy ? CInt(MNT_DETACH) : 0)
+    try call("umount2", unsafe umount2("\(PathName(descriptor: directory))/\(name)", flags))
   }
 
-  /// Makes a mount read-only, or writable again (mount(2), `MS_REMOUNT`), after data that programs have written to it
-  /// was written back.
+  /// Makes the mount of an open mount point read-only, or writable again (mount(2), `MS_REMOUNT`), after data that
+  /// programs have written to it was written back.
   ///
   /// - Throws: `EBUSY` if files are open for writing, `EPERM` for users other than root.
-  package static func remount(_ path: String, isReadOnly: Bool) throws(Errno) {
-    try Descriptor.open(PathName(path), [.readOnly, .directory]).synchronizeFileSystem()
-    try unsafe check(linux_remount(path, isReadOnly ? 1 : 0))
+  package static func remount(_ mountPoint: borrowing Descriptor, isReadOnly: Bool) throws(Errno) {
+    try mountPoint.open(".", [.readOnly, .directory]).synchronizeFileSystem()
+    try unsafe check(linux_remount(PathName(descriptor: mountPoint).description, isReadOnly ? 1 : 0))
   }
 }

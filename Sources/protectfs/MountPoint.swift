@@ -61,8 +61,10 @@ enum MountPoint {
     guard mount.isDead else {
       throw CommandFailure(.alreadyMounted, "\(path) is a mount of \(mount.backing) already")
     }
-    guard Unmount.run(path, isLazy: true) else {
-      throw CommandFailure(.noAnswer, "\(path) is a mount whose daemon is gone, and cannot be unmounted")
+    do throws(Errno) {
+      try Unmount.run(mount, isLazy: true)
+    } catch {
+      throw CommandFailure(.noAnswer, "\(path) is a mount whose daemon is gone, and cannot be unmounted: \(error)")
     }
     PageRemovalMark.remove(for: mount)
     CommandFailure.report("\(path) was a mount whose daemon is gone; it was cleaned up")

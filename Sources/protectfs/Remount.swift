@@ -23,7 +23,10 @@ enum Remount {
       }
     }
     do throws(Errno) {
-      try Process.remount(canonical, isReadOnly: isReadOnly)
+      // Users may change the names of directories above that are theirs.
+      let mountPoint = try Descriptor.open(PathName(canonical), [.path, .directory])
+      guard try mount.contains(mountPoint) else { throw .noSuchFileOrDirectory }
+      try Process.remount(mountPoint, isReadOnly: isReadOnly)
     } catch .resourceBusy {
       throw CommandFailure(.busy, "files on \(path) are open for writing; close what uses them")
     } catch {

@@ -106,11 +106,11 @@ struct UnmountCommand: ParsableCommand {
     let path = mount.mountPoint
     do throws(Errno) {
       guard try MountedFileSystem.find(containing: path) == mount else { return }
+      try Unmount.run(mount, isLazy: isLazy)
+    } catch .resourceBusy {
+      throw CommandFailure(.busy, "\(path) is in use; close what uses it, or detach it with --lazy")
     } catch {
       throw CommandFailure(path, error)
-    }
-    guard Unmount.run(path, isLazy: isLazy) else {
-      throw CommandFailure(.busy, "\(path) is in use; close what uses it, or detach it with --lazy")
     }
   }
 

@@ -1,6 +1,7 @@
 import CSystemCalls
 import Glibc
 import MountDaemon
+import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
@@ -81,6 +82,22 @@ extension MountTests {
     }
 
     /// A file system in use is neither unmounted nor locked.
+    /// A directory above the mount point, which may be a user's, leads to another mount by now.
+    @Test func whatThePathLeadsToStays() throws {
+      try Volume.with { volume in
+        try Volume.with { other in
+          let mount = try #require(try MountedFileSystem.at(volume.mountPoint.description))
+          let aside = PathName("\(volume.directory).aside")
+          try volume.directory.rename(to: aside)
+          try volume.directory.makeSymbolicLink(to: other.directory)
+          #expect(throws: Errno.noSuchFileOrDirectory) { try Unmount.run(mount, isLazy: true) }
+          try volume.directory.unlink()
+          try aside.rename(to: volume.directory)
+          #expect(volume.isMounted && other.isMounted)
+        }
+      }
+    }
+
     @Test func aBusyMountStaysAsItIs() throws {
       try Volume.with { volume in
         try Self.prepare(volume)

@@ -29,10 +29,11 @@ struct KeptMount: ~Copyable {
       // that is on its way to its end.
       let found = try MountedFileSystem.find(containing: mountPoint)
       guard let found, found.device == mark.device, !connection.hasNoFileSystem else { return true }
+      try Unmount.run(found, isLazy: isLazy)
+      return true
     } catch {
       return false
     }
-    return Unmount.run(mountPoint, isLazy: isLazy)
   }
 
   /// Drops the pages of `files`, all that the kernel knows, of every class, when the daemon is no more; then the

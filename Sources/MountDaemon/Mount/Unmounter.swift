@@ -1,3 +1,4 @@
+import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
@@ -82,11 +83,22 @@ package final class Unmounter: Sendable {
         isDone = kept != nil
       } else {
         let isLazy = request[0] == Request.unmountLazily
-        isDone = kept?.unmount(at: mountPoint, isLazy: isLazy) ?? Unmount.run(mountPoint, isLazy: isLazy)
+        isDone = kept?.unmount(at: mountPoint, isLazy: isLazy) ?? Self.unmount(at: mountPoint, isLazy: isLazy)
       }
       try? socket.send([isDone ? 1 : 0])
     }
     kept.take()?.dropPages(of: files)
     Process.exitAtOnce(0)
+  }
+
+  /// Unmounts what is there. Returns whether that is gone.
+  private static func unmount(at mountPoint: String, isLazy: Bool) -> Bool {
+    do throws(Errno) {
+      guard let mount = try MountedFileSystem.find(containing: mountPoint) else { return false }
+      try Unmount.run(mount, isLazy: isLazy)
+      return true
+    } catch {
+      return false
+    }
   }
 }
