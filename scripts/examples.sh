@@ -2,9 +2,12 @@
 # Builds the package Examples, and runs its tests on real mounts: databases, a background logger, an app from iOS, a web
 # service, and clients in Python, of which the one for GLib is skipped without python3-gi.
 # Installs what it needs on Debian 12. The protectfs that is mounted with is the main package's own.
+#
+#   scripts/examples.sh [--build]    only builds them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
+[[ $# -eq 0 || ($# -eq 1 && $1 == --build) ]] || show_head
 
 # GRDB is built on SQLite; the tests call umount.
 prepare_build libsqlite3-dev mount
@@ -20,6 +23,8 @@ swift format lint --strict --recursive Examples/Package.swift Examples/Sources E
 export PROTECTFS_STRICT=1
 step "Examples: build, warnings as errors"
 swift build --package-path Examples --build-tests
+
+if (($#)); then exit; fi
 
 step "Examples: no call loses a class"
 swift package --package-path Examples protection-lint

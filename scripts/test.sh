@@ -1,6 +1,8 @@
 #!/bin/bash
 # Runs everything that must hold: format, a build without warnings, unit tests, and tests on real mounts.
 # Installs what it needs on Debian 12. As root the mount tests cover other users too.
+#
+#   scripts/test.sh [COMMAND]    runs a shell command beside the tests that run alone, which mounts nothing
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
@@ -40,8 +42,8 @@ step "Test vectors, by a second implementation"
 /usr/bin/python3 scripts/check-vectors.py
 
 export PROTECTFS_STRICT=1
-step "Build, warnings as errors"
-swift build --build-tests
+step "Build, warnings as errors: the command"
+swift build --product protectfs
 
 protectfs="$(swift build --show-bin-path)/protectfs"
 step "Manual pages: what --help says"
@@ -71,8 +73,13 @@ check_service() (
 check_service
 
 unit_tests() {
+  step "Build, warnings as errors: tests"
+  swift build --build-tests
+  echo "Took $SECONDS s."
   step "Unit tests"
   swift test --skip-build --skip MountTests --parallel
+  echo "Took $SECONDS s."
+  scripts/documentation.sh
 }
 
 check_command() {
@@ -141,7 +148,7 @@ export -f step unit_tests check_service_manager check_command check_crashes moun
 
 # No test mounts anything meanwhile: a container has copies of all mounts that are there when it is made, and so would keep
 # those of other tests.
-step "The service manager, and unit tests"
+step "Two at a time: the service manager, and unit tests"
 first=(unit_tests)
 jobs=()
 if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
@@ -152,16 +159,20 @@ else
   jobs+=(check_command check_crashes)
 fi
 two_at_a_time "${first[@]}"
-scripts/documentation.sh
 
-if $has_rings; then jobs+=("device_group 'Conformance.*|Secrecy|Directory|Namespace|Content'"); fi
+if $has_rings; then jobs+=("device_group 'Secrecy|Directory|Namespace|Content'"); fi
 for group in "${groups[@]}"; do jobs+=("mount_group '$group'"); done
 
 step "Two at a time, in turn: the command, crashes, mount tests"
 two_at_a_time "${jobs[@]}"
 
-step "Mount tests, alone"
+alone() {
+  step "Mount tests, alone"
+  mount_tests --filter MountTests --skip "MountTests\.MountTests/($all)Tests/" --skip "$timed"
+  if $has_rings; then device_group 'FrozenStore|KilledDaemon|LateWrite|RequestCount|Contract|Sandbox'; fi
+}
 all=$(IFS='|' && echo "${groups[*]}")
-mount_tests --filter MountTests --skip "MountTests\.MountTests/($all)Tests/" --skip "$timed"
-
-if $has_rings; then device_group 'FrozenStore|KilledDaemon|LateWrite|RequestCount|Contract|Sandbox'; fi
+export all has_rings
+export -f alone
+step "Mount tests, alone${1:+, beside: $1}"
+two_at_a_time alone "$@"

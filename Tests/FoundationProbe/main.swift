@@ -132,11 +132,12 @@ func observe(on queue: OperationQueue?) -> [any NSObjectProtocol] {
   case "exhausted":
     blockSignal()
     kept = observe(on: nil)
-    // libdispatch ends a program that has no descriptors left when it has its first timer.
+    // libdispatch ends a program that has no descriptors left when it has its first timer, and so does a run loop that
+    // runs for the first time.
     let timer = DispatchSemaphore(value: 0)
     DispatchQueue.global().asyncAfter(deadline: .now() + 0.01) { timer.signal() }
     timer.wait()
-    while !isTold() { RunLoop.main.run(until: Date(timeIntervalSinceNow: 0.1)) }
+    repeat { RunLoop.main.run(until: Date(timeIntervalSinceNow: 0.1)) } while !isTold()
     var limit = rlimit(rlim_cur: 64, rlim_max: 64)
     unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     while unsafe open("/dev/null", O_RDONLY) >= 0 {}

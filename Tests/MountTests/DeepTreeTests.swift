@@ -7,7 +7,7 @@ import Testing
 extension MountTests {
   /// Trees that are deeper than a path may be long, or a process may have files open.
   @Suite struct DeepTreeTests {
-    private static let depth = 3000
+    private static let depth = 1500
 
     /// From plaintext, and from a store.
     @Test func isRestored() throws {
@@ -58,11 +58,11 @@ extension MountTests {
         ["bash", "-c", #"ulimit -n 256; exec "$@""#, "-", Command.path] + arguments, seconds: 300)
     }
 
-    /// Directories in each other, with a file before and after the next one in every 750th.
+    /// Directories in each other, with a file before and after the next one in every 375th.
     private func makeTree(in root: PathName, deepest: ProtectionClass? = nil) throws {
       var current = try Descriptor.open(root, [.path, .directory])
       for level in 0...Self.depth {
-        if level % 750 == 0 {
+        if level % 375 == 0 {
           for name in ["a", "z"] as [PathName] {
             let file = try current.open(name, [.writeOnly, .create], mode: 0o600)
             if level == Self.depth, let deepest {

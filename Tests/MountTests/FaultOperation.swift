@@ -85,7 +85,7 @@ extension FaultOperation {
   static let all = creations + renames + removals + classes + resizings + writings + attributes
 
   /// Whether a test tries every operation, as `scripts/faults.sh` requests.
-  private static let isThorough = unsafe getenv("PROTECTFS_ALL_FAULTS") != nil
+  static let isThorough = unsafe getenv("PROTECTFS_ALL_FAULTS") != nil
 
   /// Every `step`th operation, the same in each run.
   static func some(every step: Int) -> [FaultOperation] {

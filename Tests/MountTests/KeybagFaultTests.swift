@@ -16,7 +16,7 @@ extension MountTests {
     @Test func everyInterruptionIsOldOrNew() throws {
       try withStore { volume, faults, change in
         var wasNew = false
-        for number in 1... {
+        for number in Faults.places {
           let result = try change(.end, number)
           guard result.ending == .exited(FAULTS_STATUS) else {
             #expect(result.succeeded, "\(result.output)")
@@ -37,7 +37,7 @@ extension MountTests {
     @Test func theCommandTellsWhatIsTrue() throws {
       let error = Errno.ioError
       try withStore { volume, faults, change in
-        for number in 1... {
+        for number in Faults.places {
           let result = try change(.fail(error), number)
           guard let hit = faults.hit else { break }
           let place = "\(hit), call \(number)"
@@ -58,7 +58,7 @@ extension MountTests {
     @Test func theDaemonGoesOnWithWhatIsOnDisk() throws {
       try Volume.withFaults { volume, faults in
         var passcodes = [Volume.passcode, Self.new]
-        for number in 1... {
+        for number in Faults.places {
           let (error, hit) = change(volume, passcodes, faults, at: number)
           guard let hit else {
             #expect(error == nil)

@@ -10,10 +10,7 @@ extension MountTests.RestoreTests {
   /// Ended after each call that changes something, and run again.
   @Test func killedAnywhereItGoesOn() throws {
     try withErasures { volume, source, faults in
-      var number = 0
-      while true {
-        // Each run of the test tries other calls.
-        number += Int.random(in: 1...3)
+      for number in Faults.places {
         try volume.erase(.standard)
         // Some are missing, too.
         try volume.path("d/e/2").unlink()

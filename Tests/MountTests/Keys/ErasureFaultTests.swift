@@ -16,7 +16,7 @@ extension MountTests {
         let before = try volume.ownFiles()
         if !hasRoom { try volume.backing.appending(".protectfs/keybag.new").makeDirectory() }
         for isLasting in [true, false] {
-          for number in 1... {
+          for number in Faults.places {
             try volume.putBack(before)
             let (first, hit) = try volume.erase(
               faults, isLasting ? .failOn(.ioError) : .fail(.ioError), at: number, of: .flushes)

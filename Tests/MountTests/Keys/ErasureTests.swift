@@ -131,7 +131,7 @@ extension MountTests {
         let before = try volume.ownFiles()
         let words = fileClass.map { ["--class", $0.name, "--passcode-file", volume.passcodeFile.description] } ?? []
         var wasErased = false
-        for number in 1... {
+        for number in Faults.places {
           try volume.putBack(before)
           let (result, hit) = try volume.erase(faults, .end, at: number, words)
           guard let hit else {
@@ -163,7 +163,7 @@ extension MountTests {
         let before = try volume.ownFiles()
         try volume.backing.appending(".protectfs/keybag.new").makeDirectory()
         var wasErased = false
-        for number in 1... {
+        for number in Faults.places {
           try volume.putBack(before)
           let (result, hit) = try volume.erase(faults, .end, at: number)
           let place = "after call \(number), \(hit ?? "none")"

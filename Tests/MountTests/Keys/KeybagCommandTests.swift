@@ -190,7 +190,7 @@ extension MountTests {
         let faults = try Faults(of: volume)
         let before = try volume.ownFiles()
         let new = try volume.passcodeFile("new", "another passcode")
-        for number in 1... {
+        for number in Faults.places {
           try volume.putBack(before)
           faults.arm(.end, at: number, of: .changes)
           let result = try Program.run(

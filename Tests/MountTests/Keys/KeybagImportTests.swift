@@ -179,7 +179,7 @@ extension MountTests {
       isRepaired: Bool = false, _ holds: ([String: [UInt8]]) -> Bool
     ) throws {
       let faults = try Faults(of: volume)
-      for number in 1... {
+      for number in Faults.places {
         try volume.putBack(before)
         faults.arm(.end, at: number, of: kinds)
         let result = try Program.run(

@@ -77,7 +77,7 @@ extension MountTests {
     @Test func killedAnywhereItLosesNothing() throws {
       try Volume.withFaults { volume, faults in
         let tree = try RotatedTree(of: .completeUntilFirstUserAuthentication, on: volume, count: 6)
-        for number in 1... {
+        for number in Faults.places {
           faults.arm(.end, at: number, of: .changes)
           let error = volume.rotateThroughSocket(.completeUntilFirstUserAuthentication)
           faults.disarm()
@@ -103,7 +103,7 @@ extension MountTests {
     @Test func whatFailsIsGoneOnWith() throws {
       try Volume.withFaults { volume, faults in
         let tree = try RotatedTree(of: .completeUnlessOpen, on: volume, count: 4)
-        for number in 1... {
+        for number in Faults.places {
           faults.arm(.fail(.ioError), at: number, of: [.changes, .reads])
           let error = volume.rotateThroughSocket(.completeUnlessOpen)
           faults.disarm()

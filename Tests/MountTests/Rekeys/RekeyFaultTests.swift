@@ -25,7 +25,7 @@ extension MountTests {
 
     @Test func killedAnywhere() throws {
       try Volume.withFaults { volume, faults in
-        for number in 1... {
+        for number in Faults.places {
           let file = try makeFile(volume, "\(number)")
           let (_, hit) = faults.during(.end, at: number, of: Self.all) { () throws(Errno) in
             try file.setProtectionClass(.complete)
@@ -49,7 +49,7 @@ extension MountTests {
 
     @Test(arguments: [Errno.ioError, .noSpace]) func eachCallFails(_ error: Errno) throws {
       try Volume.withFaults { volume, faults in
-        for number in 1... {
+        for number in Faults.places {
           let file = try makeFile(volume, "\(number)")
           let (_, hit) = faults.during(.fail(error), at: number, of: Self.all) { () throws(Errno) in
             try file.setProtectionClass(.complete)
