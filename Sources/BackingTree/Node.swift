@@ -74,7 +74,7 @@ package final class Node: Sendable {
     package var file: ProtectedFile?
     /// The backing file or directory after its last name was removed, opened with `O_PATH`, while the kernel still
     /// knows it: programs may be about to open it, or have it as their working directory. While it is open, its inode
-    /// number is not reused.
+    /// number is not reused. While `file` is there, that is enough.
     var unlinked: SharedDescriptor?
     /// The modification time in the kernel, if a rekey has given the backing file another one. It is a separate object,
     /// because few nodes have one and all nodes are in memory.
@@ -88,6 +88,8 @@ package final class Node: Sendable {
     var cachedKeyID: ClassKeyID?
     /// The class of contents that the kernel may have in its page cache; `nil` before the first open.
     package var cachedClass: ProtectionClass?
+    /// The last name was removed, and `file` alone keeps the backing file.
+    var isKeptByFile = false
     /// The file's record is only in memory: the file was empty, had no record, and was opened for reading.
     var awaitsRecord = false
     /// A rekey is pending, and the rekey queue contains the file.
@@ -180,11 +182,11 @@ package final class Node: Sendable {
     return forgotten != nil
   }
 
-  /// Keeps the backing file open that has lost its last name, or no longer.
+  /// Keeps the backing file that is losing its last name, or no longer.
   func keep(unlinked: SharedDescriptor?) {
     _ = state.withLock { state in
-      defer { state.unlinked = unlinked }
-      return state.unlinked
+      state.isKeptByFile = unlinked != nil && state.file != nil
+      return exchange(&state.unlinked, with: state.isKeptByFile ? nil : unlinked)
     }
   }
 

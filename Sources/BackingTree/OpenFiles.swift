@@ -165,7 +165,7 @@ extension BackingTree {
       isLast = node.state.withLock { state in
         // While the file is in the node, a thread that sets the time waits for this change, and a thread that opens the
         // file anew finds the right time.
-        if state.handles == 1, file.isModificationTimeMoved { return nil }
+        if state.handles == 1, file.isModificationTimeMoved || state.isKeptByFile { return nil }
         state.handles -= 1
         if wasWriter { state.writers -= 1 }
         guard state.handles == 0 else { return false }
@@ -175,9 +175,24 @@ extension BackingTree {
         openFiles.remove(file)
         return true
       }
-      if isLast == nil { applyModificationTime(of: file) }
+      if isLast == nil {
+        applyModificationTime(of: file)
+        keepUnlinked(file, of: node)
+      }
     }
     if isLast == true, !controller.allows(.open, on: file.fileClass) { pagesAreStale(node) }
+  }
+
+  /// Keeps an open file that has no name for when it is closed. Without a descriptor it becomes stale then.
+  private func keepUnlinked(_ file: ProtectedFile, of node: Node) {
+    guard node.state.withLock({ $0.isKeptByFile }) else { return }
+    let kept = try? file.withDescriptor { (descriptor) throws(Errno) in
+      SharedDescriptor(try Descriptor.open(PathName(descriptor: descriptor), [.path]))
+    }
+    node.state.withLock { state in
+      state.isKeptByFile = false
+      state.unlinked = kept
+    }
   }
 
   /// Opens a file while `body` runs.

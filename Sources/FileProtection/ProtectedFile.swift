@@ -26,6 +26,9 @@ package final class ProtectedFile: Sendable {
   let descriptor: Descriptor
   private let writable: Atomic<Bool>
   let contents = ReaderWriterLock(.contents)
+  /// Shared by copies from this file to others, which have its plaintext while they wait for those. Taken exclusively
+  /// before ``contents`` by the eviction of the key.
+  private let copies = ReaderWriterLock(.openDirectory)
   let controller: LockController
   /// Never held while a thread waits for the store.
   let protection: RankedMutex<Protection>
@@ -184,10 +187,17 @@ package final class ProtectedFile: Sendable {
     }
   }
 
+  /// Calls `body`, which reads from this file and writes that to another. A lock waits for its end.
+  package func copying<Result>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result { try copies.read(body) }
+
   /// Wipes the key when the operations that use it have ended, or at a time of ``MonotonicClock``. Operations that have
   /// not ended by then fail with `EIO` when they need the key. Returns whether they had ended.
   package func evict(until nanoseconds: Int64) -> Bool {
-    if contents.write(until: nanoseconds, { protection.withLock { $0.cipher = nil } }) { return true }
+    var haveEnded = false
+    _ = copies.write(until: nanoseconds) {
+      haveEnded = contents.write(until: nanoseconds) { protection.withLock { $0.cipher = nil } }
+    }
+    if haveEnded { return true }
     protection.withLock { $0.cipher.take() }?.wipe()
     return false
   }

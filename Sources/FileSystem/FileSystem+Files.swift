@@ -136,15 +136,19 @@ extension ProtectedFileSystem {
     count: Int, buffer: UnsafeMutableRawBufferPointer, caller: Caller
   ) throws(Errno) -> Int {
     let (source, target) = (file(source), file(target))
-    defer { if source.fileClass.losesKey || target.fileClass.losesKey { unsafe Memory.wipe(buffer) } }
     var done = 0
     while done < count {
       let chunk = min(count - done, Session.maximumTransfer)
       do throws(Errno) {
-        let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: buffer)
-        if unsafe bytes.isEmpty { break }
-        try unsafe target.write(UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
-        done += bytes.count
+        let copied = try source.copying { () throws(Errno) in
+          defer { if source.fileClass.losesKey || target.fileClass.losesKey { unsafe Memory.wipe(buffer) } }
+          let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: buffer)
+          guard unsafe !bytes.isEmpty else { return 0 }
+          try unsafe target.write(UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
+          return bytes.count
+        }
+        if copied == 0 { break }
+        done += copied
       } catch {
         if done > 0 { break }
         if error == .permissionDenied { denied(.write, on: node(id), by: caller) }

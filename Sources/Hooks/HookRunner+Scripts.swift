@@ -62,16 +62,25 @@ extension HookRunner {
       state.scripts[state.nextScript] = Progress()
       return state.nextScript
     }
-    let watch = Thread(name: "hook") { [self] in
+    var watch: Thread?
+    do throws(Errno) {
+      watch = try Thread(starting: "hook") { [self] in
+        script.waitForEnd()
+        monitor.update { $0.scripts[number]?.hasEnded = true }
+      }
+      try Thread(starting: "hook output") { [self] in
+        logOutput(of: script, number, path)
+        monitor.update { $0.scripts[number]?.hasOutputEnded = true }
+      }.detach()
+      waitForEnd(of: script, number, path, job, until: bound)
+    } catch {
+      // Neither its output nor, perhaps, its end would be noticed.
+      log.warning("a hook is ended, as no thread can be started", metadata: ["hook": "\(path)", "error": "\(error)"])
+      script.killGroup()
       script.waitForEnd()
-      monitor.update { $0.scripts[number]?.hasEnded = true }
-    }
-    Thread(name: "hook output") { [self] in
-      logOutput(of: script, number, path)
       monitor.update { $0.scripts[number]?.hasOutputEnded = true }
-    }.detach()
-    waitForEnd(of: script, number, path, job, until: bound)
-    watch.join()
+    }
+    watch?.join()
     // What the script has left running may print for longer.
     _ = waits(.milliseconds(200)) { $0.scripts[number]?.hasOutputEnded ?? true }
     monitor.update { $0.scripts[number] = nil }

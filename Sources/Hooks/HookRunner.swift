@@ -67,6 +67,9 @@ package final class HookRunner: Sendable {
     self.log = log
   }
 
+  /// How many threads ``run(sawMount:)`` starts at once.
+  package static let threadCount = 4
+
   /// Runs scripts until the mount goes, or a signal tells this process to end; then ends those that run.
   ///
   /// - Parameter sawMount: nothing had happened on the mount when this process was started.

@@ -20,17 +20,18 @@ extension ControlSocket {
   }
 
   /// The daemons of a user that run, also those whose mounts nobody finds by a path, or only another mount namespace
-  /// has. Waits for none of them.
+  /// has: a hundred in each directory, since others may listen there too. Waits for none of them.
   package static func daemons(of owner: UInt32) -> [Daemon] {
     directories(of: owner).flatMap { path -> [Daemon] in
       guard let directory = try? SocketDirectory(opening: path, of: owner) else { return [] }
       let all = directory.names(limit: longestListing).filter { $0.hasSuffix(".sock") }
-      let sockets = Dictionary(grouping: all) { try? directory.descriptor.status(of: PathName($0)).inode }
-      return all.sorted().filter { $0.hasPrefix(backingPrefix) }.compactMap { name in
-        // A killed daemon leaves its sockets behind.
-        guard (try? directory.isServed(name)) == true else { return nil }
-        let names = sockets.values.first { $0.contains(name) } ?? []
-        return Daemon(socket: ControlSocket(directory: path, name: name), owner: owner, names: Set(names))
+      func inode(_ name: String) -> UInt64? { try? directory.descriptor.status(of: PathName(name)).inode }
+      let sockets = Dictionary(grouping: all, by: inode)
+      // A killed daemon leaves its sockets behind.
+      let served = all.lazy.filter { $0.hasPrefix(backingPrefix) && (try? directory.isServed($0)) == true }
+      return served.prefix(100).map { name in
+        Daemon(
+          socket: ControlSocket(directory: path, name: name), owner: owner, names: Set(sockets[inode(name)] ?? []))
       }
     }
   }
@@ -49,7 +50,8 @@ extension ControlSocket {
       let text = name.description
       // Nobody there passes for another.
       guard text.hasPrefix(prefix), let owner = UInt32(text.dropFirst(prefix.count)),
-        let status = try? directory.status(of: name), status.type == .directory, status.user == owner
+        let opened = try? SocketDirectory.withoutFUSE(directory.open(name, [.path, .directory, .noFollow])),
+        (try? opened.status().user) == owner
       else { return nil }
       return owner
     }

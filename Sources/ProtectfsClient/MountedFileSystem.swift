@@ -76,6 +76,17 @@ public struct MountedFileSystem: Sendable, Hashable {
     return text(line.dropFirst(label.count).drop { $0 == UInt8(ascii: "\t") || $0 == UInt8(ascii: " ") })
   }
 
+  /// The type of the file system that an open file is on.
+  static func type(of file: borrowing Descriptor) throws(Errno) -> String? {
+    guard let identifier = try identifier(ofMountOf: file) else { return nil }
+    for line in try read("/proc/self/mountinfo").split(separator: UInt8(ascii: "\n")) {
+      let fields = line.split(separator: UInt8(ascii: " "))
+      guard fields.count >= 10, fields[0].elementsEqual(identifier.utf8) else { continue }
+      return fields[6...].firstIndex { $0.elementsEqual("-".utf8) }.map { text(fields[$0 + 1]) }
+    }
+    return nil
+  }
+
   /// Whether an open file is on this mount.
   package func contains(_ file: borrowing Descriptor) throws(Errno) -> Bool {
     try Self.identifier(ofMountOf: file) == identifier

@@ -11,10 +11,20 @@ package struct SocketDirectory: ~Copyable, Sendable {
   ///
   /// - Throws: `EPERM` if that is not so; `ELOOP` or `ENOTDIR` if it is not a directory.
   package init(opening path: String, of user: UInt32) throws(Errno) {
-    let descriptor = try Descriptor.open(PathName(path), [.readOnly, .directory, .noFollow])
+    let found = try Self.withoutFUSE(Descriptor.open(PathName(path), [.path, .directory, .noFollow]))
+    let descriptor = try found.open(".", [.readOnly, .directory])
     let status = try descriptor.status()
     guard status.user == user, status.permissions & 0o077 == 0 else { throw .notPermitted }
     self.descriptor = descriptor
+  }
+
+  /// A directory that was opened without access, for which nothing was asked of its file system.
+  ///
+  /// - Throws: `EPERM` if that is a FUSE file system. A user may have mounted one there that never answers.
+  static func withoutFUSE(_ directory: consuming Descriptor) throws(Errno) -> Descriptor {
+    let isFUSE = try MountedFileSystem.type(of: directory)?.hasPrefix("fuse") ?? false
+    if isFUSE { throw .notPermitted }
+    return directory
   }
 
   /// Creates the directory with mode 0700 if necessary, and opens it.

@@ -104,12 +104,14 @@ package final class DirectoryTree: Sendable {
       return walk.enter(directory, opened, names[...], of: names)
     }
     let rest = names[(names.count / 2)...]
-    let helper = Thread(name: "tree") { [self, names] in
+    let helper = try? Thread(starting: "tree") { [self, names] in
       var walk = Walk()
       walk.enter(directory, opened, rest, of: names)
       go(on: &walk)
     }
-    walk.enter(directory, opened, names[..<rest.startIndex], of: names, with: helper)
+    if helper == nil { helpers.wrappingAdd(1, ordering: .relaxed) }
+    let own = helper == nil ? names[...] : names[..<rest.startIndex]
+    walk.enter(directory, opened, own, of: names, with: helper)
   }
 
   private func go(on walk: inout Walk) {

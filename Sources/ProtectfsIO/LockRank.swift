@@ -23,7 +23,7 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case rotation
   /// Lock events on their way to clients and the log, in their order.
   case announcements
-  /// The stream of an open directory, until it is there.
+  /// The stream of an open directory, until it is there; copies from a file to another.
   case openDirectory
   /// The position and the buffer of a directory's stream.
   case directoryStream

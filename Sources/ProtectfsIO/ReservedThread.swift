@@ -16,6 +16,13 @@ extension Thread {
     return count
   }
 
+  /// Starts the threads of a command in the same way, before it does anything.
+  ///
+  /// - Throws: `EAGAIN` if not all of them can be started.
+  package static func require(_ count: Int) throws(Errno) {
+    if reserve(count, {}) < count { throw .resourceTemporarilyUnavailable }
+  }
+
   /// Ends the threads that are in reserve still.
   package static func endReserve() {
     while let thread = ReservedThread.take() { thread.end() }

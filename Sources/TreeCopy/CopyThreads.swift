@@ -1,4 +1,5 @@
 import ProtectfsIO
+import SystemPackage
 
 /// Threads that copy files, each with buffers of its own: while one waits for the store, others use the processors.
 final class CopyThreads: Sendable {
@@ -18,9 +19,10 @@ final class CopyThreads: Sendable {
   private let threads: [Thread]
 
   /// - Parameter step: told the bytes of each step of each copy; may end the copy.
-  init(_ step: @escaping @Sendable (Int) throws(CopyError) -> Void) {
-    threads = (0..<Self.count).map { [monitor] _ in
-      Thread(name: "copy") {
+  /// - Throws: `EAGAIN` if not one thread can be started; fewer than are wanted do.
+  init(_ step: @escaping @Sendable (Int) throws(CopyError) -> Void) throws(Errno) {
+    threads = (0..<Self.count).compactMap { [monitor] _ in
+      try? Thread(starting: "copy") {
         let copier = VerifiedCopy(step)
         while let task = Self.next(monitor) {
           task(copier)
@@ -28,6 +30,7 @@ final class CopyThreads: Sendable {
         }
       }
     }
+    if threads.isEmpty { throw .resourceTemporarilyUnavailable }
   }
 
   private static func next(_ monitor: Monitor<State>) -> Task? {

@@ -86,7 +86,7 @@ package final class RestoreRun: Sendable {
     threads =
       options.isDryRun
       ? nil
-      : CopyThreads { (count) throws(CopyError) in
+      : try CopyThreads { (count) throws(CopyError) in
         try progress.require()
         observer.copied(count)
       }

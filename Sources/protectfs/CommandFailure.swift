@@ -28,6 +28,7 @@ struct CommandFailure: Error {
       self.init(Self.status(of: error), error.description + Advice.about(error))
     case let error as MountOptionError: self.init(.usage, error.message)
     case let error as StoreError: self.init(Self.status(of: error), error.description + Advice.about(error))
+    case SessionError.badOptions: self.init(.usage, "\(error)")
     case is SessionError, is CryptographyError: self.init(.failure, "\(error)")
     case let error as FormatError: self.init(.keybagCorrupt, "the keybag cannot be read (\(error))")
     case Errno.resourceTemporarilyUnavailable:

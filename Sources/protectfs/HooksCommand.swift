@@ -66,6 +66,7 @@ struct HooksCommand: ParsableCommand {
     let hooks = try paths.map { try HookDirectory.of($0) }
     try Process.enterRoot()
     Process.blockEndingSignals()
+    try Thread.require(HookRunner.threadCount)
     try HookRunner(mount, hooks, log: log.logger(level: .info)).run(sawMount: besideMount)
   }
 }

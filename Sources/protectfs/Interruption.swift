@@ -1,5 +1,6 @@
 import ProtectfsIO
 import Synchronization
+import SystemPackage
 
 /// SIGINT, SIGTERM and SIGHUP of a command that puts something away before it ends.
 ///
@@ -9,8 +10,11 @@ final class Interruption: Sendable {
   private let wanted = Atomic(false)
 
   /// Keeps the signals from this thread and those it starts, and waits for them. Before any other thread is started.
-  init() {
+  ///
+  /// - Throws: `EAGAIN` if no thread can be started.
+  init() throws(Errno) {
     Process.blockEndingSignals()
+    try Thread.require(1)
     Thread(name: "signals") { [self] in
       // It needs none, and a sandbox that the others enter does not take them away.
       try? Privileges.keep([])

@@ -64,7 +64,7 @@ struct RestoreCommand: ParsableCommand {
     guard CopyOutcome.isUnlocked(mount) else {
       throw CommandFailure(.locked, "\(mount.mountPoint.printable) is locked; unlock it first")
     }
-    let interruption = Interruption()
+    let interruption = try Interruption()
     Process.raiseOpenFileLimit()
     if try Self.isStore(source, from) {
       try restore(fromStore: sourcePath, to: target, on: mount, interruption)

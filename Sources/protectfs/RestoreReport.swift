@@ -62,7 +62,8 @@ final class RestoreReport: RestoreObserver {
   /// Finds out how much there is to do, where somebody sees that; on a thread of its own.
   func count(_ source: any SourceItem, while isWanted: @escaping @Sendable () -> Bool) {
     guard progress.isShown, !isDryRun else { return }
-    Thread(name: "count") { [self] in
+    // Without it, the line has no total.
+    try? Thread(starting: "count") { [self] in
       let total = TreeTotal(of: source, while: isWanted)
       state.withLock { $0.total = total }
     }.detach()

@@ -54,6 +54,7 @@ struct SessionCommand: ParsableCommand {
   func run() throws {
     try Process.enterRoot()
     Process.blockEndingSignals()
+    try Thread.require(noNotifications ? 1 : 3)
     Thread(name: "signals") {
       _ = Process.waitForEndingSignal()
       Process.exitAtOnce(ExitStatus.success.rawValue)

@@ -20,7 +20,8 @@ final class TreeProgress: Sendable {
     line = ProgressLine(mayBeShown: isShown)
     self.what = what
     guard line.isShown else { return }
-    Thread(name: "count") { [self] in
+    // Without it, the line has no total.
+    try? Thread(starting: "count") { [self] in
       total.store(count { !isOver.load(ordering: .relaxed) }, ordering: .relaxed)
     }.detach()
   }

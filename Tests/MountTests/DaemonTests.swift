@@ -41,6 +41,22 @@ extension MountTests {
       }
     }
 
+    /// libfuse and the kernel do not agree on it, or know no such option.
+    @Test(arguments: [("max_read=4096", CInt(1), "do not agree"), ("no_such_option", 64, "does not take")])
+    func whatIsNotAgreedOnIsNoMount(_ option: String, _ status: CInt, _ reason: String) throws {
+      try Volume.store { volume in
+        let failure = try #require(throws: MountFailure.self) { try volume.mount(["-o", option]) }
+        #expect(failure.ending == .exited(status) && failure.output.contains(reason), "\(failure.output)")
+        #expect(!volume.isMounted)
+        let result = try Command.run([
+          "mount", volume.backing.description, volume.mountPoint.description, "--device-key",
+          volume.deviceKey.description, "-o", option,
+        ])
+        #expect(result.ending == .exited(status) && result.output.contains(reason), "\(result.output)")
+        #expect(!volume.isMounted)
+      }
+    }
+
     @Test func unmountCleansUpAfterADeadDaemon() throws {
       try Volume.with { volume in
         volume.kill()

@@ -138,6 +138,28 @@ extension MountTests {
       }
     }
 
+    /// An open file without a name takes one descriptor of the daemon's; one that is known and not open keeps it.
+    @Test func aDescriptorEach() throws {
+      try Volume.with { volume in
+        func descriptors() throws -> Int { try PathName("/proc/\(volume.processID)/fd").names().count }
+        let path = volume.path("file")
+        let before = try descriptors()
+        var files: [OpenFile] = []
+        for number in 0..<100 {
+          let file = try OpenFile(path, O_RDWR | O_CREAT)
+          try file.write([UInt8(number)], at: 0)
+          files.append(file)
+          try path.unlink()
+        }
+        // A few are open for a moment.
+        #expect(try eventually { try descriptors() <= before + 110 })
+        let known = try Descriptor.open(PathName("/proc/self/fd/\(files[7].descriptor)"), [.path])
+        files = []
+        #expect(try PathName("/proc/self/fd/\(known.rawValue)").contents() == [7])
+        #expect(try eventually { try descriptors() <= before + 10 })
+      }
+    }
+
     @Test func renames() throws {
       try Volume.with { volume in
         let (a, b, directory) = (volume.path("a"), volume.path("b"), volume.path("directory"))

@@ -53,6 +53,32 @@ extension MountTests {
       }
     }
 
+    /// File systems of another user that never answer: one where that user's sockets would be, and one that says that
+    /// it is a protectfs mount.
+    @Test func othersThatNeverAnswerAreNotWaitedFor() throws {
+      let script = """
+        \(Self.hidingAll)
+        mount -t tmpfs none /mnt && mkdir /mnt/false && exec 3<>/dev/fuse 4<>/dev/fuse &&
+        options=rootmode=40000,user_id=54321,group_id=54321,allow_other &&
+        mount -i -t fuse -o fd=3,$options none "$1" && mount -i -t fuse.protectfs -o fd=4,$options none /mnt/false &&
+        "$0" mount "$2" "$3" --device-key "$4" --passcode-file "$5" --unlock || exit
+        timeout -s KILL 60 "$0" lock --all --now; echo "lock: $?"
+        "$0" status "$3"; "$0" unmount "$3"
+        """
+      try Volume.store { volume in
+        let sockets: PathName = "/tmp/protectfs-54321"
+        try sockets.makeDirectory()
+        defer { try? sockets.removeDirectory() }
+        let files = [sockets, volume.backing, volume.mountPoint, volume.deviceKey, volume.passcodeFile]
+        let result = try Program.run(
+          ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, Command.path]
+            + files.map(\.description))
+        #expect(result.succeeded && result.output.contains("\(volume.mountPoint): locked\n"), "\(result.output)")
+        // What says that it is a mount could not be locked.
+        #expect(result.output.contains("/mnt/false: ") && result.output.contains("lock: 13\n"), "\(result.output)")
+      }
+    }
+
     /// A mount that was copied into another namespace is one that is known.
     @Test func copiesOfKnownMountsAreNone() throws {
       try Volume.with { volume in
@@ -72,14 +98,19 @@ extension MountTests {
       }
     }
 
+    /// In a mount namespace, takes away all mounts and control sockets.
+    private static let hidingAll = """
+      awk '$0 ~ / - fuse.protectfs / { print $5 }' /proc/self/mountinfo |
+        while read -r other; do umount -l "$other"; done
+      for directory in /run /tmp/protectfs-[0-9]*; do
+        [ ! -d "$directory" ] || mount -t tmpfs none "$directory"
+      done
+      """
+
     /// Locks all from a namespace in which no mount and no socket of another one is seen. Returns the words of what is
     /// to be typed for a mount.
     private func commandThatReaches(_ mountPoint: PathName) throws -> [String] {
-      let script = """
-        awk '$0 ~ / - fuse.protectfs / { print $5 }' /proc/self/mountinfo |
-          while read -r other; do umount -l "$other"; done
-        mount -t tmpfs none /run; mount -t tmpfs none /tmp; exec "$0" lock --all --now
-        """
+      let script = "\(Self.hidingAll); exec \"$0\" lock --all --now"
       let result = try Program.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, Command.path])
       #expect(result.ending == .exited(13), "\(result.output)")
       let lines = result.output.split(separator: "\n").filter { $0.hasPrefix("protectfs: \(mountPoint): ") }

@@ -39,6 +39,18 @@ extension MountTests {
       return ""
     }
 
+    /// Commands that need threads do not begin without.
+    @Test func commandsSayThatTheyHaveNoThreads() throws {
+      try withStore { volume in
+        try mount(volume, "device")
+        for arguments in [["session"], ["hooks", "--directory", "/etc", volume.mountPoint.description]] {
+          let result = try Program.run(LimitedUser.launcher(limit: 1) + [Command.path] + arguments)
+          #expect(result.ending == .exited(1) && result.output.contains("no process or thread"), "\(result.output)")
+        }
+        try volume.unmount()
+      }
+    }
+
     @Test(arguments: ["device", "io_uring"]) func aMountHasAllItsThreadsOrNone(_ transport: String) throws {
       try withStore { volume in
         // The first process, and what unmounts.

@@ -1,5 +1,6 @@
 import CFUSE
 import Glibc
+import ProtectfsIO
 import Synchronization
 
 /// The options that protectfs requests from the kernel when the connection starts (FUSE_INIT), including those that
@@ -14,8 +15,10 @@ final class Negotiation: @unchecked Sendable {
   /// There are rings that the kernel may pass requests through. Set before the first request.
   var offersRings = false
   private let kernelOffersRings = Atomic<Bool>(false)
-  /// FUSE_INIT has been answered.
-  private(set) var isDone = false
+  /// FUSE_INIT was answered, and the kernel sends requests.
+  private(set) var isAgreed = false
+  /// Posted when FUSE_INIT was answered, or no request is served any more.
+  let hasEnded = Semaphore()
 
   init(hasOtherWriters: Bool) {
     self.hasOtherWriters = hasOtherWriters
@@ -84,20 +87,29 @@ final class Negotiation: @unchecked Sendable {
     pendingInit.store(header.unique, ordering: .relaxed)
   }
 
-  /// Adds the flags that libfuse does not know to the outgoing reply to FUSE_INIT. Returns whether that asks the kernel
-  /// to pass requests through the rings.
-  func amendReply(_ parts: UnsafeMutablePointer<iovec>, count: Int) -> Bool {
+  /// Sends what libfuse has put together with `send`, which returns a count of bytes. If that is the reply to
+  /// FUSE_INIT, the flags that libfuse does not know are added, and `begin` is called if the kernel then passes
+  /// requests through the rings.
+  func amendingReply(
+    _ parts: UnsafeMutablePointer<iovec>, count: Int, _ send: () -> Int, begin: () -> Void
+  ) -> Int {
     let pending = pendingInit.load(ordering: .relaxed)
-    guard pending != 0, count >= 2, let header = unsafe parts[0].iov_base, let body = unsafe parts[1].iov_base else {
-      return false
-    }
-    let answer = unsafe header.load(as: fuse_out_header.self)
-    guard answer.unique == pending else { return false }
+    guard pending != 0, let answer = unsafe parts[0].iov_base?.load(as: fuse_out_header.self), answer.unique == pending
+    else { return send() }
     pendingInit.store(0, ordering: .relaxed)
-    isDone = true
+    let usesRings = unsafe answer.error == 0 && count >= 2 && amend(parts[1])
+    let result = send()
+    isAgreed = answer.error == 0 && result > 0
+    if usesRings, isAgreed { begin() }
+    hasEnded.post()
+    return result
+  }
+
+  /// Returns whether the kernel is asked to use rings.
+  private func amend(_ part: iovec) -> Bool {
     let place = MemoryLayout<fuse_init_out>.offset(of: \.flags)!
     let secondPlace = MemoryLayout<fuse_init_out>.offset(of: \.flags2)!
-    guard answer.error == 0, unsafe parts[1].iov_len >= secondPlace + 4 else { return false }
+    guard let body = unsafe part.iov_base, unsafe part.iov_len >= secondPlace + 4 else { return false }
     func add(_ flags: UInt32, at place: Int) {
       let former = unsafe body.load(fromByteOffset: place, as: UInt32.self)
       unsafe body.storeBytes(of: former | flags, toByteOffset: place, as: UInt32.self)

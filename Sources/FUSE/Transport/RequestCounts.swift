@@ -19,9 +19,6 @@ package final class RequestCounts: Sendable {
 
   private let counts = InlineArray<64, Atomic<Int>> { _ in Atomic(0) }
 
-  /// The kernel has been told how requests are to come.
-  package let isConnected = Atomic(false)
-
   /// Whether requests come through rings (``RequestRings``), and not from the device.
   package let usesRings = Atomic(false)
 

@@ -218,15 +218,11 @@ extension DispatchTarget {
     } else if let rings, let size = unsafe rings.take(parts, count: count) {
       return size
     }
-    let usesRings = unsafe negotiation.amendReply(parts, count: count)
-    let result = unsafe Glibc.writev(device, parts, CInt(count))
-    if usesRings, result > 0, let rings {
+    return unsafe negotiation.amendingReply(parts, count: count) {
+      unsafe Glibc.writev(device, parts, CInt(count))
+    } begin: {
       counts.usesRings.store(true, ordering: .relaxed)
-      rings.begin()
+      rings?.begin()
     }
-    if negotiation.isDone, !counts.isConnected.load(ordering: .relaxed) {
-      counts.isConnected.store(true, ordering: .releasing)
-    }
-    return result
   }
 }

@@ -94,8 +94,9 @@ import SystemPackage
   }
 
   /// Serves requests until the file system has been unmounted. `latency` is held during bursts of requests. `started`
-  /// is called when all threads have been started.
-  package func serve(latency: WakeupLatency?, ticks: WatchTicks = WatchTicks(), started: () -> Void = {}) {
+  /// is called when all threads have been started, with whether the kernel sends requests: if nothing was agreed on
+  /// with its first one, there is a mount, which the caller is to take away, and nothing more.
+  package func serve(latency: WakeupLatency?, ticks: WatchTicks = WatchTicks(), started: (Bool) -> Void = { _ in }) {
     self.ticks = ticks
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
     let hold = latency.map { BurstHold($0) }
@@ -110,12 +111,14 @@ import SystemPackage
       served.enumerated().map { (index, served) in
         Thread(name: "request-\(index)", stackSize: 1 << 20) { [self] in
           unsafe Worker(session, target, device, watch, served).run(as: index)
+          target.negotiation.hasEnded.post()
         }
       } + [Thread(name: "reserve") { [self] in unsafe Reserve(session, target, device, watch).run() }]
     let queue = target.writebackQueue
     let writeback = Thread(name: "writeback") { [self] in queue.run(self) }
     let readAhead = rings == nil ? nil : Thread(name: "read-ahead") { [target] in target.readAheadQueue.run() }
-    started()
+    target.negotiation.hasEnded.wait()
+    started(target.negotiation.isAgreed)
     for thread in threads { thread.join() }
     rings?.end()
     target.readAheadQueue.stop()
@@ -170,11 +173,14 @@ package enum SessionError: Error, CustomStringConvertible {
   case outOfMemory
   case badOptions
   case notMounted
+  case notAgreed
   case tooFewThreads(needed: Int, available: Int)
 
   package var description: String {
     switch self {
     case .badOptions: "libfuse does not take the options; check what was given with -o"
+    case .notAgreed:
+      "the kernel and libfuse do not agree on how to mount; what libfuse said is above. Check what was given with -o"
     case .notMounted: "the file system could not be mounted; what libfuse said is above"
     case .outOfMemory: "there is not enough memory"
     case .tooFewThreads(let needed, let available):

@@ -114,9 +114,6 @@ package final class Daemon: DaemonControl {
     status.pendingRekeys = rekeys.pending
     status.failedRekeys = rekeys.failed
     status.lockedRekeys = rekeys.withoutKey
-    // The first request decides that, and may be on its way.
-    let end = ContinuousClock.now + .seconds(1)
-    while !requests.isConnected.load(ordering: .acquiring), .now < end { Thread.sleep(microseconds: 1000) }
     (status.transport, status.transportObstacle) = transport
     return status
   }

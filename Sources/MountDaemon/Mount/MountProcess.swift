@@ -59,8 +59,6 @@ package enum MountProcess {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
     if options.isConfined { Sandbox.enter(allowsRings: hasRings, report: report) }
-    server.start()
-    if let socket = serviceSocket.take() { server.start(on: socket) }
     daemon.watchKeybag()
     daemon.watchMount(session)
 
@@ -70,22 +68,33 @@ package enum MountProcess {
     defer { sequence.stop() }
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
-    log.notice(
-      "mounted",
-      metadata: [
-        "backing": "\(options.backing)", "mount point": "\(options.mountPoint)", "socket": "\(server.socketPath)",
-      ])
-    ready()
-    // After that, since what a terminal has sent until then is not for the daemon.
-    Thread(name: "signals") {
-      endOnSignal(end, daemon: daemon, session: session, server: server, unmounter: unmounter)
-    }.detach()
-    session.serve(latency: latency(options)) { Thread.endReserve() }
+    var isMounted = false
+    session.serve(latency: latency(options)) {
+      isMounted = $0
+      guard isMounted else {
+        if !unmounter.unmount(isLazy: true) { log.error("the mount could not be detached") }
+        return
+      }
+      server.start()
+      if let socket = serviceSocket.take() { server.start(on: socket) }
+      log.notice(
+        "mounted",
+        metadata: [
+          "backing": "\(options.backing)", "mount point": "\(options.mountPoint)", "socket": "\(server.socketPath)",
+        ])
+      ready()
+      // After that, since what a terminal has sent until then is not for the daemon.
+      Thread(name: "signals") {
+        endOnSignal(end, daemon: daemon, session: session, server: server, unmounter: unmounter)
+      }.detach()
+      Thread.endReserve()
+    }
     daemon.tree.stopRekeys()
     rekeyThread?.join()
     daemon.tree.applyModificationTimes()
     daemon.machine.stop()
     lockThread.join()
+    guard isMounted else { throw SessionError.notAgreed }
     log.notice("unmounted", metadata: ["mount point": "\(options.mountPoint)"])
     storeLock.hold()
   }

@@ -1,0 +1,41 @@
+import Contract
+import Glibc
+import InProcessKernel
+import ProtectfsIO
+import SystemPackage
+import Testing
+
+@testable import BackingTree
+
+/// copy_file_range(2) between classes.
+@Suite struct CopyRangeTests {
+  /// A lock waits for what was read of a file and is not yet in the other.
+  @Test func anEvictionWaitsForACopy() throws {
+    try InProcessStore.with { store in
+      let bytes = [UInt8](repeating: 7, count: 100_000)
+      let source = try store.kernel.open("source", O_RDWR | O_CREAT)
+      try store.kernel.setAttribute("user.protectfs.class", of: "source", to: Array("complete".utf8))
+      _ = try source.write(bytes, at: 0)
+      let target = try store.kernel.open("target", O_RDWR | O_CREAT)
+      let file = try #require(store.tree.nodes.node(target.inode.number).file)
+      let (isHeld, goesOn) = (Semaphore(), Semaphore())
+      let holder = Thread(name: "holder") {
+        file.beginRekeyStep()
+        isHeld.post()
+        goesOn.wait()
+        file.endRekeyStep()
+      }
+      defer { holder.join() }
+      isHeld.wait()
+      let copier = Thread(name: "copier") { _ = try? source.copyRange(from: 0, to: target, at: 0, count: 100_000) }
+      defer { copier.join() }
+      do {
+        defer { goesOn.post() }
+        // Reading takes it for a moment too.
+        try store.wait { (0..<1000).allSatisfy { _ in !store.fileSystem.evictKeys(of: .complete, until: 0) } }
+      }
+      try store.wait { store.fileSystem.evictKeys(of: .complete, until: 0) }
+      try store.wait { try target.read(at: 0, count: 200_000) == bytes }
+    }
+  }
+}
