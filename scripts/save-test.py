@@ -31,7 +31,6 @@ REPLACING = {
     "mv --backup": 'mv --backup "$1" "$2"',
     "install": 'install -m 644 "$1" "$2"',
     "install -C": 'install -C -m 644 "$1" "$2"',
-    "ln -f": 'ln -f "$1" "$2"',
     "rm, then >": 'rm -f "$2" && cat "$1" >"$2"',
     ">": 'cat "$1" >"$2"',
     "dd": 'dd if="$1" of="$2" status=none',
@@ -63,8 +62,9 @@ REPLACING = {
     "os.replace": "python3 -c 'import os, sys; t = sys.argv[2] + \".new\"; open(t, \"w\").write(\"new\\n\"); "
                   "os.replace(t, sys.argv[2])' \"$1\" \"$2\"",
     "shutil.move": "python3 -c 'import shutil, sys; shutil.move(*sys.argv[1:])' \"$1\" \"$2\"",
-    "LibreOffice": 'soffice -env:UserInstallation="file://$HOME" --headless --convert-to txt:Text:UTF8 '
-                   '--outdir "${2%/*}" "$1"',
+    # It writes a name that ends in .txt.
+    "LibreOffice": 'mv "$2" "$2.txt"; soffice -env:UserInstallation="file://$HOME" --headless '
+                   '--convert-to txt:Text:UTF8 --outdir "${2%/*}" "$1"; mv "$2.txt" "$2"',
     "git checkout": 'cd "${2%/*}" && export GIT_DIR="${1%/*}/git" GIT_WORK_TREE="$PWD" && git checkout -q -f new -- file',
     "git stash": 'cd "${2%/*}" && export GIT_DIR="${1%/*}/git" GIT_WORK_TREE="$PWD" && git reset -q --hard new',
 }
@@ -86,8 +86,9 @@ EDITING = {
     "descriptor": "exec 3<>\"$2\"; $LOCK; cat \"$1\" >&3",
 }
 
-# The class of the directory and of the file, and whether the mount is locked before.
+# The class of the directory and of the file, and what is done before: with "nothing", the new version must be there.
 PLACES = {
+    "unlocked": ("complete", "complete", "nothing"),
     "A in A": ("complete", "complete", "lock"),
     "A in C": ("completeUntilFirstUserAuthentication", "complete", "lock"),
     "C in A": ("complete", "completeUntilFirstUserAuthentication", "lock"),
@@ -119,13 +120,13 @@ class Trial:
         self.store.init("passcode")
         self.directory = directory
         self.count = 0
-        lock = f"{directory}/lock"
-        with open(lock, "w", encoding="ascii") as file:
+        self.lock = f"{directory}/lock"
+        with open(self.lock, "w", encoding="ascii") as file:
             file.write(f"#!/bin/sh\nexec '{program}' lock --now '{self.store.mount_point}'\n")
-        os.chmod(lock, 0o755)
+        os.chmod(self.lock, 0o755)
         home = f"{directory}/home"
         os.mkdir(home)
-        self.environment = {**os.environ, "LOCK": lock, "HOME": home}
+        self.environment = {**os.environ, "HOME": home}
         self.remount()
         self.store.unlock("passcode")
 
@@ -155,8 +156,11 @@ class Trial:
         elif before == "remount":
             self.remount()
         old, new = f"{old_directory}/file", f"{new_directory}/file"
+        # Some programs compare times and lengths.
+        os.utime(new, (1_000_000_000, 1_000_000_000))
+        lock = "true" if before == "nothing" else self.lock
         result = subprocess.run(
-            ["sh", "-c", command, "sh", new, old], env={**self.environment, "OLD": old}, stdin=subprocess.DEVNULL,
+            ["sh", "-c", command, "sh", new, old], env={**self.environment, "OLD": old, "LOCK": lock}, stdin=subprocess.DEVNULL,
             stdout=self.store.log, stderr=self.store.log, timeout=180, check=False)
         self.store.unlock("passcode")
         return self.left(old_directory), result.returncode
@@ -165,6 +169,8 @@ class Trial:
     def left(directory):
         found = {}
         for name in os.listdir(directory):
+            if os.path.isdir(f"{directory}/{name}"):
+                continue
             with open(f"{directory}/{name}", encoding="utf-8-sig", errors="replace") as file:
                 found[name] = file.read().strip()
         if found.get("file") in ("old", "new"):
@@ -179,7 +185,7 @@ def main():
     options = parser.parse_args()
     directory = tempfile.mkdtemp(prefix="protectfs-save.")
     trial = None
-    lost = []
+    wrong = []
     print(f"{'':28}" + "".join(f"{name:>15}" for name in PLACES))
     try:
         trial = Trial(options.protectfs, directory)
@@ -192,8 +198,8 @@ def main():
                     word = "–"
                 else:
                     word, status = trial.outcome(command, classes)
-                    if word.startswith("LOST"):
-                        lost.append(f"{name}, {place}: {word}")
+                    if word.startswith("LOST") or classes[2] == "nothing" and word != "new":
+                        wrong.append(f"{name}, {place}: {word}")
                     word = f"{word[:6]} {status}"
                 line += f"{word:>15}"
             print(line, flush=True)
@@ -203,9 +209,9 @@ def main():
             trial.store.daemon.wait()
         shutil.rmtree(directory)
     print("The number is the exit status.")
-    for line in lost:
+    for line in wrong:
         print(line)
-    sys.exit(1 if lost else 0)
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,11 @@ package final class InodeTable: Sendable {
     nodes { $0.cachedClass == fileClass && $0.writers > 0 }
   }
 
+  /// The same, as references.
+  package func writers(in fileClass: ProtectionClass) -> [Node] {
+    collect({ $0.cachedClass == fileClass && $0.writers > 0 }, { $0 })
+  }
+
   /// The inode numbers, by node, of the files that ``cached(in:includingOpen:)`` finds, open or not.
   package func inodes(in fileClass: ProtectionClass) -> [UInt64: UInt64] {
     // A number may be found twice: a node that was forgotten since, and another at its address.

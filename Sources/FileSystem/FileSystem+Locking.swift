@@ -25,6 +25,13 @@ extension ProtectedFileSystem {
     tree.nodes.written(in: fileClass).map(NodeID.init)
   }
 
+  /// The paths of those files of classes, in a mount at `mountPoint`, as far as they are known without the store: not
+  /// of files without a name, and of those with long ones.
+  package func writtenPaths(in classes: [ProtectionClass], below mountPoint: String) -> [NodeID: PathName] {
+    let nodes = classes.flatMap { tree.nodes.writers(in: $0) }
+    return Dictionary(nodes.map { ($0.id, PathName(mountPoint + tree.pathInMemory(of: $0))) }) { $1 }
+  }
+
   /// The inode numbers of files in a class whose pages the kernel may hold, by node.
   package func inodes(in fileClass: ProtectionClass) -> [UInt64: UInt64] {
     tree.nodes.inodes(in: fileClass)

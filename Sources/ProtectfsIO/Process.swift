@@ -161,6 +161,17 @@ package enum Process {
     unsafe unsetenv(variable)
   }
 
+  /// The first two numbers of the kernel's version (uname(2)).
+  package static var kernelVersion: (Int, Int) {
+    var name = utsname()
+    unsafe uname(&name)
+    let release = unsafe withUnsafeBytes(of: &name.release) {
+      unsafe String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+    }
+    let numbers = release.split { !$0.isNumber }.prefix(2).compactMap { Int($0) }
+    return (numbers.first ?? 0, numbers.dropFirst().first ?? 0)
+  }
+
   /// Unmounts, as root, what is mounted at a name in a directory (umount2(2)).
   package static func unmount(_ name: PathName, in directory: borrowing Descriptor, isLazy: Bool) throws(Errno) {
     let flags = CInt(UMOUNT_NOFOLLOW) | (isLazy ? CInt(MNT_DETACH) : 0)

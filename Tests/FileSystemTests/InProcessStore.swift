@@ -116,8 +116,8 @@ final class RunningDaemon: Sendable {
       counts: daemon.requests)
     try session.connect(to: device.served)
     let sequence = LockSequence(
-      fileSystem: daemon.fileSystem, session: session, controller: daemon.controller, patience: options.pushTimeout,
-      log: log)
+      fileSystem: daemon.fileSystem, session: session, mountPoint: options.mountPoint, controller: daemon.controller,
+      patience: options.pushTimeout, log: log)
     lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     threads = Mutex([Thread(name: "serve") { session.serve(latency: nil) }])
     kernel = try InProcessKernel(device)

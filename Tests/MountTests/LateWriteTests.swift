@@ -11,8 +11,8 @@ extension MountTests {
   @Suite struct LateWriteTests {
     /// It goes on when the lock has taken effect, and so does one that waits behind it. The lock names the file, and
     /// nobody reads what they write.
-    @Test func outlastsTheLock() throws {
-      try LateWriter.with { (volume, writer) in
+    @Test(arguments: [false, true]) func outlastsTheLock(onALaterKernel: Bool) throws {
+      try LateWriter.with(onALaterKernel: onALaterKernel) { (volume, writer) in
         let second = try Program(
           [
             "python3", "-c",
@@ -75,8 +75,8 @@ extension MountTests {
     }
 
     /// A lock waits for it, and keeps all of it.
-    @Test func isWaitedFor() throws {
-      try LateWriter.with(["-o", "push_timeout=600"]) { (volume, writer) in
+    @Test(arguments: [false, true]) func isWaitedFor(onALaterKernel: Bool) throws {
+      try LateWriter.with(["-o", "push_timeout=600"], onALaterKernel: onALaterKernel) { (volume, writer) in
         let other = volume.path("other")
         try other.write("")
         let lock = try Program(
@@ -109,7 +109,12 @@ private struct LateWriter {
   private let program: Program
   private let source: Volume
 
-  static func with(_ options: [String] = [], _ body: (Volume, LateWriter) throws -> Void) throws {
+  /// - Parameter onALaterKernel: the daemon waits as it does there: by the file's path.
+  static func with(
+    _ options: [String] = [], onALaterKernel: Bool = false, _ body: (Volume, LateWriter) throws -> Void
+  ) throws {
+    if onALaterKernel { unsafe setenv("PROTECTFS_TEST_LATER_KERNEL", "1", 1) }
+    defer { unsafe unsetenv("PROTECTFS_TEST_LATER_KERNEL") }
     try Volume.with(options + ["-o", "allow_other"], defaultClass: .complete) { volume in
       try Volume.with { source in
         try source.path("source").write(String(repeating: "c", count: page))

@@ -136,14 +136,27 @@ import SystemPackage
     if result < 0, result != -ENOENT { throw Errno(rawValue: -result) }
   }
 
-  /// Waits until every write(2) to a regular file that is under way has ended, up to Linux 6.18. Such a call holds the
-  /// inode's lock, and a notification of a name in the file takes that before it finds that the file is no directory
-  /// (`fuse_reverse_inval_entry()` in fs/fuse/dir.c); later kernels look first. It fails for that reason if for no
-  /// other. For the caller, as for ``invalidate(_:)``.
-  package func awaitWrites(to node: NodeID) {
+  /// Waits until every write(2) to a regular file that is under way has ended. Such a call holds the inode's lock. A
+  /// notification of a name in the file takes that before it finds that the file is no directory
+  /// (`fuse_reverse_inval_entry()` in fs/fuse/dir.c), and fails for that reason if for no other. Kernels after Linux
+  /// 6.18 look first: there, the removal of an attribute that no file has takes it (`vfs_removexattr()` in fs/xattr.c),
+  /// by the file's `path` in the mount; without one nothing is waited for. For the caller, as for ``invalidate(_:)``.
+  package func awaitWrites(to node: NodeID, at path: PathName?) {
     LockOrder.requireNoneHeld("a notification")
-    _ = unsafe fuse_lowlevel_notify_inval_entry(session, node.rawValue, ".", 1)
+    if Self.waitsByPath {
+      try? path?.removeAttribute("user.protectfs.none")
+    } else {
+      _ = unsafe fuse_lowlevel_notify_inval_entry(session, node.rawValue, ".", 1)
+    }
   }
+
+  /// Whether ``awaitWrites(to:at:)`` needs paths.
+  package static let waitsByPath: Bool = {
+    #if DEBUG
+      if unsafe getenv("PROTECTFS_TEST_LATER_KERNEL") != nil { return true }
+    #endif
+    return Process.kernelVersion >= (6, 19)
+  }()
 
   /// Gives the calling thread a table of descriptors of its own, which has the connection alone: whatever it waits for
   /// when the daemon is killed, the daemon's other descriptors are closed.

@@ -18,7 +18,9 @@ extension LockSequence {
   mutating func awaitWrites(to classes: [ProtectionClass], _ outcome: inout LockOutcome) {
     lateWrites.removeAll(where: \.isDone)
     var late = Set(lateWrites.flatMap(\.unfinished))
-    let batch = writes.begin(classes.flatMap { fileSystem.writtenNodes(in: $0) }.filter { !late.contains($0) })
+    let written = classes.flatMap { fileSystem.writtenNodes(in: $0) }.filter { !late.contains($0) }
+    let paths = Session.waitsByPath ? fileSystem.writtenPaths(in: classes, below: mountPoint) : [:]
+    let batch = writes.begin(written, paths: paths)
     let begin = MonotonicClock.nanoseconds
     while !batch.wait(microseconds: Self.tick) {
       let time = MonotonicClock.nanoseconds - begin

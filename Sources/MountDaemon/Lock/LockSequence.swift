@@ -38,6 +38,7 @@ enum LateWrites {
 struct LockSequence: Revocation {
   let fileSystem: ProtectedFileSystem
   let session: Session
+  let mountPoint: String
   let controller: LockController
   let pages: PageInvalidation
   /// What waits for calls of write(2) that have begun.
@@ -51,17 +52,19 @@ struct LockSequence: Revocation {
   let log: Logger
 
   init(
-    fileSystem: ProtectedFileSystem, session: Session, controller: LockController, patience: Duration, log: Logger
+    fileSystem: ProtectedFileSystem, session: Session, mountPoint: String, controller: LockController,
+    patience: Duration, log: Logger
   ) {
     self.fileSystem = fileSystem
     self.session = session
+    self.mountPoint = mountPoint
     self.controller = controller
     self.patience = patience
     self.log = log
     pages = PageInvalidation(log) { node throws(Errno) in try session.invalidate(node) }
     // Such a wait may outlast the daemon, whose sockets and locks are not to stay open with it. Nothing is logged
     // there: that takes descriptors.
-    writes = PageInvalidation(prepare: { session.isolateThread() }) { session.awaitWrites(to: $0) }
+    writes = PageInvalidation(prepare: { session.isolateThread() }) { session.awaitWrites(to: $0, at: $1) }
   }
 
   /// Lets the threads end that wait.

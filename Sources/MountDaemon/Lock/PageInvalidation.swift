@@ -17,7 +17,7 @@ final class PageInvalidation: Sendable {
 
   private let state = Monitor(.pageInvalidation, State())
   private let prepare: @Sendable () -> Void
-  private let invalidate: @Sendable (NodeID) -> Void
+  private let invalidate: @Sendable (NodeID, PathName?) -> Void
   /// How many threads there may be, those left behind among them.
   private static let mostThreads = 32
   /// How many wait for more to do when they have ended what they did.
@@ -25,7 +25,7 @@ final class PageInvalidation: Sendable {
 
   /// The first thread starts at once: later the system may have too many. Each calls `prepare` first.
   init(
-    prepare: @escaping @Sendable () -> Void = {}, _ invalidate: @escaping @Sendable (NodeID) -> Void
+    prepare: @escaping @Sendable () -> Void = {}, _ invalidate: @escaping @Sendable (NodeID, PathName?) -> Void
   ) {
     self.prepare = prepare
     self.invalidate = invalidate
@@ -40,9 +40,9 @@ final class PageInvalidation: Sendable {
     state.update { $0.isStopping = true }
   }
 
-  /// Begins to drop the pages of files, in that order.
-  func begin(_ nodes: [NodeID]) -> InvalidationBatch {
-    let batch = InvalidationBatch(nodes)
+  /// Begins to drop the pages of files, in that order. `paths` are those of files that may be asked for by a path.
+  func begin(_ nodes: [NodeID], paths: [NodeID: PathName] = [:]) -> InvalidationBatch {
+    let batch = InvalidationBatch(nodes, paths)
     if !nodes.isEmpty { help(batch) }
     return batch
   }
@@ -92,7 +92,7 @@ final class PageInvalidation: Sendable {
 extension PageInvalidation {
   /// Reports what fails.
   convenience init(_ log: Logger, _ invalidate: @escaping @Sendable (NodeID) throws(Errno) -> Void) {
-    self.init { node in
+    self.init { (node, _) in
       do throws(Errno) {
         try invalidate(node)
       } catch {
@@ -116,9 +116,11 @@ final class InvalidationBatch: Sendable {
   }
 
   private let state: RankedMutex<State>
+  private let paths: [NodeID: PathName]
   private let end = Semaphore()
 
-  init(_ nodes: [NodeID]) {
+  init(_ nodes: [NodeID], _ paths: [NodeID: PathName]) {
+    self.paths = paths
     state = RankedMutex(.invalidationBatch, State(nodes: nodes))
     if nodes.isEmpty { end.post() }
   }
@@ -149,9 +151,9 @@ final class InvalidationBatch: Sendable {
     }
   }
 
-  fileprivate func work(_ invalidate: (NodeID) -> Void) {
+  fileprivate func work(_ invalidate: (NodeID, PathName?) -> Void) {
     while let node = begin() {
-      invalidate(node)
+      invalidate(node, paths[node])
       complete(node)
     }
   }

@@ -63,8 +63,8 @@ package enum MountProcess {
     daemon.watchMount(session)
 
     let sequence = LockSequence(
-      fileSystem: daemon.fileSystem, session: session, controller: daemon.controller,
-      patience: options.pushTimeout, log: log)
+      fileSystem: daemon.fileSystem, session: session, mountPoint: options.mountPoint,
+      controller: daemon.controller, patience: options.pushTimeout, log: log)
     defer { sequence.stop() }
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
