@@ -70,11 +70,15 @@ package final class BackingTree: Sendable {
   }
 
   /// Refuses a descriptor that a caller would keep open when few are left, so that no caller can keep the daemon from
-  /// locking. open(2) returns the lowest free number, so the number shows how many are left.
+  /// locking, nor by files others from listing directories. open(2) returns the lowest free number, so the number shows
+  /// how many are left.
   ///
   /// - Throws: `ENFILE`.
-  package func requireRoom(for descriptor: borrowing Descriptor) throws(Errno) {
-    guard descriptor.rawValue < options.firstReservedDescriptor else { throw .tooManyOpenFilesInSystem }
+  package func requireRoom(for descriptor: borrowing Descriptor, isDirectory: Bool = false) throws(Errno) {
+    let limit = options.firstReservedDescriptor
+    guard descriptor.rawValue < (isDirectory ? limit : limit - min(64, limit / 8)) else {
+      throw .tooManyOpenFilesInSystem
+    }
   }
 }
 

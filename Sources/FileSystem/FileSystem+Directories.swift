@@ -48,7 +48,7 @@ extension ProtectedFileSystem {
   private func stream(of open: OpenDirectory) throws(Errno) -> DirectoryStream {
     try open.stream { (keepsAccessTime) throws(Errno) in
       let descriptor = try tree.openForListing(tree.directoryHandle(open.node), keepsAccessTime: keepsAccessTime)
-      try tree.requireRoom(for: descriptor)
+      try tree.requireRoom(for: descriptor, isDirectory: true)
       return descriptor
     }
   }

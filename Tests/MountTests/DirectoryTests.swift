@@ -96,6 +96,7 @@ extension MountTests {
           failure { () throws(Errno) in _ = try OpenFile(volume.path("new"), O_WRONLY | O_CREAT) }
             == .tooManyOpenFilesInSystem)
         #expect(!volume.path("new").exists)
+        #expect(try volume.mountPoint.names().count == 300)
         // Each handle that is read or synchronised has its own descriptor.
         let directories = failure { () throws(Errno) in
           for _ in 0..<300 {

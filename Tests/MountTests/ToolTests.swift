@@ -45,6 +45,11 @@ extension MountTests {
               ])
             #expect(check.succeeded, "\(check.output)")
           }
+          let made = try Program.run([
+            Command.path, "init", volume.path("new").description, "--passcode-file", kept.passcodeFile.description,
+            "--device-key", volume.directory.appending("another.key").description,
+          ])
+          #expect(made.succeeded, "\(made.output)")
         }
       }
     }

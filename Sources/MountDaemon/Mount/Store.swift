@@ -90,8 +90,9 @@ package enum Store {
         if try store.names(limit: 100).contains("keybag") { throw Errno.fileExists }
       }
       guard names.allSatisfy({ $0 == PathName(NameEncoding.storeDirectory) }) else { throw Errno.directoryNotEmpty }
-      try backing.setAttribute("user.protectfs.probe", to: [1])
-      try backing.removeAttribute("user.protectfs.probe")
+      // No name that a mount, on which the store may lie, has for itself.
+      try backing.setAttribute("user.cprotect.probe", to: [1])
+      try backing.removeAttribute("user.cprotect.probe")
     } catch {
       switch error {
       case .fileExists: throw .alreadyAStore(path: path)
