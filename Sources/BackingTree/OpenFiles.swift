@@ -190,6 +190,8 @@ extension BackingTree {
       SharedDescriptor(try Descriptor.open(PathName(descriptor: descriptor), [.path]))
     }
     node.state.withLock { state in
+      // The removal may have failed meanwhile.
+      guard state.isKeptByFile else { return }
       state.isKeptByFile = false
       state.unlinked = kept
     }

@@ -18,13 +18,27 @@ extension BackingTree {
 
   /// The same path as ``path(of:)``, without access to the store. Names that would need it are shown as `?`.
   package func pathInMemory(of node: Node) -> String {
-    var names: [String] = []
+    "/" + namesInMemory(of: node).map { $0?.description ?? "?" }.joined(separator: "/")
+  }
+
+  /// The path of a node in a mount at `mountPoint`, without access to the store; `nil` if it would need that.
+  package func pathInMemory(of node: Node, below mountPoint: String) -> PathName? {
+    var bytes = Array(mountPoint.utf8)
+    for name in namesInMemory(of: node) {
+      guard let name else { return nil }
+      bytes += [UInt8(ascii: "/")] + name.bytes
+    }
+    return PathName(bytes: bytes)
+  }
+
+  private func namesInMemory(of node: Node) -> [PathName?] {
+    var names: [PathName?] = []
     var current = node
     while let location = current.location {
-      names.append(nameInMemory(location)?.description ?? "?")
+      names.append(nameInMemory(location))
       current = location.parent
     }
-    return "/" + names.reversed().joined(separator: "/")
+    return names.reversed()
   }
 
   private func nameInMemory(_ location: Node.Location) -> PathName? {

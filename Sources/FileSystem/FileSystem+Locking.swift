@@ -29,7 +29,8 @@ extension ProtectedFileSystem {
   /// of files without a name, and of those with long ones.
   package func writtenPaths(in classes: [ProtectionClass], below mountPoint: String) -> [NodeID: PathName] {
     let nodes = classes.flatMap { tree.nodes.writers(in: $0) }
-    return Dictionary(nodes.map { ($0.id, PathName(mountPoint + tree.pathInMemory(of: $0))) }) { $1 }
+    let paths = nodes.compactMap { node in tree.pathInMemory(of: node, below: mountPoint).map { (node.id, $0) } }
+    return Dictionary(paths) { $1 }
   }
 
   /// The inode numbers of files in a class whose pages the kernel may hold, by node.

@@ -27,12 +27,14 @@ extension ControlSocket {
       let all = directory.names(limit: longestListing).filter { $0.hasSuffix(".sock") }
       func inode(_ name: String) -> UInt64? { try? directory.descriptor.status(of: PathName(name)).inode }
       let sockets = Dictionary(grouping: all, by: inode)
+      var daemons: [Daemon] = []
       // A killed daemon leaves its sockets behind.
-      let served = all.lazy.filter { $0.hasPrefix(backingPrefix) && (try? directory.isServed($0)) == true }
-      return served.prefix(100).map { name in
-        Daemon(
-          socket: ControlSocket(directory: path, name: name), owner: owner, names: Set(sockets[inode(name)] ?? []))
+      for name in all where daemons.count < 100 && name.hasPrefix(backingPrefix) {
+        guard (try? directory.isServed(name)) == true else { continue }
+        let names = Set(sockets[inode(name)] ?? [])
+        daemons.append(Daemon(socket: ControlSocket(directory: path, name: name), owner: owner, names: names))
       }
+      return daemons
     }
   }
 
@@ -43,6 +45,7 @@ extension ControlSocket {
 
   private static func owners(in path: String, after prefix: String = "") -> [UInt32] {
     guard let directory = try? Descriptor.open(PathName(path), [.path, .directory]),
+      let mount = try? MountedFileSystem.identifier(ofMountOf: directory),
       // Everybody may fill /tmp, which is to hide nobody's.
       let names = try? DirectoryNames(Descriptor.open(PathName(path), [.readOnly, .directory])).all(limit: 1_000_000)
     else { return [] }
@@ -50,10 +53,21 @@ extension ControlSocket {
       let text = name.description
       // Nobody there passes for another.
       guard text.hasPrefix(prefix), let owner = UInt32(text.dropFirst(prefix.count)),
-        let opened = try? SocketDirectory.withoutFUSE(directory.open(name, [.path, .directory, .noFollow])),
-        (try? opened.status().user) == owner
+        let opened = try? directory.open(name, [.path, .directory, .noFollow]),
+        isReached(opened, on: mount), (try? opened.status().user) == owner
       else { return nil }
       return owner
+    }
+  }
+
+  /// Whether a directory is on a mount, as almost all are, or what is mounted there is at least none of a user's own,
+  /// which may never answer.
+  private static func isReached(_ directory: borrowing Descriptor, on mount: String?) -> Bool {
+    do throws(Errno) {
+      if try MountedFileSystem.identifier(ofMountOf: directory) == mount { return true }
+      return try !SocketDirectory.isFUSE(directory)
+    } catch {
+      return false
     }
   }
 

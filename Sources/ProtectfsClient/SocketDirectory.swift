@@ -9,22 +9,21 @@ package struct SocketDirectory: ~Copyable, Sendable {
 
   /// Opens the directory, and checks that it belongs to the user and is closed to others.
   ///
-  /// - Throws: `EPERM` if that is not so; `ELOOP` or `ENOTDIR` if it is not a directory.
+  /// - Throws: `EPERM` if that is not so, or it is on a FUSE file system; `ELOOP` or `ENOTDIR` if it is not a
+  ///   directory.
   package init(opening path: String, of user: UInt32) throws(Errno) {
-    let found = try Self.withoutFUSE(Descriptor.open(PathName(path), [.path, .directory, .noFollow]))
+    let found = try Descriptor.open(PathName(path), [.path, .directory, .noFollow])
+    if try Self.isFUSE(found) { throw .notPermitted }
     let descriptor = try found.open(".", [.readOnly, .directory])
     let status = try descriptor.status()
     guard status.user == user, status.permissions & 0o077 == 0 else { throw .notPermitted }
     self.descriptor = descriptor
   }
 
-  /// A directory that was opened without access, for which nothing was asked of its file system.
-  ///
-  /// - Throws: `EPERM` if that is a FUSE file system. A user may have mounted one there that never answers.
-  static func withoutFUSE(_ directory: consuming Descriptor) throws(Errno) -> Descriptor {
-    let isFUSE = try MountedFileSystem.type(of: directory)?.hasPrefix("fuse") ?? false
-    if isFUSE { throw .notPermitted }
-    return directory
+  /// Whether a directory that was opened without access is on a FUSE file system, which is asked nothing. A user may
+  /// have mounted one there that never answers.
+  static func isFUSE(_ directory: borrowing Descriptor) throws(Errno) -> Bool {
+    try MountedFileSystem.type(of: directory)?.hasPrefix("fuse") ?? false
   }
 
   /// Creates the directory with mode 0700 if necessary, and opens it.

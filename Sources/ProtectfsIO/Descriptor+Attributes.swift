@@ -84,6 +84,11 @@ extension PathName {
     }
   }
 
+  /// Removes an attribute, of a symbolic link itself (lremovexattr(2)).
+  package func removeLinkAttribute(_ name: PathName) throws(Errno) {
+    try call("lremovexattr", unsafe withCString { path in unsafe name.withCString { unsafe lremovexattr(path, $0) } })
+  }
+
   /// Removes an attribute (removexattr(2)).
   package func removeAttribute(_ name: PathName) throws(Errno) {
     try call("removexattr", unsafe withCString { path in unsafe name.withCString { unsafe removexattr(path, $0) } })

@@ -78,12 +78,11 @@ package final class DirectoryTree: Sendable {
 
     /// If a name is gone from the deepest directory, the names that have come there, one of which may be its new one.
     /// Returns `nil` if there is nothing more to visit. Names that go after that are not looked for.
-    mutating func newNames() -> Set<PathName>? {
+    mutating func newNames() throws(Errno) -> Set<PathName>? {
       let level = levels.count - 1
-      guard levels[level].hasVanished, !levels[level].found.isEmpty,
-        let opened = try? descent.item(), let names = try? opened.descriptor.names()
-      else { return nil }
-      return Set(names).subtracting(exchange(&levels[level].found, with: []))
+      guard levels[level].hasVanished, !levels[level].found.isEmpty else { return nil }
+      let found = exchange(&levels[level].found, with: [])
+      return try Set(descent.item().descriptor.names()).subtracting(found)
     }
   }
 
@@ -118,7 +117,7 @@ package final class DirectoryTree: Sendable {
     while let directory = walk.descent.directory {
       if !isCancelled(), let name = walk.descent.nextName() {
         visit(name, in: directory, &walk)
-      } else if !isCancelled(), let names = walk.newNames() {
+      } else if !isCancelled(), let names = newNames(in: directory, &walk) {
         walk.descent.add(names)
       } else {
         walk.descent.leave()
@@ -129,10 +128,20 @@ package final class DirectoryTree: Sendable {
     }
   }
 
+  private func newNames(in directory: Directory, _ walk: inout Walk) -> Set<PathName>? {
+    do throws(Errno) {
+      return try walk.newNames()
+    } catch {
+      if error != .noSuchFileOrDirectory { report(directory.path, error) }
+      return nil
+    }
+  }
+
   private func visit(_ name: PathName, in directory: Directory, _ walk: inout Walk) {
     let path = directory.path(of: name).description
+    let parent: SharedDescriptor
+    do throws(Errno) { parent = try walk.descent.item() } catch { return report(path, error) }
     do throws(Errno) {
-      let parent = try walk.descent.item()
       // Opened without access: this needs no key, and `body` changes the very item that was examined.
       let item = SharedDescriptor(try parent.descriptor.open(name, [.path, .noFollow]))
       let status = try item.descriptor.status()

@@ -60,7 +60,7 @@ package struct Thread: @unchecked Sendable {
     _ = unsafe linux_set_thread_name(name)
   }
 
-  /// Closes all descriptors but one for the calling thread, and for no other (close_range(2),
+  /// Closes all descriptors but one, or with -1 all, for the calling thread, and for no other (close_range(2),
   /// `CLOSE_RANGE_UNSHARE`). Where the kernel does not know that, they stay open.
   package static func keepOnly(_ descriptor: CInt) { linux_keep_only_descriptor(descriptor) }
 

@@ -144,7 +144,8 @@ import SystemPackage
   package func awaitWrites(to node: NodeID, at path: PathName?) {
     LockOrder.requireNoneHeld("a notification")
     if Self.waitsByPath {
-      try? path?.removeAttribute("user.protectfs.none")
+      // In place of the file there may be a link by now, to a file system that never answers.
+      try? path?.removeLinkAttribute("user.protectfs.none")
     } else {
       _ = unsafe fuse_lowlevel_notify_inval_entry(session, node.rawValue, ".", 1)
     }
@@ -158,9 +159,9 @@ import SystemPackage
     return Process.kernelVersion >= (6, 19)
   }()
 
-  /// Gives the calling thread a table of descriptors of its own, which has the connection alone: whatever it waits for
-  /// when the daemon is killed, the daemon's other descriptors are closed.
-  package func isolateThread() { Thread.keepOnly(unsafe fuse_session_fd(session)) }
+  /// Gives the calling thread a table of descriptors of its own, which has the connection alone if it needs that:
+  /// whatever it waits for when the daemon is killed, the daemon's other descriptors are closed.
+  package func isolateThread() { Thread.keepOnly(Self.waitsByPath ? -1 : unsafe fuse_session_fd(session)) }
 
   /// Whether the kernel may still send requests, because the file system is still held somewhere. Not valid after
   /// ``unmount()``.

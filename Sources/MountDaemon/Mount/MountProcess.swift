@@ -72,8 +72,10 @@ package enum MountProcess {
     session.serve(latency: latency(options)) {
       isMounted = $0
       guard isMounted else {
-        if !unmounter.unmount(isLazy: true) { log.error("the mount could not be detached") }
-        return
+        if unmounter.unmount(isLazy: true) { return }
+        // Its threads would wait for ever. The kernel ends what is left of the mount.
+        log.error("the mount could not be detached")
+        Process.exit(1)
       }
       server.start()
       if let socket = serviceSocket.take() { server.start(on: socket) }

@@ -91,10 +91,12 @@ package final class Unmounter: Sendable {
     Process.exitAtOnce(0)
   }
 
-  /// Unmounts what is there. Returns whether that is gone.
+  /// Unmounts what is there, and not what that lay in. Returns whether it is gone.
   private static func unmount(at mountPoint: String, isLazy: Bool) -> Bool {
     do throws(Errno) {
-      guard let mount = try MountedFileSystem.find(containing: mountPoint) else { return false }
+      guard let mount = try MountedFileSystem.find(containing: mountPoint), mount.mountPoint == mountPoint else {
+        return false
+      }
       try Unmount.run(mount, isLazy: isLazy)
       return true
     } catch {
