@@ -3,7 +3,7 @@
 # service, and clients in Python, of which the one for GLib is skipped without python3-gi.
 # Installs what it needs on Debian 12. The protectfs that is mounted with is the main package's own.
 #
-#   scripts/examples.sh [--build]    only builds them
+#   scripts/examples.sh [--build]    only builds and lints them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
@@ -24,10 +24,9 @@ export PROTECTFS_STRICT=1
 step "Examples: build, warnings as errors"
 swift build --package-path Examples --build-tests
 
-if (($#)); then exit; fi
-
 step "Examples: no call loses a class"
 swift package --package-path Examples protection-lint
+if (($#)); then exit; fi
 
 if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
   echo "Skipped: the examples' tests on mounts. /dev/fuse is missing or may not be used." >&2
