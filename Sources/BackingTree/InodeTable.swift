@@ -111,12 +111,7 @@ package final class InodeTable: Sendable {
     nodes { $0.cachedClass == fileClass && $0.handles > 0 }
   }
 
-  /// The nodes of files in a class that are open for writing.
-  package func written(in fileClass: ProtectionClass) -> [UInt64] {
-    nodes { $0.cachedClass == fileClass && $0.writers > 0 }
-  }
-
-  /// The same, as references.
+  /// The nodes of files in a class that are open for writing, as references.
   package func writers(in fileClass: ProtectionClass) -> [Node] {
     collect({ $0.cachedClass == fileClass && $0.writers > 0 }, { $0 })
   }

@@ -105,18 +105,14 @@ extension BackingTree {
   /// Opens a node's backing file by one of its names, and returns the status that identified the file.
   package func open(_ node: Node, _ flags: OpenFlags, status: inout Status) throws(Errno) -> Descriptor {
     let (kept, file) = node.state.withLock { ($0.kept, $0.isKeptByFile ? $0.file : nil) }
-    if let kept { return try reopen(kept.descriptor, flags, &status) }
-    if let file {
-      return try file.withDescriptor { (descriptor) throws(Errno) in try reopen(descriptor, flags, &status) }
+    let reference: Reference? = if let kept { .kept(kept) } else if let file { .file(file) } else { nil }
+    if let reference {
+      return try reference.withDescriptor { (descriptor) throws(Errno) in
+        status = try descriptor.status()
+        return try Descriptor.open(PathName(descriptor: descriptor), flags.subtracting(.noFollow))
+      }
     }
     return try findingMoved { () throws(Errno) in try openByName(node, flags, status: &status) }
-  }
-
-  private func reopen(
-    _ descriptor: borrowing Descriptor, _ flags: OpenFlags, _ status: inout Status
-  ) throws(Errno) -> Descriptor {
-    status = try descriptor.status()
-    return try Descriptor.open(PathName(descriptor: descriptor), flags.subtracting(.noFollow))
   }
 
   private func openByName(_ node: Node, _ flags: OpenFlags, status: inout Status) throws(Errno) -> Descriptor {

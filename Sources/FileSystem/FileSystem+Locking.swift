@@ -22,7 +22,7 @@ extension ProtectedFileSystem {
 
   /// The nodes of files in a class that are open for writing.
   package func writtenNodes(in fileClass: ProtectionClass) -> [NodeID] {
-    tree.nodes.written(in: fileClass).map(NodeID.init)
+    tree.nodes.writers(in: fileClass).map(\.id)
   }
 
   /// The paths of those files of classes, in a mount at `mountPoint`, as far as they are known without the store: not

@@ -18,22 +18,13 @@ import Testing
       _ = try source.write(bytes, at: 0)
       let target = try store.kernel.open("target", O_RDWR | O_CREAT)
       let file = try #require(store.tree.nodes.node(target.inode.number).file)
-      let (isHeld, goesOn) = (Semaphore(), Semaphore())
-      let holder = Thread(name: "holder") {
-        file.beginRekeyStep()
-        isHeld.post()
-        goesOn.wait()
-        file.endRekeyStep()
-      }
-      defer { holder.join() }
-      isHeld.wait()
-      let copier = Thread(name: "copier") { _ = try? source.copyRange(from: 0, to: target, at: 0, count: 100_000) }
-      defer { copier.join() }
-      do {
-        defer { goesOn.post() }
+      let copier = try file.whileHeld {
+        let copier = Thread(name: "copier") { _ = try? source.copyRange(from: 0, to: target, at: 0, count: 100_000) }
         // Reading takes it for a moment too.
         try store.wait { (0..<1000).allSatisfy { _ in !store.fileSystem.evictKeys(of: .complete, until: 0) } }
+        return copier
       }
+      defer { copier.join() }
       try store.wait { store.fileSystem.evictKeys(of: .complete, until: 0) }
       try store.wait { try target.read(at: 0, count: 200_000) == bytes }
     }

@@ -21,24 +21,13 @@ import Testing
       let long = try store.file("long", count: 24 << 20)
       try store.raise("long")
       let file = try #require(store.node("long").file)
-      let (isHeld, goesOn) = (Semaphore(), Semaphore())
-      let holder = Thread(name: "holder") {
-        file.beginRekeyStep()
-        isHeld.post()
-        goesOn.wait()
-        file.endRekeyStep()
+      try file.whileHeld {
+        store.daemon.startRekeying()
+        let other = try store.file("other", count: 4096)
+        try store.raise("other")
+        try store.waitForKey(of: "other")
+        #expect(try other.read(at: 0, count: 4096) == [UInt8](repeating: 7, count: 4096))
       }
-      defer { holder.join() }
-      defer { goesOn.post() }
-      isHeld.wait()
-      store.daemon.startRekeying()
-
-      let other = try store.file("other", count: 4096)
-      try store.raise("other")
-      try store.waitForKey(of: "other")
-      #expect(try other.read(at: 0, count: 4096) == [UInt8](repeating: 7, count: 4096))
-
-      goesOn.post()
       try store.waitForKey(of: "long")
       #expect(try long.read(at: (24 << 20) - 10, count: 20) == [UInt8](repeating: 7, count: 10))
     }
