@@ -211,18 +211,30 @@ def contents(file_key, plain):
     return xts(content_keys(file_key)[0], 0, padded) + bytes(backing_length(len(plain)) - len(padded))
 
 
-def record(kind, key, body):
-    return body + mac(key, b"protectfs " + kind + b" record\0" + body)[:16]
+def record(kind, key, body, tag_size=16):
+    return body + mac(key, b"protectfs " + kind + b" record\0" + body)[:tag_size]
 
 
 def file_record(v):
     pending = v.get("pending")
-    flags = v["explicit"] | (pending["followed"] << 1 if pending else 0)
-    body = struct.pack("<BBHI", 0x81 if pending else 1, v["class"], flags, v["classKeyID"])
+    shift = v.get("timeShift")
+    version = 1 | (0x40 if shift else 0) | (0x80 if pending else 0)
+    flags = v["explicit"] | (pending["followed"] << 1 if pending else 0) | (shift["seconds"] << 2 if shift else 0)
+    body = struct.pack("<BBHI", version, v["class"], flags, v["classKeyID"])
     body += bytes.fromhex(v["wrappedKey"])
     if pending:
         body += wrapped_old_key(pending) + struct.pack("<Q", pending["boundary"])
-    return record(b"file", bytes.fromhex(v["recordsKey"]), body)
+    if shift:
+        body += struct.pack("<I", shift["nanoseconds"])
+    return record(b"file", bytes.fromhex(v["recordsKey"]), body, tag_size=12 if shift else 16)
+
+
+def shifted_time(v):
+    """The backing file's time for users to see this one."""
+    seconds, nanoseconds = v["shown"]
+    if nanoseconds != v["nanoseconds"]:
+        return v["shown"]
+    return [seconds + v["seconds"], v["seconds"] * 1000 + 787]
 
 
 def wrapped_old_key(v):
@@ -406,6 +418,7 @@ FILES = {
     FORMAT / "file-records.json": lambda v: {
         "record": file_record(v), **({"wrappedOldKey": wrapped_old_key(v["pending"])} if "pending" in v else {})},
     FORMAT / "rekey-batches.json": lambda v: {"batch": rekey_batch(v)},
+    FORMAT / "shifted-times.json": lambda v: {"backing": shifted_time(v)},
     FORMAT / "directory-records.json": lambda v: {"record": directory_record(v)},
     FORMAT / "names.json": compute_name,
     FORMAT / "symbolic-links.json": compute_symbolic_link,
@@ -462,7 +475,21 @@ def own_vectors():
          "classKeyID": 0x01020304, "wrappedKey": one_pass if number == 2 else wrapped,
          "pending": {"newKey": own("new file key", 32), "oldKey": own("old file key", 32), "boundary": boundary,
                      "followed": followed}}
-        for number, explicit, boundary, followed in [(1, 1, 0, 0), (2, 0, 3, 1), (3, 0, 2**51, 0)]]
+        for number, explicit, boundary, followed in [(1, 1, 0, 0), (2, 0, 3, 1), (3, 0, 2**51, 0)]] + [
+        {"name": f"class {number}, its time shifted" + (", a rekey pending" if pending else ""),
+         "recordsKey": use["records"], "class": number, "explicit": explicit,
+         "classKeyID": 0x01020304, "wrappedKey": one_pass if number == 2 else wrapped,
+         "timeShift": {"seconds": seconds, "nanoseconds": nanoseconds}, **pending}
+        for number, explicit, seconds, nanoseconds, pending in [
+            (1, 1, 1, 123_456_789, {}), (2, 0, 16_383, 0, {}),
+            (3, 1, 258, 999_999_999, {"pending": {"newKey": own("new file key", 32), "oldKey": own("old file key", 32),
+                                                  "boundary": 3, "followed": 1}})]]
+    yield FORMAT / "shifted-times.json", [
+        {"name": name, "seconds": seconds, "nanoseconds": nanoseconds, "shown": shown}
+        for name, seconds, nanoseconds, shown in [
+            ("one second", 1, 123_456_789, [1_750_000_000, 123_456_789]),
+            ("the most seconds", 16_383, 0, [-1, 0]),
+            ("a time that was set since", 1, 123_456_789, [1_750_000_000, 5])]]
     yield FORMAT / "rekey-batches.json", [
         {"name": name, "recordsKey": use["records"], "number": number, "chunks": [
             {"wrappedOldKey": own("wrapped old key", which, 40), "boundary": boundary, "firstUnit": first,

@@ -88,10 +88,9 @@ extension BackingTree {
   package func makeClassExplicit(of node: Node) throws(Errno) {
     try withOpenFile(node, for: .rewrapTo, writing: false) { (file) throws(Errno) in
       try changeKey(of: file, node) { (record, _) throws(Errno) in
-        .rewrapped(
-          try fileRecord(
-            record.fileClass, isExplicit: true, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
-            pending: record.pending))
+        var record = record
+        record.isExplicit = true
+        return .rewrapped(try tagged(record))
       }
       node.state.withLock { $0.classChanges &+= 1 }
     }
@@ -102,16 +101,12 @@ extension BackingTree {
     _ record: FileRecord, for newClass: ProtectionClass, isExplicit: Bool? = nil
   ) throws(Errno) -> FileRecord {
     guard controller.allows(.rewrapTo, on: newClass) else { throw .permissionDenied }
-    let isExplicit = isExplicit ?? record.isExplicit
-    if newClass == record.fileClass, controller.isCurrent(record) {
-      return try fileRecord(
-        newClass, isExplicit: isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
-        pending: record.pending)
+    var changed = record
+    if newClass != record.fileClass || !controller.isCurrent(record) {
+      changed = try wrapped(controller.fileKey(of: record), for: newClass, in: record)
     }
-    let key = try controller.fileKey(of: record)
-    let (keyID, wrappedKey) = try controller.wrap(key, for: newClass)
-    return try fileRecord(
-      newClass, isExplicit: isExplicit, classKeyID: keyID, wrappedKey: wrappedKey, pending: record.pending)
+    changed.isExplicit = isExplicit ?? record.isExplicit
+    return try tagged(changed)
   }
 
   private func setDirectoryClass(

@@ -45,17 +45,6 @@ package final class Node: Sendable {
     }
   }
 
-  /// The modification time of a file that a rekey has changed.
-  final class MovedTime: Sendable {
-    let kernel: TimeChange
-    let backing: TimeChange
-
-    package init(kernel: TimeChange, backing: TimeChange) {
-      self.kernel = kernel
-      self.backing = backing
-    }
-  }
-
   /// The contents of a directory's record.
   package struct Directory {
     package let identifier: [UInt8]
@@ -76,9 +65,6 @@ package final class Node: Sendable {
     /// knows it: programs may be about to open it, or have it as their working directory. While it is open, its inode
     /// number is not reused. While `file` is there, that is enough.
     var unlinked: SharedDescriptor?
-    /// The modification time in the kernel, if a rekey has given the backing file another one. It is a separate object,
-    /// because few nodes have one and all nodes are in memory.
-    var movedTime: MovedTime?
     /// Open handles of `file`.
     var handles = 0
     /// The number of them that may write.
@@ -96,7 +82,7 @@ package final class Node: Sendable {
     var isRekeyKnown = false
     /// Counts changes of the class and closes of the file. A thread that read the record and length meanwhile reads
     /// them again.
-    var classChanges: UInt32 = 0
+    package var classChanges: UInt32 = 0
     /// The directory's set-group-ID bit: new entries take the directory's group.
     package var setsGroup = false
 
@@ -188,20 +174,5 @@ package final class Node: Sendable {
       state.isKeptByFile = unlinked != nil && state.file != nil
       return exchange(&state.unlinked, with: state.isKeptByFile ? nil : unlinked)
     }
-  }
-
-  /// Stores that a rekey has changed the backing file's modification time, which the kernel does not learn.
-  func movedTime(from kernel: TimeChange, to backing: TimeChange) {
-    state.withLock { state in
-      let known = state.movedTime
-      state.movedTime = MovedTime(kernel: known?.backing == kernel ? known!.kernel : kernel, backing: backing)
-    }
-  }
-
-  /// The modification time to set on the backing file when the kernel reports `reported`: the time after a rekey, if
-  /// the kernel still has the one before it.
-  package func backingTime(for reported: TimeChange) -> TimeChange {
-    guard let moved = state.withLock({ $0.movedTime }), moved.kernel == reported else { return reported }
-    return moved.backing
   }
 }

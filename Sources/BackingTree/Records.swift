@@ -31,14 +31,19 @@ extension BackingTree {
     return record
   }
 
-  /// A record for a newly wrapped file key.
-  func fileRecord(
-    _ fileClass: ProtectionClass, isExplicit: Bool, classKeyID: ClassKeyID, wrappedKey: [UInt8],
-    pending: PendingRekey? = nil
+  /// A record with the tag that authenticates it.
+  func tagged<Record: TaggedRecord>(_ record: Record) throws(Errno) -> Record {
+    try records { () throws(CryptographyError) in try volume.tagged(record) }
+  }
+
+  /// A record with a file key that was wrapped for a class.
+  func wrapped(
+    _ key: borrowing FileKey, for fileClass: ProtectionClass, in record: FileRecord
   ) throws(Errno) -> FileRecord {
-    let record = FileRecord(
-      fileClass: fileClass, isExplicit: isExplicit, classKeyID: classKeyID, wrappedKey: wrappedKey, pending: pending)
-    return try records { () throws(CryptographyError) in try volume.tagged(record) }
+    var record = record
+    record.fileClass = fileClass
+    (record.classKeyID, record.wrappedKey) = try controller.wrap(key, for: fileClass)
+    return record
   }
 
   /// The contents of a directory's record. An empty directory without a record is one whose creation was cut short; it
@@ -77,8 +82,7 @@ extension BackingTree {
   ) throws(Errno) {
     let record = DirectoryRecord(
       directoryClass: directory.directoryClass, isExplicit: directory.isExplicit, directoryID: directory.identifier)
-    let tagged = try records { () throws(CryptographyError) in try volume.tagged(record) }
-    try setRecord(tagged.bytes, of: descriptor, mode: mode)
+    try setRecord(tagged(record).bytes, of: descriptor, mode: mode)
   }
 
   /// Writes the record of a new store's root.
@@ -171,7 +175,8 @@ extension BackingTree {
     let key: FileKey
     do throws(CryptographyError) { key = try FileKey() } catch { throw errno(error) }
     let (keyID, wrappedKey) = try controller.wrap(key, for: fileClass)
-    let record = try fileRecord(fileClass, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey)
+    let record = try tagged(
+      FileRecord(fileClass: fileClass, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey))
     return (record, try ProtectedFile.contentsCipher(of: key, record))
   }
 

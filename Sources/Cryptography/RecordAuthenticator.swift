@@ -1,6 +1,6 @@
 import CLibcrypto
 
-/// HMAC-SHA256 with one key (RFC 2104), truncated to 16 bytes: the tags of records, and the hashes of attribute names.
+/// HMAC-SHA256 with one key (RFC 2104), truncated: the tags of records, and the hashes of attribute names.
 ///
 /// Calls may come from any thread, and allocate only their result.
 package final class RecordAuthenticator: @unchecked Sendable {
@@ -20,17 +20,19 @@ package final class RecordAuthenticator: @unchecked Sendable {
 
   /// The tag of `label ‖ bytes`. The label separates the uses of one key. If a key has several, each label ends with a
   /// NUL, so that none is a prefix of another.
-  package func tag(_ label: StaticString, _ bytes: [UInt8]) throws(CryptographyError) -> [UInt8] {
+  package func tag(
+    _ label: StaticString, _ bytes: [UInt8], size: Int = tagSize
+  ) throws(CryptographyError) -> [UInt8] {
     var tag = try code(label, bytes)
-    tag.removeSubrange(Self.tagSize...)
+    tag.removeSubrange(size...)
     return tag
   }
 
-  /// Whether `tag` is the tag of `label ‖ bytes`, in constant time.
+  /// Whether `tag` is the tag of `label ‖ bytes` with that size, in constant time.
   package func verify(
-    _ tag: [UInt8], _ label: StaticString, _ bytes: [UInt8]
+    _ tag: [UInt8], _ label: StaticString, _ bytes: [UInt8], size: Int = tagSize
   ) throws(CryptographyError) -> Bool {
-    isEqualInConstantTime(tag, try self.tag(label, bytes))
+    isEqualInConstantTime(tag, try self.tag(label, bytes, size: size))
   }
 
   /// All 32 bytes of the HMAC of `label ‖ bytes`.

@@ -1,4 +1,5 @@
 import ProtectfsIO
+import StoreFormat
 
 /// The modification time of an open file in the kernel. The backing file must have this time in the end.
 ///
@@ -7,37 +8,28 @@ import ProtectfsIO
 /// pwrite(2), fallocate(2) or ftruncate(2), a little later, would move the file's time, and make and rsync would see
 /// that time once the kernel has forgotten the file.
 struct ModificationTime {
-  private var seconds: Int64
-  private var nanoseconds: Int64
+  /// The kernel's.
+  private(set) var time: TimeShift.Time
   private(set) var isMoved = false
-  /// A rekey is writing the file. The backing file keeps the time of those writes until ``rest()``.
-  private var isRekeyed = false
+  /// A rekey is writing the file. The backing file keeps the time of those writes until ``rest(isShifted:)``.
+  private(set) var isRekeyed = false
 
-  init(_ status: Status) {
-    seconds = status.modification_seconds
-    nanoseconds = Int64(status.modification_nanoseconds)
-  }
+  init(_ time: TimeShift.Time) { self.time = time }
 
   /// Called before the backing file is given the time that the kernel has sent.
   mutating func willBeSet() { isMoved = false }
 
   /// Called after the backing file was given a time. If it was written meanwhile, its time has moved again.
-  mutating func wasSet(_ time: TimeChange, _ status: Status) {
-    if case .set(let seconds, let nanoseconds) = time {
-      (self.seconds, self.nanoseconds) = (seconds, nanoseconds)
-    } else {
-      (seconds, nanoseconds) = (status.modification_seconds, Int64(status.modification_nanoseconds))
-    }
-  }
+  mutating func wasSet(_ time: TimeShift.Time) { self.time = time }
 
   /// Called after the backing file was written, or its length or holes were changed.
   mutating func move() { isMoved = true }
 
   /// The time to set on the backing file, if it was moved. Returns it once.
-  mutating func takeChange() -> TimeChange? {
-    guard isMoved, !isRekeyed else { return nil }
+  mutating func takeChange() -> TimeShift.Time? {
+    guard hasChange else { return nil }
     isMoved = false
-    return .set(seconds: seconds, nanoseconds: nanoseconds)
+    return time
   }
 
   /// Whether ``takeChange()`` would return a time.
@@ -46,15 +38,33 @@ struct ModificationTime {
   /// Called when a rekey begins to write the file.
   mutating func beginRekey() { isRekeyed = true }
 
-  /// Called when the rekey has finished or is deferred. The time is then one second later than the kernel's, so that a
-  /// backup that compares time and length copies the contents together with the new record; one second earlier, if the
-  /// kernel's is the last that there is. Returns both times.
-  mutating func rest() -> (kernel: TimeChange, backing: TimeChange)? {
-    guard isRekeyed else { return nil }
+  /// Called when the rekey has finished or is deferred. The backing file's time must then differ from the one before,
+  /// so that a backup that compares time and length copies the contents together with the new record. If the record has
+  /// no new time shift, the kernel's time is moved by a second.
+  mutating func rest(isShifted: Bool) {
     isRekeyed = false
-    let kernel = TimeChange.set(seconds: seconds, nanoseconds: nanoseconds)
-    seconds += seconds == .max ? -1 : 1
     isMoved = true
-    return (kernel, .set(seconds: seconds, nanoseconds: nanoseconds))
+    if !isShifted { time.seconds += time.seconds == .max ? -1 : 1 }
+  }
+}
+
+extension Status {
+  /// The time of the last change of contents.
+  package var modificationTime: TimeShift.Time {
+    get { .init(seconds: modification_seconds, nanoseconds: modification_nanoseconds) }
+    set { (modification_seconds, modification_nanoseconds) = (newValue.seconds, newValue.nanoseconds) }
+  }
+}
+
+extension TimeChange {
+  /// Sets a time.
+  package init(_ time: TimeShift.Time) {
+    self = .set(seconds: time.seconds, nanoseconds: Int64(time.nanoseconds))
+  }
+
+  /// The time, if one is set that is not the current one.
+  package var time: TimeShift.Time? {
+    guard case .set(let seconds, let nanoseconds) = self else { return nil }
+    return .init(seconds: seconds, nanoseconds: UInt32(truncatingIfNeeded: nanoseconds))
   }
 }

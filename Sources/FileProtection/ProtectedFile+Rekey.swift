@@ -153,10 +153,19 @@ extension ProtectedFile {
     try contents.read(body)
   }
 
-  /// Ends a rekey's changes of the modification time, which becomes one second later than the kernel's. Returns both
-  /// times if a step was written since the last call.
-  package func restAfterRekey() -> (kernel: TimeChange, backing: TimeChange)? {
-    modificationTime.withLock { $0.rest() }
+  /// Whether a rekey has written the file, and so moved its modification time, since ``restAfterRekey(isShifted:)``.
+  package var isRekeyed: Bool { modificationTime.withLock { $0.isRekeyed } }
+
+  /// The time shift for a record that follows from a rekey: another one if it has written the file. `nil` if there is
+  /// none left.
+  package var nextTimeShift: TimeShift? {
+    let last = record.timeShift
+    return modificationTime.withLock { $0.isRekeyed ? TimeShift(after: last, of: $0.time) : last }
+  }
+
+  /// Ends a rekey's changes of the modification time. It becomes the kernel's, shifted by the record.
+  package func restAfterRekey(isShifted: Bool) {
+    modificationTime.withLock { $0.rest(isShifted: isShifted) }
   }
 
   private static let longestPiece = 1 << 20

@@ -61,7 +61,8 @@ package final class ProtectedFile: Sendable {
     self.controller = controller
     self.length = Atomic(length)
     protection = RankedMutex(.protection, Protection(record: record, cipher: cipher))
-    modificationTime = RankedMutex(.modificationTime, ModificationTime(status))
+    modificationTime = RankedMutex(
+      .modificationTime, ModificationTime(record.shown(status.modificationTime)))
   }
 
   /// Records a change. The next reader then moves the access time.
@@ -80,7 +81,8 @@ package final class ProtectedFile: Sendable {
     try timeChange.withLock { (_) throws(Errno) in
       modificationTime.withLock { $0.willBeSet() }
       let status = try body()
-      modificationTime.withLock { $0.wasSet(time, status) }
+      let time = time.time ?? record.shown(status.modificationTime)
+      modificationTime.withLock { $0.wasSet(time) }
       return status
     }
   }
@@ -89,9 +91,14 @@ package final class ProtectedFile: Sendable {
   /// closed.
   package func applyModificationTime() throws(Errno) {
     try timeChange.withLock { (_) throws(Errno) in
-      guard let change = modificationTime.withLock({ $0.takeChange() }) else { return }
-      try descriptor.setTimes(access: .leave, modification: change)
+      guard let time = modificationTime.withLock({ $0.takeChange() }) else { return }
+      try descriptor.setTimes(access: .leave, modification: TimeChange(record.timeShift?.backing(time) ?? time))
     }
+  }
+
+  /// What users see of the backing file's modification time.
+  package func shown(_ time: TimeShift.Time) -> TimeShift.Time {
+    modificationTime.withLock { $0.isRekeyed ? $0.time : nil } ?? record.shown(time)
   }
 
   /// Whether the backing file's modification time differs from the kernel's.

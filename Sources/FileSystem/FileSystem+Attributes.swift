@@ -32,7 +32,6 @@ extension ProtectedFileSystem {
         try tree.requireNotDenied(.resize, on: node)
       }
     }
-    let modification = node.backingTime(for: changes.modification)
     // Everything that can fail comes before a change of length, which cannot be undone.
     let reference = try tree.reference(to: node)
     var resized: Status?
@@ -46,27 +45,34 @@ extension ProtectedFileSystem {
     node.file?.noteChange()
     func change() throws(Errno) -> Status {
       try reference.withDescriptor { (descriptor) throws(Errno) in
-        try set(changes, modification, of: descriptor, resized: resized, caller: caller)
+        try set(changes, of: node, descriptor, resized: resized, caller: caller)
       }
     }
     // The kernel sends times of its own accord, also within setxattr(2). They do not wait for a rekey that may hang.
     func apply() throws(Errno) -> Status {
       try changes.changesPrivileges ? tree.holdingPrivileges(of: node, change) : change()
     }
-    let status: Status
-    if changes.modification != .leave, let file = node.file {
-      status = try file.setModificationTime(modification, apply)
-    } else {
-      status = try apply()
-    }
+    let status =
+      try changes.modification == .leave ? apply() : setModificationTime(changes.modification, of: node, apply)
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
     return (attributes(of: node, status), attributeTimeout(of: node))
   }
 
+  /// Runs `body`, which gives the backing file the modification time; once more if the file was opened or closed
+  /// meanwhile, or its record changed: whoever did that has not seen the time.
+  private func setModificationTime(
+    _ time: TimeChange, of node: Node, _ body: () throws(Errno) -> Status
+  ) throws(Errno) -> Status {
+    while true {
+      let (file, changes) = node.state.withLock { ($0.file, $0.classChanges) }
+      let status = if let file { try file.setModificationTime(time, body) } else { try body() }
+      if node.state.withLock({ $0.file === file && $0.classChanges == changes }) { return status }
+    }
+  }
+
   /// Sets owner, mode and times, and returns the status afterwards.
   private func set(
-    _ changes: AttributeChanges, _ modification: TimeChange, of descriptor: borrowing Descriptor, resized: Status?,
-    caller: Caller
+    _ changes: AttributeChanges, of node: Node, _ descriptor: borrowing Descriptor, resized: Status?, caller: Caller
   ) throws(Errno) -> Status {
     if changes.user != nil || changes.group != nil || changes.isEmpty {
       try setOwner(of: descriptor, to: changes, caller: caller)
@@ -76,6 +82,7 @@ extension ProtectedFileSystem {
     if let mode = changes.mode { try tree.setPermissions(mode, of: descriptor) }
     do throws(Errno) {
       if changes.access != .leave || changes.modification != .leave {
+        let modification = tree.backingTime(for: changes.modification, of: node, descriptor)
         try descriptor.setTimes(access: changes.access, modification: modification)
       }
       return try descriptor.status()

@@ -15,6 +15,7 @@ extension ProtectedFileSystem {
     if node.isRegular {
       // A length that no plaintext can have is shown unchanged. Opening such a file fails.
       attributes.size = ContentLength.plaintext(for: status.size) ?? status.size
+      attributes.modificationTime = tree.shownTime(of: node, status)
     } else if node.isSymbolicLink {
       attributes.size = tree.targetCount(of: node, status)
     } else {

@@ -54,7 +54,7 @@ package struct DirectoryRecord: Sendable, Equatable {
   package var bytesBeforeTag: [UInt8] {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(Self.size)
-    bytes.appendRecordHeader(directoryClass, isExplicit: isExplicit)
+    bytes.appendRecordHeader(1, directoryClass, flags: isExplicit ? 1 : 0)
     bytes.append(integer: UInt32(0))
     return bytes + directoryID
   }

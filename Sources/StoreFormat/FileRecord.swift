@@ -4,14 +4,17 @@ import ProtectfsPolicy
 /// key.
 ///
 /// ```
-///  0  1  version, 1; 0x81 while a rekey is pending
+///  0  1  version, 1; 0x40 more with a time shift, 0x80 more while a rekey is pending
 ///  1  1  class
-///  2  2  flags: bit 0, the class was set explicitly; bit 1, another rekey follows the one that is pending
+///  2  2  flags: bit 0, the class was set explicitly; bit 1, another rekey follows the one that is pending; bits 2 to
+///        15, the seconds of the time shift
 ///  4  4  identifier of the class key, not 0
 ///  8 40  wrapped key; 72 in class B, the ephemeral public key first
-/// 48 48  pending rekey, at 80 in class B; only in version 0x81
-/// 48 16  tag, at 80 in class B; 48 bytes later in version 0x81
+/// 48 48  pending rekey, at 80 in class B; only while one is pending
+/// 48 16  tag; with a time shift, 4 bytes of its nanoseconds and a tag of 12 bytes
 /// ```
+/// What follows the wrapped key is 32 bytes later in class B; the tag is 48 bytes later while a rekey is pending.
+///
 /// A record of 64 bytes fits into an ext4 inode of 256 bytes. One byte more would cost each file a block of 4 KiB.
 package struct FileRecord: Sendable, Equatable {
   /// The extended attribute of the backing file. iOS uses the same name (XNU, `sys/content_protection.h`).
@@ -31,7 +34,9 @@ package struct FileRecord: Sendable, Equatable {
   package var wrappedKey: [UInt8]
   /// The pending rekey; `nil` if there is none.
   package var pending: PendingRekey?
-  /// The first 16 bytes of HMAC-SHA256 over the label and ``bytesBeforeTag``.
+  /// By how much the backing file's modification time was moved; `nil` if it was not.
+  package var timeShift: TimeShift?
+  /// The first 16 bytes, with a time shift 12, of HMAC-SHA256 over the label and ``bytesBeforeTag``.
   package var tag: [UInt8]
 
   /// The length of a wrapped key in a class, in bytes.
@@ -55,12 +60,17 @@ package struct FileRecord: Sendable, Equatable {
   /// Parses a record. The caller checks the tag.
   package init(parsing bytes: [UInt8]) throws(FormatError) {
     var reader = ByteReader(bytes, record: .file)
-    let header = try reader.readRecordHeader(mayBePending: true)
+    let header = try reader.readRecordHeader(isFile: true)
     (fileClass, isExplicit) = (header.fileClass, header.flags & 1 == 1)
     classKeyID = try reader.readClassKeyID()
     wrappedKey = try reader.read(Self.wrappedKeySize(in: fileClass), "wrapped key")
     if header.isPending { pending = try PendingRekey(&reader, isFollowed: header.flags & 2 == 2) }
-    tag = try reader.read(16, "tag")
+    if header.hasTimeShift {
+      timeShift = TimeShift(seconds: header.flags >> 2, nanoseconds: try reader.readInteger("nanoseconds"))
+      try reader.require(timeShift != nil, "time shift", "is out of range")
+    }
+    tag = []
+    tag = try reader.read(tagSize, "tag")
     try reader.finish()
   }
 
@@ -68,13 +78,21 @@ package struct FileRecord: Sendable, Equatable {
   package var bytesBeforeTag: [UInt8] {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(Self.longest)
+    let version = 1 | (timeShift == nil ? 0 : shiftedBit) | (pending == nil ? 0 : pendingBit)
     bytes.appendRecordHeader(
-      fileClass, isExplicit: isExplicit, isPending: pending != nil, isFollowed: pending?.isFollowed ?? false)
+      version, fileClass,
+      flags: (isExplicit ? 1 : 0) | (pending?.isFollowed == true ? 2 : 0) | (timeShift?.seconds ?? 0) << 2)
     bytes.append(integer: classKeyID.rawValue)
     bytes += wrappedKey
     if let pending { bytes += pending.bytes }
+    if let timeShift { bytes.append(integer: timeShift.nanoseconds) }
     return bytes
   }
+
+  /// What users see of the backing file's modification time.
+  package func shown(_ time: TimeShift.Time) -> TimeShift.Time { timeShift?.shown(time) ?? time }
+
+  package var tagSize: Int { timeShift == nil ? 16 : 12 }
 
   /// The record as it is stored.
   package var bytes: [UInt8] { bytesBeforeTag + tag }
@@ -85,21 +103,25 @@ struct RecordHeader {
   var fileClass: ProtectionClass
   var flags: UInt16
   var isPending: Bool
+  var hasTimeShift: Bool
 }
 
-/// The version of a file's record while a rekey is pending.
-private let pendingVersion: UInt8 = 0x81
+/// Bits of the version of a file's record: it has a time shift; a rekey is pending.
+private let (shiftedBit, pendingBit): (UInt8, UInt8) = (0x40, 0x80)
 
 extension ByteReader {
-  /// Reads version, class and flags. The version that only files' records have is accepted if `mayBePending`.
-  mutating func readRecordHeader(mayBePending: Bool = false) throws(FormatError) -> RecordHeader {
+  /// Reads version, class and flags. The versions that only files' records have are accepted if `isFile`.
+  mutating func readRecordHeader(isFile: Bool = false) throws(FormatError) -> RecordHeader {
     let version: UInt8 = try readInteger("version")
-    let isPending = mayBePending && version == pendingVersion
-    guard version == 1 || isPending else { throw .unsupportedVersion(record: record, version: UInt16(version)) }
+    guard version & ~(isFile ? shiftedBit | pendingBit : 0) == 1 else {
+      throw .unsupportedVersion(record: record, version: UInt16(version))
+    }
+    let (isPending, hasTimeShift) = (version & pendingBit != 0, version & shiftedBit != 0)
     let fileClass = try readClass("class")
     let flags: UInt16 = try readInteger("flags")
-    try require(flags & ~(isPending ? 3 : 1) == 0, "flags", "has unknown bits")
-    return RecordHeader(fileClass: fileClass, flags: flags, isPending: isPending)
+    let known: UInt16 = 1 | (isPending ? 2 : 0) | (hasTimeShift ? ~3 : 0)
+    try require(flags & ~known == 0, "flags", "has unknown bits")
+    return RecordHeader(fileClass: fileClass, flags: flags, isPending: isPending, hasTimeShift: hasTimeShift)
   }
 
   /// The identifier of a class key.
@@ -120,11 +142,9 @@ extension ByteReader {
 
 extension [UInt8] {
   /// Version, class and flags.
-  mutating func appendRecordHeader(
-    _ fileClass: ProtectionClass, isExplicit: Bool, isPending: Bool = false, isFollowed: Bool = false
-  ) {
-    append(isPending ? pendingVersion : 1)
+  mutating func appendRecordHeader(_ version: UInt8, _ fileClass: ProtectionClass, flags: UInt16) {
+    append(version)
     append(fileClass.rawValue)
-    append(integer: UInt16((isExplicit ? 1 : 0) | (isFollowed ? 2 : 0)))
+    append(integer: flags)
   }
 }

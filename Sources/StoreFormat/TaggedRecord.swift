@@ -6,6 +6,12 @@ package protocol TaggedRecord {
   /// The bytes that the tag authenticates after the label.
   var bytesBeforeTag: [UInt8] { get }
   var tag: [UInt8] { get set }
+  /// The length of the tag, in bytes.
+  var tagSize: Int { get }
+}
+
+extension TaggedRecord {
+  package var tagSize: Int { 16 }
 }
 
 extension FileRecord: TaggedRecord {}

@@ -12,7 +12,7 @@ import SystemPackage
 final class BackingFile {
   let descriptor: Descriptor
   private let controller: LockController
-  private let record: FileRecord
+  var record: FileRecord
 
   /// One controller for all files, since creating a keybag takes longer than any of the tests.
   private static let controller = Result {

@@ -1,4 +1,5 @@
 import ProtectfsIO
+import StoreFormat
 import SystemPackage
 import Testing
 
@@ -41,16 +42,42 @@ import Testing
 
   /// A program may set any time.
   @Test func theLastTimeThereIsHasNoneAfterIt() throws {
-    var status = Status()
-    status.modification_seconds = .max
-    var time = ModificationTime(status)
+    var time = ModificationTime(.init(seconds: .max, nanoseconds: 0))
     time.beginRekey()
-    let rest = time.rest()
-    let times = try #require(rest)
-    guard case .set(let kernel, _) = times.kernel, case .set(let backing, _) = times.backing else {
-      Issue.record("neither is left alone")
-      return
+    #expect(!time.hasChange)
+    time.rest(isShifted: false)
+    #expect(time.takeChange() == .init(seconds: .max - 1, nanoseconds: 0))
+  }
+
+  /// The backing file's time tells by how much it is shifted; the time that a program sees stays.
+  @Test func aRekeyShiftsTheBackingFilesTimeAlone() throws {
+    let backing = try BackingFile()
+    try backing.descriptor.setTimes(access: .leave, modification: told)
+    var last: TimeShift?
+    for second in 1...3 as ClosedRange<Int64> {
+      let shift = try #require(TimeShift(after: last, of: told.time!))
+      backing.record.timeShift = shift
+      let file = try backing.open()
+      file.movedModificationTime()
+      try file.applyModificationTime()
+      let time = try backing.descriptor.status().modificationTime
+      #expect(time == .init(seconds: 1_000_000_000 + second, nanoseconds: UInt32(second) * 1000 + 787))
+      #expect(file.shown(time) == told.time)
+      // What a program has set since is as it was set, and the time from before is shifted again.
+      let later = TimeShift.Time(seconds: 1_000_000_007, nanoseconds: 5)
+      #expect(file.shown(later) == later && shift.backing(later) == later)
+      last = shift
+      try backing.descriptor.setTimes(access: .leave, modification: told)
     }
-    #expect(kernel == .max && backing == .max - 1)
+  }
+
+  @Test func aShiftHasAnEnd() {
+    let most = TimeShift(seconds: TimeShift.mostSeconds, nanoseconds: 0)
+    #expect(most != nil && TimeShift(after: most, of: .init(seconds: 0, nanoseconds: 0)) == nil)
+    #expect(TimeShift(seconds: 0, nanoseconds: 0) == nil && TimeShift(seconds: 1, nanoseconds: 1_000_000_000) == nil)
+    let end = TimeShift.Time(seconds: .max, nanoseconds: 0)
+    #expect(most?.backing(end) == end)
+    #expect(TimeShift.isPossible(at: .init(seconds: 0, nanoseconds: 16_383_787)))
+    #expect(!TimeShift.isPossible(at: .init(seconds: 0, nanoseconds: 16_384_787)))
   }
 }

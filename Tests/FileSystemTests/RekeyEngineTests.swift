@@ -53,9 +53,9 @@ import Testing
       try tree.rekeyJournal.synchronize(engine.slot)
       try file.write(job.step)
       (job.isWritten, job.failure) = (true, .ioError)
-      let record = file.record
-      let next = try tree.fileRecord(
-        record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey)
+      var next = file.record
+      next.pending = nil
+      next = try tree.tagged(next)
       try file.withDescriptor { (descriptor) throws(Errno) in try tree.setRecord(next.bytes, of: descriptor) }
       file.refuseUntilRenewed()
       engine.strand([job])

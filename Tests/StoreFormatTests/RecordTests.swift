@@ -12,6 +12,12 @@ import Testing
     let wrappedKey, record: Hex
     let pending: Pending?
     let wrappedOldKey: Hex?
+    let timeShift: Shift?
+
+    struct Shift: Decodable, Sendable {
+      let seconds: UInt16
+      let nanoseconds: UInt32
+    }
 
     struct Pending: Decodable, Sendable {
       let boundary: UInt64
@@ -27,6 +33,14 @@ import Testing
   }
 
   static func files() throws -> [FileVector] { try VectorFile.read("StoreFormatTests/file-records") }
+  struct ShiftVector: Decodable, Sendable {
+    let name: String
+    let seconds: UInt16
+    let nanoseconds: UInt32
+    let shown, backing: [Int64]
+  }
+
+  static func shifts() throws -> [ShiftVector] { try VectorFile.read("StoreFormatTests/shifted-times") }
   static func directories() throws -> [DirectoryVector] { try VectorFile.read("StoreFormatTests/directory-records") }
 
   @Test(arguments: try files()) func file(_ vector: FileVector) throws {
@@ -35,15 +49,18 @@ import Testing
     #expect(record.isExplicit == (vector.explicit == 1))
     #expect(record.classKeyID.rawValue == vector.classKeyID)
     #expect(record.wrappedKey == vector.wrappedKey.bytes)
-    #expect(record.tag == Array(vector.record.bytes.suffix(16)))
+    #expect(record.timeShift?.seconds == vector.timeShift?.seconds)
+    #expect(record.timeShift?.nanoseconds == vector.timeShift?.nanoseconds)
+    #expect(record.tag == Array(vector.record.bytes.suffix(record.tagSize)))
     #expect(record.bytes == vector.record.bytes)
     #expect(record.pending?.boundary == vector.pending?.boundary)
     #expect(record.pending?.isFollowed == vector.pending.map { $0.followed == 1 })
     #expect(record.pending?.wrappedOldKey == vector.wrappedOldKey?.bytes)
-    #expect(record.bytesBeforeTag == Array(vector.record.bytes.dropLast(16)))
+    #expect(record.bytesBeforeTag == Array(vector.record.bytes.dropLast(record.tagSize)))
     var made = FileRecord(
       fileClass: record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID,
       wrappedKey: record.wrappedKey, pending: record.pending)
+    made.timeShift = record.timeShift
     made.tag = record.tag
     #expect(made == record)
   }
@@ -60,11 +77,19 @@ import Testing
     #expect(made == record)
   }
 
+  @Test(arguments: try shifts()) func shiftedTime(_ vector: ShiftVector) throws {
+    let shift = try #require(TimeShift(seconds: vector.seconds, nanoseconds: vector.nanoseconds))
+    let shown = TimeShift.Time(seconds: vector.shown[0], nanoseconds: UInt32(vector.shown[1]))
+    let backing = TimeShift.Time(seconds: vector.backing[0], nanoseconds: UInt32(vector.backing[1]))
+    #expect(shift.backing(shown) == backing && shift.shown(backing) == shown)
+    #expect(TimeShift.isPossible(at: backing) == (shown != backing))
+  }
+
   /// The sizes that keep a record inside an inode of 256 bytes.
   @Test func sizes() throws {
     #expect(try Set(Self.files().map(\.record.bytes.count)) == [64, 96, 112, 144])
     #expect(try Set(Self.directories().map(\.record.bytes.count)) == [DirectoryRecord.size])
-    #expect(try Self.files().filter { $0.class == 2 }.map(\.record.bytes.count) == [96, FileRecord.longest])
+    #expect(try Self.files().filter { $0.class == 2 }.map(\.record.bytes.count) == [96, FileRecord.longest, 96])
   }
 
   @Test(arguments: try files()) func everyOtherLengthIsRefused(_ vector: FileVector) {
@@ -110,7 +135,26 @@ import Testing
     }
   }
 
-  @Test(arguments: [0, 2, 255] as [UInt8]) func unknownVersion(_ version: UInt8) throws {
+  /// A shift of no seconds is none, and a record without one says nothing of it.
+  @Test func timeShiftField() throws {
+    let vector = try #require(Self.files().first { $0.timeShift != nil && $0.class == 1 })
+    var bytes = vector.record.bytes
+    (bytes[2], bytes[3]) = (1, 0)
+    #expect(throws: FormatError.malformed(record: .file, field: "time shift", problem: "is out of range")) {
+      _ = try FileRecord(parsing: bytes)
+    }
+    bytes = vector.record.bytes
+    bytes.replaceSubrange(48..<52, with: [0x00, 0xca, 0x9a, 0x3b])
+    #expect(throws: FormatError.malformed(record: .file, field: "time shift", problem: "is out of range")) {
+      _ = try FileRecord(parsing: bytes)
+    }
+    bytes[0] = 1
+    #expect(throws: FormatError.malformed(record: .file, field: "flags", problem: "has unknown bits")) {
+      _ = try FileRecord(parsing: bytes)
+    }
+  }
+
+  @Test(arguments: [0, 2, 0x21, 0x40, 0x80, 255] as [UInt8]) func unknownVersion(_ version: UInt8) throws {
     var file = try Self.files()[0].record.bytes
     file[0] = version
     #expect(throws: FormatError.unsupportedVersion(record: .file, version: UInt16(version))) {

@@ -97,10 +97,10 @@ extension BackingTree {
     let new = try newFileKey()
     let wrappedOldKey: [UInt8]
     do throws(CryptographyError) { wrappedOldKey = try new.wrap(old: old) } catch { throw errno(error) }
-    let (keyID, wrappedKey) = try controller.wrap(new, for: newClass)
-    let changed = try fileRecord(
-      newClass, isExplicit: isExplicit, classKeyID: keyID, wrappedKey: wrappedKey,
-      pending: hasNothing ? nil : PendingRekey(wrappedOldKey: wrappedOldKey))
+    var changed = try wrapped(new, for: newClass, in: record)
+    changed.isExplicit = isExplicit
+    changed.pending = hasNothing ? nil : PendingRekey(wrappedOldKey: wrappedOldKey)
+    changed = try tagged(changed)
     return (changed, try ProtectedFile.contentsCipher(of: new, changed))
   }
 

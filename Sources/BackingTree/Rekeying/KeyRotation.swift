@@ -167,10 +167,7 @@ package final class KeyRotation: TreeVisitor {
     }
     let unwrapped = try countingDamage { () throws(Errno) in try tree.controller.fileKey(of: record) }
     guard let key = unwrapped else { return nil }
-    let (keyID, wrappedKey) = try tree.controller.wrap(key, for: record.fileClass)
-    return try tree.fileRecord(
-      record.fileClass, isExplicit: record.isExplicit, classKeyID: keyID, wrappedKey: wrappedKey,
-      pending: record.pending)
+    return try tree.tagged(tree.wrapped(key, for: record.fileClass, in: record))
   }
 
   /// Renews the records of files that are open, or have no name.

@@ -13,16 +13,37 @@ extension RekeyEngine {
     } else if job.file.record.pending != nil {
       rekeys.finish(job.node, .again)
     } else {
-      rest(job.node)
+      rest(job.node, hasShifted: true)
       finish(job.node)
     }
   }
 
-  /// Applies the modification time of a file that is no longer being rekeyed; it differs from the previous time.
-  func rest(_ node: Node) {
-    guard let file = node.file, let times = file.restAfterRekey() else { return }
-    node.movedTime(from: times.kernel, to: times.backing)
+  /// Gives a file that is no longer being rekeyed its modification time: on disk another than before, and the same for
+  /// users.
+  ///
+  /// - Parameter hasShifted: whether the record was given another time shift already, unless there was none left.
+  func rest(_ node: Node, hasShifted: Bool = false) {
+    guard let file = node.file, file.isRekeyed else { return }
+    file.restAfterRekey(isShifted: hasShifted ? file.record.timeShift != nil : shiftTime(of: file, node))
     tree.applyModificationTime(of: file)
+  }
+
+  /// Gives the record of a file whose rekey is deferred another time shift. Returns whether it has.
+  private func shiftTime(of file: ProtectedFile, _ node: Node) -> Bool {
+    guard file.beginRekeyStep(until: MonotonicClock.nanoseconds + Self.patience) else { return false }
+    defer { file.endRekeyStep() }
+    var record = file.record
+    record.timeShift = file.nextTimeShift
+    guard record.timeShift != nil, !file.isRefused, !file.isAbandoned else { return false }
+    do throws(Errno) {
+      let next = try tree.tagged(record)
+      try tree.replaceRecord(of: file, node, by: next)
+      file.moveRekey(to: next)
+      return true
+    } catch {
+      // Users then see a time that is a second later.
+      return false
+    }
   }
 
   func finish(_ node: Node) {
@@ -124,7 +145,9 @@ extension RekeyEngine {
 
   /// Handles the end of the mount.
   func end() {
-    for job in undurable.joined() { rest(job.node) }
+    tree.keyChanges.read {
+      for job in undurable.joined() { rest(job.node) }
+    }
     makeRecordsDurable()
     let status = rekeys.status
     guard stranded == nil, !isHalted, status.pending == 0, status.isComplete, undurable.allSatisfy(\.isEmpty),

@@ -36,7 +36,7 @@ package final class RekeyEngine {
   /// Up to this number, files are synchronised one by one; for more, the whole file system is.
   static let mostSynchronizedAlone = 8
   /// How long a batch waits for operations on its files, in nanoseconds.
-  private static let patience: Int64 = 250_000_000
+  static let patience: Int64 = 250_000_000
   /// How long it waits for those on each file at least.
   private static let leastPatience: Int64 = 2_000_000
 
@@ -212,11 +212,14 @@ package final class RekeyEngine {
         try tree.replaceRecord(of: job.file, job.node, by: next)
         return job.file.replaceKey(next, cipher)
       }
-      var moved = pending
-      if let boundary = job.step.boundary { moved.boundary = boundary }
-      let next = try tree.fileRecord(
-        record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
-        pending: job.isFinished ? nil : moved)
+      var next = record
+      if job.isFinished {
+        next.pending = nil
+        next.timeShift = job.file.nextTimeShift
+      } else if let boundary = job.step.boundary {
+        next.pending?.boundary = boundary
+      }
+      next = try tree.tagged(next)
       try tree.replaceRecord(of: job.file, job.node, by: next)
       job.file.moveRekey(to: next)
     } catch {

@@ -74,9 +74,7 @@ extension BackingTree {
       }
       try file.synchronize()
       record.pending?.boundary = last.nextBoundary
-      let moved = try fileRecord(
-        record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID, wrappedKey: record.wrappedKey,
-        pending: record.pending)
+      let moved = try tagged(record)
       try file.setAttribute(Self.recordAttribute, to: moved.bytes)
       try file.synchronize()
       log.notice("an interrupted rekey was replayed", metadata: ["inode": "\(node.identity.inode)"])
