@@ -19,6 +19,8 @@ import SystemPackage
   package let bytes: UnsafeMutableRawBufferPointer
   /// Whether the first address is another buffer's now.
   private var isReplaced = false
+  /// The maximum number of bytes of data that were there since the memory was released.
+  private var mostUsed = 0
 
   /// Throws `ENOMEM`. `dataSize` is in bytes, a multiple of the size of a page.
   package convenience init(queue: Int, dataSize: Int) throws(Errno) {
@@ -54,9 +56,15 @@ import SystemPackage
     return unsafe RequestBuffer(queue: queue, shared: shared, bytes: again)
   }
 
-  /// Gives the memory of the data back to the system. It is zeros when it is used next.
+  /// Records that there were `count` bytes of data.
+  package func noteUse(_ count: Int) { mostUsed = max(mostUsed, count) }
+
+  /// Gives the memory of the data back to the system if it is much. It is zeros when it is used next.
   package func releaseData() {
-    unsafe linux_free_shared(bytes.baseAddress! + Self.headerSize, bytes.count - Self.headerSize)
+    if mostUsed > 1 << 16 {
+      unsafe linux_free_shared(bytes.baseAddress! + Self.headerSize, bytes.count - Self.headerSize)
+    }
+    mostUsed = 0
   }
 
   /// What the kernel is told of the buffer when it is given to it (`FUSE_IO_URING_CMD_REGISTER`): the addresses of the

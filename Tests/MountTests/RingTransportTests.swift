@@ -71,6 +71,34 @@ extension MountTests {
       }
     }
 
+    /// Each request that hangs has a buffer. When all are served, their memory is given back.
+    @Test func whatABurstHasUsedIsGivenBack() throws {
+      try Setting.offer.with("Y") {
+        try Volume.withFaults(Self.options) { volume, faults in
+          let data = [UInt8](repeating: 1, count: 1 << 20)
+          let files = try (0..<12).map {
+            try OpenFile(volume.path("file \($0)"), O_RDWR | O_CREAT | OpenFile.direct)
+          }
+          defer { faults.disarm() }
+          faults.settle()
+          faults.arm(.hang, at: 1, of: [.writes])
+          let calls = files.map { file in PendingCall { () throws(Errno) in try file.write(data, at: 0) } }
+          while faults.hanging < files.count { usleep(1000) }
+          func sharedMemory() throws -> Int {
+            let line = try PathName("/proc/\(volume.processID)/status").text().split(separator: "\n")
+              .first { $0.hasPrefix("RssShmem:") }
+            return try #require(line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap { Int($0) }) << 10
+          }
+          #expect(try sharedMemory() >= files.count << 20)
+          faults.disarm()
+          for call in calls { #expect(try call.result() == nil) }
+          // Small requests still use some.
+          #expect(try eventually { try sharedMemory() < 2 << 20 })
+          for file in files { #expect(try file.read(at: 0, count: 1 << 20) == data) }
+        }
+      }
+    }
+
     /// More requests hang than there are threads: others are deferred, what a lock refuses is refused all the same, and
     /// nothing keeps a processor busy meanwhile. Then each of them is served.
     @Test func moreHangThanThereAreThreads() throws {

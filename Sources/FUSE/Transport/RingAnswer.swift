@@ -39,7 +39,10 @@ import Synchronization
     isComplete = false
     isTakenOver = false
     extent = 0
-    guard let bytes = unsafe buffer?.bytes else { return nil }
+    guard let buffer else { return nil }
+    let bytes = unsafe buffer.bytes
+    // Later, the length is that of the answer.
+    buffer.noteUse(receivedCount)
     let header = unsafe bytes.load(as: fuse_in_header.self)
     unique.store(header.unique, ordering: .releasing)
     let headerSize = MemoryLayout<fuse_in_header>.size
@@ -157,6 +160,7 @@ import Synchronization
 
   static func wipeData(of buffer: RequestBuffer, from first: Int, to end: Int) {
     guard first < end else { return }
+    buffer.noteUse(end)
     let start = RequestBuffer.headerSize
     unsafe Memory.wipe(UnsafeMutableRawBufferPointer(rebasing: buffer.bytes[(start + first)..<(start + end)]))
   }

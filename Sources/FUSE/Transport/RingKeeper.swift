@@ -45,6 +45,11 @@ import SystemPackage
   private var lastServed: UInt64 = 0
   private var idleChecks = 0
   private var looks = QueueLooks(interval: 0)
+  /// Its buffers that rest.
+  private var resting: [RequestBuffer] = []
+  /// When the memory that requests have used is given back, if so; and how many requests were served when it was last.
+  private var giveBackTime: Int64?
+  private var servedAtGiveBack: UInt64 = 0
 
   init(device: CInt, threads: Int) throws(Errno) {
     ring = try CommandRing(buffers: Self.room, device: device)
@@ -96,7 +101,8 @@ import SystemPackage
       let look = watches ? nextLook ?? start + Int64(shortTick) * 1_000_000 : nil
       nextLook = look
       let untilLook = look.map { CInt(max(0, $0 - start + 999_999) / 1_000_000) }
-      let timeout = untilLook ?? (isAlert ? tick : rings.someRest ? Self.longestRest : -1)
+      let mayWait = rings.someRest || !resting.isEmpty || giveBackTime != nil
+      let timeout = untilLook ?? (isAlert ? tick : mayWait ? Self.longestRest : -1)
       unsafe withUnsafeMutableBytes(of: &events) { bytes in
         _ = unsafe poll(bytes.bindMemory(to: pollfd.self).baseAddress, 2, timeout)
       }
@@ -110,7 +116,12 @@ import SystemPackage
       }
       if now >= endOfRest {
         endOfRest = now + Int64(Self.longestRest) * 1_000_000
-        rings.widenAll()
+        // Who rests has given back its memory already, and must not be found waiting in the place of who has not.
+        if let time = giveBackTime, now >= time, !isWatching.load(ordering: .relaxed) {
+          giveBack(rings)
+        } else {
+          endRest(rings)
+        }
       }
       guard isAlert, now >= nextCheck else { continue }
       nextCheck = now + session.ticks.reserve * 1000
@@ -175,7 +186,12 @@ import SystemPackage
       return
     }
     let isLast = queue.leaveKept() <= 0
-    if rings.isNudge(RingAnswer.header(in: buffer)) {
+    let header = RingAnswer.header(in: buffer)
+    if rings.isNudge(header) {
+      if RequestRings.asksForRest(header) {
+        buffer.releaseData()
+        if !isLast { return resting.append(buffer) }
+      }
       if isLast || rings.deferredCount.load(ordering: .relaxed) == 0 { return answerNudge(in: buffer, rings) }
       heldNudges.append(buffer)
       return rings.nudge(queue)
@@ -211,9 +227,25 @@ import SystemPackage
   private func look(_ rings: RequestRings, isRegular: Bool) {
     for queue in looks.look(rings, isRegular: isRegular) { addBuffer(to: queue, rings) }
     guard looks.areOver else { return }
+    if isRegular, rings.servedCount != servedAtGiveBack {
+      giveBackTime = MonotonicClock.nanoseconds + Int64(Self.longestRest) * 1_000_000
+    }
     isWatching.store(false, ordering: .sequentiallyConsistent)
     // Who took a request in the meantime may have found it set.
     if rings.queues.contains(where: \.standsStill) { watch() }
+  }
+
+  private func endRest(_ rings: RequestRings) {
+    rings.widenAll()
+    for buffer in resting { answerNudge(in: buffer, rings) }
+    resting = []
+  }
+
+  /// Has the memory given back that requests have used. There have been few for a while.
+  private func giveBack(_ rings: RequestRings) {
+    giveBackTime = nil
+    servedAtGiveBack = rings.servedCount
+    for queue in rings.queues { for _ in 0..<queue.idleCount { rings.requestRest(on: queue) } }
   }
 
   // MARK: Requests that hang

@@ -56,9 +56,9 @@ extension RingWorker {
     let othersWait = queue.leave() > 0
     answer.refuse(EAGAIN)
     if othersWait, rings.deferredCount.load(ordering: .relaxed) > 0 { return true }
+    if RequestRings.asksForRest(header) { answer.buffer?.releaseData() }
     if queue.idleWorkers > 0, rings.rest(self, on: queue, header) {
       queue.remove()
-      releaseMemory()
       wakeup.wait()
       queue.restore()
       if rings.deferredCount.load(ordering: .relaxed) > 0 { return true }

@@ -17,8 +17,6 @@ import SystemPackage
   /// Set before `wakeup` is posted; `nil` for the end.
   private var task: (queue: RingQueue, buffer: RequestBuffer, hasRequest: Bool)?
   private var command = CommandRing.Command.register
-  /// The maximum number of bytes of data that were in the buffer since its memory was released.
-  private var mostUsed = 0
   /// The number of requests in a row that were there before the thread asked for them.
   var queued = 0
   /// Whether the thread runs on the processor of its queue alone.
@@ -146,7 +144,7 @@ import SystemPackage
       answer.refuse(EIO)
     }
     answer.countServed()
-    mostUsed = max(mostUsed, answer.extent, answer.receivedCount)
+    answer.buffer?.noteUse(answer.extent)
     return false
   }
 
@@ -165,12 +163,6 @@ import SystemPackage
     } else if !isBound {
       bind(to: queue)
     }
-  }
-
-  /// Gives back the memory that large requests have used.
-  func releaseMemory() {
-    if mostUsed > 1 << 16 { answer.buffer?.releaseData() }
-    mostUsed = 0
   }
 
   enum Fetched {
