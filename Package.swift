@@ -107,8 +107,11 @@ let package = Package(
         "ProtectfsClient", logging, arguments,
       ] + base,
       swiftSettings: settings,
-      // All symbols are bound at the start, so that the tables of their addresses are read-only.
-      linkerSettings: [.unsafeFlags(["-Xlinker", "-z", "-Xlinker", "now"], .when(configuration: .release))]),
+      // All symbols are bound at the start, and the tables of their addresses then made read-only.
+      linkerSettings: [
+        .unsafeFlags(
+          ["now", "relro"].flatMap { ["-Xlinker", "-z", "-Xlinker", $0] }, .when(configuration: .release))
+      ]),
 
     // Unlocks at logins; in C, since every program in which users log in loads it. A client of the daemon that shares no
     // code with it. scripts/install.sh links it: as a product of SwiftPM it would need Swift's libraries.

@@ -15,6 +15,8 @@ package final class LockController: Sendable {
   private let slots = ProtectionClass.allCases.map { _ in Slot() }
   /// The place of the state in `LockState.allCases`.
   private let stateNumber = Atomic(0)
+  /// When all classes go, in the time of ``MonotonicClock/nanosecondsWithSuspension``; 0: never.
+  private let end = Atomic<Int64>(0)
 
   /// Holds the keys of class D, and what a keybag says without an unlock: all that is known before the first one.
   package init(keybag: Keybag, noneKeys: consuming ClassKeys) {
@@ -57,7 +59,23 @@ package final class LockController: Sendable {
   /// How much of a class's key is in memory.
   package func availability(of fileClass: ProtectionClass) -> KeyAvailability {
     let word = availability.load(ordering: .acquiring)
-    return Self.availabilities[Int(truncatingIfNeeded: word >> Self.shift(of: fileClass)) & 0x3]
+    let value = Self.availabilities[Int(truncatingIfNeeded: word >> Self.shift(of: fileClass)) & 0x3]
+    return value == .available && isPastEnd && !fileClass.isUnlockedByDevice ? .revoking : value
+  }
+
+  /// When the classes that are available count as being revoked, if nothing is done before: in the time of
+  /// ``MonotonicClock/nanosecondsWithSuspension``, so that a machine that slept through it answers no request first.
+  package var endOfAvailability: Int64? {
+    get {
+      let end = end.load(ordering: .relaxed)
+      return end == 0 ? nil : end
+    }
+    set { end.store(newValue ?? 0, ordering: .relaxed) }
+  }
+
+  private var isPastEnd: Bool {
+    let end = end.load(ordering: .relaxed)
+    return end != 0 && end <= MonotonicClock.nanosecondsWithSuspension
   }
 
   /// Says how much of a class's key may be used from now on.

@@ -51,6 +51,10 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   /// The number of them whose class is locked. They continue after an unlock.
   public var lockedRekeys = 0
 
+  /// While locked, with `-o at_rest`: the seconds until all classes become unavailable, as before the first unlock.
+  /// Otherwise `nil`.
+  public var secondsUntilRest: Double?
+
   /// How the kernel's requests reach the daemon.
   public var transport = RequestTransport.device
   /// With `-o transport=io_uring`: why requests come through the device nevertheless.
@@ -115,6 +119,7 @@ extension DaemonStatus {
     pendingRekeys = try container.decodeIfPresent(Int.self, forKey: .pendingRekeys) ?? 0
     failedRekeys = try container.decodeIfPresent(Int.self, forKey: .failedRekeys) ?? 0
     lockedRekeys = try container.decodeIfPresent(Int.self, forKey: .lockedRekeys) ?? 0
+    secondsUntilRest = try container.decodeIfPresent(Double.self, forKey: .secondsUntilRest)
     transport = try container.decodeIfPresent(RequestTransport.self, forKey: .transport) ?? .device
     transportObstacle = try container.decodeIfPresent(String.self, forKey: .transportObstacle)
   }

@@ -8,6 +8,19 @@ package enum MonotonicClock {
     return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
   }
 
+  /// The same, with the time that the machine was suspended for (`CLOCK_BOOTTIME`).
+  package static var nanosecondsWithSuspension: Int64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_BOOTTIME, &time)
+    return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+  }
+
+  /// Sleeps until a time of ``nanosecondsWithSuspension``, or a resume after it (clock_nanosleep(2)).
+  package static func sleep(untilWithSuspension nanoseconds: Int64) {
+    var time = time(nanoseconds)
+    while unsafe clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &time, nil) == EINTR {}
+  }
+
   /// The time after so many nanoseconds.
   static func time(after nanoseconds: Int64) -> timespec { time(Self.nanoseconds + nanoseconds) }
 

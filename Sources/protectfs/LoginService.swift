@@ -21,7 +21,8 @@ struct LoginMountCommand: ParsableCommand {
     guard let settings = try LoginSettings.read() else {
       throw CommandFailure(.noStore, "nothing is on for logins; 'protectfs login enable' turns a store on")
     }
-    var arguments = ["--foreground"]
+    // What is set comes after it.
+    var arguments = ["--foreground", "-o", "at_rest=72h"]
     if !settings.options.isEmpty { arguments += ["-o", settings.options] }
     var command = try MountCommand.parseAsRoot(arguments + ["--", settings.backing, settings.mountPoint])
     try command.run()

@@ -21,6 +21,8 @@ struct MountCommand: ParsableCommand {
         push_timeout=S      seconds for which a lock waits for a backing store that
                             does not answer, from its last answer to a write (5)
         inactive=S          seconds for which class CX outlives a lock (600)
+        at_rest=72h         when locked for so long without an unlock, lock every
+                            class, as before the first unlock (10m to 30d; off)
         replace_class=keep  a file that replaces another by rename takes the
                             class that was set for that one (move: it does not)
         remove_locked       locked files can be removed, as on iOS; programs that

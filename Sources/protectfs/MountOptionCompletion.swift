@@ -2,8 +2,8 @@
 enum MountOptionCompletion {
   /// The options of ours, with the values that they have without being given, where a file is meant without one.
   static let words = [
-    "allow_other", "device_key=", "grace=10", "hooks=", "hooks=off", "inactive=600", "latency=auto",
-    "latency=low", "latency=system",
+    "allow_other", "at_rest=72h", "at_rest=off", "device_key=", "grace=10", "hooks=", "hooks=off", "inactive=600",
+    "latency=auto", "latency=low", "latency=system",
     "lock_delay=10", "log_file=", "log_paths", "nonempty", "push_timeout=5", "remount", "remove_locked",
     "replace_class=keep",
     "replace_class=move", "ro", "rw", "sandbox=off", "shared", "threads=8", "transport=auto",

@@ -65,6 +65,7 @@ struct StatusCommand: ParsableCommand {
     }
     if status.delayingClients > 0 { line("waits for", status.delayingClients.clients) }
     if let seconds = status.secondsUntilInactive { line("CX goes in", seconds.seconds) }
+    if let seconds = status.secondsUntilRest { line("at rest in", seconds.seconds) }
     if !MountedFileSystem.all().contains(where: { $0.mountPoint == status.mountPoint }) {
       line("mount point", "not here any more: another process holds the file system")
     }

@@ -28,6 +28,7 @@ extension KeyAvailability {
 extension Double {
   /// Seconds for people, in tenths below ten.
   var seconds: String {
+    if self >= 7200 { return "\(Int((self / 3600).rounded())) h" }
     let tenths = (self * 10).rounded() / 10
     return tenths < 10 && tenths != tenths.rounded() ? "\(tenths) s" : "\(Int(tenths.rounded())) s"
   }

@@ -27,9 +27,10 @@ final class Machine: Sendable, Revocation {
   var events: [Kinds.Kind] { Array(told.all.drop { $0 == .didBecomeAvailable }) }
 
   static func with(
-    lockDelay: Duration, patience: Duration = .seconds(600), _ body: (Machine) throws -> Void
+    lockDelay: Duration, patience: Duration = .seconds(600), restPeriod: Duration? = nil,
+    _ body: (Machine) throws -> Void
   ) throws {
-    let machine = try Machine(lockDelay: lockDelay, patience)
+    let machine = try Machine(lockDelay: lockDelay, patience, restPeriod)
     let thread = Thread(name: "lock") { machine.lock.run(machine) }
     defer {
       machine.goOn()
@@ -40,7 +41,7 @@ final class Machine: Sendable, Revocation {
     try body(machine)
   }
 
-  private init(lockDelay: Duration, _ patience: Duration) throws {
+  private init(lockDelay: Duration, _ patience: Duration, _ restPeriod: Duration?) throws {
     self.patience = patience
     struct Vector: Decodable { let storeID, deviceKey, keybag: Hex }
     let vector = try VectorFile.read("StoreFormatTests/keybag", as: Vector.self)[0]
@@ -52,6 +53,7 @@ final class Machine: Sendable, Revocation {
     let clock = StoppedClock()
     lock = LockMachine(
       gracePeriod: .seconds(10), lockDelay: lockDelay, inactivityPeriod: .seconds(600),
+      restPeriod: restPeriod,
       controller: LockController(
         keybag: keybag, noneKeys: try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: .absent())),
       now: { clock.now }
@@ -80,6 +82,9 @@ final class Machine: Sendable, Revocation {
     clock.advance(by: duration)
     lock.monitor.update { _ in }
   }
+
+  /// The same, and the machine is not told.
+  func passUnseen(_ duration: Duration) { clock.advance(by: duration) }
 
   func waitUntil(_ condition: (LockMachine.State) -> Bool) {
     lock.monitor.wait { (state, _) -> Void? in condition(state) ? () : nil }

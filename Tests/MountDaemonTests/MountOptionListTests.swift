@@ -34,6 +34,14 @@ import Testing
     #expect(try MountOptionList(["remount,ro"]).isRemount)
   }
 
+  @Test(
+    arguments: [
+      ("off", nil), ("600s", 600), ("10m", 600), ("72h", 259_200), ("30d", 2_592_000), ("720h", 2_592_000),
+    ] as [(String, Int?)])
+  func aTimeUntilRestHasAUnit(_ value: String, _ seconds: Int?) throws {
+    #expect(try MountOptionList(["at_rest=1d,at_rest=\(value)"]).mount.restPeriod == seconds.map { .seconds($0) })
+  }
+
   @Test func optionsForOthersAreIgnored() throws {
     let list = try MountOptionList([
       "defaults,noauto,auto,nofail,_netdev,user,user=me,users,owner,group,rw,comment=x,x-gvfs-show,x-a=b,X-mount.mkdir",
@@ -69,6 +77,8 @@ import Testing
   }
 
   @Test(arguments: [
+    "at_rest", "at_rest=", "at_rest=72", "at_rest=9m", "at_rest=599s", "at_rest=31d", "at_rest=-1h", "at_rest=h",
+    "at_rest=1.5h", "at_rest=99999999999999999999d", "at_rest=9223372036854775807d", "at_rest=on",
     "grace", "grace=", "grace=x", "grace=-1", "grace=nan", "grace=1e9", "inactive=1h", "lock_delay=61", "lock_delay=-1",
     "push_timeout=0", "push_timeout=3601",
     "replace_class", "replace_class=both", "latency", "latency=0", "sandbox", "sandbox=no", "threads=0", "threads=x",

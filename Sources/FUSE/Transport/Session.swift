@@ -34,7 +34,7 @@ import SystemPackage
       guard unsafe fuse_opt_add_arg(&arguments, argument) == 0 else { throw .outOfMemory }
     }
     var table = operationTable()
-    let created = unsafe fuse_session_new(
+    let created = unsafe session_new(
       &arguments, &table, MemoryLayout<fuse_lowlevel_ops>.size, Unmanaged.passUnretained(target).toOpaque())
     guard let created = unsafe created else { throw .badOptions }
     unsafe session = created

@@ -87,7 +87,8 @@ enum VarlinkInterface {
     type RequestTransport (device, io_uring)
 
     # Periods are seconds. secondsUntilRevoked is there while a lock is announced, and is the longest time where clients
-    # hold it back, which delayingClients counts; secondsUntilInactive is there while class CX outlives a lock.
+    # hold it back, which delayingClients counts; secondsUntilInactive is there while class CX outlives a lock, and
+    # secondsUntilRest while a lock leads to beforeFirstUnlock.
     # transportObstacle says why it is the device where io_uring was asked for.
     type Status (
       state: LockState,
@@ -113,6 +114,7 @@ enum VarlinkInterface {
       pendingRekeys: int,
       failedRekeys: int,
       lockedRekeys: int,
+      secondsUntilRest: ?float,
       transport: RequestTransport,
       transportObstacle: ?string
     )

@@ -19,8 +19,14 @@ extension LockMachine {
   /// Takes every class from everyone, with open files of class B, as before the first unlock; class `none` only if
   /// `includingNone`. Returns when that is done.
   func lockEverything(includingNone: Bool) {
-    let classes = ProtectionClass.allCases.filter { includingNone || $0 != .none }
-    destroy(Destruction(classes: classes, newState: .beforeFirstUnlock) { [:] })
+    destroy(includingNone ? Self.destruction(of: ProtectionClass.allCases) : Self.destructionOfAll)
+  }
+
+  /// That of every class that an unlock brings back.
+  static var destructionOfAll: Destruction { destruction(of: ProtectionClass.allCases.filter { $0 != .none }) }
+
+  private static func destruction(of classes: [ProtectionClass]) -> Destruction {
+    Destruction(classes: classes, newState: .beforeFirstUnlock) { [:] }
   }
 
   /// Enters the state in which no unlock has been, whatever lock was announced.
@@ -31,6 +37,7 @@ extension LockMachine {
     state.revokesAt = nil
     state.delays.end()
     state.expiresAt = nil
+    goToRest(after: nil, &state)
     if !lost.isEmpty { note(.didBecomeUnavailable(classes: lost), &state) }
   }
 

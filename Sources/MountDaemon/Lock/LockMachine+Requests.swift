@@ -148,6 +148,7 @@ extension LockMachine {
       state.delays.end()
       state.isInactivityDue = false
       state.expiresAt = nil
+      goToRest(after: nil, &state)
       let gained = Self.classesGained(from: previous)
       if !gained.isEmpty { note(.didBecomeAvailable(classes: gained), &state) }
       return .unlocked

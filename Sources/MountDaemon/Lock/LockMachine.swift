@@ -18,6 +18,8 @@ final class LockMachine: Sendable {
     var isInactivityDue = false
     /// When class CX goes.
     var expiresAt: ContinuousClock.Instant?
+    /// When everything goes, as before the first unlock.
+    var restsAt: ContinuousClock.Instant?
     /// How often a lock was asked for, also when nothing was unlocked, or a lock of everything.
     var lockRequests = 0
     /// How often a lock has taken effect.
@@ -67,6 +69,7 @@ final class LockMachine: Sendable {
   let controller: LockController
   let gracePeriod: Duration
   private let inactivityPeriod: Duration
+  let restPeriod: Duration?
   /// What time it is. A clock other than the default has its changes followed by an update of the state.
   let now: @Sendable () -> ContinuousClock.Instant
   /// Called without the state locked, for one event at a time.
@@ -76,13 +79,14 @@ final class LockMachine: Sendable {
   let announcing = RankedMutex(.announcements, ())
 
   init(
-    gracePeriod: Duration, lockDelay: Duration, inactivityPeriod: Duration, controller: LockController,
-    now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+    gracePeriod: Duration, lockDelay: Duration, inactivityPeriod: Duration, restPeriod: Duration? = nil,
+    controller: LockController, now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
     announce: @escaping @Sendable (DaemonEvent) -> Void
   ) {
     monitor = Monitor(.lockState, State(delays: LockDelays(limit: lockDelay)))
     self.gracePeriod = gracePeriod
     self.inactivityPeriod = inactivityPeriod
+    self.restPeriod = restPeriod
     self.controller = controller
     self.now = now
     self.announce = announce
@@ -162,6 +166,7 @@ final class LockMachine: Sendable {
           if newState == .locked {
             state.completedLocks += 1
             state.lockOutcome = outcome
+            goToRest(after: restPeriod, &state)
           } else if state.isInactivityDue {
             state.lockOutcome.add(outcome)
           }
@@ -202,6 +207,12 @@ final class LockMachine: Sendable {
           return .revoke(Self.inactiveClasses, .inactive)
         }
         deadline = expiresAt
+      }
+      if let restsAt = state.restsAt, restsAt <= now {
+        let destruction = Self.destructionOfAll
+        state.destruction = destruction
+        state.isRevoking = true
+        return .destroy(destruction)
       }
       if !state.staleNodes.isEmpty {
         defer { state.staleNodes = [] }

@@ -46,7 +46,7 @@ package final class Daemon: DaemonControl {
     let events = EventHub(log: log, logsPaths: options.logsPaths)
     let machine = LockMachine(
       gracePeriod: options.gracePeriod, lockDelay: options.lockDelay, inactivityPeriod: options.inactivityPeriod,
-      controller: controller
+      restPeriod: options.restPeriod, controller: controller
     ) { events.send($0) }
     fileSystem = try ProtectedFileSystem(
       backing: Store.open(options.backing), volume: VolumeKeys(deviceKey, storeID: keybag.storeID),
@@ -113,6 +113,7 @@ package final class Daemon: DaemonControl {
     let rekeys = tree.rekeyStatus
     status.pendingRekeys = rekeys.pending
     status.failedRekeys = rekeys.failed
+    status.secondsUntilRest = state.restsAt.map { max(0, now.duration(to: $0).inSeconds) }
     status.lockedRekeys = rekeys.withoutKey
     (status.transport, status.transportObstacle) = transport
     return status

@@ -1,3 +1,5 @@
+import ProtectfsIO
+
 /// Why a mount option cannot be meant, in a sentence for people.
 package struct MountOptionError: Error, Equatable {
   package let message: String
@@ -42,6 +44,7 @@ package struct MountOptionList: Equatable {
     case "grace": mount.gracePeriod = try Self.seconds(option, value)
     case "lock_delay": mount.lockDelay = try Self.seconds(option, value, upTo: 60)
     case "inactive": mount.inactivityPeriod = try Self.seconds(option, value)
+    case "at_rest": mount.restPeriod = try Self.restPeriod(option, value)
     case "push_timeout":
       mount.pushTimeout = try Self.seconds(option, value, upTo: 3600)
       guard mount.pushTimeout >= .milliseconds(100) else {
@@ -100,6 +103,27 @@ package struct MountOptionList: Equatable {
     }
     return .seconds(seconds)
   }
+
+  /// A time as `72h`.
+  private static func restPeriod(_ option: String, _ value: String?) throws(MountOptionError) -> Duration? {
+    if value == "off" { return nil }
+    let units: [Character: Int] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]
+    guard let value, let unit = value.last.flatMap({ units[$0] }),
+      let count = Int(value.dropLast()), (0...longestRest).contains(count), count * unit <= longestRest,
+      count * unit >= shortestRest
+    else {
+      throw MountOptionError("'\(option)': give a time from 10m to 30d, with s, m, h or d behind the number, or off")
+    }
+    return .seconds(count * unit)
+  }
+
+  private static let longestRest = 30 * 86_400
+  #if DEBUG
+    /// Tests of mounts do not wait for so long.
+    private static var shortestRest: Int { Process.environment("PROTECTFS_TEST_SHORT_REST") == nil ? 600 : 1 }
+  #else
+    private static let shortestRest = 600
+  #endif
 
   /// Whether the value is the first of two words.
   private static func choice(

@@ -16,6 +16,8 @@ package struct MountOptions: Equatable, Sendable {
   package var lockDelay = Duration.seconds(10)
   /// From a lock until class CX goes.
   package var inactivityPeriod = Duration.seconds(600)
+  /// From a lock until all classes go as before the first unlock, unless an unlock comes before; `nil`: never.
+  package var restPeriod: Duration?
   /// How long a lock waits for the backing store to take what programs wrote, from the last write that completed.
   package var pushTimeout = Duration.seconds(5)
   /// A file that replaces one with an explicit class takes that class.

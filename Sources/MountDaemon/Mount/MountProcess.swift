@@ -67,6 +67,7 @@ package enum MountProcess {
       controller: daemon.controller, patience: options.pushTimeout, log: log)
     defer { sequence.stop() }
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
+    if options.restPeriod != nil { Thread(name: "rest") { daemon.machine.watchRest() }.detach() }
     let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
     var isMounted = false
     session.serve(latency: latency(options)) {
@@ -111,6 +112,7 @@ package enum MountProcess {
     // one of the caller's.
     let needed =
       7 + ControlServer.threadCount + (hasServiceSocket ? 1 : 0) + (options.isReadOnly ? 0 : 1)
+      + (options.restPeriod == nil ? 0 : 1)
       + Session.threadCount(workers: options.threads, hasRings: hasRings)
     let available = Thread.reserve(needed) { [isConfined = options.isConfined] in
       if isConfined { Sandbox.dropCapabilities(report) }
