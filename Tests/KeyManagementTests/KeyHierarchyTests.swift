@@ -94,8 +94,8 @@ import Testing
     for vector in try VectorFile.read("StoreFormatTests/file-records", as: RecordVector.self) {
       let records = try RecordAuthenticator(key: SecretBytes(vector.recordsKey.bytes))
       let record = try FileRecord(parsing: vector.record.bytes)
-      #expect(try records.verify(record.tag, FileRecord.tagLabel, record.bytesBeforeTag))
-      #expect(try !records.verify(record.tag, DirectoryRecord.tagLabel, record.bytesBeforeTag))
+      #expect(try records.verify(record.tag, FileRecord.tagLabel, record.bytesBeforeTag, size: record.tagSize))
+      #expect(try !records.verify(record.tag, DirectoryRecord.tagLabel, record.bytesBeforeTag, size: record.tagSize))
     }
     for vector in try VectorFile.read("StoreFormatTests/directory-records", as: RecordVector.self) {
       let records = try RecordAuthenticator(key: SecretBytes(vector.recordsKey.bytes))
