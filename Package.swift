@@ -110,7 +110,8 @@ let package = Package(
       // All symbols are bound at the start, and the tables of their addresses then made read-only.
       linkerSettings: [
         .unsafeFlags(
-          ["now", "relro"].flatMap { ["-Xlinker", "-z", "-Xlinker", $0] }, .when(configuration: .release))
+          ["-use-ld=lld"] + ["now", "relro"].flatMap { ["-Xlinker", "-z", "-Xlinker", $0] },
+          .when(configuration: .release))
       ]),
 
     // Unlocks at logins; in C, since every program in which users log in loads it. A client of the daemon that shares no

@@ -1,21 +1,22 @@
 #!/bin/bash
-# Boots Debian 12 with systemd in a container, with protectfs installed as scripts/install.sh does it, and runs a command
+# Boots Debian 12, or another release, with systemd in a container, with protectfs installed as scripts/install.sh does it, and runs a command
 # there. What the container changes is gone afterwards. Needs root, and a cgroup hierarchy that may be written.
 #
-#   scripts/container.sh [--root DIR] [--copy PATH]... PROTECTFS COMMAND [ARGUMENT...]
+#   scripts/container.sh [--release RELEASE] [--root DIR] [--copy PATH]... PROTECTFS COMMAND [ARGUMENT...]
 #
 # PROTECTFS is the command that was built; libraries of it that the container lacks, such as Swift's, are copied there. With
 # 'none', nothing is installed.
 # --copy puts a file or a directory into /root, where COMMAND is run. --root uses another root file system than
-# .build/container, which mmdebstrap makes on first use; so does PROTECTFS_CONTAINER. It is never changed.
+# .build/container-RELEASE, which mmdebstrap makes on first use; so does PROTECTFS_CONTAINER. It is never changed.
 # Ends with the status of COMMAND; with 77 if no container can be run here, and 70 if this one did not boot.
 set -euo pipefail
 source "$(dirname "$0")/packages.sh"
 
-root=${PROTECTFS_CONTAINER:-} copies=()
+root=${PROTECTFS_CONTAINER:-} release=bookworm copies=()
 while [[ ${1-} == --* ]]; do
   case $1 in
   --root) root=$2 ;;
+  --release) release=$2 ;;
   --copy) copies+=("$(realpath "$2")") ;;
   *) show_head ;;
   esac
@@ -51,8 +52,8 @@ for directory in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; d
 done
 ((${#hierarchies[@]})) || skip "No cgroup hierarchy can be written."
 if [[ -z $root ]]; then
-  make_root .build/container "$packages" || skip "Its root file system could not be made."
-  root=$PWD/.build/container
+  root=$PWD/.build/container-$release
+  make_root "$root" "$packages" "$release" || skip "Its root file system could not be made."
 fi
 
 work=$(mktemp -d /tmp/protectfs-container.XXXXXX) name=${work##*/} machine=
@@ -84,7 +85,7 @@ mkdir "$work"/{changes,overlay,root}
 mount -t overlay -o "lowerdir=$root,upperdir=$work/changes,workdir=$work/overlay" "$name" "$work/root"
 
 if [[ $protectfs != none ]]; then
-  install_into "$work/root" "$protectfs"
+  install_into "$work/root" "$protectfs" "$release"
 fi
 for copy in ${copies[@]+"${copies[@]}"}; do cp -a "$copy" "$work/root/root/"; done
 
@@ -101,11 +102,15 @@ for copy in ${copies[@]+"${copies[@]}"}; do cp -a "$copy" "$work/root/root/"; do
 ) </dev/null >"$work/console" 2>&1 &
 machine=$!
 
-# Runs a command in all namespaces of the container, in /root, with an environment of its own.
-inside() {
-  nsenter --target "$init" --all env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8 \
-    TERM="${TERM:-dumb}" sh -c 'cd && exec "$@"' sh "$@"
-}
+# Runs a command in all namespaces of the container, in /root, with an environment of its own. It is in a cgroup of the
+# container, too: for others, logind there does nothing (since systemd 256).
+inside() (
+  for hierarchy in "${hierarchies[@]}"; do
+    echo "$BASHPID" >"$hierarchy$(sed -n 's/^0:://p' "/proc/$init/cgroup")/cgroup.procs" || true
+  done 2>/dev/null
+  exec nsenter --target "$init" --all env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin HOME=/root \
+    LANG=C.UTF-8 TERM="${TERM:-dumb}" sh -c 'cd && exec "$@"' sh "$@"
+)
 has_booted() {
   init=$(pgrep -P "$machine" -x systemd) || return
   case $(inside systemctl is-system-running 2>/dev/null) in

@@ -32,15 +32,21 @@ prepare_build() {
     echo "A Swift 6.2 or later toolchain is needed: https://www.swift.org/install/linux/" >&2
     return 1
   }
-  install_packages libfuse3-dev fuse3 libssl-dev libtss2-dev libsystemd-dev libpam0g-dev pkg-config "$@"
+  install_packages "${build_packages[@]}" "$@"
 }
+build_packages=(libfuse3-dev fuse3 libssl-dev libtss2-dev libsystemd-dev libpam0g-dev pkg-config)
+package_tools=(build-essential debhelper lintian)
 
 # What scripts/install.sh says that protectfs runs on, and what is built with Swift.
 runtime_packages=libssl3,libtss2-esys-3.0.2-0,libtss2-tctildr0,libtss2-rc0,libsystemd0,libstdc++6
 
-# Makes the root file system DIRECTORY of Debian 12 with these PACKAGES, separated by commas, unless it is there.
+# The release of Debian that this machine has.
+machine_release() (source /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
+
+# Makes the root file system DIRECTORY of Debian 12, or of another RELEASE, with these PACKAGES, separated by commas, unless
+# it is there.
 make_root() (
-  root=$1 packages=$2
+  root=$1 packages=$2 release=${3:-bookworm}
   mkdir -p "$(dirname "$root")"
   exec 9>"$root.lock"
   flock 9
@@ -48,14 +54,50 @@ make_root() (
   install_packages mmdebstrap || return
   echo "Making the root file system $root" >&2
   rm -rf "$root" "$root.new"
-  mmdebstrap --quiet --variant=minbase --include="$packages" bookworm "$root.new" >&2 || return
+  mmdebstrap --quiet --variant=minbase --include="$packages" "$release" "$root.new" >&2 || return
   echo "$packages" >"$root.new/.packages"
   mv "$root.new" "$root"
 )
 
-# Installs a PROTECTFS that was built in the root file system ROOT, with those of its libraries that are not there.
+# Runs a command in the root file system of a RELEASE in which packages are built; this directory and the Swift toolchain of
+# this machine are at the same places there. Needs root.
+in_release() {
+  local root=$PWD/.build/release-$1 toolchain packages
+  shift
+  toolchain=$(realpath "$(command -v swift)")
+  toolchain=${toolchain%/usr/bin/*}
+  [[ -n $toolchain ]] || {
+    echo "Swift is installed in /usr, which another release cannot share: unpack a toolchain elsewhere" >&2
+    return 1
+  }
+  packages=$(IFS=, && echo "${build_packages[*]},${package_tools[*]}"),git,libxml2,libcurl4,libsqlite3-0,libncurses6
+  make_root "$root" "$packages" "${root##*-}"
+  # shellcheck disable=SC2016
+  unshare --mount --fork sh -euc '
+    root=$1 toolchain=$2
+    shift 2
+    mkdir -p "$root$PWD" "$root$toolchain"
+    mount --bind "$PWD" "$root$PWD"
+    mount --bind -o ro "$toolchain" "$root$toolchain"
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs tmpfs "$root/tmp"
+    exec chroot "$root" env -i HOME=/root LC_ALL=C.UTF-8 PATH="$toolchain/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+      sh -c "cd \"\$1\" && shift && exec \"\$@\"" sh "$PWD" "$@"' sh "$root" "$toolchain" "$@"
+}
+
+# Installs a PROTECTFS that was built in the root file system ROOT, with those of its libraries that are not there; one that
+# was built for another RELEASE, with what that has.
 install_into() {
-  local root=$1 protectfs=$2
+  local root=$1 protectfs=$2 release=${3:-$(machine_release)}
+  if [[ $release != $(machine_release) ]]; then
+    local staging=$PWD/.build/$release/installation
+    rm -rf "$staging"
+    in_release "$release" env DESTDIR="$staging" PROTECTFS="$protectfs" scripts/install.sh >/dev/null
+    # The root has links in the place of /sbin and /lib.
+    tar --create --directory "$staging" . | tar --extract --directory "$root" --keep-directory-symlink
+    return
+  fi
   DESTDIR=$root PROTECTFS=$protectfs scripts/install.sh >/dev/null
   ldd "$protectfs" | sed -n 's/.* => \(\/.*\) (.*/\1/p' | while read -r library; do
     [[ -e $root$library ]] || install -D "$(realpath "$library")" "$root$library"

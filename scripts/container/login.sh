@@ -26,16 +26,34 @@ unit_of() { echo "protectfs-$1@$(id -u "$2").service"; }
 has_counted_nothing() { ! tr -d '\0' <"/home/$1/.local/share/protectfs/store/.protectfs/attempts" | grep -q .; }
 lock() { as "$1" protectfs lock --now "/home/$1/Protected" >/dev/null; }
 
+# For expect(1): starts $PROGRAM, and waits until it asks for a password. The login of util-linux hangs its terminal up
+# first, which looks like its end to who reads from the terminal just then.
+start_program='
+  proc start {} {
+    global env spawn_id
+    foreach attempt {1 2 3 4 5 6 7 8 9} {
+      set process [spawn -noecho {*}$env(PROGRAM)]
+      expect {
+        "assword:" { return $process }
+        eof { wait }
+      }
+    }
+    puts "$env(PROGRAM) asks for no password"
+    exit 1
+  }'
+
 # Starts a program that asks for a password, types lines at what it asks with "assword:", runs a command at the shell's
 # prompt, and logs out. Prints all that is seen.
 type_at() {
   local command=$1 program=$2
   shift 2
-  COMMAND=$command PROGRAM=$program ANSWERS=$(printf '%s\n' "$@") expect -c '
+  COMMAND=$command PROGRAM=$program ANSWERS=$(printf '%s\n' "$@") expect -c "$start_program"'
     set timeout 60
-    spawn -noecho {*}$env(PROGRAM)
-    foreach line [split $env(ANSWERS) "\n"] {
-      expect "assword:"
+    set answers [split $env(ANSWERS) "\n"]
+    if {[llength $answers]} { start } else { spawn -noecho {*}$env(PROGRAM) }
+    foreach line $answers {
+      if {[info exists isStarted]} { expect "assword:" }
+      set isStarted 1
       send -- "$line\r"
     }
     expect {
@@ -55,11 +73,9 @@ login_unlocks() { has "$(login_as "$1" "$2" 'protectfs status | head -1')" "/hom
 begin_session() {
   rm -f "/tmp/end-$3"
   : >"/tmp/session-$3"
-  USER_NAME=$1 PASSWORD=$2 END=/tmp/end-$3 expect -c '
+  PROGRAM="login $1" PASSWORD=$2 END=/tmp/end-$3 expect -c "$start_program"'
     set timeout 60
-    set login [spawn -noecho login $env(USER_NAME)]
-    exec echo $login >$env(END).login
-    expect "assword:"
+    exec echo [start] >$env(END).login
     send -- "$env(PASSWORD)\r"
     expect -re {\$ $}
     while {![file exists $env(END)]} { after 20 }
@@ -178,7 +194,7 @@ test_sessions() {
 
   echo "A login after the end of the last session, before it is seen:"
   watcher=$(systemctl show -P MainPID "$(unit_of logout "$user")")
-  kill -STOP "$watcher"
+  kill -STOP "${watcher/#0/none}"
   end_session "$number"
   sleep 0.3
   begin_session "$user" "$user" unseen
@@ -205,7 +221,7 @@ test_sessions() {
   begin_session "$user" "$user" unseen
   daemon=$(systemctl show -P MainPID "$(unit_of user "$user")")
   watcher=$(systemctl show -P MainPID "$(unit_of logout "$user")")
-  kill -STOP "$daemon"
+  kill -STOP "${daemon/#0/none}"
   end_session unseen
   # It blocks SIGTERM then.
   check "  it is" await grep -q 'SigBlk:.*[4567cdef]...$' "/proc/$watcher/status"
@@ -450,7 +466,7 @@ test_stopped() {
   lock "$user"
   daemon=$(systemctl show -P MainPID "$(unit_of user "$user")")
   check "the daemon runs" test "$daemon" -gt 1
-  kill -STOP "$daemon"
+  kill -STOP "${daemon/#0/none}"
   enable second >/dev/null
   start=$SECONDS
   echo "$user" | pamtester testlogin "$user" authenticate open_session close_session >opened 2>&1 &

@@ -18,11 +18,11 @@ state_of_ana() { as_ana getfattr --only-values --absolute-names -n user.protectf
 
 # The packages again, with a higher version and nothing else in them that is new.
 make_upgrade() {
-  local package
+  local package pattern=${version//[.+]/\\&}
   mkdir upgrade
   for package in "$packages"/*.deb; do
     dpkg-deb --raw-extract "$package" unpacked
-    sed -i -E "s/(^Version: |[(]= )${version//./\\.}/\\1$version+1/" unpacked/DEBIAN/control
+    sed -i -E "s/(^Version: |[(]= )$pattern/\\1$version+1/" unpacked/DEBIAN/control
     dpkg-deb --root-owner-group --build unpacked "upgrade/$(basename "$package")" >/dev/null
     rm -r unpacked
   done
@@ -66,7 +66,7 @@ fi
 version=$(dpkg-query -W -f '${Version}' protectfs)
 check "  no file differs from its package" prints "" dpkg --verify protectfs libpam-protectfs
 check "  all programs of the units are there" prints "" missing_programs
-check "  the command is of that version" prints "protectfs $version" protectfs --version
+check "  the command is of that version" prints "protectfs ${version%+deb*}" protectfs --version
 check "  no unit is started" prints "" systemctl list-units --all --plain --no-legend 'protectfs*.service'
 check "  the agent is on for users" enabled enabled
 check "  the lock before sleep is on" prints enabled systemctl is-enabled protectfs-sleep
