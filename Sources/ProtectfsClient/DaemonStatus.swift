@@ -55,6 +55,10 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   /// Otherwise `nil`.
   public var secondsUntilRest: Double?
 
+  /// When the store was erased, in the form of RFC 3339; `nil` if it was not. Then nothing can be read any more, in any
+  /// lock state.
+  public var erased: String?
+
   /// How the kernel's requests reach the daemon.
   public var transport = RequestTransport.device
   /// With `-o transport=io_uring`: why requests come through the device nevertheless.
@@ -120,6 +124,7 @@ extension DaemonStatus {
     failedRekeys = try container.decodeIfPresent(Int.self, forKey: .failedRekeys) ?? 0
     lockedRekeys = try container.decodeIfPresent(Int.self, forKey: .lockedRekeys) ?? 0
     secondsUntilRest = try container.decodeIfPresent(Double.self, forKey: .secondsUntilRest)
+    erased = try container.decodeIfPresent(String.self, forKey: .erased)
     transport = try container.decodeIfPresent(RequestTransport.self, forKey: .transport) ?? .device
     transportObstacle = try container.decodeIfPresent(String.self, forKey: .transportObstacle)
   }

@@ -58,7 +58,8 @@ struct StatusCommand: ParsableCommand {
   }
 
   private func show(_ status: DaemonStatus) {
-    print("\(status.mountPoint.printable): \(status.state.words)")
+    let state = status.erased.map { "erased on \($0); nothing can be read" } ?? status.state.words
+    print("\(status.mountPoint.printable): \(state)")
     func line(_ name: String, _ value: String) { print("  \(name.padded(to: 13)) \(value)") }
     if let seconds = status.secondsUntilRevoked {
       line("locks in", "\(status.delayingClients > 0 ? "at most " : "")\(seconds.seconds), unless it is unlocked")

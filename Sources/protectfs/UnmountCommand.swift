@@ -108,7 +108,8 @@ struct UnmountCommand: ParsableCommand {
       guard try MountedFileSystem.find(containing: path) == mount else { return }
       try Unmount.run(mount, isLazy: isLazy)
     } catch .resourceBusy {
-      throw CommandFailure(.busy, "\(path) is in use; close what uses it, or detach it with --lazy")
+      let holders = MountHolders(using: mount).words
+      throw CommandFailure(.busy, "\(path) is in use: \(holders). Close that, or detach the mount with --lazy")
     } catch {
       throw CommandFailure(path, error)
     }

@@ -88,7 +88,8 @@ enum VarlinkInterface {
 
     # Periods are seconds. secondsUntilRevoked is there while a lock is announced, and is the longest time where clients
     # hold it back, which delayingClients counts; secondsUntilInactive is there while class CX outlives a lock, and
-    # secondsUntilRest while a lock leads to beforeFirstUnlock.
+    # secondsUntilRest while a lock leads to beforeFirstUnlock. erased is when the store was, by RFC 3339: nothing can be read
+    # then, whatever the state.
     # transportObstacle says why it is the device where io_uring was asked for.
     type Status (
       state: LockState,
@@ -115,6 +116,7 @@ enum VarlinkInterface {
       failedRekeys: int,
       lockedRekeys: int,
       secondsUntilRest: ?float,
+      erased: ?string,
       transport: RequestTransport,
       transportObstacle: ?string
     )

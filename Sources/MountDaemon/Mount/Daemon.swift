@@ -97,13 +97,16 @@ package final class Daemon: DaemonControl {
     let now = ContinuousClock.now
     let counts = tree.openFiles.counts
     let keybag = keybag.withLock { $0 }
+    let erasure = keybag.record.erasureTime
     var status = DaemonStatus(
       state: state.lockState,
       secondsUntilRevoked: state.takesEffectAt.map { max(0, (now.duration(to: $0)).inSeconds) },
       secondsUntilInactive: state.expiresAt.map { max(0, (now.duration(to: $0)).inSeconds) },
       gracePeriod: options.gracePeriod.inSeconds, inactivityPeriod: options.inactivityPeriod.inSeconds,
       classes: ProtectionClass.allCases.map {
-        ClassStatus(protectionClass: $0, key: controller.availability(of: $0), openHandles: counts[$0] ?? 0)
+        ClassStatus(
+          protectionClass: $0, key: erasure == nil ? controller.availability(of: $0) : .unavailable,
+          openHandles: counts[$0] ?? 0)
       },
       defaultClass: keybag.defaultClass, backing: options.backing, mountPoint: options.mountPoint,
       storeID: keybag.storeID.description, owner: owner, processID: Process.number, version: protectfsVersion,
@@ -113,6 +116,7 @@ package final class Daemon: DaemonControl {
     let rekeys = tree.rekeyStatus
     status.pendingRekeys = rekeys.pending
     status.failedRekeys = rekeys.failed
+    status.erased = erasure.map(StoreInformation.date)
     status.secondsUntilRest = state.restsAt.map { max(0, now.duration(to: $0).inSeconds) }
     status.lockedRekeys = rekeys.withoutKey
     (status.transport, status.transportObstacle) = transport

@@ -7,6 +7,13 @@ package struct MountHolders {
   /// A few words for each.
   private var holders: [String] = []
 
+  /// The processes for which a mount cannot be unmounted.
+  package init(using mount: MountedFileSystem) {
+    holders = Process.all.filter { $0 != Process.number && Process.uses(device: mount.device, $0) }.map {
+      "\(Self.name(of: $0)), which has files open on it"
+    }
+  }
+
   /// The holders of a file system whose mount point is gone, without its daemon.
   package init(of mount: MountedFileSystem, daemon: Int32) {
     holders = mount.sameFileSystem().map { "its mount at \($0.mountPoint.printable)" }

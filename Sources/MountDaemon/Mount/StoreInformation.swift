@@ -57,7 +57,7 @@ package struct StoreInformation: Encodable {
     pendingRekeys = Self.pendingRekeys(in: path)
   }
 
-  private static func date(_ seconds: UInt64) -> String {
+  static func date(_ seconds: UInt64) -> String {
     Date(timeIntervalSince1970: Double(seconds)).formatted(.iso8601)
   }
 

@@ -24,6 +24,10 @@ extension MountTests {
           for file in files { file.expectRevoked() }
           files = []
           #expect(try #require(throws: ControlError.self) { try volume.unlock(Volume.passcode) }.code == .storeErased)
+          let status = try volume.status()
+          #expect(status.erased != nil && status.classes.allSatisfy { $0.key == .unavailable })
+          let report = try Command.run(["status", volume.mountPoint.description])
+          #expect(report.output.contains("; nothing can be read"), "\(report.output)")
           try volume.unmount()
         }
         // A later mount reports the time of the erasure, not a wrong passcode.
