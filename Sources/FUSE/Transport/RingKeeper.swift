@@ -190,7 +190,10 @@ import SystemPackage
     if rings.isNudge(header) {
       if RequestRings.asksForRest(header) {
         buffer.releaseData()
-        if !isLast { return resting.append(buffer) }
+        if !isLast {
+          queue.remove()
+          return resting.append(buffer)
+        }
       }
       if isLast || rings.deferredCount.load(ordering: .relaxed) == 0 { return answerNudge(in: buffer, rings) }
       heldNudges.append(buffer)
@@ -237,7 +240,10 @@ import SystemPackage
 
   private func endRest(_ rings: RequestRings) {
     rings.widenAll()
-    for buffer in resting { answerNudge(in: buffer, rings) }
+    for buffer in resting {
+      rings.queues[buffer.queue].restore()
+      answerNudge(in: buffer, rings)
+    }
     resting = []
   }
 
