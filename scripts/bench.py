@@ -5,6 +5,7 @@ installs what it needs.
 
 import argparse
 import contextlib
+import pathlib
 import sys
 
 from benchmark import limits, workloads
@@ -59,7 +60,9 @@ def measure(options):
         text, ratios = table(results, names, costs)
         print(text)
         if options.plot:
-            plot(options.plot, results, {name: ratios[name] for name in PROTECTFS if name in names})
+            labels = list(dict.fromkeys(workload for workload, _ in results))
+            drawn = plot(labels, {name: ratios[name] for name in PROTECTFS if name in names})
+            pathlib.Path(options.plot).write_text(drawn, encoding="utf-8")
     if options.limits or not (options.no_limits or options.only or options.workloads):
         rows = limits.measure(options)
         print(limits.table(rows))

@@ -38,6 +38,9 @@ for page in Documentation/man/*; do
   LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" 2>&1 >/dev/null | tee /dev/stderr | { ! grep -q .; }
 done
 
+step "Pictures"
+scripts/pictures.py --check
+
 step "Test vectors, by a second implementation"
 /usr/bin/python3 scripts/check-vectors.py
 

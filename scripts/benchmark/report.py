@@ -26,9 +26,8 @@ def table(results, names, costs):
     return "\n".join(lines), ratios
 
 
-def plot(path, results, ratios):
+def plot(labels, ratios):
     """Bars of the ratios of some file systems, a group for each workload, on a logarithmic scale, as SVG."""
-    labels = list(dict.fromkeys(key[0] for key in results))
     colours = dict(zip(ratios, ("#9bd", "#27a", "#fb6", "#c60")))
     bar, left, width = 9, 300, 760
     group = bar * len(ratios) + 8
@@ -54,5 +53,4 @@ def plot(path, results, ratios):
                          f'fill="{colours[name]}"/>')
             parts.append(f'<text x="{one + max(length, 0) + 4:.1f}" y="{y + 8}" font-size="9">{values[index]:.2f}</text>')
     parts.append(f'<line x1="{one:.1f}" x2="{one:.1f}" y1="48" y2="{height - 20}" stroke="#000"/></svg>')
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(parts) + "\n")
+    return "\n".join(parts) + "\n"
