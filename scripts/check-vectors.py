@@ -232,9 +232,10 @@ def file_record(v):
 def shifted_time(v):
     """The backing file's time for users to see this one."""
     seconds, nanoseconds = v["shown"]
-    if nanoseconds != v["nanoseconds"]:
-        return v["shown"]
-    return [seconds + v["seconds"], v["seconds"] * 1000 + 787]
+    mark = v["seconds"] * 1000 + 787
+    if nanoseconds == v["nanoseconds"]:
+        return [seconds + v["seconds"], mark]
+    return [seconds, nanoseconds - (nanoseconds == mark)]
 
 
 def wrapped_old_key(v):

@@ -5,6 +5,7 @@ import Logging
 import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
+import Synchronization
 import SystemPackage
 
 /// A store's backing directory as a tree of nodes, with the names, records, classes and keys of its files in the clear.
@@ -30,6 +31,8 @@ package final class BackingTree: Sendable {
   let rekeys = RekeyQueue()
   let rekeyJournal: RekeyJournal
   let unreplayed: UnreplayedBatches
+  /// What is known of the backing file system's times.
+  let keptTimes = Atomic(KeptTimes.unknown)
   /// Backing names that cannot be decoded. Each is reported once.
   package let undecodable = RankedMutex<Set<PathName>>(.undecodableNames, [])
   /// Held while the mode of a file includes temporary owner permissions.

@@ -6,6 +6,14 @@ import SystemPackage
 
 // Open files and their nodes: one `ProtectedFile` per inode, shared by its handles.
 extension BackingTree {
+  /// Adds a handle to a file that is open for writing, and stays so meanwhile.
+  func addHandle(of node: Node) {
+    node.state.withLock { state in
+      state.handles += 1
+      state.writers += 1
+    }
+  }
+
   /// Opens a node's file, or adds a handle to it. The class is checked at every open.
   ///
   /// - Throws: `EKEYREVOKED` when the class key was erased, `ENOKEY` when another keybag has it, `EACCES` when the

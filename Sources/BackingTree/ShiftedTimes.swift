@@ -1,6 +1,7 @@
 import FileProtection
 import ProtectfsIO
 import StoreFormat
+import Synchronization
 import SystemPackage
 
 // The modification time that users see of a file, and that of its backing file, which a rekey has shifted. A record
@@ -9,7 +10,7 @@ extension BackingTree {
   /// What users see of a regular file's modification time. The record is read if the time may be a shifted one.
   package func shownTime(of node: Node, _ status: Status) -> TimeShift.Time {
     let time = status.modificationTime
-    if !options.hasOtherWriters, let file = node.file { return file.shown(time) }
+    if let file = node.file, !options.hasOtherWriters || file.isRekeyed { return file.shown(time) }
     guard TimeShift.isPossible(at: time), let record = try? currentRecord(of: node) else { return time }
     return record.shown(time)
   }
@@ -24,9 +25,38 @@ extension BackingTree {
     return TimeChange(shift.backing(time))
   }
 
+  /// The time shift for a record that follows from a rekey; `nil` if there is none left, or the store keeps no such
+  /// times.
+  func nextTimeShift(of file: ProtectedFile) -> TimeShift? {
+    file.isRekeyed && !keepsShiftedTimes(tryingWith: file) ? nil : file.nextTimeShift
+  }
+
+  /// Whether the backing file system keeps nanoseconds: ext4 in inodes of 128 bytes does not, others keep some. Tried
+  /// once, with a file whose time a rekey moves anyway.
+  private func keepsShiftedTimes(tryingWith file: ProtectedFile) -> Bool {
+    let known = keptTimes.load(ordering: .relaxed)
+    guard known == .unknown else { return known == .whole }
+    do throws(Errno) {
+      let value = try file.withDescriptor { (descriptor) throws(Errno) in
+        let time = TimeShift.trial(try descriptor.status().modificationTime)
+        try descriptor.setTimes(access: .leave, modification: TimeChange(time))
+        return try descriptor.status().modificationTime == time
+      }
+      keptTimes.store(value ? .whole : .coarse, ordering: .relaxed)
+      return value
+    } catch {
+      return false
+    }
+  }
+
   private func timeShift(of node: Node, _ descriptor: borrowing Descriptor) -> TimeShift? {
     if !options.hasOtherWriters, let file = node.file { return file.record.timeShift }
     guard let bytes = try? recordBytes(of: descriptor) else { return nil }
     return try? verifiedFileRecord(bytes, of: node).timeShift
   }
+}
+
+/// What a backing file system keeps of times.
+enum KeptTimes: UInt8, AtomicRepresentable {
+  case unknown, whole, coarse
 }

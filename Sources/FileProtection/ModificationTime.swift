@@ -13,6 +13,8 @@ struct ModificationTime {
   private(set) var isMoved = false
   /// A rekey is writing the file. The backing file keeps the time of those writes until ``rest(isShifted:)``.
   private(set) var isRekeyed = false
+  /// A rekey has written the file since it was opened. Its time on disk may be found as it was meanwhile.
+  private(set) var wasRekeyed = false
 
   init(_ time: TimeShift.Time) { self.time = time }
 
@@ -32,6 +34,9 @@ struct ModificationTime {
     return time
   }
 
+  /// The kernel's, if that on disk may be another.
+  var unlikeOnDisk: TimeShift.Time? { isRekeyed || wasRekeyed ? time : nil }
+
   /// Whether ``takeChange()`` would return a time.
   var hasChange: Bool { isMoved && !isRekeyed }
 
@@ -43,6 +48,7 @@ struct ModificationTime {
   /// no new time shift, the kernel's time is moved by a second.
   mutating func rest(isShifted: Bool) {
     isRekeyed = false
+    wasRekeyed = true
     isMoved = true
     if !isShifted { time.seconds += time.seconds == .max ? -1 : 1 }
   }

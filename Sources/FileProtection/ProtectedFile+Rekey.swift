@@ -46,6 +46,12 @@ extension ProtectedFile {
 
   package func endRekeyStep() { contents.endWriting() }
 
+  /// Whether what is left of a rekey is done in one step of so many bytes.
+  package func isRekeyed(within room: Int) -> Bool {
+    let end = DataUnits.blockEnd(of: length.load(ordering: .relaxed))
+    return end <= (record.pending?.boundary ?? 0) * DataUnits.size + UInt64(room)
+  }
+
   /// Reads the next units under the old key, up to `room` bytes in up to `mostChunks` chunks, and encrypts them under
   /// the new key. Skips holes of any size. Writes nothing.
   ///

@@ -98,7 +98,7 @@ package final class ProtectedFile: Sendable {
 
   /// What users see of the backing file's modification time.
   package func shown(_ time: TimeShift.Time) -> TimeShift.Time {
-    modificationTime.withLock { $0.isRekeyed ? $0.time : nil } ?? record.shown(time)
+    modificationTime.withLock { $0.unlikeOnDisk } ?? record.shown(time)
   }
 
   /// Whether the backing file's modification time differs from the kernel's.

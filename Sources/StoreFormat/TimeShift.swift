@@ -39,6 +39,9 @@ package struct TimeShift: Sendable, Equatable {
     time.nanoseconds % 1000 == mark && time.nanoseconds / 1000 <= mostSeconds
   }
 
+  /// A time as a shifted one is, to try whether a file system keeps it.
+  package static func trial(_ time: Time) -> Time { Time(seconds: time.seconds, nanoseconds: 1000 + mark) }
+
   private var mark: UInt32 { UInt32(seconds) * 1000 + Self.mark }
 
   /// What users see of a backing file's time.
@@ -48,8 +51,10 @@ package struct TimeShift: Sendable, Equatable {
     return Time(seconds: second, nanoseconds: nanoseconds)
   }
 
-  /// The time that a backing file is given for users to see `shown`.
+  /// The time that a backing file is given for users to see `shown`. One that would be taken for a shifted one is a
+  /// nanosecond earlier.
   package func backing(_ shown: Time) -> Time {
+    if shown.nanoseconds == mark, mark != nanoseconds { return Time(seconds: shown.seconds, nanoseconds: mark - 1) }
     let (second, hasOverflown) = shown.seconds.addingReportingOverflow(Int64(seconds))
     guard shown.nanoseconds == nanoseconds, !hasOverflown else { return shown }
     return Time(seconds: second, nanoseconds: mark)

@@ -71,6 +71,30 @@ import Testing
     }
   }
 
+  /// A time that would be taken for a shifted one is not given to a file.
+  @Test func theMarkOfAShiftIsNoTimeOfItsOwn() throws {
+    let shift = try #require(TimeShift(seconds: 2, nanoseconds: 5))
+    let told = TimeShift.Time(seconds: 1_000_000_000, nanoseconds: 2787)
+    #expect(shift.shown(shift.backing(told)) == .init(seconds: 1_000_000_000, nanoseconds: 2786))
+    // Unless that is the time that users see shifted.
+    let own = try #require(TimeShift(seconds: 2, nanoseconds: 2787))
+    #expect(own.shown(own.backing(told)) == told)
+  }
+
+  /// What a rekey has written into the backing file's time is seen by nobody, also where it was read before the end.
+  @Test func theTimeOfARekeyIsNotShown() throws {
+    let backing = try BackingFile()
+    try backing.descriptor.setTimes(access: .leave, modification: told)
+    let file = try backing.open()
+    try file.write(RekeyStep())
+    let meanwhile = TimeShift.Time(seconds: 1_700_000_000, nanoseconds: 7)
+    #expect(file.shown(meanwhile) == told.time)
+    file.restAfterRekey(isShifted: true)
+    #expect(file.shown(meanwhile) == told.time)
+    try file.applyModificationTime()
+    #expect(file.shown(meanwhile) == told.time)
+  }
+
   @Test func aShiftHasAnEnd() {
     let most = TimeShift(seconds: TimeShift.mostSeconds, nanoseconds: 0)
     #expect(most != nil && TimeShift(after: most, of: .init(seconds: 0, nanoseconds: 0)) == nil)

@@ -11,11 +11,32 @@ extension RekeyEngine {
       finish(job.node, after: failure)
       if !job.file.isAbandoned { tree.close(job.file, of: job.node, wasWriter: true) }
     } else if job.file.record.pending != nil {
-      rekeys.finish(job.node, .again)
+      keepStarted(job)
+      again(job.node)
     } else {
       rest(job.node, hasShifted: true)
+      closeStarted(job.node)
       finish(job.node)
     }
+  }
+
+  /// Keeps a file open whose next step comes with a later batch, if there was a first one.
+  private func keepStarted(_ job: Job) {
+    let id = ObjectIdentifier(job.node)
+    guard job.file.isRekeyed, started[id] == nil else { return }
+    tree.addHandle(of: job.node)
+    started[id] = (job.node, job.file)
+  }
+
+  /// Closes a file whose rekey is done or deferred.
+  private func closeStarted(_ node: Node) {
+    guard let (_, file) = started[ObjectIdentifier(node)], !file.isAbandoned else { return }
+    started[ObjectIdentifier(node)] = nil
+    tree.close(file, of: node, wasWriter: true)
+  }
+
+  private func again(_ node: Node) {
+    rekeys.finish(node, started[ObjectIdentifier(node)] == nil ? .again : .started)
   }
 
   /// Gives a file that is no longer being rekeyed its modification time: on disk another than before, and the same for
@@ -33,7 +54,7 @@ extension RekeyEngine {
     guard file.beginRekeyStep(until: MonotonicClock.nanoseconds + Self.patience) else { return false }
     defer { file.endRekeyStep() }
     var record = file.record
-    record.timeShift = file.nextTimeShift
+    record.timeShift = tree.nextTimeShift(of: file)
     guard record.timeShift != nil, !file.isRefused, !file.isAbandoned else { return false }
     do throws(Errno) {
       let next = try tree.tagged(record)
@@ -61,8 +82,9 @@ extension RekeyEngine {
 
   func finish(_ node: Node, after error: Errno) {
     // There was no room in the batch.
-    if error == .wouldBlock { return rekeys.finish(node, .again) }
+    if error == .wouldBlock { return again(node) }
     rest(node)
+    closeStarted(node)
     switch error {
     case .keyRevoked, .noKey:
       giveUp(node)
@@ -147,7 +169,9 @@ extension RekeyEngine {
   func end() {
     tree.keyChanges.read {
       for job in undurable.joined() { rest(job.node) }
+      for (node, _) in started.values { rest(node) }
     }
+    for (node, _) in started.values { closeStarted(node) }
     makeRecordsDurable()
     let status = rekeys.status
     guard stranded == nil, !isHalted, status.pending == 0, status.isComplete, undurable.allSatisfy(\.isEmpty),

@@ -25,6 +25,11 @@ package final class RekeyEngine {
   /// The maximum ciphertext of a batch in bytes; less if the disk has little room.
   var room = RekeyBatch.mostCiphertext
   private static let leastRoom = 1 << 16
+  /// Files that are encrypted anew in part, by their nodes. They are kept open: their modification times are known only
+  /// while they are.
+  var started: [ObjectIdentifier: (node: Node, file: ProtectedFile)] = [:]
+  /// If there are so many, only files that are done in one step are begun.
+  private static let mostStarted = 4
   /// A batch that could be neither carried out nor undone, and its slot.
   var stranded: (jobs: [Job], slot: Int)?
   /// The previous mount's journal could not be emptied. Pending rekeys are left to the next mount.
@@ -91,7 +96,7 @@ package final class RekeyEngine {
     do throws(Errno) {
       return Job(node: node, file: try tree.openFile(node, forWriting: true), step: RekeyStep())
     } catch {
-      finish(node, after: error)
+      tree.keyChanges.read { finish(node, after: error) }
       return nil
     }
   }
@@ -111,6 +116,10 @@ package final class RekeyEngine {
         continue
       }
       do throws(Errno) {
+        guard
+          started[ObjectIdentifier(job.node)] != nil || started.count < Self.mostStarted
+            || job.file.isRekeyed(within: room)
+        else { throw Errno.wouldBlock }
         job.step = try job.file.prepareRekeyStep(room: room, mostChunks: chunks)
         if job.step.isDeferred { throw Errno.wouldBlock }
         room -= job.step.count
@@ -215,7 +224,7 @@ package final class RekeyEngine {
       var next = record
       if job.isFinished {
         next.pending = nil
-        next.timeShift = job.file.nextTimeShift
+        next.timeShift = tree.nextTimeShift(of: job.file)
       } else if let boundary = job.step.boundary {
         next.pending?.boundary = boundary
       }

@@ -16,6 +16,10 @@ final class RekeyQueue: Sendable {
 
   private struct State {
     var waiting: [Node] = []
+    /// Files that are encrypted anew in part. The engine lets few of them become more.
+    var started: [Node] = []
+    /// Whether these were first in the last batch. They alternate with others, so that none waits for a large one.
+    var startedWereFirst = false
     var inWork = 0
     var withoutKey: [Node] = []
     var failed: [Node] = []
@@ -33,7 +37,7 @@ final class RekeyQueue: Sendable {
     var awaitsRetry = false
     var isStopping = false
 
-    var count: Int { waiting.count + inWork + withoutKey.count + failed.count }
+    var count: Int { waiting.count + started.count + inWork + withoutKey.count + failed.count }
   }
 
   private let monitor = Monitor(.rekeyQueue, State())
@@ -112,9 +116,12 @@ final class RekeyQueue: Sendable {
         state.isSearching = true
         return .search
       }
-      if !state.waiting.isEmpty {
-        let nodes = Array(state.waiting.prefix(Self.mostInBatch))
-        state.waiting.removeFirst(nodes.count)
+      if !state.waiting.isEmpty || !state.started.isEmpty {
+        let others = Array(state.waiting.prefix(max(Self.mostInBatch - state.started.count, 1)))
+        state.startedWereFirst.toggle()
+        let nodes = state.startedWereFirst ? state.started + others : others + state.started
+        state.waiting.removeFirst(others.count)
+        state.started = []
         state.inWork += nodes.count
         return .rekey(nodes)
       }
@@ -130,6 +137,8 @@ final class RekeyQueue: Sendable {
   enum Outcome {
     case done
     case again
+    /// A part is done.
+    case started
     case withoutKey
     case failed
     /// Failed, and the file cannot be used until a retry succeeds.
@@ -142,8 +151,8 @@ final class RekeyQueue: Sendable {
       state.inWork -= 1
       switch outcome {
       case .done: state.hasUndurableRecords = true
-      // Large files alternate with others.
       case .again: state.waiting.append(node)
+      case .started: state.started.append(node)
       case .withoutKey: state.withoutKey.append(node)
       case .failed, .stranded:
         state.failed.append(node)

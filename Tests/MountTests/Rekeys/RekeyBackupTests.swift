@@ -69,6 +69,54 @@ extension MountTests {
       }
     }
 
+    /// Long files among so many others that their steps come far apart. What a program sets meanwhile stays, too.
+    @Test func theTimeThatProgramsSeeStaysAmongMany() throws {
+      try Volume.with { volume in
+        let directory = volume.path("directory")
+        try directory.makeDirectory()
+        let long = (0..<6).map { directory.appending("long \($0)") }
+        for file in long { try file.write(pattern(1, count: 9 << 20)) }
+        let short = (0..<900).map { directory.appending("short \($0)") }
+        for file in short { try file.write("short") }
+        for file in long + short { try file.setTimes(seconds: 1_000_000_000, nanoseconds: 123_456_789) }
+        for file in long + short { try file.rekey() }
+        try long[0].setTimes(seconds: 1_100_000_000, nanoseconds: 5)
+        try volume.waitForRekeys()
+        try volume.remount()
+        #expect(try long[0].modificationTime() == [1_100_000_000, 5])
+        for file in long[1...] + short {
+          #expect(try file.modificationTime() == [1_000_000_000, 123_456_789], "\(file)")
+        }
+        try volume.unlock()
+        for file in long { try expectSame(file.contents(), pattern(1, count: 9 << 20), "\(file)") }
+      }
+    }
+
+    /// A store that keeps no nanoseconds: a rekey moves the time by a second, and no more.
+    @Test(.enabled(if: Program.isInstalled("mkfs.ext4"), "mkfs.ext4 is not installed"))
+    func aStoreWithoutNanoseconds() throws {
+      try LoopDisk.with(["-I", "128"]) { disk in
+        try Volume.store(prepare: { try disk.attach($0.appending("backing")) }) { volume in
+          defer { try? volume.backing.unmount(isLazy: true) }
+          try volume.mount()
+          try volume.unlock()
+          let file = volume.path("file")
+          try file.write("contents")
+          try file.setTimes(seconds: 1_000_000_000)
+          for round in 1...4 as ClosedRange<Int64> {
+            try file.rekey()
+            try volume.waitForRekeys()
+            try volume.remount()
+            #expect(try file.modificationTime() == [1_000_000_000 + round, 0])
+            try volume.unlock()
+          }
+          try file.setTimes(seconds: 1_000_000_000)
+          try volume.remount()
+          #expect(try file.modificationTime() == [1_000_000_000, 0])
+        }
+      }
+    }
+
     /// A lock puts the rekey of a long file off.
     @Test func theTimeThatProgramsSeeStaysWhileARekeyIsPending() throws {
       try Volume.with { volume in
