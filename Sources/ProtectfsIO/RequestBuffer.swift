@@ -59,9 +59,12 @@ import SystemPackage
   /// Records that there were `count` bytes of data.
   package func noteUse(_ count: Int) { mostUsed = max(mostUsed, count) }
 
+  /// The most data whose memory is kept while the buffer is not used.
+  package static let mostKept = 1 << 16
+
   /// Gives the memory of the data back to the system if it is much. It is zeros when it is used next.
   package func releaseData() {
-    if mostUsed > 1 << 16 {
+    if mostUsed > Self.mostKept {
       unsafe linux_free_shared(bytes.baseAddress! + Self.headerSize, bytes.count - Self.headerSize)
     }
     mostUsed = 0

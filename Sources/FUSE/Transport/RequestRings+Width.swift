@@ -98,8 +98,8 @@ extension RequestRings {
     for queue in queues { while widen(queue) {} }
   }
 
-  /// The number of requests that were served.
-  var servedCount: UInt64 { workers.reduce(0) { $0 &+ $1.answer.servedCount } }
+  /// The number of requests with much data that were served.
+  var servedLongCount: UInt64 { workers.reduce(0) { $0 &+ $1.answer.servedLongCount } }
 
   /// Whether threads rest.
   var someRest: Bool { state.withLock { state in state.resting.contains { !$0.isEmpty } } }

@@ -21,6 +21,9 @@ import Synchronization
   var buffer: RequestBuffer?
   private let unique = Atomic<UInt64>(0)
   private let count = Atomic<UInt64>(0)
+  private let longCount = Atomic<UInt64>(0)
+  /// How many bytes of data came with the request.
+  private var received = 0
   /// What was sent must be wiped when the kernel has it.
   var holdsSecrets = false
   /// How many bytes of data the answer has used.
@@ -42,7 +45,8 @@ import Synchronization
     guard let buffer else { return nil }
     let bytes = unsafe buffer.bytes
     // Later, the length is that of the answer.
-    buffer.noteUse(receivedCount)
+    received = receivedCount
+    buffer.noteUse(received)
     let header = unsafe bytes.load(as: fuse_in_header.self)
     unique.store(header.unique, ordering: .releasing)
     let headerSize = MemoryLayout<fuse_in_header>.size
@@ -141,8 +145,16 @@ import Synchronization
   /// The number of requests that the worker's own thread has served.
   var servedCount: UInt64 { count.load(ordering: .relaxed) }
 
+  /// The number of those with so much data that its memory is given back later.
+  var servedLongCount: UInt64 { longCount.load(ordering: .relaxed) }
+
   /// The worker's own thread has served a request.
-  func countServed() { count.store(count.load(ordering: .relaxed) &+ 1, ordering: .relaxed) }
+  func countServed() {
+    count.store(count.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
+    buffer?.noteUse(extent)
+    guard max(received, extent) > RequestBuffer.mostKept else { return }
+    longCount.store(longCount.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
+  }
 
   /// Wipes what came with the request, which is not served.
   func wipeReceived() {

@@ -49,7 +49,7 @@ import SystemPackage
   private var resting: [RequestBuffer] = []
   /// When the memory that requests have used is given back, if so; and how many requests were served when it was last.
   private var giveBackTime: Int64?
-  private var servedAtGiveBack: UInt64 = 0
+  private var longAtGiveBack: UInt64 = 0
 
   init(device: CInt, threads: Int) throws(Errno) {
     ring = try CommandRing(buffers: Self.room, device: device)
@@ -230,7 +230,7 @@ import SystemPackage
   private func look(_ rings: RequestRings, isRegular: Bool) {
     for queue in looks.look(rings, isRegular: isRegular) { addBuffer(to: queue, rings) }
     guard looks.areOver else { return }
-    if isRegular, rings.servedCount != servedAtGiveBack {
+    if isRegular, rings.servedLongCount != longAtGiveBack {
       giveBackTime = MonotonicClock.nanoseconds + Int64(Self.longestRest) * 1_000_000
     }
     isWatching.store(false, ordering: .sequentiallyConsistent)
@@ -250,7 +250,7 @@ import SystemPackage
   /// Has the memory given back that requests have used. There have been few for a while.
   private func giveBack(_ rings: RequestRings) {
     giveBackTime = nil
-    servedAtGiveBack = rings.servedCount
+    longAtGiveBack = rings.servedLongCount
     for queue in rings.queues { for _ in 0..<queue.idleCount { rings.requestRest(on: queue) } }
   }
 

@@ -144,7 +144,6 @@ import SystemPackage
       answer.refuse(EIO)
     }
     answer.countServed()
-    answer.buffer?.noteUse(answer.extent)
     return false
   }
 
