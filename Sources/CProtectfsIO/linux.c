@@ -99,6 +99,12 @@ int linux_remount(const char *path, int read_only) {
   return RESULT(mount(NULL, path, NULL, flags, NULL));
 }
 
+int linux_open_cached(const char *path) {
+  // struct open_how of linux/openat2.h, and its RESOLVE_CACHED.
+  struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_CLOEXEC, 0, 0x20};
+  return (int)RESULT(syscall(437 /* openat2 */, AT_FDCWD, path, &how, sizeof how));
+}
+
 int linux_device_of(const char *path, uint32_t *major_number, uint32_t *minor_number) {
   // With an empty mask the kernel returns the device without a request to the file system, even if its daemon hangs or
   // the caller may not use it (fuse_getattr() in fs/fuse/dir.c).

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -63,4 +64,9 @@ void linux_show_typing(void) {
   restore(hidden_on);
   hidden_on = -1;
   for (int i = 0; i < ENDING_COUNT; i++) sigaction(ending[i], &actions[i], NULL);
+}
+
+int linux_terminal_columns(int stream) {
+  struct winsize size;
+  return ioctl(stream, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }

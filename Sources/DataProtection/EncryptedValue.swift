@@ -30,6 +30,24 @@ struct EncryptedValue: Hashable, Sendable {
     bytes = Array(try PropertyListSerialization.data(fromPropertyList: list, format: .binary, options: 0))
   }
 
+  /// Encodes a value that ``propertyList`` can be cast to again.
+  ///
+  /// - Throws: `EncodingError.invalidValue` for one of another type, and as ``init(_:)``.
+  init(castable value: Any) throws {
+    try self.init(value)
+    guard let value = value as? any Encodable, !isCastable(toTypeOf: value) else { return }
+    throw EncodingError.invalidValue(
+      value,
+      .init(
+        codingPath: [],
+        debugDescription: """
+          it would not come back from the subscript as a \(type(of: value)): set it with set(_:forKey:), and read it with \
+          value(forKey:as:)
+          """))
+  }
+
+  private func isCastable<Value: Encodable>(toTypeOf value: Value) -> Bool { propertyList is Value }
+
   /// A value without the optionals around it. The encoder would store a nested `nil` as text.
   static func unwrapped(_ value: Any?) -> Any? {
     guard let value else { return nil }

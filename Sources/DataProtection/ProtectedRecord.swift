@@ -47,14 +47,24 @@ public final class ProtectedRecord {
 
     /// The value of a field, for `as?`; `nil` if it does not exist. Setting it to `nil` removes the field.
     ///
-    /// Takes and returns the values of ``EncryptedValues``: any `Codable` type, and property lists of Foundation's
-    /// classes. ``ProtectedZone/save(_:)`` throws for a value of another type.
+    /// Takes and returns `String`, `Data`, `Date`, numbers, `Bool`, arrays and dictionaries of these, and property
+    /// lists of Foundation's classes. ``ProtectedZone/save(_:)`` throws for a value of another type, which could not be
+    /// cast to that when it is read: ``set(_:forKey:)`` takes any `Codable` one.
     public subscript(key: String) -> Any? {
       get { try? values[key]?.get().propertyList }
       set {
-        values[key] = EncryptedValue.unwrapped(newValue).map { value in Result { try EncryptedValue(value) } }
+        values[key] = EncryptedValue.unwrapped(newValue).map { value in
+          Result { try EncryptedValue(castable: value) }
+        }
         changes.insert(key)
       }
+    }
+
+    /// Sets a field to a value of a `Codable` type, or removes it if the value is `nil`. It is read by
+    /// ``value(forKey:as:)``.
+    public func set<Value: Encodable>(_ value: Value?, forKey key: String) {
+      values[key] = EncryptedValue.unwrapped(value).map { value in Result { try EncryptedValue(value) } }
+      changes.insert(key)
     }
 
     /// The value of a field as one of a `Codable` type; `nil` if the field does not exist.

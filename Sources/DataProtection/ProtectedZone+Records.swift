@@ -54,12 +54,32 @@ extension ProtectedZone {
       for key in try record.encryptedValues.changes(isNew: true).keys {
         _ = try EncryptedValues.name(of: key, .fileWriteInvalidFileName, path(ofFieldsOf: record.name))
       }
-      do {
-        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
-      } catch let error as CocoaError where error.code == .fileWriteFileExists {}
-      return try Self.withLock(on: directory) { try save(record, in: directory) }
+      while true {
+        let isNew = try Self.makeDirectory(directory)
+        do {
+          return try Self.withLock(on: directory) { try save(record, in: directory) }
+        } catch {
+          // Another one's save may have failed, which had made the directory.
+          if !isNew, !FileManager.default.fileExists(atPath: directory.path) { continue }
+          // Of a record that was not saved, nothing stays. Others may have saved theirs.
+          if isNew, let zone = try? Descriptor.open(PathName(FileManager.path(of: url)), [.path, .directory]) {
+            try? zone.removeDirectory(PathName(record.name))
+          }
+          throw error
+        }
+      }
     }
     record.saved(origin)
+  }
+
+  /// Returns whether it is a new one.
+  private static func makeDirectory(_ directory: URL) throws -> Bool {
+    do {
+      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
+      return true
+    } catch let error as CocoaError where error.code == .fileWriteFileExists {
+      return false
+    }
   }
 
   private func save(_ record: ProtectedRecord, in directory: URL) throws -> RecordOrigin {

@@ -8,8 +8,7 @@ import SystemPackage
 /// The part of UIKit's class that concerns protected data, for code written for it.
 ///
 /// It represents the mount of the app's files, which ``protectedDataURL`` names. If none is named, it represents all
-/// mounts that this user can use, its own and those with `allow_other`: protected data is available if that of each of
-/// them is. Programs with files on
+/// mounts of this user's: protected data is available if that of each of them is. Programs with files on
 /// several mounts use ``ProtectedData``.
 ///
 /// Notifications are posted, and the ``delegate`` is called, on the main queue, as UIKit does. They begin when the
@@ -44,7 +43,7 @@ public final class UIApplication: Sendable {
 
   private init() {
     let path = ProcessInfo.processInfo.environment["PROTECTFS_MOUNT_POINT"]
-    url = RankedMutex(.application, path.map { URL(fileURLWithPath: $0) })
+    url = RankedMutex(.application, path.map { URL(filePath: $0, directoryHint: .inferFromPath) })
   }
 
   /// A path on the mount of the app's files; `nil` for all mounts. At first, the one that the environment variable
@@ -60,19 +59,12 @@ public final class UIApplication: Sendable {
     }
   }
 
-  /// Whether files of class ``ProtectionClass/complete`` can be used. `false` if nothing is mounted.
+  /// Whether files of class ``ProtectionClass/complete`` can be used. `false` if nothing is mounted, or a daemon does
+  /// not answer in two seconds.
   public var isProtectedDataAvailable: Bool {
-    let mount = followedMount
-    let mounts = mount.current(in: MountedFileSystem.all())
-    let states = mounts.compactMap { mounted -> Bool? in
-      do throws(Errno) {
-        return ProtectionClass.complete.canBeOpened(in: try LockState(ofMountAt: mounted.mountPoint))
-      } catch {
-        // This user cannot use the mount, so it counts only if it was named.
-        return error == .permissionDenied && !mount.includesUnreadable ? nil : false
-      }
-    }
-    return !states.isEmpty && !states.contains(false)
+    let mounts = followedMount.current(in: MountedFileSystem.all())
+    return !mounts.isEmpty
+      && mounts.allSatisfy { (try? LockState(of: $0)).map(ProtectionClass.complete.canBeOpened) ?? false }
   }
 
   /// Begins to post notifications, for observers that this module does not see being added.

@@ -30,8 +30,10 @@ extension CocoaError {
       case (_, .reading): .fileReadUnknown
       case (_, .writing): .fileWriteUnknown
       }
+    // Whether it is a directory, a file system that does not answer is not asked.
+    let url = error == .timedOut ? URL(filePath: path, directoryHint: .inferFromPath) : URL(fileURLWithPath: path)
     var information: [String: Any] = [
-      NSFilePathErrorKey: path, NSURLErrorKey: URL(fileURLWithPath: path),
+      NSFilePathErrorKey: path, NSURLErrorKey: url,
       NSUnderlyingErrorKey: Self.underlying(error),
     ]
     if let protectionClass { information[Self.protectionClassKey] = protectionClass.name }

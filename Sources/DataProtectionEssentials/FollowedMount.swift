@@ -1,6 +1,7 @@
 import FoundationEssentials
 import ProtectfsClient
 import ProtectfsIO
+import SystemPackage
 
 /// Which mounts a listener means, also after they were mounted again. Nothing here sends a request to a daemon.
 package struct FollowedMount: Sendable {
@@ -12,25 +13,26 @@ package struct FollowedMount: Sendable {
     self.path = Self.canonical(path)
   }
 
-  /// All mounts that this user can use: its own, and those that admit others.
+  /// All mounts of this user's. Those of others are asked nothing: nobody named them, and they may never answer.
   package static let all = FollowedMount()
 
   private init() { path = nil }
 
-  /// The canonical path, which a mount point has even if nothing is mounted on it.
+  /// The canonical path, which a mount point has even if nothing is mounted on it; the path as it is where a file
+  /// system does not answer.
   private static func canonical(_ path: String) -> String {
-    URL(fileURLWithPath: path).standardizedFileURL.resolvingSymlinksInPath().path(percentEncoded: false)
+    let resolved = try? BoundedCall.result(about: path) { () throws(Errno) in
+      URL(fileURLWithPath: path).standardizedFileURL.resolvingSymlinksInPath().path(percentEncoded: false)
+    }
+    return resolved ?? path
   }
-
-  /// Whether mounts count whose state this user may not read: if the mount was named, its data is unavailable then.
-  package var includesUnreadable: Bool { path != nil }
 
   /// Its file systems as they are now, each by one of its mounts; none if nothing is mounted.
   package func current(in mounts: [MountedFileSystem]) -> [MountedFileSystem] {
     guard let path else {
       let user = ProtectfsIO.Process.identity.user
       var seen: Set<String> = []
-      return mounts.filter { ($0.owner == user || $0.admitsOthers) && seen.insert($0.device).inserted }
+      return mounts.filter { $0.owner == user && seen.insert($0.device).inserted }
     }
     // The last of those that are mounted on one another is the one that is seen.
     let containing = mounts.filter { Self.contains($0.mountPoint, path) }

@@ -117,19 +117,19 @@ final class MountFollower: Sendable {
 
 /// The state that a follower without a connection has reported to listeners.
 private struct ReportedState {
-  private let mountPoint: String
+  private let mount: MountedFileSystem
   private let follower: ObjectIdentifier
   private var state: Result<LockState, Errno>?
   private var known: MountFollower.Listeners = [:]
 
   init(_ follower: MountFollower) {
-    mountPoint = follower.mount.mountPoint
+    mount = follower.mount
     self.follower = ObjectIdentifier(follower)
   }
 
   /// Reads the state and reports it to those who do not know it.
   mutating func update(_ listeners: MountFollower.Listeners) {
-    let now = Result { () throws(Errno) in try LockState(ofMountAt: mountPoint) }
+    let now = Result { () throws(Errno) in try LockState(of: mount) }
     // Nothing is known about the mount if this process lacks descriptors or memory.
     if case .failure(.tooManyOpenFiles) = now { return }
     if case .failure(.tooManyOpenFilesInSystem) = now { return }
@@ -141,8 +141,7 @@ private struct ReportedState {
 
   private func report(_ state: Result<LockState, Errno>, to listener: ProtectedDataListener) {
     switch state {
-    case .failure(let error):
-      listener.become(error == .permissionDenied ? .unreadable : .available(false), follower)
+    case .failure: listener.become(.available(false), follower)
     case .success(let state):
       listener.become(.available(listener.protectionClass.canBeOpened(in: state)), follower)
       if state == .gracePeriod, listener.protectionClass.isTakenByLocks {

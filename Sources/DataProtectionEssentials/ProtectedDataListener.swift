@@ -8,8 +8,6 @@ package final class ProtectedDataListener: Sendable {
     /// Nothing yet.
     case unknown
     case available(Bool)
-    /// This user may not read its state.
-    case unreadable
   }
 
   private struct State {
@@ -93,10 +91,8 @@ package final class ProtectedDataListener: Sendable {
   /// Available if all mounts are, of which there must be one; `nil` if that is not known yet.
   private func isAvailable(_ state: State) -> Bool? {
     guard let parts = state.parts else { return nil }
-    let counted = parts.values.map { $0 == .unreadable && mount.includesUnreadable ? .available(false) : $0 }
-      .filter { $0 != .unreadable }
-    if counted.isEmpty || counted.contains(.available(false)) { return false }
-    return counted.contains(.unknown) ? nil : true
+    if parts.isEmpty || parts.values.contains(.available(false)) { return false }
+    return parts.values.contains(.unknown) ? nil : true
   }
 }
 

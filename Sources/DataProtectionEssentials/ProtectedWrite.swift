@@ -44,7 +44,8 @@ package struct ProtectedWrite {
       if exists, !options.contains(.atomic), let protectionClass { return try overwrite(path, in: protectionClass) }
       var file = try StagedFile(for: path, in: protectionClass)
       try file.write(data)
-      try file.commit(mayReplace: !options.contains(.withoutOverwriting))
+      try file.commit(
+        mayReplace: !options.contains(.withoutOverwriting), isDurable: exists || options.contains(.atomic))
     }
   }
 

@@ -71,10 +71,17 @@ package struct StagedFile: ~Copyable {
 
   /// Makes the file durable and gives it its name. A program that wrote it by its path may have replaced it.
   ///
+  /// - Parameter isDurable: if `false`, it is made as durable as what a program writes and closes: where nothing is
+  ///   replaced, nothing can be lost that was there.
   /// - Throws: `EEXIST` if the name exists and `mayReplace` is false.
-  package func commit(mayReplace: Bool = true) throws(Errno) {
-    try file.synchronize()
-    try staging.synchronizeFile()
-    try staging.moveItem(mayReplace: mayReplace)
+  package func commit(mayReplace: Bool = true, isDurable: Bool = true) throws(Errno) {
+    if isDurable {
+      try file.synchronize()
+      try staging.synchronizeFile()
+    } else {
+      // The kernel writes the pages back, and reports what fails.
+      try Descriptor(duplicating: file.rawValue).closeReporting()
+    }
+    try staging.moveItem(mayReplace: mayReplace, isDurable: isDurable)
   }
 }

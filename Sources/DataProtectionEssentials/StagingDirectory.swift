@@ -87,8 +87,9 @@ final class StagingDirectory: Sendable {
   }
 
   /// Gives the item its name in the parent directory.
-  func moveItem(mayReplace: Bool) throws(Errno) {
+  func moveItem(mayReplace: Bool, isDurable: Bool = true) throws(Errno) {
     try directory.rename(name, to: name, in: parent, flags: mayReplace ? [] : .noReplace)
+    guard isDurable else { return }
     // The item has its name. If the directory cannot be read, the name cannot be guaranteed to survive a power cut.
     if let directory = try? parent.open(".", [.readOnly, .directory]) { try? directory.synchronize() }
   }

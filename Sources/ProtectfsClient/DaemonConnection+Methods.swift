@@ -34,8 +34,11 @@ extension DaemonConnection {
   }
 
   /// Returns the state of the mount.
-  public mutating func status() throws(ControlError) -> DaemonStatus {
-    try call(.status, NoParameters(), returning: StatusReply.self).status
+  public mutating func status() throws(ControlError) -> DaemonStatus { try status(patience: 30) }
+
+  /// The same, for which the daemon has so many seconds; 0 for no limit.
+  mutating func status(patience: Int) throws(ControlError) -> DaemonStatus {
+    try call(.status, NoParameters(), returning: StatusReply.self, patience: patience).status
   }
 
   /// Locks the mount.
@@ -58,7 +61,7 @@ extension DaemonConnection {
 
   /// Returns the state of the mount, and waits for the daemon without a time limit.
   package mutating func statusWhenItAnswers() throws(ControlError) -> DaemonStatus {
-    try call(.status, NoParameters(), returning: StatusReply.self, patience: 0).status
+    try status(patience: 0)
   }
 
   /// Locks every class but `none` at once, including open files of class B, as before the first unlock. Returns when

@@ -61,8 +61,8 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
 
   /// How the kernel's requests reach the daemon.
   public var transport = RequestTransport.device
-  /// With `-o transport=io_uring`: why requests come through the device nevertheless.
-  public var transportObstacle: String?
+  /// Why: what waking a processor takes, or what keeps requests from io_uring. `nil` if it was asked for so.
+  public var transportReason: String?
 
   /// Creates a status.
   public init(
@@ -126,7 +126,7 @@ extension DaemonStatus {
     secondsUntilRest = try container.decodeIfPresent(Double.self, forKey: .secondsUntilRest)
     erased = try container.decodeIfPresent(String.self, forKey: .erased)
     transport = try container.decodeIfPresent(RequestTransport.self, forKey: .transport) ?? .device
-    transportObstacle = try container.decodeIfPresent(String.self, forKey: .transportObstacle)
+    transportReason = try container.decodeIfPresent(String.self, forKey: .transportReason)
   }
 }
 

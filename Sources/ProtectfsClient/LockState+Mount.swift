@@ -2,24 +2,57 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-// The lock state is also an extended attribute of a mount's root. Anyone who may list that directory may read it.
 extension LockState {
-  /// The state of the mount that contains a file or directory. The state is read from the mount itself, so this needs
-  /// no connection and works for users other than the owner. While a lock wipes keys, the state is still
+  /// The state of the mount that contains a file or directory. While a lock wipes keys, the state is still
   /// ``gracePeriod``; it is ``locked`` when they are gone.
   ///
-  /// - Throws: `ENOTSUP` if the path is not on a protectfs mount, or its daemon does not have this attribute; `EACCES`
-  ///   if this user may not list the root; `ENOTCONN` if the daemon is gone.
+  /// Of a mount of this user's the daemon is asked, of another user's its root, where anyone who may list it can read
+  /// the state from an extended attribute. Neither is waited for longer than two seconds.
+  ///
+  /// - Throws: `ENOTSUP` if the path is not on a protectfs mount, or its daemon does not have the attribute; `EACCES`
+  ///   if this user may not list the root; `ENOTCONN` if the daemon is gone, `ETIMEDOUT` if it does not answer.
   public init(ofMountAt path: String) throws(Errno) {
-    guard let mount = try MountedFileSystem.find(containing: path) else { throw .notSupported }
+    guard let mount = try Self.mount(containing: path) else { throw .notSupported }
+    self = try Self(of: mount)
+  }
+
+  /// The state of a mount, asked in the same way.
+  ///
+  /// - Throws: as ``init(ofMountAt:)``.
+  package init(of mount: MountedFileSystem) throws(Errno) {
+    let user = Process.identity.user
+    if user == mount.owner || user == 0, let state = try Self.asked(of: mount) {
+      self = state
+    } else {
+      self = try BoundedCall.result(about: mount.device) { () throws(Errno) in try Self.read(from: mount) }
+    }
+  }
+
+  /// What the daemon says; `nil` if it is not reached: it has ended, or its socket is not seen from here.
+  private static func asked(of mount: MountedFileSystem) throws(Errno) -> LockState? {
+    guard var daemon = try? DaemonConnection(to: mount) else { return nil }
+    do throws(ControlError) {
+      return try daemon.status(patience: BoundedCall.seconds).state
+    } catch {
+      let process = daemon.processID.flatMap { try? ProcessDescriptor($0) }
+      guard process?.waitForEnd(atMost: .zero) == false else { return nil }
+      throw .timedOut
+    }
+  }
+
+  private static func mount(containing path: String) throws(Errno) -> MountedFileSystem? {
+    if let file = try? Descriptor.openCached(PathName(path)) { return try MountedFileSystem.find(containing: file) }
+    return try BoundedCall.result(about: path) { () throws(Errno) in try MountedFileSystem.find(containing: path) }
+  }
+
+  private static func read(from mount: MountedFileSystem) throws(Errno) -> LockState {
     // A bind mount may begin below the root, where the attribute does not exist.
     for candidate in [mount] + mount.sameFileSystem() {
       do throws(Errno) {
         let text = try String(
           decoding: PathName(candidate.mountPoint).attribute(PathName(Self.attributeName)), as: UTF8.self)
         guard let state = Self(rawValue: text) else { throw .notSupported }
-        self = state
-        return
+        return state
       } catch .noData {
         continue
       } catch {

@@ -19,6 +19,12 @@ extension MountedFileSystem {
     return status.f_flag & 1 != 0
   }
 
+  /// Whether less is free than a small file takes.
+  package var isFull: Bool {
+    guard let status = try? Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus() else { return false }
+    return UInt64(status.f_bavail) * UInt64(status.f_frsize) < 1 << 16
+  }
+
   /// The living mount of a store that may write it.
   package static func writing(_ backing: String) -> MountedFileSystem? {
     all().first { $0.backing == backing && !$0.isDead && !$0.isReadOnly }

@@ -15,8 +15,6 @@ public struct MountedFileSystem: Sendable, Hashable {
   package let identifier: String
   /// The device number of the file system, as `MAJOR:MINOR`. Its other mounts have the same number.
   package let device: String
-  /// Whether users other than the owner can use it (`allow_other`), as far as its modes let them.
-  package let admitsOthers: Bool
 
   /// The file system type of a protectfs mount in the kernel's list.
   public static let type = "fuse.protectfs"
@@ -40,6 +38,15 @@ public struct MountedFileSystem: Sendable, Hashable {
   /// The mount at a mount point: the last one there; `nil` where there is none.
   package static func at(_ mountPoint: String) throws(Errno) -> MountedFileSystem? {
     try listed().last { $0.mountPoint == mountPoint }
+  }
+
+  /// The mount points below a path, whatever is mounted there.
+  package static func mountPoints(below path: String) -> [String] {
+    let lines = ((try? read("/proc/self/mountinfo")) ?? []).split(separator: UInt8(ascii: "\n"))
+    return lines.compactMap { line in
+      let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 5)
+      return fields.count > 4 ? unescaped(fields[4]) : nil
+    }.filter { $0.hasPrefix(path + "/") }
   }
 
   /// The mount that contains a file or directory; `nil` if it is not a protectfs mount.
@@ -107,7 +114,7 @@ public struct MountedFileSystem: Sendable, Hashable {
   /// - Parameter device: what its files have for a device number, as `MAJOR:MINOR`.
   package init(standIn path: String, device: String) {
     (mountPoint, backing, owner) = (path, path, Process.identity.user)
-    (identifier, self.device, admitsOthers) = (path, device, false)
+    (identifier, self.device) = (path, device)
   }
 
   /// Parses a line; `nil` if it is not a protectfs mount.
@@ -123,7 +130,6 @@ public struct MountedFileSystem: Sendable, Hashable {
     let label = "user_id="
     let options = Self.text(fields[separator + 3]).split(separator: ",")
     owner = options.first { $0.hasPrefix(label) }.flatMap { UInt32($0.dropFirst(label.count)) } ?? 0
-    admitsOthers = options.contains("allow_other")
   }
 
   /// Decodes the octal escapes of spaces, tabs, newlines and backslashes.

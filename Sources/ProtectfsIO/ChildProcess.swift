@@ -7,6 +7,8 @@ package struct ChildProcess: Sendable {
   package enum Surroundings {
     /// Everything except standard output, which that process reads.
     case inherited
+    /// Everything except its input, and its output and standard error, which the starting process reads.
+    case inheritedBut(input: CInt)
     /// Only the given variables. The program is in a process group of its own, with no signal blocked or ignored, and
     /// has no input. The starting process reads its standard output and standard error.
     case own(environment: [String])
@@ -28,12 +30,34 @@ package struct ChildProcess: Sendable {
 
   /// Starts a program by its path. Where it inherits the environment, a name is looked for in the search path.
   package init(_ path: String, _ arguments: [String], _ surroundings: Surroundings) throws(Errno) {
-    var ends: [CInt] = [-1, -1]
-    try call("pipe", unsafe pipe(&ends))
-    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-    output = SharedDescriptor(Descriptor(owning: ends[0]))
-    let input = Descriptor(owning: ends[1])
+    let ends = try Self.pipe()
+    output = SharedDescriptor(Descriptor(owning: ends.read))
+    let input = Descriptor(owning: ends.write)
     process = try Self.spawn(path, arguments, surroundings, output: input.rawValue)
+  }
+
+  private static func pipe() throws(Errno) -> (read: CInt, write: CInt) {
+    var ends: [CInt] = [-1, -1]
+    try call("pipe", unsafe ProtectfsLibc.pipe(&ends))
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    return (ends[0], ends[1])
+  }
+
+  /// Runs a program from the search path whose input are these bytes, at most a page, and waits for it.
+  ///
+  /// - Returns: how it ended, `nil` if the kernel does not say, and what it printed.
+  package static func run(
+    _ program: String, _ arguments: [String], input bytes: UnsafeRawBufferPointer
+  ) throws(Errno) -> (ending: Ending?, output: String) {
+    let ends = try pipe()
+    let reading = Descriptor(owning: ends.read)
+    do {
+      let writing = Descriptor(owning: ends.write)
+      if let error = unsafe StandardStream.writeAll(writing.rawValue, bytes) { throw error }
+    }
+    let child = try ChildProcess(program, arguments, .inheritedBut(input: reading.rawValue))
+    let output = try child.output.descriptor.readToEnd()
+    return (child.reap(), String(decoding: output, as: UTF8.self))
   }
 
   /// Runs a program from the search path, which inherits everything, and waits for it. Returns how it ended; `nil` if
@@ -54,6 +78,10 @@ package struct ChildProcess: Sendable {
     unsafe posix_spawnattr_init(&attributes)
     defer { unsafe posix_spawnattr_destroy(&attributes) }
     if let output { unsafe posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) }
+    if case .inheritedBut(let input) = surroundings {
+      unsafe posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO)
+      if let output { unsafe posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO) }
+    }
     var child = pid_t()
     let failure = unsafe withCStrings([program] + arguments) { arguments in
       guard case .own(let environment) = surroundings else {

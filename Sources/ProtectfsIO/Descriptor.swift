@@ -26,9 +26,25 @@ package struct Descriptor: ~Copyable, Sendable {
     return rawValue
   }
 
+  /// Closes the descriptor, and reports what its file system says then: on FUSE, and on a file of a server, that what
+  /// was written could not be taken (close(2)).
+  package consuming func closeReporting() throws(Errno) {
+    let number = release()
+    guard ProtectfsLibc.close(number) < 0, errno != EINTR else { return }
+    throw Errno(rawValue: errno)
+  }
+
   /// Opens a path. A relative path starts at the working directory (openat(2)). `O_CLOEXEC` is always set.
   package static func open(_ path: PathName, _ flags: OpenFlags, mode: UInt32 = 0) throws(Errno) -> Descriptor {
     try open(path, flags, mode: mode, in: AT_FDCWD)
+  }
+
+  /// Opens a path without access (`O_PATH`) if the kernel knows all of it, so that no file system is waited for
+  /// (openat2(2), `RESOLVE_CACHED`, Linux 5.12).
+  ///
+  /// - Throws: `EAGAIN` if it does not, another error where there is no such call.
+  package static func openCached(_ path: PathName) throws(Errno) -> Descriptor {
+    Descriptor(owning: try check(unsafe path.withCString { unsafe linux_open_cached($0) }))
   }
 
   /// Opens a name in this directory (openat(2)).

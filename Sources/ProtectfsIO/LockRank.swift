@@ -135,7 +135,7 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case commandState
   /// Events that wait for a task that listens.
   case eventMailbox
-  /// A call to a daemon that a task waits for.
+  /// A call to a daemon that a task waits for, and one of a file system that is not waited for without end.
   case daemonCall
   /// The mount of an app, and the notifications that wait for its main queue.
   case application

@@ -22,11 +22,13 @@ package enum Process {
   /// The process's number (getpid(2)).
   package static var number: Int32 { getpid() }
 
-  /// Whether a program is found on the path.
-  package static func isOnPath(_ program: String) -> Bool {
-    (environment("PATH") ?? "/usr/bin:/bin").split(separator: ":").contains {
-      unsafe access("\($0)/\(program)", X_OK) == 0
+  /// Where a program is found on the path.
+  package static func onPath(_ program: String) -> PathName? {
+    for directory in (environment("PATH") ?? "/usr/bin:/bin").split(separator: ":") {
+      let path = "\(directory)/\(program)"
+      if unsafe access(path, X_OK) == 0 { return PathName(path) }
     }
+    return nil
   }
 
   /// What is done with a file: the bits of access(2).
@@ -67,6 +69,12 @@ package enum Process {
     if let variable = environment("HOME"), !variable.isEmpty { return variable }
     guard let entry = unsafe getpwuid(geteuid()), let directory = unsafe entry.pointee.pw_dir else { return "/" }
     return unsafe String(cString: directory)
+  }
+
+  /// What the password database calls this user; `nil` if it knows none (getpwuid(3)).
+  package static var userName: String? {
+    guard let entry = unsafe getpwuid(geteuid()), let name = unsafe entry.pointee.pw_name else { return nil }
+    return unsafe String(cString: name)
   }
 
   /// Ends the process at once: nothing is written out or put away (_exit(2)), but a terminal shows again what is typed.

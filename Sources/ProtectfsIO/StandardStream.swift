@@ -1,3 +1,4 @@
+import CProtectfsIO
 import ProtectfsLibc
 import SystemPackage
 
@@ -5,6 +6,9 @@ import SystemPackage
 package enum StandardStream {
   /// Whether somebody at a terminal sees standard error.
   package static var isErrorTerminal: Bool { isatty(STDERR_FILENO) == 1 }
+
+  /// The columns of the terminal on which somebody sees standard error; 0 where nobody does, or it does not say.
+  package static var errorColumns: Int { Int(linux_terminal_columns(STDERR_FILENO)) }
 
   /// Whether somebody at a terminal sees standard output.
   package static var isOutputTerminal: Bool { isatty(STDOUT_FILENO) == 1 }

@@ -59,8 +59,8 @@ static void tell(pam_handle_t *pam, int flags, enum protectfs_outcome outcome, c
     case PROTECTFS_WRONG_PASSCODE:
       pam_info(
           pam,
-          "%s stays locked: its passcode is not the login passcode any more.\n"
-          "Unlock it with the old one, 'protectfs unlock %s'; then 'protectfs passcode change %s' puts that right.",
+          "%s stays locked: its passcode is not the login passcode.\n"
+          "Unlock it with its own, 'protectfs unlock %s'; then 'protectfs passcode change %s' puts that right.",
           mount_point, mount_point, mount_point);
       return;
     case PROTECTFS_REFUSED:

@@ -1,6 +1,8 @@
+import FUSE
 import KeyManagement
 import MountDaemon
 import ProtectfsClient
+import ProtectfsIO
 
 /// What to type where something failed: libraries say what is wrong, the command what can be done about it.
 enum Advice {
@@ -39,6 +41,13 @@ enum Advice {
     if let known = errors.first(where: { $0.description == error.message }) { return about(known) }
     // Its sentence has the damage in it.
     return error.code == .keybagCorrupt && error.message.hasPrefix("the keybag is damaged (") ? restoration : ""
+  }
+
+  static func about(_ error: SessionError) -> String {
+    guard error == .notMounted, Process.identity.user != 0, let helper = Process.onPath("fusermount3"),
+      let status = try? Descriptor.open(helper, [.path]).status(), status.mode & 0o4000 == 0
+    else { return "" }
+    return ". \(helper) has lost its set-user-ID bit, with which users mount; as root: chmod u+s \(helper)"
   }
 
   static func about(_ error: StoreError) -> String {

@@ -25,7 +25,11 @@ enum CanonicalPath {
   /// The canonical path of a backing directory.
   static func ofBacking(_ path: String) throws(CommandFailure) -> String {
     try of(
-      path, missing: CommandFailure(.noStore, "\(path) does not exist; make a store with 'protectfs init \(path)'"))
+      path,
+      missing: CommandFailure(
+        .noStore,
+        "\(path) does not exist; if the store was moved, give its new place, or make a store with 'protectfs init "
+          + "\(path.shellQuoted)'"))
   }
 
   /// Whether a canonical path is that directory, or lies below it.

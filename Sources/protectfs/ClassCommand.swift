@@ -20,7 +20,7 @@ struct ClassGetCommand: ParsableCommand {
     commandName: "get",
     abstract: "Show the class of files and directories.",
     discussion: """
-      Of one path it prints the class alone, of several a line each: the class, a tab and the path.
+      Of one path it prints the class alone, of several a line each: the class, a tab (blanks on a terminal) and the path.
 
       With --expect, it prints only what has another class, and then ends with status 28. What is not on a mount \
       is printed with the class 'unprotected', and -R also enters what is mounted below. In JSON, 'finding' is weaker \
@@ -92,7 +92,7 @@ struct ClassGetCommand: ParsableCommand {
   }
 
   private func show(_ finding: ProtectionFinding) {
-    guard json else { return print("\(finding.protectionClass?.name ?? "unprotected")\t\(finding.path)") }
+    guard json else { return print(Self.line(finding.protectionClass?.name ?? "unprotected", finding.path)) }
     var members = ["path": finding.path, "finding": finding.kind.rawValue, "expected": finding.expected.name]
     members["class"] = finding.protectionClass?.name
     try? JSONOutput.showLine(members)
@@ -104,8 +104,15 @@ struct ClassGetCommand: ParsableCommand {
     } else if paths.count == 1 && !recursive {
       print(fileClass.name)
     } else {
-      print("\(fileClass.name)\t\(path)")
+      print(Self.line(fileClass.name, path))
     }
+  }
+
+  /// Aligned for people, with a tab for programs.
+  private static func line(_ className: String, _ path: String) -> String {
+    guard StandardStream.isOutputTerminal else { return "\(className)\t\(path)" }
+    let longest = ProtectionClass.allCases.map(\.name.count).max() ?? 0
+    return "\(className.padded(to: longest))  \(path.printable)"
   }
 }
 

@@ -29,7 +29,8 @@ struct CommandFailure: Error {
     case let error as MountOptionError: self.init(.usage, error.message)
     case let error as StoreError: self.init(Self.status(of: error), error.description + Advice.about(error))
     case SessionError.badOptions: self.init(.usage, "\(error)")
-    case is SessionError, is CryptographyError: self.init(.failure, "\(error)")
+    case let error as SessionError: self.init(.failure, error.description + Advice.about(error))
+    case is CryptographyError: self.init(.failure, "\(error)")
     case let error as FormatError: self.init(.keybagCorrupt, "the keybag cannot be read (\(error))")
     case Errno.resourceTemporarilyUnavailable:
       self.init(
@@ -68,7 +69,7 @@ struct CommandFailure: Error {
 
   /// Prints a sentence on standard error, as all of the command's complaints look.
   static func report(_ message: String) {
-    StandardStream.writeError("protectfs: \(message)\n")
+    StandardStream.writeError("protectfs: \(message)".wrapped(to: StandardStream.errorColumns) + "\n")
   }
 
   private static func status(of error: ControlError) -> ExitStatus {

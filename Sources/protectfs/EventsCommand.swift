@@ -24,7 +24,7 @@ struct EventsCommand: ParsableCommand {
         protectfs events --json ~/private | jq .event
       """)
 
-  @Argument(help: .init("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
+  @Argument(help: .init("Where the store is mounted.", valueName: "mount-point"), completion: .mountPoint)
   var mountPoint: String
 
   @Flag(help: "Report in JSON, one object a line.")

@@ -1,3 +1,4 @@
+import ProtectfsClient
 import ProtectfsIO
 import TreeCopy
 
@@ -13,15 +14,22 @@ enum FirstMount {
     return (exists(place) ? "" : "mkdir \(place.shellQuoted) && ") + "\(mount) \(place.shellQuoted)"
   }
 
-  /// Where a store can be mounted: at the backing directory's name without the dot that hides it, or with a word more.
-  /// `nil` where something else is there.
+  /// Where a store can be mounted: for one in the user's home directory at ~/Protected, else, or where that is taken,
+  /// at the backing directory's name without the dot that hides it, or with a word more. `nil` where something else is
+  /// there.
   private static func place(beside backing: String) -> String? {
+    let usual = "\(Process.homeDirectory)/Protected"
+    if backing.hasPrefix("\(Process.homeDirectory)/"), backing != usual, isFree(usual) { return usual }
     let parts = PathName(backing).parted
     let visible = parts.name.description.drop { $0 == "." }
     guard !visible.isEmpty else { return nil }
     let name = visible.count < parts.name.description.count ? "\(visible)" : "\(visible)-mounted"
     let place = parts.directory.appending(PathName(name)).description
-    return !exists(place) || isEmptyDirectory(place) ? place : nil
+    return isFree(place) ? place : nil
+  }
+
+  private static func isFree(_ place: String) -> Bool {
+    !MountedFileSystem.all().contains { $0.mountPoint == place } && (!exists(place) || isEmptyDirectory(place))
   }
 
   private static func exists(_ path: String) -> Bool {

@@ -34,7 +34,7 @@ struct HooksCommand: ParsableCommand {
         protectfs hooks --directory ~/hooks ~/private
       """)
 
-  @Argument(help: .init("Where the store is mounted.", valueName: "mount-point"), completion: .directory)
+  @Argument(help: .init("Where the store is mounted.", valueName: "mount-point"), completion: .mountPoint)
   var mountPoint: String
 
   @Option(

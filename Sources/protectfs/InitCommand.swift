@@ -35,6 +35,7 @@ struct InitCommand: ParsableCommand {
 
   @OptionGroup(title: "Passcode options") var passcode: PasscodeOptions<CurrentPasscode>
   @OptionGroup(title: "Passcode options") var files: SecretFileOptions
+  @OptionGroup(title: "Passcode options") var new: NewPasscodeOptions
 
   @Option(
     name: .customLong("device-key"),
@@ -77,7 +78,7 @@ struct InitCommand: ParsableCommand {
       throw StoreError.alreadyAStore(path: path)
     }
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
-    let secret = try passcode.source.readNew("New passcode", files)
+    let secret = try passcode.source.readNew("New passcode", files, new)
     let protectionClass = defaultClass.protectionClass
     let (storeID, recoveryKey) = try Store.create(
       in: path, defaultClass: protectionClass, passcode: secret, eraseAfter: eraseAfter.map(UInt8.init),

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Cryptography
+import FoundationEssentials
 import KeyManagement
 import MountDaemon
 import ProtectfsIO
@@ -63,6 +64,7 @@ struct KeyAddCommand: ParsableCommand {
   var newPasscode = false
 
   @OptionGroup(title: "New passcode options") var passcodeSource: PasscodeOptions<NewPasscode>
+  @OptionGroup(title: "New passcode options") var new: NewPasscodeOptions
 
   @Flag(
     help:
@@ -105,15 +107,24 @@ struct KeyAddCommand: ParsableCommand {
     let secret = try options.opening.read()
     let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
     let new = try readNew()
-    let protector = NewProtector(new.copy(), label: label ?? new.kind.label)
+    let protector = NewProtector(new.copy(), label: label ?? defaultLabel(of: new.kind))
     try owner.change(.addProtector(protector), with: secret, deviceKeyFile: options.deviceKey.file)
     print("The \(new.kind.label) was added.")
     if case .recoveryKey(let text) = new { try RecoveryKeyOutput.show(text, output) }
   }
 
+  /// What tells it from others of its kind.
+  private func defaultLabel(of kind: UnlockSecret.Kind) -> String {
+    var name = newKeyFile.map { PathName($0).parted.name.description } ?? kind.label
+    let date = Date.now.formatted(.iso8601.year().month().day())
+    while name.utf8.count + 1 + date.utf8.count > KeybagRecord.Protector.longestLabel { name.removeLast() }
+    return "\(name) \(date)"
+  }
+
   private func readNew() throws -> UnlockSecret {
     if wantsPasscode {
-      let passcode = try passcodeSource.source.readNew("New passcode", options.opening.files)
+      let passcode = try passcodeSource.source.readNew(
+        "New passcode", options.opening.files, new, tpm ? .tpm : .deviceKey)
       return tpm ? .tpmPasscode(passcode) : .passcode(passcode)
     }
     if wantsRecoveryKey { return .recoveryKey(try RecoveryKey().text()) }
@@ -149,6 +160,11 @@ struct KeyRemoveCommand: ParsableCommand {
   @OptionGroup var options: KeybagOptions
 
   func run() throws {
+    if StoreArgument.isThere(way), !StoreArgument.isThere(location.path) {
+      let words = [way, location.path].map(\.shellQuoted)
+      throw CommandFailure(
+        .usage, "the store comes first, then the protector: protectfs key remove \(words[0]) \(words[1])")
+    }
     let owner = try location.owner()
     try options.change(owner, .removeProtector(identity(in: StoreSummary.read(owner.backing).protectors)))
     print("The protector was removed.")
@@ -176,7 +192,8 @@ struct KeyTestCommand: ParsableCommand {
     commandName: "test",
     abstract: "Find out whether a secret opens a store, and which protector it is.",
     discussion: """
-      Unlocks and changes nothing. A wrong passcode counts as an unlock attempt.
+      Unlocks and changes nothing. A wrong passcode counts as an unlock attempt. When a recovery key was last tested, \
+      'protectfs doctor' says.
 
       Examples:
         protectfs key test ~/private
@@ -191,5 +208,6 @@ struct KeyTestCommand: ParsableCommand {
     let opened = try options.open(location)
     let way = opened.keybag.protectors.first { $0.id == opened.protectorID }.map { ProtectorInformation($0) }
     print("It opens the store: \(way?.id.prefix(8) ?? "")  \(way?.kind ?? "") '\(way?.label.printable ?? "")'.")
+    if options.opening.recoveryKey != nil { try RecoveryKeyTest.note(opened.protectorID) }
   }
 }

@@ -33,12 +33,13 @@ struct KeybagExportCommand: ParsableCommand {
   var backup: String
 
   @OptionGroup(title: "Backup passcode options") var backupPasscode: PasscodeOptions<BackupPasscode>
+  @OptionGroup(title: "Backup passcode options") var new: NewPasscodeOptions
   @OptionGroup var options: KeybagOptions
 
   func run() throws {
     let opened = try options.open(location)
     let output = try NewSecretFile(path: backup)
-    let passcode = try backupPasscode.source.readNew("Backup passcode", options.opening.files)
+    let passcode = try backupPasscode.source.readNew("Backup passcode", options.opening.files, new, .nothing)
     try output.write(SecretBytes(opened.exported(for: passcode).bytes))
     print("The keybag was exported to \(backup). The backup passcode opens it, and nothing else does.")
   }
@@ -97,6 +98,7 @@ struct KeybagResetCommand: ParsableCommand {
 
   @OptionGroup var confirmation: Confirmation
   @OptionGroup(title: "New passcode options") var newPasscode: PasscodeOptions<NewPasscode>
+  @OptionGroup(title: "New passcode options") var new: NewPasscodeOptions
   @OptionGroup var files: SecretFileOptions
 
   @Option(help: .init("Write the recovery key to a new file instead of printing it.", valueName: "file"))
@@ -113,7 +115,7 @@ struct KeybagResetCommand: ParsableCommand {
       "All files of classes A, B, C and CX in \(path.printable) will be unreadable, until they are restored from a copy."
     )
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
-    let recoveryKey = try store.reset(passcode: newPasscode.source.readNew("New passcode", files))
+    let recoveryKey = try store.reset(passcode: newPasscode.source.readNew("New passcode", files, new))
     print(
       "The store has new keys. Until the keybag is next changed, 'protectfs keybag restore' brings back the one before it."
     )

@@ -34,6 +34,7 @@ struct KeybagImportCommand: ParsableCommand {
   @OptionGroup var confirmation: Confirmation
   @OptionGroup(title: "Backup passcode options") var backupPasscode: PasscodeOptions<BackupPasscode>
   @OptionGroup(title: "New passcode options") var newPasscode: PasscodeOptions<NewPasscode>
+  @OptionGroup(title: "New passcode options") var new: NewPasscodeOptions
 
   @Option(
     help: .init("With --replace, write the recovery key to a new file instead of printing it.", valueName: "file"))
@@ -73,7 +74,7 @@ struct KeybagImportCommand: ParsableCommand {
           + "of class \(replacement.lost.joined(separator: ", ")): files under them will be unreadable.\(advice)")
     }
     let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
-    let passcode = try newPasscode.source.readNew("New passcode", options.opening.files)
+    let passcode = try newPasscode.source.readNew("New passcode", options.opening.files, new)
     let (recoveryKey, kept) = try replacement.commit(
       passcode: passcode, bytes, backupPasscode: backupPasscode, deviceKeyFile: options.deviceKey.file)
     let keptWords = kept.map { "The device's part of the keys is kept as \($0)." }

@@ -82,11 +82,13 @@ struct LockCommand: ParsableCommand {
       if let extent { return try extent.lock(&daemon) }
       try daemon.lock(gracePeriod: period, waiting: isWaiting)
     }
-    guard choice.all else { return try choice.withOne(for: "lock", persists: true, lock) }
-    let all = try UserMounts(includingDaemons: true)
-    all.lockTogether(lock)
-    all.reportUnreached("protectfs lock --all")
-    try all.finish(of: "locked")
+    try choice.reporting {
+      guard choice.all else { return try choice.withOne(for: "lock", persists: true, lock) }
+      let all = try UserMounts(includingDaemons: true)
+      all.lockTogether(lock)
+      all.reportUnreached("protectfs lock --all")
+      try all.finish(of: "locked")
+    }
   }
 }
 
@@ -118,11 +120,13 @@ struct UnlockCommand: ParsableCommand {
   @OptionGroup var opening: OpeningOptions
 
   func run() throws {
-    guard !choice.all else { return try unlockAll() }
-    // Connects first: nobody should type a passcode to learn that nothing is mounted.
-    try choice.withOne(for: "unlock") { daemon in
-      _ = try daemon.status()
-      try daemon.unlock(with: opening.read())
+    try choice.reporting {
+      guard !choice.all else { return try unlockAll() }
+      // Connects first: nobody should type a passcode to learn that nothing is mounted.
+      try choice.withOne(for: "unlock") { daemon in
+        _ = try daemon.status()
+        try daemon.unlock(with: opening.read())
+      }
     }
   }
 

@@ -33,7 +33,8 @@ struct LoginEnableCommand: ParsableCommand {
     abstract: "Have a store mounted and unlocked when you log in.",
     discussion: """
       Makes a store whose passcode is your login passcode, or takes one that is there, and turns it on for your logins: \
-      from the next one on, the service protectfs-user@UID mounts it, and the passcode that you log in with unlocks it. \
+      the service protectfs-user@UID mounts it, and the passcode that you log in with unlocks it. The passcode is tried \
+      first, with su(1), and what is there is mounted at once. \
       When your last session ends, everything is locked, and it is unmounted. 'passwd' changes the passcode of the store \
       too.
 
@@ -65,6 +66,9 @@ struct LoginEnableCommand: ParsableCommand {
       "Write the recovery key of a new store to a new file of mode 0600 instead of printing it.", valueName: "file"))
   var recoveryKeyFile: String?
 
+  @Flag(help: "Take the passcode as that of your logins without trying it, and mount nothing now.")
+  var noCheck = false
+
   func validate() throws {
     guard (backing == nil) == (mountPoint == nil) else {
       throw ValidationError("Give both directories, or none for ~/.local/share/protectfs/store and ~/Protected.")
@@ -81,17 +85,54 @@ struct LoginEnableCommand: ParsableCommand {
     for directory in [givenMountPoint, givenBacking] { try LoginSettings.makeDirectories(directory) }
     let backing = try CanonicalPath.of(givenBacking)
     let mountPoint = try checkedMountPoint(givenMountPoint, backing)
+    let secret: SecretBytes
     if try naming(backing, { try Store.trace(in: Store.open(backing)) }) == .keybag {
-      try requireThatItOpens(backing, options)
+      secret = try readLoginPasscode { try passcode.source.read("Login passcode", files) }
+      try requireThatItOpens(backing, options, secret)
     } else {
-      try makeStore(backing, options)
+      secret = try readLoginPasscode { try passcode.source.readNew("Login passcode", files, nil) }
+      try makeStore(backing, options, secret)
     }
     try LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ",")).write()
     print("From your next login on, \(backing.printable) is mounted at \(mountPoint.printable) and unlocked.")
     let parts = LoginParts.found
-    if !parts.areComplete {
-      CommandFailure.report("logins do not unlock yet; as root, \(parts.remedies.joined(separator: ", then "))")
+    guard parts.areComplete else {
+      return CommandFailure.report("logins do not unlock yet; as root, \(parts.remedies.joined(separator: ", then "))")
     }
+    if !noCheck { try mount(mountPoint, home, secret) }
+  }
+
+  /// Reads the passcode, and tries it as a login does; one that is typed may be wrong twice.
+  private func readLoginPasscode(_ read: () throws -> SecretBytes) throws -> SecretBytes {
+    var triesLeft = passcode.given == nil ? 3 : 1
+    while true {
+      let secret = try read()
+      triesLeft -= 1
+      do throws(CommandFailure) {
+        if !noCheck { try LoginSession.open(with: secret) }
+        return secret
+      } catch {
+        guard triesLeft > 0, error.status == .wrongSecret else {
+          throw CommandFailure(error.status, "\(error.message); nothing was changed. --no-check takes it all the same")
+        }
+        CommandFailure.report("\(error.message); try again")
+      }
+    }
+  }
+
+  /// Has a login's session mount and unlock the store now, and says what to do next.
+  private func mount(_ mountPoint: String, _ home: String, _ secret: borrowing SecretBytes) throws {
+    try LoginSession.open(with: secret)
+    guard let mount = try MountedFileSystem.at(mountPoint), let state = try? LockState(ofMountAt: mount.mountPoint),
+      state == .unlocked
+    else { return }
+    print("It is mounted and unlocked already.")
+    let usual = ["Documents", "Pictures", "Mail", ".thunderbird", ".mozilla", ".gnupg", ".ssh"]
+    guard let moved = usual.first(where: { StoreArgument.isThere("\(home)/\($0)") }) else { return }
+    let (from, to) = ("\(home)/\(moved)".shellQuoted, "\(mountPoint)/\(moved)".shellQuoted)
+    print(
+      "To move a directory there, and have it in its place all the same:\n\n    mv \(from) \(to) && ln -s \(to) \(from)"
+    )
   }
 
   /// The mount options for the service, which does not know where this session has its configuration.
@@ -110,9 +151,8 @@ struct LoginEnableCommand: ParsableCommand {
     return try MountPoint.checked(path, backing: backing, coversContents: MountOptionList(options).coversContents)
   }
 
-  private func makeStore(_ backing: String, _ options: [String]) throws {
+  private func makeStore(_ backing: String, _ options: [String], _ secret: borrowing SecretBytes) throws {
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
-    let secret = try passcode.source.readNew("Login passcode", files)
     let (storeID, recoveryKey) = try Store.create(
       in: backing, defaultClass: .standard, passcode: secret, eraseAfter: nil,
       deviceKeyFile: MountOptionList(options).deviceKeyFile)
@@ -120,10 +160,12 @@ struct LoginEnableCommand: ParsableCommand {
     try RecoveryKeyOutput.show(recoveryKey.text, output)
   }
 
-  private func requireThatItOpens(_ backing: String, _ options: [String]) throws {
-    let secret = UnlockSecret.passcode(try passcode.source.read("Login passcode", files))
+  private func requireThatItOpens(
+    _ backing: String, _ options: [String], _ secret: borrowing SecretBytes
+  ) throws {
     do {
-      _ = try StoreReader(backing).open(with: secret, deviceKeyFile: MountOptionList(options).deviceKeyFile)
+      _ = try StoreReader(backing).open(
+        with: .passcode(secret.copy()), deviceKeyFile: MountOptionList(options).deviceKeyFile)
     } catch KeyManagementError.wrongPasscode {
       let path = backing.printable
       throw CommandFailure(
@@ -151,83 +193,5 @@ struct LoginDisableCommand: ParsableCommand {
     guard try LoginSettings.remove() else { return print("Nothing was mounted at logins.") }
     let place = former?.backing.printable ?? "its place"
     print("From your next login on, nothing is mounted. The store stays in \(place).")
-  }
-}
-
-/// `protectfs login status`
-struct LoginStatusCommand: ParsableCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "status",
-    abstract: "Show what is mounted when you log in.",
-    discussion: """
-      Also shows whether it is mounted now, and whether the parts of libpam-protectfs are in place. The exit status is 1 \
-      if one of them is missing while a store is on.
-
-      Example:
-        protectfs login status --json
-      """)
-
-  @Flag(help: "Report in JSON.")
-  var json = false
-
-  private struct Report: Encodable {
-    var settings: LoginSettings?
-    var isMounted: Bool
-    var parts: LoginParts
-  }
-
-  func run() throws {
-    try LoginCommand.requireUser()
-    let settings = try LoginSettings.read()
-    let mount = try settings.flatMap { try MountedFileSystem.at($0.mountPoint) }
-    let parts = LoginParts.found
-    if json {
-      try JSONOutput.show(Report(settings: settings, isMounted: mount != nil, parts: parts))
-    } else if let settings {
-      print("On: \(settings.backing.printable) at \(settings.mountPoint.printable)")
-      if !settings.options.isEmpty { print("  options  \(settings.options.printable)") }
-      print("  mounted  \(mount == nil ? "no" : "yes")")
-      print("  module   \(parts.module ?? "missing: install libpam-protectfs")")
-      print("  in PAM   \(parts.isInStack ? "yes" : "no: 'pam-auth-update --enable protectfs' as root")")
-      print("  service  \(parts.unit ?? "missing: install protectfs")")
-    } else {
-      print("Off: nothing is mounted when you log in; 'protectfs login enable' turns it on.")
-    }
-    if settings != nil, !parts.areComplete { throw ExitCode(ExitStatus.failure.rawValue) }
-  }
-}
-
-/// What has to be installed so that logins unlock.
-struct LoginParts: Encodable {
-  /// The path of the module.
-  var module: String?
-  /// The path of the service.
-  var unit: String?
-  /// Whether PAM's common configuration names the module.
-  var isInStack: Bool
-
-  /// What root has to do, in this order.
-  var remedies: [String] {
-    [
-      unit == nil ? "install protectfs" : nil, module == nil ? "install libpam-protectfs" : nil,
-      isInStack ? nil : "run 'pam-auth-update --enable protectfs'",
-    ].compactMap(\.self)
-  }
-
-  var areComplete: Bool { remedies.isEmpty }
-
-  /// What is there.
-  static var found: LoginParts {
-    func first(_ paths: [String]) -> String? {
-      paths.first { (try? Descriptor.open(PathName($0), [.path])) != nil }
-    }
-    let libraries = ["/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/lib", "/usr/lib"]
-    let units = ["/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"].map { "\($0)/systemd/system" }
-    let stack = try? Descriptor.open("/etc/pam.d/common-session", [.readOnly]).readAll(limit: 65_536)
-    let lines = String(decoding: stack ?? [], as: UTF8.self).split(separator: "\n")
-    return LoginParts(
-      module: first(libraries.map { "\($0)/security/pam_protectfs.so" }),
-      unit: first(units.map { "\($0)/protectfs-user@.service" }),
-      isInStack: lines.contains { !$0.hasPrefix("#") && $0.contains("pam_protectfs.so") })
   }
 }

@@ -64,7 +64,7 @@ struct MountCommand: ParsableCommand {
   @Option(
     name: .customShort("o", allowingJoined: true),
     help: .init("Mount options, separated by commas.", valueName: "options"),
-    completion: .custom { (_, _, value) in MountOptionCompletion.candidates(for: value) })
+    completion: .custom { (_, _, value) in MountOptionNames.candidates(for: value) })
   var options: [String] = []
 
   @Flag(name: [.customShort("f"), .long], help: "Stay in the foreground, and log to standard error.")
@@ -98,6 +98,10 @@ struct MountCommand: ParsableCommand {
   func run() throws {
     let list = try MountOptionList(options)
     var options = list.mount
+    for option in options.fuseOptions {
+      guard let meant = MountOptionNames.meant(by: option) else { continue }
+      throw CommandFailure(.usage, "'\(option.printable)' is no mount option; did you mean '\(meant)'?")
+    }
     if list.isRemount { return try Remount.run(mountPoint, isReadOnly: options.isReadOnly) }
     options.backing = try CanonicalPath.ofBacking(backing)
     // There has to be a store that this version understands.

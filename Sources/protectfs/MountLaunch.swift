@@ -95,14 +95,14 @@ final class MountUnlocking: @unchecked Sendable {
     do {
       try run()
     } catch {
-      reportLocked("is mounted, but locked")
-      throw error
+      guard let failure = CommandFailure(error) else { throw error }
+      throw CommandFailure(failure.status, "\(failure.message); \(locked("is mounted, but locked"))")
     }
   }
 
-  private func reportLocked(_ how: String) {
+  private func locked(_ how: String) -> String {
     let mountPoint = launch.options.mountPoint
-    CommandFailure.report("\(mountPoint) \(how); unlock it with: protectfs unlock \(mountPoint.shellQuoted)")
+    return "\(mountPoint.printable) \(how); unlock it with: protectfs unlock \(mountPoint.shellQuoted)"
   }
 
   private func unlock(_ secret: borrowing UnlockSecret) throws {
@@ -117,7 +117,7 @@ final class MountUnlocking: @unchecked Sendable {
       try run()
     } catch let error as ControlError where error.code == .unlockCancelled {
       // As if the lock had come a moment later.
-      reportLocked("was locked meanwhile")
+      CommandFailure.report(locked("was locked meanwhile"))
     } catch {
       let failure = CommandFailure(error) ?? CommandFailure(.failure, "\(error)")
       CommandFailure.report(failure.message)

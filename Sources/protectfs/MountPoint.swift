@@ -44,7 +44,7 @@ enum MountPoint {
         .noFUSE, "this user may not open \(device); 'chmod 666 \(device)' as root gives it the mode that udev does")
     }
     guard Process.identity.user != 0 else { return }
-    guard Process.isOnPath("fusermount3") else {
+    guard Process.onPath("fusermount3") != nil else {
       throw CommandFailure(.noFUSE, "fusermount3 is missing, with which users mount; install the package fuse3")
     }
     guard allowsOthers, let configuration = try? Descriptor.open("/etc/fuse.conf", [.readOnly]),

@@ -27,12 +27,13 @@ struct PasscodeChangeCommand: ParsableCommand {
   @OptionGroup var location: StoreArgument
   @OptionGroup var options: KeybagOptions
   @OptionGroup(title: "New passcode options") var newPasscode: PasscodeOptions<NewPasscode>
+  @OptionGroup(title: "New passcode options") var new: NewPasscodeOptions
 
   func run() throws {
     let owner = try location.ownerOfStore()
     try options.requireDeviceKey(owner)
     let old = try options.opening.read("Old passcode")
-    let new = try newPasscode.source.readNew("New passcode", options.opening.files)
+    let new = try newPasscode.source.readNew("New passcode", options.opening.files, self.new)
     try owner.change(.changePasscode(new), with: old, deviceKeyFile: options.deviceKey.file)
     print("The passcode was changed. A backup made before still opens with the old one.")
   }

@@ -11,13 +11,15 @@ final class RekeyWait {
     self.isWanted = isWanted
   }
 
-  /// Waits for the mounts on which paths are.
+  /// Waits for the mounts on which paths are. What is not there was reported as such.
   ///
   /// - Throws: `partial` when files wait for an unlock or have failed, with what to do; what the daemon answers with.
   func finish(_ paths: [String]) throws {
     var seen: Set<String> = []
     for path in paths {
-      guard let mount = try MountedFileSystem.containing(path), seen.insert(mount.mountPoint).inserted else { continue }
+      guard let mount = try? MountedFileSystem.containing(path), seen.insert(mount.mountPoint).inserted else {
+        continue
+      }
       try finish(mount)
     }
   }
@@ -32,7 +34,7 @@ final class RekeyWait {
       let status = try daemon.status()
       let stuck = status.failedRekeys + status.lockedRekeys
       if status.pendingRekeys <= stuck {
-        if stuck > 0 { throw Self.failure(status) }
+        if stuck > 0 { throw Self.failure(status, mount) }
         return
       }
       let pending = status.pendingRekeys
@@ -46,12 +48,14 @@ final class RekeyWait {
     throw CommandFailure(.interrupted, "the rest is encrypted anew in the background")
   }
 
-  private static func failure(_ status: DaemonStatus) -> CommandFailure {
+  private static func failure(_ status: DaemonStatus, _ mount: MountedFileSystem) -> CommandFailure {
     if status.failedRekeys > 0 {
+      let files = "\(status.failedRekeys.files) could not be encrypted anew yet, and stay as they are"
       return CommandFailure(
         .partial,
-        "\(status.failedRekeys.files) could not be encrypted anew yet, and stay as they are; the mount's log says why, "
-          + "and it is tried again")
+        mount.isFull
+          ? "the disk is full: \(files); make room, and it is tried again"
+          : "\(files); the mount's log says why, and it is tried again")
     }
     return CommandFailure(
       .partial, "\(status.lockedRekeys.files) are encrypted anew after the next unlock: the mount was locked")

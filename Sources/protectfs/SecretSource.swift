@@ -49,9 +49,24 @@ enum SecretSource {
     return text
   }
 
-  /// Reads a new passcode: from a terminal twice.
-  func readNew(_ name: String, _ files: SecretFileOptions) throws -> SecretBytes {
-    let secret = try read(name, files)
+  /// Reads a new passcode: from a terminal twice. One that is guessed quickly is taken where that is allowed, or typed
+  /// once more in spite of the warning.
+  ///
+  /// - Parameter options: `nil` for a passcode that is one already, of the user's logins.
+  func readNew(
+    _ name: String, _ files: SecretFileOptions, _ options: NewPasscodeOptions?,
+    _ limit: PasscodeStrength.Limit = .deviceKey
+  ) throws -> SecretBytes {
+    var secret = try read(name, files)
+    while options?.allowWeak == false, let weakness = PasscodeStrength(secret).weakness(limit) {
+      guard case .terminal = self else {
+        throw CommandFailure(.failure, "\(weakness). Give a longer one, or --allow-weak")
+      }
+      CommandFailure.report("\(weakness). Type a longer one, or the same again to take it")
+      let next = try read(name, files)
+      if next == secret { return secret }
+      secret = next
+    }
     guard case .terminal = self else { return secret }
     guard try secret == readToEnd("\(name) again", limit: Keybag.longestPasscode + 1, files) else {
       throw CommandFailure(.failure, "the two are not the same; nothing was changed")

@@ -58,7 +58,9 @@ struct StatusCommand: ParsableCommand {
   }
 
   private func show(_ status: DaemonStatus) {
-    let state = status.erased.map { "erased on \($0); nothing can be read" } ?? status.state.words
+    let state =
+      status.erased.map { "erased on \($0); nothing can be read".coloured(.red) }
+      ?? status.state.words.coloured(status.state == .unlocked || status.state == .gracePeriod ? .green : .yellow)
     print("\(status.mountPoint.printable): \(state)")
     func line(_ name: String, _ value: String) { print("  \(name.padded(to: 13)) \(value)") }
     if let seconds = status.secondsUntilRevoked {
@@ -77,8 +79,9 @@ struct StatusCommand: ParsableCommand {
     let options = [status.isReadOnly ? "read-only" : nil, status.isShared ? "shared" : nil].compactMap { $0 }
     line(
       "daemon", (["process \(status.processID)", "user \(status.owner)"] + options).joined(separator: ", "))
-    let obstacle = status.transportObstacle.map { ", not io_uring: \($0)" } ?? ""
-    line("requests", "through \(status.transport == .ioUring ? "io_uring" : "/dev/fuse")\(obstacle)")
+    let transport = status.transport == .ioUring ? "io_uring" : "/dev/fuse"
+    let reason = status.transportReason.map { status.transport == .ioUring ? ": \($0)" : ", not io_uring: \($0)" }
+    line("requests", "through \(transport)\(reason ?? "")")
     if status.refusals > 0 { line("refused", "\(status.refusals) accesses because of a class") }
     if status.pendingRekeys > 0 {
       let waiting = status.lockedRekeys > 0 ? ", \(status.lockedRekeys) after an unlock" : ""

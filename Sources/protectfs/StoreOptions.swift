@@ -2,6 +2,8 @@ import ArgumentParser
 import KeyManagement
 import MountDaemon
 import ProtectfsClient
+import ProtectfsIO
+import SystemPackage
 
 /// The argument of commands that find a store by either of its directories.
 struct StoreArgument: ParsableArguments {
@@ -9,6 +11,9 @@ struct StoreArgument: ParsableArguments {
     help: .init("The directory of ciphertext, or where it is mounted.", valueName: "backing-or-mount-point"),
     completion: .directory)
   var path: String
+
+  /// Whether there is something at the path.
+  static func isThere(_ path: String) -> Bool { (try? Descriptor.open(PathName(path), [.path])) != nil }
 
   /// Who has the store.
   func owner() throws -> StoreOwner { try StoreOwner(of: CanonicalPath.of(path)) }

@@ -25,7 +25,7 @@ struct UnmountCommand: ParsableCommand {
 
   @Argument(
     help: .init("Where the store is mounted; may be left out where one store is mounted.", valueName: "mount-point"),
-    completion: .directory)
+    completion: .mountPoint)
   var mountPoint: String?
 
   @Flag(

@@ -43,13 +43,46 @@ struct UsageHintTests {
   }
 
   @Test func mountOptionsAreCompleted() throws {
-    #expect(MountOptionCompletion.candidates(for: "gr").contains("grace=10"))
-    let further = MountOptionCompletion.candidates(for: "grace=5,allow_other,r")
+    #expect(MountOptionNames.candidates(for: "gr").contains("grace=10"))
+    let further = MountOptionNames.candidates(for: "grace=5,allow_other,r")
     #expect(further.contains("grace=5,allow_other,ro") && !further.contains { $0.hasSuffix("grace=10") })
-    for word in MountOptionCompletion.words {
+    for word in MountOptionNames.words {
       // Where a value is missing, it is a file's name.
       let list = try MountOptionList([word.hasSuffix("=") ? word + "x" : word])
       #expect(list.mount.fuseOptions.isEmpty, "\(word) is not one of ours")
     }
+  }
+
+  @Test(arguments: [("roo", "ro"), ("grave=3", "grace"), ("allow_othre", "allow_other"), ("at-rest=72h", "at_rest")])
+  func misspelledMountOptionsAreNamed(_ option: String, _ meant: String) {
+    #expect(MountOptionNames.meant(by: option) == meant)
+  }
+
+  /// Those of libfuse and of the kernel's module, and of file systems in general.
+  @Test(arguments: [
+    "allow_root", "auto_unmount", "async", "blkdev", "clone_fd", "context=x", "debug", "default_permissions", "dev",
+    "dirsync", "exec", "fscontext=x", "max_idle_threads=9", "max_read=131072", "nodev", "noexec", "nosuid", "suid",
+    "sync", "x",
+  ])
+  func optionsOfOthersAreNotTakenForOurs(_ option: String) {
+    #expect(MountOptionNames.meant(by: option) == nil)
+  }
+
+  @Test(arguments: [
+    (0, "one two three"), (80, "one two three"), (9, "one two\nthree"), (3, "one\ntwo\nthree"),
+  ])
+  func linesAreBrokenAtBlanks(_ columns: Int, _ text: String) {
+    #expect("one two three".wrapped(to: columns) == text)
+  }
+
+  @Test func aCommandStaysInOneLine() {
+    let text = "the mount's daemon is gone; 'protectfs unmount /m' cleans up, or ('umount -l /m')"
+    #expect(
+      text.wrapped(to: 30) == """
+        the mount's daemon is gone;
+        'protectfs unmount /m' cleans
+        up, or ('umount -l /m')
+        """)
+    #expect("type 'a b c d e f'".wrapped(to: 6) == "type\n'a b c d e f'")
   }
 }

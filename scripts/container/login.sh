@@ -398,7 +398,7 @@ test_chpasswd() {
     echo "$user:other$number" | flock /run/shadow chpasswd >/dev/null 2>&1
     seen=$(login_as "$user" "other$number" 'protectfs status | head -1')
   done
-  check "after root's chpasswd a login is told" has "$seen" "its passcode is not the login passcode any more"
+  check "after root's chpasswd a login is told" has "$seen" "its passcode is not the login passcode"
   check "gets in" has "$seen" "END-0"
   check "and finds it locked" lacks "$seen" ": unlocked"
   check "six such logins count for nothing" has_counted_nothing "$user"

@@ -34,6 +34,9 @@ int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *time
 int pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *time);
 
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status);
+/// Opens a path with O_PATH if the kernel has all of it in its cache, and so asks no file system for anything; else
+/// -EAGAIN or, where it cannot, another error.
+int linux_open_cached(const char *path);
 /// The device number of the file system that a path leads to, which is not asked for anything.
 int linux_device_of(const char *path, uint32_t *major_number, uint32_t *minor_number);
 ssize_t linux_getdents64(int fd, void *buffer, size_t count);
@@ -130,6 +133,9 @@ int linux_write_on_processor(unsigned processor, int file, const void *bytes, si
 /// Has a terminal hand over each key as it is typed, and show none, until `linux_show_typing`. A signal that ends the
 /// process, and exit(3), undo it too. One thread at a time.
 int linux_hide_typing(int terminal);
+
+/// The columns of a terminal; 0 where a stream is none, or its terminal does not say (tty_ioctl(4)).
+int linux_terminal_columns(int stream);
 void linux_show_typing(void);
 /// The same for a process that ends in another way.
 void linux_show_typing_at_end(void);

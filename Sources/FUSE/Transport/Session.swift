@@ -183,7 +183,7 @@ import SystemPackage
 }
 
 /// The reason why a session did not start. libfuse has printed the details of its own.
-package enum SessionError: Error, CustomStringConvertible {
+package enum SessionError: Error, Equatable, CustomStringConvertible {
   case outOfMemory
   case badOptions
   case notMounted

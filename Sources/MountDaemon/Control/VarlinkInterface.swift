@@ -90,7 +90,7 @@ enum VarlinkInterface {
     # hold it back, which delayingClients counts; secondsUntilInactive is there while class CX outlives a lock, and
     # secondsUntilRest while a lock leads to beforeFirstUnlock. erased is when the store was, by RFC 3339: nothing can be read
     # then, whatever the state.
-    # transportObstacle says why it is the device where io_uring was asked for.
+    # transportReason says why, unless it was asked for: what waking a processor takes, or what keeps requests from io_uring.
     type Status (
       state: LockState,
       secondsUntilRevoked: ?float,
@@ -118,7 +118,7 @@ enum VarlinkInterface {
       secondsUntilRest: ?float,
       erased: ?string,
       transport: RequestTransport,
-      transportObstacle: ?string
+      transportReason: ?string
     )
 
     type EventKind (

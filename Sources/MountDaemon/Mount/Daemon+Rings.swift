@@ -3,8 +3,8 @@ import ProtectfsClient
 import ProtectfsIO
 import SystemPackage
 
-/// Why requests come through the device although io_uring was asked for, and what can be done about it.
-final class RingObstacle: Sendable {
+/// Why requests come as they do: what was measured, or why not through io_uring, and what can be done about it.
+final class TransportReason: Sendable {
   let words: String
 
   init(_ words: String) {
@@ -12,16 +12,16 @@ final class RingObstacle: Sendable {
   }
 
   /// The kernel does not offer rings.
-  fileprivate static func notOffered(isKnown: Bool) -> RingObstacle {
-    RingObstacle(
+  fileprivate static func notOffered(isKnown: Bool) -> TransportReason {
+    TransportReason(
       isKnown
         ? "FUSE over io_uring is turned off; 'echo Y >/sys/module/fuse/parameters/enable_uring' turns it on for later mounts"
         : "this kernel has no FUSE over io_uring, which Linux 6.14 and later can have")
   }
 
   /// The file that aborts the connection cannot be opened.
-  fileprivate static func noAbort(_ error: Errno) -> RingObstacle {
-    RingObstacle(
+  fileprivate static func noAbort(_ error: Errno) -> TransportReason {
+    TransportReason(
       error == .noSuchFileOrDirectory
         ? "the kernel's list of connections is not mounted; root mounts it with 'mount -t fusectl fusectl "
           + "/sys/fs/fuse/connections'"
@@ -29,17 +29,17 @@ final class RingObstacle: Sendable {
   }
 
   /// The rings cannot be made.
-  fileprivate static func noRings(_ error: Errno) -> RingObstacle {
+  fileprivate static func noRings(_ error: Errno) -> TransportReason {
     switch error {
-    case .notSupported: RingObstacle("FUSE over io_uring is for \(Session.mostRingProcessors) processors at most")
+    case .notSupported: TransportReason("FUSE over io_uring is for \(Session.mostRingProcessors) processors at most")
     case .notPermitted where forbiddenBySetting:
-      RingObstacle(
+      TransportReason(
         "kernel.io_uring_disabled forbids io_uring; root permits it with 'sysctl kernel.io_uring_disabled=0'")
     case .notPermitted:
-      RingObstacle("a filter of system calls (seccomp), as containers have, forbids io_uring_setup(2)")
+      TransportReason("a filter of system calls (seccomp), as containers have, forbids io_uring_setup(2)")
     case .noFunction:
-      RingObstacle("the kernel has no io_uring, or a filter of system calls (seccomp) hides io_uring_setup(2)")
-    default: RingObstacle("rings of io_uring cannot be made: \(error)")
+      TransportReason("the kernel has no io_uring, or a filter of system calls (seccomp) hides io_uring_setup(2)")
+    default: TransportReason("rings of io_uring cannot be made: \(error)")
     }
   }
 
@@ -50,9 +50,9 @@ final class RingObstacle: Sendable {
 }
 
 extension Daemon {
-  /// Makes the rings of the second transport, unless they are not wanted. Returns whether there are any. Without them,
-  /// requests come from the device.
-  func makeRings(_ session: Session, _ files: SharedNumbers) -> Bool {
+  /// Makes the rings of the second transport, unless they are not wanted, or not chosen. Returns whether there are any.
+  /// Without them, requests come from the device.
+  func makeRings(_ session: Session, _ files: SharedNumbers, _ choice: TransportChoice?) -> Bool {
     if options.transport == .device { return false }
     let isOffered = Session.kernelOffersRings
     if options.transport == nil, isOffered != true {
@@ -65,15 +65,21 @@ extension Daemon {
       }
       return false
     }
-    guard let obstacle = obstacle(to: session, files, isOffered) else { return true }
+    if let choice, !choice.usesRings {
+      log.debug("\(choice.reason): requests come through /dev/fuse")
+      _ = transportReason.storeIfNil(TransportReason(choice.reason))
+      return false
+    }
+    let obstacle = obstacle(to: session, files, isOffered)
+    if let reason = obstacle ?? choice.map({ TransportReason($0.reason) }) { _ = transportReason.storeIfNil(reason) }
+    guard let obstacle else { return true }
     log.log(
       level: options.transport == .ioUring ? .warning : .info,
       "\(obstacle.words): requests come through /dev/fuse, not io_uring")
-    _ = ringObstacle.storeIfNil(obstacle)
     return false
   }
 
-  private func obstacle(to session: Session, _ files: SharedNumbers, _ isOffered: Bool?) -> RingObstacle? {
+  private func obstacle(to session: Session, _ files: SharedNumbers, _ isOffered: Bool?) -> TransportReason? {
     guard isOffered == true else { return .notOffered(isKnown: isOffered != nil) }
     do throws(Errno) {
       // Without that, requests that a killed daemon had taken would never end.
@@ -88,10 +94,10 @@ extension Daemon {
     return nil
   }
 
-  /// How requests come, and why not through rings where these were asked for.
-  var transport: (RequestTransport, obstacle: String?) {
-    if requests.usesRings.load(ordering: .relaxed) { return (.ioUring, nil) }
-    guard options.transport == .ioUring else { return (.device, nil) }
-    return (.device, ringObstacle.load()?.words ?? "the kernel did not take the rings")
+  /// How requests come, and why, unless that was asked for.
+  var transport: (RequestTransport, reason: String?) {
+    let reason = transportReason.load()?.words
+    if requests.usesRings.load(ordering: .relaxed) { return (.ioUring, reason) }
+    return (.device, reason ?? (options.transport == .ioUring ? "the kernel did not take the rings" : nil))
   }
 }

@@ -27,7 +27,7 @@ package final class Daemon: DaemonControl {
   let machine: LockMachine
   let events: EventHub
   let requests = RequestCounts()
-  let ringObstacle = AtomicLazyReference<RingObstacle>()
+  let transportReason = AtomicLazyReference<TransportReason>()
   let log: Logger
   let fileSystem: ProtectedFileSystem
   var tree: BackingTree { fileSystem.tree }
@@ -119,7 +119,7 @@ package final class Daemon: DaemonControl {
     status.erased = erasure.map(StoreInformation.date)
     status.secondsUntilRest = state.restsAt.map { max(0, now.duration(to: $0).inSeconds) }
     status.lockedRekeys = rekeys.withoutKey
-    (status.transport, status.transportObstacle) = transport
+    (status.transport, status.transportReason) = transport
     return status
   }
 

@@ -7,9 +7,10 @@ package struct MountHolders {
   /// A few words for each.
   private var holders: [String] = []
 
-  /// The processes for which a mount cannot be unmounted.
+  /// What a mount cannot be unmounted for: the mounts below it, and processes.
   package init(using mount: MountedFileSystem) {
-    holders = Process.all.filter { $0 != Process.number && Process.uses(device: mount.device, $0) }.map {
+    holders = MountedFileSystem.mountPoints(below: mount.mountPoint).map { "the mount at \($0.printable)" }
+    holders += Process.all.filter { $0 != Process.number && Process.uses(device: mount.device, $0) }.map {
       "\(Self.name(of: $0)), which has files open on it"
     }
   }
@@ -51,7 +52,11 @@ package struct MountHolders {
 
   /// The first of them, in a sentence.
   package var words: String {
-    guard !isEmpty else { return "what holds it is not to be seen by this user" }
+    guard !isEmpty else {
+      return Process.identity.user == 0
+        ? "the kernel holds it, for a loop device, a swap file or an export of NFS"
+        : "what holds it is not to be seen by this user"
+    }
     let rest = holders.count - 5
     return "it is held by " + holders.prefix(5).joined(separator: ", by ") + (rest > 0 ? ", and \(rest) more" : "")
   }

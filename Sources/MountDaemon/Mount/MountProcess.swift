@@ -50,10 +50,12 @@ package enum MountProcess {
     let report = { @Sendable (part: String, error: Errno) in
       log.warning("the daemon keeps more rights than it needs", metadata: ["not": "\(part)", "error": "\(error)"])
     }
-    try reserveThreads(options, hasServiceSocket: serviceSocket != nil, report)
+    let hold = latency(options)
+    let choice = chooseTransport(options, hold)
+    try reserveThreads(options, choice, hasServiceSocket: serviceSocket != nil, report)
     try session.mount(at: options.mountPoint)
     defer { session.unmount() }
-    let hasRings = daemon.makeRings(session, unmounter.files)
+    let hasRings = daemon.makeRings(session, unmounter.files, choice)
     handOver(session, of: options.mountPoint, server, to: unmounter, hasRings: hasRings, log)
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
@@ -70,7 +72,7 @@ package enum MountProcess {
     if options.restPeriod != nil { Thread(name: "rest") { daemon.machine.watchRest() }.detach() }
     let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
     var isMounted = false
-    session.serve(latency: latency(options)) {
+    session.serve(latency: hold) {
       isMounted = $0
       guard isMounted else {
         if unmounter.unmount(isLazy: true) { return }
@@ -102,12 +104,22 @@ package enum MountProcess {
     storeLock.hold()
   }
 
+  /// Chooses how requests come, where that was left open and there is a choice, with processors kept from sleep as they
+  /// will be.
+  private static func chooseTransport(_ options: MountOptions, _ hold: WakeupLatency?) -> TransportChoice? {
+    guard options.transport == nil, Session.kernelOffersRings == true else { return nil }
+    hold?.hold(true)
+    defer { hold?.hold(false) }
+    return TransportChoice(WakeupCost.measure())
+  }
+
   /// Starts the threads that the mount will have, all of them or none: one that could not be had once it is mounted
   /// would leave it half made. Each drops its own capabilities: this one's are needed until the rings are made.
   private static func reserveThreads(
-    _ options: MountOptions, hasServiceSocket: Bool, _ report: @escaping @Sendable (String, Errno) -> Void
+    _ options: MountOptions, _ choice: TransportChoice?, hasServiceSocket: Bool,
+    _ report: @escaping @Sendable (String, Errno) -> Void
   ) throws(SessionError) {
-    let hasRings = options.transport != .device && Session.kernelOffersRings == true
+    let hasRings = options.transport != .device && Session.kernelOffersRings == true && choice?.usesRings != false
     // For the keybag and the mount, which are watched, invalidations, writes that are waited for, locks, signals, and
     // one of the caller's.
     let needed =

@@ -1,3 +1,4 @@
+import CSystemCalls
 import DataProtection
 import Foundation
 import ProtectfsIO
@@ -53,6 +54,29 @@ extension MountTests {
       func raise() { value.store(true, ordering: .releasing) }
 
       var isRaised: Bool { value.load(ordering: .acquiring) }
+    }
+
+    /// A daemon that was stopped does not keep a program that asks.
+    @Test func aStoppedDaemonIsNotWaitedFor() throws {
+      try Volume.with { volume in
+        // Made before: a URL that is not told so looks whether it is one of a directory.
+        let url = URL(fileURLWithPath: volume.path("directory/file").description, isDirectory: false)
+        let unknown = URL(fileURLWithPath: volume.path("nothing").description, isDirectory: false)
+        try volume.path("directory").makeDirectory()
+        try volume.path("directory/file").write("contents")
+        #expect(ProtectedData.isAvailable(at: url))
+        #expect(calls_kill(volume.processID, SIGSTOP) == 0)
+        defer { #expect(calls_kill(volume.processID, SIGCONT) == 0) }
+        let flag = Flag()
+        ProtectfsIO.Thread(name: "asks") {
+          for path in [url, unknown] {
+            #expect(!ProtectedData.isAvailable(at: path))
+            #expect(throws: (any Error).self) { try ProtectedData.state(at: path) }
+          }
+          flag.raise()
+        }.detach()
+        #expect(eventually { flag.isRaised })
+      }
     }
 
     @Test func isToldOfTheMount() throws {

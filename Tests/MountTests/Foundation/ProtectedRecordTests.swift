@@ -44,7 +44,7 @@ extension MountTests {
         let new = ProtectedRecord(named: "letter")
         new.encryptedValues["author"] = "Ana"
         new.encryptedValues["pages"] = Int64(12)
-        new.encryptedValues["stamp"] = Stamp(place: "Bonn")
+        new.encryptedValues.set(Stamp(place: "Bonn"), forKey: "stamp")
         new.encryptedValues["draft"] = NSNumber(value: true)
         try zone.save(new)
         #expect(try zone.recordNames() == ["letter"])
@@ -117,6 +117,28 @@ extension MountTests {
       }
     }
 
+    /// What the subscript takes can be cast to what it was.
+    @Test func whatDoesNotComeBackIsRefused() throws {
+      try Volume.with { volume in
+        let zone = try Self.makeZone(volume)
+        let url = try #require(URL(string: "https://example.com/a"))
+        for value in [url, UUID(), [url], Decimal(1)] as [any Encodable] {
+          let record = ProtectedRecord(named: "letter")
+          record.encryptedValues["field"] = value
+          #expect(cocoaCode { try zone.save(record) } == .coderInvalidValue, "\(value)")
+          #expect(!volume.path("app/Letters/letter").exists)
+        }
+        let record = ProtectedRecord(named: "letter")
+        record.encryptedValues.set(url, forKey: "url")
+        record.encryptedValues["float"] = Float(0.1)
+        record.encryptedValues["texts"] = ["a": ["b"]]
+        try zone.save(record)
+        let saved = try zone.record(named: "letter").encryptedValues
+        #expect(try saved.value(forKey: "url") == url)
+        #expect(saved["float"] as? Float == 0.1 && saved["texts"] as? [String: [String]] == ["a": ["b"]])
+      }
+    }
+
     /// A record that cannot be saved as a whole is not saved in part.
     @Test func nothingIsSavedInPart() throws {
       try Volume.with { volume in
@@ -130,6 +152,10 @@ extension MountTests {
           #expect(try zone.record(named: "letter").encryptedValues["author"] as? String == "Ana")
           #expect(try volume.names("app/Letters/letter") == ["fields"])
         }
+        let large = ProtectedRecord(named: "large")
+        large.encryptedValues["picture"] = Data(count: 100_000)
+        #expect(cocoaCode { try zone.save(large) } == .fileWriteOutOfSpace)
+        #expect(!volume.path("app/Letters/large").exists)
         for name in ["", ".", "..", "a/b", ".zone"] {
           #expect(throws: CocoaError.self, "\(name)") { try zone.save(ProtectedRecord(named: name)) }
         }

@@ -1,5 +1,6 @@
-/// What shells offer for the value of `mount -o`.
-enum MountOptionCompletion {
+/// The names of mount options: what shells offer for the value of `mount -o`, and what a misspelled one was meant to
+/// be.
+enum MountOptionNames {
   /// The options of ours, with the values that they have without being given, where a file is meant without one.
   static let words = [
     "allow_other", "at_rest=72h", "at_rest=off", "device_key=", "grace=10", "hooks=", "hooks=off", "inactive=600",
@@ -16,6 +17,14 @@ enum MountOptionCompletion {
     let given = options.dropLast()
     let names = Set(given.map(name))
     return words.filter { !names.contains(name($0)) }.map { (given + [$0[...]]).joined(separator: ",") }
+  }
+
+  /// What was meant by an option that is none of ours, and like none of libfuse's and the kernel's.
+  static func meant(by option: String) -> String? {
+    let given = name(option)
+    return Set(words.map(name)).map { (name: $0, distance: given.typos(to: $0)) }
+      .filter { $0.distance <= min(given.count - 1, max(1, given.count / 4)) }
+      .min { ($0.distance, $0.name) < ($1.distance, $1.name) }?.name
   }
 
   private static func name(_ option: some StringProtocol) -> String { String(option.prefix { $0 != "=" }) }

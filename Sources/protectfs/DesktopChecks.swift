@@ -1,0 +1,72 @@
+import ProtectfsClient
+import ProtectfsIO
+import SystemPackage
+
+/// What locks and unlocks with a user's session, or with the machine's sleep, and what programs keep of files
+/// elsewhere.
+enum DesktopChecks {
+  static func findings() -> [Diagnosis] {
+    if Process.identity.user == 0 { return [sleep] }
+    return [login, agent] + copies
+  }
+
+  private static var login: Diagnosis {
+    let settings: LoginSettings?
+    do { settings = try LoginSettings.read() } catch {
+      return .fault("login", CommandFailure(error)?.message ?? "\(error)", "protectfs login enable")
+    }
+    guard settings != nil else {
+      return .hint("login", "no store is unlocked at logins", "protectfs login enable")
+    }
+    let remedies = LoginParts.found.remedies
+    return remedies.isEmpty
+      ? .good("login", "a store is unlocked with the login passcode")
+      : .fault(
+        "login", "a store is on, and logins do not unlock it", "as root, \(remedies.joined(separator: ", then "))")
+  }
+
+  private static var agent: Diagnosis {
+    runs("session")
+      ? .good("screen lock", "a session agent locks mounts at screen lock and before sleep")
+      : .fault(
+        "screen lock", "no session agent runs, so mounts stay unlocked",
+        "systemctl --user enable --now protectfs-session")
+  }
+
+  private static var sleep: Diagnosis {
+    StoreArgument.isThere("/etc/systemd/system/sleep.target.wants/protectfs-sleep.service")
+      ? .good("sleep", "mounts are locked before the machine sleeps")
+      : .hint("sleep", "root's mounts stay unlocked while the machine sleeps", "systemctl enable protectfs-sleep")
+  }
+
+  /// What desktops keep of the contents of files that they see.
+  private static var copies: [Diagnosis] {
+    [
+      ("thumbnails", "thumbnails"), ("search index", "tracker3"), ("search index", "tracker"),
+      ("search index", "baloo"),
+    ]
+    .compactMap { subject, name in
+      let path = "\(Process.homeDirectory)/\(name == "baloo" ? ".local/share" : ".cache")/\(name)"
+      guard StoreArgument.isThere(path) else { return nil }
+      // A link that leads to a mount keeps them there.
+      let isProtected = (try? MountedFileSystem.containing(path)) != nil
+      return isProtected
+        ? .good(subject, "\(path.printable) is on a mount")
+        : .hint(
+          subject, "\(path.printable) has parts of files that programs have seen, not encrypted", "see DESKTOP.md")
+    }
+  }
+
+  /// Whether this user has a process of this command.
+  private static func runs(_ subcommand: String) -> Bool {
+    let names = try? DirectoryNames(Descriptor.open("/proc", [.readOnly, .directory])).all(limit: 1 << 22)
+    return (names ?? []).contains { name in
+      guard Int32(name.description) != nil,
+        let file = try? Descriptor.open(PathName("/proc/\(name)/cmdline"), [.readOnly]),
+        (try? file.status().user) == Process.identity.user, let bytes = try? file.readToEnd()
+      else { return false }
+      let words = String(decoding: bytes, as: UTF8.self).split(separator: "\0")
+      return words.count > 1 && words[0].split(separator: "/").last == "protectfs" && words[1] == subcommand
+    }
+  }
+}

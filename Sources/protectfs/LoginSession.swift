@@ -1,0 +1,30 @@
+import Cryptography
+import ProtectfsIO
+import SystemPackage
+
+/// A session of this user that su(1) opens and closes. PAM checks the passcode as at a login, and what is on for logins
+/// is mounted and unlocked with it.
+enum LoginSession {
+  /// Opens a session.
+  ///
+  /// - Throws: `wrongSecret` if the passcode is not that of the user's logins; why it cannot be tried.
+  static func open(with passcode: borrowing SecretBytes) throws(CommandFailure) {
+    guard let name = Process.userName else {
+      throw CommandFailure(.failure, "the password database has no user \(Process.identity.user)")
+    }
+    let line = SecretBytes(passcode, followedBy: SecretBytes([UInt8(ascii: "\n")]))
+    let result: (ending: ChildProcess.Ending?, output: String)
+    do throws(Errno) {
+      result = try unsafe line.withBytes { (bytes) throws(Errno) in
+        try unsafe ChildProcess.run("su", ["--command", "true", "--", name], input: bytes)
+      }
+    } catch {
+      throw CommandFailure(.failure, "su(1), which tries the login passcode, cannot be run: \(error)")
+    }
+    guard result.ending != .exited(0) else { return }
+    // Behind its prompt.
+    let said = result.output.split(separator: "\n").last?.split(separator: ": ").last ?? "no reason is given"
+    throw CommandFailure(
+      .wrongSecret, "that does not open a session of \(name.printable) (su: \(said.description.printable))")
+  }
+}

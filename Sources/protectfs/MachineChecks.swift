@@ -1,0 +1,91 @@
+import Cryptography
+import FUSE
+import ProtectfsIO
+import SystemPackage
+
+/// What the machine and its kernel are set up for.
+enum MachineChecks {
+  static func findings() -> [Diagnosis] { [fuse, rings, lockedMemory, swap, hibernation, freedPages] }
+
+  private static var fuse: Diagnosis {
+    do throws(CommandFailure) {
+      try MountPoint.requireFUSE(allowsOthers: false)
+      return .good("FUSE", "this user can mount")
+    } catch {
+      return .fault("FUSE", "this user cannot mount", error.message)
+    }
+  }
+
+  private static var rings: Diagnosis {
+    switch Session.kernelOffersRings {
+    case true?: .good("io_uring", "the kernel offers it for FUSE")
+    case false?:
+      .hint(
+        "io_uring", "the kernel's fuse has it turned off, and it may be faster",
+        "as root: echo Y >/sys/module/fuse/parameters/enable_uring; PERFORMANCE says on which machines it pays")
+    case nil: .good("io_uring", "this kernel has none for FUSE; requests come through /dev/fuse")
+    }
+  }
+
+  /// Where the kernel swaps to that is neither memory nor encrypted by device-mapper.
+  private static var plainSwap: [String] {
+    lines("/proc/swaps").dropFirst().compactMap { line in
+      let path = String(line.prefix { $0 != " " && $0 != "\t" })
+      let device = path.split(separator: "/").last.map(String.init) ?? path
+      if device.hasPrefix("zram") { return nil }
+      return text("/sys/block/\(device)/dm/uuid")?.hasPrefix("CRYPT-") == true ? nil : path
+    }
+  }
+
+  private static var swap: Diagnosis {
+    let plain = plainSwap
+    guard !plain.isEmpty else { return .good("swap", "none, or encrypted") }
+    return .hint(
+      "swap", "\(plain.joined(separator: ", ")): keys of open files and plaintext of requests may get there",
+      "encrypt it (crypttab(5), option swap), unless the disk below is, or turn it off with swapoff(8)")
+  }
+
+  private static var hibernation: Diagnosis {
+    let canHibernate =
+      text("/sys/power/state")?.split(separator: " ").contains("disk") == true
+      && text("/sys/power/disk")?.hasPrefix("[disabled]") == false && lines("/proc/swaps").count > 1
+    guard canHibernate else { return .good("hibernation", "not possible") }
+    return plainSwap.isEmpty
+      ? .good("hibernation", "writes memory to an encrypted disk")
+      : .fault(
+        "hibernation", "writes all of memory, the key of class C in it, to a disk that is not encrypted",
+        "as root: systemctl mask hibernate.target hybrid-sleep.target suspend-then-hibernate.target")
+  }
+
+  private static var freedPages: Diagnosis {
+    let isOn =
+      text("/proc/cmdline")?.split(separator: " ").contains("init_on_free=1") == true
+      || text("/proc/sys/kernel/osrelease").map { lines("/boot/config-\($0)") }?
+        .contains("CONFIG_INIT_ON_FREE_DEFAULT_ON=y") == true
+    return isOn
+      ? .good("freed memory", "the kernel wipes it")
+      : .hint(
+        "freed memory", "pages of files that were locked stay in it until they are used again",
+        "boot with init_on_free=1 on the kernel's command line, which costs some speed")
+  }
+
+  private static var lockedMemory: Diagnosis {
+    guard let warning = SecureHeap.warning else { return .good("locked memory", "there is enough for keys") }
+    return .fault(
+      "locked memory", warning, "raise memlock in /etc/security/limits.conf, or LimitMEMLOCK= of the service")
+  }
+
+  static func text(_ path: String) -> String? {
+    guard let file = try? Descriptor.open(PathName(path), [.readOnly]), let bytes = try? file.readToEnd() else {
+      return nil
+    }
+    return String(String(decoding: bytes, as: UTF8.self).drop { $0 == "\n" }.prefix { $0 != "\n" })
+  }
+
+  static func lines(_ path: String) -> [Substring] {
+    guard let file = try? Descriptor.open(PathName(path), [.readOnly]), let bytes = try? file.readToEnd() else {
+      return []
+    }
+    return String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+  }
+}
