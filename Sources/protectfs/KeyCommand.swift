@@ -154,7 +154,10 @@ struct KeyRemoveCommand: ParsableCommand {
 
   @OptionGroup var location: StoreArgument
 
-  @Argument(help: .init("The protector: its identity, the first digits of that, or its name.", valueName: "protector"))
+  @Argument(
+    help: .init(
+      "The protector: its identity, the first digits of that, its name, or its kind if it is the only one.",
+      valueName: "protector"))
   var way: String
 
   @OptionGroup var options: KeybagOptions
@@ -170,12 +173,13 @@ struct KeyRemoveCommand: ParsableCommand {
     print("The protector was removed.")
   }
 
-  /// The identity of the protector that is meant: by its first digits, or by the name.
+  /// The identity of the protector that is meant: by its first digits, its name, or its kind.
   private func identity(in protectors: [KeybagRecord.Protector]) throws(CommandFailure) -> [UInt8] {
     let digits = way.lowercased()
-    let found = protectors.filter {
+    let named = protectors.filter {
       $0.label == way || digits.count >= 4 && $0.id.hexadecimal.hasPrefix(digits)
     }
+    let found = named.isEmpty ? protectors.filter { ProtectorInformation($0).kind == way } : named
     guard let first = found.first else {
       throw CommandFailure(.failure, "there is no protector '\(way)'; 'protectfs key list' shows those there are")
     }

@@ -1,4 +1,6 @@
 import ArgumentParser
+import KeyManagement
+import MountDaemon
 
 /// `protectfs passcode`
 struct PasscodeCommand: ParsableCommand {
@@ -33,7 +35,10 @@ struct PasscodeChangeCommand: ParsableCommand {
     let owner = try location.ownerOfStore()
     try options.requireDeviceKey(owner)
     let old = try options.opening.read("Old passcode")
-    let new = try newPasscode.source.readNew("New passcode", options.opening.files, self.new)
+    // With a TPM in the passcode that is replaced, the new one has it too.
+    let kinds = try StoreSummary.read(owner.backing).protectors.map { ProtectorInformation($0).kind }
+    let limit = kinds.contains(UnlockSecret.Kind.passcode.label) ? PasscodeStrength.Limit.deviceKey : .tpm
+    let new = try newPasscode.source.readNew("New passcode", options.opening.files, self.new, limit)
     try owner.change(.changePasscode(new), with: old, deviceKeyFile: options.deviceKey.file)
     print("The passcode was changed. A backup made before still opens with the old one.")
   }

@@ -62,7 +62,7 @@ extension MountTests {
         let keybag = volume.backing.appending(".protectfs/keybag")
         let before = try keybag.contents()
         let wrong = volume.directory.appending("wrong")
-        try wrong.write("wrong\n", mode: 0o600)
+        try wrong.write("a wrong one\n", mode: 0o600)
         let result = try Command.run([
           "passcode", "change", volume.mountPoint.description, "--passcode-file", wrong.description,
           "--new-passcode-file",

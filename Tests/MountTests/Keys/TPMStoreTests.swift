@@ -39,19 +39,20 @@ extension MountTests {
         #expect(try TPM(tcti: machine.tcti).lockout().failures == 1)
         try volume.unlock("a short one")
         let changed = try run([
-          "passcode", "change", "--passcode-file", other, "--new-passcode-file", volume.passcodeFile("new", "newer"),
+          "passcode", "change", "--passcode-file", other, "--new-passcode-file",
+          volume.passcodeFile("new", "a newer one"),
           volume.mountPoint.description,
         ])
         #expect(changed.succeeded, "\(changed.output)")
         try volume.remount()
         #expect(throws: ControlError.self) { try volume.unlock("a short one") }
-        try volume.unlock("newer")
+        try volume.unlock("a newer one")
         try volume.unlock(Volume.passcode)
         try volume.lock()
 
         // Without the TPM the other protectors still open the store, and the error says what is missing.
         machine.stop()
-        let gone = try #require(throws: ControlError.self) { try volume.unlock("newer") }
+        let gone = try #require(throws: ControlError.self) { try volume.unlock("a newer one") }
         #expect(gone.code == .failed && gone.message.contains("no TPM can be used"), "\(gone.message)")
         try volume.unlock(Volume.passcode)
       }
@@ -64,7 +65,7 @@ extension MountTests {
       let directory = try TemporaryDirectory.make()
       defer { TemporaryDirectory.remove(directory) }
       let passcode = directory.appending("passcode")
-      try passcode.write("1234", mode: 0o600)
+      try passcode.write("a short one", mode: 0o600)
       let (backing, mountPoint) = (directory.appending("backing"), directory.appending("mount"))
       try mountPoint.makeDirectory()
       // Root's keys are in /etc, over which a directory of this test is mounted.
