@@ -24,9 +24,9 @@ extension BackingTree {
     } catch {
       renewAll(renewal)
     }
-    let end = ContinuousClock.now + patience
+    let end = MonotonicClock.now + patience
     let (refused, late) = renewal.wait { state, deadline -> ([UInt64], [Node])? in
-      guard state.remaining.isEmpty || .now >= end else {
+      guard state.remaining.isEmpty || MonotonicClock.now >= end else {
         deadline = end
         return nil
       }

@@ -38,9 +38,13 @@ extension BackingTree {
     guard known == .unknown else { return known == .whole }
     do throws(Errno) {
       let value = try file.withDescriptor { (descriptor) throws(Errno) in
-        let time = TimeShift.trial(try descriptor.status().modificationTime)
-        try descriptor.setTimes(access: .leave, modification: TimeChange(time))
-        return try descriptor.status().modificationTime == time
+        // A program may set the time just then.
+        for _ in 0..<3 {
+          let time = TimeShift.trial(try descriptor.status().modificationTime)
+          try descriptor.setTimes(access: .leave, modification: TimeChange(time))
+          if try descriptor.status().modificationTime == time { return true }
+        }
+        return false
       }
       keptTimes.store(value ? .whole : .coarse, ordering: .relaxed)
       return value

@@ -19,6 +19,9 @@ public let NSFileProtectionCompleteUntilFirstUserAuthentication =
 /// ``ProtectionClass/completeWhenUserInactive``
 public let NSFileProtectionCompleteWhenUserInactive = FileProtectionType.completeWhenUserInactive
 
+/// `NSData.WritingOptions`
+public typealias NSDataWritingOptions = NSData.WritingOptions
+
 /// `Data.WritingOptions.noFileProtection`
 public let NSDataWritingFileProtectionNone = Data.WritingOptions.noFileProtection
 /// `Data.WritingOptions.completeFileProtection`
@@ -76,4 +79,9 @@ extension Notification.Name {
   public static var UIApplicationProtectedDataDidBecomeAvailable: Notification.Name {
     UIApplication.protectedDataDidBecomeAvailableNotification
   }
+}
+
+extension UIApplication {
+  /// ``isProtectedDataAvailable``
+  public var protectedDataAvailable: Bool { isProtectedDataAvailable }
 }

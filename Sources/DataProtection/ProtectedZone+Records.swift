@@ -60,7 +60,8 @@ extension ProtectedZone {
           return try Self.withLock(on: directory) { try save(record, in: directory) }
         } catch {
           // Another one's save may have failed, which had made the directory.
-          if !isNew, !FileManager.default.fileExists(atPath: directory.path) { continue }
+          let path = try PathName(FileManager.path(of: directory))
+          if !isNew, (try? Descriptor.open(path, [.path, .noFollow])) == nil { continue }
           // Of a record that was not saved, nothing stays. Others may have saved theirs.
           if isNew, let zone = try? Descriptor.open(PathName(FileManager.path(of: url)), [.path, .directory]) {
             try? zone.removeDirectory(PathName(record.name))

@@ -73,6 +73,7 @@ package final class MountWatcher: Sendable {
         followers.append(ObjectIdentifier(follower))
       }
       // Before the follower knows the listener.
+      if !listener.mount.isResolved { isComplete = false }
       if followers.count == followed.count { listener.follow(followers) } else { isComplete = false }
     }
     for follower in state.followers.values where !served.values.contains(where: { $0.follower === follower }) {

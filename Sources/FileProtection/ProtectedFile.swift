@@ -73,6 +73,12 @@ package final class ProtectedFile: Sendable {
     modificationTime.withLock { $0.move() }
   }
 
+  /// Takes over the backing file's modification time, which a change of the contents has set just now.
+  package func adoptModificationTime() {
+    guard let time = try? descriptor.status().modificationTime else { return }
+    modificationTime.withLock { $0.wasSet(time) }
+  }
+
   /// Gives the backing file the modification time that the kernel has sent. `body` does so and returns the status
   /// afterwards. A concurrent write is not mistaken for part of this.
   package func setModificationTime(

@@ -24,7 +24,7 @@ extension KeybagFile {
   package func erase(
     _ known: Keybag, deviceKey: borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> Erasure {
-    let deadline = ContinuousClock.now + patience
+    let deadline = MonotonicClock.now + patience
     var file: AtomicFile?
     var noRoom: Errno?
     // A writer that does not finish is overtaken: what it is about to put in place would undo this.

@@ -28,7 +28,7 @@ extension KeybagFile {
   /// - Throws: `keybagInUse`, `keybagUnwritable`.
   func beginReplacement() throws(KeyManagementError) -> Replacement {
     try writing { () throws(Errno) in
-      let deadline = ContinuousClock.now + patience
+      let deadline = MonotonicClock.now + patience
       let file = try AtomicFile(replacing: Self.name, in: directory, patience: patience)
       return Replacement(file: file, current: try lockCurrent(until: deadline))
     }
@@ -39,7 +39,7 @@ extension KeybagFile {
   ///
   /// - Throws: `EWOULDBLOCK` where another writer has not finished in time.
   func lockBoth() throws(Errno) -> WritersLock {
-    let deadline = ContinuousClock.now + patience
+    let deadline = MonotonicClock.now + patience
     var next: AtomicFile?
     do throws(Errno) {
       next = try AtomicFile(replacing: Self.name, in: directory, patience: patience)

@@ -38,12 +38,11 @@ enum PasscodeKey {
       }
     }
     if let cost { return try stretch(cost) }
-    let clock = ContinuousClock()
     var latest: Stretched?
     let chosen = try calibrate { (cost) throws(KeyManagementError) in
-      let start = clock.now
+      let start = MonotonicClock.now
       latest = try stretch(cost)
-      return clock.now - start
+      return MonotonicClock.now - start
     }
     // It was measured last.
     if let stretched = latest.take() { return stretched }

@@ -77,7 +77,7 @@ extension KeybagFile {
     }
     do throws(Errno) {
       let file = try directory.openAttempts()
-      _ = try file.lock(until: .now + patience)
+      _ = try file.lock(until: MonotonicClock.now + patience)
       return UnlockAttempt(inPlace: file)
     } catch {
       return UnlockAttempt()

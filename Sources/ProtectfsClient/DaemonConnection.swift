@@ -27,7 +27,10 @@ public struct DaemonConnection: ~Copyable, Sendable {
   }
 
   /// Connects to the daemon of a mount.
-  public init(to mount: MountedFileSystem) throws(ControlError) {
+  public init(to mount: MountedFileSystem) throws(ControlError) { try self.init(to: mount, patience: 30) }
+
+  /// The same, for which a daemon that was stopped has so many seconds.
+  init(to mount: MountedFileSystem, patience: Int) throws(ControlError) {
     var failure = Errno.noSuchFileOrDirectory
     let all = MountedFileSystem.all()
     for candidate in [mount] + all.filter({ $0.device == mount.device && $0 != mount }) {
@@ -37,8 +40,8 @@ public struct DaemonConnection: ~Copyable, Sendable {
       for directory in ControlSocket.directories(of: mount.owner) {
         do throws(Errno) {
           let location = ControlSocket(directory: directory, name: name)
-          if isOfOthers, !Self.serves(mount, at: location) { continue }
-          try self.init(at: location, owner: mount.owner)
+          if isOfOthers, Self.status(of: mount, at: location) == nil { continue }
+          try self.init(at: location, owner: mount.owner, patience: patience)
           return
         } catch .noSuchFileOrDirectory {
           continue
@@ -46,6 +49,15 @@ public struct DaemonConnection: ~Copyable, Sendable {
           failure = error
         }
       }
+    }
+    // Its path may have changed since it was mounted. What is mounted where a daemon says is that daemon's.
+    for daemon in ControlSocket.daemons(of: mount.owner) {
+      guard let status = Self.status(of: mount, at: daemon.socket),
+        !all.contains(where: { $0.mountPoint == status.mountPoint && $0.device != mount.device }),
+        let connection = try? DaemonConnection(at: daemon.socket, owner: daemon.owner)
+      else { continue }
+      self = connection
+      return
     }
     if failure == .permissionDenied || failure == .notPermitted, Process.identity.user != 0 {
       throw ControlError(
@@ -56,10 +68,12 @@ public struct DaemonConnection: ~Copyable, Sendable {
       "the daemon of \(mount.mountPoint) does not answer (\(failure)); 'protectfs unmount' cleans up after a dead one")
   }
 
-  /// Whether the daemon at a socket says that it serves the store of a mount.
-  private static func serves(_ mount: MountedFileSystem, at location: ControlSocket) -> Bool {
-    guard var daemon = try? DaemonConnection(at: location, owner: mount.owner) else { return false }
-    return (try? daemon.status())?.backing == mount.backing
+  /// The status of the daemon at a socket, if it says in time that it serves the store of a mount.
+  private static func status(of mount: MountedFileSystem, at location: ControlSocket) -> DaemonStatus? {
+    guard var daemon = try? DaemonConnection(at: location, owner: mount.owner, patience: 2),
+      let status = try? daemon.status(patience: 2), status.backing == mount.backing
+    else { return nil }
+    return status
   }
 
   /// Connects to the socket with a path, which must belong to a daemon of the user or of root.
@@ -74,8 +88,9 @@ public struct DaemonConnection: ~Copyable, Sendable {
   }
 
   /// Connects to the daemon of a user at a socket.
-  package init(at location: ControlSocket, owner: UInt32) throws(Errno) {
-    let socket = try SocketDirectory(opening: location.directory, of: owner).connect(to: location.name)
+  package init(at location: ControlSocket, owner: UInt32, patience: Int = 30) throws(Errno) {
+    let socket = try SocketDirectory(opening: location.directory, of: owner)
+      .connect(to: location.name, patience: patience)
     try self.init(socket, owner: owner)
   }
 

@@ -30,7 +30,7 @@ extension LockState {
 
   /// What the daemon says; `nil` if it is not reached: it has ended, or its socket is not seen from here.
   private static func asked(of mount: MountedFileSystem) throws(Errno) -> LockState? {
-    guard var daemon = try? DaemonConnection(to: mount) else { return nil }
+    guard var daemon = try? DaemonConnection(to: mount, patience: BoundedCall.seconds) else { return nil }
     do throws(ControlError) {
       return try daemon.status(patience: BoundedCall.seconds).state
     } catch {

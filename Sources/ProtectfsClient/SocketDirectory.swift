@@ -42,9 +42,13 @@ package struct SocketDirectory: ~Copyable, Sendable {
     return (names ?? []).map(\.description)
   }
 
-  /// Connects to a socket in the directory.
-  package func connect(to name: String) throws(Errno) -> LocalSocket {
+  /// Connects to a socket in the directory. A process that was stopped accepts no connection; when its queue is full,
+  /// the next one waits.
+  ///
+  /// - Parameter patience: the seconds after which that, or sending, fails with `EAGAIN`.
+  package func connect(to name: String, patience: Int) throws(Errno) -> LocalSocket {
     let socket = try LocalSocket()
+    try socket.setTimeout(.sending, seconds: patience)
     try socket.connect(to: path(of: name))
     return socket
   }

@@ -126,7 +126,7 @@ package struct AtomicFile: ~Copyable {
       let file = try directory.open(aside, [.writeOnly, .create, .noFollow], mode: mode)
       let isLocked: Bool
       if let patience {
-        isLocked = try file.lock(until: .now + patience)
+        isLocked = try file.lock(until: MonotonicClock.now + patience)
       } else {
         try file.lock()
         isLocked = true

@@ -6,6 +6,9 @@ package enum BoundedCall {
   /// For how long a call is waited for.
   package static let seconds = 2
 
+  /// How many may hang at a time.
+  private static let mostHanging = 16
+
   /// What calls are about that were given up, and have not returned: how many.
   private static let hanging = RankedMutex(.daemonCall, [String: Int]())
 
@@ -19,11 +22,12 @@ package enum BoundedCall {
   ///
   /// - Parameter subject: what it waits for.
   /// - Throws: what it throws; `ETIMEDOUT` if it does not return in time, and at once if another call about the same
-  ///   has not returned yet.
+  ///   has not returned yet, or too many have not.
   package static func result<Result: Sendable>(
     about subject: String, _ body: @escaping @Sendable () throws(Errno) -> Result
   ) throws(Errno) -> Result {
-    guard hanging.withLock({ $0[subject] == nil }) else { throw .timedOut }
+    let mayHang = hanging.withLock { $0[subject] == nil && $0.values.reduce(0, +) < mostHanging }
+    guard mayHang else { throw .timedOut }
     let state = Monitor(.daemonCall, State<Result>.waitedFor)
     let thread = try? Thread(starting: "bounded call", stackSize: 1 << 20) {
       let result = Swift.Result { () throws(Errno) in try body() }

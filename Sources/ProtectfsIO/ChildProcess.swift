@@ -43,12 +43,13 @@ package struct ChildProcess: Sendable {
     return (ends[0], ends[1])
   }
 
-  /// Runs a program from the search path whose input are these bytes, at most a page, and waits for it.
+  /// Runs a program from the search path whose input are these bytes, at most a page, and waits for it, but for nothing
+  /// that it leaves behind.
   ///
-  /// - Returns: how it ended, `nil` if the kernel does not say, and what it printed.
+  /// - Returns: how it ended, `nil` if the kernel does not say; what it printed; and whether it took its input.
   package static func run(
     _ program: String, _ arguments: [String], input bytes: UnsafeRawBufferPointer
-  ) throws(Errno) -> (ending: Ending?, output: String) {
+  ) throws(Errno) -> (ending: Ending?, output: String, hasReadInput: Bool) {
     let ends = try pipe()
     let reading = Descriptor(owning: ends.read)
     do {
@@ -56,8 +57,29 @@ package struct ChildProcess: Sendable {
       if let error = unsafe StandardStream.writeAll(writing.rawValue, bytes) { throw error }
     }
     let child = try ChildProcess(program, arguments, .inheritedBut(input: reading.rawValue))
-    let output = try child.output.descriptor.readToEnd()
-    return (child.reap(), String(decoding: output, as: UTF8.self))
+    let process = try ProcessDescriptor(child.process)
+    var output: [UInt8] = []
+    var chunk = [UInt8](repeating: 0, count: 4096)
+    while true {
+      // What has ended has printed all.
+      let hasEnded = process.waitForEnd(atMost: .zero)
+      let readable = Poll.Event.readable(child.output.descriptor.rawValue)
+      guard try Poll.wait(for: readable, atMost: hasEnded ? .zero : .milliseconds(100)) == [true] else {
+        if hasEnded { break }
+        continue
+      }
+      let count = try unsafe chunk.withMutableBytes { (buffer) throws(Errno) in
+        try unsafe child.output.descriptor.readNext(into: buffer)
+      }
+      if count == 0 { break }
+      output += chunk[..<count]
+    }
+    let ending = child.reap()
+    // The other end is closed, so that nothing is waited for.
+    let rest = try unsafe chunk.withMutableBytes { (buffer) throws(Errno) in
+      try unsafe reading.readNext(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<1]))
+    }
+    return (ending, String(decoding: output, as: UTF8.self), rest == 0)
   }
 
   /// Runs a program from the search path, which inherits everything, and waits for it. Returns how it ended; `nil` if

@@ -24,8 +24,8 @@ extension Descriptor {
         return true
       } catch {
         guard error == .wouldBlock else { throw error }
-        if ContinuousClock.now >= deadline { return false }
-        Thread.sleep(microseconds: 10_000)
+        if MonotonicClock.now >= deadline { return false }
+        MonotonicClock.sleep(microseconds: 10_000)
       }
     }
   }

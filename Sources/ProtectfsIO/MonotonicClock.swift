@@ -1,8 +1,33 @@
 import ProtectfsLibc
 
-/// Time since the machine started (clock_gettime(2), `CLOCK_MONOTONIC`).
+/// Time since the machine started (clock_gettime(2), `CLOCK_MONOTONIC`), and waits for it. What tests move is this
+/// clock (`SimulatedTime`), so the modules below the daemon have no other.
 package enum MonotonicClock {
+  #if DEBUG
+    /// What stands for the clock in what the calling thread of a test does; `nil` for the machine's own.
+    @TaskLocal package static var simulated: SimulatedTime?
+  #endif
+
+  /// An instant, for deadlines.
+  package static var now: ContinuousClock.Instant {
+    #if DEBUG
+      if let simulated { return simulated.now }
+    #endif
+    return .now
+  }
+
+  /// Sleeps for the given time.
+  package static func sleep(microseconds: UInt32) {
+    #if DEBUG
+      if let simulated { return simulated.pass(.microseconds(Int64(microseconds))) }
+    #endif
+    Thread.sleep(microseconds: microseconds)
+  }
+
   package static var nanoseconds: Int64 {
+    #if DEBUG
+      if let simulated { return simulated.nanoseconds }
+    #endif
     var time = timespec()
     unsafe clock_gettime(CLOCK_MONOTONIC, &time)
     return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)

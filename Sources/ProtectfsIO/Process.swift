@@ -126,14 +126,18 @@ package enum Process {
     _ = linux_set_io_flusher()
   }
 
-  /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts. Ignores SIGPIPE, and SIGXFSZ: a write past
-  /// the limit of the size of files then fails with `EFBIG`.
+  /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts. Ignores those that are not meant for it, and
+  /// SIGXFSZ: a write past the limit of the size of files then fails with `EFBIG`.
   package static func blockEndingSignals() {
     var signals = endingSignals
     unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
-    signal(SIGPIPE, SIG_IGN)
-    signal(SIGXFSZ, SIG_IGN)
+    for number in strayingSignals { signal(number, SIG_IGN) }
   }
+
+  /// What ends a process that does not expect it (signal(7)): what writing may cause, and what somebody sends to
+  /// processes of a name, or to all of a group.
+  private static let strayingSignals: [Int32] =
+    [SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT] + Array(34...64)
 
   /// Waits for SIGTERM, SIGINT or SIGHUP and returns its number.
   package static func waitForEndingSignal() -> Int32 {

@@ -27,7 +27,8 @@ extension Process {
     return places.contains { Self.device(of: "\(directory)/\($0)") == device } || maps(device: device, directory)
   }
 
-  private static func device(of path: String) -> String? {
+  /// The number of the file system that a path leads to, as `MAJOR:MINOR`. It is asked for nothing.
+  package static func device(of path: String) -> String? {
     var (major, minor): (UInt32, UInt32) = (0, 0)
     guard unsafe linux_device_of(path, &major, &minor) == 0 else { return nil }
     return "\(major):\(minor)"

@@ -32,6 +32,7 @@ struct HooksCommand: ParsableCommand {
       Examples:
         protectfs hooks ~/private
         protectfs hooks --directory ~/hooks ~/private
+        protectfs hooks --json ~/private 2>&1 | jq .message
       """)
 
   @Argument(help: .init("Where the store is mounted.", valueName: "mount-point"), completion: .mountPoint)
@@ -45,6 +46,9 @@ struct HooksCommand: ParsableCommand {
 
   @Option(help: .init("Log to a file, instead of standard error.", valueName: "file"), completion: .file())
   var logFile: String?
+
+  @Flag(help: "Log in JSON, one object a line, each script that has run included.")
+  var json = false
 
   /// Log to the journal or syslog.
   @Flag(help: .hidden)
@@ -67,7 +71,7 @@ struct HooksCommand: ParsableCommand {
     try Process.enterRoot()
     Process.blockEndingSignals()
     try Thread.require(HookRunner.threadCount)
-    try HookRunner(mount, hooks, log: log.logger(level: .info)).run(sawMount: besideMount)
+    try HookRunner(mount, hooks, log: log.logger(level: json ? .debug : .info, isJSON: json)).run(sawMount: besideMount)
   }
 }
 

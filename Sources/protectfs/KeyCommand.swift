@@ -212,6 +212,10 @@ struct KeyTestCommand: ParsableCommand {
     let opened = try options.open(location)
     let way = opened.keybag.protectors.first { $0.id == opened.protectorID }.map { ProtectorInformation($0) }
     print("It opens the store: \(way?.id.prefix(8) ?? "")  \(way?.kind ?? "") '\(way?.label.printable ?? "")'.")
-    if options.opening.recoveryKey != nil { try RecoveryKeyTest.note(opened.protectorID) }
+    guard options.opening.recoveryKey != nil else { return }
+    do { try RecoveryKeyTest.note(opened.protectorID) } catch {
+      let reason = CommandFailure(error)?.message ?? "\(error)"
+      CommandFailure.report("that it was tested is not noted for 'protectfs doctor': \(reason)")
+    }
   }
 }

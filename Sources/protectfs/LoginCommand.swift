@@ -82,15 +82,19 @@ struct LoginEnableCommand: ParsableCommand {
     let options = try serviceOptions(home)
     let givenMountPoint = self.mountPoint ?? "\(home)/Protected"
     let givenBacking = self.backing ?? "\(home)/.local/share/protectfs/store"
+    let hasStore =
+      try StoreArgument.isThere(givenBacking)
+      && naming(givenBacking) { try Store.trace(in: Store.open(givenBacking)) } == .keybag
+    let secret = try readLoginPasscode {
+      hasStore
+        ? try passcode.source.read("Login passcode", files) : try passcode.source.readNew("Login passcode", files, nil)
+    }
     for directory in [givenMountPoint, givenBacking] { try LoginSettings.makeDirectories(directory) }
     let backing = try CanonicalPath.of(givenBacking)
     let mountPoint = try checkedMountPoint(givenMountPoint, backing)
-    let secret: SecretBytes
-    if try naming(backing, { try Store.trace(in: Store.open(backing)) }) == .keybag {
-      secret = try readLoginPasscode { try passcode.source.read("Login passcode", files) }
+    if hasStore {
       try requireThatItOpens(backing, options, secret)
     } else {
-      secret = try readLoginPasscode { try passcode.source.readNew("Login passcode", files, nil) }
       try makeStore(backing, options, secret)
     }
     try LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ",")).write()
@@ -122,10 +126,12 @@ struct LoginEnableCommand: ParsableCommand {
 
   /// Has a login's session mount and unlock the store now, and says what to do next.
   private func mount(_ mountPoint: String, _ home: String, _ secret: borrowing SecretBytes) throws {
-    try LoginSession.open(with: secret)
-    guard let mount = try MountedFileSystem.at(mountPoint), let state = try? LockState(ofMountAt: mount.mountPoint),
-      state == .unlocked
-    else { return }
+    var said = ""
+    do throws(CommandFailure) { said = try LoginSession.open(with: secret) } catch { said = error.message }
+    guard let mount = try MountedFileSystem.at(mountPoint), (try? LockState(of: mount)) == .unlocked else {
+      let reason = said.isEmpty ? "" : " (\(said.printable))"
+      return CommandFailure.report("it could not be mounted now\(reason); it is at your next login")
+    }
     print("It is mounted and unlocked already.")
     let usual = ["Documents", "Pictures", "Mail", ".thunderbird", ".mozilla", ".gnupg", ".ssh"]
     guard let moved = usual.first(where: { StoreArgument.isThere("\(home)/\($0)") }) else { return }

@@ -27,18 +27,31 @@ enum MachineChecks {
     }
   }
 
-  /// Where the kernel swaps to that is neither memory nor encrypted by device-mapper.
-  private static var plainSwap: [String] {
+  /// Where the kernel swaps to besides memory, and whether that is encrypted; `nil`: it cannot be told.
+  private static var swaps: [(path: String, isEncrypted: Bool?)] {
     lines("/proc/swaps").dropFirst().compactMap { line in
       let path = String(line.prefix { $0 != " " && $0 != "\t" })
-      let device = path.split(separator: "/").last.map(String.init) ?? path
-      if device.hasPrefix("zram") { return nil }
-      return text("/sys/block/\(device)/dm/uuid")?.hasPrefix("CRYPT-") == true ? nil : path
+      let name = path.split(separator: "/").last.map(String.init) ?? path
+      if name.hasPrefix("zram") { return nil }
+      if path.hasPrefix("/dev/") { return (path, isEncrypted("/sys/class/block/\(name)")) }
+      guard let device = Process.device(of: path) else { return (path, nil) }
+      return (path, isEncrypted("/sys/dev/block/\(device)"))
     }
   }
 
+  /// Whether a block device is one of dm-crypt, or lies on such ones alone: a logical volume, say. `nil` for none.
+  private static func isEncrypted(_ device: String) -> Bool? {
+    guard StoreArgument.isThere(device) else { return nil }
+    if text("\(device)/dm/uuid")?.hasPrefix("CRYPT-") == true { return true }
+    let directory = try? Descriptor.open(PathName("\(device)/slaves"), [.readOnly, .directory])
+    guard let directory, let slaves = try? DirectoryNames(directory).all(limit: 256), !slaves.isEmpty else {
+      return false
+    }
+    return slaves.allSatisfy { isEncrypted("\(device)/slaves/\($0)") == true }
+  }
+
   private static var swap: Diagnosis {
-    let plain = plainSwap
+    let plain = swaps.filter { $0.isEncrypted != true }.map(\.path)
     guard !plain.isEmpty else { return .good("swap", "none, or encrypted") }
     return .hint(
       "swap", "\(plain.joined(separator: ", ")): keys of open files and plaintext of requests may get there",
@@ -46,15 +59,19 @@ enum MachineChecks {
   }
 
   private static var hibernation: Diagnosis {
+    let swaps = swaps
     let canHibernate =
       text("/sys/power/state")?.split(separator: " ").contains("disk") == true
-      && text("/sys/power/disk")?.hasPrefix("[disabled]") == false && lines("/proc/swaps").count > 1
+      && text("/sys/power/disk")?.hasPrefix("[disabled]") == false && !swaps.isEmpty
     guard canHibernate else { return .good("hibernation", "not possible") }
-    return plainSwap.isEmpty
-      ? .good("hibernation", "writes memory to an encrypted disk")
-      : .fault(
-        "hibernation", "writes all of memory, the key of class C in it, to a disk that is not encrypted",
-        "as root: systemctl mask hibernate.target hybrid-sleep.target suspend-then-hibernate.target")
+    guard swaps.contains(where: { $0.isEncrypted != true }) else {
+      return .good("hibernation", "writes memory to an encrypted disk")
+    }
+    let advice = "as root: systemctl mask hibernate.target hybrid-sleep.target suspend-then-hibernate.target"
+    let words = "writes all of memory, the key of class C in it, to a disk that is not encrypted"
+    return swaps.contains { $0.isEncrypted == false }
+      ? .fault("hibernation", words, advice)
+      : .hint("hibernation", "\(words), unless the disk below is", "then \(advice)")
   }
 
   private static var freedPages: Diagnosis {

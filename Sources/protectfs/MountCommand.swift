@@ -35,8 +35,9 @@ struct MountCommand: ParsableCommand {
         nonempty            the mount point may have something in it
         threads=N           threads that serve requests (8)
         transport=auto      take the kernel's requests through io_uring where the
-                            kernel allows it, else from /dev/fuse (device: always
-                            from there; io_uring: log why, where it is not allowed)
+                            kernel allows it and waking a processor takes long,
+                            else from /dev/fuse (device: always from there;
+                            io_uring: log why, where it is not allowed)
         latency=auto        while requests come fast, keep the processors of a
                             virtual machine on mains power from deep sleep; only
                             root may (low: those of any machine, always; system:

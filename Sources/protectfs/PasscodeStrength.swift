@@ -31,6 +31,13 @@ struct PasscodeStrength {
         let byte = unsafe bytes[index]
         // Each character of UTF-8 has one byte that does not continue another (RFC 3629).
         guard byte & 0xc0 != 0x80 else { continue }
+        // Of which character it is the first, it does not say.
+        if byte >= 0x80 {
+          kinds.insert(.beyondASCII)
+          length += 1
+          (last, step) = (nil, nil)
+          continue
+        }
         kinds.insert(Kind(byte))
         let newStep = last.map { Int(byte) - $0 }
         // What repeats or counts on adds nothing: 1111, 1234.
@@ -78,7 +85,6 @@ struct PasscodeStrength {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): .digit
         case UInt8(ascii: "a")...UInt8(ascii: "z"): .lower
         case UInt8(ascii: "A")...UInt8(ascii: "Z"): .upper
-        case 0x80...: .beyondASCII
         default: .other
         }
     }

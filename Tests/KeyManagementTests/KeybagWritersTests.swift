@@ -7,11 +7,20 @@ import Testing
 
 /// One process at a time changes the keybag, and none keeps the others waiting for good.
 @Suite("Writers of a keybag") struct KeybagWritersTests {
-  /// A stored keybag as another process has it, whose patience ends soon.
-  private func hasty(_ stored: borrowing StoredKeybag) throws -> KeybagFile {
+  /// A stored keybag as another process has it.
+  private func other(_ stored: borrowing StoredKeybag) throws -> KeybagFile {
     var file = try KeybagFile(backing: stored.directory.descriptor)
-    file.patience = .milliseconds(20)
+    file.patience = .seconds(600)
     return file
+  }
+
+  /// Expects a call to wait as long as the patience of a file, of which no time is lost, and then to give up.
+  private func expectImpatience(_ body: () throws -> Void, location: SourceLocation = #_sourceLocation) {
+    let time = SimulatedTime()
+    _ = time.run {
+      #expect(throws: KeyManagementError.keybagInUse, sourceLocation: location, performing: body)
+    }
+    #expect(time.passed >= .seconds(600) && time.passed < .seconds(601), sourceLocation: location)
   }
 
   private func addition(_ stored: borrowing StoredKeybag, to keybag: Keybag) throws -> KeybagChange {
@@ -23,17 +32,17 @@ import Testing
   /// Another process has the lock, and keeps it. Nothing is changed; only an erasure does not wait.
   @Test(arguments: ["keybag", "keybag.new"] as [PathName]) func isNotWaitedForForGood(_ name: PathName) throws {
     let stored = try StoredKeybag()
-    let file = try hasty(stored)
+    let file = try other(stored)
     let held = try file.directory.open(name, [.readWrite, .create], mode: 0o600)
     try held.lock()
     let change = try addition(stored, to: stored.keybag)
-    #expect(throws: KeyManagementError.keybagInUse) { try file.commit(change) }
+    expectImpatience { try file.commit(change) }
     let found = try file.authenticKeybags(of: stored.keybag.storeID, stored.deviceKey)
-    #expect(throws: KeyManagementError.keybagInUse) { try file.restore(stored.keybag, over: found) }
-    #expect(throws: KeyManagementError.keybagInUse) { try file.repair(stored.keybag, deviceKey: stored.deviceKey) }
+    expectImpatience { try file.restore(stored.keybag, over: found) }
+    expectImpatience { try file.repair(stored.keybag, deviceKey: stored.deviceKey) }
     #expect(try file.read() == stored.keybag.bytes)
 
-    let erasure = try file.erase(stored.keybag, deviceKey: stored.deviceKey)
+    let erasure = try SimulatedTime().run { try file.erase(stored.keybag, deviceKey: stored.deviceKey) }
     #expect(erasure.failure == nil)
     #expect(try file.read() == erasure.tombstone.bytes)
     _ = consume held
@@ -60,8 +69,8 @@ import Testing
     }
     while try stored.file.read() != bytes { _ = Semaphore().wait(microseconds: 1000) }
     let next = try addition(stored, to: Keybag(parsing: bytes, deviceKey: stored.deviceKey))
-    let file = try hasty(stored)
-    #expect(throws: KeyManagementError.keybagInUse) { try file.commit(next) }
+    let file = try other(stored)
+    expectImpatience { try file.commit(next) }
     #expect(try file.read() == bytes)
     _ = consume held
     writing.join()

@@ -152,9 +152,11 @@ import Testing
     let passcode = UnlockSecret.passcode(stored.store.passcode())
     do {
       let attempt = stored.file.attempt(with: passcode)
-      let start = ContinuousClock.now
-      let other = stored.file.attempt(with: passcode, patience: .milliseconds(20))
-      #expect(ContinuousClock.now - start >= .milliseconds(20))
+      let time = SimulatedTime()
+      let other = time.run {
+        stored.file.attempt(with: passcode, patience: .seconds(20))
+      }
+      #expect(time.passed >= .seconds(20))
       _ = consume attempt
       _ = consume other
     }
@@ -238,9 +240,11 @@ import Testing
     var known = PasscodeAttempts()
     var first = stored.file.attempt(with: wrong)
     _ = try stored.open(.recoveryKey(stored.new.recoveryKey.text()))
-    let start = ContinuousClock.now
-    var second = stored.file.attempt(with: wrong, patience: .milliseconds(50))
-    #expect(ContinuousClock.now - start >= .milliseconds(50))
+    let time = SimulatedTime()
+    var second = time.run {
+      stored.file.attempt(with: wrong, patience: .seconds(50))
+    }
+    #expect(time.passed >= .seconds(50))
     let inode = try stored.file.directory.status(of: "attempts.new").inode
     #expect(throws: KeyManagementError.wrongPasscode) {
       _ = try stored.file.open(
@@ -263,7 +267,9 @@ import Testing
     let held = try stored.file.directory.open(name, [.writeOnly, .create], mode: 0o666)
     try held.lock()
     for _ in 0..<2 {
-      var attempt = stored.file.attempt(with: .passcode("a".secret), patience: .milliseconds(20))
+      var attempt = SimulatedTime().run {
+        stored.file.attempt(with: .passcode("a".secret), patience: .seconds(20))
+      }
       var known = PasscodeAttempts()
       #expect(throws: KeyManagementError.wrongPasscode) {
         _ = try stored.file.open(

@@ -122,6 +122,36 @@ extension MountTests {
       }
     }
 
+    /// What it logs, for programs.
+    @Test func inJSON() throws {
+      try with { volume, hooks in
+        try hooks.add("post-unlock/a", "echo said")
+        let log = volume.directory.appending("hooks.log")
+        try volume.mount()
+        let runner = try Program(
+          [
+            Command.path, "hooks", "--json", "--log-file", log.description, "--directory", hooks.directory.description,
+            volume.mountPoint.description,
+          ], output: volume.directory.appending("hooks.output"))
+        defer {
+          runner.send(SIGKILL)
+          _ = runner.wait()
+        }
+        func lines() -> [Substring] {
+          String(decoding: (try? log.contents()) ?? [], as: UTF8.self).split(separator: "\n")
+        }
+        // It may not listen yet.
+        let isLogged = eventually {
+          try? volume.lock()
+          try? volume.unlock()
+          return lines().contains { $0.contains(#""message":"a hook has run""#) }
+        }
+        #expect(isLogged, "\(lines())")
+        #expect(lines().contains { $0.contains(#""level":"info""#) && $0.contains(#""output":"said""#) })
+        #expect(lines().allSatisfy { $0.hasPrefix("{") && $0.hasSuffix("}") }, "\(lines())")
+      }
+    }
+
     /// A user's hooks are next to the user's device key, and run as the user.
     @Test(.enabled(if: Mounter.all.contains(.ordinaryUser), "an ordinary user cannot mount here"))
     func ofAnOrdinaryUser() throws {

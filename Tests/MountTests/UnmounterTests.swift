@@ -21,6 +21,20 @@ extension MountTests {
       }
     }
 
+    /// Signals that somebody sends to all processes of a name.
+    @Test func strayingSignals() throws {
+      try Volume.with { volume in
+        let unmounter = try Unmounter(of: volume.processID)
+        for number in [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, 40] {
+          for process in [volume.processID, unmounter.process] { #expect(calls_kill(process, number) == 0) }
+        }
+        try volume.path("file").write("contents")
+        #expect(calls_kill(volume.processID, SIGTERM) == 0)
+        #expect(volume.waitForDaemon() == .exited(0))
+        #expect(!volume.isMounted && unmounter.ends())
+      }
+    }
+
     @Test(arguments: Mounter.all) func toldToEndWhileBusy(_ mounter: Mounter) throws {
       try mounter.withVolume { volume in
         let unmounter = try Unmounter(of: volume.processID)

@@ -122,7 +122,9 @@ test_enable() {
   check "status in JSON" has "$(as "$user" protectfs login status --json)" "\"mountPoint\" : \"/home/$user/Protected\""
   check "all parts are in place" as "$user" protectfs login status
   check "a store that is there is not taken with another passcode" has \
-    "$(echo other | as "$user" protectfs login enable --passcode-file - 2>&1)" "has another passcode"
+    "$(echo other | as "$user" protectfs login enable --no-check --passcode-file - 2>&1)" "has another passcode"
+  check "nor one that is not the login's" has \
+    "$(echo other | as "$user" protectfs login enable --passcode-file - 2>&1)" "does not open a session of $user"
   check "but with its own" as "$user" protectfs login enable --passcode-file "$(passcode_file "$user" "$user")"
   check "root has none" has "$(protectfs login enable 2>&1)" "other than root"
   check "order of the modules" prints "pam_protectfs.so pam_systemd.so" \

@@ -40,7 +40,7 @@ add_user() {
   systemd-run --quiet --collect --unit="session-of-$user" -p PAMName=login -p User="$user" \
     --setenv=XDG_SESSION_CLASS=user --setenv=XDG_SESSION_TYPE=wayland sleep infinity
   await has_session "$user"
-  as "$user" protectfs login enable --passcode-file "/home/$user/p" --recovery-key-file "/home/$user/r" >/dev/null
+  as "$user" protectfs login enable --no-check --passcode-file "/home/$user/p" --recovery-key-file "/home/$user/r" >/dev/null
   as "$user" protectfs unmount "$(protected "$user")" 2>/dev/null
   systemctl start "protectfs-user@$(id -u "$user")"
   unlock "$user"

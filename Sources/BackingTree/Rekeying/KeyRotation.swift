@@ -56,7 +56,7 @@ package final class KeyRotation: TreeVisitor {
     // Waits for the end of the search for pending rekeys.
     while !tree.moves.begin() {
       guard mayContinue() else { throw .interrupted }
-      Thread.sleep(microseconds: 10_000)
+      MonotonicClock.sleep(microseconds: 10_000)
     }
     defer { tree.moves.end() }
     tree.keyChanges.write {}

@@ -29,7 +29,7 @@ extension RekeyEngine {
   }
 
   /// Closes a file whose rekey is done or deferred.
-  private func closeStarted(_ node: Node) {
+  func closeStarted(_ node: Node) {
     guard let (_, file) = started[ObjectIdentifier(node)], !file.isAbandoned else { return }
     started[ObjectIdentifier(node)] = nil
     tree.close(file, of: node, wasWriter: true)

@@ -78,7 +78,16 @@ package final class RekeyEngine {
 
   private func rekey(_ nodes: [Node]) {
     guard rescue(), tree.unreplayed.isEmpty else {
-      for node in nodes { rekeys.finish(node, stranded == nil ? .failed : .stranded) }
+      tree.keyChanges.read {
+        for node in nodes {
+          // The key of a class that was locked goes with the file.
+          if !tree.isAvailable(node) {
+            rest(node)
+            closeStarted(node)
+          }
+          rekeys.finish(node, stranded == nil ? .failed : .stranded)
+        }
+      }
       return
     }
     let files = nodes.compactMap(open)
@@ -86,8 +95,11 @@ package final class RekeyEngine {
       var (jobs, failed) = prepare(files)
       carryOut(&jobs)
       for job in jobs { job.file.endRekeyStep() }
-      // A file that was waited for in vain is last in the next batch.
-      for job in jobs + failed { conclude(job) }
+      // A file that was waited for in vain is last in the next batch; of those that are done in part, the one that had
+      // its step.
+      let others = failed.filter { started[ObjectIdentifier($0.node)] == nil }
+      failed.removeAll { started[ObjectIdentifier($0.node)] == nil }
+      for job in failed + jobs + others { conclude(job) }
       closeDurable()
     }
   }

@@ -95,7 +95,7 @@ final class RekeyQueue: Sendable {
     monitor.wait { (state, deadline) -> Work? in
       if state.isStopping { return .stop }
       if let time = state.retriesAt {
-        if time <= .now {
+        if time <= MonotonicClock.now {
           state.waiting += state.failed
           state.failed = []
           state.retriesAt = nil
@@ -156,7 +156,7 @@ final class RekeyQueue: Sendable {
       case .withoutKey: state.withoutKey.append(node)
       case .failed, .stranded:
         state.failed.append(node)
-        let retry = ContinuousClock.now + (outcome == .stranded ? Self.shortRetryInterval : Self.retryInterval)
+        let retry = MonotonicClock.now + (outcome == .stranded ? Self.shortRetryInterval : Self.retryInterval)
         state.retriesAt = min(state.retriesAt ?? retry, retry)
       }
     }
@@ -169,7 +169,7 @@ final class RekeyQueue: Sendable {
       guard hasFailed else { return }
       state.isResting = false
       state.awaitsRetry = true
-      if state.retriesAt == nil { state.retriesAt = .now + Self.retryInterval }
+      if state.retriesAt == nil { state.retriesAt = MonotonicClock.now + Self.retryInterval }
     }
   }
 
@@ -177,7 +177,7 @@ final class RekeyQueue: Sendable {
     monitor.update { state in
       state.isSearching = false
       state.isSearchIncomplete = !isComplete
-      if !isComplete, state.retriesAt == nil { state.retriesAt = .now + Self.retryInterval }
+      if !isComplete, state.retriesAt == nil { state.retriesAt = MonotonicClock.now + Self.retryInterval }
     }
   }
 

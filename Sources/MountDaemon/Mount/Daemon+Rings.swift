@@ -6,9 +6,11 @@ import SystemPackage
 /// Why requests come as they do: what was measured, or why not through io_uring, and what can be done about it.
 final class TransportReason: Sendable {
   let words: String
+  let isForRings: Bool
 
-  init(_ words: String) {
+  init(_ words: String, isForRings: Bool = false) {
     self.words = words
+    self.isForRings = isForRings
   }
 
   /// The kernel does not offer rings.
@@ -71,7 +73,8 @@ extension Daemon {
       return false
     }
     let obstacle = obstacle(to: session, files, isOffered)
-    if let reason = obstacle ?? choice.map({ TransportReason($0.reason) }) { _ = transportReason.storeIfNil(reason) }
+    let reason = obstacle ?? choice.map { TransportReason($0.reason, isForRings: true) }
+    if let reason { _ = transportReason.storeIfNil(reason) }
     guard let obstacle else { return true }
     log.log(
       level: options.transport == .ioUring ? .warning : .info,
@@ -96,8 +99,9 @@ extension Daemon {
 
   /// How requests come, and why, unless that was asked for.
   var transport: (RequestTransport, reason: String?) {
-    let reason = transportReason.load()?.words
-    if requests.usesRings.load(ordering: .relaxed) { return (.ioUring, reason) }
-    return (.device, reason ?? (options.transport == .ioUring ? "the kernel did not take the rings" : nil))
+    let reason = transportReason.load()
+    if requests.usesRings.load(ordering: .relaxed) { return (.ioUring, reason?.words) }
+    if let reason, !reason.isForRings { return (.device, reason.words) }
+    return (.device, reason != nil || options.transport == .ioUring ? "the kernel did not take the rings" : nil)
   }
 }

@@ -12,13 +12,14 @@ package enum DaemonLog: Sendable {
   /// To the end of a file.
   case file(LogFile)
 
-  /// A logger that writes there, from `level` upwards.
-  package func logger(level: Logger.Level) -> Logger {
+  /// A logger that writes there, from `level` upwards; in JSON, where it does not write to the journal.
+  package func logger(level: Logger.Level, isJSON: Bool = false) -> Logger {
     var logger =
       switch self {
-      case .standardError: Logger(label: "protectfs") { _ in LineLogHandler(file: LogFile(standardError: ())) }
+      case .standardError:
+        Logger(label: "protectfs") { _ in LineLogHandler(file: LogFile(standardError: ()), isJSON: isJSON) }
       case .system: Logger(label: "protectfs") { _ in SystemLogHandler() }
-      case .file(let file): Logger(label: "protectfs") { _ in LineLogHandler(file: file) }
+      case .file(let file): Logger(label: "protectfs") { _ in LineLogHandler(file: file, isJSON: isJSON) }
       }
     logger.logLevel = level
     return logger
@@ -58,6 +59,8 @@ struct SystemLogHandler: LogHandler {
 /// Logs lines with time and level to a file or to standard error.
 struct LineLogHandler: LogHandler {
   let file: LogFile
+  /// Each line is an object, which has the metadata as members.
+  let isJSON: Bool
   var metadata: Logger.Metadata = [:]
   var metadataProvider: Logger.MetadataProvider?
   var logLevel = Logger.Level.info
@@ -65,8 +68,9 @@ struct LineLogHandler: LogHandler {
   /// RFC 3339's, in UTC.
   private static let timeStyle = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
 
-  init(file: LogFile) {
+  init(file: LogFile, isJSON: Bool = false) {
     self.file = file
+    self.isJSON = isJSON
   }
 
   subscript(metadataKey key: String) -> Logger.Metadata.Value? {
@@ -77,7 +81,21 @@ struct LineLogHandler: LogHandler {
   func log(event: LogEvent) {
     LockOrder.requireCallsAllowed("the log")
     let time = Date.now.formatted(Self.timeStyle)
+    if isJSON { return writeObject(event, time) }
     file.write("\(time) \(event.level.rawValue): \(logLine(event.message, metadata, event.metadata))\n")
+  }
+}
+
+extension LineLogHandler {
+  private func writeObject(_ event: LogEvent, _ time: String) {
+    var members = metadata.merging(event.metadata ?? [:]) { _, new in new }.mapValues { "\($0)" }
+    members["time"] = time
+    members["level"] = event.level.rawValue
+    members["message"] = event.message.description
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    guard let object = try? encoder.encode(members) else { return }
+    file.write(String(decoding: object, as: UTF8.self) + "\n")
   }
 }
 
