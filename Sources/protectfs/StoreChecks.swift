@@ -26,7 +26,13 @@ enum StoreChecks {
   private static func findings(of mount: MountedFileSystem) -> [Diagnosis] {
     let place = mount.mountPoint.printable
     let protectors: [KeybagRecord.Protector]
-    do { protectors = try StoreSummary.read(mount.backing).protectors } catch {
+    do {
+      // Its file system may not answer.
+      let record = try BoundedCall.result(about: mount.backing) { () throws(Errno) in
+        Result { try StoreSummary.read(mount.backing) }
+      }
+      protectors = try record.get().protectors
+    } catch {
       return [.fault("keybag", "\(place): \(CommandFailure(error)?.message ?? "\(error)")", "protectfs fsck")]
     }
     let recoveryKeys = protectors.filter { ProtectorInformation($0).kind == UnlockSecret.Kind.recoveryKey.label }
@@ -49,11 +55,11 @@ enum StoreChecks {
 
 /// When a recovery key was last seen to open its store: the times of files that are named after protectors.
 enum RecoveryKeyTest {
-  /// `/var/lib/protectfs` for root; for others below `~/.local/state` (XDG Base Directory Specification).
+  /// Below `$XDG_STATE_HOME`, by default `~/.local/state` (XDG Base Directory Specification), and `/var/lib` for root.
   private static var directory: String {
-    if Process.identity.user == 0 { return "/var/lib/protectfs/tested" }
-    let state = Process.environment("XDG_STATE_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
-    return "\(state ?? "\(Process.homeDirectory)/.local/state")/protectfs/tested"
+    let given = Process.environment("XDG_STATE_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
+    let usual = Process.identity.user == 0 ? "/var/lib" : "\(Process.homeDirectory)/.local/state"
+    return "\(given ?? usual)/protectfs/tested"
   }
 
   /// Notes that it opens its store now.

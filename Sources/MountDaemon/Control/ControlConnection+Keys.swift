@@ -66,14 +66,14 @@ extension ControlConnection {
 
   private func run(_ rotation: any RotationControl) throws(VarlinkError) -> RotationStatus {
     var last = RotationStatus(files: 0, rewrapped: 0, damaged: 0, isFinished: false)
-    var next = ContinuousClock.now
+    var next = MonotonicClock.now
     // The closure does not outlive this call.
     let sender = RotationSender(self.socket.rawValue)
     try VarlinkError.translating { () throws(ControlError) in
       try rotation.run { status in
         last = status
-        guard !status.isFinished, ContinuousClock.now >= next else { return true }
-        next = .now + .milliseconds(250)
+        guard !status.isFinished, MonotonicClock.now >= next else { return true }
+        next = MonotonicClock.now + .milliseconds(250)
         return sender.send(VarlinkReply(status, continues: true).encoded())
       }
     }

@@ -105,7 +105,7 @@ package final class ControlServer: Sendable {
     listener.socket.shutDown()
     accepting?.join()
     reserve.stop()
-    for _ in 0..<100 where state.withLock({ !$0.connections.isEmpty }) { Thread.sleep(microseconds: 10_000) }
+    for _ in 0..<100 where state.withLock({ !$0.connections.isEmpty }) { MonotonicClock.sleep(microseconds: 10_000) }
   }
 
   private func acceptClients(of socket: borrowing LocalSocket) {
@@ -117,7 +117,7 @@ package final class ControlServer: Sendable {
         // Out of descriptors or memory: the clients stay in the queue until some are free again, and one that is silent
         // gives way.
         let hasEnded = state.withLock { $0.connections.makeRoom() }
-        Thread.sleep(microseconds: hasEnded ? 1000 : 50_000)
+        MonotonicClock.sleep(microseconds: hasEnded ? 1000 : 50_000)
       }
     }
   }

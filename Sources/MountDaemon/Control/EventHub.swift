@@ -11,7 +11,7 @@ final class EventHub: Sendable {
     var refusals = 0
     /// Refusals that may still be logged in this second: one program in a loop must not fill the disk.
     var logBudget = 20
-    var budgetEnds = ContinuousClock.now
+    var budgetEnds = MonotonicClock.now
   }
 
   private let state = RankedMutex(.refusalCount, State())
@@ -62,7 +62,7 @@ final class EventHub: Sendable {
   private func mayLogRefusal() -> Bool {
     state.withLock { state in
       state.refusals += 1
-      let now = ContinuousClock.now
+      let now = MonotonicClock.now
       if now >= state.budgetEnds {
         state.logBudget = 20
         state.budgetEnds = now + .seconds(1)

@@ -35,11 +35,11 @@ final class DerivationLock: Sendable {
   /// what was derived from it in memory.
   func waitForTrial(atMost patience: Duration) {
     let before = ended.load(ordering: .sequentiallyConsistent)
-    let end = ContinuousClock.now + patience
+    let end = MonotonicClock.now + patience
     while isTrying.load(ordering: .sequentiallyConsistent), ended.load(ordering: .sequentiallyConsistent) == before,
-      ContinuousClock.now < end
+      MonotonicClock.now < end
     {
-      Thread.sleep(microseconds: 5000)
+      MonotonicClock.sleep(microseconds: 5000)
     }
   }
 

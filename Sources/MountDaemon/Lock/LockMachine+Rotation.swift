@@ -58,11 +58,11 @@ extension LockMachine {
   func wipeRotationKey(within patience: Duration, awaitingEnd: Bool) -> Bool {
     let isWiped = wipeHeldKey()
     if isWiped, !awaitingEnd { return true }
-    let end = ContinuousClock.now + patience
+    let end = MonotonicClock.now + patience
     let hasEnded = monitor.wait { (state, deadline) -> Bool? in
       if case .none = state.rotation { return true }
       deadline = end
-      return end <= .now ? false : nil
+      return end <= MonotonicClock.now ? false : nil
     }
     return isWiped || hasEnded || wipeHeldKey()
   }

@@ -80,7 +80,7 @@ final class LockMachine: Sendable {
 
   init(
     gracePeriod: Duration, lockDelay: Duration, inactivityPeriod: Duration, restPeriod: Duration? = nil,
-    controller: LockController, now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+    controller: LockController, now: @escaping @Sendable () -> ContinuousClock.Instant = { MonotonicClock.now },
     announce: @escaping @Sendable (DaemonEvent) -> Void
   ) {
     monitor = Monitor(.lockState, State(delays: LockDelays(limit: lockDelay)))

@@ -63,7 +63,7 @@ extension LockSequence {
   ) {
     for pass in 0..<Self.mostDrops {
       // A write(2) that had begun goes on when what it wrote before has its answer.
-      if isStuck, pass > 0 { Thread.sleep(microseconds: Self.pause) }
+      if isStuck, pass > 0 { MonotonicClock.sleep(microseconds: Self.pause) }
       let refused = fileSystem.refusedWriteBacks
       let nodes = classes.flatMap { fileClass in
         fileSystem.cachedNodes(in: fileClass, includingOpen: true).filter { !closed.contains($0) }

@@ -137,7 +137,7 @@ struct LockSequence: Revocation {
       let nodes = classes.flatMap { fileSystem.writtenNodes(in: $0) }
       if nodes.isEmpty { break }
       let completed = fileSystem.completedPushes
-      Thread.sleep(microseconds: Self.timeToFinish)
+      MonotonicClock.sleep(microseconds: Self.timeToFinish)
       let unpushed = finish(pages.begin(nodes), progress: { fileSystem.completedPushes })
       if !unpushed.isEmpty { return unpushed }
       quiet = fileSystem.completedPushes == completed ? quiet + 1 : 0

@@ -94,7 +94,7 @@ package final class Daemon: DaemonControl {
 
   package func status() -> DaemonStatus {
     let state = machine.state
-    let now = ContinuousClock.now
+    let now = MonotonicClock.now
     let counts = tree.openFiles.counts
     let keybag = keybag.withLock { $0 }
     let erasure = keybag.record.erasureTime

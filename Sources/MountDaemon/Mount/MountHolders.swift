@@ -36,15 +36,15 @@ package struct MountHolders {
   /// pages; it is waited for, up to three seconds. Where it was killed too, they are readable for whoever has files
   /// open.
   package init(ofPagesOf mount: MountedFileSystem) {
-    let deadline = ContinuousClock.now + .seconds(3)
+    let deadline = MonotonicClock.now + .seconds(3)
     let users = Process.all.filter { $0 != Process.number && Process.uses(device: mount.device, $0) }
     if users.isEmpty { return }
     while !PageRemovalMark.isSet(for: mount) {
-      if ContinuousClock.now > deadline {
+      if MonotonicClock.now > deadline {
         holders = users.map(Self.name)
         return
       }
-      Thread.sleep(microseconds: 50_000)
+      MonotonicClock.sleep(microseconds: 50_000)
     }
   }
 

@@ -31,12 +31,12 @@ struct MountWatch: ~Copyable {
   func waitForEnd() {
     while true {
       guard let isListed = try? mount.isListed() else {
-        Thread.sleep(microseconds: 500_000)
+        MonotonicClock.sleep(microseconds: 500_000)
         continue
       }
       guard isListed else { return }
       // Changes of the table are told so (proc_pid_mounts(5)).
-      if (try? Poll.wait(for: .changed(table.rawValue))) == nil { Thread.sleep(microseconds: 500_000) }
+      if (try? Poll.wait(for: .changed(table.rawValue))) == nil { MonotonicClock.sleep(microseconds: 500_000) }
     }
   }
 }
@@ -44,10 +44,10 @@ struct MountWatch: ~Copyable {
 extension Session {
   /// Waits until the connection has ended, and that long at most; returns whether it has.
   func ends(within time: Duration) -> Bool {
-    let end = ContinuousClock.now + time
+    let end = MonotonicClock.now + time
     while isConnected {
-      if ContinuousClock.now >= end { return false }
-      Thread.sleep(microseconds: 10_000)
+      if MonotonicClock.now >= end { return false }
+      MonotonicClock.sleep(microseconds: 10_000)
     }
     return true
   }

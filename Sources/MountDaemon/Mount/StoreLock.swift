@@ -29,13 +29,13 @@ extension Store {
   package static func lock(
     _ backing: borrowing Descriptor, path: String, for use: Use
   ) throws(StoreError) -> StoreLock {
-    let deadline = ContinuousClock.now + .seconds(5)
+    let deadline = MonotonicClock.now + .seconds(5)
     while true {
       do throws(StoreError) {
         return try take(backing, path: path, for: use)
       } catch {
-        guard error.mayPass, !isMounted(backing), ContinuousClock.now < deadline else { throw error }
-        Thread.sleep(microseconds: 10_000)
+        guard error.mayPass, !isMounted(backing), MonotonicClock.now < deadline else { throw error }
+        MonotonicClock.sleep(microseconds: 10_000)
       }
     }
   }
