@@ -26,6 +26,9 @@ final class Machine: Sendable, Revocation {
   /// The events since the unlock.
   var events: [Kinds.Kind] { Array(told.all.drop { $0 == .didBecomeAvailable }) }
 
+  /// Waits until there were so many events since the unlock.
+  func waitForEvents(_ count: Int) { told.wait(for: count + told.all.prefix { $0 == .didBecomeAvailable }.count) }
+
   static func with(
     lockDelay: Duration, patience: Duration = .seconds(600), restPeriod: Duration? = nil,
     _ body: (Machine) throws -> Void
@@ -143,9 +146,14 @@ final class Machine: Sendable, Revocation {
 final class Kinds: Sendable {
   enum Kind { case willBecomeUnavailable, didBecomeUnavailable, didBecomeAvailable, other }
 
-  private let kinds = Mutex<[Kind]>([])
+  private let kinds = Monitor<[Kind]>(.eventQueue, [])
 
-  var all: [Kind] { kinds.withLock { $0 } }
+  var all: [Kind] { kinds.read { $0 } }
+
+  /// Waits until there are so many: they come after the change of state that they are about.
+  func wait(for count: Int) {
+    kinds.wait { (kinds, _) -> Void? in kinds.count >= count ? () : nil }
+  }
 
   func add(_ event: DaemonEvent) {
     let kind: Kind =
@@ -155,7 +163,7 @@ final class Kinds: Sendable {
       case .didBecomeAvailable: .didBecomeAvailable
       default: .other
       }
-    kinds.withLock { $0.append(kind) }
+    kinds.update { $0.append(kind) }
   }
 }
 

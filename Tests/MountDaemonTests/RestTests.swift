@@ -25,6 +25,7 @@ import Testing
       #expect(machine.lock.controller.availability(of: .completeUntilFirstUserAuthentication) == .unavailable)
       #expect(machine.lock.state.restsAt == nil && machine.lock.controller.endOfAvailability == nil)
       #expect(machine.lock.state.completedLocks == 2)
+      machine.waitForEvents(4)
       #expect(
         machine.events == [
           .willBecomeUnavailable, .didBecomeUnavailable, .didBecomeUnavailable, .didBecomeUnavailable,
