@@ -45,6 +45,18 @@ package final class Node: Sendable {
     }
   }
 
+  /// The second of the modification time of a file that a rekey has moved, since its store keeps no shifted times. Of
+  /// the rest of the time such a store may keep less than the kernel.
+  final class MovedTime: Sendable {
+    let kernel: Int64
+    let seconds: Int64
+
+    init(kernel: Int64, _ seconds: Int64) {
+      self.kernel = kernel
+      self.seconds = seconds
+    }
+  }
+
   /// The contents of a directory's record.
   package struct Directory {
     package let identifier: [UInt8]
@@ -65,6 +77,8 @@ package final class Node: Sendable {
     /// knows it: programs may be about to open it, or have it as their working directory. While it is open, its inode
     /// number is not reused. While `file` is there, that is enough.
     var unlinked: SharedDescriptor?
+    /// A separate object: nearly no file has one, and all nodes are in memory.
+    var movedTime: MovedTime?
     /// Open handles of `file`.
     var handles = 0
     /// The number of them that may write.
@@ -166,6 +180,28 @@ package final class Node: Sendable {
       return exchange(&state.location, with: other)
     }
     return forgotten != nil
+  }
+
+  /// Notes that a rekey has moved the file's modification time. The kernel keeps the one that it knows.
+  func movedTime(from last: TimeShift.Time, to time: TimeShift.Time) {
+    state.withLock { state in
+      let known = state.movedTime
+      state.movedTime = MovedTime(
+        kernel: known?.seconds == last.seconds ? known!.kernel : last.seconds, time.seconds)
+    }
+  }
+
+  /// The modification time that the kernel means by `sent`: the one after a rekey if it sends the one from before,
+  /// perhaps of its own accord and much later. Another one is new.
+  package func timeAfterRekeys(_ sent: TimeChange) -> TimeChange {
+    state.withLock { state in
+      guard let moved = state.movedTime else { return sent }
+      guard case .set(moved.kernel, let nanoseconds) = sent else {
+        state.movedTime = nil
+        return sent
+      }
+      return .set(seconds: moved.seconds, nanoseconds: nanoseconds)
+    }
   }
 
   /// Keeps the backing file that is losing its last name, or no longer.

@@ -159,7 +159,8 @@ extension ProtectedFile {
     try contents.read(body)
   }
 
-  /// Whether a rekey has written the file, and so moved its modification time, since ``restAfterRekey(isShifted:)``.
+  /// Whether a rekey has written the file, and so moved its modification time, since
+  /// ``restAfterRekey(isShifted:moved:)``.
   package var isRekeyed: Bool { modificationTime.withLock { $0.isRekeyed } }
 
   /// The time shift for a record that follows from a rekey: another one if it has written the file. `nil` if there is
@@ -169,9 +170,17 @@ extension ProtectedFile {
     return modificationTime.withLock { $0.isRekeyed ? TimeShift(after: last, of: $0.time) : last }
   }
 
-  /// Ends a rekey's changes of the modification time. It becomes the kernel's, shifted by the record.
-  package func restAfterRekey(isShifted: Bool) {
-    modificationTime.withLock { $0.rest(isShifted: isShifted) }
+  /// Ends a rekey's changes of the modification time. It becomes the kernel's, shifted by the record. Without a shift,
+  /// it moves and `moved` is told.
+  package func restAfterRekey(isShifted: Bool, moved: (_ from: TimeShift.Time, _ to: TimeShift.Time) -> Void) {
+    timeChange.withLock { _ in
+      let (last, time) = modificationTime.withLock { time in
+        let last = time.time
+        time.rest(isShifted: isShifted)
+        return (last, time.time)
+      }
+      if time != last { moved(last, time) }
+    }
   }
 
   private static let longestPiece = 1 << 20

@@ -34,7 +34,7 @@ package final class ProtectedFile: Sendable {
   let protection: RankedMutex<Protection>
   let modificationTime: RankedMutex<ModificationTime>
   /// Held while the backing file is given a modification time, so that the later of two stays.
-  private let timeChange = RankedMutex(.timeChange, ())
+  let timeChange = RankedMutex(.timeChange, ())
   /// The next reader may move the access time, because there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
   /// The backing file system has been told that the file is read from end to end.
@@ -79,15 +79,16 @@ package final class ProtectedFile: Sendable {
     modificationTime.withLock { $0.wasSet(time) }
   }
 
-  /// Gives the backing file the modification time that the kernel has sent. `body` does so and returns the status
-  /// afterwards. A concurrent write is not mistaken for part of this.
+  /// Gives the backing file the modification time `time`. `body` does so and returns the status afterwards. A
+  /// concurrent write is not mistaken for part of this, nor does a rekey end meanwhile.
   package func setModificationTime(
-    _ time: TimeChange, _ body: () throws(Errno) -> Status
+    _ time: () -> TimeChange, _ body: (TimeChange) throws(Errno) -> Status
   ) throws(Errno) -> Status {
     try timeChange.withLock { (_) throws(Errno) in
       modificationTime.withLock { $0.willBeSet() }
-      let status = try body()
-      let time = time.time ?? record.shown(status.modificationTime)
+      let change = time()
+      let status = try body(change)
+      let time = change.time ?? record.shown(status.modificationTime)
       modificationTime.withLock { $0.wasSet(time) }
       return status
     }

@@ -43,29 +43,32 @@ extension ProtectedFileSystem {
       resized?.size = ContentLength.backing(for: size)
     }
     node.file?.noteChange()
-    func change() throws(Errno) -> Status {
-      try reference.withDescriptor { (descriptor) throws(Errno) in
-        try set(changes, of: node, descriptor, resized: resized, caller: caller)
-      }
-    }
     // The kernel sends times of its own accord, also within setxattr(2). They do not wait for a rekey that may hang.
-    func apply() throws(Errno) -> Status {
-      try changes.changesPrivileges ? tree.holdingPrivileges(of: node, change) : change()
+    func apply(_ modification: TimeChange) throws(Errno) -> Status {
+      var changes = changes
+      changes.modification = modification
+      func change() throws(Errno) -> Status {
+        try reference.withDescriptor { (descriptor) throws(Errno) in
+          try set(changes, of: node, descriptor, resized: resized, caller: caller)
+        }
+      }
+      return try changes.changesPrivileges ? tree.holdingPrivileges(of: node, change) : change()
     }
     let status =
-      try changes.modification == .leave ? apply() : setModificationTime(changes.modification, of: node, apply)
+      try changes.modification == .leave ? apply(.leave) : setModificationTime(changes.modification, of: node, apply)
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
     return (attributes(of: node, status), attributeTimeout(of: node))
   }
 
-  /// Runs `body`, which gives the backing file the modification time; once more if the file was opened or closed
+  /// Runs `body`, which gives the backing file a modification time; once more if the file was opened or closed
   /// meanwhile, or its record changed: whoever did that has not seen the time.
   private func setModificationTime(
-    _ time: TimeChange, of node: Node, _ body: () throws(Errno) -> Status
+    _ sent: TimeChange, of node: Node, _ body: (TimeChange) throws(Errno) -> Status
   ) throws(Errno) -> Status {
+    func time() -> TimeChange { node.timeAfterRekeys(sent) }
     while true {
       let (file, changes) = node.state.withLock { ($0.file, $0.classChanges) }
-      let status = if let file { try file.setModificationTime(time, body) } else { try body() }
+      let status = if let file { try file.setModificationTime(time, body) } else { try body(time()) }
       if node.state.withLock({ $0.file === file && $0.classChanges == changes }) { return status }
     }
   }

@@ -45,7 +45,8 @@ extension RekeyEngine {
   /// - Parameter hasShifted: whether the record was given another time shift already, unless there was none left.
   func rest(_ node: Node, hasShifted: Bool = false) {
     guard let file = node.file, file.isRekeyed else { return }
-    file.restAfterRekey(isShifted: hasShifted ? file.record.timeShift != nil : shiftTime(of: file, node))
+    let isShifted = hasShifted ? file.record.timeShift != nil : shiftTime(of: file, node)
+    file.restAfterRekey(isShifted: isShifted) { node.movedTime(from: $0, to: $1) }
     tree.applyModificationTime(of: file)
   }
 

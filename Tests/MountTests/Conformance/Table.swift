@@ -183,14 +183,15 @@ final class Table: Sendable {
     }
   }
 
-  /// Waits until the clock that stamps files has ticked, and once more.
+  /// Waits until the clock that stamps files is past all stamps that were given. Some of these are finer than its ticks
+  /// (`ktime_get_real_ts64_mg` in kernel/time/timekeeping.c), and a late tick may leave it behind them.
   private static func waitForTick() {
-    func coarse() -> Int {
+    func nanoseconds(_ clock: clockid_t) -> Int {
       var time = timespec()
-      unsafe clock_gettime(CLOCK_REALTIME_COARSE, &time)
+      unsafe clock_gettime(clock, &time)
       return time.tv_sec &* 1_000_000_000 &+ time.tv_nsec
     }
-    let start = coarse()
-    while coarse() == start { usleep(500) }
+    let start = nanoseconds(CLOCK_REALTIME)
+    while nanoseconds(CLOCK_REALTIME_COARSE) <= start { usleep(500) }
   }
 }
