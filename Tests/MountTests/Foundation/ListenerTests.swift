@@ -18,6 +18,12 @@ extension MountTests {
       return (threads.count, try files.contentsOfDirectory(atPath: "/proc/self/fd").count)
     }
 
+    /// The same before anybody listens: the threads of earlier listeners have ended, which takes a moment.
+    private static func costAtRest() throws -> (threads: Int, descriptors: Int) {
+      #expect(try eventually { try cost().threads == 0 })
+      return try cost()
+    }
+
     /// `eventually` in a task, of which few run at a time.
     private static func sleep(until condition: () -> Bool) async -> Bool {
       let deadline = ContinuousClock.now + patience
@@ -54,7 +60,7 @@ extension MountTests {
     @Test func costAsMuchAsOne() throws {
       try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
         let url = URL(fileURLWithPath: volume.mountPoint.description)
-        let before = try Self.cost()
+        let before = try Self.costAtRest()
         let heard = Heard()
         let tasks = (0..<200).map { _ in heard.listen(url) }
         defer { for task in tasks { task.cancel() } }
@@ -146,7 +152,7 @@ extension MountTests {
         let source = volume.path("directory").description
         try #require(try Program.run(["mount", "--bind", source, bound.description]).succeeded)
         defer { try? bound.unmount(isLazy: true) }
-        let before = try Self.cost()
+        let before = try Self.costAtRest()
         let heard = Heard()
         let tasks = [volume.mountPoint, bound].map { heard.listen(URL(fileURLWithPath: $0.description)) }
         defer { for task in tasks { task.cancel() } }
@@ -183,9 +189,9 @@ extension MountTests {
 
     /// Listeners that come and go while the state changes leave nothing behind, and keep nothing from one that stays.
     @Test func comingAndGoing() throws {
+      let before = try Self.costAtRest()
       try Self.withVolume(["-o", "allow_other,lock_delay=30"]) { volume in
         let url = URL(fileURLWithPath: volume.mountPoint.description)
-        let before = try Self.cost()
         let heard = Heard()
         let steady = heard.listen(url)
         _ = await Self.sleep { heard["available"] == 1 }
