@@ -39,8 +39,6 @@ let package = Package(
     .library(name: "DataProtectionEssentials", targets: ["DataProtectionEssentials"]),
     .library(name: "DataProtectionTesting", targets: ["DataProtectionTesting"]),
     .plugin(name: "ProtectfsLintPlugin", targets: ["ProtectfsLintPlugin"]),
-    // Loaded into the daemon by tests, and installed nowhere: only a dynamic library can stand before libc.
-    .library(name: "ProtectfsFaultInjection", type: .dynamic, targets: ["ProtectfsFaultInjection"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -62,10 +60,12 @@ let package = Package(
     module(
       "DataProtectionTesting",
       [
-        "CProtectfsTesting", "DataProtectionEssentials", "ProtectfsClient", "ProtectfsPolicy", "ProtectfsIO", system,
+        "CProtectfsTesting", "ProtectfsLint", "DataProtectionEssentials", "ProtectfsClient", "ProtectfsPolicy",
+        "ProtectfsIO", system,
       ]),
 
-    // `swift package protection-lint`, which is compiled in the packages that run it: it depends on nothing.
+    // `swift package protection-lint`, and the same in tests: compiled in the packages that run it, it depends on
+    // nothing.
     .target(name: "CProtectfsIndexStore"),
     module("ProtectfsLint", ["CProtectfsIndexStore"]),
     .executableTarget(name: "ProtectfsLintTool", dependencies: ["ProtectfsLint"], swiftSettings: settings),
@@ -104,7 +104,7 @@ let package = Package(
       name: "protectfs",
       dependencies: [
         "Hooks", "SystemBus", "TreeCopy", "MountDaemon", "FileSystem", "FUSE", "StoreCheck", "KeyManagement",
-        "ProtectfsClient", logging, arguments,
+        "ProtectfsClient", "ProtectfsFaultInjection", logging, arguments,
       ] + base,
       swiftSettings: settings,
       // All symbols are bound at the start, and the tables of their addresses then made read-only.
@@ -146,8 +146,9 @@ let package = Package(
         logging,
       ]
         + base),
+    // Empty in release builds.
     .target(
-      name: "ProtectfsFaultInjection", path: "Tests/FaultInjection",
+      name: "ProtectfsFaultInjection", dependencies: ["CProtectfsIO"], path: "Tests/FaultInjection",
       cSettings: [.headerSearchPath("../SystemCalls/include")]),
     .executableTarget(name: "NetworkFileSystem", dependencies: ["CFUSE"], path: "Tests/NetworkFileSystem"),
     .executableTarget(

@@ -49,6 +49,10 @@ TIMED = {"KeyManagement", "FileProtection", "BackingTree", "FileSystem", "StoreF
 OTHER_TIME = re.compile(r"\bContinuousClock\.now|\bContinuousClock\(|\bDate\.now|\bDate\(\)|[ (]\.now\b|\bThread\.sleep|"
                         r"\busleep\(")
 
+# The calls that reach the store, which tests put others in the place of; the section of a manual page may follow.
+STORE_CALLS = re.findall(r"\bCALL\(\w+, (\w+),", (ROOT / "Sources/CProtectfsIO/include/store.h").read_text())
+DIRECT_CALL = re.compile(rf"(?<![\w.\"])(?:{'|'.join(STORE_CALLS)})\((?!\d\))")
+
 # `Module/File` in a document.
 NAMED_FILE = re.compile(r"`([A-Za-z]\w+/[\w+/.]*\w)`")
 
@@ -92,6 +96,9 @@ def main():
         for call in OTHER_TIME.findall(text) if module in TIMED and path.stem != "DaemonLog" else []:
             problems += 1
             print(f"{path.relative_to(ROOT)}: {call.strip(' (')} is no time of MonotonicClock's", file=sys.stderr)
+        for call in DIRECT_CALL.findall(text) if module == "ProtectfsIO" else []:
+            problems += 1
+            print(f"{path.relative_to(ROOT)}: {call}) is not by way of store.h", file=sys.stderr)
         for name in IMPORT.findall(text):
             reason = None
             if name in GATES and module not in GATES[name]:

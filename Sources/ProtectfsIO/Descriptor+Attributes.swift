@@ -5,7 +5,8 @@ import SystemPackage
 extension Descriptor {
   /// Reads an attribute's value into `buffer` and returns its length. With an empty buffer, returns only the length.
   package func attribute(_ name: PathName, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
-    try call("fgetxattr", unsafe name.withCString { unsafe fgetxattr(rawValue, $0, buffer.baseAddress, buffer.count) })
+    try call(
+      "fgetxattr", unsafe name.withCString { unsafe store_fgetxattr(rawValue, $0, buffer.baseAddress, buffer.count) })
   }
 
   /// An attribute's value.
@@ -20,20 +21,20 @@ extension Descriptor {
     try call(
       "fsetxattr",
       unsafe name.withCString { (name) in
-        unsafe value.withBytes { unsafe fsetxattr(rawValue, name, $0.baseAddress, $0.count, mode.rawValue) }
+        unsafe value.withBytes { unsafe store_fsetxattr(rawValue, name, $0.baseAddress, $0.count, mode.rawValue) }
       })
   }
 
   /// The names of all attributes.
   package func attributeNames() throws(Errno) -> [PathName] {
     try unsafe readNames { (list, count) throws(Errno) in
-      try call("flistxattr", unsafe flistxattr(rawValue, list, count))
+      try call("flistxattr", unsafe store_flistxattr(rawValue, list, count))
     }
   }
 
   /// Removes an attribute.
   package func removeAttribute(_ name: PathName) throws(Errno) {
-    try call("fremovexattr", unsafe name.withCString { unsafe fremovexattr(rawValue, $0) })
+    try call("fremovexattr", unsafe name.withCString { unsafe store_fremovexattr(rawValue, $0) })
   }
 }
 
@@ -45,7 +46,7 @@ extension Descriptor {
       try unsafe call(
         "lgetxattr",
         path.withCString { path in
-          unsafe name.withCString { unsafe lgetxattr(path, $0, buffer.baseAddress, buffer.count) }
+          unsafe name.withCString { unsafe store_lgetxattr(path, $0, buffer.baseAddress, buffer.count) }
         })
     }
   }
@@ -59,7 +60,7 @@ extension PathName {
       try call(
         "getxattr",
         unsafe withCString { path in
-          unsafe name.withCString { unsafe getxattr(path, $0, buffer.baseAddress, buffer.count) }
+          unsafe name.withCString { unsafe store_getxattr(path, $0, buffer.baseAddress, buffer.count) }
         })
     }
   }
@@ -72,7 +73,7 @@ extension PathName {
       "setxattr",
       unsafe withCString { path in
         unsafe name.withCString { name in
-          unsafe value.withBytes { unsafe setxattr(path, name, $0.baseAddress, $0.count, mode.rawValue) }
+          unsafe value.withBytes { unsafe store_setxattr(path, name, $0.baseAddress, $0.count, mode.rawValue) }
         }
       })
   }
@@ -80,18 +81,20 @@ extension PathName {
   /// The names of all attributes (listxattr(2)).
   package func attributeNames() throws(Errno) -> [PathName] {
     try unsafe readNames { (list, count) throws(Errno) in
-      try call("listxattr", unsafe withCString { unsafe listxattr($0, list, count) })
+      try call("listxattr", unsafe withCString { unsafe store_listxattr($0, list, count) })
     }
   }
 
   /// Removes an attribute, of a symbolic link itself (lremovexattr(2)).
   package func removeLinkAttribute(_ name: PathName) throws(Errno) {
-    try call("lremovexattr", unsafe withCString { path in unsafe name.withCString { unsafe lremovexattr(path, $0) } })
+    try call(
+      "lremovexattr", unsafe withCString { path in unsafe name.withCString { unsafe store_lremovexattr(path, $0) } })
   }
 
   /// Removes an attribute (removexattr(2)).
   package func removeAttribute(_ name: PathName) throws(Errno) {
-    try call("removexattr", unsafe withCString { path in unsafe name.withCString { unsafe removexattr(path, $0) } })
+    try call(
+      "removexattr", unsafe withCString { path in unsafe name.withCString { unsafe store_removexattr(path, $0) } })
   }
 }
 

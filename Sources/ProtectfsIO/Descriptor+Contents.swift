@@ -12,7 +12,7 @@ extension Descriptor {
     while done < buffer.count {
       let position = off_t(truncatingIfNeeded: offset) + off_t(done)
       let count = try call(
-        "pread", unsafe pread(rawValue, buffer.baseAddress! + done, buffer.count - done, position))
+        "pread", unsafe store_pread(rawValue, buffer.baseAddress! + done, buffer.count - done, position))
       if count == 0 { break }
       done += count
     }
@@ -31,7 +31,7 @@ extension Descriptor {
 
   /// Makes everything durable that was written to this file system (syncfs(2)).
   package func synchronizeFileSystem() throws(Errno) {
-    try call("syncfs", syncfs(rawValue))
+    try call("syncfs", store_syncfs(rawValue))
   }
 
   /// Writes the whole buffer. On an error, `written` is the number of bytes that reached the file (pwrite(2)).
@@ -52,13 +52,13 @@ extension Descriptor {
       var part = unsafe iovec(iov_base: UnsafeMutableRawPointer(mutating: buffer.baseAddress), iov_len: buffer.count)
       do throws(Errno) {
         // `RWF_DONTCACHE` (linux/fs.h, since 6.14)
-        return try call("pwritev2", unsafe pwritev2(rawValue, &part, 1, offset, 0x80))
+        return try call("pwritev2", unsafe store_pwritev2(rawValue, &part, 1, offset, 0x80))
       } catch {
         if error != .notSupportedOnSocket { throw error }
         Self.canWriteUncached.store(false, ordering: .relaxed)
       }
     }
-    return try call("pwrite", unsafe pwrite(rawValue, buffer.baseAddress, buffer.count, offset))
+    return try call("pwrite", unsafe store_pwrite(rawValue, buffer.baseAddress, buffer.count, offset))
   }
 
   private static let longRun = 1 << 19
@@ -114,18 +114,18 @@ extension Descriptor {
 
   /// Sets the length (ftruncate(2)).
   package func truncate(to length: UInt64) throws(Errno) {
-    try call("ftruncate", ftruncate(rawValue, off_t(truncatingIfNeeded: length)))
+    try call("ftruncate", store_ftruncate(rawValue, off_t(truncatingIfNeeded: length)))
   }
 
   /// Allocates or frees space (fallocate(2)).
   package func allocate(_ mode: AllocationMode, offset: UInt64, length: UInt64) throws(Errno) {
     let (offset, length) = (off_t(truncatingIfNeeded: offset), off_t(truncatingIfNeeded: length))
-    try call("fallocate", fallocate(rawValue, mode.rawValue, offset, length))
+    try call("fallocate", store_fallocate(rawValue, mode.rawValue, offset, length))
   }
 
   /// Sets the position, or finds data and holes (lseek(2)).
   package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
-    UInt64(try call("lseek", lseek(rawValue, off_t(truncatingIfNeeded: offset), origin.rawValue)))
+    UInt64(try call("lseek", store_lseek(rawValue, off_t(truncatingIfNeeded: offset), origin.rawValue)))
   }
 
   /// Runs `body`, whose reads move the access time: `O_NOATIME` is off meanwhile. If it cannot be turned off, it was
@@ -139,12 +139,12 @@ extension Descriptor {
 
   /// Writes data and metadata to the device (fsync(2)).
   package func synchronize() throws(Errno) {
-    try call("fsync", fsync(rawValue))
+    try call("fsync", store_fsync(rawValue))
   }
 
   /// Writes data, and the metadata needed to read it, to the device (fdatasync(2)).
   package func synchronizeData() throws(Errno) {
-    try call("fdatasync", fdatasync(rawValue))
+    try call("fdatasync", store_fdatasync(rawValue))
   }
 }
 

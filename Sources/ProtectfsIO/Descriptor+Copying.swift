@@ -1,3 +1,4 @@
+import CProtectfsIO
 import ProtectfsLibc
 import SystemPackage
 
@@ -23,7 +24,7 @@ extension Descriptor {
     let number = source.rawValue
     while position < range.upperBound {
       let rest = min(Int(range.upperBound) - Int(position), 1 << 30)
-      if try call("sendfile", unsafe sendfile(rawValue, number, &position, rest)) == 0 { break }
+      if try call("sendfile", unsafe store_sendfile(rawValue, number, &position, rest)) == 0 { break }
     }
     return UInt64(position)
   }

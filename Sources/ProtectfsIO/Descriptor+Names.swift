@@ -5,18 +5,18 @@ import SystemPackage
 // Calls on the names in an open directory. Each is the system call of a similar name.
 extension Descriptor {
   package func makeDirectory(_ name: PathName, mode: UInt32) throws(Errno) {
-    try call("mkdirat", unsafe name.withCString { unsafe mkdirat(rawValue, $0, mode) })
+    try call("mkdirat", unsafe name.withCString { unsafe store_mkdirat(rawValue, $0, mode) })
   }
 
   /// Creates a fifo, a socket, a device or an empty regular file (mknod(2)).
   package func makeNode(_ name: PathName, mode: UInt32, device: UInt64) throws(Errno) {
-    try call("mknodat", unsafe name.withCString { unsafe mknodat(rawValue, $0, mode, dev_t(device)) })
+    try call("mknodat", unsafe name.withCString { unsafe store_mknodat(rawValue, $0, mode, dev_t(device)) })
   }
 
   package func makeSymbolicLink(_ name: PathName, target: PathName) throws(Errno) {
     try call(
       "symlinkat",
-      unsafe name.withCString { name in unsafe target.withCString { unsafe symlinkat($0, rawValue, name) } })
+      unsafe name.withCString { name in unsafe target.withCString { unsafe store_symlinkat($0, rawValue, name) } })
   }
 
   /// The target of a symbolic link, up to `PATH_MAX` − 1 bytes. An empty name stands for the descriptor itself.
@@ -26,7 +26,7 @@ extension Descriptor {
       try call(
         "readlinkat",
         unsafe name.withCString {
-          unsafe readlinkat(rawValue, $0, buffer.baseAddress!.assumingMemoryBound(to: CChar.self), buffer.count)
+          unsafe store_readlinkat(rawValue, $0, buffer.baseAddress!.assumingMemoryBound(to: CChar.self), buffer.count)
         })
     }
     bytes.removeSubrange(count...)
@@ -34,11 +34,11 @@ extension Descriptor {
   }
 
   package func unlink(_ name: PathName) throws(Errno) {
-    try call("unlinkat", unsafe name.withCString { unsafe unlinkat(rawValue, $0, 0) })
+    try call("unlinkat", unsafe name.withCString { unsafe store_unlinkat(rawValue, $0, 0) })
   }
 
   package func removeDirectory(_ name: PathName) throws(Errno) {
-    try call("unlinkat", unsafe name.withCString { unsafe unlinkat(rawValue, $0, AT_REMOVEDIR) })
+    try call("unlinkat", unsafe name.withCString { unsafe store_unlinkat(rawValue, $0, AT_REMOVEDIR) })
   }
 
   package func rename(
@@ -48,7 +48,7 @@ extension Descriptor {
     try call(
       "renameat2",
       unsafe name.withCString { name in
-        unsafe target.withCString { unsafe renameat2(rawValue, name, other, $0, flags.rawValue) }
+        unsafe target.withCString { unsafe store_renameat2(rawValue, name, other, $0, flags.rawValue) }
       })
   }
 
@@ -68,7 +68,8 @@ extension Descriptor {
     let other = directory.rawValue
     try call(
       "linkat",
-      unsafe name.withCString { name in unsafe target.withCString { unsafe linkat(own, name, other, $0, flags) } })
+      unsafe name.withCString { name in unsafe target.withCString { unsafe store_linkat(own, name, other, $0, flags) } }
+    )
   }
 }
 

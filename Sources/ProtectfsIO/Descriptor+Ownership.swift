@@ -1,3 +1,4 @@
+import CProtectfsIO
 import ProtectfsLibc
 import SystemPackage
 
@@ -5,12 +6,12 @@ import SystemPackage
 extension Descriptor {
   /// Sets permissions, set-ID and sticky bits (fchmod(2)). Fails for descriptors opened with `O_PATH`.
   package func setMode(_ mode: UInt32) throws(Errno) {
-    try call("fchmod", fchmod(rawValue, mode))
+    try call("fchmod", store_fchmod(rawValue, mode))
   }
 
   /// Sets permissions through /proc, which also works for descriptors opened with `O_PATH`.
   package func setModeThroughPath(_ mode: UInt32) throws(Errno) {
-    try call("chmod", unsafe PathName(descriptor: self).withCString { unsafe chmod($0, mode) })
+    try call("chmod", unsafe PathName(descriptor: self).withCString { unsafe store_chmod($0, mode) })
   }
 
   /// Runs `body` with `permissions` temporarily added to the file's own. If they cannot be removed again, calls
@@ -33,19 +34,19 @@ extension Descriptor {
 
   /// Sets the owner. `nil` leaves the user or group unchanged (fchownat(2)).
   package func setOwner(user: UInt32?, group: UInt32?) throws(Errno) {
-    try call("fchownat", unsafe fchownat(rawValue, "", user ?? .max, group ?? .max, Self.emptyPath))
+    try call("fchownat", unsafe store_fchownat(rawValue, "", user ?? .max, group ?? .max, Self.emptyPath))
   }
 
   /// Sets the owner of a name in this directory. A symbolic link is not followed.
   package func setOwner(of name: PathName, user: UInt32?, group: UInt32?) throws(Errno) {
     try call(
       "fchownat",
-      unsafe name.withCString { unsafe fchownat(rawValue, $0, user ?? .max, group ?? .max, AT_SYMLINK_NOFOLLOW) })
+      unsafe name.withCString { unsafe store_fchownat(rawValue, $0, user ?? .max, group ?? .max, AT_SYMLINK_NOFOLLOW) })
   }
 
   /// Sets the access and modification times (utimensat(2)).
   package func setTimes(access: TimeChange, modification: TimeChange) throws(Errno) {
-    try call("utimensat", unsafe utimensat(rawValue, "", [access.value, modification.value], Self.emptyPath))
+    try call("utimensat", unsafe store_utimensat(rawValue, "", [access.value, modification.value], Self.emptyPath))
   }
 }
 

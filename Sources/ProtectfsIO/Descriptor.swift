@@ -56,7 +56,8 @@ package struct Descriptor: ~Copyable, Sendable {
     _ path: PathName, _ flags: OpenFlags, mode: UInt32, in directory: CInt
   ) throws(Errno) -> Descriptor {
     let flags = flags.rawValue | O_CLOEXEC
-    return Descriptor(owning: try call("openat", unsafe path.withCString { unsafe openat(directory, $0, flags, mode) }))
+    return Descriptor(
+      owning: try call("openat", unsafe path.withCString { unsafe store_openat(directory, $0, flags, mode) }))
   }
 }
 

@@ -57,7 +57,7 @@ extension Descriptor {
   /// The status of the file system (statvfs(3)).
   package func fileSystemStatus() throws(Errno) -> FileSystemStatus {
     var status = FileSystemStatus()
-    try call("fstatvfs", unsafe fstatvfs(rawValue, &status))
+    try call("fstatvfs", unsafe store_fstatvfs(rawValue, &status))
     return status
   }
 }

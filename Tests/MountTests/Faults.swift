@@ -65,9 +65,9 @@ import Testing
 
   deinit { unsafe faults_close(faults) }
 
-  /// Makes a process load the library, which does nothing until it is armed.
+  /// Makes a process have them, which do nothing until they are armed.
   static func environment(_ path: PathName) -> [String: String] {
-    ["LD_PRELOAD": Command.beside("libProtectfsFaultInjection.so"), FAULTS_VARIABLE: path.description]
+    [FAULTS_VARIABLE: path.description]
   }
 
   /// Selects the `number`th call of these kinds, from 1, from now on.

@@ -3,6 +3,8 @@
 #ifndef PROTECTFS_CLINUX_H
 #define PROTECTFS_CLINUX_H
 
+#include "store.h"
+
 #include <pthread.h>
 #include <semaphore.h>
 #include <stddef.h>
@@ -24,11 +26,7 @@ struct linux_status {
 };
 
 // Functions of the C library that Swift's Glibc module leaves out, since they are not in POSIX.
-ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags);
-int fallocate(int fd, int mode, off_t offset, off_t length);
-int syncfs(int fd);
 int dup3(int from, int to, int flags);
-int renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned flags);
 int unshare(int flags);
 int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *time);
 int pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *time);

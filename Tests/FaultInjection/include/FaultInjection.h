@@ -1,1 +1,1 @@
-// Nothing is called by name here: the library takes the places of libc's functions in the process it is loaded into.
+// Nothing is called by name here: what stands in the place of the store's calls does so from the start of a process.

@@ -1,4 +1,4 @@
-// How the tests steer the interposing library of Tests/FaultInjection: a file that both map.
+// How the tests steer what stands in the place of the store's calls (Tests/FaultInjection): a file that both map.
 #ifndef PROTECTFS_TESTS_FAULTS_H
 #define PROTECTFS_TESTS_FAULTS_H
 
