@@ -59,6 +59,10 @@ let package = Package(
     .testTarget(
       name: "LetterBoxTests", dependencies: ["LetterBox", "Mounting", protection], swiftSettings: settings),
     .testTarget(
-      name: "SnippetTests", dependencies: ["Snippets", "Mounting", protection], swiftSettings: settings),
+      name: "SnippetTests",
+      dependencies: [
+        "Snippets", "Mounting", protection, .product(name: "DataProtectionTesting", package: "protectfs"),
+      ],
+      swiftSettings: settings),
   ]
 )

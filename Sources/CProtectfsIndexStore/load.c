@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "CProtectfsIndexStore.h"
 
 #include <dlfcn.h>
@@ -15,4 +16,10 @@ bool index_load(const char *path, struct index_functions *functions, const char 
   }
   INDEX_FUNCTIONS(INDEX_FIND)
   return true;
+}
+
+const char *index_path_of_runtime(void) {
+  Dl_info information;
+  void *function = dlsym(RTLD_DEFAULT, "swift_retain");
+  return function && dladdr(function, &information) ? information.dli_fname : NULL;
 }

@@ -28,6 +28,7 @@ struct LintTests {
     onlyTheLibraryIsTheImport(report)
     closuresHaveAdviceOfTheirOwn(report)
     try nothingToCheckIsNotClean(fixture)
+    try aTestFindsThePackagesFiles(fixture, report)
     try whatHasChangedIsNotReported(fixture)
   }
 
@@ -66,6 +67,27 @@ struct LintTests {
     let report = try fixture.lint { _ in Lint(checked: []) }
     #expect(!report.isClean)
     #expect(report.description.contains("error: There is no Swift file to check."))
+  }
+
+  /// The files of its targets, and not those of tests, of packages inside it, and what is hidden.
+  private func aTestFindsThePackagesFiles(_ fixture: Fixture, _ report: LintReport) throws {
+    let root = fixture.path("") + "/"
+    for name in ["Package.swift", "Tests/a.swift", "Inner/Package.swift", "Inner/a.swift", ".build/a.swift"] {
+      let file = URL(fileURLWithPath: root + name)
+      try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+      try Data().write(to: file)
+    }
+    defer { try? FileManager.default.removeItem(atPath: root + "Package.swift") }
+    let package = try BuiltPackage(containing: root + "Tests/a.swift")
+    #expect(package.files.filter { !$0.contains("/DataProtection/") } == fixture.files)
+    #expect(package.files.count > fixture.files.count)
+    #expect(try package.check(indexStore: fixture.indexStore, library: Fixture.library()).findings == report.findings)
+    #expect(throws: LintError.self) { try BuiltPackage(containing: "/nowhere/a.swift") }
+  }
+
+  /// The index and the toolchain's library are found from the program of the tests.
+  @Test func aTestFindsItsIndex() throws {
+    #expect(try BuiltPackage(containing: #filePath).check().files > 100)
   }
 
   private func theOutputIsComplete(_ report: LintReport) throws {

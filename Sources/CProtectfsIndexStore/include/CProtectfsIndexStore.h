@@ -68,4 +68,7 @@ struct index_functions {
 bool index_load(
     const char *_Nonnull path, struct index_functions *_Nonnull functions, const char *_Nullable *_Nonnull error);
 
+/// The path of Swift's run time, as it was loaded into this process.
+const char *_Nullable index_path_of_runtime(void);
+
 #endif
