@@ -55,6 +55,9 @@ extension PathName {
 }
 
 extension PathName {
+  /// Whether there is something at the path; of a symbolic link, where it leads.
+  package var isThere: Bool { (try? Descriptor.open(self, [.path])) != nil }
+
   /// The path of an existing file without symbolic links, `.` and `..`. A file system that is mounted there gets no
   /// request, so this works for dead mounts too.
   package func canonical() throws(Errno) -> PathName {

@@ -34,7 +34,7 @@ enum DesktopChecks {
   }
 
   private static var sleep: Diagnosis {
-    StoreArgument.isThere("/etc/systemd/system/sleep.target.wants/protectfs-sleep.service")
+    PathName("/etc/systemd/system/sleep.target.wants/protectfs-sleep.service").isThere
       ? .good("sleep", "mounts are locked before the machine sleeps")
       : .hint("sleep", "root's mounts stay unlocked while the machine sleeps", "systemctl enable protectfs-sleep")
   }
@@ -47,7 +47,7 @@ enum DesktopChecks {
     ]
     .compactMap { subject, name in
       let path = "\(Process.homeDirectory)/\(name == "baloo" ? ".local/share" : ".cache")/\(name)"
-      guard StoreArgument.isThere(path) else { return nil }
+      guard PathName(path).isThere else { return nil }
       // A link that leads to a mount keeps them there.
       let isProtected = (try? MountedFileSystem.containing(path)) != nil
       return isProtected

@@ -129,7 +129,7 @@ struct KeyAddCommand: ParsableCommand {
     }
     if wantsRecoveryKey { return .recoveryKey(try RecoveryKey().text()) }
     let path = newKeyFile ?? ""
-    guard (try? Descriptor.open(PathName(path), [.path])) == nil else {
+    guard !PathName(path).isThere else {
       return .keyFile(try SecretSource.file(path).readKeyFile(options.opening.files))
     }
     let content = try SecretBytes(randomCount: KeyFile.lengths.lowerBound)
@@ -163,7 +163,7 @@ struct KeyRemoveCommand: ParsableCommand {
   @OptionGroup var options: KeybagOptions
 
   func run() throws {
-    if StoreArgument.isThere(way), !StoreArgument.isThere(location.path) {
+    if PathName(way).isThere, !PathName(location.path).isThere {
       let words = [way, location.path].map(\.shellQuoted)
       throw CommandFailure(
         .usage, "the store comes first, then the protector: protectfs key remove \(words[0]) \(words[1])")

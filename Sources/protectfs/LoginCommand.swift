@@ -83,7 +83,7 @@ struct LoginEnableCommand: ParsableCommand {
     let givenMountPoint = self.mountPoint ?? "\(home)/Protected"
     let givenBacking = self.backing ?? "\(home)/.local/share/protectfs/store"
     let hasStore =
-      try StoreArgument.isThere(givenBacking)
+      try PathName(givenBacking).isThere
       && naming(givenBacking) { try Store.trace(in: Store.open(givenBacking)) } == .keybag
     let secret = try readLoginPasscode {
       hasStore
@@ -134,7 +134,12 @@ struct LoginEnableCommand: ParsableCommand {
     }
     print("It is mounted and unlocked already.")
     let usual = ["Documents", "Pictures", "Mail", ".thunderbird", ".mozilla", ".gnupg", ".ssh"]
-    guard let moved = usual.first(where: { StoreArgument.isThere("\(home)/\($0)") }) else { return }
+    // What is moved already is a link.
+    let movable = usual.first { name in
+      let directory = try? Descriptor.open(PathName("\(home)/\(name)"), [.path, .directory, .noFollow])
+      return directory != nil && !CanonicalPath.lies(mountPoint, in: "\(home)/\(name)")
+    }
+    guard let moved = movable else { return }
     let (from, to) = ("\(home)/\(moved)".shellQuoted, "\(mountPoint)/\(moved)".shellQuoted)
     print(
       "To move a directory there, and have it in its place all the same:\n\n    mv \(from) \(to) && ln -s \(to) \(from)"

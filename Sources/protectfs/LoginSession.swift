@@ -39,6 +39,6 @@ enum LoginSession {
 
   /// Not one that the user's search path has first: it gets the passcode.
   private static var program: String {
-    ["/usr/bin/su", "/bin/su"].first { StoreArgument.isThere($0) } ?? "su"
+    ["/usr/bin/su", "/bin/su"].first { PathName($0).isThere } ?? "su"
   }
 }

@@ -68,7 +68,7 @@ struct LoginParts: Encodable {
   /// What is there.
   static var found: LoginParts {
     func first(_ paths: [String]) -> String? {
-      paths.first { (try? Descriptor.open(PathName($0), [.path])) != nil }
+      paths.first { PathName($0).isThere }
     }
     let libraries = ["/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/lib", "/usr/lib"]
     let units = ["/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"].map { "\($0)/systemd/system" }

@@ -41,7 +41,7 @@ enum MachineChecks {
 
   /// Whether a block device is one of dm-crypt, or lies on such ones alone: a logical volume, say. `nil` for none.
   private static func isEncrypted(_ device: String) -> Bool? {
-    guard StoreArgument.isThere(device) else { return nil }
+    guard PathName(device).isThere else { return nil }
     if text("\(device)/dm/uuid")?.hasPrefix("CRYPT-") == true { return true }
     let directory = try? Descriptor.open(PathName("\(device)/slaves"), [.readOnly, .directory])
     guard let directory, let slaves = try? DirectoryNames(directory).all(limit: 256), !slaves.isEmpty else {

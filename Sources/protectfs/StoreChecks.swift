@@ -18,8 +18,8 @@ enum StoreChecks {
 
   private static var deviceKey: Diagnosis? {
     let directory = DeviceKey.defaultDirectory()
-    if StoreArgument.isThere("\(directory)/device.tpm") { return .good("device key", "the TPM has sealed it") }
-    guard StoreArgument.isThere("\(directory)/device.key") else { return nil }
+    if PathName("\(directory)/device.tpm").isThere { return .good("device key", "the TPM has sealed it") }
+    guard PathName("\(directory)/device.key").isThere else { return nil }
     return .good("device key", "\(directory)/device.key, as safe as the disk it is on; recovery keys stand for it")
   }
 

@@ -12,9 +12,6 @@ struct StoreArgument: ParsableArguments {
     completion: .directory)
   var path: String
 
-  /// Whether there is something at the path.
-  static func isThere(_ path: String) -> Bool { (try? Descriptor.open(PathName(path), [.path])) != nil }
-
   /// Who has the store.
   func owner() throws -> StoreOwner { try StoreOwner(of: CanonicalPath.of(path)) }
 
