@@ -112,7 +112,8 @@ extension KeybagFile {
   /// ``finishRestoration()`` gives it that back.
   private func restore(_ previous: Keybag, _ file: inout AtomicFile) throws(KeyManagementError) {
     let aside = try writing { () throws(Errno) in
-      let aside = try directory.open(Self.previousAsideName, [.writeOnly, .create, .noFollow], mode: 0o600)
+      let aside = try directory.open(
+        Self.previousAsideName, [.writeOnly, .create, .noFollow, .nonBlocking], mode: 0o600)
       guard try aside.lock(until: MonotonicClock.now + patience) else { throw .wouldBlock }
       try aside.truncate(to: 0)
       try aside.write(previous.bytes)

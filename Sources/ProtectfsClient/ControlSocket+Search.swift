@@ -25,7 +25,7 @@ extension ControlSocket {
     directories(of: owner).flatMap { path -> [Daemon] in
       guard let directory = try? SocketDirectory(opening: path, of: owner) else { return [] }
       let all = directory.names(limit: longestListing).filter { $0.hasSuffix(".sock") }
-      func inode(_ name: String) -> UInt64? { try? directory.descriptor.status(of: PathName(name)).inode }
+      func inode(_ name: String) -> UInt64? { try? directory.open(name).status().inode }
       let sockets = Dictionary(grouping: all, by: inode)
       var daemons: [Daemon] = []
       // A killed daemon leaves its sockets behind.

@@ -70,7 +70,10 @@ package struct ControlSocket: Sendable, Hashable {
   }
 
   private static func isDirectory(_ path: String, ownedBy user: UInt32) -> Bool {
-    guard let status = try? Descriptor.open(PathName(path), [.path, .noFollow]).status() else { return false }
+    guard let directory = try? Descriptor.open(PathName(path), [.path, .noFollow]) else { return false }
+    // Others may have mounted a file system of their own there, which never answers.
+    if user != Process.identity.user, (try? SocketDirectory.isFUSE(directory)) != false { return false }
+    guard let status = try? directory.status() else { return false }
     return status.type == .directory && status.user == user
   }
 }

@@ -50,12 +50,15 @@ public struct DaemonConnection: ~Copyable, Sendable {
         }
       }
     }
-    // Its path may have changed since it was mounted. What is mounted where a daemon says is that daemon's.
-    for daemon in ControlSocket.daemons(of: mount.owner) {
-      guard let status = Self.status(of: mount, at: daemon.socket),
-        !all.contains(where: { $0.mountPoint == status.mountPoint && $0.device != mount.device }),
-        let connection = try? DaemonConnection(at: daemon.socket, owner: daemon.owner)
-      else { continue }
+    // Its path may have changed since it was mounted. What is mounted where a daemon says is that daemon's. Of a store
+    // that is mounted twice, nothing says whose this is.
+    let daemons = ControlSocket.daemons(of: mount.owner).filter { daemon in
+      guard let status = Self.status(of: mount, at: daemon.socket) else { return false }
+      return !all.contains { $0.mountPoint == status.mountPoint && $0.device != mount.device }
+    }
+    if daemons.count == 1,
+      let connection = try? DaemonConnection(at: daemons[0].socket, owner: mount.owner, patience: patience)
+    {
       self = connection
       return
     }
@@ -175,10 +178,10 @@ public struct DaemonConnection: ~Copyable, Sendable {
   /// Whether the next message was received already.
   var hasMessage: Bool { received.contains(0) }
 
-  /// The bytes of the next message, without its NUL.
+  /// The bytes of the next message, without its NUL. All of it has to come in time.
   private mutating func nextMessage(patience: Int) throws(ControlError) -> [UInt8] {
     do throws(Errno) {
-      try socket.setTimeout(.receiving, seconds: patience)
+      let end = ContinuousClock.now + .seconds(patience)
       var chunk = [UInt8](repeating: 0, count: 8192)
       while true {
         if let end = received.firstIndex(of: 0) {
@@ -187,6 +190,9 @@ public struct DaemonConnection: ~Copyable, Sendable {
           return message
         }
         guard received.count <= ControlInterface.longestMessage else { throw .messageTooLong }
+        let left = Int((end - .now).components.seconds) + 1
+        if patience > 0, left < 1 { throw .wouldBlock }
+        try socket.setTimeout(.receiving, seconds: patience > 0 ? min(left, patience) : 0)
         let count = try socket.receive(into: &chunk)
         guard count > 0 else { throw .connectionReset }
         received += chunk[..<count]

@@ -20,11 +20,10 @@ extension LockState {
   ///
   /// - Throws: as ``init(ofMountAt:)``.
   package init(of mount: MountedFileSystem) throws(Errno) {
-    let user = Process.identity.user
-    if user == mount.owner || user == 0, let state = try Self.asked(of: mount) {
-      self = state
-    } else {
-      self = try BoundedCall.result(about: mount.device) { () throws(Errno) in try Self.read(from: mount) }
+    let mayAsk = [mount.owner, 0].contains(Process.identity.user)
+    self = try BoundedCall.result(about: mount.device) { () throws(Errno) in
+      if mayAsk, let state = try Self.asked(of: mount) { return state }
+      return try Self.read(from: mount)
     }
   }
 

@@ -2,11 +2,15 @@ import ProtectfsIO
 import SystemPackage
 
 extension MountedFileSystem {
-  /// Whether the mount has lost its daemon: the kernel answers for it (`ENOTCONN`).
+  /// Whether the mount has lost its daemon: the kernel answers for it (`ENOTCONN`). That of another user is not waited
+  /// for without end.
   package var isDead: Bool {
     do throws(Errno) {
       // Attributes may still be cached; this never is.
-      _ = try Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus()
+      let ask = { @Sendable () throws(Errno) in
+        _ = try Descriptor.open(PathName(mountPoint), [.path]).fileSystemStatus()
+      }
+      if owner == Process.identity.user { try ask() } else { try BoundedCall.result(about: device, ask) }
       return false
     } catch {
       return error.isOfAGoneDaemon
@@ -25,8 +29,18 @@ extension MountedFileSystem {
     return UInt64(status.f_bavail) * UInt64(status.f_frsize) < 1 << 16
   }
 
+  /// The mounts of the store in a backing directory. Anyone can say of a file system that it is one; only those count
+  /// that root, this user or the owner of the directory has mounted.
+  package static func mounts(of backing: String) -> [MountedFileSystem] {
+    let owner = try? Descriptor.open(PathName(backing), [.path]).status().user
+    return all().filter { $0.backing == backing && $0.isTrusted(by: owner) }
+  }
+
+  /// Whether root, this user or the owner of its store has mounted it.
+  package func isTrusted(by storeOwner: UInt32?) -> Bool { [0, Process.identity.user, storeOwner].contains(owner) }
+
   /// The living mount of a store that may write it.
   package static func writing(_ backing: String) -> MountedFileSystem? {
-    all().first { $0.backing == backing && !$0.isDead && !$0.isReadOnly }
+    mounts(of: backing).first { !$0.isDead && !$0.isReadOnly }
   }
 }

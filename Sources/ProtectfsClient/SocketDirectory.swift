@@ -32,6 +32,17 @@ package struct SocketDirectory: ~Copyable, Sendable {
     try self.init(opening: path, of: Process.identity.user)
   }
 
+  /// Opens a name in the directory without access. Its owner, whom others ask, may have put anything there: a symbolic
+  /// link to another's socket is not followed, and a file system that is mounted there is not asked for anything.
+  ///
+  /// - Throws: `EPERM` for something on another mount; `ENOENT`.
+  package func open(_ name: String) throws(Errno) -> Descriptor {
+    let file = try descriptor.open(PathName(name), [.path, .noFollow])
+    guard try MountedFileSystem.identifier(ofMountOf: file) == MountedFileSystem.identifier(ofMountOf: descriptor)
+    else { throw .notPermitted }
+    return file
+  }
+
   /// A path of a name in the directory, which is valid while the directory is open and short enough for a socket
   /// address.
   package func path(of name: String) -> String { "\(PathName(descriptor: descriptor))/\(name)" }
@@ -47,9 +58,10 @@ package struct SocketDirectory: ~Copyable, Sendable {
   ///
   /// - Parameter patience: the seconds after which that, or sending, fails with `EAGAIN`.
   package func connect(to name: String, patience: Int) throws(Errno) -> LocalSocket {
+    let file = try open(name)
     let socket = try LocalSocket()
     try socket.setTimeout(.sending, seconds: patience)
-    try socket.connect(to: path(of: name))
+    try socket.connect(to: PathName(descriptor: file).description)
     return socket
   }
 
@@ -57,9 +69,10 @@ package struct SocketDirectory: ~Copyable, Sendable {
   ///
   /// - Throws: `ENOENT` if there is no socket.
   package func isServed(_ name: String) throws(Errno) -> Bool {
+    let file = try open(name)
     let socket = try LocalSocket(isBlocking: false)
     do throws(Errno) {
-      try socket.connect(to: path(of: name))
+      try socket.connect(to: PathName(descriptor: file).description)
     } catch {
       switch error {
       case .connectionRefused: return false

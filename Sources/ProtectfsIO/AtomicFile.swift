@@ -123,7 +123,9 @@ package struct AtomicFile: ~Copyable {
   ) throws(Errno) -> Descriptor {
     var mayOvertake = overtakes
     while true {
-      let file = try directory.open(aside, [.writeOnly, .create, .noFollow], mode: mode)
+      // Whoever may write the directory may have put a FIFO there, which is not waited for.
+      let file = try directory.open(aside, [.writeOnly, .create, .noFollow, .nonBlocking], mode: mode)
+      guard try file.status().type == .regular else { throw .invalidArgument }
       let isLocked: Bool
       if let patience {
         isLocked = try file.lock(until: MonotonicClock.now + patience)

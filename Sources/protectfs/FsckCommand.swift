@@ -139,7 +139,7 @@ struct FsckCommand: ParsableCommand {
       return try Store.lock(directory, path: path, for: repair ? .repair : .check)
     } catch {
       guard case .inUse = error else { throw error }
-      let mount = MountedFileSystem.writing(path) ?? MountedFileSystem.all().first { $0.backing == path }
+      let mount = MountedFileSystem.writing(path) ?? MountedFileSystem.mounts(of: path).first
       let mountPoint = mount?.mountPoint ?? "MOUNTPOINT"
       throw CommandFailure(
         .alreadyMounted, "\(path) is in use; unmount it first: protectfs unmount \(mountPoint)")

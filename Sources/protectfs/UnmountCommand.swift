@@ -77,7 +77,7 @@ struct UnmountCommand: ParsableCommand {
       return "\(given) is in the mount at \(mount.mountPoint); unmount that: "
         + "protectfs unmount \(mount.mountPoint.shellQuoted)"
     }
-    let mountPoints = MountedFileSystem.all().filter { $0.backing == path }.map(\.mountPoint)
+    let mountPoints = MountedFileSystem.mounts(of: path).map(\.mountPoint)
     guard !mountPoints.isEmpty else { return "\(given) is not the mount point of a protectfs mount" }
     return "\(given) is the backing directory of \(mountPoints.joined(separator: " and ")); unmount that: "
       + mountPoints.map { "protectfs unmount \($0.shellQuoted)" }.joined(separator: "; ")

@@ -7,11 +7,16 @@ import SystemPackage
 final class UserMounts: Sendable {
   /// One mount of each file system, in the order in which they were mounted.
   let mounts: [MountedFileSystem]
-  /// Daemons that run without any of these.
-  private let daemons: [ControlSocket.Daemon]
   private let isForAll: Bool
+  private let search: Monitor<Search>
   /// By the place of the mount in ``mounts``; daemons come after these, and then what is not reached.
   private let failures = RankedMutex(.commandProgress, [Int: CommandFailure]())
+
+  /// The search for daemons that run without any of these mounts.
+  private enum Search {
+    case isDue, isUnderWay
+    case found([ControlSocket.Daemon])
+  }
 
   /// How many there are.
   var count: Int { mounts.count + daemons.count }
@@ -32,13 +37,26 @@ final class UserMounts: Sendable {
     } catch {
       throw CommandFailure("the table of mounts", error)
     }
-    guard includingDaemons else {
-      daemons = []
-      return
+    search = Monitor(.commandState, includingDaemons ? .isDue : .found([]))
+    if includingDaemons { Process.raiseOpenFileLimit() }
+  }
+
+  /// Daemons that run without any of the mounts. The first who asks searches for them, while others wait.
+  private var daemons: [ControlSocket.Daemon] {
+    let known: [ControlSocket.Daemon]? = search.wait { search, _ in
+      switch search {
+      case .found(let daemons): return .some(daemons)
+      case .isUnderWay: return nil
+      case .isDue:
+        search = .isUnderWay
+        return .some(nil)
+      }
     }
-    Process.raiseOpenFileLimit()
-    daemons = Self.daemons(
-      of: isForAll ? mounts.map(\.owner) + ControlSocket.possibleOwners() : [user], without: mounts)
+    if let known { return known }
+    let owners = isForAll ? mounts.map(\.owner) + ControlSocket.possibleOwners() : [Process.identity.user]
+    let daemons = Self.daemons(of: owners, without: mounts)
+    search.update { $0 = .found(daemons) }
+    return daemons
   }
 
   /// The daemons of these users that serve none of the mounts. A user whose directories hang, being on a file system of
@@ -123,16 +141,18 @@ final class UserMounts: Sendable {
     }
   }
 
-  /// Locks all at the same time.
+  /// Locks all at the same time: the mounts at once, and then what is searched for.
   func lockTogether(_ body: @escaping @Sendable (inout DaemonConnection) throws -> Void) {
     var threads: [Thread] = []
-    for index in 0..<count {
+    func lock(_ index: Int) {
       do throws(Errno) {
         threads.append(try Thread(starting: "mount") { [self] in attempt(index, persists: true, body) })
       } catch {
         attempt(index, persists: true, body)
       }
     }
+    for index in mounts.indices { lock(index) }
+    for index in mounts.count..<count { lock(index) }
     for thread in threads { thread.join() }
   }
 
@@ -141,13 +161,14 @@ final class UserMounts: Sendable {
   func reportUnreached(_ command: String) {
     guard isForAll else { return }
     let others = ForeignMount.all(besides: mounts.map(\.device)).filter { !isServed($0.mount) }
+    let first = count
     for (index, other) in others.enumerated() {
       let namespaces = other.hasOtherUsers ? "--user --mount" : "--mount"
       let failure = CommandFailure(
         .noAnswer,
         "it is mounted in another mount namespace (that of process \(other.process)), and its daemon is not reached from "
           + "here; 'nsenter \(namespaces) --target \(other.process) \(command)' reaches it")
-      failures.withLock { $0[count + index] = failure }
+      failures.withLock { $0[first + index] = failure }
       CommandFailure.report("\(other.mount.mountPoint.printable): \(failure.message)")
     }
   }

@@ -53,6 +53,22 @@ extension MountTests {
       }
     }
 
+    /// Anybody can say of a file system that it is a mount of a store. Its socket gets no passcode.
+    @Test func aFalseMountOfAStoreIsNotBelieved() throws {
+      let script = """
+        \(Self.hidingAll)
+        mount -t tmpfs none /mnt && mkdir /mnt/false && exec 3<>/dev/fuse &&
+        mount -i -t fuse.protectfs -o fd=3,rootmode=40000,user_id=54321,group_id=54321 "$1" /mnt/false &&
+        timeout -s KILL 60 "$0" key add --new-recovery-key "$1" --device-key "$2" --passcode-file "$3"
+        """
+      try Volume.store { volume in
+        let files = [volume.backing, volume.deviceKey, volume.passcodeFile].map(\.description)
+        let result = try Program.run(
+          ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, Command.path] + files)
+        #expect(result.succeeded, "\(result.output)")
+      }
+    }
+
     /// File systems of another user that never answer: one where that user's sockets would be, and one that says that
     /// it is a protectfs mount.
     @Test func othersThatNeverAnswerAreNotWaitedFor() throws {

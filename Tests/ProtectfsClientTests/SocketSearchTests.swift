@@ -24,6 +24,13 @@ import Testing
     let daemons = ControlSocket.daemons(of: user)
     #expect(daemons.count == 100 && daemons.allSatisfy { $0.owner == user })
     #expect(ControlSocket.possibleOwners().contains(user))
+    // A link, perhaps to the socket of another user's daemon, is not followed.
+    let link = "link.sock"
+    try #require(unsafe symlink(names[0], "\(directory)/\(link)") == 0)
+    defer { unsafe unlink("\(directory)/\(link)") }
+    let opened = try SocketDirectory(opening: directory, of: user)
+    #expect(try opened.isServed(String(names[0].dropFirst(directory.count + 1))) && !opened.isServed(link))
+    #expect(throws: Errno.connectionRefused) { _ = try opened.connect(to: link, patience: 1) }
     // Another's directory is none of a user's.
     try #require(unsafe chown(directory, user + 1, user) == 0)
     #expect(ControlSocket.daemons(of: user).isEmpty && !ControlSocket.possibleOwners().contains(user))

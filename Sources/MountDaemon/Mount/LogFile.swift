@@ -15,7 +15,9 @@ package final class LogFile: Sendable {
   ///
   /// - Throws: `EPERM` for a file that others own or may write: what it says would be theirs to choose.
   package init(path: String) throws(Errno) {
-    let file = try Descriptor.open(PathName(path), [.writeOnly, .append, .create, .noFollow], mode: 0o600)
+    // A FIFO that nobody reads is not waited for.
+    let flags = OpenFlags([.writeOnly, .append, .create, .noFollow, .nonBlocking])
+    let file = try Descriptor.open(PathName(path), flags, mode: 0o600)
     let status = try file.status()
     let isOurs = status.user == Process.identity.user || status.user == 0
     guard status.type != .regular || isOurs && status.permissions & 0o022 == 0 else { throw .notPermitted }

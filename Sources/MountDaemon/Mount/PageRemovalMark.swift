@@ -57,9 +57,9 @@ package struct PageRemovalMark: Sendable {
   }
 
   private static func read(_ name: String, in directory: borrowing SocketDirectory) -> [UInt8]? {
-    // The directory is the user's, who may have put a FIFO there: root must not wait for it.
-    guard let file = try? directory.descriptor.open(PathName(name), [.readOnly, .noFollow, .nonBlocking]),
-      (try? file.status().type) == .regular
+    // The directory is the user's, who may have put anything there: root must not wait for it.
+    guard let found = try? directory.open(name), (try? found.status().type) == .regular,
+      let file = try? Descriptor.open(PathName(descriptor: found), [.readOnly, .nonBlocking])
     else { return nil }
     return try? file.readAll(limit: 4096)
   }

@@ -43,7 +43,9 @@ extension Store {
   private static func isMounted(_ backing: borrowing Descriptor) -> Bool {
     guard let own = try? backing.status() else { return false }
     return MountedFileSystem.all().contains { mount in
-      guard let other = try? Descriptor.open(PathName(mount.backing), [.path]).status() else { return false }
+      guard mount.isTrusted(by: own.user),
+        let other = try? Descriptor.open(PathName(mount.backing), [.path]).status()
+      else { return false }
       return other.device == own.device && other.inode == own.inode
     }
   }
