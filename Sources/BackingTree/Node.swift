@@ -191,12 +191,13 @@ package final class Node: Sendable {
     }
   }
 
-  /// The modification time that the kernel means by `sent`: the one after a rekey if it sends the one from before,
-  /// perhaps of its own accord and much later. Another one is new.
+  /// The modification time that the kernel means by `sent`: the one after all rekeys if it sends one from before, or
+  /// between two, perhaps of its own accord and much later. Another one is new.
   package func timeAfterRekeys(_ sent: TimeChange) -> TimeChange {
     state.withLock { state in
       guard let moved = state.movedTime else { return sent }
-      guard case .set(moved.kernel, let nanoseconds) = sent else {
+      let known = min(moved.kernel, moved.seconds)...max(moved.kernel, moved.seconds)
+      guard case .set(let seconds, let nanoseconds) = sent, known.contains(seconds) else {
         state.movedTime = nil
         return sent
       }

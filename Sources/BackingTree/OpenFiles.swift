@@ -288,11 +288,7 @@ extension BackingTree {
   /// behind its back.
   package func noteChange(of file: ProtectedFile) {
     file.noteChange()
-    if !options.hasOtherWriters {
-      file.movedModificationTime()
-    } else if file.isRekeyed {
-      file.adoptModificationTime()
-    }
+    if options.hasOtherWriters { file.adoptModificationTime() } else { file.movedModificationTime() }
   }
 
   /// Refuses an operation on the contents of a closed file if its class does not allow the operation, the kernel knows

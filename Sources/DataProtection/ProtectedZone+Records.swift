@@ -60,8 +60,7 @@ extension ProtectedZone {
           return try Self.withLock(on: directory) { try save(record, in: directory) }
         } catch {
           // Another one's save may have failed, which had made the directory.
-          let path = try PathName(FileManager.path(of: directory))
-          if !isNew, (try? Descriptor.open(path, [.path, .noFollow])) == nil { continue }
+          if !isNew, try Self.isGone(directory) { continue }
           // Of a record that was not saved, nothing stays. Others may have saved theirs.
           if isNew, let zone = try? Descriptor.open(PathName(FileManager.path(of: url)), [.path, .directory]) {
             try? zone.removeDirectory(PathName(record.name))
@@ -71,6 +70,17 @@ extension ProtectedZone {
       }
     }
     record.saved(origin)
+  }
+
+  private static func isGone(_ directory: URL) throws -> Bool {
+    let path = try PathName(FileManager.path(of: directory))
+    do throws(Errno) {
+      _ = try Descriptor.open(path, [.path, .noFollow])
+      return false
+    } catch {
+      // It says nothing that there is no descriptor left.
+      return error == .noSuchFileOrDirectory
+    }
   }
 
   /// Returns whether it is a new one.

@@ -73,10 +73,13 @@ package final class ProtectedFile: Sendable {
     modificationTime.withLock { $0.move() }
   }
 
-  /// Takes over the backing file's modification time, which a change of the contents has set just now.
+  /// Takes over the backing file's modification time, where the kernel does not keep it. One that is set meanwhile
+  /// stays.
   package func adoptModificationTime() {
+    let known = modificationTime.withLock { $0.time }
     guard let time = try? descriptor.status().modificationTime else { return }
-    modificationTime.withLock { $0.wasSet(time) }
+    let shown = record.shown(time)
+    modificationTime.withLock { if $0.time == known { $0.wasSet(shown) } }
   }
 
   /// Gives the backing file the modification time `time`. `body` does so and returns the status afterwards. A

@@ -57,7 +57,14 @@ package struct ChildProcess: Sendable {
       if let error = unsafe StandardStream.writeAll(writing.rawValue, bytes) { throw error }
     }
     let child = try ChildProcess(program, arguments, .inheritedBut(input: reading.rawValue))
-    let process = try ProcessDescriptor(child.process)
+    let process: ProcessDescriptor
+    do throws(Errno) {
+      process = try ProcessDescriptor(child.process)
+    } catch {
+      kill(child.process, SIGKILL)
+      _ = child.reap()
+      throw error
+    }
     var output: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: 4096)
     while true {

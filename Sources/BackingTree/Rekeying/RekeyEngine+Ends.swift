@@ -46,7 +46,9 @@ extension RekeyEngine {
   func rest(_ node: Node, hasShifted: Bool = false) {
     guard let file = node.file, file.isRekeyed else { return }
     let isShifted = hasShifted ? file.record.timeShift != nil : shiftTime(of: file, node)
-    file.restAfterRekey(isShifted: isShifted) { node.movedTime(from: $0, to: $1) }
+    // With other writers the kernel keeps no time, and sends none of its own accord.
+    let isKept = !tree.options.hasOtherWriters
+    file.restAfterRekey(isShifted: isShifted) { if isKept { node.movedTime(from: $0, to: $1) } }
     tree.applyModificationTime(of: file)
   }
 

@@ -213,6 +213,8 @@ package final class RekeyEngine {
     do throws(Errno) {
       if !job.step.chunks.isEmpty {
         job.isWritten = true
+        // Others may have written the file since it was opened.
+        if tree.options.hasOtherWriters, !job.file.isRekeyed { job.file.adoptModificationTime() }
         try tree.holdingPrivileges(of: job.node) { () throws(Errno) in try job.file.write(job.step) }
       }
       guard job.step.boundary == nil else { return }
