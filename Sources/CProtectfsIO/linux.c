@@ -22,7 +22,7 @@ int statx(int directory, const char *path, int flags, unsigned mask, struct stat
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status) {
   REQUIRE_CALLS_ALLOWED();
   struct statx s;
-  int result = (store_calls ? store_calls->statx : statx)(directory, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s);
+  int result = (store_replacement ? store_replacement->statx : statx)(directory, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s);
   if (result < 0) return -errno;
   *status = (struct linux_status){
       .inode = s.stx_ino,
@@ -49,7 +49,7 @@ int linux_statx(int directory, const char *path, int flags, struct linux_status 
 }
 
 ssize_t linux_getdents64(int fd, void *buffer, size_t count) {
-  if (store_calls) return RESULT(store_calls->getdents64(fd, buffer, count));
+  if (store_replacement) return RESULT(store_replacement->getdents64(fd, buffer, count));
   return RESULT(syscall(SYS_getdents64, fd, buffer, count));
 }
 

@@ -1,7 +1,9 @@
 #include "store.h"
 
 #ifdef DEBUG
-const struct store_calls *store_calls;
+const struct store_calls *store_replacement;
+
+void store_replace(const struct store_calls *calls) { store_replacement = calls; }
 #else
-const struct store_calls *const store_calls = NULL;
+const struct store_calls *const store_replacement = NULL;
 #endif

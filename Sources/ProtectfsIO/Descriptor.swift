@@ -16,7 +16,7 @@ package struct Descriptor: ~Copyable, Sendable {
     // Nothing can be done about a failed close(2): Linux has freed the number by then (close(2), "Dealing with error
     // returns"). Where it matters, fsync(2) checks write-back.
     LockOrder.requireCallsAllowed("close")
-    _ = close(rawValue)
+    _ = store_close(rawValue)
   }
 
   /// Returns the number without closing the descriptor.
@@ -30,7 +30,7 @@ package struct Descriptor: ~Copyable, Sendable {
   /// was written could not be taken (close(2)).
   package consuming func closeReporting() throws(Errno) {
     let number = release()
-    guard ProtectfsLibc.close(number) < 0, errno != EINTR else { return }
+    guard store_close(number) < 0, errno != EINTR else { return }
     throw Errno(rawValue: errno)
   }
 
@@ -75,7 +75,7 @@ extension Descriptor {
   /// Makes this number refer to the open file of another descriptor. Calls in progress complete on the old file
   /// (dup3(2)).
   package func stand(for other: borrowing Descriptor) throws(Errno) {
-    try call("dup3", dup3(other.rawValue, rawValue, O_CLOEXEC))
+    try call("dup3", store_dup3(other.rawValue, rawValue, O_CLOEXEC))
   }
 }
 

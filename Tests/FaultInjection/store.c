@@ -182,6 +182,9 @@ CALL_AS(ssize_t, fgetxattr, strcmp(name, "security.capability") == 0 ? "fgetxatt
 READ(ssize_t, listxattr, is_ours_at(AT_FDCWD, path), (const char *path, char *list, size_t count), path, list, count)
 READ(ssize_t, flistxattr, is_ours(fd), (int fd, char *list, size_t count), fd, list, count)
 
+static int faulty_close(int fd) { return close(fd); }
+static int faulty_dup3(int from, int to, int flags) { return dup3(from, to, flags); }
+
 static const struct store_calls faulty = {
 #define MEMBER(result, name, ...) .name = faulty_##name,
     STORE_CALLS(MEMBER) STORE_CALLS_ELSEWHERE(MEMBER)};
@@ -194,6 +197,6 @@ __attribute__((constructor)) static void map_faults(void) {
   close(fd);
   if (mapped == MAP_FAILED) return;
   faults = mapped;
-  store_calls = &faulty;
+  store_replace(&faulty);
 }
 #endif

@@ -26,7 +26,6 @@ struct linux_status {
 };
 
 // Functions of the C library that Swift's Glibc module leaves out, since they are not in POSIX.
-int dup3(int from, int to, int flags);
 int unshare(int flags);
 int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *time);
 int pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *time);

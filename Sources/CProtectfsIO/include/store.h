@@ -18,11 +18,14 @@ struct statx;
 ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags);
 int fallocate(int fd, int mode, off_t offset, off_t length);
 int syncfs(int fd);
+int dup3(int from, int to, int flags);
 int renameat2(int directory, const char *from, int other, const char *to, unsigned flags);
 
 // Result, name, parameters and arguments. Each is libc's function of that name.
 #define STORE_CALLS(CALL) \
   CALL(int, openat, (int directory, const char *path, int flags, mode_t mode), directory, path, flags, mode) \
+  CALL(int, close, (int fd), fd) \
+  CALL(int, dup3, (int from, int to, int flags), from, to, flags) \
   CALL(ssize_t, pread, (int fd, void *buffer, size_t count, off_t offset), fd, buffer, count, offset) \
   CALL(ssize_t, pwrite, (int fd, const void *buffer, size_t count, off_t offset), fd, buffer, count, offset) \
   CALL(ssize_t, pwritev2, (int fd, const struct iovec *parts, int count, off_t offset, int flags), \
@@ -79,14 +82,17 @@ struct store_calls {
 
 /// What stands in the place of the calls; NULL for themselves, as always in release builds. Set before the first call.
 #ifdef DEBUG
-extern const struct store_calls *store_calls;
+extern const struct store_calls *store_replacement;
 #else
-extern const struct store_calls *const store_calls;
+extern const struct store_calls *const store_replacement;
 #endif
+
+/// Sets it, in debug builds.
+void store_replace(const struct store_calls *calls);
 
 #define STORE_CALL(result, name, parameters, ...) \
   static inline result store_##name parameters { \
-    return __builtin_expect(store_calls != NULL, 0) ? store_calls->name(__VA_ARGS__) : name(__VA_ARGS__); \
+    return __builtin_expect(store_replacement != NULL, 0) ? store_replacement->name(__VA_ARGS__) : name(__VA_ARGS__); \
   }
 STORE_CALLS(STORE_CALL)
 #undef STORE_CALL

@@ -16,6 +16,14 @@ struct calls_status {
   int64_t modification_seconds, modification_nanoseconds;
 };
 
+/// An open file of its own that nobody else has.
+int calls_open_nothing(void);
+struct statx;
+/// What statx(2) says of a file that does not exist, on a device of its own.
+int calls_statx(int directory, const char *path, int flags, unsigned mask, struct statx *status);
+ssize_t calls_getdents64(int fd, void *buffer, size_t count);
+void calls_fill(struct statx *status, const struct calls_status *from, uint64_t device);
+
 int calls_open(const char *path, int flags, unsigned mode);
 int calls_close(int fd);
 ssize_t calls_pread(int fd, void *buffer, size_t count, off_t offset);

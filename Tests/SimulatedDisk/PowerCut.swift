@@ -1,0 +1,35 @@
+/// What a power cut may leave at a moment: what is durable, and any part of what has changed since.
+package struct PowerCut: Sendable {
+  let durable: DiskImage
+  let pending: [Change]
+
+  /// Up to how many changes all parts of them are taken.
+  private static let mostCombined = 10
+
+  /// The different images that may be found. Of more than a few changes: what each beginning and each end of them
+  /// leaves, all but one, each alone, and some at random.
+  package func images(using generator: inout some RandomNumberGenerator) -> Set<DiskImage> {
+    var images: Set<DiskImage> = []
+    func add(_ isKept: (Int) -> Bool) {
+      var image = durable
+      for (index, change) in pending.enumerated() where isKept(index) { image.make(change) }
+      images.insert(image)
+    }
+    let count = pending.count
+    guard count > Self.mostCombined else {
+      for bits in 0..<1 << count { add { bits >> $0 & 1 == 1 } }
+      return images
+    }
+    for place in 0...count {
+      add { $0 < place }
+      add { $0 >= place }
+      add { $0 == place }
+      add { $0 != place }
+    }
+    for _ in 0..<1 << Self.mostCombined {
+      let kept = pending.map { _ in Bool.random(using: &generator) }
+      add { kept[$0] }
+    }
+    return images
+  }
+}

@@ -1,0 +1,88 @@
+import Glibc
+import ProtectfsIO
+
+// Calls on the contents of open files.
+extension SimulatedDisk {
+  private static let pageSize = DiskImage.pageSize
+
+  /// The file of a descriptor that reads or writes.
+  private func regular(_ file: OpenFile, writes: Bool = false) throws(Failure) -> Int {
+    if image[file.inode].type == .directory { throw Failure(EISDIR) }
+    let mode = file.flags & O_ACCMODE
+    guard file.flags & OpenFlags.path.rawValue == 0, writes ? mode != O_RDONLY : mode != O_WRONLY else {
+      throw Failure(EBADF)
+    }
+    return file.inode
+  }
+
+  func read(_ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Failure) -> Int {
+    let inode = image[try regular(file)]
+    guard offset < inode.size else { return 0 }
+    let count = Int(min(UInt64(buffer.count), inode.size - offset))
+    for position in 0..<count {
+      let (page, place) = (offset + UInt64(position)).quotientAndRemainder(dividingBy: Self.pageSize)
+      unsafe buffer[position] = inode.pages[page]?[Int(place)] ?? 0
+    }
+    return count
+  }
+
+  func write(_ file: OpenFile, _ buffer: UnsafeRawBufferPointer, at offset: UInt64) throws(Failure) -> Int {
+    let inode = try regular(file, writes: true)
+    var position = 0
+    while position < buffer.count {
+      let (page, start) = (offset + UInt64(position)).quotientAndRemainder(dividingBy: Self.pageSize)
+      let count = min(buffer.count - position, Int(Self.pageSize - start))
+      make(.data(inode, page: page, start: Int(start), unsafe Array(buffer[position..<position + count])))
+      position += count
+    }
+    let end = offset + UInt64(buffer.count)
+    if end > image[inode].size { make(.size(inode, end)) }
+    return buffer.count
+  }
+
+  func truncate(_ file: OpenFile, to size: Int64) throws(Failure) {
+    let inode = try regular(file, writes: true)
+    if image[inode].size != UInt64(size) { make(.size(inode, UInt64(size))) }
+  }
+
+  func allocate(_ file: OpenFile, _ mode: AllocationMode, _ range: Range<UInt64>) throws(Failure) {
+    let inode = try regular(file, writes: true)
+    if mode.contains(.collapseRange) || mode.contains(.insertRange) { throw Failure(EOPNOTSUPP) }
+    if mode.contains(.punchHole) || mode.contains(.zeroRange) {
+      var position = range.lowerBound
+      while position < range.upperBound {
+        let (page, start) = position.quotientAndRemainder(dividingBy: Self.pageSize)
+        let end = min(range.upperBound, (page + 1) * Self.pageSize)
+        if start == 0, end == (page + 1) * Self.pageSize {
+          make(.hole(inode, page: page))
+        } else if image[inode].pages[page] != nil {
+          make(.data(inode, page: page, start: Int(start), [UInt8](repeating: 0, count: Int(end - position))))
+        }
+        position = end
+      }
+    }
+    if !mode.contains(.keepSize), range.upperBound > image[inode].size { make(.size(inode, range.upperBound)) }
+  }
+
+  /// `SEEK_SET`, `SEEK_DATA` and `SEEK_HOLE`.
+  func seek(_ descriptor: CInt, to offset: Int64, _ origin: SeekOrigin?) throws(Failure) -> Int64 {
+    let inode = image[files[descriptor]!.inode]
+    func isData(_ position: Int64) -> Bool { inode.pages[UInt64(position) / Self.pageSize] != nil }
+    var position = offset
+    switch origin {
+    case .start: break
+    case .data, .hole:
+      guard offset < inode.size else { throw Failure(ENXIO) }
+      while position < inode.size, isData(position) != (origin == .data) {
+        position = (position / Int64(Self.pageSize) + 1) * Int64(Self.pageSize)
+      }
+      if position >= inode.size {
+        if origin == .data { throw Failure(ENXIO) }
+        position = Int64(inode.size)
+      }
+    default: throw Failure(EINVAL)
+    }
+    move(descriptor, to: position)
+    return position
+  }
+}

@@ -1,0 +1,109 @@
+import CSystemCalls
+import ProtectfsIO
+
+/// A disk in memory, which stands in the place of the backing store for what a test does on its thread.
+///
+/// It keeps what fsync(2) and the like promise (fsync(2), POSIX.1-2024), and no more: whatever was not made durable is
+/// there after a power cut or not, each change by itself; a file's size apart from its contents, one page of these
+/// apart from the next, and a rename of a file apart from the file. File systems with a journal promise more. A file's
+/// own calls keep their order only where one undoes the other.
+package final class SimulatedDisk: @unchecked Sendable {
+  /// Where it is found.
+  package static let path: PathName = "/simulated"
+
+  /// That of the calling thread.
+  @TaskLocal static var current: SimulatedDisk?
+
+  /// What programs see.
+  package private(set) var image: DiskImage
+  private var durable: DiskImage
+  private var pending: [Change] = []
+  /// By their descriptors, which the kernel has given out for other files.
+  private(set) var files: [CInt: OpenFile] = [:]
+  private var lastInode: Int
+  /// The number of the flush that the disk only pretends to do, from 1: a fault that tests have to find.
+  package var pretendedFlush: Int?
+  /// How many flushes there were that had something to do.
+  package private(set) var flushes = 0
+  /// The moments before something was made durable: what a cut at any other moment leaves, one at these does.
+  package private(set) var cuts: [PowerCut] = []
+
+  struct OpenFile {
+    let inode: Int
+    let flags: CInt
+    var position: Int64 = 0
+  }
+
+  package init(_ image: DiskImage = DiskImage()) {
+    self.image = image
+    durable = image
+    lastInode = image.nextNumber
+    StoreTable.install
+  }
+
+  /// Calls `body`, for which this is the store's disk.
+  package func run<Result>(_ body: () throws -> Result) rethrows -> Result {
+    try Self.$current.withValue(self) { try body() }
+  }
+
+  /// What a power cut would leave now.
+  package var cut: PowerCut { PowerCut(durable: durable, pending: pending) }
+
+  /// Takes the moments of power cuts until now.
+  package func takeCuts() -> [PowerCut] {
+    defer { cuts = [] }
+    return cuts + [cut]
+  }
+
+  // MARK: Changes
+
+  func make(_ change: Change) {
+    image.make(change)
+    pending.append(change)
+  }
+
+  func add(_ inode: DiskImage.Inode) -> Int {
+    lastInode += 1
+    image.add(inode, as: lastInode)
+    durable.add(inode, as: lastInode)
+    return lastInode
+  }
+
+  /// Makes durable what `isFlushed` says.
+  func flush(_ isFlushed: (Change) -> Bool) {
+    guard pending.contains(where: isFlushed) else { return }
+    cuts.append(cut)
+    flushes += 1
+    if flushes == pretendedFlush { return }
+    for change in pending where isFlushed(change) { durable.make(change) }
+    pending.removeAll(where: isFlushed)
+  }
+
+  func synchronize(_ file: OpenFile, dataOnly: Bool = false) -> CInt {
+    flush { $0.isFlushed(with: file.inode, dataOnly: dataOnly) }
+    return 0
+  }
+
+  func synchronizeAll() -> CInt {
+    flush { _ in true }
+    return 0
+  }
+
+  // MARK: Open files
+
+  /// The file of a descriptor, if it is of this disk.
+  func file(_ descriptor: CInt) -> OpenFile? { files[descriptor] }
+
+  func open(_ inode: Int, _ flags: CInt) -> CInt {
+    // A file of its own for each, so that locks of one are none of others.
+    let descriptor = calls_open_nothing()
+    if descriptor >= 0 { files[descriptor] = OpenFile(inode: inode, flags: flags) }
+    return descriptor
+  }
+
+  func close(_ descriptor: CInt) { files[descriptor] = nil }
+
+  func duplicate(_ descriptor: CInt, as other: CInt) { files[other] = files[descriptor] }
+
+  func move(_ descriptor: CInt, to position: Int64) { files[descriptor]!.position = position }
+}
