@@ -142,11 +142,9 @@ let package = Package(
     tests(
       "FileSystemTests",
       [
-        "InProcessKernel", "Contract", "CFUSE", "MountDaemon", "BackingTree", "FUSE", "KeyManagement",
-        "ProtectfsClient",
-        logging,
-      ]
-        + base),
+        "InProcessKernel", "Contract", "SimulatedDisk", "CFUSE", "MountDaemon", "BackingTree", "FUSE", "KeyManagement",
+        "ProtectfsClient", logging,
+      ] + base),
     // Empty in release builds.
     .target(
       name: "ProtectfsFaultInjection", dependencies: ["CProtectfsIO"], path: "Tests/FaultInjection",

@@ -50,6 +50,8 @@ package final class MountWatcher: Sendable {
     var mounts: [MountedFileSystem]?
     while true {
       mounts = table.mounts() ?? mounts
+      // Not under the lock: a file system on the way to a path may not answer.
+      for listener in state.withLock({ Array($0.listeners.values) }) { _ = listener.mount.isResolved }
       let (isOver, isComplete) = state.withLock { state in
         let isComplete = mounts.map { assign($0, &state) } ?? false
         if state.listeners.isEmpty { state.table = nil }

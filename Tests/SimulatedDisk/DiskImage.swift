@@ -100,6 +100,14 @@ enum Change: Hashable, Sendable {
     let name: PathName
   }
 
+  /// Whether a journal has it: all but contents and sizes, which reach the disk when they are written back.
+  var isJournaled: Bool {
+    switch self {
+    case .data, .hole, .size: false
+    default: true
+    }
+  }
+
   /// Whether fsync(2) of an inode makes it durable, or fdatasync(2), which leaves out what is not needed to read the
   /// contents (fsync(2), POSIX.1-2024). That of a directory is about its names, and that of a file is about none.
   func isFlushed(with inode: Int, dataOnly: Bool) -> Bool {

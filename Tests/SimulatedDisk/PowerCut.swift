@@ -2,6 +2,8 @@
 package struct PowerCut: Sendable {
   let durable: DiskImage
   let pending: [Change]
+  /// Whether the journal keeps its changes in their order.
+  let keepsOrder: Bool
 
   /// Up to how many changes all parts of them are taken.
   private static let mostCombined = 10
@@ -12,7 +14,15 @@ package struct PowerCut: Sendable {
     var images: Set<DiskImage> = []
     func add(_ isKept: (Int) -> Bool) {
       var image = durable
-      for (index, change) in pending.enumerated() where isKept(index) { image.make(change) }
+      // Behind a change that is missing in the journal, all are.
+      var endsJournal = false
+      for (index, change) in pending.enumerated() {
+        if isKept(index), !endsJournal || !change.isJournaled {
+          image.make(change)
+        } else if keepsOrder, change.isJournaled {
+          endsJournal = true
+        }
+      }
       images.insert(image)
     }
     let count = pending.count

@@ -5,8 +5,8 @@ import ProtectfsIO
 ///
 /// It keeps what fsync(2) and the like promise (fsync(2), POSIX.1-2024), and no more: whatever was not made durable is
 /// there after a power cut or not, each change by itself; a file's size apart from its contents, one page of these
-/// apart from the next, and a rename of a file apart from the file. File systems with a journal promise more. A file's
-/// own calls keep their order only where one undoes the other.
+/// apart from the next, and a rename of a file apart from the file. With a journal, as ext4 and XFS have one, changes
+/// of names and attributes are there in their order (kernel: filesystems/ext4/journal.rst).
 package final class SimulatedDisk: @unchecked Sendable {
   /// Where it is found.
   package static let path: PathName = "/simulated"
@@ -21,6 +21,7 @@ package final class SimulatedDisk: @unchecked Sendable {
   /// By their descriptors, which the kernel has given out for other files.
   private(set) var files: [CInt: OpenFile] = [:]
   private var lastInode: Int
+  private let keepsOrder: Bool
   /// The number of the flush that the disk only pretends to do, from 1: a fault that tests have to find.
   package var pretendedFlush: Int?
   /// How many flushes there were that had something to do.
@@ -34,8 +35,10 @@ package final class SimulatedDisk: @unchecked Sendable {
     var position: Int64 = 0
   }
 
-  package init(_ image: DiskImage = DiskImage()) {
+  /// - Parameter keepsOrder: whether it has a journal.
+  package init(_ image: DiskImage = DiskImage(), keepsOrder: Bool = false) {
     self.image = image
+    self.keepsOrder = keepsOrder
     durable = image
     lastInode = image.nextNumber
     StoreTable.install
@@ -47,7 +50,7 @@ package final class SimulatedDisk: @unchecked Sendable {
   }
 
   /// What a power cut would leave now.
-  package var cut: PowerCut { PowerCut(durable: durable, pending: pending) }
+  package var cut: PowerCut { PowerCut(durable: durable, pending: pending, keepsOrder: keepsOrder) }
 
   /// Takes the moments of power cuts until now.
   package func takeCuts() -> [PowerCut] {
@@ -75,8 +78,17 @@ package final class SimulatedDisk: @unchecked Sendable {
     cuts.append(cut)
     flushes += 1
     if flushes == pretendedFlush { return }
-    for change in pending where isFlushed(change) { durable.make(change) }
-    pending.removeAll(where: isFlushed)
+    // What the journal has before it.
+    let journal = keepsOrder ? pending.lastIndex { $0.isJournaled && isFlushed($0) } ?? -1 : -1
+    var rest: [Change] = []
+    for (index, change) in pending.enumerated() {
+      if isFlushed(change) || index <= journal && change.isJournaled {
+        durable.make(change)
+      } else {
+        rest.append(change)
+      }
+    }
+    pending = rest
   }
 
   func synchronize(_ file: OpenFile, dataOnly: Bool = false) -> CInt {
