@@ -1,5 +1,5 @@
 #!/bin/bash
-# From a bare Debian 12 with a Swift toolchain to a mounted protected directory, and a tour of lock and unlock.
+# From a bare Debian 12 or 13 with a Swift toolchain to a mounted protected directory, and a tour of lock and unlock.
 #
 #   scripts/quickstart.sh [--passcode-file FILE] [BACKING MOUNTPOINT]
 #
