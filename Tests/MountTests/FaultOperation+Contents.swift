@@ -13,9 +13,10 @@ extension FaultOperation {
   }
 
   private static func truncate(_ old: Int, _ new: Int) -> FaultOperation {
-    // A write completes the old last unit, and encodes a length of its own if the file will end behind it.
+    // A write completes the old last unit, and encodes a length of its own if the file will end behind it; or the file
+    // is cut at the end of that unit, where what encodes the old length lies behind it.
     let endOfUnit = (old + 4095) & ~4095
-    let isStepwise = old % 4096 != 0 && new > endOfUnit && (old + 15) & ~15 != endOfUnit
+    let isStepwise = old % 4096 != 0 && new > endOfUnit
     // After a shrink, what is behind the new length is cleared if possible.
     let passedOver: Set = new < old ? ["pread", "pwrite"] : []
     return .init("truncate \(old) to \(new)", isStepwise ? .bytes : .whole, passedOver: passedOver) { d throws(Errno) in
