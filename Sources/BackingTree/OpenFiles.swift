@@ -288,7 +288,11 @@ extension BackingTree {
   /// behind its back.
   package func noteChange(of file: ProtectedFile) {
     file.noteChange()
-    if options.hasOtherWriters { file.adoptModificationTime() } else { file.movedModificationTime() }
+    if !options.hasOtherWriters {
+      file.movedModificationTime()
+    } else if file.isRekeyed || file.isModificationTimeMoved {
+      file.adoptModificationTime()
+    }
   }
 
   /// Refuses an operation on the contents of a closed file if its class does not allow the operation, the kernel knows

@@ -52,12 +52,15 @@ public struct DaemonConnection: ~Copyable, Sendable {
     }
     // Its path may have changed since it was mounted. What is mounted where a daemon says is that daemon's. Of a store
     // that is mounted twice, nothing says whose this is.
-    let daemons = ControlSocket.daemons(of: mount.owner).filter { daemon in
-      guard let status = Self.status(of: mount, at: daemon.socket) else { return false }
-      return !all.contains { $0.mountPoint == status.mountPoint && $0.device != mount.device }
+    var daemons: [Int32: ControlSocket] = [:]
+    for daemon in ControlSocket.daemons(of: mount.owner) {
+      guard let status = Self.status(of: mount, at: daemon.socket),
+        !all.contains(where: { $0.mountPoint == status.mountPoint && $0.device != mount.device })
+      else { continue }
+      daemons[status.processID] = daemon.socket
     }
-    if daemons.count == 1,
-      let connection = try? DaemonConnection(at: daemons[0].socket, owner: mount.owner, patience: patience)
+    if daemons.count == 1, let socket = daemons.values.first,
+      let connection = try? DaemonConnection(at: socket, owner: mount.owner, patience: patience)
     {
       self = connection
       return

@@ -10,7 +10,8 @@ package enum BoundedCall {
   private static let mostHanging = 16
 
   /// What calls are about that were given up, and have not returned: how many.
-  private static let hanging = RankedMutex(.daemonCall, [String: Int]())
+  /// No Mutex: a process that forks takes it before, and one of Swift's is not for its child.
+  private static let hanging = Monitor(.daemonCall, [String: Int]())
 
   private enum State<Result: Sendable> {
     case waitedFor
@@ -26,7 +27,7 @@ package enum BoundedCall {
   package static func result<Result: Sendable>(
     about subject: String, _ body: @escaping @Sendable () throws(Errno) -> Result
   ) throws(Errno) -> Result {
-    let mayHang = hanging.withLock { $0[subject] == nil && $0.values.reduce(0, +) < mostHanging }
+    let mayHang = hanging.read { $0[subject] == nil && $0.values.reduce(0, +) < mostHanging }
     guard mayHang else { throw .timedOut }
     let state = Monitor(.daemonCall, State<Result>.waitedFor)
     let thread = try? Thread(starting: "bounded call", stackSize: 1 << 20) {
@@ -54,7 +55,7 @@ package enum BoundedCall {
   }
 
   private static func count(_ change: Int, _ subject: String) {
-    hanging.withLock { hanging in
+    hanging.update { hanging in
       let count = (hanging[subject] ?? 0) + change
       hanging[subject] = count == 0 ? nil : count
     }

@@ -29,11 +29,15 @@ package struct Lint {
     var report = LintReport()
     var read: [(file: IndexedFile, text: SourceText, isReported: Bool)] = []
     for path in checked.union(checkedIfCompiled).union(others).sorted() {
-      guard let file = newest[path], let text = Self.text(ofFileAt: path, notAfter: file.compiled) else {
+      let isReported = checked.contains(path) || checkedIfCompiled.contains(path)
+      guard let file = newest[path] else {
         if checked.contains(path) { report.unchecked.append(path) }
         continue
       }
-      let isReported = checked.contains(path) || checkedIfCompiled.contains(path)
+      guard let text = Self.text(ofFileAt: path, notAfter: file.compiled) else {
+        if isReported { report.unchecked.append(path) }
+        continue
+      }
       if isReported { report.files += 1 }
       read.append((file, SourceText(text), isReported))
     }

@@ -66,13 +66,17 @@ final class UserMounts: Sendable {
     var (unseen, begun): (Set<UInt32>, [UInt32]) = (Set(owners), [])
     let found = Monitor(.commandState, [UInt32: [ControlSocket.Daemon]]())
     for owner in owners where unseen.remove(owner) != nil && ContinuousClock.now < end {
-      let search = try? Thread(starting: "search") {
+      let search = { @Sendable in
         let daemons = ControlSocket.daemons(of: owner).filter { !mounts.contains(where: $0.serves) }
         found.update { $0[owner] = daemons }
       }
-      guard let search else { continue }
-      search.detach()
       begun.append(owner)
+      do throws(Errno) {
+        try Thread(starting: "search", search).detach()
+      } catch {
+        // Nobody is left out since there are too many threads.
+        search()
+      }
     }
     return found.wait { found, deadline in
       deadline = end

@@ -136,7 +136,11 @@ import Testing
         figures.flushes = disk.flushes
         if index == sequence.count - 1 { disk.pretendedFlush = pretended.map { disk.flushes + $0 } }
         before = model
-        do { try call.make(mount, &model) } catch is Errno { return model = ModelTree() }
+        do {
+          try call.make(mount, &model)
+        } catch let error as Errno where error == .noSuchFileOrDirectory || error == .fileExists {
+          return model = ModelTree()
+        }
       }
     }
     figures.flushes = disk.flushes - figures.flushes

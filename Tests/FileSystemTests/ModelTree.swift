@@ -2,12 +2,41 @@ import ProtectfsPolicy
 
 /// What may be found after a power cut: of each name, which files it may stand for, and of each file, which contents.
 struct ModelTree {
-  enum Contents: Equatable {
-    /// Nothing was promised: it may not even open.
-    case anything
-    /// It opens, and is of this or that, or in between.
-    case readable
-    case exactly([UInt8])
+  /// What a file may have, the name of its class behind it.
+  private struct Contents: Equatable {
+    /// Each byte is that of one of these, or zero where one is longer than another.
+    var versions: [[UInt8]]
+    var classes: Set<[UInt8]>
+    /// Nothing of it was promised: it may not even open.
+    var mayFail = false
+
+    /// Of one version, all is there.
+    func allows(_ found: [UInt8]) -> Bool {
+      classes.contains { name in
+        guard found.suffix(name.count) == name[...] else { return false }
+        let bytes = found.dropLast(name.count)
+        if versions.count == 1 { return bytes == versions[0][...] }
+        let lengths = versions.map(\.count)
+        // Up to 15 bytes more, where the file then ends a unit.
+        guard lengths.min()!...lengths.max()! + 15 ~= bytes.count else { return false }
+        return bytes.enumerated().allSatisfy { index, byte in
+          versions.contains { index < $0.count ? $0[index] == byte : byte == 0 } || byte == 0 && isGrown(index)
+            || isBehindTheEnd(index)
+        }
+      }
+    }
+
+    /// Whether a byte is in the block behind the last one of a version. Where a shrink is undone and what it has cleared
+    /// there is not, it is neither old nor zero (ARCHITECTURE.md, "Crashes").
+    private func isBehindTheEnd(_ index: Int) -> Bool {
+      versions.contains { version in
+        let end = (version.count + 15) / 16 * 16
+        return version.count != end && end..<end + 16 ~= index
+      }
+    }
+
+    /// Whether a version ends before a byte, which may be a hole then.
+    private func isGrown(_ index: Int) -> Bool { versions.contains { $0.count <= index } }
   }
 
   /// The files that a name may stand for; `nil` for none.
@@ -15,7 +44,7 @@ struct ModelTree {
   /// The file that a name stands for.
   private(set) var current: [String: Int] = [:]
   private var contents: [Int: Contents] = [:]
-  /// What a file has: the contents, and the class behind them.
+  /// What a file has: the contents, and its class.
   private var bytes: [Int: [UInt8]] = [:]
   private var classes: [Int: [UInt8]] = [:]
   /// Files whose names were durable, and that have been neither removed nor replaced since: they have a name.
@@ -24,35 +53,36 @@ struct ModelTree {
 
   subscript(name: String) -> [UInt8]? { current[name].flatMap { bytes[$0] } }
 
-  mutating func create(_ name: String, _ new: [UInt8], in fileClass: ProtectionClass = .standard) {
+  mutating func create(_ name: String, _ new: [UInt8]) {
     last += 1
-    bytes[last] = new
-    classes[last] = Array(fileClass.name.utf8)
-    contents[last] = .anything
+    (bytes[last], classes[last]) = (new, Array(ProtectionClass.standard.name.utf8))
+    contents[last] = Contents(versions: [[], new], classes: [classes[last]!], mayFail: true)
     set(name, to: last)
   }
 
-  /// What is there as a whole, or not at all.
+  /// What is there as a whole, or not at all, and has no class.
   mutating func create(whole name: String, _ new: String) {
-    create(name, Array(new.utf8))
-    contents[last] = .exactly(Array(new.utf8))
+    last += 1
+    (bytes[last], classes[last]) = (Array(new.utf8), [])
+    contents[last] = Contents(versions: [Array(new.utf8)], classes: [[]])
+    set(name, to: last)
   }
 
-  mutating func write(_ name: String, _ new: [UInt8]) { change(name) { $0.bytes[$1] = new } }
+  mutating func write(_ name: String, _ new: [UInt8]) {
+    guard let file = current[name] else { return }
+    bytes[file] = new
+    contents[file]?.versions.append(new)
+  }
 
   mutating func setClass(of name: String, to fileClass: ProtectionClass) {
-    change(name) { $0.classes[$1] = Array(fileClass.name.utf8) }
-  }
-
-  private mutating func change(_ name: String, _ body: (inout ModelTree, Int) -> Void) {
     guard let file = current[name] else { return }
-    body(&self, file)
-    if contents[file] != .anything { contents[file] = .readable }
+    classes[file] = Array(fileClass.name.utf8)
+    contents[file]?.classes.insert(classes[file]!)
   }
 
   mutating func synchronize(_ name: String) {
     guard let file = current[name], let now = bytes[file], let fileClass = classes[file] else { return }
-    contents[file] = .exactly(now + fileClass)
+    contents[file] = Contents(versions: [now], classes: [fileClass])
   }
 
   mutating func synchronizeDirectory() {
@@ -88,9 +118,12 @@ struct ModelTree {
   func or(_ other: ModelTree) -> ModelTree {
     var both = other
     for (name, files) in names { both.names[name, default: [nil]].formUnion(files) }
-    for (file, known) in contents where other.contents[file] != known {
-      // What was promised before the call may be changed by it.
-      both.contents[file] = known == .anything || other.contents[file] == .anything ? .anything : .readable
+    // What was promised before the call may be changed by it.
+    for (file, known) in contents {
+      guard let changed = other.contents[file], changed != known else { continue }
+      both.contents[file] = Contents(
+        versions: known.versions + changed.versions, classes: known.classes.union(changed.classes),
+        mayFail: known.mayFail || changed.mayFail)
     }
     both.anchored.formIntersection(anchored)
     return both
@@ -106,13 +139,12 @@ struct ModelTree {
           continue
         }
         let fitting = files.filter { file in
-          guard let file, let wanted = contents[file] else { return false }
-          return wanted == .anything || wanted == .readable || wanted == .exactly(now)
+          file.flatMap { contents[$0] }?.allows(now) ?? false
         }
         if fitting.isEmpty { return "\(name) has other contents, of \(now.count) bytes" }
         seen.formUnion(fitting.compactMap(\.self))
       } catch {
-        guard files.contains(where: { $0.map { contents[$0] == .anything } ?? false }) else {
+        guard files.contains(where: { $0.flatMap { contents[$0] }?.mayFail ?? false }) else {
           return "\(name) cannot be read: \(error)"
         }
         seen.formUnion(files.compactMap(\.self))

@@ -37,8 +37,9 @@ package struct PowerCut: Sendable {
       add { $0 != place }
     }
     for _ in 0..<1 << Self.mostCombined {
-      let kept = pending.map { _ in Bool.random(using: &generator) }
-      add { kept[$0] }
+      let end = Int.random(in: 0...count, using: &generator)
+      let kept = pending.map { keepsOrder && $0.isJournaled ? nil : Bool.random(using: &generator) }
+      add { kept[$0] ?? ($0 < end) }
     }
     return images
   }
