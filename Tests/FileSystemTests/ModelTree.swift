@@ -26,8 +26,8 @@ struct ModelTree {
       }
     }
 
-    /// Whether a byte is in the block behind the last one of a version. Where a shrink is undone and what it has cleared
-    /// there is not, it is neither old nor zero (ARCHITECTURE.md, "Crashes").
+    /// Whether a byte is in the block behind the last one of a version. Where a shrink is undone and what it has
+    /// cleared there is not, it is neither old nor zero (ARCHITECTURE.md, "Crashes").
     private func isBehindTheEnd(_ index: Int) -> Bool {
       versions.contains { version in
         let end = (version.count + 15) / 16 * 16
@@ -47,6 +47,7 @@ struct ModelTree {
   /// What a file has: the contents, and its class.
   private var bytes: [Int: [UInt8]] = [:]
   private var classes: [Int: [UInt8]] = [:]
+  private var explicit: Set<Int> = []
   /// Files whose names were durable, and that have been neither removed nor replaced since: they have a name.
   private var anchored: Set<Int> = []
   private var last = 0
@@ -76,8 +77,13 @@ struct ModelTree {
 
   mutating func setClass(of name: String, to fileClass: ProtectionClass) {
     guard let file = current[name] else { return }
-    classes[file] = Array(fileClass.name.utf8)
-    contents[file]?.classes.insert(classes[file]!)
+    setClass(of: file, to: Array(fileClass.name.utf8))
+  }
+
+  private mutating func setClass(of file: Int, to fileClass: [UInt8]) {
+    explicit.insert(file)
+    classes[file] = fileClass
+    contents[file]?.classes.insert(fileClass)
   }
 
   mutating func synchronize(_ name: String) {
@@ -92,6 +98,10 @@ struct ModelTree {
 
   mutating func rename(_ name: String, to other: String) {
     guard let file = current[name] else { return }
+    // One that replaces a file of an explicit class takes that over.
+    if let replaced = current[other], replaced != file, explicit.contains(replaced), let fileClass = classes[replaced] {
+      setClass(of: file, to: fileClass)
+    }
     release(other, but: file)
     set(other, to: file)
     set(name, to: nil)
