@@ -35,11 +35,12 @@ package struct SocketDirectory: ~Copyable, Sendable {
   /// Opens a name in the directory without access. Its owner, whom others ask, may have put anything there: a symbolic
   /// link to another's socket is not followed, and a file system that is mounted there is not asked for anything.
   ///
-  /// - Throws: `EPERM` for something on another mount; `ENOENT`.
+  /// - Throws: `EPERM` for something on a FUSE file system; `ENOENT`.
   package func open(_ name: String) throws(Errno) -> Descriptor {
     let file = try descriptor.open(PathName(name), [.path, .noFollow])
-    guard try MountedFileSystem.identifier(ofMountOf: file) == MountedFileSystem.identifier(ofMountOf: descriptor)
-    else { throw .notPermitted }
+    let mount = try MountedFileSystem.identifier(ofMountOf: descriptor)
+    // A socket may have been bound there from elsewhere.
+    if try MountedFileSystem.identifier(ofMountOf: file) != mount, try Self.isFUSE(file) { throw .notPermitted }
     return file
   }
 
