@@ -53,21 +53,10 @@ extension ControlSocket {
       let text = name.description
       // Nobody there passes for another.
       guard text.hasPrefix(prefix), let owner = UInt32(text.dropFirst(prefix.count)),
-        let opened = try? directory.open(name, [.path, .directory, .noFollow]),
-        isReached(opened, on: mount), (try? opened.status().user) == owner
+        let status = try? SocketDirectory.open(name, in: directory, on: mount).status(),
+        status.type == .directory, status.user == owner
       else { return nil }
       return owner
-    }
-  }
-
-  /// Whether a directory is on a mount, as almost all are, or what is mounted there is at least none of a user's own,
-  /// which may never answer.
-  private static func isReached(_ directory: borrowing Descriptor, on mount: String?) -> Bool {
-    do throws(Errno) {
-      if try MountedFileSystem.identifier(ofMountOf: directory) == mount { return true }
-      return try !SocketDirectory.isFUSE(directory)
-    } catch {
-      return false
     }
   }
 

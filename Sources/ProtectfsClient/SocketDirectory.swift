@@ -6,6 +6,7 @@ import SystemPackage
 /// Sockets are reached through the descriptor, so that the directory cannot be replaced after the check.
 package struct SocketDirectory: ~Copyable, Sendable {
   package let descriptor: Descriptor
+  private let mount: String?
 
   /// Opens the directory, and checks that it belongs to the user and is closed to others.
   ///
@@ -17,6 +18,7 @@ package struct SocketDirectory: ~Copyable, Sendable {
     let descriptor = try found.open(".", [.readOnly, .directory])
     let status = try descriptor.status()
     guard status.user == user, status.permissions & 0o077 == 0 else { throw .notPermitted }
+    mount = try MountedFileSystem.identifier(ofMountOf: descriptor)
     self.descriptor = descriptor
   }
 
@@ -32,15 +34,24 @@ package struct SocketDirectory: ~Copyable, Sendable {
     try self.init(opening: path, of: Process.identity.user)
   }
 
-  /// Opens a name in the directory without access. Its owner, whom others ask, may have put anything there: a symbolic
-  /// link to another's socket is not followed, and a file system that is mounted there is not asked for anything.
+  /// Opens a name in the directory without access.
   ///
   /// - Throws: `EPERM` for something on a FUSE file system; `ENOENT`.
   package func open(_ name: String) throws(Errno) -> Descriptor {
-    let file = try descriptor.open(PathName(name), [.path, .noFollow])
-    let mount = try MountedFileSystem.identifier(ofMountOf: descriptor)
-    // A socket may have been bound there from elsewhere.
-    if try MountedFileSystem.identifier(ofMountOf: file) != mount, try Self.isFUSE(file) { throw .notPermitted }
+    try Self.open(PathName(name), in: descriptor, on: mount)
+  }
+
+  /// Opens a name in a directory without access. Its owner, whom others ask, may have put anything there: a symbolic
+  /// link to another's socket is not followed, and a file system that is mounted there is not asked for anything.
+  ///
+  /// - Parameter mount: the one that the directory is on.
+  /// - Throws: `EPERM` for something on a FUSE file system; `ENOENT`.
+  static func open(
+    _ name: PathName, in directory: borrowing Descriptor, on mount: String?
+  ) throws(Errno) -> Descriptor {
+    let file = try directory.open(name, [.path, .noFollow])
+    // Something may have been bound there from elsewhere.
+    if try MountedFileSystem.identifier(ofMountOf: file) != mount, try isFUSE(file) { throw .notPermitted }
     return file
   }
 
