@@ -76,15 +76,14 @@ extension BackingTree {
   /// The sidecar is made durable here. A journal keeps the order of names, but not contents: a file whose sidecar is
   /// empty after a power cut has no name, even if the file had been on disk for long and was only renamed.
   ///
-  /// - Returns: whether the sidecar is new. The caller removes a new sidecar if it does not create the name.
-  package func writeSidecar(of name: BackingName, in handle: SharedDescriptor) throws(Errno) -> Bool {
-    guard let sidecar = name.sidecar else { return false }
+  /// A caller that does not create the name removes it again.
+  package func writeSidecar(of name: BackingName, in handle: SharedDescriptor) throws(Errno) {
+    guard let sidecar = name.sidecar else { return }
     let file: Descriptor
     do throws(Errno) {
       file = try handle.descriptor.open(sidecar.name, [.writeOnly, .create, .exclusive, .noFollow], mode: 0o600)
     } catch .fileExists {
-      try repairSidecar(sidecar.name, sidecar.encrypted, in: handle)
-      return false
+      return try repairSidecar(sidecar.name, sidecar.encrypted, in: handle)
     }
     do throws(Errno) {
       try file.write(sidecar.encrypted)
@@ -93,7 +92,6 @@ extension BackingTree {
       removeSidecar(of: name, in: handle)
       throw error
     }
-    return true
   }
 
   private func repairSidecar(
@@ -108,11 +106,13 @@ extension BackingTree {
     try file.synchronizeData()
   }
 
-  /// Removes the sidecar of a long name, after the name itself is gone. If that fails, the sidecar is a leftover, not
-  /// an error.
+  /// Removes the sidecar of a long name that is gone, or was not created. A call that failed may have been carried out,
+  /// on a network file system say, and without its sidecar the name would not be listed. If this fails, the sidecar is
+  /// a leftover, not an error.
   package func removeSidecar(of name: BackingName, in handle: SharedDescriptor) {
     guard let sidecar = name.sidecar else { return }
     do throws(Errno) {
+      if try handle.descriptor.exists(name.name) { return }
       try handle.descriptor.unlink(sidecar.name)
     } catch {
       log.warning("a sidecar was left behind", metadata: ["name": "\(sidecar.name)", "error": "\(error)"])

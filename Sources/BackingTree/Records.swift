@@ -119,12 +119,17 @@ extension BackingTree {
     return Node.Directory(identifier: identifier, directoryClass: parent.directoryClass, isExplicit: false)
   }
 
+  /// Gives a record to an empty directory that has none: a crash came between the two, or another writer has just made
+  /// it. Whoever only reads leaves it as it is.
   private func adoptDirectory(_ node: Node, _ handle: SharedDescriptor) throws(Errno) -> Node.Directory {
-    guard let parent = node.location?.parent, try isEmpty(handle), !options.isReadOnly else {
+    guard let parent = node.location?.parent, try isEmpty(handle) else {
+      // That writer may have put something into it by now.
+      if (try? recordBytes(of: handle.descriptor)) != nil { return try readDirectoryRecord(of: node, handle) }
       damaged(node, "the directory has no record")
       throw .ioError
     }
     let record = try newDirectory(in: directory(parent).record)
+    if options.isReadOnly { return record }
     do throws(Errno) {
       try writeDirectoryRecord(record, to: handle.descriptor, mode: .create)
     } catch .fileExists {

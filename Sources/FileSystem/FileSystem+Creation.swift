@@ -89,14 +89,14 @@ extension ProtectedFileSystem {
     _ backing: BackingName, _ record: FileRecord, _ cipher: ContentsCipher, in parent: Node, _ handle: SharedDescriptor,
     mode: UInt32, caller: Caller
   ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
-    let hasNewSidecar = try tree.writeSidecar(of: backing, in: handle)
+    try tree.writeSidecar(of: backing, in: handle)
     Memory.setThreadUmask(caller.umask)
     let descriptor: Descriptor
     do throws(Errno) {
       descriptor = try handle.descriptor.open(
         backing.name, [.readWrite, .create, .exclusive, .noFollow, .keepAccessTime], mode: mode & 0o7777)
     } catch {
-      if error != .fileExists, hasNewSidecar { tree.removeSidecar(of: backing, in: handle) }
+      tree.removeSidecar(of: backing, in: handle)
       throw error
     }
     do throws(Errno) {
@@ -122,7 +122,7 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> Entry {
     let (handle, record) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: record)
-    _ = try tree.writeSidecar(of: backing, in: handle)
+    try tree.writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try body(handle, backing.name, record)
       return entry(try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))

@@ -30,7 +30,7 @@ extension ProtectedFileSystem {
     let (handle, record) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: record)
     let reference = try tree.reference(to: node)
-    let hasNewSidecar = try tree.writeSidecar(of: backing, in: handle)
+    try tree.writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try tree.renames.read { () throws(Errno) in
         try reference.withDescriptor { (descriptor) throws(Errno) in
@@ -39,7 +39,7 @@ extension ProtectedFileSystem {
         tree.moves.note(.init(parent: parent, name: backing.name))
       }
     } catch {
-      if error != .fileExists, hasNewSidecar { tree.removeSidecar(of: backing, in: handle) }
+      tree.removeSidecar(of: backing, in: handle)
       throw error
     }
     do throws(Errno) {

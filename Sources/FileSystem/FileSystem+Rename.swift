@@ -20,7 +20,7 @@ extension ProtectedFileSystem {
     if flags.isDisjoint(with: [.exchange, .noReplace]), tree.options.keepsReplacedClass {
       try keepReplacedClass(of: new.name, in: target, for: old.name, in: source, caller: caller)
     }
-    let hasNewSidecar = try tree.writeSidecar(of: new, in: targetHandle)
+    try tree.writeSidecar(of: new, in: targetHandle)
     let oldLocation = Node.Location(parent: source, name: old.name)
     let newLocation = Node.Location(parent: target, name: new.name)
     do throws(Errno) {
@@ -38,7 +38,7 @@ extension ProtectedFileSystem {
         }
       }
     } catch {
-      if error != .fileExists, hasNewSidecar { tree.removeSidecar(of: new, in: targetHandle) }
+      tree.removeSidecar(of: new, in: targetHandle)
       throw error
     }
     if flags.isDisjoint(with: [.exchange, .whiteout]), oldLocation != newLocation {

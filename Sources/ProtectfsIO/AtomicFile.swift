@@ -59,7 +59,12 @@ package struct AtomicFile: ~Copyable {
     try file.synchronize()
     if let previous { try keep(as: previous) }
     guard try isNamed() else { throw .staleNFSFileHandle }
-    try directory.rename(aside, to: name, in: directory, flags: mayReplace ? [] : .noReplace)
+    do throws(Errno) {
+      try directory.rename(aside, to: name, in: directory, flags: mayReplace ? [] : .noReplace)
+    } catch {
+      // On a network file system, a call that fails may have been carried out.
+      guard (try? Self.isNamed(file, name, in: directory)) == true else { throw error }
+    }
     isCommitted = true
     try directory.synchronize()
   }

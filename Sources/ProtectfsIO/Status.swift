@@ -54,6 +54,12 @@ extension Descriptor {
     return status
   }
 
+  /// Whether this directory has a name.
+  package func exists(_ name: PathName) throws(Errno) -> Bool {
+    do throws(Errno) { _ = try status(of: name) } catch .noSuchFileOrDirectory { return false }
+    return true
+  }
+
   /// The status of the file system (statvfs(3)).
   package func fileSystemStatus() throws(Errno) -> FileSystemStatus {
     var status = FileSystemStatus()

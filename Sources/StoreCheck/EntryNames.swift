@@ -22,7 +22,7 @@ enum EntryName {
       self = .wrong(.foreignEntry, sidecar: nil)
     case .sidecar:
       let file = PathName(bytes: name.bytes.dropLast(NameEncoding.sidecarSuffix.count))
-      self = .sidecar(hasFile: try Self.exists(file, in: directory))
+      self = .sidecar(hasFile: try directory.exists(file))
     case .direct(let encrypted):
       let plain = volume.entryName(encrypted, in: identifier)
       self = plain.map { .plain($0, sidecar: nil) } ?? .wrong(.nameDamaged, sidecar: nil)
@@ -60,15 +60,6 @@ enum EntryName {
 
   private static func isSidecar(_ encrypted: [UInt8], of name: PathName) -> Bool {
     (try? NameEncoding.isSidecar(encrypted, of: name.bytes, digest: sha256)) ?? false
-  }
-
-  private static func exists(_ name: PathName, in directory: borrowing Descriptor) throws(Errno) -> Bool {
-    do throws(Errno) {
-      _ = try directory.status(of: name)
-      return true
-    } catch .noSuchFileOrDirectory {
-      return false
-    }
   }
 }
 

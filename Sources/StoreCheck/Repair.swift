@@ -90,19 +90,10 @@ final class Repair {
       let suffix = number == 0 ? [] : Array(".\(number)".utf8)
       let free = PathName(bytes: Array(name.bytes.prefix(Self.longestName - suffix.count)) + suffix)
       let sidecar = PathName(bytes: Array(free.bytes) + NameEncoding.sidecarSuffix)
-      let isTaken = try exists(free, in: directory)
-      let isSidecarTaken = withSidecar ? try exists(sidecar, in: directory) : false
+      let isTaken = try directory.exists(free)
+      let isSidecarTaken = withSidecar ? try directory.exists(sidecar) : false
       if !isTaken && !isSidecarTaken { return (free, sidecar) }
       number += 1
-    }
-  }
-
-  private func exists(_ name: PathName, in directory: borrowing Descriptor) throws(Errno) -> Bool {
-    do throws(Errno) {
-      _ = try directory.status(of: name)
-      return true
-    } catch .noSuchFileOrDirectory {
-      return false
     }
   }
 

@@ -64,14 +64,24 @@ package final class RekeyEngine {
 
   /// The body of the engine's thread. Works until ``BackingTree/stopRekeys()``.
   package func run() {
-    while true {
-      switch rekeys.next() {
-      case .rekey(let nodes): rekey(nodes)
-      case .search: search()
-      case .rest: makeRecordsDurable()
-      case .stop: return end()
-      }
+    while perform(rekeys.next()) {}
+    end()
+  }
+
+  /// Does what there is to do now, on the calling thread.
+  package func runOnce() {
+    while let work = rekeys.nextAtOnce(), perform(work) {}
+  }
+
+  /// Returns whether there may be more.
+  private func perform(_ work: RekeyQueue.Work) -> Bool {
+    switch work {
+    case .rekey(let nodes): rekey(nodes)
+    case .search: search()
+    case .rest: makeRecordsDurable()
+    case .stop: return false
     }
+    return true
   }
 
   // MARK: A batch

@@ -91,46 +91,54 @@ final class RekeyQueue: Sendable {
   func stop() { monitor.update { $0.isStopping = true } }
 
   /// Waits for work.
-  func next() -> Work {
-    monitor.wait { (state, deadline) -> Work? in
-      if state.isStopping { return .stop }
-      if let time = state.retriesAt {
-        if time <= MonotonicClock.now {
-          state.waiting += state.failed
-          state.failed = []
-          state.retriesAt = nil
-          state.isResting = false
-          state.awaitsRetry = false
-          if state.isSearchIncomplete { state.needsSearch = true }
-        } else {
-          deadline = time
-        }
-      }
-      if state.isOverfull, state.count < Self.mostKnown {
-        state.isOverfull = false
-        state.needsSearch = true
-      }
-      if state.needsSearch {
-        state.needsSearch = false
-        state.isSearchIncomplete = false
-        state.isSearching = true
-        return .search
-      }
-      if !state.waiting.isEmpty || !state.started.isEmpty {
-        let others = Array(state.waiting.prefix(max(Self.mostInBatch - state.started.count, 1)))
-        state.startedWereFirst.toggle()
-        let nodes = state.startedWereFirst ? state.started + others : others + state.started
-        state.waiting.removeFirst(others.count)
-        state.started = []
-        state.inWork += nodes.count
-        return .rekey(nodes)
-      }
-      if !state.isResting, !state.awaitsRetry {
-        state.isResting = true
-        return .rest
-      }
-      return nil
+  func next() -> Work { monitor.wait { state, deadline in Self.next(&state, &deadline) } }
+
+  /// The work that there is now.
+  func nextAtOnce() -> Work? {
+    monitor.update { state in
+      var deadline: ContinuousClock.Instant?
+      return Self.next(&state, &deadline)
     }
+  }
+
+  private static func next(_ state: inout State, _ deadline: inout ContinuousClock.Instant?) -> Work? {
+    if state.isStopping { return .stop }
+    if let time = state.retriesAt {
+      if time <= MonotonicClock.now {
+        state.waiting += state.failed
+        state.failed = []
+        state.retriesAt = nil
+        state.isResting = false
+        state.awaitsRetry = false
+        if state.isSearchIncomplete { state.needsSearch = true }
+      } else {
+        deadline = time
+      }
+    }
+    if state.isOverfull, state.count < mostKnown {
+      state.isOverfull = false
+      state.needsSearch = true
+    }
+    if state.needsSearch {
+      state.needsSearch = false
+      state.isSearchIncomplete = false
+      state.isSearching = true
+      return .search
+    }
+    if !state.waiting.isEmpty || !state.started.isEmpty {
+      let others = Array(state.waiting.prefix(max(mostInBatch - state.started.count, 1)))
+      state.startedWereFirst.toggle()
+      let nodes = state.startedWereFirst ? state.started + others : others + state.started
+      state.waiting.removeFirst(others.count)
+      state.started = []
+      state.inWork += nodes.count
+      return .rekey(nodes)
+    }
+    if !state.isResting, !state.awaitsRetry {
+      state.isResting = true
+      return .rest
+    }
+    return nil
   }
 
   /// The result for a file that `next` returned. Each is reported once.

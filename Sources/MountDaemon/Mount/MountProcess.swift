@@ -133,7 +133,7 @@ package enum MountProcess {
   }
 
   /// The keybag of a store that was not erased; what a change that was cut short has left is put right.
-  private static func openKeybag(
+  static func openKeybag(
     in backing: borrowing Descriptor, _ deviceKey: borrowing VolumeDeviceKey, isReadOnly: Bool, _ log: Logger
   ) throws(KeyManagementError) -> Keybag {
     let file = try KeybagFile(backing: backing)

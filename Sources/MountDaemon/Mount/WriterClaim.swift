@@ -31,24 +31,15 @@ enum WriterClaim {
   ///
   /// - Throws: as ``take(in:path:)``.
   static func keepOut(in store: borrowing Descriptor, path: String) throws(StoreError) -> Descriptor? {
-    guard exists(in: store) else { return nil }
+    guard (try? store.exists(name)) != false else { return nil }
     let file = try opened(path) { () throws(Errno) in try open(in: store, [.readOnly]) }
     try lock(file, isShared: true, path)
     return file
   }
 
-  private static func exists(in store: borrowing Descriptor) -> Bool {
-    do throws(Errno) {
-      _ = try store.status(of: name)
-      return true
-    } catch {
-      return error != .noSuchFileOrDirectory
-    }
-  }
-
   private static func openOrCreate(in store: borrowing Descriptor) throws(Errno) -> Descriptor {
     // A new store has none.
-    guard !exists(in: store) else { return try open(in: store, [.readWrite]) }
+    guard (try? store.exists(name)) == false else { return try open(in: store, [.readWrite]) }
     let file = try open(in: store, [.readWrite, .create])
     // Root that writes another user's store must not take it from them.
     let (owner, own) = (try store.status(), try file.status())
