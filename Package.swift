@@ -127,7 +127,7 @@ let package = Package(
     tests("CryptographyTests", ["Cryptography", "CLibcrypto", "TestVectors"], exclude: ["Vectors"]),
     tests("TPMTests", ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"]),
     tests("StoreFormatTests", ["StoreFormat", "ProtectfsPolicy", "TestVectors"], exclude: ["Vectors"]),
-    support("SimulatedDisk", ["CProtectfsIO", "CSystemCalls", "ProtectfsIO"]),
+    support("SimulatedDisk", ["CProtectfsIO", "CSystemCalls", "ProtectfsIO", "TestVectors", system]),
     tests("KeyManagementTests", ["KeyManagement", "SimulatedDisk", "TestVectors"] + base),
     tests("StoreCheckTests", ["StoreCheck", "KeyManagement", "TestVectors"] + base, exclude: ["Stores"]),
     tests("TreeCopyTests", ["TreeCopy", "ProtectfsIO", system]),

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Makes sequences of changes of keys and of calls on a simulated disk, whose power is cut at each moment, and looks at what
-# the next start finds. Prints a line for each length: sequences, states, problems. Ends with 1 if there is one.
+# the next start finds: all sequences of up to N changes, then longer ones for as long as is said, which are the same for
+# the same seed. The last line says how much that was. Ends with 1 if something is wrong.
 #
-#   scripts/simulate.sh [--length N] [--only keys|calls]    sequences of up to N (2)
+#   scripts/simulate.sh [--length N] [--seconds N] [--seed S] [--only keys|contents|names]    (2, 0, random, all)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
@@ -12,8 +13,13 @@ suites='KeybagCrashTests|FileCrashTests'
 while (($#)); do
   case "$1 ${2-}" in
   '--length '[1-9]) PROTECTFS_SIMULATED_LENGTH=$2 ;;
+  '--seconds '[0-9]*) export PROTECTFS_SIMULATED_SECONDS=$2 ;;
+  '--seed '[0-9]*) export PROTECTFS_SIMULATED_SEED=$2 ;;
   '--only keys') suites=KeybagCrashTests ;;
-  '--only calls') suites=FileCrashTests ;;
+  '--only contents' | '--only names')
+    suites=FileCrashTests
+    export PROTECTFS_SIMULATED_ONLY=$2
+    ;;
   *) show_head ;;
   esac
   shift 2
@@ -21,4 +27,7 @@ done
 
 prepare_build
 swift build --build-tests 2>&1 | tail -n 1
-swift test --skip-build --no-parallel --filter "$suites" 2>&1 | grep -E '^(keys|calls):|✘|✔ Test run'
+swift test --skip-build --no-parallel --filter "$suites" 2>&1 | awk '
+  /^(keys|calls)[^:]*: / { states += $(NF - 3); problems += $(NF - 1); print }
+  /✘/
+  END { print states + 0 " states, " problems + 0 " problems"; exit problems > 0 || !states }'

@@ -15,7 +15,8 @@ struct ModelTree {
       classes.contains { name in
         guard found.suffix(name.count) == name[...] else { return false }
         let bytes = found.dropLast(name.count)
-        if versions.count == 1 { return bytes == versions[0][...] }
+        if versions.contains(where: { $0[...] == bytes }) { return true }
+        if versions.count == 1 { return false }
         let lengths = versions.map(\.count)
         // Up to 15 bytes more, where the file then ends a unit.
         guard lengths.min()!...lengths.max()! + 15 ~= bytes.count else { return false }
@@ -48,6 +49,8 @@ struct ModelTree {
   private var bytes: [Int: [UInt8]] = [:]
   private var classes: [Int: [UInt8]] = [:]
   private var explicit: Set<Int> = []
+  /// By names, the class that was durable there and that whatever takes the name has too.
+  private var floors: [String: [UInt8]] = [:]
   /// Files whose names were durable, and that have been neither removed nor replaced since: they have a name.
   private var anchored: Set<Int> = []
   private var last = 0
@@ -61,18 +64,31 @@ struct ModelTree {
     set(name, to: last)
   }
 
-  /// What is there as a whole, or not at all, and has no class.
-  mutating func create(whole name: String, _ new: String) {
+  /// What is there as a whole, or not at all, and has no class. `nil` for what is not there any more.
+  mutating func create(whole name: String, _ new: [UInt8]?, ofClass fileClass: ProtectionClass? = nil) {
+    release(name)
+    guard let new else { return set(name, to: nil) }
     last += 1
-    (bytes[last], classes[last]) = (Array(new.utf8), [])
-    contents[last] = Contents(versions: [Array(new.utf8)], classes: [[]])
+    (bytes[last], classes[last]) = (new, fileClass.map { Array($0.name.utf8) } ?? [])
+    contents[last] = Contents(versions: [new], classes: [classes[last]!])
     set(name, to: last)
+  }
+
+  mutating func create(whole name: String, _ new: String) { create(whole: name, Array(new.utf8)) }
+
+  mutating func createDirectory(_ name: String) {
+    create(whole: name, Array("directory".utf8), ofClass: .standard)
   }
 
   mutating func write(_ name: String, _ new: [UInt8]) {
     guard let file = current[name] else { return }
     bytes[file] = new
     contents[file]?.versions.append(new)
+  }
+
+  mutating func resize(_ name: String, to count: Int) {
+    guard let old = self[name] else { return }
+    write(name, Array((old + [UInt8](repeating: 0, count: count)).prefix(count)))
   }
 
   mutating func setClass(of name: String, to fileClass: ProtectionClass) {
@@ -84,16 +100,36 @@ struct ModelTree {
     explicit.insert(file)
     classes[file] = fileClass
     contents[file]?.classes.insert(fileClass)
+    floors = floors.filter { current[$0.key] != file }
   }
 
   mutating func synchronize(_ name: String) {
     guard let file = current[name], let now = bytes[file], let fileClass = classes[file] else { return }
     contents[file] = Contents(versions: [now], classes: [fileClass])
+    if explicit.contains(file) { floors[name] = fileClass }
   }
 
-  mutating func synchronizeDirectory() {
-    for name in names.keys { names[name] = [current[name]] }
+  mutating func synchronizeAll() {
+    for name in names.keys {
+      names[name] = [current[name]]
+      synchronize(name)
+    }
     anchored = Set(current.values)
+  }
+
+  /// - Parameter path: of the directory; `nil` for the topmost one.
+  mutating func synchronizeDirectory(_ path: String? = nil) {
+    for name in names.keys where Self.directory(of: name) == path {
+      names[name] = [current[name]]
+      // The directory's own name may be lost.
+      if path.map({ current[$0].map(anchored.contains) ?? false }) ?? true, let file = current[name] {
+        anchored.insert(file)
+      }
+    }
+  }
+
+  private static func directory(of path: String) -> String? {
+    path.lastIndex(of: "/").map { String(path[..<$0]) }
   }
 
   mutating func rename(_ name: String, to other: String) {
@@ -105,11 +141,23 @@ struct ModelTree {
     release(other, but: file)
     set(other, to: file)
     set(name, to: nil)
+    floors[name] = nil
+    for (path, child) in current where Self.directory(of: path) == name {
+      set(other + path.dropFirst(name.count), to: child)
+      set(path, to: nil)
+    }
+  }
+
+  mutating func exchange(_ name: String, _ other: String) {
+    let (file, second) = (current[name], current[other])
+    set(name, to: second)
+    set(other, to: file)
   }
 
   mutating func unlink(_ name: String) {
     release(name)
     set(name, to: nil)
+    floors[name] = nil
   }
 
   /// Whatever may have a name may lose it.
@@ -136,6 +184,7 @@ struct ModelTree {
         mayFail: known.mayFail || changed.mayFail)
     }
     both.anchored.formIntersection(anchored)
+    both.floors = floors.filter { both.floors[$0.key] == $0.value }
     return both
   }
 
@@ -143,6 +192,8 @@ struct ModelTree {
   func problem(_ found: (String) throws -> [UInt8]?) -> String? {
     var seen: Set<Int> = []
     for (name, files) in names.sorted(by: { $0.key < $1.key }) {
+      // What is in a directory that is not there was promised no name of its own.
+      if let directory = Self.directory(of: name), (try? found(directory)) == .some(nil) { continue }
       do {
         guard let now = try found(name) else {
           if !files.contains(nil) { return "\(name) is lost" }
@@ -152,6 +203,9 @@ struct ModelTree {
           file.flatMap { contents[$0] }?.allows(now) ?? false
         }
         if fitting.isEmpty { return "\(name) has other contents, of \(now.count) bytes" }
+        if let floor = floors[name], !now.reversed().starts(with: floor.reversed()) {
+          return "\(name) has another class"
+        }
         seen.formUnion(fitting.compactMap(\.self))
       } catch {
         guard files.contains(where: { $0.flatMap { contents[$0] }?.mayFail ?? false }) else {

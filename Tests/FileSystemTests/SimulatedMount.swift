@@ -11,72 +11,104 @@ import StoreFormat
 import SystemPackage
 
 @testable import FUSE
+@testable import MountDaemon
 
-/// A file system on a simulated disk that is asked on the calling thread, with all classes available.
+/// A daemon that serves a store on a simulated disk, unlocked, and is asked on the calling thread.
 final class SimulatedMount {
-  /// The keys of a store, and the disk that it begins with.
-  struct Store: Sendable {
-    let controller: LockController
-    let volume: VolumeKeys
+  /// A store, and the disk that it begins with.
+  final class Store: Sendable {
+    static let shared = Result { try Store() }
+
+    private let new: NewKeybag
+    private let key: [UInt8]
     let image: DiskImage
 
     init() throws {
       let storeID = try StoreID.random()
-      let deviceKey = try VolumeDeviceKey(
-        deviceKey: SecretBytes([UInt8](repeating: 5, count: 32)), storeID: storeID)
+      key = [UInt8](repeating: 5, count: 32)
+      let deviceKey = try VolumeDeviceKey(deviceKey: SecretBytes(key), storeID: storeID)
       let new = try Keybag.create(
         passcode: SecretBytes(Array("passcode".utf8)), deviceKey: deviceKey, storeID: storeID, eraseAfter: nil,
         cost: ScryptParameters(logN: 16, r: 8, p: 1))
-      let volume = try VolumeKeys(deviceKey, storeID: storeID)
       let disk = SimulatedDisk()
-      controller = try disk.run {
+      try disk.run {
         let backing = try SimulatedMount.backing()
         try KeybagFile.makeDirectory(in: backing)
-        let file = try KeybagFile(backing: backing)
-        try file.commit(new.change)
-        try BackingTree.writeRootRecord(to: backing, defaultClass: .standard, volume: volume)
+        try KeybagFile(backing: backing).commit(new.change)
+        try BackingTree.writeRootRecord(
+          to: backing, defaultClass: .standard, volume: VolumeKeys(deviceKey, storeID: storeID))
         try backing.synchronizeFileSystem()
-        let controller = LockController(
-          keybag: new.keybag,
-          noneKeys: try new.keybag.noneClassKeys(
-            deviceKey: deviceKey, effaceable: file.effaceableSecret(of: new.keybag)))
-        let opened = try file.open(
-          new.keybag, with: .recoveryKey(new.recoveryKey.text()), deviceKey: deviceKey)
-        for (fileClass, held) in try opened.heldKeys(of: ProtectionClass.allCases) {
-          controller.install(held, for: fileClass)
-          controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)
-        }
-        return controller
       }
-      self.volume = volume
+      self.new = new
       image = disk.image
     }
+
+    func deviceKey() throws -> VolumeDeviceKey {
+      try VolumeDeviceKey(deviceKey: SecretBytes(key), storeID: new.keybag.storeID)
+    }
+
+    func secret() throws -> UnlockSecret { try .recoveryKey(new.recoveryKey.text()) }
   }
 
-  private final class Observer: FileSystemObserver {
-    func accessDenied(code: Int, fileClass: ProtectionClass, path: String, inode: UInt64, process: Int32) {}
-    func pagesAreStale(of node: NodeID) {}
-  }
-
-  private let fileSystem: ProtectedFileSystem
+  private let store: Store
+  private let daemon: Daemon
+  private let engine: RekeyEngine
+  private var fileSystem: ProtectedFileSystem { daemon.fileSystem }
+  /// What a kernel would know.
+  private var known: [NodeID] = []
 
   static func backing() throws(Errno) -> Descriptor {
     try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory])
   }
 
-  init(_ store: Store) throws {
-    fileSystem = try ProtectedFileSystem(
-      backing: Self.backing(), volume: store.volume, controller: store.controller, observer: Observer(),
-      options: TreeOptions(), files: nil, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+  init(_ store: Store, isReadOnly: Bool = false) throws {
+    var options = MountOptions(backing: SimulatedDisk.path.description, mountPoint: "/mount")
+    options.isReadOnly = isReadOnly
+    let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    let deviceKey = try store.deviceKey()
+    let keybag = try MountProcess.openKeybag(in: Self.backing(), deviceKey, isReadOnly: isReadOnly, log)
+    daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: SharedNumbers(), log: log)
+    engine = RekeyEngine(daemon.tree)
+    self.store = store
+    try daemon.unlock(store.secret())
   }
 
-  // MARK: Calls, by names in the topmost directory
+  deinit {
+    for node in known { fileSystem.forget(node, count: 1) }
+  }
 
-  private func entry(_ name: String) throws(Errno) -> Entry {
-    let entry = try fileSystem.lookup(PathName(name), in: .root)
+  /// Does what the engine of rekeys has to do, and what has failed anew.
+  func rekey() {
+    daemon.tree.resumeRekeys()
+    engine.runOnce()
+  }
+
+  func rotate(_ fileClass: ProtectionClass) throws {
+    try daemon.beginRotation(of: fileClass, with: store.secret()).run { _ in true }
+  }
+
+  // MARK: Calls, by paths
+
+  /// The kernel's number of the directory that a path names something in, and the name.
+  private func place(_ path: String) throws(Errno) -> (directory: NodeID, name: PathName) {
+    var names = path.split(separator: "/").map(String.init)
+    let name = PathName(names.removeLast())
+    var directory = NodeID.root
+    for name in names { directory = try entry(PathName(name), in: directory).node }
+    return (directory, name)
+  }
+
+  private func entry(_ name: PathName, in directory: NodeID) throws(Errno) -> Entry {
+    let entry = try fileSystem.lookup(name, in: directory)
     // What the kernel remembers as missing.
     guard entry.node.rawValue != 0 else { throw .noSuchFileOrDirectory }
+    known.append(entry.node)
     return entry
+  }
+
+  private func entry(_ path: String) throws(Errno) -> Entry {
+    let place = try place(path)
+    return try entry(place.name, in: place.directory)
   }
 
   /// Opens a file for `body`.
@@ -90,12 +122,14 @@ final class SimulatedMount {
     return try body(node, handle)
   }
 
-  func create(_ name: String, _ contents: [UInt8]) throws(Errno) {
+  func create(_ path: String, _ contents: [UInt8]) throws(Errno) {
     let flags = HandleFlags(rawValue: O_RDWR | O_CREAT | O_EXCL)
+    let place = try place(path)
     let (entry, opened) = try fileSystem.create(
-      PathName(name), in: .root, mode: 0o100600, flags: flags, caller: .own)
+      place.name, in: place.directory, mode: 0o100600, flags: flags, caller: .own)
+    known.append(entry.node)
     defer { fileSystem.release(opened.handle, of: entry.node, flags: flags) }
-    try write(contents, at: 0, entry.node, opened.handle)
+    if !contents.isEmpty { try write(contents, at: 0, entry.node, opened.handle) }
   }
 
   func write(_ bytes: [UInt8], at offset: UInt64, to name: String) throws(Errno) {
@@ -111,9 +145,13 @@ final class SimulatedMount {
       caller: .own)
   }
 
-  func truncate(_ name: String, to size: UInt64) throws(Errno) {
+  func truncate(_ name: String, to size: UInt64) throws(Errno) { try change(name) { $0.size = size } }
+
+  func setMode(of name: String, to mode: UInt32) throws(Errno) { try change(name) { $0.mode = mode } }
+
+  private func change(_ name: String, _ body: (inout AttributeChanges) -> Void) throws(Errno) {
     var changes = AttributeChanges()
-    changes.size = size
+    body(&changes)
     _ = try fileSystem.setAttributes(of: entry(name).node, handle: nil, to: changes, caller: .own)
   }
 
@@ -121,58 +159,128 @@ final class SimulatedMount {
     try with(name) { (_, handle) throws(Errno) in try fileSystem.synchronize(handle, dataOnly: false) }
   }
 
-  func synchronizeDirectory() throws(Errno) {
-    let handle = try fileSystem.openDirectory(.root, flags: HandleFlags(rawValue: O_RDONLY)).handle
+  func allocate(_ mode: AllocationMode, _ range: Range<UInt64>, of name: String) throws(Errno) {
+    try with(name) { (node, handle) throws(Errno) in
+      try fileSystem.allocate(
+        handle, of: node, mode: mode, offset: range.lowerBound, length: UInt64(range.count), caller: .own)
+    }
+  }
+
+  /// Copies so many bytes from the beginning of one file into another one.
+  func copy(_ name: String, _ count: Int, to other: String, at offset: UInt64) throws(Errno) {
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
+    defer { unsafe buffer.deallocate() }
+    try with(name) { (_, source) throws(Errno) in
+      try with(other) { (node, target) throws(Errno) in
+        _ = try unsafe fileSystem.copyRange(
+          from: source, at: 0, to: target, of: node, at: offset, count: count, buffer: buffer, caller: .own)
+      }
+    }
+  }
+
+  /// `nil` stands for the topmost directory.
+  func synchronizeDirectory(_ path: String? = nil) throws(Errno) {
+    let node = if let path { try entry(path).node } else { NodeID.root }
+    let handle = try fileSystem.openDirectory(node, flags: HandleFlags(rawValue: O_RDONLY)).handle
     defer { fileSystem.releaseDirectory(handle) }
     try fileSystem.synchronizeDirectory(handle)
   }
 
-  func rename(_ name: String, to other: String) throws(Errno) {
+  func rename(_ path: String, to other: String, flags: RenameFlags = []) throws(Errno) {
     // As the kernel, which looks both up before.
-    _ = try entry(name)
+    _ = try entry(path)
+    let (from, to) = (try place(path), try place(other))
     _ = try? entry(other)
-    try fileSystem.rename(PathName(name), in: .root, to: PathName(other), in: .root, flags: [], caller: .own)
+    try fileSystem.rename(from.name, in: from.directory, to: to.name, in: to.directory, flags: flags, caller: .own)
   }
 
-  func unlink(_ name: String) throws(Errno) {
-    _ = try entry(name)
-    try fileSystem.unlink(PathName(name), in: .root, caller: .own)
+  func unlink(_ path: String) throws(Errno) {
+    _ = try entry(path)
+    let place = try place(path)
+    try fileSystem.unlink(place.name, in: place.directory, caller: .own)
   }
 
-  func link(_ name: String, as other: String) throws(Errno) {
-    _ = try fileSystem.link(entry(name).node, as: PathName(other), in: .root)
+  func link(_ path: String, as other: String) throws(Errno) {
+    let place = try place(other)
+    known.append(try fileSystem.link(entry(path).node, as: place.name, in: place.directory).node)
   }
 
-  func makeDirectory(_ name: String) throws(Errno) {
-    _ = try fileSystem.makeDirectory(PathName(name), in: .root, mode: 0o40700, caller: .own)
+  func makeDirectory(_ path: String) throws(Errno) {
+    let place = try place(path)
+    let made = try fileSystem.makeDirectory(place.name, in: place.directory, mode: 0o40700, caller: .own)
+    known.append(made.node)
   }
 
-  func makeSymbolicLink(_ name: String, to target: String) throws(Errno) {
-    _ = try fileSystem.makeSymbolicLink(PathName(name), in: .root, target: PathName(target), caller: .own)
+  func removeDirectory(_ path: String) throws(Errno) {
+    _ = try entry(path)
+    let place = try place(path)
+    try fileSystem.removeDirectory(place.name, in: place.directory)
   }
+
+  func makeFIFO(_ path: String) throws(Errno) {
+    let place = try place(path)
+    let made = try fileSystem.makeNode(place.name, in: place.directory, mode: 0o10600, device: 0, caller: .own)
+    known.append(made.node)
+  }
+
+  func makeSymbolicLink(_ path: String, to target: String) throws(Errno) {
+    let place = try place(path)
+    let made = try fileSystem.makeSymbolicLink(
+      place.name, in: place.directory, target: PathName(target), caller: .own)
+    known.append(made.node)
+  }
+
+  private static let classAttribute: PathName = "user.protectfs.class"
 
   func setClass(of name: String, to fileClass: ProtectionClass) throws(Errno) {
-    try fileSystem.setAttribute(
-      "user.protectfs.class", of: entry(name).node, to: Array(fileClass.name.utf8), mode: .createOrReplace,
-      caller: .own)
+    try setAttribute(Self.classAttribute, of: name, to: Array(fileClass.name.utf8))
   }
 
-  /// The names that a program finds.
-  func names() throws(Errno) -> [String] {
-    try fileSystem.names(of: .root, undecodable: { _ in }).map(\.description)
+  func removeClass(of name: String) throws(Errno) { try setAttribute(Self.classAttribute, of: name, to: nil) }
+
+  /// `nil` removes it.
+  func setAttribute(_ attribute: PathName, of name: String, to value: [UInt8]?) throws(Errno) {
+    let node = try entry(name).node
+    if let value {
+      try fileSystem.setAttribute(attribute, of: node, to: value, mode: .createOrReplace, caller: .own)
+    } else {
+      try fileSystem.removeAttribute(attribute, of: node, caller: .own)
+    }
   }
 
-  /// What a name stands for: the contents and the class of a file, the target of a link, `directory` for a directory.
-  func contents(_ name: String) throws(Errno) -> [UInt8] {
-    let found = try entry(name)
-    guard try names().contains(name) else { throw .invalidArgument }
+  /// The names that a program finds in a directory.
+  private func names(in directory: NodeID) throws(Errno) -> [String] {
+    try fileSystem.names(of: directory, undecodable: { _ in }).map(\.description)
+  }
+
+  /// What a path stands for: the contents and the class of a file, the target of a link, `directory` and the class of a
+  /// directory. Behind a `#`, the mode of a file or one of its attributes.
+  ///
+  /// - Throws: `ENOENT`, also for an attribute.
+  func contents(_ path: String) throws(Errno) -> [UInt8] {
+    let parts = path.split(separator: "#").map(String.init)
+    let found = try entry(parts[0])
+    if parts.last == "mode" { return Array("\(found.attributes.mode & 0o777)".utf8) }
+    if parts.count > 1 {
+      do throws(Errno) {
+        return try fileSystem.attribute(PathName(parts[1]), of: found.node, caller: .own)
+      } catch {
+        throw error == .noData ? .noSuchFileOrDirectory : error
+      }
+    }
+    let place = try place(path)
+    guard try names(in: place.directory).contains(place.name.description) else { throw .invalidArgument }
     switch found.attributes.type {
-    case .directory: return Array("directory".utf8)
+    case .directory:
+      _ = try names(in: found.node)
+      return try Array("directory".utf8)
+        + fileSystem.attribute(Self.classAttribute, of: found.node, caller: .own)
     case .symbolicLink: return Array(try fileSystem.readSymbolicLink(found.node).bytes)
-    default: break
+    case .regular: break
+    default: return Array("fifo".utf8)
     }
     let size = Int(found.attributes.size)
-    let contents = try with(name) { (node, handle) throws(Errno) in
+    let contents = try with(path) { (node, handle) throws(Errno) in
       let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size + 2 * 4096, alignment: 4096)
       defer { unsafe buffer.deallocate() }
       return unsafe Array(
@@ -180,6 +288,6 @@ final class SimulatedMount {
           handle, of: node, at: 0, count: size, into: buffer, flags: HandleFlags(rawValue: O_RDWR), caller: .own
         ).bytes)
     }
-    return try contents + fileSystem.attribute("user.protectfs.class", of: found.node, caller: .own)
+    return try contents + fileSystem.attribute(Self.classAttribute, of: found.node, caller: .own)
   }
 }

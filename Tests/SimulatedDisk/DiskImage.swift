@@ -45,6 +45,13 @@ package struct DiskImage: Hashable, Sendable {
     return inodes.values.reduce(0) { count, inode in count + inode.entries.values.count { $0 == number } }
   }
 
+  /// The directories in which an inode has names, with these.
+  func parents(of number: Int) -> [(directory: Int, name: PathName)] {
+    inodes.flatMap { directory, inode in
+      inode.entries.filter { $0.value == number }.map { (directory, $0.key) }
+    }
+  }
+
   /// Makes a change.
   mutating func make(_ change: Change) {
     switch change {

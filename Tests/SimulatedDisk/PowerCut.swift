@@ -1,5 +1,5 @@
 /// What a power cut may leave at a moment: what is durable, and any part of what has changed since.
-package struct PowerCut: Sendable {
+struct PowerCut: Sendable {
   let durable: DiskImage
   let pending: [Change]
   /// Whether the journal keeps its changes in their order.
@@ -10,7 +10,7 @@ package struct PowerCut: Sendable {
 
   /// The different images that may be found. Of more than a few changes: what each beginning and each end of them
   /// leaves, all but one, each alone, and some at random.
-  package func images(using generator: inout some RandomNumberGenerator) -> Set<DiskImage> {
+  func images(using generator: inout some RandomNumberGenerator) -> Set<DiskImage> {
     var images: Set<DiskImage> = []
     func add(_ isKept: (Int) -> Bool) {
       var image = durable

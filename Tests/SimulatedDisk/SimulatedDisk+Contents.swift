@@ -28,16 +28,19 @@ extension SimulatedDisk {
 
   func write(_ file: OpenFile, _ buffer: UnsafeRawBufferPointer, at offset: UInt64) throws(Failure) -> Int {
     let inode = try regular(file, writes: true)
+    // Whole sectors, or nothing.
+    let length = halfway == nil ? buffer.count : buffer.count / 2 & ~511
+    if let halfway, length == 0 { throw halfway }
     var position = 0
-    while position < buffer.count {
+    while position < length {
       let (page, start) = (offset + UInt64(position)).quotientAndRemainder(dividingBy: Self.pageSize)
-      let count = min(buffer.count - position, Int(Self.pageSize - start))
+      let count = min(length - position, Int(Self.pageSize - start))
       make(.data(inode, page: page, start: Int(start), unsafe Array(buffer[position..<position + count])))
       position += count
     }
-    let end = offset + UInt64(buffer.count)
+    let end = offset + UInt64(length)
     if end > image[inode].size { make(.size(inode, end)) }
-    return buffer.count
+    return length
   }
 
   func truncate(_ file: OpenFile, to size: Int64) throws(Failure) {

@@ -5,7 +5,7 @@ import ProtectfsIO
 // Calls on names.
 extension SimulatedDisk {
   func open(_ location: Location, _ flags: CInt, mode: UInt32) throws(Failure) -> CInt {
-    guard let inode = try inode(at: location) else {
+    guard let inode = inode(at: location) else {
       guard flags & O_CREAT != 0 else { throw Failure(ENOENT) }
       return open(try create(.init(mode: InodeType.regular.rawValue | mode & 0o7777), at: location), flags)
     }
@@ -50,7 +50,7 @@ extension SimulatedDisk {
 
   func rename(_ from: Location, to: Location, flags: UInt32) throws(Failure) {
     let (inode, source, target) = (try existing(from), try place(from), try place(to))
-    let other = try self.inode(at: to)
+    let other = self.inode(at: to)
     if flags & RenameFlags.exchange.rawValue != 0 {
       guard let other else { throw Failure(ENOENT) }
       return make(.move(source, target, inode, exchanged: other))

@@ -21,14 +21,14 @@ extension SimulatedDisk {
       let own = Self.path.description
       guard path == own || path.hasPrefix(own + "/") else { return nil }
       (start, rest) = (DiskImage.root, path.dropFirst(own.count))
-    } else if let file = file(directory) {
+    } else if let file = files[directory] {
       start = file.inode
     } else {
       return nil
     }
     var found = Location.inode(start)
     for name in rest.split(separator: "/") where name != "." {
-      guard let inode = try inode(at: found) else { throw Failure(ENOENT) }
+      guard let inode = inode(at: found) else { throw Failure(ENOENT) }
       guard image[inode].type == .directory else { throw Failure(ENOTDIR) }
       precondition(name != "..", "the store goes up by no path")
       found = .name(.init(directory: inode, name: PathName(String(name))))
@@ -41,12 +41,12 @@ extension SimulatedDisk {
     let prefix = "/proc/self/fd/"
     guard path.hasPrefix(prefix) else { return nil }
     let rest = path.dropFirst(prefix.count)
-    guard let number = CInt(rest.prefix { $0 != "/" }), let file = file(number) else { return nil }
+    guard let number = CInt(rest.prefix { $0 != "/" }), let file = files[number] else { return nil }
     return (file.inode, rest.drop { $0 != "/" })
   }
 
   /// The inode at a location; `nil` if there is none.
-  func inode(at location: Location) throws(Failure) -> Int? {
+  func inode(at location: Location) -> Int? {
     switch location {
     case .inode(let inode): inode
     case .name(let place): image[place.directory].entries[place.name]
@@ -55,7 +55,7 @@ extension SimulatedDisk {
 
   /// - Throws: `ENOENT`.
   func existing(_ location: Location) throws(Failure) -> Int {
-    guard let inode = try inode(at: location) else { throw Failure(ENOENT) }
+    guard let inode = inode(at: location) else { throw Failure(ENOENT) }
     return inode
   }
 

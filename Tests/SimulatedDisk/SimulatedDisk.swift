@@ -22,12 +22,22 @@ package final class SimulatedDisk: @unchecked Sendable {
   private(set) var files: [CInt: OpenFile] = [:]
   private var lastInode: Int
   private let keepsOrder: Bool
-  /// The number of the flush that the disk only pretends to do, from 1: a fault that tests have to find.
-  package var pretendedFlush: Int?
+  /// The number of the flush that the disk only pretends to do: a fault that tests have to find.
+  private var pretendedFlush: Int?
   /// How many flushes there were that had something to do.
-  package private(set) var flushes = 0
+  private var flushes = 0
   /// The moments before something was made durable: what a cut at any other moment leaves, one at these does.
-  package private(set) var cuts: [PowerCut] = []
+  private var cuts: [PowerCut] = []
+
+  /// The call that is to fail.
+  var armed: Armed?
+  /// Set where only half of what is given to a write is written.
+  var halfway: Failure?
+  /// What is wrong with the code that makes the calls.
+  private(set) var planted: PlantedFault?
+  /// What becomes of the changes of the present call.
+  var effect: PlantedFault.Effect?
+  private var late: [Change] = []
 
   struct OpenFile {
     let inode: Int
@@ -49,20 +59,37 @@ package final class SimulatedDisk: @unchecked Sendable {
     try Self.$current.withValue(self) { try body() }
   }
 
-  /// What a power cut would leave now.
-  package var cut: PowerCut { PowerCut(durable: durable, pending: pending, keepsOrder: keepsOrder) }
-
-  /// Takes the moments of power cuts until now.
-  package func takeCuts() -> [PowerCut] {
-    defer { cuts = [] }
-    return cuts + [cut]
+  /// Forgets the moments until now.
+  ///
+  /// - Parameters:
+  ///   - flush: which of the flushes from now on is only pretended; the next is 1.
+  ///   - fault: what is wrong from now on with the code that makes the calls.
+  package func beginStep(pretending flush: Int? = nil, with fault: PlantedFault? = nil) {
+    cuts = []
+    planted = fault
+    pretendedFlush = flush.map { flushes + $0 }
   }
+
+  /// What a power cut would leave now.
+  private var cut: PowerCut { PowerCut(durable: durable, pending: pending, keepsOrder: keepsOrder) }
+
+  /// What power cuts since the step began may leave; the last after its end.
+  var cutsOfStep: [PowerCut] { cuts + [cut] }
 
   // MARK: Changes
 
   func make(_ change: Change) {
-    image.make(change)
-    pending.append(change)
+    switch effect {
+    case .leftOut: break
+    case .late: late.append(change)
+    case nil:
+      let changes = [change] + late
+      late = []
+      for change in changes {
+        image.make(change)
+        pending.append(change)
+      }
+    }
   }
 
   func add(_ inode: DiskImage.Inode) -> Int {
@@ -74,7 +101,7 @@ package final class SimulatedDisk: @unchecked Sendable {
 
   /// Makes durable what `isFlushed` says.
   func flush(_ isFlushed: (Change) -> Bool) {
-    guard pending.contains(where: isFlushed) else { return }
+    guard pending.contains(where: isFlushed), effect == nil else { return }
     cuts.append(cut)
     flushes += 1
     if flushes == pretendedFlush { return }
@@ -102,9 +129,6 @@ package final class SimulatedDisk: @unchecked Sendable {
   }
 
   // MARK: Open files
-
-  /// The file of a descriptor, if it is of this disk.
-  func file(_ descriptor: CInt) -> OpenFile? { files[descriptor] }
 
   func open(_ inode: Int, _ flags: CInt) -> CInt {
     // A file of its own for each, so that locks of one are none of others.

@@ -30,35 +30,37 @@ enum StoreTable {
 
   /// The same for a call on a descriptor.
   private static func answer<Result: FixedWidthInteger>(
-    of descriptor: CInt, _ body: (SimulatedDisk, SimulatedDisk.OpenFile) throws(Failure) -> Result,
+    _ call: StoreCall, of descriptor: CInt, _ body: (SimulatedDisk, SimulatedDisk.OpenFile) throws(Failure) -> Result,
     else other: () -> Result
   ) -> Result {
     answer(
       { (disk) throws(Failure) in
-        guard let file = disk.file(descriptor) else { return nil }
-        return try body(disk, file)
+        guard let file = disk.files[descriptor] else { return nil }
+        return try disk.carryOut(call, at: .inode(file.inode)) { () throws(Failure) in try body(disk, file) }
       }, else: other)
   }
 
   /// The same for a call on what a path leads to.
   private static func answer<Result: FixedWidthInteger>(
-    at path: Path, in directory: CInt = AT_FDCWD, _ body: (SimulatedDisk, Location) throws(Failure) -> Result,
+    _ call: StoreCall, at path: Path, in directory: CInt = AT_FDCWD,
+    _ body: (SimulatedDisk, Location) throws(Failure) -> Result,
     else other: () -> Result
   ) -> Result {
     answer(
       { (disk) throws(Failure) in
         guard let location = try disk.locate(directory, unsafe String(cString: path!)) else { return nil }
-        return try body(disk, location)
+        return try disk.carryOut(call, at: location) { () throws(Failure) in try body(disk, location) }
       }, else: other)
   }
 
   /// The same for one that is there.
   private static func answer<Result: FixedWidthInteger>(
-    about path: Path, in directory: CInt = AT_FDCWD, _ body: (SimulatedDisk, Int) throws(Failure) -> Result,
+    _ call: StoreCall, about path: Path, in directory: CInt = AT_FDCWD,
+    _ body: (SimulatedDisk, Int) throws(Failure) -> Result,
     else other: () -> Result
   ) -> Result {
     unsafe answer(
-      at: path, in: directory,
+      call, at: path, in: directory,
       { (disk, location) throws(Failure) in try body(disk, try disk.existing(location)) }, else: other)
   }
 
@@ -87,7 +89,7 @@ enum StoreTable {
   private static let calls = unsafe store_calls(
     openat: { directory, path, flags, mode in
       unsafe answer(
-        at: path, in: directory,
+        flags & O_CREAT != 0 ? .create : .openat, at: path, in: directory,
         { (disk, location) throws(Failure) in try disk.open(location, flags, mode: mode) },
         else: { unsafe Glibc.openat(directory, path!, flags, mode) })
     },
@@ -101,21 +103,21 @@ enum StoreTable {
     },
     pread: { descriptor, buffer, count, offset in
       answer(
-        of: descriptor,
+        .pread, of: descriptor,
         { (disk, file) throws(Failure) in
           unsafe try disk.read(file, into: unsafe .init(start: buffer, count: count), at: UInt64(offset))
         }, else: { unsafe Glibc.pread(descriptor, buffer, count, offset) })
     },
     pwrite: { descriptor, buffer, count, offset in
       answer(
-        of: descriptor,
+        .pwrite, of: descriptor,
         { (disk, file) throws(Failure) in
           unsafe try disk.write(file, unsafe .init(start: buffer, count: count), at: UInt64(offset))
         }, else: { unsafe Glibc.pwrite(descriptor, buffer, count, offset) })
     },
     pwritev2: { descriptor, parts, count, offset, flags in
       answer(
-        of: descriptor,
+        .pwritev2, of: descriptor,
         { (disk, file) throws(Failure) in
           let part = unsafe parts![0]
           return unsafe try disk.write(
@@ -124,19 +126,19 @@ enum StoreTable {
     },
     sendfile: { to, from, offset, count in
       answer(
-        of: to, { (_, _) throws(Failure) in throw Failure(EINVAL) },
+        .sendfile, of: to, { (_, _) throws(Failure) in throw Failure(EINVAL) },
         else: { unsafe CProtectfsIO.sendfile(to, from, offset, count) })
     },
     lseek: { descriptor, offset, whence in
       answer(
-        of: descriptor,
+        .lseek, of: descriptor,
         { (disk, _) throws(Failure) in
           off_t(try disk.seek(descriptor, to: Int64(offset), SeekOrigin(rawValue: whence)))
         }, else: { Glibc.lseek(descriptor, offset, whence) })
     },
     ftruncate: { descriptor, length in
       answer(
-        of: descriptor,
+        .ftruncate, of: descriptor,
         { (disk, file) throws(Failure) in
           try disk.truncate(file, to: Int64(length))
           return 0
@@ -144,7 +146,7 @@ enum StoreTable {
     },
     fallocate: { descriptor, mode, offset, length in
       answer(
-        of: descriptor,
+        .fallocate, of: descriptor,
         { (disk, file) throws(Failure) in
           try disk.allocate(file, .init(rawValue: mode), UInt64(offset)..<UInt64(offset + length))
           return 0
@@ -152,22 +154,22 @@ enum StoreTable {
     },
     fsync: { descriptor in
       answer(
-        of: descriptor, { (disk, file) throws(Failure) in disk.synchronize(file) },
+        .fsync, of: descriptor, { (disk, file) throws(Failure) in disk.synchronize(file) },
         else: { Glibc.fsync(descriptor) })
     },
     fdatasync: { descriptor in
       answer(
-        of: descriptor, { (disk, file) throws(Failure) in disk.synchronize(file, dataOnly: true) },
+        .fdatasync, of: descriptor, { (disk, file) throws(Failure) in disk.synchronize(file, dataOnly: true) },
         else: { Glibc.fdatasync(descriptor) })
     },
     syncfs: { descriptor in
       answer(
-        of: descriptor, { (disk, _) throws(Failure) in disk.synchronizeAll() },
+        .syncfs, of: descriptor, { (disk, _) throws(Failure) in disk.synchronizeAll() },
         else: { CProtectfsIO.syncfs(descriptor) })
     },
     mkdirat: { directory, path, mode in
       unsafe answer(
-        at: path, in: directory,
+        .mkdirat, at: path, in: directory,
         { (disk, location) throws(Failure) in
           try disk.create(.init(mode: InodeType.directory.rawValue | mode & 0o7777), at: location)
           return 0
@@ -175,7 +177,7 @@ enum StoreTable {
     },
     mknodat: { directory, path, mode, device in
       unsafe answer(
-        at: path, in: directory,
+        .mknodat, at: path, in: directory,
         { (disk, location) throws(Failure) in
           try disk.create(.init(mode: mode, device: UInt64(device)), at: location)
           return 0
@@ -183,7 +185,7 @@ enum StoreTable {
     },
     symlinkat: { target, directory, path in
       unsafe answer(
-        at: path, in: directory,
+        .symlinkat, at: path, in: directory,
         { (disk, location) throws(Failure) in
           let inode = DiskImage.Inode(
             mode: InodeType.symbolicLink.rawValue | 0o777, target: unsafe Array(name(target).bytes))
@@ -193,7 +195,7 @@ enum StoreTable {
     },
     linkat: { directory, from, other, to, flags in
       unsafe answer(
-        about: from, in: directory,
+        .linkat, about: from, in: directory,
         { (disk, inode) throws(Failure) in
           guard let location = try disk.locate(other, unsafe String(cString: to!)) else { throw Failure(EXDEV) }
           try disk.link(inode, at: location)
@@ -202,7 +204,7 @@ enum StoreTable {
     },
     unlinkat: { directory, path, flags in
       unsafe answer(
-        at: path, in: directory,
+        .unlinkat, at: path, in: directory,
         { (disk, location) throws(Failure) in
           try disk.unlink(location, isDirectory: flags & AT_REMOVEDIR != 0)
           return 0
@@ -210,7 +212,7 @@ enum StoreTable {
     },
     renameat2: { directory, from, other, to, flags in
       unsafe answer(
-        at: from, in: directory,
+        .renameat2, at: from, in: directory,
         { (disk, location) throws(Failure) in
           guard let target = try disk.locate(other, unsafe String(cString: to!)) else { throw Failure(EXDEV) }
           try disk.rename(location, to: target, flags: flags)
@@ -219,14 +221,14 @@ enum StoreTable {
     },
     readlinkat: { directory, path, buffer, count in
       unsafe answer(
-        at: path, in: directory,
+        .readlinkat, at: path, in: directory,
         { (disk, location) throws(Failure) in
           unsafe try disk.readLink(location, into: unsafe .init(start: buffer, count: count))
         }, else: { unsafe Glibc.readlinkat(directory, path!, buffer!, count) })
     },
     fchmod: { descriptor, mode in
       answer(
-        of: descriptor,
+        .fchmod, of: descriptor,
         { (disk, file) throws(Failure) in
           disk.setMode(file.inode, mode)
           return 0
@@ -234,7 +236,7 @@ enum StoreTable {
     },
     chmod: { path, mode in
       unsafe answer(
-        about: path,
+        .chmod, about: path,
         { (disk, inode) throws(Failure) in
           disk.setMode(inode, mode)
           return 0
@@ -242,7 +244,7 @@ enum StoreTable {
     },
     fchownat: { directory, path, user, group, flags in
       unsafe answer(
-        about: path, in: directory,
+        .fchownat, about: path, in: directory,
         { (disk, inode) throws(Failure) in
           disk.setOwner(inode, user, group)
           return 0
@@ -250,7 +252,7 @@ enum StoreTable {
     },
     utimensat: { directory, path, times, flags in
       unsafe answer(
-        about: path, in: directory,
+        .utimensat, about: path, in: directory,
         { (disk, inode) throws(Failure) in
           disk.setTimes(inode, modification: unsafe times![1])
           return 0
@@ -259,7 +261,7 @@ enum StoreTable {
     fstatvfs: { descriptor, status in unsafe Glibc.fstatvfs(descriptor, status!) },
     fsetxattr: { descriptor, attribute, value, count, flags in
       answer(
-        of: descriptor,
+        .fsetxattr, of: descriptor,
         { (disk, file) throws(Failure) in
           unsafe try disk.setAttribute(
             file.inode, name(attribute), bytes(value, count), AttributeMode(rawValue: flags))
@@ -268,7 +270,7 @@ enum StoreTable {
     },
     setxattr: { path, attribute, value, count, flags in
       unsafe answer(
-        about: path,
+        .setxattr, about: path,
         { (disk, inode) throws(Failure) in
           unsafe try disk.setAttribute(inode, name(attribute), bytes(value, count), AttributeMode(rawValue: flags))
           return 0
@@ -276,7 +278,7 @@ enum StoreTable {
     },
     fremovexattr: { descriptor, attribute in
       answer(
-        of: descriptor,
+        .fremovexattr, of: descriptor,
         { (disk, file) throws(Failure) in
           try disk.removeAttribute(file.inode, unsafe name(attribute))
           return 0
@@ -284,7 +286,7 @@ enum StoreTable {
     },
     removexattr: { path, attribute in
       unsafe answer(
-        about: path,
+        .removexattr, about: path,
         { (disk, inode) throws(Failure) in
           try disk.removeAttribute(inode, unsafe name(attribute))
           return 0
@@ -293,48 +295,48 @@ enum StoreTable {
     lremovexattr: { path, attribute in unsafe CProtectfsIO.lremovexattr(path, attribute) },
     fgetxattr: { descriptor, attribute, value, count in
       answer(
-        of: descriptor,
+        .fgetxattr, of: descriptor,
         { (disk, file) throws(Failure) in
           unsafe try disk.attribute(file.inode, unsafe name(attribute), into: unsafe .init(start: value, count: count))
         }, else: { unsafe CProtectfsIO.fgetxattr(descriptor, attribute, value, count) })
     },
     getxattr: { path, attribute, value, count in
       unsafe answer(
-        about: path,
+        .getxattr, about: path,
         { (disk, inode) throws(Failure) in
           unsafe try disk.attribute(inode, unsafe name(attribute), into: unsafe .init(start: value, count: count))
         }, else: { unsafe CProtectfsIO.getxattr(path, attribute, value, count) })
     },
     lgetxattr: { path, attribute, value, count in
       unsafe answer(
-        about: path,
+        .lgetxattr, about: path,
         { (disk, inode) throws(Failure) in
           unsafe try disk.attribute(inode, unsafe name(attribute), into: unsafe .init(start: value, count: count))
         }, else: { unsafe CProtectfsIO.lgetxattr(path, attribute, value, count) })
     },
     flistxattr: { descriptor, list, count in
       answer(
-        of: descriptor,
+        .flistxattr, of: descriptor,
         { (disk, file) throws(Failure) in
           unsafe try disk.attributeNames(file.inode, into: unsafe .init(start: list, count: count))
         }, else: { unsafe CProtectfsIO.flistxattr(descriptor, list, count) })
     },
     listxattr: { path, list, count in
       unsafe answer(
-        about: path,
+        .listxattr, about: path,
         { (disk, inode) throws(Failure) in
           unsafe try disk.attributeNames(inode, into: unsafe .init(start: list, count: count))
         }, else: { unsafe CProtectfsIO.listxattr(path, list, count) })
     },
     statx: { directory, path, flags, mask, status in
       unsafe answer(
-        about: path, in: directory,
+        .statx, about: path, in: directory,
         { (disk, inode) throws(Failure) in unsafe Self.status(disk, inode, status) },
         else: { unsafe calls_statx(directory, path, flags, mask, status) })
     },
     getdents64: { descriptor, buffer, count in
       answer(
-        of: descriptor,
+        .getdents64, of: descriptor,
         { (disk, _) throws(Failure) in unsafe disk.entries(descriptor, into: unsafe .init(start: buffer, count: count))
         },
         else: { unsafe calls_getdents64(descriptor, buffer, count) })

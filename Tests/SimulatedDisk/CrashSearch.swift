@@ -1,0 +1,180 @@
+import Foundation
+import TestVectors
+
+/// What power cuts may leave of the last of some steps, and what is wrong with that.
+package struct CrashTrial {
+  private let cuts: [PowerCut]
+  private let problem: (DiskImage, _ isDone: Bool) throws -> String?
+
+  /// How many flushes the step needed.
+  package var flushes: Int { cuts.count - 1 }
+
+  /// - Parameters:
+  ///   - disk: on which the last step was made.
+  ///   - problem: what the next start finds wrong with an image; `isDone` where the step had returned before the cut.
+  package init(on disk: SimulatedDisk, problem: @escaping (DiskImage, _ isDone: Bool) throws -> String?) {
+    cuts = disk.cutsOfStep
+    self.problem = problem
+  }
+
+  /// Tries all cuts. Returns how many images there were, and the problems.
+  ///
+  /// - Parameter generator: of what is chosen where there are too many images.
+  package func run(using generator: inout some RandomNumberGenerator) -> (states: Int, problems: [String]) {
+    var (states, problems): (Int, [String]) = (0, [])
+    for (number, cut) in cuts.enumerated() {
+      for image in cut.images(using: &generator) {
+        states += 1
+        do {
+          guard let found = try problem(image, number == flushes) else { continue }
+          problems.append("cut \(number + 1) of \(cuts.count): \(found)")
+        } catch {
+          problems.append("cut \(number + 1) of \(cuts.count): \(error)")
+        }
+      }
+    }
+    return (states, problems)
+  }
+}
+
+/// A search for crashes that lose something: sequences of steps, each on a disk of its own, whose power is cut at each
+/// moment of the last step. Those of the steps before it are in shorter sequences.
+package struct CrashSearch<Step: Sendable>: Sendable {
+  private struct Figures {
+    var sequences = 0
+    var states = 0
+    var problems: [String] = []
+  }
+
+  private let steps: [Step]
+  private let name: @Sendable (Step) -> String
+  private let trial: @Sendable ([Step]) throws -> CrashTrial?
+
+  /// - Parameters:
+  ///   - steps: of which the sequences are made.
+  ///   - trial: of a sequence; `nil` where there is nothing for one of the steps to do.
+  package init(
+    _ steps: [Step], name: @escaping @Sendable (Step) -> String,
+    trial: @escaping @Sendable ([Step]) throws -> CrashTrial?
+  ) {
+    (self.steps, self.name, self.trial) = (steps, name, trial)
+  }
+
+  /// Tries what scripts/simulate.sh asks for, and prints how much that was. Returns what is wrong, up to ten of each
+  /// length, and that too little was tried.
+  ///
+  /// - Parameters:
+  ///   - longest: no sequences are longer than that.
+  ///   - share: without that script, of so many sequences of two one is tried.
+  package func problems(as title: String, longest: Int = .max, share: Int = 1) async -> [String] {
+    var problems: [String] = []
+    for length in 1...min(Simulation.length ?? 2, longest) {
+      let share = length == 2 && Simulation.length == nil ? share : 1
+      let figures = await all(ofLength: length, share: share)
+      problems += Self.report(figures, "\(title), \(length) each")
+      if figures.states < 100 { problems.append("there are \(figures.states) states") }
+    }
+    if Simulation.seconds > 0, longest > 2 {
+      let figures = await some(until: .now + .seconds(Simulation.seconds))
+      problems += Self.report(figures, "\(title), 3 to 8 each (seed \(Simulation.seed))")
+    }
+    return problems
+  }
+
+  private static func report(_ figures: Figures, _ title: String) -> [String] {
+    print("\(title): \(figures.sequences) sequences, \(figures.states) states, \(figures.problems.count) problems")
+    return Array(Set(figures.problems).sorted().prefix(10))
+  }
+
+  /// How many states are looked at until something is wrong: first sequences of one, then of two. `nil` if nothing is.
+  package func statesUntilProblem() -> Int? {
+    var figures = Figures()
+    for length in 1...2 {
+      for number in 0..<count(ofLength: length) {
+        examine(sequence(number, ofLength: length), UInt64(number), &figures)
+        if !figures.problems.isEmpty { return figures.states }
+      }
+    }
+    return nil
+  }
+
+  private func count(ofLength length: Int) -> Int { (0..<length).reduce(1) { count, _ in count * steps.count } }
+
+  private func sequence(_ number: Int, ofLength length: Int) -> [Step] {
+    var rest = number
+    return (0..<length).map { _ in
+      defer { rest /= steps.count }
+      return steps[rest % steps.count]
+    }
+  }
+
+  /// All sequences of a length, or of each `share` of them one.
+  private func all(ofLength length: Int, share: Int) async -> Figures {
+    let count = count(ofLength: length)
+    return await run { index in
+      let number = Int(index) * share
+      return number < count ? sequence(number, ofLength: length) : nil
+    }
+  }
+
+  /// Longer sequences, until an instant: the same for the same seed, as far as it comes.
+  private func some(until end: ContinuousClock.Instant) async -> Figures {
+    await run { index in
+      guard ContinuousClock.now < end else { return nil }
+      var generator = RepeatableGenerator(seed: Simulation.seed &+ index)
+      return (0..<Int.random(in: 3...8, using: &generator)).map { _ in steps.randomElement(using: &generator)! }
+    }
+  }
+
+  /// Tries sequences by their numbers, until there is none, on all processors.
+  private func run(_ sequence: @escaping @Sendable (UInt64) -> [Step]?) async -> Figures {
+    let processors = UInt64(ProcessInfo.processInfo.activeProcessorCount)
+    return await withTaskGroup(of: Figures.self) { group in
+      for first in 0..<processors {
+        group.addTask {
+          var (figures, number) = (Figures(), first)
+          while let sequence = sequence(number) {
+            examine(sequence, number, &figures)
+            number += processors
+          }
+          return figures
+        }
+      }
+      return await group.reduce(into: Figures()) { all, part in
+        all.sequences += part.sequences
+        all.states += part.states
+        all.problems += part.problems
+      }
+    }
+  }
+
+  private func examine(_ sequence: [Step], _ number: UInt64, _ figures: inout Figures) {
+    let names = sequence.map(name).joined(separator: ", ")
+    do {
+      guard let trial = try trial(sequence) else { return }
+      var generator = RepeatableGenerator(seed: Simulation.seed &+ number)
+      let (states, problems) = trial.run(using: &generator)
+      figures.sequences += 1
+      figures.states += states
+      figures.problems += problems.map { "\(names); \($0)" }
+    } catch {
+      figures.problems.append("\(names): \(error)")
+    }
+  }
+}
+
+/// What scripts/simulate.sh asks for.
+package enum Simulation {
+  private static func number(_ name: String) -> UInt64? {
+    ProcessInfo.processInfo.environment["PROTECTFS_SIMULATED_\(name)"].flatMap { UInt64($0) }
+  }
+
+  /// Of how many steps all sequences are made; `nil` where it is enough to try a part of those of two.
+  static let length = number("LENGTH").map { Int($0) }
+  /// For how many seconds longer ones are made.
+  static let seconds = number("SECONDS").map { Int64($0) } ?? 0
+  /// What random choices depend on.
+  static let seed = number("SEED") ?? UInt64.random(in: 0...9_999_999)
+  /// The kind of changes that alone are made, if it is one.
+  package static let only = ProcessInfo.processInfo.environment["PROTECTFS_SIMULATED_ONLY"]
+}
