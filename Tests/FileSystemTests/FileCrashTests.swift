@@ -87,9 +87,9 @@ import Testing
   }
 
   @Test func whatWasMadeDurableIsThere() async {
-    var problems = await Self.search.problems(as: "calls", share: 7)
+    var problems = await Self.search.problems(as: "calls")
     problems += await Self.edges.problems(as: "edges", longest: 1)
-    problems += await Self.withoutJournal.problems(as: "calls without a journal", share: 7)
+    problems += await Self.withoutJournal.problems(as: "calls without a journal")
     #expect(problems.isEmpty)
   }
 
@@ -108,7 +108,8 @@ import Testing
   private static func isFile(_ path: String) -> Bool { !path.hasPrefix("/.protectfs") && !path.hasSuffix(".name") }
 
   /// Faults of the code are found.
-  @Test(arguments: faults.indices) func plantedFaultsAreFound(index: Int) {
+  @Test(.enabled(if: Simulation.length != nil, "it is for scripts/simulate.sh"), arguments: faults.indices)
+  func plantedFaultsAreFound(index: Int) {
     let fault = Self.faults[index]
     let search = CrashSearch(SimulatedCall.edges + SimulatedCall.onContents, name: \.name) {
       try Self.trial($0, with: fault)

@@ -72,12 +72,11 @@ private struct FaultRun {
     if let told = told as? Errno, told != error { return "the caller was told \(told)" }
     if told == nil {
       // What was promised is durable.
-      let trial = CrashTrial(on: disk) { image, isDone in
-        guard isDone else { return nil }
-        return try SimulatedDisk(image).run { try Self.found(new, SimulatedMount(SimulatedMount.Store.shared.get())) }
+      let trial = CrashTrial(on: disk) { image, _ in
+        try SimulatedDisk(image).run { try Self.found(new, SimulatedMount(SimulatedMount.Store.shared.get())) }
       }
       var generator = SystemRandomNumberGenerator()
-      if let problem = trial.run(using: &generator).problems.first { return "the caller was told nothing: \(problem)" }
+      if let problem = trial.run(using: &generator, atEnd: true).problems.first { return "told nothing: \(problem)" }
     }
     mount.rekey()
     if let problem = Self.found(expected, mount) { return problem }

@@ -121,3 +121,14 @@ extension MountTests {
     }
   }
 }
+
+extension PathName {
+  /// The path of the file with an inode number in this directory.
+  fileprivate func child(_ inode: UInt64) throws(Errno) -> PathName {
+    for name in try names() {
+      let path = appending(bytes: Array(name.bytes))
+      if try path.status().inode == inode { return path }
+    }
+    throw .noSuchFileOrDirectory
+  }
+}

@@ -19,11 +19,22 @@ package struct CrashTrial {
 
   /// Tries all cuts. Returns how many images there were, and the problems.
   ///
-  /// - Parameter generator: of what is chosen where there are too many images.
-  package func run(using generator: inout some RandomNumberGenerator) -> (states: Int, problems: [String]) {
+  /// - Parameters:
+  ///   - generator: of what is chosen where there are too many images.
+  ///   - atEnd: only the cut after the end of the step is tried.
+  package func run(
+    using generator: inout some RandomNumberGenerator, atEnd: Bool = false
+  ) -> (states: Int, problems: [String]) {
     var (states, problems): (Int, [String]) = (0, [])
-    for (number, cut) in cuts.enumerated() {
-      for image in cut.images(using: &generator) {
+    var seen: Set<DiskImage> = []
+    for (number, cut) in cuts.enumerated() where !atEnd || number == flushes {
+      var images = cut.images(using: &generator)
+      // At the end more is promised.
+      if number < flushes {
+        images.subtract(seen)
+        seen.formUnion(images)
+      }
+      for image in images {
         states += 1
         do {
           guard let found = try problem(image, number == flushes) else { continue }
@@ -60,17 +71,14 @@ package struct CrashSearch<Step: Sendable>: Sendable {
     (self.steps, self.name, self.trial) = (steps, name, trial)
   }
 
-  /// Tries what scripts/simulate.sh asks for, and prints how much that was. Returns what is wrong, up to ten of each
+  /// Tries what scripts/simulate.sh asks for, or sequences of one, and prints how much that was. Returns what is wrong, up to ten of each
   /// length, and that too little was tried.
   ///
-  /// - Parameters:
-  ///   - longest: no sequences are longer than that.
-  ///   - share: without that script, of so many sequences of two one is tried.
-  package func problems(as title: String, longest: Int = .max, share: Int = 1) async -> [String] {
+  /// - Parameter longest: no sequences are longer than that.
+  package func problems(as title: String, longest: Int = .max) async -> [String] {
     var problems: [String] = []
-    for length in 1...min(Simulation.length ?? 2, longest) {
-      let share = length == 2 && Simulation.length == nil ? share : 1
-      let figures = await all(ofLength: length, share: share)
+    for length in 1...min(Simulation.length ?? 1, longest) {
+      let figures = await all(ofLength: length)
       problems += Self.report(figures, "\(title), \(length) each")
       if figures.states < 100 { problems.append("there are \(figures.states) states") }
     }
@@ -108,13 +116,10 @@ package struct CrashSearch<Step: Sendable>: Sendable {
     }
   }
 
-  /// All sequences of a length, or of each `share` of them one.
-  private func all(ofLength length: Int, share: Int) async -> Figures {
+  /// All sequences of a length.
+  private func all(ofLength length: Int) async -> Figures {
     let count = count(ofLength: length)
-    return await run { index in
-      let number = Int(index) * share
-      return number < count ? sequence(number, ofLength: length) : nil
-    }
+    return await run { $0 < count ? sequence(Int($0), ofLength: length) : nil }
   }
 
   /// Longer sequences, until an instant: the same for the same seed, as far as it comes.
@@ -169,8 +174,8 @@ package enum Simulation {
     ProcessInfo.processInfo.environment["PROTECTFS_SIMULATED_\(name)"].flatMap { UInt64($0) }
   }
 
-  /// Of how many steps all sequences are made; `nil` where it is enough to try a part of those of two.
-  static let length = number("LENGTH").map { Int($0) }
+  /// Of how many steps all sequences are made; `nil` outside of that script.
+  package static let length = number("LENGTH").map { Int($0) }
   /// For how many seconds longer ones are made.
   static let seconds = number("SECONDS").map { Int64($0) } ?? 0
   /// What random choices depend on.
