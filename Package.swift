@@ -143,7 +143,7 @@ let package = Package(
       "FileSystemTests",
       [
         "InProcessKernel", "Contract", "SimulatedDisk", "CFUSE", "MountDaemon", "BackingTree", "FUSE", "KeyManagement",
-        "ProtectfsClient", logging,
+        "StoreCheck", "ProtectfsClient", logging,
       ] + base),
     // Empty in release builds.
     .target(

@@ -9,21 +9,25 @@ cd "$(dirname "$0")/.."
 source scripts/packages.sh
 
 export PROTECTFS_SIMULATED_LENGTH=2
+seconds=0 kinds=3
 suites='KeybagCrashTests|FileCrashTests'
 while (($#)); do
   case "$1 ${2-}" in
   '--length '[1-9]) PROTECTFS_SIMULATED_LENGTH=$2 ;;
-  '--seconds '[0-9]*) export PROTECTFS_SIMULATED_SECONDS=$2 ;;
+  '--seconds '[0-9]*) seconds=$2 ;;
   '--seed '[0-9]*) export PROTECTFS_SIMULATED_SEED=$2 ;;
-  '--only keys') suites=KeybagCrashTests ;;
+  '--only keys') suites=KeybagCrashTests kinds=1 ;;
   '--only contents' | '--only names')
-    suites=FileCrashTests
+    suites=FileCrashTests kinds=2
     export PROTECTFS_SIMULATED_ONLY=$2
     ;;
   *) show_head ;;
   esac
   shift 2
 done
+
+# Keys, calls, and calls without a journal.
+export PROTECTFS_SIMULATED_SECONDS=$((seconds / kinds))
 
 prepare_build
 swift build --build-tests 2>&1 | tail -n 1

@@ -11,7 +11,10 @@ struct ModelTree {
     var mayFail = false
 
     /// Of one version, all is there.
-    func allows(_ found: [UInt8]) -> Bool {
+    ///
+    /// - Parameter tearsPages: whether parts of a page may be written by themselves: of a last page that grew, what was
+    ///   behind the end is anything then.
+    func allows(_ found: [UInt8], tearsPages: Bool) -> Bool {
       classes.contains { name in
         guard found.suffix(name.count) == name[...] else { return false }
         let bytes = found.dropLast(name.count)
@@ -22,7 +25,7 @@ struct ModelTree {
         guard lengths.min()!...lengths.max()! + 15 ~= bytes.count else { return false }
         return bytes.enumerated().allSatisfy { index, byte in
           versions.contains { index < $0.count ? $0[index] == byte : byte == 0 } || byte == 0 && isGrown(index)
-            || isBehindTheEnd(index)
+            || isBehindTheEnd(index) || tearsPages && isInLastPage(index)
         }
       }
     }
@@ -34,6 +37,11 @@ struct ModelTree {
         let end = (version.count + 15) / 16 * 16
         return version.count != end && end..<end + 16 ~= index
       }
+    }
+
+    /// Whether a byte is behind the end of a version, in a page that it has: up to 15 bytes say where its end is.
+    private func isInLastPage(_ index: Int) -> Bool {
+      versions.contains { $0.count..<($0.count + 15 + 4095) / 4096 * 4096 ~= index }
     }
 
     /// Whether a version ends before a byte, which may be a hole then.
@@ -189,7 +197,7 @@ struct ModelTree {
   }
 
   /// What is wrong with what was found under the names: `nil` for what is not there or cannot be read.
-  func problem(_ found: (String) throws -> [UInt8]?) -> String? {
+  func problem(tearsPages: Bool = false, _ found: (String) throws -> [UInt8]?) -> String? {
     var seen: Set<Int> = []
     for (name, files) in names.sorted(by: { $0.key < $1.key }) {
       // What is in a directory that is not there was promised no name of its own.
@@ -200,7 +208,7 @@ struct ModelTree {
           continue
         }
         let fitting = files.filter { file in
-          file.flatMap { contents[$0] }?.allows(now) ?? false
+          file.flatMap { contents[$0] }?.allows(now, tearsPages: tearsPages) ?? false
         }
         if fitting.isEmpty { return "\(name) has other contents, of \(now.count) bytes" }
         if let floor = floors[name], !now.reversed().starts(with: floor.reversed()) {

@@ -7,6 +7,7 @@ import Logging
 import ProtectfsIO
 import ProtectfsPolicy
 import SimulatedDisk
+import StoreCheck
 import StoreFormat
 import SystemPackage
 
@@ -48,6 +49,24 @@ final class SimulatedMount {
     }
 
     func secret() throws -> UnlockSecret { try .recoveryKey(new.recoveryKey.text()) }
+  }
+
+  /// What `fsck` says is an error, of a store that nobody has mounted since.
+  static func errors(in store: Store) throws -> [String] {
+    final class Errors: CheckObserver {
+      var codes: [String] = []
+
+      func found(_ finding: Finding) { if finding.defect.severity == .error { codes.append(finding.defect.rawValue) } }
+      func checked(entries: Int) {}
+    }
+    let backing = try backing()
+    let deviceKey = try store.deviceKey()
+    let errors = Errors()
+    _ = try StoreCheck.run(
+      backing, copies: KeybagCopies(backing: backing),
+      keybag: Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey), deviceKey: deviceKey,
+      isRepairing: false, observer: errors)
+    return errors.codes
   }
 
   private let store: Store

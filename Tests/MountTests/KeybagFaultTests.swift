@@ -9,7 +9,8 @@ import SystemPackage
 import Testing
 
 extension MountTests {
-  /// A change of passcode that fails: the daemon goes on with what is on disk. What that is, is tried on a simulated disk.
+  /// A change of passcode that fails: the daemon goes on with what is on disk. What is there is tried on a simulated
+  /// disk.
   @Suite struct KeybagFaultTests {
     private static let new = "a new passcode"
 

@@ -71,8 +71,8 @@ package struct CrashSearch<Step: Sendable>: Sendable {
     (self.steps, self.name, self.trial) = (steps, name, trial)
   }
 
-  /// Tries what scripts/simulate.sh asks for, or sequences of one, and prints how much that was. Returns what is wrong, up to ten of each
-  /// length, and that too little was tried.
+  /// Tries what scripts/simulate.sh asks for, or sequences of one, and prints how much that was. Returns what is wrong,
+  /// up to ten of each length, and that too little was tried.
   ///
   /// - Parameter longest: no sequences are longer than that.
   package func problems(as title: String, longest: Int = .max) async -> [String] {
@@ -82,7 +82,7 @@ package struct CrashSearch<Step: Sendable>: Sendable {
       problems += Self.report(figures, "\(title), \(length) each")
       if figures.states < 100 { problems.append("there are \(figures.states) states") }
     }
-    if Simulation.seconds > 0, longest > 2 {
+    if Simulation.seconds > 0, longest == .max {
       let figures = await some(until: .now + .seconds(Simulation.seconds))
       problems += Self.report(figures, "\(title), 3 to 8 each (seed \(Simulation.seed))")
     }
@@ -177,7 +177,7 @@ package enum Simulation {
   /// Of how many steps all sequences are made; `nil` outside of that script.
   package static let length = number("LENGTH").map { Int($0) }
   /// For how many seconds longer ones are made.
-  static let seconds = number("SECONDS").map { Int64($0) } ?? 0
+  package static let seconds = number("SECONDS").map { Int64($0) } ?? 0
   /// What random choices depend on.
   static let seed = number("SEED") ?? UInt64.random(in: 0...9_999_999)
   /// The kind of changes that alone are made, if it is one.

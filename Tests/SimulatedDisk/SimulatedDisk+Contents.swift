@@ -34,7 +34,8 @@ extension SimulatedDisk {
     var position = 0
     while position < length {
       let (page, start) = (offset + UInt64(position)).quotientAndRemainder(dividingBy: Self.pageSize)
-      let count = min(length - position, Int(Self.pageSize - start))
+      let atomicSize = atomicSize(of: page, in: inode)
+      let count = min(length - position, Int(atomicSize - start % atomicSize))
       make(.data(inode, page: page, start: Int(start), unsafe Array(buffer[position..<position + count])))
       position += count
     }

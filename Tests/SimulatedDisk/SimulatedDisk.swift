@@ -22,6 +22,7 @@ package final class SimulatedDisk: @unchecked Sendable {
   private(set) var files: [CInt: OpenFile] = [:]
   private var lastInode: Int
   private let keepsOrder: Bool
+  private let tearsPages: Bool
   /// The number of the flush that the disk only pretends to do: a fault that tests have to find.
   private var pretendedFlush: Int?
   /// How many flushes there were that had something to do.
@@ -45,10 +46,14 @@ package final class SimulatedDisk: @unchecked Sendable {
     var position: Int64 = 0
   }
 
-  /// - Parameter keepsOrder: whether it has a journal.
-  package init(_ image: DiskImage = DiskImage(), keepsOrder: Bool = false) {
+  /// - Parameters:
+  ///   - keepsOrder: whether it has a journal.
+  ///   - tearsPages: whether sectors of 512 bytes of a page that is overwritten are there or not, each by itself. A
+  ///     page that is new is seen when all of it is there: its extent counts as unwritten until then (ext4, XFS).
+  package init(_ image: DiskImage = DiskImage(), keepsOrder: Bool = false, tearsPages: Bool = false) {
     self.image = image
     self.keepsOrder = keepsOrder
+    self.tearsPages = tearsPages
     durable = image
     lastInode = image.nextNumber
     StoreTable.install
@@ -90,6 +95,11 @@ package final class SimulatedDisk: @unchecked Sendable {
         pending.append(change)
       }
     }
+  }
+
+  /// How much of a write to a page is there as a whole, in bytes.
+  func atomicSize(of page: UInt64, in inode: Int) -> UInt64 {
+    tearsPages && durable[inode].pages[page] != nil ? 512 : DiskImage.pageSize
   }
 
   func add(_ inode: DiskImage.Inode) -> Int {
