@@ -57,7 +57,8 @@ import Testing
   ]
 
   /// Faults of the code are found.
-  @Test(.enabled(if: Simulation.length != nil, "it is for scripts/simulate.sh"), arguments: faults.indices) func plantedFaultsAreFound(index: Int) {
+  @Test(.enabled(if: Simulation.length != nil, "it is for scripts/simulate.sh"), arguments: faults.indices)
+  func plantedFaultsAreFound(index: Int) {
     let fault = Self.faults[index]
     let states = CrashSearch(KeyChange.all, name: \.name) { try Self.trial($0, with: fault) }.statesUntilProblem()
     print("planted: \(fault.name): \(states.map { "found after \($0) states" } ?? "not found")")

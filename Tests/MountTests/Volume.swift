@@ -162,7 +162,12 @@ final class Volume: Sendable {
   /// Unmounts, and waits until the daemon has ended.
   func unmount() throws {
     try mountPoint.unmount(isLazy: false)
-    try #require(waitForDaemon() == .exited(0), "the daemon did not end well")
+    try requireGoodEnd()
+  }
+
+  private func requireGoodEnd() throws {
+    let ending = waitForDaemon()
+    try #require(ending == .exited(0), "the daemon: \(ending.map { "\($0)" } ?? "still there"); \(logs.last?.suffix(2000) ?? "")")
   }
 
   /// Waits until the daemon has ended.
@@ -187,7 +192,7 @@ final class Volume: Sendable {
         usleep(1000)
       }
     }
-    try #require(waitForDaemon() == .exited(0), "the daemon did not end well")
+    try requireGoodEnd()
   }
 
   /// Unmounts and mounts again: before first unlock, with empty caches.
