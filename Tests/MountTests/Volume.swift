@@ -167,7 +167,8 @@ final class Volume: Sendable {
 
   private func requireGoodEnd() throws {
     let ending = waitForDaemon()
-    try #require(ending == .exited(0), "the daemon: \(ending.map { "\($0)" } ?? "still there"); \(logs.last?.suffix(2000) ?? "")")
+    let log = logs.last?.suffix(2000) ?? ""
+    try #require(ending == .exited(0), "the daemon: \(ending.map { "\($0)" } ?? "still there"); \(log)")
   }
 
   /// Waits until the daemon has ended.
