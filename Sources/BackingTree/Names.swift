@@ -106,9 +106,14 @@ extension BackingTree {
     try file.synchronizeData()
   }
 
-  /// Removes the sidecar of a long name that is gone, or was not created. A call that failed may have been carried out,
-  /// on a network file system say, and without its sidecar the name would not be listed. If this fails, the sidecar is
-  /// a leftover, not an error.
+  /// Removes the sidecar of a long name that a call has failed to create. Where the call may have been carried out, as
+  /// on a network file system that got no answer, it stays: without it the name would not be listed.
+  package func removeSidecar(of name: BackingName, in handle: SharedDescriptor, after error: Errno) {
+    if ![.ioError, .timedOut, .interrupted].contains(error) { removeSidecar(of: name, in: handle) }
+  }
+
+  /// Removes the sidecar of a long name, unless the name is there. If this fails, the sidecar is a leftover, not an
+  /// error.
   package func removeSidecar(of name: BackingName, in handle: SharedDescriptor) {
     guard let sidecar = name.sidecar else { return }
     do throws(Errno) {

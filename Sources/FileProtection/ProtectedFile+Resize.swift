@@ -25,8 +25,12 @@ extension ProtectedFile {
       if let room { try descriptor.allocate([.keepSize], offset: room.lowerBound, length: UInt64(room.count)) }
       try descriptor.truncate(to: ContentLength.backing(for: newLength))
     } catch {
-      cutBack(to: oldLength, cipher: cipher)
-      throw error
+      // On a network file system, a call that fails may have been carried out. What it has cut off does not come back.
+      let isDone = newLength < oldLength && (try? status().size) == ContentLength.backing(for: newLength)
+      if !isDone {
+        cutBack(to: oldLength, cipher: cipher)
+        throw error
+      }
     }
     length.store(newLength, ordering: .releasing)
     guard newLength < oldLength else { return }

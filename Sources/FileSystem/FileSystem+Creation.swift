@@ -8,7 +8,7 @@ import StoreFormat
 import SystemPackage
 
 // create, mknod, mkdir: new names. A new file or directory belongs to the caller and takes its directory's class. A
-// failure leaves no name behind.
+// failure leaves no name behind, as far as the backing file system says what it has done.
 extension ProtectedFileSystem {
   package func create(
     _ name: PathName, in parent: NodeID, mode: UInt32, flags: HandleFlags, caller: Caller
@@ -96,7 +96,7 @@ extension ProtectedFileSystem {
       descriptor = try handle.descriptor.open(
         backing.name, [.readWrite, .create, .exclusive, .noFollow, .keepAccessTime], mode: mode & 0o7777)
     } catch {
-      tree.removeSidecar(of: backing, in: handle)
+      tree.removeSidecar(of: backing, in: handle, after: error)
       throw error
     }
     do throws(Errno) {

@@ -11,16 +11,14 @@ extension ProtectedFileSystem {
   /// there is no descriptor until then, because some programs open thousands of directories only to hold them.
   final class OpenDirectory: Sendable {
     let node: Node
-    let record: Node.Directory
     /// `O_NOATIME`.
     private let keepsAccessTime: Bool
     private let opened = RankedMutex<DirectoryStream?>(.openDirectory, nil)
     /// The error of a name that could not be read since the stream was at its start; 0 if there was none.
     let failure = Atomic<CInt>(0)
 
-    init(node: Node, record: Node.Directory, keepsAccessTime: Bool) {
+    init(node: Node, keepsAccessTime: Bool) {
       self.node = node
-      self.record = record
       self.keepsAccessTime = keepsAccessTime
     }
 
@@ -38,8 +36,8 @@ extension ProtectedFileSystem {
 
   package func openDirectory(_ id: NodeID, flags: HandleFlags) throws(Errno) -> Opened {
     let node = node(id)
-    let open = OpenDirectory(
-      node: node, record: try tree.directory(node).record, keepsAccessTime: flags.keepsAccessTime)
+    _ = try tree.directory(node)
+    let open = OpenDirectory(node: node, keepsAccessTime: flags.keepsAccessTime)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
     return Opened(handle: Handle(rawValue: address), cachesDirectory: !tree.options.hasOtherWriters)
@@ -57,14 +55,15 @@ extension ProtectedFileSystem {
     _ handle: Handle, from offset: UInt64, into listing: inout DirectoryListing
   ) throws(Errno) -> ReadAhead? {
     let open = openDirectory(handle)
-    let directory = try tree.directoryHandle(open.node)
+    // With other writers, it may have been given its record since it was opened.
+    let (directory, record) = try tree.directory(open.node)
     let stream = try stream(of: open)
     if offset == 0 { open.failure.store(0, ordering: .relaxed) }
     var isFull = false
     // `listing` is inout and ~Copyable: the closure borrows it while the stream runs.
     do throws(Errno) {
       try stream.entries(from: offset) { (raw) throws(Errno) in
-        isFull = try !append(raw, of: open, directory, to: &listing)
+        isFull = try !append(raw, of: open, directory, record, to: &listing)
         return !isFull
       }
     } catch {
@@ -120,7 +119,8 @@ extension ProtectedFileSystem {
 
   /// Adds an entry. Returns `false` if the entry does not fit.
   private func append(
-    _ raw: DirectoryEntry, of open: OpenDirectory, _ directory: SharedDescriptor, to listing: inout DirectoryListing
+    _ raw: DirectoryEntry, of open: OpenDirectory, _ directory: SharedDescriptor, _ record: Node.Directory,
+    to listing: inout DirectoryListing
   ) throws(Errno) -> Bool {
     if raw.name == "." || raw.name == ".." {
       guard listing.fits(raw.name) else { return false }
@@ -129,7 +129,7 @@ extension ProtectedFileSystem {
     }
     let name: PathName?
     do throws(Errno) {
-      name = try tree.visibleName(of: raw.name, in: open.node, open.record, directory)
+      name = try tree.visibleName(of: raw.name, in: open.node, record, directory)
     } catch {
       // It hides no other name: the error comes behind the last of them.
       open.failure.store(error.rawValue, ordering: .relaxed)

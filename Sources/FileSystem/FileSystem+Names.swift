@@ -33,13 +33,14 @@ extension ProtectedFileSystem {
     try tree.writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try tree.renames.read { () throws(Errno) in
+        // Also if it fails: it may have been carried out.
+        defer { tree.moves.note(.init(parent: parent, name: backing.name)) }
         try reference.withDescriptor { (descriptor) throws(Errno) in
           try descriptor.link(to: backing.name, in: handle.descriptor)
         }
-        tree.moves.note(.init(parent: parent, name: backing.name))
       }
     } catch {
-      tree.removeSidecar(of: backing, in: handle)
+      tree.removeSidecar(of: backing, in: handle, after: error)
       throw error
     }
     do throws(Errno) {

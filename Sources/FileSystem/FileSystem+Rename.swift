@@ -26,6 +26,11 @@ extension ProtectedFileSystem {
     do throws(Errno) {
       try keepingReplaced(newLocation, in: targetHandle, flags) { () throws(Errno) in
         try tree.renames.write { () throws(Errno) in
+          // Also if it fails: it may have been carried out.
+          defer {
+            tree.moves.note(newLocation)
+            if flags.contains(.exchange) { tree.moves.note(oldLocation) }
+          }
           do throws(Errno) {
             try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
           } catch .directoryNotEmpty {
@@ -38,7 +43,7 @@ extension ProtectedFileSystem {
         }
       }
     } catch {
-      tree.removeSidecar(of: new, in: targetHandle)
+      tree.removeSidecar(of: new, in: targetHandle, after: error)
       throw error
     }
     if flags.isDisjoint(with: [.exchange, .whiteout]), oldLocation != newLocation {
@@ -55,7 +60,6 @@ extension ProtectedFileSystem {
 
   /// Updates the location of the kernel's node of a renamed file.
   private func noteMove(from old: Node.Location, to location: Node.Location, _ handle: SharedDescriptor) {
-    tree.moves.note(location)
     do throws(Errno) {
       let status = try handle.descriptor.status(of: location.name)
       let hasOtherNames = status.links > 1 && status.type != .directory

@@ -100,9 +100,12 @@ extension KeybagFile {
     do throws(Errno) {
       try directory.rename(Self.previousName, to: Self.name, in: directory, flags: .exchange)
     } catch {
-      guard error == .invalidArgument else { throw .keybagUnwritable(error) }
-      replacement.current = nil
-      return try restore(previous, &replacement.file)
+      // On a network file system, a call that fails may have been carried out.
+      if (try? read()) != previous.bytes {
+        guard error == .invalidArgument else { throw .keybagUnwritable(error) }
+        replacement.current = nil
+        return try restore(previous, &replacement.file)
+      }
     }
     do throws(Errno) { try directory.synchronize() } catch { throw .keybagNotDurable(error) }
     _ = consume replacement
