@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes sequences of changes of keys and of calls on a simulated disk, whose power is cut at each moment, and looks at what
 # the next start finds: all sequences of up to N changes, then longer ones for as long as is said, which are the same for
-# the same seed. The last line says how much that was. Ends with 1 if something is wrong.
+# the same seed; these also on a disk without a journal, and single calls on one whose pages are torn. The last line says
+# how much that was. Ends with 1 if something is wrong.
 #
 #   scripts/simulate.sh [--length N] [--seconds N] [--seed S] [--only keys|contents|names]    (2, 0, random, all)
 set -euo pipefail
@@ -32,6 +33,7 @@ export PROTECTFS_SIMULATED_SECONDS=$((seconds / kinds))
 prepare_build
 swift build --build-tests 2>&1 | tail -n 1
 swift test --skip-build --no-parallel --filter "$suites" 2>&1 | awk '
-  /^(keys|calls)[^:]*: / { states += $(NF - 3); problems += $(NF - 1); print }
+  /^planted: /
+  /^(keys|calls|edges)[^:]*: / { states += $(NF - 3); problems += $(NF - 1); print }
   /✘/
   END { print states + 0 " states, " problems + 0 " problems"; exit problems > 0 || !states }'

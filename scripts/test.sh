@@ -137,7 +137,7 @@ groups=(
   'Raise|PendingRekey|Rekey.*'
   'FullDisk|NoAttributes|TwoHosts|SeveralMounts'
   'Restore|Orphan'
-  'FaultError|Interruption|Fsck|Synchronize'
+  'FaultError|Fsck|Synchronize'
   'BadStore|DamagedFile|Tampering|Daemon|TPMStore|Content|ClassOwner|BehindTheBack|SetIDBit|DirectTransfer|Sandbox|Remount|StateAttribute|PAMModule'
   'Tool|ClassTool|Removal|PasscodeChange|AttributeKey|ResourceValue|ProtectedRecord|ProtectedZone|Availability|Diagnosis|EncryptedValue|Foundation|Writing'
   'AccessList|Audit|Listener|ReplacedFile|Replacing|SilentLoss|Subclass|Testing'

@@ -1,4 +1,5 @@
 import ProtectfsPolicy
+import SystemPackage
 
 /// What may be found after a power cut: of each name, which files it may stand for, and of each file, which contents.
 struct ModelTree {
@@ -197,7 +198,11 @@ struct ModelTree {
   }
 
   /// What is wrong with what was found under the names: `nil` for what is not there or cannot be read.
-  func problem(tearsPages: Bool = false, _ found: (String) throws -> [UInt8]?) -> String? {
+  ///
+  /// - Parameters:
+  ///   - mayFail: whether what was not made durable may fail to open.
+  ///   - tearsPages: as for ``Contents/allows(_:tearsPages:)``.
+  func problem(mayFail: Bool = true, tearsPages: Bool = false, _ found: (String) throws -> [UInt8]?) -> String? {
     var seen: Set<Int> = []
     for (name, files) in names.sorted(by: { $0.key < $1.key }) {
       // What is in a directory that is not there was promised no name of its own.
@@ -216,12 +221,19 @@ struct ModelTree {
         }
         seen.formUnion(fitting.compactMap(\.self))
       } catch {
-        guard files.contains(where: { $0.flatMap { contents[$0] }?.mayFail ?? false }) else {
+        guard mayFail, files.contains(where: { $0.flatMap { contents[$0] }?.mayFail ?? false }) else {
           return "\(name) cannot be read: \(error)"
         }
         seen.formUnion(files.compactMap(\.self))
       }
     }
     return anchored.isSubset(of: seen) ? nil : "a file is under none of its names"
+  }
+
+  /// What is wrong with what a mount has.
+  func problem(mayFail: Bool = true, tearsPages: Bool = false, on mount: SimulatedMount) -> String? {
+    problem(mayFail: mayFail, tearsPages: tearsPages) { name in
+      do { return try mount.contents(name) } catch Errno.noSuchFileOrDirectory { return nil }
+    }
   }
 }

@@ -11,6 +11,8 @@ struct SimulatedCall: Sendable {
   let name: String
   /// What is there before it, durable.
   var prepare: [Body] = []
+  /// Whether a failure leaves the old state or the new one, and no bytes of both.
+  var isWhole = false
   /// Throws where there is nothing of the kind to do.
   let make: Body
 

@@ -32,6 +32,10 @@ extension SimulatedCall {
   private static let creations = [("short", "short"), ("long", long + "2")].flatMap { length, name in
     [
       Self("create, \(length) name", make(name, [])),
+      Self("mknod, \(length) name") { mount, model in
+        try mount.makeFile(name)
+        model.create(name, [])
+      },
       Self("mkdir, \(length) name", makeDirectory(name)),
       Self("symlink, \(length) name") { mount, model in
         try mount.makeSymbolicLink(name, to: "target")
@@ -107,7 +111,7 @@ extension SimulatedCall {
   ]
 
   /// A new key for the contents and an attribute.
-  private static let rekeying = Self(
+  static let rekeying = Self(
     "raise and rekey",
     after: [
       make("f", text("old", 9000)),
@@ -142,23 +146,56 @@ extension SimulatedCall {
         try mount.setMode(of: "a", to: 0o640)
         model.create(whole: "a#mode", "416")
       },
+      Self("chmod of a directory", after: [makeDirectory("d"), { _, model in model.create(whole: "d#mode", "448") }]) {
+        mount, model in
+        try mount.setMode(of: "d", to: 0o750)
+        model.create(whole: "d#mode", "488")
+      },
+      Self("set an attribute of a directory", after: [makeDirectory("d")]) { mount, model in
+        try mount.setAttribute("user.note", of: "d", to: text("new", 3))
+        model.create(whole: "d#user.note", text("new", 3))
+      },
     ]
   }()
 
   // MARK: Contents
 
   private static func resize(_ old: Int, _ new: Int) -> SimulatedCall {
-    Self("truncate \(old) to \(new)", after: [make("f", text("old", old))]) { mount, model in
+    var call = Self("truncate \(old) to \(new)", after: [make("f", text("old", old))]) { mount, model in
       try mount.truncate("f", to: UInt64(new))
       model.resize("f", to: new)
       try synchronize("f").make(mount, &model)
     }
+    // Growth beyond the last unit passes through the end of that.
+    call.isWhole = old % 4096 == 0 || new <= (old + 4095) / 4096 * 4096
+    return call
   }
 
-  private static let resizings = [
-    (0, 1), (1, 0), (1, 16), (5, 16), (16, 5), (15, 17), (20, 4096), (100, 4095), (4095, 4096), (4095, 4097),
-    (4095, 5000), (4096, 4097), (4097, 4096), (4097, 4095), (4111, 4112), (4100, 20_000), (20_000, 4100), (10_000, 3),
-  ].map { resize($0, $1) }
+  static let resizings =
+    [
+      (0, 1), (1, 0), (1, 16), (5, 16), (16, 5), (15, 17), (20, 4096), (100, 4095), (4095, 4096), (4095, 4097),
+      (4095, 5000), (4096, 4097), (4097, 4096), (4097, 4095), (4111, 4112), (4100, 20_000), (20_000, 4100), (10_000, 3),
+    ].map { resize($0, $1) } + [(100, 5), (5000, 4100), (20_000, 4100)].map { cutAndLengthen($0, $1) } + [
+      truncatedOnOpening
+    ]
+
+  /// What was cut off does not come back.
+  private static func cutAndLengthen(_ old: Int, _ new: Int) -> SimulatedCall {
+    Self("truncate \(old) to \(new) and back", after: [make("f", text("old", old))]) { mount, model in
+      for count in [new, old] {
+        try mount.truncate("f", to: UInt64(count))
+        model.resize("f", to: count)
+      }
+      try synchronize("f").make(mount, &model)
+    }
+  }
+
+  private static let truncatedOnOpening = Self("open with O_TRUNC", after: [make("f", text("old", 5000))]) {
+    mount, model in
+    try mount.openTruncating("f")
+    model.resize("f", to: 0)
+    try synchronize("f").make(mount, &model)
+  }
 
   /// - Parameter hole: where a hole begins that the file ends with.
   private static func change(
@@ -214,8 +251,8 @@ extension SimulatedCall {
     allocate("punch", 20_000, 4096..<8192, [.punchHole, .keepSize]),
     allocate("punch to the end", 20_000, 15_000..<30_000, [.punchHole, .keepSize]),
     allocate("zero and grow", 4095, 100..<20_000, [.zeroRange]),
-    change("copy", 100, 50..<150, filled: true, after: [make("source", text("new", 100))]) {
-      try $0.copy("source", 100, to: "f", at: 50)
+    change("copy", 100, 50..<5050, filled: true, after: [make("source", text("new", 5000))]) {
+      try $0.copy("source", 5000, to: "f", at: 50)
     },
   ]
 }

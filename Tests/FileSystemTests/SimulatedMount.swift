@@ -132,10 +132,10 @@ final class SimulatedMount {
 
   /// Opens a file for `body`.
   private func with<Result>(
-    _ name: String, _ body: (NodeID, Handle) throws(Errno) -> Result
+    _ name: String, _ mode: CInt = O_RDWR, _ body: (NodeID, Handle) throws(Errno) -> Result
   ) throws(Errno) -> Result {
     let node = try entry(name).node
-    let flags = HandleFlags(rawValue: O_RDWR)
+    let flags = HandleFlags(rawValue: mode)
     let handle = try fileSystem.open(node, flags: flags, caller: .own).handle
     defer { fileSystem.release(handle, of: node, flags: flags) }
     return try body(node, handle)
@@ -165,6 +165,8 @@ final class SimulatedMount {
   }
 
   func truncate(_ name: String, to size: UInt64) throws(Errno) { try change(name) { $0.size = size } }
+
+  func openTruncating(_ name: String) throws(Errno) { try with(name, O_RDWR | O_TRUNC) { (_, _) in } }
 
   func setMode(of name: String, to mode: UInt32) throws(Errno) { try change(name) { $0.mode = mode } }
 
@@ -236,9 +238,14 @@ final class SimulatedMount {
     try fileSystem.removeDirectory(place.name, in: place.directory)
   }
 
-  func makeFIFO(_ path: String) throws(Errno) {
+  func makeFIFO(_ path: String) throws(Errno) { try makeNode(path, .fifo) }
+
+  func makeFile(_ path: String) throws(Errno) { try makeNode(path, .regular) }
+
+  private func makeNode(_ path: String, _ type: InodeType) throws(Errno) {
     let place = try place(path)
-    let made = try fileSystem.makeNode(place.name, in: place.directory, mode: 0o10600, device: 0, caller: .own)
+    let made = try fileSystem.makeNode(
+      place.name, in: place.directory, mode: type.rawValue | 0o600, device: 0, caller: .own)
     known.append(made.node)
   }
 
@@ -299,12 +306,12 @@ final class SimulatedMount {
     default: return Array("fifo".utf8)
     }
     let size = Int(found.attributes.size)
-    let contents = try with(path) { (node, handle) throws(Errno) in
+    let contents = try with(path, O_RDONLY) { (node, handle) throws(Errno) in
       let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size + 2 * 4096, alignment: 4096)
       defer { unsafe buffer.deallocate() }
       return unsafe Array(
         try fileSystem.read(
-          handle, of: node, at: 0, count: size, into: buffer, flags: HandleFlags(rawValue: O_RDWR), caller: .own
+          handle, of: node, at: 0, count: size, into: buffer, flags: HandleFlags(rawValue: O_RDONLY), caller: .own
         ).bytes)
     }
     return try contents + fileSystem.attribute(Self.classAttribute, of: found.node, caller: .own)

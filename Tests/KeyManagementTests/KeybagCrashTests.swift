@@ -37,7 +37,7 @@ import Testing
     let change = KeyChange.all[index]
     guard let flushes = try Self.trial([change])?.flushes else { return #expect(change.neededFlushes.isEmpty) }
     let needed = try (1...flushes).filter { flush in
-      var generator = SystemRandomNumberGenerator()
+      var generator = Simulation.generator(UInt64(flush))
       return try !Self.trial([change], pretended: flush)!.run(using: &generator).problems.isEmpty
     }
     #expect(needed == change.neededFlushes, "\(change.name)")
@@ -51,7 +51,7 @@ import Testing
   private static let faults = [
     PlantedFault("a keybag that is put in place is not durable", [.fsync, .fdatasync]) { $0.hasSuffix("/keybag.new") },
     PlantedFault("its name is not durable", [.fsync, .fdatasync]) { $0 == "/.protectfs" },
-    PlantedFault("old secrets are not overwritten", [.pwrite, .pwritev2]) { $0.hasSuffix("/effaceable") },
+    PlantedFault("old secrets are overwritten late", [.pwrite, .pwritev2], .late) { $0.hasSuffix("/effaceable") },
     PlantedFault("secrets that were overwritten are not durable", [.fsync, .fdatasync]) { $0.hasSuffix("/effaceable") },
     PlantedFault("a keybag is put in place late", [.renameat2], .late) { $0.hasSuffix("/keybag.new") },
   ]

@@ -24,7 +24,16 @@ import Testing
         let place = "\(sequence.map(\.name)), call \(number), \(hit), \(failure): \(result)"
         let after = try keys.found()
         switch result {
-        case .success(let made?): #expect(after == made.after, "\(place)")
+        case .success(let made?):
+          #expect(after == made.after, "\(place)")
+          keys.earlier.append(before)
+          let trial = CrashTrial(on: keys.disk) { image, _ in
+            try keys.problem(of: image, mayBe: [made.after], revokes: change.revokes)
+          }
+          var generator = Simulation.generator(0)
+          let problems = trial.run(using: &generator, atEnd: true).problems
+          #expect(problems.isEmpty, "\(place)")
+          continue
         // There was nothing to do.
         case .success: continue
         case .failure(let error as KeyManagementError): #expect((after != before) == error.isAfterChange, "\(place)")

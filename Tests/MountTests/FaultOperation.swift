@@ -16,9 +16,6 @@ struct FaultOperation: Sendable {
     Self(name: "synchronous write", oldCount: 4095, range: 4000..<9000, flags: OpenFile.synchronous),
   ]
 
-  /// Whether a test tries every call, as `scripts/faults.sh` requests.
-  static let isThorough = unsafe getenv("PROTECTFS_ALL_FAULTS") != nil
-
   /// A name whose backing name is a hash, with a sidecar.
   static func long(_ letter: String) -> String { String(repeating: letter, count: 200) }
 

@@ -84,23 +84,29 @@ package struct CrashSearch<Step: Sendable>: Sendable {
     }
     if Simulation.seconds > 0, longest == .max {
       let figures = await some(until: .now + .seconds(Simulation.seconds))
-      problems += Self.report(figures, "\(title), 3 to 8 each (seed \(Simulation.seed))")
+      problems += Self.report(figures, "\(title), 3 to 8 each")
     }
     return problems
   }
 
   private static func report(_ figures: Figures, _ title: String) -> [String] {
-    print("\(title): \(figures.sequences) sequences, \(figures.states) states, \(figures.problems.count) problems")
+    print(
+      "\(title), seed \(Simulation.seed): \(figures.sequences) sequences, \(figures.states) states, \(figures.problems.count) problems"
+    )
     return Array(Set(figures.problems).sorted().prefix(10))
   }
 
   /// How many states are looked at until something is wrong: first sequences of one, then of two. `nil` if nothing is.
   package func statesUntilProblem() -> Int? {
-    var figures = Figures()
+    var states = 0
     for length in 1...2 {
       for number in 0..<count(ofLength: length) {
-        examine(sequence(number, ofLength: length), UInt64(number), &figures)
-        if !figures.problems.isEmpty { return figures.states }
+        // That a call fails outright is no crash that was found.
+        guard let trial = try? trial(sequence(number, ofLength: length)) else { continue }
+        var generator = Simulation.generator(UInt64(number))
+        let found = trial.run(using: &generator)
+        states += found.states
+        if !found.problems.isEmpty { return states }
       }
     }
     return nil
@@ -126,7 +132,7 @@ package struct CrashSearch<Step: Sendable>: Sendable {
   private func some(until end: ContinuousClock.Instant) async -> Figures {
     await run { index in
       guard ContinuousClock.now < end else { return nil }
-      var generator = RepeatableGenerator(seed: Simulation.seed &+ index)
+      var generator = Simulation.generator(index)
       return (0..<Int.random(in: 3...8, using: &generator)).map { _ in steps.randomElement(using: &generator)! }
     }
   }
@@ -157,7 +163,7 @@ package struct CrashSearch<Step: Sendable>: Sendable {
     let names = sequence.map(name).joined(separator: ", ")
     do {
       guard let trial = try trial(sequence) else { return }
-      var generator = RepeatableGenerator(seed: Simulation.seed &+ number)
+      var generator = Simulation.generator(number)
       let (states, problems) = trial.run(using: &generator)
       figures.sequences += 1
       figures.states += states
@@ -179,7 +185,13 @@ package enum Simulation {
   /// For how many seconds longer ones are made.
   package static let seconds = number("SECONDS").map { Int64($0) } ?? 0
   /// What random choices depend on.
-  static let seed = number("SEED") ?? UInt64.random(in: 0...9_999_999)
+  fileprivate static let seed = number("SEED") ?? UInt64.random(in: 0...9_999_999)
+
+  /// - Parameter number: what is chosen: a sequence, say.
+  package static func generator(_ number: UInt64) -> RepeatableGenerator {
+    RepeatableGenerator(seed: seed &* 0xD134_2543_DE82_EF95 &+ number)
+  }
+
   /// The kind of changes that alone are made, if it is one.
   package static let only = ProcessInfo.processInfo.environment["PROTECTFS_SIMULATED_ONLY"]
 }
