@@ -109,7 +109,7 @@ extension BackingTree {
   /// Removes the sidecar of a long name that a call has failed to create. Where the call may have been carried out, as
   /// on a network file system that got no answer, it stays: without it the name would not be listed.
   package func removeSidecar(of name: BackingName, in handle: SharedDescriptor, after error: Errno) {
-    if ![.ioError, .timedOut, .interrupted].contains(error) { removeSidecar(of: name, in: handle) }
+    if !error.mayBeDone { removeSidecar(of: name, in: handle) }
   }
 
   /// Removes the sidecar of a long name, unless the name is there. If this fails, the sidecar is a leftover, not an
@@ -161,4 +161,10 @@ extension BackingTree {
   private func isNewlyUndecodable(_ name: PathName) -> Bool {
     undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
   }
+}
+
+extension Errno {
+  /// Whether a call that fails with this may have been carried out: a network file system that gets no answer does not
+  /// know.
+  package var mayBeDone: Bool { [.ioError, .timedOut, .interrupted].contains(self) }
 }

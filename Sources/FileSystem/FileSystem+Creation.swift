@@ -109,7 +109,7 @@ extension ProtectedFileSystem {
         controller: tree.controller)
       return (file, entry(status, at: .init(parent: parent, name: backing.name)))
     } catch {
-      undo(backing, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
+      undo(backing, in: handle, after: error) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
       throw error
     }
   }
@@ -128,7 +128,7 @@ extension ProtectedFileSystem {
       return entry(try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
     } catch {
       if error != .fileExists {
-        undo(backing, in: handle) { () throws(Errno) in try remove(handle, backing.name) }
+        undo(backing, in: handle, after: error) { () throws(Errno) in try remove(handle, backing.name) }
       }
       throw error
     }
@@ -136,15 +136,13 @@ extension ProtectedFileSystem {
 
   /// Removes what a failed creation has made, and its sidecar.
   func undo(
-    _ name: BackingName, in handle: SharedDescriptor, _ remove: () throws(Errno) -> Void
+    _ name: BackingName, in handle: SharedDescriptor, after failure: Errno, _ remove: () throws(Errno) -> Void
   ) {
     do throws(Errno) {
       try remove()
     } catch {
-      if error != .noSuchFileOrDirectory {
-        tree.log.error(
-          "an incomplete file was left behind", metadata: ["backing": "\(name.name)", "error": "\(error)"])
-      }
+      if error == .noSuchFileOrDirectory { return tree.removeSidecar(of: name, in: handle, after: failure) }
+      tree.log.error("an incomplete file was left behind", metadata: ["backing": "\(name.name)", "error": "\(error)"])
     }
     tree.removeSidecar(of: name, in: handle)
   }

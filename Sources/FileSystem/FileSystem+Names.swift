@@ -33,11 +33,15 @@ extension ProtectedFileSystem {
     try tree.writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try tree.renames.read { () throws(Errno) in
-        // Also if it fails: it may have been carried out.
-        defer { tree.moves.note(.init(parent: parent, name: backing.name)) }
-        try reference.withDescriptor { (descriptor) throws(Errno) in
-          try descriptor.link(to: backing.name, in: handle.descriptor)
+        do throws(Errno) {
+          try reference.withDescriptor { (descriptor) throws(Errno) in
+            try descriptor.link(to: backing.name, in: handle.descriptor)
+          }
+        } catch {
+          if error.mayBeDone { tree.moves.note(.init(parent: parent, name: backing.name)) }
+          throw error
         }
+        tree.moves.note(.init(parent: parent, name: backing.name))
       }
     } catch {
       tree.removeSidecar(of: backing, in: handle, after: error)
@@ -47,7 +51,7 @@ extension ProtectedFileSystem {
       return entry(
         try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
     } catch {
-      undo(backing, in: handle) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
+      undo(backing, in: handle, after: error) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
       throw error
     }
   }

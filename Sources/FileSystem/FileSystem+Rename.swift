@@ -26,17 +26,17 @@ extension ProtectedFileSystem {
     do throws(Errno) {
       try keepingReplaced(newLocation, in: targetHandle, flags) { () throws(Errno) in
         try tree.renames.write { () throws(Errno) in
-          // Also if it fails: it may have been carried out.
-          defer {
-            tree.moves.note(newLocation)
-            if flags.contains(.exchange) { tree.moves.note(oldLocation) }
-          }
           do throws(Errno) {
             try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
           } catch .directoryNotEmpty {
             // Leftovers of a crash in the replaced directory do not count.
             try tree.removeLeftovers(in: new.name, of: targetHandle)
             try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+          } catch let error where error.mayBeDone {
+            tree.moves.note(newLocation)
+            if flags.contains(.exchange) { tree.moves.note(oldLocation) }
+            // It was carried out if the old name is gone.
+            if flags.contains(.exchange) || (try? sourceHandle.descriptor.exists(old.name)) != false { throw error }
           }
           noteMove(from: oldLocation, to: newLocation, targetHandle)
           if flags.contains(.exchange) { noteMove(from: newLocation, to: oldLocation, sourceHandle) }
@@ -60,6 +60,7 @@ extension ProtectedFileSystem {
 
   /// Updates the location of the kernel's node of a renamed file.
   private func noteMove(from old: Node.Location, to location: Node.Location, _ handle: SharedDescriptor) {
+    tree.moves.note(location)
     do throws(Errno) {
       let status = try handle.descriptor.status(of: location.name)
       let hasOtherNames = status.links > 1 && status.type != .directory
