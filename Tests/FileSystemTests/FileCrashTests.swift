@@ -124,7 +124,7 @@ import Testing
     let fault = Self.faults[index]
     let calls =
       switch fault.name {
-      case let name where name.contains("length"): SimulatedCall.resizings
+      case let name where name.contains("length"): SimulatedCall.cutAndLengthen
       case let name where name.contains("batch"): [SimulatedCall.rekeying]
       default: SimulatedCall.edges
       }

@@ -72,7 +72,6 @@ private struct FaultRun {
         if let told { throw told }
         return nil
       }
-      mount.rekey()
       guard let told else { return (hit, try problemOfSuccess(mount, disk)) }
       if let told = told as? Errno, told != failure.error { return (hit, "the caller was told \(told)") }
       return (hit, try problemOfFailure(mount, disk))
@@ -86,12 +85,14 @@ private struct FaultRun {
     }
     var generator = Simulation.generator(0)
     if let problem = trial.run(using: &generator, atEnd: true).problems.first { return "told nothing: \(problem)" }
+    mount.rekey()
     if let problem = new.problem(on: mount) { return "told nothing: \(problem)" }
     return try problemOfNextMount(disk)
   }
 
   /// The caller was told: what is there is old or new, for the next mount too, and the call can be repeated.
   private func problemOfFailure(_ mount: SimulatedMount, _ disk: SimulatedDisk) throws -> String? {
+    mount.rekey()
     if let problem = problemOfEither(on: mount) { return problem }
     let next = try SimulatedDisk(disk.image).run { () throws -> String? in
       let errors = try SimulatedMount.errors(in: store)

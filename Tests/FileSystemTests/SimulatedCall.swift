@@ -12,12 +12,12 @@ struct SimulatedCall: Sendable {
   /// What is there before it, durable.
   var prepare: [Body] = []
   /// Whether a failure leaves the old state or the new one, and no bytes of both.
-  var isWhole = false
+  let isWhole: Bool
   /// Throws where there is nothing of the kind to do.
   let make: Body
 
-  init(_ name: String, after prepare: [Body] = [], _ make: @escaping Body) {
-    (self.name, self.prepare, self.make) = (name, prepare, make)
+  init(_ name: String, after prepare: [Body] = [], isWhole: Bool = false, _ make: @escaping Body) {
+    (self.name, self.prepare, self.isWhole, self.make) = (name, prepare, isWhole, make)
   }
 
   /// Makes the two files, and what some calls need.
@@ -33,17 +33,29 @@ struct SimulatedCall: Sendable {
     model.synchronizeAll()
   }
 
+  private static let cut = change("cut a") { mount, old in
+    try mount.truncate("a", to: 5)
+    return Array(old.prefix(5))
+  }
+
+  private static let lengthen = change("lengthen a") { mount, old in
+    try mount.truncate("a", to: 5000)
+    return Array((old + [UInt8](repeating: 0, count: 5000)).prefix(5000))
+  }
+
+  /// What was cut off does not come back.
+  static let cutAndLengthen = [
+    cut,
+    Self("lengthen a, fsync") { mount, model in
+      try lengthen.make(mount, &model)
+      try synchronize("a").make(mount, &model)
+    },
+  ]
+
   static let onContents = [
     write("overwrite a", text("over", 100), at: { _ in 0 }),
     write("append to a", text("more", 50), at: { $0 }),
-    change("cut a") { mount, old in
-      try mount.truncate("a", to: 5)
-      return Array(old.prefix(5))
-    },
-    change("lengthen a") { mount, old in
-      try mount.truncate("a", to: 5000)
-      return Array((old + [UInt8](repeating: 0, count: 5000)).prefix(5000))
-    },
+    cut, lengthen,
     change("punch a") { mount, old in
       try mount.allocate([.punchHole, .keepSize], 0..<4096, of: "a")
       return [UInt8](repeating: 0, count: min(4096, old.count)) + old.dropFirst(4096)
