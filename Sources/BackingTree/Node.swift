@@ -149,7 +149,7 @@ package final class Node: Sendable {
   }
 
   /// Where the backing file was last seen.
-  var location: Location? { state.withLock { $0.location } }
+  package var location: Location? { state.withLock { $0.location } }
 
   /// The open file, if there is one.
   package var file: ProtectedFile? { state.withLock { $0.file } }

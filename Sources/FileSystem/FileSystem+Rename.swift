@@ -27,16 +27,21 @@ extension ProtectedFileSystem {
       try keepingReplaced(newLocation, in: targetHandle, flags) { () throws(Errno) in
         try tree.renames.write { () throws(Errno) in
           do throws(Errno) {
-            try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
-          } catch .directoryNotEmpty {
-            // Leftovers of a crash in the replaced directory do not count.
-            try tree.removeLeftovers(in: new.name, of: targetHandle)
-            try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
-          } catch let error where error.mayBeDone {
-            tree.moves.note(newLocation)
-            if flags.contains(.exchange) { tree.moves.note(oldLocation) }
-            // It was carried out if the old name is gone.
-            if flags.contains(.exchange) || (try? sourceHandle.descriptor.exists(old.name)) != false { throw error }
+            do throws(Errno) {
+              try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+            } catch .directoryNotEmpty {
+              // Leftovers of a crash in the replaced directory do not count.
+              try tree.removeLeftovers(in: new.name, of: targetHandle)
+              try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
+            }
+          } catch {
+            // A walk that is under way looks at what may have been carried out.
+            if ![.directoryNotEmpty, .fileExists].contains(error) {
+              tree.moves.note(newLocation)
+              if flags.contains(.exchange) { tree.moves.note(oldLocation) }
+            }
+            guard error.mayBeDone, !flags.contains(.exchange), isDone(oldLocation, sourceHandle, new.name, targetHandle)
+            else { throw error }
           }
           noteMove(from: oldLocation, to: newLocation, targetHandle)
           if flags.contains(.exchange) { noteMove(from: newLocation, to: oldLocation, sourceHandle) }
@@ -49,6 +54,16 @@ extension ProtectedFileSystem {
     if flags.isDisjoint(with: [.exchange, .whiteout]), oldLocation != newLocation {
       tree.removeSidecar(of: old, in: sourceHandle)
     }
+  }
+
+  /// Whether the new name is that of the node that had the old one, which is gone.
+  private func isDone(
+    _ old: Node.Location, _ source: SharedDescriptor, _ new: PathName, _ target: SharedDescriptor
+  ) -> Bool {
+    guard (try? source.descriptor.exists(old.name)) == false, let status = try? target.descriptor.status(of: new) else {
+      return false
+    }
+    return tree.nodes.find(status)?.location == old
   }
 
   private func keepingReplaced(
