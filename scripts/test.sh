@@ -108,13 +108,13 @@ check_crashes() {
 
 simulated_crashes() {
   step "Simulated crashes: all sequences of two changes, and planted faults"
-  PROTECTFS_SIMULATED_LENGTH=2 swift test --skip-build --ignore-lock --no-parallel --filter 'CrashTests/'
+  PROTECTFS_SIMULATED_LENGTH=2 tests_in_turn --filter 'CrashTests/'
 }
 
-mount_tests() { swift test --skip-build --ignore-lock --no-parallel "$@"; }
+tests_in_turn() { swift test --skip-build --ignore-lock --no-parallel "$@"; }
 mount_group() {
   step "Mount tests: $1"
-  mount_tests --filter "MountTests\.MountTests/($1)Tests/"
+  tests_in_turn --filter "MountTests\.MountTests/($1)Tests/"
   echo "Took $SECONDS s."
 }
 
@@ -148,7 +148,7 @@ timed=$(scripts/timing-tests.sh --pattern)
 # Runs functions, with their arguments, two at a time.
 two_at_a_time() { printf '%s\n' "$@" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .build "$1"' job '{}'; }
 export protectfs timed
-export -f step unit_tests check_service_manager check_command check_crashes simulated_crashes mount_tests mount_group device_group run_quietly
+export -f step unit_tests check_service_manager check_command check_crashes simulated_crashes tests_in_turn mount_group device_group run_quietly
 
 # No test mounts anything meanwhile: a container has copies of all mounts that are there when it is made, and so would keep
 # those of other tests.
@@ -173,7 +173,7 @@ two_at_a_time "${jobs[@]}"
 
 alone() {
   step "Mount tests, alone"
-  mount_tests --filter MountTests --skip "MountTests\.MountTests/($all)Tests/" --skip "$timed"
+  tests_in_turn --filter MountTests --skip "MountTests\.MountTests/($all)Tests/" --skip "$timed"
   if $has_rings; then device_group 'FrozenStore|KilledDaemon|LateWrite|RequestCount|Contract|Sandbox'; fi
 }
 all=$(IFS='|' && echo "${groups[*]}")

@@ -104,16 +104,39 @@ import Testing
     #expect(problems.isEmpty)
   }
 
-  private static let faults = [
-    PlantedFault("a batch is not in the journal when files are overwritten", [.fsync, .fdatasync]) {
-      $0.hasPrefix("/.protectfs/rekey.")
-    },
-    PlantedFault("a batch is not written to the journal", [.pwrite, .pwritev2]) { $0.hasPrefix("/.protectfs/rekey.") },
-    PlantedFault("a file is not durable when its batch leaves the journal", [.fsync, .fdatasync]) { isFile($0) },
-    PlantedFault("what is behind a new length stays", [.pwrite, .pwritev2, .fallocate]) { isFile($0) },
-    PlantedFault("a sidecar is not durable when its name is", [.fsync, .fdatasync]) { $0.hasSuffix(".name") },
-    PlantedFault("a sidecar is written after its name", [.pwrite], .late) { $0.hasSuffix(".name") },
-    PlantedFault("the class that a file takes over comes late", [.fsetxattr, .setxattr], .late) { isFile($0) },
+  /// Faults of the code, and the calls that show them.
+  private static let faults: [(PlantedFault, in: [SimulatedCall])] = [
+    (
+      PlantedFault("a batch is not in the journal when files are overwritten", [.fsync, .fdatasync]) {
+        $0.hasPrefix("/.protectfs/rekey.")
+      }, [SimulatedCall.rekeying]
+    ),
+    (
+      PlantedFault("a batch is not written to the journal", [.pwrite, .pwritev2]) {
+        $0.hasPrefix("/.protectfs/rekey.")
+      },
+      [SimulatedCall.rekeying]
+    ),
+    (
+      PlantedFault("a file is not durable when its batch leaves the journal", [.fsync, .fdatasync]) { isFile($0) },
+      [SimulatedCall.rekeying]
+    ),
+    (
+      PlantedFault("what is behind a new length stays", [.pwrite, .pwritev2, .fallocate]) { isFile($0) },
+      SimulatedCall.cutAndLengthen
+    ),
+    (
+      PlantedFault("a sidecar is not durable when its name is", [.fsync, .fdatasync]) { $0.hasSuffix(".name") },
+      SimulatedCall.edges
+    ),
+    (
+      PlantedFault("a sidecar is written after its name", [.pwrite], .late) { $0.hasSuffix(".name") },
+      SimulatedCall.edges
+    ),
+    (
+      PlantedFault("the class that a file takes over comes late", [.fsetxattr, .setxattr], .late) { isFile($0) },
+      SimulatedCall.edges
+    ),
   ]
 
   private static func isFile(_ path: String) -> Bool { !path.hasPrefix("/.protectfs") && !path.hasSuffix(".name") }
@@ -121,17 +144,9 @@ import Testing
   /// Faults of the code are found.
   @Test(.enabled(if: Simulation.length != nil, "it is for scripts/simulate.sh"), arguments: faults.indices)
   func plantedFaultsAreFound(index: Int) {
-    let fault = Self.faults[index]
-    let calls =
-      switch fault.name {
-      case let name where name.contains("length"): SimulatedCall.cutAndLengthen
-      case let name where name.contains("batch"): [SimulatedCall.rekeying]
-      default: SimulatedCall.edges
-      }
+    let (fault, calls) = Self.faults[index]
     let search = CrashSearch(calls, name: \.name) { try Self.trial($0, with: fault) }
-    let states = search.statesUntilProblem()
-    print("planted: \(fault.name): \(states.map { "found after \($0) states" } ?? "not found")")
-    #expect(states != nil, "\(fault.name)")
+    #expect(search.finds(fault), "\(fault.name)")
   }
 }
 

@@ -4,7 +4,7 @@ import SystemPackage
 import Testing
 
 /// Each of the store's calls fails once, in each call of a program: the caller gets the error, what is there is old or
-/// new, it is the same for the next mount, and the call can be repeated. A caller that is told nothing has what it
+/// new, it is the same for the next mount, and the call can be repeated. A call that reports no error has done what was
 /// asked for, and that is durable where it was promised.
 @Suite("Failing calls") struct FileFaultTests {
   @Test(arguments: CallFailure.all) func everyCallFails(_ failure: CallFailure) throws {
@@ -66,31 +66,31 @@ private struct FaultRun {
       var model = old
       disk.beginStep()
       disk.arm(failure, at: number)
-      var told: (any Error)?
-      do { try call.make(mount, &model) } catch { told = error }
+      var reported: (any Error)?
+      do { try call.make(mount, &model) } catch { reported = error }
       guard let hit = disk.disarm() else {
-        if let told { throw told }
+        if let reported { throw reported }
         return nil
       }
-      guard let told else { return (hit, try problemOfSuccess(mount, disk)) }
-      if let told = told as? Errno, told != failure.error { return (hit, "the caller was told \(told)") }
+      guard let reported else { return (hit, try problemOfSuccess(mount, disk)) }
+      if let error = reported as? Errno, error != failure.error { return (hit, "reported \(error)") }
       return (hit, try problemOfFailure(mount, disk))
     }
   }
 
-  /// The caller was told nothing: it has what it asked for, and what was promised is durable.
+  /// No error was reported: what was asked for is done, and what was promised is durable.
   private func problemOfSuccess(_ mount: SimulatedMount, _ disk: SimulatedDisk) throws -> String? {
     let trial = CrashTrial(on: disk) { image, _ in
       try SimulatedDisk(image).run { try promised.problem(on: SimulatedMount(store)) }
     }
     var generator = Simulation.generator(0)
-    if let problem = trial.run(using: &generator, atEnd: true).problems.first { return "told nothing: \(problem)" }
+    if let problem = trial.run(using: &generator, atEnd: true).problems.first { return "no error: \(problem)" }
     mount.rekey()
-    if let problem = new.problem(on: mount) { return "told nothing: \(problem)" }
+    if let problem = new.problem(on: mount) { return "no error: \(problem)" }
     return try problemOfNextMount(disk)
   }
 
-  /// The caller was told: what is there is old or new, for the next mount too, and the call can be repeated.
+  /// An error was reported: what is there is old or new, for the next mount too, and the call can be repeated.
   private func problemOfFailure(_ mount: SimulatedMount, _ disk: SimulatedDisk) throws -> String? {
     mount.rekey()
     if let problem = problemOfEither(on: mount) { return problem }

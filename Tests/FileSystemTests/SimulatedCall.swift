@@ -10,7 +10,7 @@ struct SimulatedCall: Sendable {
 
   let name: String
   /// What is there before it, durable.
-  var prepare: [Body] = []
+  let prepare: [Body]
   /// Whether a failure leaves the old state or the new one, and no bytes of both.
   let isWhole: Bool
   /// Throws where there is nothing of the kind to do.
@@ -33,15 +33,8 @@ struct SimulatedCall: Sendable {
     model.synchronizeAll()
   }
 
-  private static let cut = change("cut a") { mount, old in
-    try mount.truncate("a", to: 5)
-    return Array(old.prefix(5))
-  }
-
-  private static let lengthen = change("lengthen a") { mount, old in
-    try mount.truncate("a", to: 5000)
-    return Array((old + [UInt8](repeating: 0, count: 5000)).prefix(5000))
-  }
+  private static let cut = resize("cut a", "a", to: 5)
+  private static let lengthen = resize("lengthen a", "a", to: 5000)
 
   /// What was cut off does not come back.
   static let cutAndLengthen = [
@@ -139,6 +132,13 @@ struct SimulatedCall: Sendable {
     Self(label) { mount, model in
       try mount.makeSymbolicLink("s", to: target)
       model.create(whole: "s", target)
+    }
+  }
+
+  private static func resize(_ label: String, _ name: String, to count: Int) -> Self {
+    Self(label) { mount, model in
+      try mount.truncate(name, to: UInt64(count))
+      model.resize(name, to: count)
     }
   }
 

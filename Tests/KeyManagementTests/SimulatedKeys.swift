@@ -28,10 +28,10 @@ struct KeyChange: Sendable {
   /// A change by an edit.
   static func edit(
     _ name: String, revokes: Bool = false, needs flushes: [Int],
-    _ edit: @escaping @Sendable (borrowing OpenKeybag) throws -> KeybagEdit?
+    _ edit: @escaping @Sendable (SimulatedKeys, borrowing OpenKeybag) throws -> KeybagEdit?
   ) -> KeyChange {
-    KeyChange(name, revokes: revokes, needs: flushes) { _, file, opened in
-      guard let edit = try edit(opened) else { return nil }
+    KeyChange(name, revokes: revokes, needs: flushes) { keys, file, opened in
+      guard let edit = try edit(keys, opened) else { return nil }
       let applied = try file.apply(edit, to: opened)
       if let failure = applied.failure { throw failure }
       return applied.keybag
@@ -39,10 +39,10 @@ struct KeyChange: Sendable {
   }
 
   static let all: [KeyChange] = [
-    .edit("add a protector", needs: [1, 3]) { _ in
+    .edit("add a protector", needs: [1, 3]) { _, _ in
       .addProtector(NewProtector(.keyFile(SecretBytes([UInt8](repeating: 9, count: 32))), label: "a file"))
     },
-    .edit("remove the passcode", revokes: true, needs: [2, 3]) { opened in
+    .edit("remove the passcode", revokes: true, needs: [2, 3]) { _, opened in
       guard let passcode = opened.keybag.protectors.first(where: { $0.method.takesPasscode }) else { return nil }
       return .removeProtector(passcode.id)
     },
@@ -52,21 +52,18 @@ struct KeyChange: Sendable {
       try file.commit(change)
       return change.keybag
     },
-    .edit("begin a rotation", needs: [1]) { _ in .beginRotation(.complete) },
-    .edit("finish a rotation", revokes: true, needs: []) { opened in
+    .edit("begin a rotation", needs: [1]) { _, _ in .beginRotation(.complete) },
+    .edit("finish a rotation", revokes: true, needs: []) { _, opened in
       let ids = opened.keybag.keyIDs(of: .complete)
       return ids.count > 1 ? .finishRotation(.complete, from: ids) : nil
     },
-    .edit("erase a class", revokes: true, needs: [2, 3]) { _ in .eraseClass(.complete) },
-    KeyChange("take in the keys of the first keybag", needs: []) { world, file, opened in
-      let first = try world.first()
-      guard !opened.keybag.lacking(keysOf: first.keybag).isEmpty else { return nil }
-      let applied = try file.apply(.takeKeys(first), to: opened)
-      if let failure = applied.failure { throw failure }
-      return applied.keybag
+    .edit("erase a class", revokes: true, needs: [2, 3]) { _, _ in .eraseClass(.complete) },
+    .edit("take in the keys of the first keybag", needs: []) { keys, opened in
+      let first = try keys.first()
+      return opened.keybag.lacking(keysOf: first.keybag).isEmpty ? nil : .takeKeys(first)
     },
-    KeyChange("erase the store", revokes: true, needs: [1, 3]) { world, file, opened in
-      let erasure = try file.erase(opened.keybag, deviceKey: world.deviceKey)
+    KeyChange("erase the store", revokes: true, needs: [1, 3]) { keys, file, opened in
+      let erasure = try file.erase(opened.keybag, deviceKey: keys.deviceKey)
       if let failure = erasure.failure { throw failure }
       return erasure.tombstone
     },

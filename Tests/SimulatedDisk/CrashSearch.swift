@@ -96,8 +96,16 @@ package struct CrashSearch<Step: Sendable>: Sendable {
     return Array(Set(figures.problems).sorted().prefix(10))
   }
 
+  /// Whether something is wrong with a state where the trials have a fault planted, and prints how many were looked at
+  /// until then.
+  package func finds(_ fault: PlantedFault) -> Bool {
+    let states = statesUntilProblem()
+    print("planted: \(fault.name): \(states.map { "found after \($0) states" } ?? "not found")")
+    return states != nil
+  }
+
   /// How many states are looked at until something is wrong: first sequences of one, then of two. `nil` if nothing is.
-  package func statesUntilProblem() -> Int? {
+  private func statesUntilProblem() -> Int? {
     var states = 0
     for length in 1...2 {
       for number in 0..<count(ofLength: length) {
