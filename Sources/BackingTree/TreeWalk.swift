@@ -28,21 +28,37 @@ extension BackingTree {
   /// Visits the names that were renamed or linked meanwhile, until there are none. Renames and links are held off while
   /// a name is taken, so that none is complete but not recorded.
   func walkMoved(_ visitor: some TreeVisitor) throws(Errno) {
+    var replacements: Set<Node.Identity> = []
     while let moved = renames.write({ moves.next() }) {
-      guard let handle = try ifThere(moved.parent, visitor, { () throws(Errno) in try directoryHandle(moved.parent) })
-      else { continue }
-      if let below = try look(at: moved, in: handle, visitor) { try walk(from: below, visitor) }
+      guard let place = try place(of: moved.parent, visitor) else { continue }
+      if let replacement = place.replacement, replacements.insert(replacement.identity).inserted {
+        try walk(from: replacement, visitor)
+      }
+      guard let (parent, handle) = place.directory else { continue }
+      let below = try look(at: .init(parent: parent, name: moved.name), in: handle, visitor)
+      if let below { try walk(from: below, visitor) }
     }
   }
 
   private func walk(from directory: Node, _ visitor: some TreeVisitor) throws(Errno) {
     var waiting = [directory]
+    var replacements: Set<Node.Identity> = []
     while let directory = waiting.popLast() {
-      let opened = try ifThere(directory, visitor) { () throws(Errno) in
-        let handle = try directoryHandle(directory)
-        return (handle, SharedDescriptor(try openForListing(handle)))
+      guard let place = try place(of: directory, visitor) else { continue }
+      if let replacement = place.replacement {
+        // It is walked whole, since the names in it may be others.
+        if replacements.insert(replacement.identity).inserted { waiting.append(replacement) }
+        continue
       }
-      guard let (handle, stream) = opened else { continue }
+      guard let (_, handle) = place.directory else { continue }
+      let stream: SharedDescriptor
+      do throws(Errno) {
+        stream = SharedDescriptor(try openForListing(handle))
+      } catch {
+        // Removed meanwhile, as below.
+        if error != .noSuchFileOrDirectory { try visitor.failed(error, at: directory) }
+        continue
+      }
       var names: [PathName] = []
       repeat {
         do throws(Errno) {
@@ -106,28 +122,66 @@ extension BackingTree {
 
   /// The directory of files that a check moved out of the tree. No path of the mount leads there.
   private func lostAndFound() throws(Errno) -> Node? {
-    let store = try root.descriptor.open(Self.storeDirectory, [.path, .directory, .noFollow])
-    let directory: SharedDescriptor
-    do throws(Errno) {
-      directory = SharedDescriptor(try store.open("lost+found", [.path, .directory, .noFollow]))
-    } catch {
-      if error == .noSuchFileOrDirectory { return nil } else { throw error }
+    var parent = nodes.root
+    var handle = root
+    for name in [Self.storeDirectory, "lost+found"] {
+      do throws(Errno) {
+        handle = SharedDescriptor(try handle.descriptor.open(name, [.path, .directory, .noFollow]))
+      } catch {
+        if error == .noSuchFileOrDirectory { return nil } else { throw error }
+      }
+      parent = Node(try handle.descriptor.status(), location: .init(parent: parent, name: name))
     }
-    let parent = Node(try store.status(), location: nil)
-    let node = Node(try directory.descriptor.status(), location: .init(parent: parent, name: "lost+found"))
-    node.state.withLock { $0.handle = directory }
-    return node
+    return parent
   }
 
-  /// The result of `body`; `nil` if a file or directory is gone. If it was moved, the move was recorded.
-  private func ifThere<Result>(
-    _ node: Node, _ visitor: some TreeVisitor, _ body: () throws(Errno) -> Result
-  ) throws(Errno) -> Result? {
+  /// Where the names of a directory lead.
+  private struct Place {
+    /// The directory that has these names; `nil` if there is none.
+    var directory: (node: Node, handle: SharedDescriptor)?
+    /// The topmost directory on the way that is not the known one: an overlay has copied that, or a backup was put in
+    /// its place, behind the mount's back.
+    var replacement: Node?
+  }
+
+  /// Opens a directory by its names from the root on: descriptors that are open may be those of replaced directories.
+  /// `nil` if that fails, which is the visitor's to judge.
+  private func place(of directory: Node, _ visitor: some TreeVisitor) throws(Errno) -> Place? {
     do throws(Errno) {
-      return try body()
+      return try renames.read { () throws(Errno) in try place(of: directory) }
     } catch {
-      if error != .noSuchFileOrDirectory, error != .staleNFSFileHandle { try visitor.failed(error, at: node) }
+      try visitor.failed(error, at: directory)
       return nil
     }
+  }
+
+  private func place(of directory: Node) throws(Errno) -> Place {
+    var way: [(node: Node, name: PathName)] = []
+    var current = directory
+    while let location = current.location {
+      way.append((current, location.name))
+      current = location.parent
+    }
+    var replacement: Node?
+    var found: (node: Node, handle: SharedDescriptor) = (nodes.root, root)
+    for (node, name) in way.reversed() {
+      do throws(Errno) {
+        let handle = try withOwnerPermissions(of: found.handle.descriptor) { () throws(Errno) in
+          SharedDescriptor(try found.handle.descriptor.open(name, [.path, .directory, .noFollow]))
+        }
+        let status = try handle.descriptor.status()
+        if replacement == nil, Node.Identity(status) == node.identity {
+          found = (node, handle)
+        } else {
+          found = (Node(status, location: .init(parent: found.node, name: name)), handle)
+          replacement = replacement ?? found.node
+        }
+      } catch {
+        // Removed or renamed. If the mount has renamed it, that was recorded.
+        guard [.noSuchFileOrDirectory, .notDirectory].contains(error) else { throw error }
+        return Place(directory: nil, replacement: replacement)
+      }
+    }
+    return Place(directory: found, replacement: replacement)
   }
 }

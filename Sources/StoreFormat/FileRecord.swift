@@ -74,6 +74,11 @@ package struct FileRecord: Sendable, Equatable {
     try reader.finish()
   }
 
+  /// Whether a record is that of another version, which may be intact although it cannot be parsed.
+  package static func hasUnknownVersion(_ bytes: [UInt8]) -> Bool {
+    bytes.first.map { $0 & ~(shiftedBit | pendingBit) > 1 } ?? false
+  }
+
   /// The bytes that the tag authenticates after the label.
   package var bytesBeforeTag: [UInt8] {
     var bytes: [UInt8] = []

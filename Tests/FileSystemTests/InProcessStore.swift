@@ -64,10 +64,23 @@ final class InProcessStore: Sendable {
     running.withLock { $0 = next }
   }
 
-  /// Gives a class a new key.
-  func rotate(_ fileClass: ProtectionClass) throws {
+  /// Gives a class a new key. Calls `body` after each directory.
+  func rotate(_ fileClass: ProtectionClass, _ body: () throws -> Void = {}) throws {
     let rotation = try daemon.daemon.beginRotation(of: fileClass, with: .recoveryKey(recoveryKey.text.copy()))
-    try rotation.run { _ in true }
+    var failure: (any Error)?
+    try withoutActuallyEscaping(body) { body in
+      try rotation.run { _ in
+        do { try body() } catch { failure = error }
+        return failure == nil
+      }
+    }
+    if let failure { throw failure }
+  }
+
+  /// The keybag on disk.
+  func keybag() throws -> Keybag {
+    let deviceKey = try DeviceKey.load(for: storeID, file: PathName(directory.path + "/device.key"))
+    return try Keybag(parsing: KeybagFile(backing: Store.open(options.backing)).read(), deviceKey: deviceKey)
   }
 
   /// Waits until something holds, for 20 seconds at most.

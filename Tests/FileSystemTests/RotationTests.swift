@@ -41,6 +41,65 @@ import Testing
     }
   }
 
+  /// Behind the mount's back another directory takes the place of one that is to be walked, or of the one above it, as
+  /// when an overlay copies it or a backup is put back. It has a file that the old one has lost.
+  @Test(arguments: [false, true], [1, 2]) func aDirectoryThatIsReplaced(isKnown: Bool, directoriesBefore: Int) throws {
+    let files: [PathName] = ["above/file", "above/restored", "above/below/file"]
+    try InProcessStore.with { store in
+      for name: PathName in ["above", "above/below"] { try store.kernel.makeDirectory(name) }
+      for file in files { try store.kernel.open(file, O_RDWR | O_CREAT).write([1, 2, 3], at: 0) }
+      let root = try store.root()
+      let above = try store.backingName(of: "above")
+      let restored = try store.backingName(of: "above/restored", in: above)
+      try root.open(above, [.readOnly]).rename(restored, to: "aside", in: root, flags: [])
+      try store.restart()
+      try store.unlock()
+      var known: [Any] = []
+      if isKnown { known = try ["above", "above/file", "above/below/file"].map { try store.kernel.inode($0) } }
+      var directories = 0
+      try store.rotate(Self.fileClass) {
+        directories += 1
+        guard directories == directoriesBefore else { return }
+        let old = try root.open(above, [.readOnly])
+        try root.makeDirectory("new", mode: 0o700)
+        let new = try root.open("new", [.readOnly])
+        let record = PathName(FileRecord.attributeName)
+        try new.setAttribute(record, to: old.attribute(record))
+        for name in try old.nextNames() { try old.rename(name, to: name, in: new, flags: []) }
+        try root.rename("aside", to: restored, in: new, flags: [])
+        try root.rename("new", to: above, in: root, flags: [])
+      }
+      #expect(directories >= directoriesBefore)
+      try store.restart()
+      try store.unlock()
+      for file in files {
+        #expect(try store.kernel.open(file, O_RDONLY).read(at: 0, count: 3) == [1, 2, 3], "\(file)")
+      }
+      withExtendedLifetime(known) {}
+    }
+  }
+
+  /// A record that a newer version wrote may be intact: the old key is kept for it.
+  @Test func aRecordOfAnotherVersion() throws {
+    try InProcessStore.with { store in
+      try store.kernel.open("file", O_RDWR | O_CREAT).write([1, 2, 3], at: 0)
+      let backing = try store.root().open(store.backingName(of: "file"), [.readWrite])
+      let attribute = PathName(FileRecord.attributeName)
+      let record = try backing.attribute(attribute)
+      let old = try store.keyIDs(of: Self.fileClass)
+      try store.restart()
+      try store.unlock()
+      try backing.setAttribute(attribute, to: [record[0] + 1] + record.dropFirst())
+      try store.rotate(Self.fileClass)
+      #expect(try store.keyIDs(of: Self.fileClass).contains(old[0]))
+      try backing.setAttribute(attribute, to: record)
+      #expect(try store.kernel.open("file", O_RDONLY).read(at: 0, count: 3) == [1, 2, 3])
+      try store.rotate(Self.fileClass)
+      #expect(try store.keyIDs(of: Self.fileClass).count == 1)
+      #expect(try store.kernel.open("file", O_RDONLY).read(at: 0, count: 3) == [1, 2, 3])
+    }
+  }
+
   /// An empty file without a record, which is given one when it is opened for writing.
   @Test func anOpenFileWithoutARecord() throws {
     try InProcessStore.with { store in
@@ -89,10 +148,14 @@ extension InProcessStore {
     try Descriptor.open(PathName(directory.path + "/backing"), [.readOnly, .directory])
   }
 
-  /// The backing name of a file in the root.
-  fileprivate func backingName(of path: PathName) throws -> PathName {
+  /// The backing name of a file in a backing directory, if none is given in the root.
+  fileprivate func backingName(of path: PathName, in directory: PathName = ".") throws -> PathName {
     let inode = try kernel.status(of: path).ino
-    let root = try root()
-    return try #require(root.nextNames().first { (try? root.status(of: $0).inode) == inode })
+    let directory = try root().open(directory, [.readOnly, .directory])
+    return try #require(directory.nextNames().first { (try? directory.status(of: $0).inode) == inode })
+  }
+
+  fileprivate func keyIDs(of fileClass: ProtectionClass) throws -> [ClassKeyID] {
+    try keybag().keyIDs(of: fileClass)
   }
 }

@@ -12,8 +12,8 @@ package struct RotationProgress: Sendable, Equatable {
   package var rewrapped = 0
   /// Files whose records or keys are damaged, so that they cannot be opened.
   package var damaged = 0
-  /// Files whose records cannot be replaced and directories that cannot be searched, for a permanent reason. The old
-  /// class key is still needed.
+  /// Files whose records cannot be replaced, or are those of a newer version, and directories that cannot be searched,
+  /// for a permanent reason. The old class key is still needed.
   package var kept = 0
 
   package init() {}
@@ -104,7 +104,8 @@ package final class KeyRotation: TreeVisitor {
     }
   }
 
-  /// The record on disk; `nil` for a file that has none yet, whose record is damaged, or that may not be read.
+  /// The record on disk; `nil` for a file that has none yet, whose record is damaged or has an unknown version, or that
+  /// may not be read.
   private func storedRecord(of descriptor: borrowing Descriptor, _ node: Node) throws(Errno) -> FileRecord? {
     let read: [UInt8]?
     do throws(Errno) {
@@ -115,6 +116,10 @@ package final class KeyRotation: TreeVisitor {
       if error == .noData { return nil } else { throw error }
     }
     guard let bytes = read else { return nil }
+    if FileRecord.hasUnknownVersion(bytes) {
+      keep(node, "its record has a version that is not known")
+      return nil
+    }
     return try countingDamage { () throws(Errno) in try tree.verifiedFileRecord(bytes, of: node) }
   }
 
@@ -134,9 +139,14 @@ package final class KeyRotation: TreeVisitor {
 
   func failed(_ error: Errno, at node: Node) throws(Errno) {
     guard [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error) else { throw error }
+    keep(node, "\(error)")
+  }
+
+  /// Counts a file or directory for which the old class key is kept.
+  private func keep(_ node: Node, _ reason: String) {
     if kept.insert(node.identity.inode).inserted, kept.count <= Self.mostNamed {
       tree.log.error(
-        "\(node.isDirectory ? "a directory cannot be searched" : "a file cannot be given the new class key"): \(error)",
+        "\(node.isDirectory ? "a directory cannot be searched" : "a file cannot be given the new class key"): \(reason)",
         metadata: ["backing": "\(tree.backingPath(of: node))", "inode": "\(node.identity.inode)"])
     }
     progress.kept = kept.count
