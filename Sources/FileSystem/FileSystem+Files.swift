@@ -51,7 +51,7 @@ extension ProtectedFileSystem {
   package func read(
     _ handle: Handle, of id: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
     flags: HandleFlags, caller: Caller
-  ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool) {
+  ) throws(Errno) -> UnsafeRawBufferPointer {
     let file = file(handle)
     // The kernel also reads through a handle that may not read, to fill a page that is written in part.
     let isAccess = flags.forReading && !flags.keepsAccessTime
@@ -61,14 +61,18 @@ extension ProtectedFileSystem {
       guard tree.options.isReadOnly else {
         return try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess)
       }
+      var isRepeated = false
       return try unsafe tree.readBesideWriter(file, node) { (overlay) throws(Errno) in
-        try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess, overlay: overlay)
+        // The file may have become shorter.
+        if isRepeated { unsafe Memory.wipe(buffer) }
+        isRepeated = true
+        return try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess, overlay: overlay)
       }
     }
     if offset == 0, MonotonicClock.nanoseconds - start > Self.diskWait {
       tree.fileReadAhead.waited(for: node, in: tree)
     }
-    return unsafe (bytes, file.fileClass.losesKey)
+    return unsafe bytes
   }
 
   package func write(
@@ -76,8 +80,9 @@ extension ProtectedFileSystem {
     caller: Caller
   ) throws(Errno) -> Int {
     let file = file(handle)
-    // Whole units are encrypted in place. Otherwise the request may still contain plaintext.
-    defer { if file.fileClass.losesKey { unsafe Memory.wipe(bytes) } }
+    // Whole units are encrypted in place. Otherwise the request may still contain plaintext, in any class: the file may
+    // be raised to one that is locked before other data replaces it.
+    defer { unsafe Memory.wipe(bytes) }
     // A short count is not an answer. For pages from the cache the kernel takes any count for success; for a direct
     // write it turns a count below the requested one into EIO (fuse_writepage_end and fuse_get_res_by_io in
     // fs/fuse/file.c).
@@ -139,10 +144,11 @@ extension ProtectedFileSystem {
     var done = 0
     while done < count {
       let chunk = min(count - done, Session.maximumTransfer)
+      let room = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[..<(chunk + 2 * Session.slack)])
       do throws(Errno) {
         let copied = try source.copying { () throws(Errno) in
-          defer { if source.fileClass.losesKey || target.fileClass.losesKey { unsafe Memory.wipe(buffer) } }
-          let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: buffer)
+          defer { unsafe Memory.wipe(room) }
+          let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: room)
           guard unsafe !bytes.isEmpty else { return 0 }
           try unsafe target.write(UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
           return bytes.count

@@ -86,8 +86,7 @@ public enum ProtectionPolicy {
 // What follows from the table for one class. Requests read these, so they are not computed from it; a test compares
 // both.
 extension ProtectionClass {
-  /// Whether the class's key can be wiped while the file system is mounted, so that plaintext must not remain in the
-  /// daemon's memory.
+  /// Whether the class's key can be wiped while the file system is mounted.
   package var losesKey: Bool { self != .none && self != .completeUntilFirstUserAuthentication }
 
   /// Whether files that are open when the class is locked can be read and written until they are closed. In the other

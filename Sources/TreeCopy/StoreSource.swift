@@ -125,7 +125,7 @@ private final class StoreItem: SourceItem {
     let buffer = AlignedBuffer(count: min(target.count, StoreSource.chunk) + Self.slack)
     var done = 0
     while done < target.count {
-      let (bytes, _) = try unsafe source.fileSystem.read(
+      let bytes = try unsafe source.fileSystem.read(
         handle, of: node, at: position + UInt64(done), count: min(StoreSource.chunk, target.count - done),
         into: buffer.bytes, flags: Self.flags, caller: source.caller)
       if unsafe bytes.isEmpty { break }

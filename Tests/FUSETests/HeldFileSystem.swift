@@ -59,10 +59,10 @@ final class HeldFileSystem: LowLevelFileSystem {
   func read(
     _ handle: Handle, of node: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
     flags: HandleFlags, caller: Caller
-  ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool) {
+  ) throws(Errno) -> UnsafeRawBufferPointer {
     run("read", node)
     for index in 0..<count { unsafe buffer[index] = UInt8(truncatingIfNeeded: Int(offset) + index) }
-    return unsafe (UnsafeRawBufferPointer(rebasing: buffer[..<count]), true)
+    return unsafe UnsafeRawBufferPointer(rebasing: buffer[..<count])
   }
 
   func write(

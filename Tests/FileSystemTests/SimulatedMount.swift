@@ -311,8 +311,7 @@ final class SimulatedMount {
       defer { unsafe buffer.deallocate() }
       return unsafe Array(
         try fileSystem.read(
-          handle, of: node, at: 0, count: size, into: buffer, flags: HandleFlags(rawValue: O_RDONLY), caller: .own
-        ).bytes)
+          handle, of: node, at: 0, count: size, into: buffer, flags: HandleFlags(rawValue: O_RDONLY), caller: .own))
     }
     return try contents + fileSystem.attribute(Self.classAttribute, of: found.node, caller: .own)
   }

@@ -28,6 +28,20 @@ extension MountTests {
       }
     }
 
+    /// What was read and written before a file was raised is left nowhere either.
+    @Test(arguments: [ProtectionClass.completeUntilFirstUserAuthentication, .none])
+    func raisedFilesLeaveNothing(_ old: ProtectionClass) throws {
+      try Volume.with(unlocked: false) { volume in
+        try volume.unlock(Volume.passcode)
+        let plaintext = try Plaintext(of: old, on: volume)
+        for file in plaintext.files { try file.setProtectionClass(.complete) }
+        try volume.waitForRekeys()
+        try volume.lock()
+        try plaintext.needles.expectNone(in: volume.processID)
+        try plaintext.expectUnreadable()
+      }
+    }
+
     @Test func closedFilesOfClassBAreGoneToo() throws {
       try Volume.with(unlocked: false) { volume in
         try volume.unlock(Volume.passcode)

@@ -46,7 +46,8 @@ extension BackingTree {
     do {
       let parsed = try AttributeEncoding.parse(value)
       let name = try volume.attributeNames.decrypt(parsed.encryptedName, associatedData: nil)
-      let (plain, isOld) = try ciphers.decrypt(parsed.encryptedValue, name)
+      var (plain, isOld) = try ciphers.decrypt(parsed.encryptedValue, name)
+      defer { unsafe plain.withMutableBytes { unsafe Memory.wipe($0) } }
       guard isOld else { return }
       rekeyed = AttributeEncoding.value(
         encryptedName: parsed.encryptedName, encryptedValue: try ciphers.current.encrypt(plain, associatedData: name))

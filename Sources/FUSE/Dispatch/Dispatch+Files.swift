@@ -29,11 +29,18 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
   }
   unsafe table.read = { request, node, size, offset, info in
     unsafe serve(request) { (fs) throws(Errno) in
-      let (bytes, wipe) = try unsafe fs.read(
-        Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(offset),
-        count: min(size, Session.maximumTransfer),
-        into: Worker.current.data, flags: HandleFlags(rawValue: info!.pointee.flags), caller: caller(request))
-      return unsafe .data(bytes, wipe: wipe)
+      let count = min(size, Session.maximumTransfer)
+      let buffer = unsafe UnsafeMutableRawBufferPointer(rebasing: Worker.current.data[..<(count + 2 * Worker.slack)])
+      do throws(Errno) {
+        let bytes = try unsafe fs.read(
+          Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(offset), count: count,
+          into: buffer, flags: HandleFlags(rawValue: info!.pointee.flags), caller: caller(request))
+        return unsafe .data(bytes, wipe: true)
+      } catch {
+        // What was decrypted before the failure goes, too.
+        unsafe Memory.wipe(buffer)
+        throw error
+      }
     }
   }
   unsafe table.write = { request, node, buffer, size, offset, info in

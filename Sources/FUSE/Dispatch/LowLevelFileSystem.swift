@@ -44,12 +44,12 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
     _ name: PathName, in parent: NodeID, mode: UInt32, flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (Entry, Opened)
   func open(_ node: NodeID, flags: HandleFlags, caller: Caller) throws(Errno) -> Opened
-  /// Reads up to `buffer.count` − ``Worker/slack`` bytes. Returns the bytes, which are in `buffer`, and whether they
-  /// must be wiped once sent.
+  /// Reads up to `count` bytes into `buffer`, which has room for twice ``Worker/slack`` more. Returns the bytes, which
+  /// are somewhere in it, and wiped once sent; nothing else of a file may be left in it.
   func read(
     _ handle: Handle, of node: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
     flags: HandleFlags, caller: Caller
-  ) throws(Errno) -> (bytes: UnsafeRawBufferPointer, wipe: Bool)
+  ) throws(Errno) -> UnsafeRawBufferPointer
   /// Writes `bytes`. The method may overwrite them and the ``Worker/slack`` bytes behind them.
   func write(
     _ handle: Handle, of node: NodeID, at offset: UInt64, bytes: UnsafeMutableRawBufferPointer, flags: WriteFlags,
