@@ -62,7 +62,9 @@ extension KeybagFile {
     if let fingerprint = refused.fingerprint { attempts.note(fingerprint, at: refused.time) }
     if attempts.record != refused.stored.record { known = keep(attempts, keybag, deviceKey, &attempt) }
     if let failure = refused.failure { return failure }
-    guard let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) else { return .wrongPasscode }
+    guard erasesItself, let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) else {
+      return .wrongPasscode
+    }
     do throws(KeyManagementError) {
       // What is in place: it may be another keybag than the one that the passcode was tried on.
       let erasure = try erase(keybag, deviceKey: deviceKey)

@@ -13,6 +13,8 @@ package struct KeybagFile: ~Copyable, Sendable {
   let directory: Descriptor
   /// How long a writer waits for another one.
   var patience = Self.patience
+  /// Whether the store is erased after as many wrong passcodes as its keybag says.
+  package var erasesItself = true
 
   /// The keybag of the store in a backing directory.
   ///

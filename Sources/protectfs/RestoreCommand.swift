@@ -83,7 +83,7 @@ struct RestoreCommand: ParsableCommand {
     let directory = try Store.open(backing)
     let lock = try Store.lock(directory, path: backing, for: .mount(isReadOnly: true))
     try Store.requireAttributes(directory, path: backing)
-    let opened = try StoreReader(backing).open(asking: opening, deviceKeyFile: deviceKeyFile)
+    let opened = try StoreReader(backing, isBackup: true).open(asking: opening, deviceKeyFile: deviceKeyFile)
     // What comes next are bytes of whoever wrote the copy.
     Sandbox.enter { (part, error) in
       CommandFailure.report("restore keeps more rights than it needs (\(part): \(error))")

@@ -29,6 +29,30 @@ extension MountTests {
       }
     }
 
+    /// A copy may be all that is left of what its original has lost.
+    @Test func wrongPasscodesDoNotEraseTheSource() throws {
+      try Volume.store(initOptions: ["--erase-after", "4"]) { volume in
+        try volume.mount()
+        try volume.unlock()
+        try volume.path("file").write("contents")
+        try volume.unmount()
+        let copy = volume.directory.appending("copy")
+        try #require(try Program.run(["cp", "-a", volume.backing.description, copy.description]).succeeded)
+        try volume.mount()
+        try volume.unlock()
+        try volume.path("file").unlink()
+        for number in 1...4 {
+          let wrong = try volume.passcodeFile("wrong", "wrong passcode \(number)")
+          let refused = try volume.restore(
+            from: copy, ["--device-key", volume.deviceKey.description, "--passcode-file", wrong])
+          #expect(refused.output.contains("the passcode is wrong"), "\(refused.output)")
+        }
+        let restored = try volume.restore(from: copy, ["--recovery-key-file", volume.recoveryKeyFile()])
+        #expect(restored.succeeded, "\(restored.output)")
+        #expect(try volume.path("file").text() == "contents")
+      }
+    }
+
     @Test func orphansFromPlaintextAndFromAStore() throws {
       try Volume.store { volume in
         try volume.mount()

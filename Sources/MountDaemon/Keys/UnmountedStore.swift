@@ -70,9 +70,12 @@ package struct StoreReader: ~Copyable {
   private let bytes: [UInt8]
 
   /// Finds out that there is a store that this version understands, and that it was not erased.
-  package init(_ path: String) throws {
+  ///
+  /// - Parameter isBackup: wrong passcodes do not erase it: it may have the only copy of what its original has lost.
+  package init(_ path: String, isBackup: Bool = false) throws {
     if let time = try StoreSummary.read(path).erasureTime { throw KeyManagementError.storeErased(at: time) }
-    let file = try KeybagFile(backing: Store.open(path))
+    var file = try KeybagFile(backing: Store.open(path))
+    file.erasesItself = !isBackup
     bytes = try file.read()
     self.file = file
   }
