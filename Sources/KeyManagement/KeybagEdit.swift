@@ -47,7 +47,7 @@ package struct NewProtector: ~Copyable, Sendable {
 
 extension KeybagEdit {
   /// The class whose keys it erases.
-  var erasedClass: ProtectionClass? {
+  package var erasedClass: ProtectionClass? {
     switch self {
     case .eraseClass(let fileClass): fileClass
     default: nil

@@ -94,6 +94,8 @@ final class FakeDaemon: DaemonControl {
     return FakeRotation()
   }
 
+  func prepareErasure() {}
+
   func erase(_ fileClass: ProtectionClass, with secret: borrowing UnlockSecret) throws(ControlError) {
     try require(secret)
     state.withLock { $0.changes.append("erase \(fileClass.name)") }

@@ -84,6 +84,7 @@ struct ControlConnection: ~Copyable {
     case .daemon(.eraseClass):
       let fileClass = try Self.fileClass(call)
       let secret = try call.secrets.old.take()
+      try VarlinkError.translating { () throws(ControlError) in try control.prepareErasure() }
       try derivation.attempt { () throws(ControlError) in try control.erase(fileClass, with: secret) }
     case .daemon(.erase):
       // It needs no secret, and does not wait for those who have one.

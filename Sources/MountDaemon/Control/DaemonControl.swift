@@ -48,6 +48,9 @@ package protocol DaemonControl: AnyObject, Sendable {
     of fileClass: ProtectionClass, with secret: borrowing UnlockSecret
   ) throws(ControlError) -> any RotationControl
 
+  /// Makes durable what was taken out of classes whose keys may be erased next, which may take long.
+  func prepareErasure() throws(ControlError)
+
   /// Erases the key of a class, and gives it a new one.
   func erase(_ fileClass: ProtectionClass, with secret: borrowing UnlockSecret) throws(ControlError)
 

@@ -6,6 +6,12 @@ import ProtectfsPolicy
 // Keys destroyed while the store is mounted: first on disk, then in memory, with everything that was read by them. What
 // fails when the new keybag is in its place already is reported when the rest is done.
 extension Daemon {
+  package func prepareErasure() throws(ControlError) {
+    try requireWritable()
+    try requireOnlyWriter()
+    do throws(KeyManagementError) { try Store.prepareErasure(of: backing) } catch { throw refusal(error) }
+  }
+
   package func erase(_ fileClass: ProtectionClass, with secret: borrowing UnlockSecret) throws(ControlError) {
     try requireWritable()
     try requireOnlyWriter()

@@ -59,6 +59,7 @@ package struct UnmountedStore: ~Copyable {
 
   /// Changes the keybag.
   package func apply(_ edit: borrowing KeybagEdit, with secret: borrowing UnlockSecret) throws(KeyManagementError) {
+    if edit.erasedClass != nil { try Store.prepareErasure(of: backing) }
     let applied = try file.apply(edit, to: file.open(keybag, with: secret, deviceKey: deviceKey))
     if let failure = applied.failure { throw failure }
   }

@@ -61,6 +61,14 @@ package enum Store {
     }
   }
 
+  /// Makes durable what was taken out of a class, before the class's keys are erased: some file systems (Btrfs) do not
+  /// write the records of other files when a keybag is synchronized.
+  ///
+  /// - Throws: `keybagUnwritable`: nothing may be erased then.
+  static func prepareErasure(of backing: borrowing Descriptor) throws(KeyManagementError) {
+    do throws(Errno) { try backing.synchronizeFileSystem() } catch { throw .keybagUnwritable(error) }
+  }
+
   /// Opens a backing directory.
   package static func open(_ path: String) throws(StoreError) -> Descriptor {
     do throws(Errno) {
