@@ -58,7 +58,9 @@ import Testing
     let running = try RunningServer(hasThreads: false)
     let first = try running.connectRaw()
     let second = try running.connectRaw()
+    // One that was not accepted yet is reset.
     #expect(try call("GetStatus", on: first).contains("beforeFirstUnlock"))
+    #expect(try call("GetStatus", on: second).contains("beforeFirstUnlock"))
     running.server.stop()
     #expect(receive(first) == ("", true))
     #expect(receive(second) == ("", true))

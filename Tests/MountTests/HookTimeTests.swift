@@ -50,16 +50,24 @@ extension MountTests {
     @Test func afterManyCancelledLocks() throws {
       try with(60) { volume, hooks in
         try hooks.directory.appending("post-unlock.d/note").unlink()
-        try hooks.add("pre-lock/a", "gate")
+        try hooks.add("pre-lock/a", "note begun; gate")
         for pause in 0..<10 as Range<UInt32> {
           try volume.announceLock(gracePeriod: .seconds(600))
           usleep(pause * 5000)
           try volume.unlock()
         }
-        let call = try hooks.lockAtGate(of: volume, gracePeriod: .milliseconds(300), notes: 0)
+        // Who runs the hooks is there for the next lock when it has ended the scripts of the last; a lock that comes
+        // before that does not wait for it.
+        var held: PendingCall?
+        for _ in 0..<100 where held == nil {
+          held = try hooks.lockIfHeld(of: volume, gracePeriod: .milliseconds(300))
+          if held == nil { try volume.unlock() }
+        }
+        let before = hooks.notes.count
         try hooks.openGate()
-        #expect(try call.result(seconds: 40) == nil)
-        #expect(hooks.notes.prefix(2) == ["post-unlock", "pre-lock"], "\(hooks.notes)")
+        #expect(try #require(held).result(seconds: 40) == nil)
+        eventually { hooks.notes.count >= before + 2 }
+        #expect(hooks.notes.suffix(2) == ["pre-lock", "post-lock"], "\(hooks.notes)")
       }
     }
 

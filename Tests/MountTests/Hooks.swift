@@ -42,17 +42,30 @@ struct Hooks {
   /// made, and the grace period is over. Returns the call, which has not.
   func lockAtGate(of volume: Volume, gracePeriod: Duration = .milliseconds(100), notes count: Int) throws -> PendingCall
   {
-    let call = PendingCall { () throws(Errno) in
-      do {
-        var connection = try volume.connection()
-        try connection.lock(gracePeriod: gracePeriod, waiting: true)
-      } catch { throw .ioError }
-    }
+    let call = lock(volume, gracePeriod)
     try #require(eventually { notes.count >= count }, "\(notes)")
     usleep(3 * UInt32(gracePeriod / Duration.microseconds(1)))
     #expect(try volume.status().state == .gracePeriod)
     #expect(call.isPending)
     return call
+  }
+
+  /// The same for a script that notes `begun` before the gate; `nil` if the lock has not waited for it.
+  func lockIfHeld(of volume: Volume, gracePeriod: Duration) throws -> PendingCall? {
+    let before = notes.count
+    let call = lock(volume, gracePeriod)
+    try #require(eventually { !call.isPending || notes.dropFirst(before).contains("begun") }, "\(notes)")
+    usleep(3 * UInt32(gracePeriod / Duration.microseconds(1)))
+    return call.isPending ? call : nil
+  }
+
+  private func lock(_ volume: Volume, _ gracePeriod: Duration) -> PendingCall {
+    PendingCall { () throws(Errno) in
+      do {
+        var connection = try volume.connection()
+        try connection.lock(gracePeriod: gracePeriod, waiting: true)
+      } catch { throw .ioError }
+    }
   }
 
   /// A script for each event, which records event and classes.
