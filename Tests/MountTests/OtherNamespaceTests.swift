@@ -115,7 +115,7 @@ extension MountTests {
     }
 
     /// In a mount namespace, takes away all mounts and control sockets.
-    private static let hidingAll = """
+    static let hidingAll = """
       awk '$0 ~ / - fuse.protectfs / { print $5 }' /proc/self/mountinfo |
         while read -r other; do umount -l "$other"; done
       for directory in /run /tmp/protectfs-[0-9]*; do

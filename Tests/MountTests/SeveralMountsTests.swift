@@ -203,6 +203,33 @@ extension MountTests {
       }
     }
 
+    /// Both are of one store: where one was moved to another path, that path leads to its own daemon.
+    @Test func aMountThatWasMovedHasItsOwnDaemon() throws {
+      try Volume.with(defaultClass: .complete) { volume in
+        try volume.path("file").write("contents")
+        let reader = try SecondMount(of: volume, "reader", options: "ro")
+        try reader.unlock()
+        let moved = volume.directory.appending("moved")
+        try moved.makeDirectory()
+        func move(_ from: PathName, _ to: PathName) throws {
+          try #require(try Program.run(["mount", "--bind", from.description, to.description]).succeeded)
+          try from.unmount(isLazy: true)
+        }
+        try move(volume.mountPoint, moved)
+        defer { try? moved.unmount(isLazy: true) }
+        do {
+          var connection = try DaemonConnection(mountPoint: moved.description)
+          #expect(connection.processID == volume.processID)
+          try connection.lock(gracePeriod: .zero)
+        }
+        #expect(throws: Errno.permissionDenied) { try moved.appending("file").contents() }
+        #expect(try reader.path("file").text() == "contents")
+        try move(moved, volume.mountPoint)
+        try volume.unlock()
+        #expect(try volume.path("file").text() == "contents")
+      }
+    }
+
     @Test func readersTakeANewPasscode() throws {
       try Volume.with { volume in
         let reader = try SecondMount(of: volume, "reader", options: "ro")

@@ -106,6 +106,27 @@ extension MountTests {
         try volume.unmount()
       }
     }
+
+    /// In a mount namespace of its own, which has the mount or only its daemon's socket.
+    @Test(arguments: [true, false]) func aLockOfAllNeedsNoThread(hasMount: Bool) throws {
+      try withStore { volume in
+        let script = """
+          \(OtherNamespaceTests.hidingAll)
+          user="\(LimitedUser.launcher().joined(separator: " "))"
+          $user "$0" mount "$1" "$2" --device-key "$3" --passcode-file "$4" --unlock || exit
+          unshare --mount --propagation private sh -c '
+            \(hasMount ? "" : "umount -l \"$1\" &&")
+            exec \(LimitedUser.launcher(limit: 1).joined(separator: " ")) "$0" lock --all --now' "$0" "$2"
+          echo "lock: $?"
+          $user "$0" status "$2"; $user "$0" unmount "$2"
+          """
+        let files = [volume.backing, volume.mountPoint, volume.deviceKey, volume.passcodeFile].map(\.description)
+        let result = try Program.run(
+          ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, Command.path] + files)
+        #expect(result.output.contains("lock: 0\n"), "\(result.output)")
+        #expect(result.output.contains("\(volume.mountPoint): locked\n"), "\(result.output)")
+      }
+    }
   }
 }
 

@@ -69,6 +69,25 @@ extension MountTests {
       }
     }
 
+    /// Where others may write the store, too, the kernel keeps no time of its own.
+    @Test func theTimeOfAWriteStaysWithOtherWriters() throws {
+      try Volume.store { volume in
+        try volume.mount(["-o", "allow_other,shared"])
+        try volume.unlock()
+        let file = volume.path("file")
+        try file.write("contents")
+        try file.setTimes(seconds: 1_000_000_000)
+        let open = try OpenFile(file, O_RDWR)
+        try open.write(Array("written".utf8), at: 0)
+        let written = try file.modificationTime()
+        #expect(written[0] > 1_000_000_000)
+        try file.rekey()
+        try volume.waitForRekeys()
+        #expect(try file.modificationTime() == written)
+        withExtendedLifetime(open) {}
+      }
+    }
+
     /// Long files among so many others that their steps come far apart. What a program sets meanwhile stays, too.
     @Test func theTimeThatProgramsSeeStaysAmongMany() throws {
       try Volume.with { volume in
