@@ -59,8 +59,9 @@ import ProtectfsLibc
       }
       order.willWait()
       if let deadline {
-        // Waits at most a minute at a time: the clock continues while the machine is suspended, and this wait does not.
-        let rest = min(max(deadline - .now, .milliseconds(1)), .seconds(60))
+        // The clock continues while the machine is suspended, and this wait does not: what is due then is late by as
+        // much as one wait.
+        let rest = min(max(deadline - .now, .milliseconds(1)), .seconds(2))
         var time = MonotonicClock.time(after: Int64(rest / .nanoseconds(1)))
         unsafe pthread_cond_timedwait(condition, mutex, &time)
       } else {

@@ -40,9 +40,9 @@ final class LongSymlinkFiles {
   }
 
   /// Reports the long symlink files that no link names. They are known only after the whole tree was checked without an
-  /// error, since a link may be in a part that the check did not reach.
+  /// error, since a link may be in a part that the check did not reach, and while no repair has moved links out of it.
   func checkOrphans(_ findings: Findings) {
-    guard findings.summary.errors == 0 else { return }
+    guard findings.summary.errors == 0, !hasMovedLinks else { return }
     let place = Place.ofStore(Self.name)
     do throws(Errno) {
       let directory = SharedDescriptor(try store.open(Self.name, [.readOnly, .directory, .noFollow]))
@@ -55,6 +55,20 @@ final class LongSymlinkFiles {
       // The store has never had a link with a long target.
     } catch {
       findings.report(.unreadable, at: place, "\(error)")
+    }
+  }
+
+  /// Whether a link, or a directory that may have some, is where repairs move things.
+  private var hasMovedLinks: Bool {
+    do throws(Errno) {
+      let moved = try store.open(Repair.name, [.readOnly, .directory, .noFollow])
+      while true {
+        let names = try moved.nextNames()
+        if names.isEmpty { return false }
+        for name in names where try moved.status(of: name).type != .regular { return true }
+      }
+    } catch {
+      return error != .noSuchFileOrDirectory
     }
   }
 

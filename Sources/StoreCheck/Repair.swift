@@ -5,7 +5,7 @@ import SystemPackage
 /// Moves what does not belong in the tree to `.protectfs/lost+found`, without losing a byte. The directory is created
 /// when it is first needed. Each step is one rename, so after a crash an entry is in one of the two places.
 final class Repair {
-  private static let name: PathName = "lost+found"
+  static let name: PathName = "lost+found"
   private static let path = "/\(NameEncoding.storeDirectory)/lost+found"
   /// The maximum length of a name in file systems, in bytes (`NAME_MAX`).
   private static let longestName = 255

@@ -36,6 +36,22 @@ import Testing
     }
   }
 
+  /// A link that was moved keeps its target for the day on which it is moved back.
+  @Test func aLongTargetStaysForItsLink() throws {
+    let store = try BuiltStore()
+    let folder = try store.makeDirectory("folder")
+    let target = try store.makeTargetFile(String(repeating: "t", count: 4095))
+    let link = try store.makeSymbolicLink("link", text: target.text)
+    // There, nobody can read its name.
+    try FileManager.default.moveItem(
+      atPath: store.path + link.backingPath, toPath: store.path + folder.backingPath + link.backingPath)
+    #expect(try store.check(isRepairing: true).findings.map(\.isRepaired) == [true])
+    #expect(try store.check(isRepairing: true).findings.isEmpty)
+    #expect(try store.contents()[target.place] != nil)
+    try store.remove("/.protectfs/lost+found" + link.backingPath)
+    #expect(try store.check(isRepairing: true).findings.map(\.defect) == [.orphanTarget])
+  }
+
   @Test func lostAndFoundMustBeADirectory() throws {
     let store = try BuiltStore()
     try store.write([1], to: "/foreign")
