@@ -183,12 +183,29 @@ final class ReplacedItem {
     (unsafe error.userInfo[NSUnderlyingErrorKey] as? POSIXError)?.code == .EXDEV
   }
 
-  /// Makes the item durable before it replaces another.
+  /// Makes the item durable before it replaces another, and a directory with everything in it. A file that may not be
+  /// opened, since it is locked, is left out: a mount makes one file after the other durable, and gets no syncfs(2).
   func synchronize() throws(Errno) {
-    if status.type == .regular, let file = try? Descriptor.open(PathName(descriptor: item), [.readOnly]) {
-      return try file.synchronize()
+    guard status.type == .regular || status.type == .directory else { return }
+    let path = PathName(descriptor: item)
+    if status.type == .directory {
+      let failure = RankedMutex<Errno?>(.commandProgress, nil)
+      DirectoryTree.visit("\(path)/.") { (_, error) in
+        failure.withLock { $0 = $0 ?? error }
+      } _: { (path, _) throws(Errno) in
+        try Self.synchronize(path)
+      }
+      if let error = failure.withLock({ $0 }) { throw error }
     }
-    try directory.open(".", [.readOnly, .directory]).synchronizeFileSystem()
+    try Self.synchronize(path)
+  }
+
+  private static func synchronize(_ path: PathName) throws(Errno) {
+    do throws(Errno) {
+      try Descriptor.open(path, [.readOnly]).synchronize()
+    } catch .permissionDenied {
+      return
+    }
   }
 
   /// Takes over from an item of the same type: permissions and ACLs, owner, the class unless this one has an explicit

@@ -40,6 +40,29 @@ extension MountTests {
       }
     }
 
+    /// The old one is removed at once, so all of the new one must be on the disk by then.
+    @Test func aPackageIsDurableBeforeItReplacesAnother() throws {
+      try Volume.withFaults { volume, faults in
+        func make(_ name: String) throws {
+          for directory in [name, "\(name)/below"] { try volume.path(directory).makeDirectory() }
+          for file in ["a", "b", "below/c"] { try volume.path("\(name)/\(file)").write(name) }
+        }
+        try make("old")
+        try make("new")
+        // Three files and two directories.
+        for number in 1...5 {
+          faults.arm(.fail(.ioError), at: number, of: .flushes)
+          #expect(throws: CocoaError.self, "flush \(number), \(faults.hit ?? "none")") {
+            try manager.replaceItemAt(volume.url("old"), withItemAt: volume.url("new"))
+          }
+          faults.disarm()
+          #expect(try volume.path("old/below/c").text() == "old")
+        }
+        try manager.replaceItemAt(volume.url("old"), withItemAt: volume.url("new"))
+        #expect(try volume.path("old/below/c").text() == "new")
+      }
+    }
+
     @Test func explicitClassesOfNewItemsWin() throws {
       try Volume.with { volume in
         try volume.path("A").makeDirectory(of: .complete)
