@@ -29,10 +29,22 @@ extension Descriptor {
     _ = posix_fadvise(rawValue, 0, off_t(truncatingIfNeeded: length), POSIX_FADV_WILLNEED)
   }
 
-  /// Makes everything durable that was written to this file system (syncfs(2)).
-  package func synchronizeFileSystem() throws(Errno) {
+  /// Has everything written back that programs have written to this file system (syncfs(2)).
+  package func writeFileSystemBack() throws(Errno) {
     try call("syncfs", store_syncfs(rawValue))
   }
+
+  /// Makes everything durable that was written to this file system.
+  ///
+  /// Some pass on what is written, but not that call: FUSE (`fuse_sync_fs()` in fs/fuse/inode.c), eCryptfs. With one
+  /// that is not known to carry it out, all file systems follow (sync(2)), among them the one that it was passed on to.
+  package func synchronizeFileSystem() throws(Errno) {
+    try writeFileSystemBack()
+    if !isSynchronizedWhole { sync() }
+  }
+
+  /// Whether syncfs(2) alone is known to make everything durable that was written to this file system.
+  package var isSynchronizedWhole: Bool { linux_synchronizes_whole(rawValue) == 1 }
 
   /// Writes the whole buffer. On an error, `written` is the number of bytes that reached the file (pwrite(2)).
   package func write(

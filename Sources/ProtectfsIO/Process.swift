@@ -195,7 +195,7 @@ package enum Process {
   ///
   /// - Throws: `EBUSY` if files are open for writing, `EPERM` for users other than root.
   package static func remount(_ mountPoint: borrowing Descriptor, isReadOnly: Bool) throws(Errno) {
-    try mountPoint.open(".", [.readOnly, .directory]).synchronizeFileSystem()
+    try mountPoint.open(".", [.readOnly, .directory]).writeFileSystemBack()
     try unsafe check(linux_remount(PathName(descriptor: mountPoint).description, isReadOnly ? 1 : 0))
   }
 }

@@ -6,6 +6,14 @@ import Testing
 extension MountTests {
   /// fsync(2), and what limits the files that the daemon writes.
   @Suite struct SynchronizeTests {
+    /// FUSE passes on what is written, and not syncfs(2).
+    @Test func aMountIsNotSynchronizedAsAWhole() throws {
+      try Volume.with { volume in
+        #expect(try !Descriptor.open(volume.mountPoint, [.readOnly]).isSynchronizedWhole)
+        #expect(try Descriptor.open(volume.backing, [.readOnly]).isSynchronizedWhole)
+      }
+    }
+
     /// The kernel tells of an error of write-back once for each descriptor of the daemon, which all handles share.
     @Test func everyoneWithTheFileOpenIsTold() throws {
       try Volume.withFaults { volume, faults in
