@@ -94,7 +94,7 @@ extension BackingTree {
   /// Replaces the record in memory by the one on disk, since others may have changed the class. A record that is only
   /// in memory is replaced if its class key is no longer current.
   func renewRecord(of file: ProtectedFile, _ node: Node) throws(Errno) {
-    let wasRefused = file.isRefused
+    let (wasRefused, oldClass) = (file.isRefused, file.fileClass)
     let isOwn = !options.hasOtherWriters && !node.state.withLock { $0.awaitsRecord }
     try file.renewRecord(isOwn: isOwn) { () throws(Errno) in
       let bytes: [UInt8]
@@ -112,7 +112,7 @@ extension BackingTree {
     // Read under the node's lock, so that none of an older record follows.
     node.state.withLock { $0.cache(file.wrappingKey) }
     // A lock may have left the pages alone, as those of another class.
-    if wasRefused, !file.isAllowed(.read) { pagesAreStale(node) }
+    if wasRefused || file.fileClass != oldClass, !file.isAllowed(.read) { pagesAreStale(node) }
   }
 
   /// The record of a file that has none on disk, which is certain by now, also if it was refused. The caller holds the

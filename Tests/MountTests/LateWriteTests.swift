@@ -11,8 +11,8 @@ extension MountTests {
   @Suite struct LateWriteTests {
     /// It goes on when the lock has taken effect, and so does one that waits behind it. The lock names the file, and
     /// nobody reads what they write.
-    @Test(arguments: [false, true]) func outlastsTheLock(onALaterKernel: Bool) throws {
-      try LateWriter.with(onALaterKernel: onALaterKernel) { (volume, writer) in
+    @Test(arguments: LateWriter.Kernel.allCases) func outlastsTheLock(_ kernel: LateWriter.Kernel) throws {
+      try LateWriter.with(kernel) { (volume, writer) in
         let second = try Program(
           [
             "python3", "-c",
@@ -75,8 +75,8 @@ extension MountTests {
     }
 
     /// A lock waits for it, and keeps all of it.
-    @Test(arguments: [false, true]) func isWaitedFor(onALaterKernel: Bool) throws {
-      try LateWriter.with(["-o", "push_timeout=600"], onALaterKernel: onALaterKernel) { (volume, writer) in
+    @Test(arguments: LateWriter.Kernel.allCases) func isWaitedFor(_ kernel: LateWriter.Kernel) throws {
+      try LateWriter.with(kernel, ["-o", "push_timeout=600"]) { (volume, writer) in
         let other = volume.path("other")
         try other.write("")
         let lock = try Program(
@@ -96,7 +96,7 @@ extension MountTests {
 
 /// A process in a write(2) to a file of class A whose last page does not arrive: it is that of a file on another mount,
 /// whose daemon is stopped.
-private struct LateWriter {
+struct LateWriter {
   /// How much of the write is in memory.
   static let count = 4 << 20
   static let former = Array("a".utf8)
@@ -109,12 +109,18 @@ private struct LateWriter {
   private let program: Program
   private let source: Volume
 
-  /// - Parameter onALaterKernel: the daemon waits as it does there: by the file's path.
+  /// For which kernel the daemon waits: this one, one where it does by the file's path, or one that writes copies of
+  /// pages back.
+  enum Kernel: String, CaseIterable {
+    case own = "OWN", later = "LATER", earlier = "EARLIER"
+  }
+
   static func with(
-    _ options: [String] = [], onALaterKernel: Bool = false, _ body: (Volume, LateWriter) throws -> Void
+    _ kernel: Kernel = .own, _ options: [String] = [], _ body: (Volume, LateWriter) throws -> Void
   ) throws {
-    if onALaterKernel { unsafe setenv("PROTECTFS_TEST_LATER_KERNEL", "1", 1) }
-    defer { unsafe unsetenv("PROTECTFS_TEST_LATER_KERNEL") }
+    let variable = "PROTECTFS_TEST_\(kernel.rawValue)_KERNEL"
+    unsafe setenv(variable, "1", 1)
+    defer { unsafe unsetenv(variable) }
     try Volume.with(options + ["-o", "allow_other"], defaultClass: .complete) { volume in
       try Volume.with { source in
         try source.path("source").write(String(repeating: "c", count: page))

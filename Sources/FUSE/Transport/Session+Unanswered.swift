@@ -19,6 +19,14 @@ extension Session {
     return served + throughRings + deferred + deferredInRings
   }
 
+  /// Whether a write to one of the nodes has no answer yet, or may be among the requests that no worker has taken. That
+  /// there is none is certain when it was found twice, a few milliseconds apart: a request is with a worker a moment
+  /// before it can be seen there.
+  package func mayHaveWrites(to nodes: Set<NodeID>) -> Bool {
+    unsafe RequestDevice.hasRequest(fuse_session_fd(session))
+      || unanswered.contains { $0.header.contents == .write && nodes.contains($0.header.node) }
+  }
+
   /// The nodes of files for which workers serve requests that the kernel may have sent with the inode's lock held,
   /// other than those of a write(2): fsync(2), fallocate(2), changes of inode attributes and of extended ones.
   package var nodesHeldByRequests: Set<NodeID> {

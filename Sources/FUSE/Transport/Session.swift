@@ -136,6 +136,15 @@ import SystemPackage
     if result < 0, result != -ENOENT { throw Errno(rawValue: -result) }
   }
 
+  /// Whether the kernel writes copies of pages back, and an invalidation does not wait for these: before Linux 6.16
+  /// (`fuse_writepages_fill()` in fs/fuse/file.c).
+  package static let copiesPages: Bool = {
+    #if DEBUG
+      if unsafe getenv("PROTECTFS_TEST_EARLIER_KERNEL") != nil { return true }
+    #endif
+    return Process.kernelVersion < (6, 16)
+  }()
+
   /// Waits until every write(2) to a regular file that is under way has ended. Such a call holds the inode's lock. A
   /// notification of a name in the file takes that before it finds that the file is no directory
   /// (`fuse_reverse_inval_entry()` in fs/fuse/dir.c), and fails for that reason if for no other. Kernels after Linux

@@ -40,9 +40,19 @@ final class WritebackQueue: Sendable {
       for seek in seeks {
         unsafe serve(seek.request) { (fs) throws(Errno) in
           try session.invalidate(seek.node)
+          if Session.copiesPages { Self.awaitCopies(of: seek.node, session) }
           return .offset(try fs.seek(seek.handle, to: seek.offset, seek.origin))
         }
       }
+    }
+  }
+
+  /// Waits for the pages that are being written back, for a second at most: a store may hang.
+  private static func awaitCopies(of node: NodeID, _ session: Session) {
+    var quiet = 0
+    for _ in 0..<1000 where quiet < 2 {
+      quiet = session.mayHaveWrites(to: [node]) ? 0 : quiet + 1
+      Thread.sleep(microseconds: 1000)
     }
   }
 

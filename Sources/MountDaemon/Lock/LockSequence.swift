@@ -104,7 +104,7 @@ struct LockSequence: Revocation {
     if isStuck { refuseUnanswered(of: whole, &outcome) }
     // 4. Drop what was read or dirtied between 2 and 3, or came into the class; also by a write(2) that had begun.
     awaitWrites(to: whole, &outcome)
-    drop(whole, closed: closed, isStuck: isStuck, &outcome)
+    drop(whole, closed: closed, unpushed, isStuck: isStuck, &outcome)
     return outcome
   }
 
@@ -131,17 +131,25 @@ struct LockSequence: Revocation {
   /// to copy gets time for that, until two passes bring nothing.
   private mutating func finishWrites(to classes: [ProtectionClass], _ outcome: inout LockOutcome) -> [NodeID] {
     awaitWrites(to: classes, &outcome)
-    let end = MonotonicClock.nanoseconds + patience.inNanoseconds
-    var quiet = 0
-    for _ in 0..<Self.mostPasses where MonotonicClock.nanoseconds < end {
+    var end = MonotonicClock.nanoseconds + patience.inNanoseconds
+    var (passes, quiet) = (0, 0)
+    while passes < Self.mostPasses, quiet < 2 {
       let nodes = classes.flatMap { fileSystem.writtenNodes(in: $0) }
-      if nodes.isEmpty { break }
       let completed = fileSystem.completedPushes
+      if nodes.isEmpty { break }
       MonotonicClock.sleep(microseconds: Self.timeToFinish)
       let unpushed = finish(pages.begin(nodes), progress: { fileSystem.completedPushes })
       if !unpushed.isEmpty { return unpushed }
-      quiet = fileSystem.completedPushes == completed ? quiet + 1 : 0
-      if quiet == 2 { break }
+      let hasMore = fileSystem.completedPushes != completed
+      if Session.copiesPages, session.mayHaveWrites(to: Set(nodes)) {
+        // Those copies are in no page that the invalidation has found.
+        if hasMore { end = MonotonicClock.nanoseconds + patience.inNanoseconds }
+        if MonotonicClock.nanoseconds >= end { return nodes }
+        continue
+      }
+      if MonotonicClock.nanoseconds >= end { break }
+      passes += 1
+      quiet = hasMore ? 0 : quiet + 1
     }
     return []
   }
