@@ -84,14 +84,15 @@ let package = Package(
     module("TPM", ["CTSS2", "Cryptography"]),
     module("StoreFormat", ["ProtectfsPolicy"]),
     module("KeyManagement", ["TPM"] + base),
-    module("FileProtection", ["KeyManagement"] + base),
-    module("BackingTree", ["FileProtection", "KeyManagement", logging] + base),
-    module("StoreCheck", ["KeyManagement"] + base),
+    module("Contents", ["Cryptography", "StoreFormat", "ProtectfsIO", system]),
+    module("FileProtection", ["Contents", "KeyManagement"] + base),
+    module("BackingTree", ["FileProtection", "Contents", "KeyManagement", logging] + base),
+    module("StoreCheck", ["Contents", "KeyManagement"] + base),
 
     // The mounted file system, and the daemon.
     .systemLibrary(name: "CFUSE", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
     module("FUSE", ["CFUSE", "ProtectfsIO", system]),
-    module("FileSystem", ["FUSE", "BackingTree", "FileProtection", "KeyManagement", logging] + base),
+    module("FileSystem", ["FUSE", "BackingTree", "FileProtection", "Contents", "KeyManagement", logging] + base),
     module(
       "MountDaemon",
       ["FileSystem", "FUSE", "BackingTree", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
@@ -131,7 +132,8 @@ let package = Package(
     tests("KeyManagementTests", ["KeyManagement", "SimulatedDisk", "TestVectors"] + base),
     tests("StoreCheckTests", ["StoreCheck", "KeyManagement", "TestVectors"] + base, exclude: ["Stores"]),
     tests("TreeCopyTests", ["TreeCopy", "ProtectfsIO", system]),
-    tests("FileProtectionTests", ["FileProtection", "KeyManagement", "TestVectors"] + base),
+    tests("ContentsTests", ["Contents", "Cryptography", "StoreFormat", "ProtectfsIO", "TestVectors", system]),
+    tests("FileProtectionTests", ["FileProtection", "Contents", "KeyManagement", "TestVectors"] + base),
     tests("MountDaemonTests", ["MountDaemon", "FUSE", "KeyManagement", "ProtectfsClient", "TestVectors"] + base),
     // Its directory Targets is Fuzz/Sources/FuzzTargets: no module of its own, as it needs what only tests can import.
     tests("FuzzTests", ["MountDaemon", "KeyManagement", "TPM", "ProtectfsClient", "TestVectors"] + base),

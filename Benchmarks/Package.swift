@@ -25,7 +25,8 @@ let package = Package(
     module("TPM", ["CTSS2", "Cryptography"]),
     module("StoreFormat", ["ProtectfsPolicy"]),
     module("KeyManagement", ["TPM"] + base),
-    module("FileProtection", ["KeyManagement"] + base),
+    module("Contents", ["Cryptography", "StoreFormat", "ProtectfsIO", system]),
+    module("FileProtection", ["Contents", "KeyManagement"] + base),
     .target(name: "CCounting"),
     .executableTarget(
       name: "Benchmarks", dependencies: ["CCounting", "FileProtection", "KeyManagement"] + base,

@@ -45,7 +45,10 @@ BARE_LOCK = re.compile(r"\bMutex\s*[<(]|\bNS(?:Recursive)?Lock\b|\bpthread_(?:mu
                        r"\bDispatch(?:Semaphore|Queue)\b|\bsem_init\b")
 
 # Who takes the time from MonotonicClock alone, which tests move; but for the dates of what is logged.
-TIMED = {"KeyManagement", "FileProtection", "BackingTree", "FileSystem", "StoreFormat", "StoreCheck", "MountDaemon"}
+TIMED = {
+    "KeyManagement", "Contents", "FileProtection", "BackingTree", "FileSystem", "StoreFormat", "StoreCheck",
+    "MountDaemon"
+}
 OTHER_TIME = re.compile(r"\bContinuousClock\.now|\bContinuousClock\(|\bDate\.now|\bDate\(\)|[ (]\.now\b|\bThread\.sleep|"
                         r"\busleep\(")
 

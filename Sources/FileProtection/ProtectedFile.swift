@@ -1,3 +1,4 @@
+import Contents
 import Cryptography
 import KeyManagement
 import ProtectfsIO
@@ -6,7 +7,7 @@ import StoreFormat
 import Synchronization
 import SystemPackage
 
-/// An open file of the store: the backing descriptor, the record and, while its class allows, the cipher.
+/// An open file of the store: its contents, the record and, while its class allows, the cipher.
 ///
 /// There is one for each open inode, shared by all its handles. The contents lock orders access to data: readers share
 /// it, and a writer or the eviction of the key takes it exclusively, so that no reader decrypts a block of which only
@@ -20,14 +21,13 @@ package final class ProtectedFile: Sendable {
     var isRefused = false
     /// A rekey failed and could not be undone. The next mount finds out which key the contents are under.
     var isAbandoned = false
-    var errors = WriteBackErrors()
   }
 
-  let descriptor: Descriptor
+  let contents: FileContents
   private let writable: Atomic<Bool>
-  let contents = ReaderWriterLock(.contents)
+  let contentsLock = ReaderWriterLock(.contents)
   /// Shared by copies from this file to others, which have its plaintext while they wait for those. Taken exclusively
-  /// before ``contents`` by the eviction of the key.
+  /// before ``contentsLock`` by the eviction of the key.
   private let copies = ReaderWriterLock(.openDirectory)
   let controller: LockController
   /// Never held while a thread waits for the store.
@@ -37,82 +37,21 @@ package final class ProtectedFile: Sendable {
   let timeChange = RankedMutex(.timeChange, ())
   /// The next reader may move the access time, because there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
-  /// The backing file system has been told that the file is read from end to end.
-  let isReadOn = Atomic(false)
-  /// The length of the plaintext in bytes. Changed with the contents lock held exclusively.
-  let length: Atomic<UInt64>
-  /// The backing file may encode another length, because it could not be cut back after a failure.
-  let needsLengthRepair = Atomic(false)
-  /// The last block may contain something past the length, or behind the block, that could not be cleared.
-  let needsClearing = Atomic(false)
-  /// The number of changes of the record by a rekey, and how many of them are certainly durable. fdatasync(2) does not
-  /// make them so.
-  let recordChanges = Atomic<UInt64>(0)
-  let durableRecordChanges = Atomic<UInt64>(0)
 
   /// Creates an open file with a verified record and the status of the backing file.
+  ///
+  /// - Throws: `EIO` for a length that no plaintext can have.
   package init(
     descriptor: consuming Descriptor, isWritable: Bool, record: FileRecord, cipher: ContentsCipher? = nil,
     status: Status, controller: LockController
   ) throws(Errno) {
-    guard let length = ContentLength.plaintext(for: status.size) else { throw .ioError }
-    self.descriptor = descriptor
+    contents = try FileContents(descriptor, backingLength: status.size)
     writable = Atomic(isWritable)
     self.controller = controller
-    self.length = Atomic(length)
     protection = RankedMutex(.protection, Protection(record: record, cipher: cipher))
     modificationTime = RankedMutex(
       .modificationTime, ModificationTime(record.shown(status.modificationTime)))
   }
-
-  /// Records a change. The next reader then moves the access time.
-  package func noteChange() { isAccessDue.store(true, ordering: .relaxed) }
-
-  /// Records a change of the contents, which moved the backing file's modification time and not the kernel's.
-  package func movedModificationTime() {
-    modificationTime.withLock { $0.move() }
-  }
-
-  /// Takes over the backing file's modification time, where the kernel does not keep it. One that is set meanwhile
-  /// stays.
-  package func adoptModificationTime() {
-    let known = modificationTime.withLock { $0.time }
-    guard let time = try? descriptor.status().modificationTime else { return }
-    let shown = record.shown(time)
-    modificationTime.withLock { if $0.time == known { $0.wasSet(shown) } }
-  }
-
-  /// Gives the backing file the modification time `time`. `body` does so and returns the status afterwards. A
-  /// concurrent write is not mistaken for part of this, nor does a rekey end meanwhile.
-  package func setModificationTime(
-    _ time: () -> TimeChange, _ body: (TimeChange) throws(Errno) -> Status
-  ) throws(Errno) -> Status {
-    try timeChange.withLock { (_) throws(Errno) in
-      modificationTime.withLock { $0.willBeSet() }
-      let change = time()
-      let status = try body(change)
-      let time = change.time ?? record.shown(status.modificationTime)
-      modificationTime.withLock { $0.wasSet(time) }
-      return status
-    }
-  }
-
-  /// Gives the backing file the kernel's modification time, before the file is synchronised or its last handle is
-  /// closed.
-  package func applyModificationTime() throws(Errno) {
-    try timeChange.withLock { (_) throws(Errno) in
-      guard let time = modificationTime.withLock({ $0.takeChange() }) else { return }
-      try descriptor.setTimes(access: .leave, modification: TimeChange(record.timeShift?.backing(time) ?? time))
-    }
-  }
-
-  /// What users see of the backing file's modification time.
-  package func shown(_ time: TimeShift.Time) -> TimeShift.Time {
-    modificationTime.withLock { $0.unlikeOnDisk } ?? record.shown(time)
-  }
-
-  /// Whether the backing file's modification time differs from the kernel's.
-  package var isModificationTimeMoved: Bool { modificationTime.withLock { $0.hasChange } }
 
   /// The file's class.
   package var fileClass: ProtectionClass { protection.withLock { $0.record.fileClass } }
@@ -130,8 +69,7 @@ package final class ProtectedFile: Sendable {
 
   /// Replaces the descriptor by one of the same file that is open for writing.
   package func becomeWritable(_ other: borrowing Descriptor) throws(Errno) {
-    try descriptor.stand(for: other)
-    isReadOn.store(false, ordering: .relaxed)
+    try contents.replaceDescriptor(by: other)
     writable.store(true, ordering: .releasing)
   }
 
@@ -139,14 +77,14 @@ package final class ProtectedFile: Sendable {
   package func withDescriptor<Result: ~Copyable>(
     _ body: (borrowing Descriptor) throws(Errno) -> Result
   ) throws(Errno) -> Result {
-    try body(descriptor)
+    try body(contents.descriptor)
   }
 
   /// Whether the key is in memory.
   package var holdsKey: Bool { protection.withLock { $0.cipher != nil } }
 
   /// The length of the plaintext in bytes.
-  package var currentLength: UInt64 { length.load(ordering: .acquiring) }
+  package var currentLength: UInt64 { contents.length }
 
   /// Whether an operation through a handle is allowed now.
   package func isAllowed(_ operation: ProtectionPolicy.Operation) -> Bool {
@@ -199,7 +137,7 @@ package final class ProtectedFile: Sendable {
 
   /// Wipes the key when the operations that use it have ended.
   package func evict() {
-    contents.write {
+    contentsLock.write {
       protection.withLock { $0.cipher = nil }
     }
   }
@@ -212,7 +150,7 @@ package final class ProtectedFile: Sendable {
   package func evict(until nanoseconds: Int64) -> Bool {
     var haveEnded = false
     _ = copies.write(until: nanoseconds) {
-      haveEnded = contents.write(until: nanoseconds) { protection.withLock { $0.cipher = nil } }
+      haveEnded = contentsLock.write(until: nanoseconds) { protection.withLock { $0.cipher = nil } }
     }
     if haveEnded { return true }
     protection.withLock { $0.cipher.take() }?.wipe()
@@ -225,7 +163,7 @@ package final class ProtectedFile: Sendable {
   /// Closes the file to everyone who has it open, until it has a valid record again. Operations that use its key end
   /// first.
   package func refuse() {
-    contents.write {
+    contentsLock.write {
       protection.withLock { protection in
         protection.cipher = nil
         protection.isRefused = true
@@ -247,7 +185,7 @@ package final class ProtectedFile: Sendable {
   /// written the record, and so given the file another key, or the file was refused, the cipher is kept only if the
   /// record is known to have the same keys.
   package func renewRecord(isOwn: Bool, _ read: () throws(Errno) -> FileRecord) throws(Errno) {
-    try contents.write { () throws(Errno) in adopt(try read(), isOwn: isOwn) }
+    try contentsLock.write { () throws(Errno) in adopt(try read(), isOwn: isOwn) }
   }
 
   /// Adopts a record that was read from the disk; see ``renewRecord(isOwn:_:)``. The caller holds the contents lock

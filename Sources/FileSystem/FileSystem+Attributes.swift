@@ -1,9 +1,9 @@
 import BackingTree
+import Contents
 import FUSE
 import FileProtection
 import ProtectfsIO
 import ProtectfsPolicy
-import StoreFormat
 import SystemPackage
 
 // getattr, setattr, statfs.
@@ -40,7 +40,7 @@ extension ProtectedFileSystem {
       try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in
         try truncate(node, to: size, throughHandle: handle != nil)
       }
-      resized?.size = ContentLength.backing(for: size)
+      resized?.size = FileContents.backingLength(for: size)
     }
     node.file?.noteChange()
     // The kernel sends times of its own accord, also within setxattr(2). They do not wait for a rekey that may hang.

@@ -1,4 +1,5 @@
 import BackingTree
+import Contents
 import Cryptography
 import FUSE
 import FileProtection

@@ -1,7 +1,7 @@
 import BackingTree
+import Contents
 import FUSE
 import ProtectfsIO
-import StoreFormat
 import SystemPackage
 
 // Replies to the kernel about an inode.
@@ -14,7 +14,7 @@ extension ProtectedFileSystem {
     if !tree.nodes.root.isOnSameDevice(as: node) { attributes.inode = node.identity.key }
     if node.isRegular {
       // A length that no plaintext can have is shown unchanged. Opening such a file fails.
-      attributes.size = ContentLength.plaintext(for: status.size) ?? status.size
+      attributes.size = FileContents.length(ofBacking: status.size) ?? status.size
       attributes.modificationTime = tree.shownTime(of: node, status)
     } else if node.isSymbolicLink {
       attributes.size = tree.targetCount(of: node, status)

@@ -7,7 +7,7 @@ import SystemPackage
 
 // open, read, write, release and the rest on open files.
 //
-// A handle is the address of its node's open file, which lives until its last handle is released.
+// A handle is the address of a `FileHandle`, which lives until it is released.
 extension ProtectedFileSystem {
   package func open(_ id: NodeID, flags: HandleFlags, caller: Caller) throws(Errno) -> Opened {
     let node = node(id)

@@ -82,9 +82,9 @@ extension Descriptor {
     try unsafe write(buffer, at: offset, written: &written)
   }
 
-  /// Writes all bytes at the start of the file.
-  package func write(_ bytes: [UInt8]) throws(Errno) {
-    try unsafe bytes.withBytes { (buffer) throws(Errno) in try unsafe write(buffer, at: 0) }
+  /// Writes all bytes, at the start of the file unless `offset` says otherwise.
+  package func write(_ bytes: [UInt8], at offset: UInt64 = 0) throws(Errno) {
+    try unsafe bytes.withBytes { (buffer) throws(Errno) in try unsafe write(buffer, at: offset) }
   }
 
   /// Reads the file from its start, up to `limit` bytes.

@@ -1,3 +1,4 @@
+import Contents
 import Cryptography
 import KeyManagement
 import ProtectfsIO
@@ -40,7 +41,7 @@ extension TreeCheck {
       reportMissingKey(of: record, entry)
       return
     }
-    guard ContentLength.plaintext(for: status.size) != nil else {
+    guard FileContents.length(ofBacking: status.size) != nil else {
       findings.report(.impossibleLength, at: entry.place, "\(status.size) bytes", mend: entry.move)
       return
     }

@@ -1,3 +1,4 @@
+import Contents
 import ProtectfsIO
 import StoreFormat
 import SystemPackage

@@ -15,12 +15,6 @@ import Testing
     let uses: [String: Hex]
   }
 
-  struct ContentsVector: Decodable, Sendable {
-    let name: String
-    let fileKey, backingStart, backingDigest: Hex
-    let length, backingLength: Int
-  }
-
   @Test(arguments: try VectorFile.read("StoreFormatTests/keys", as: Vector.self))
   func vector(_ vector: Vector) throws {
     let store = try #require(StoreID(bytes: vector.storeID.bytes))
@@ -66,20 +60,6 @@ import Testing
     let other = try NameCipher(key: SecretBytes(vector.attributeKey.bytes))
     #expect(try other.decrypt(key.attributeCipher().encrypt([9], associatedData: nil), associatedData: nil) == [9])
     #expect(throws: CryptographyError.invalidLength("a file's key")) { _ = try FileKey(SecretBytes(count: 31)) }
-  }
-
-  @Test(arguments: try VectorFile.read("StoreFormatTests/contents", as: ContentsVector.self))
-  func contents(_ vector: ContentsVector) throws {
-    let length = UInt64(vector.length)
-    #expect(ContentLength.backing(for: length) == UInt64(vector.backingLength))
-    var backing = (0..<vector.length).map { UInt8($0 * $0 % 251) }
-    backing += [UInt8](repeating: 0, count: vector.backingLength - vector.length)
-    let cipher = try FileKey(SecretBytes(vector.fileKey.bytes)).contentsCipher()
-    try unsafe backing.withUnsafeMutableBytes {
-      try unsafe cipher.encrypt(.init(rebasing: $0[..<Int(ContentLength.encrypted(for: length))]), firstUnit: 0)
-    }
-    #expect(Array(backing.prefix(64)) == vector.backingStart.bytes)
-    #expect(try sha256(backing) == vector.backingDigest.bytes)
   }
 
   /// The tags of the vectors' records and the encrypted names, with the keys of a mount.

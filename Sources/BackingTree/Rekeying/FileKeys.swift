@@ -1,3 +1,4 @@
+import Contents
 import Cryptography
 import FileProtection
 import ProtectfsIO

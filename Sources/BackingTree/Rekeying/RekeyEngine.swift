@@ -1,3 +1,4 @@
+import Contents
 import FileProtection
 import ProtectfsIO
 import ProtectfsPolicy

@@ -1,3 +1,4 @@
+import Contents
 import FileProtection
 import ProtectfsIO
 import StoreFormat
@@ -66,12 +67,8 @@ extension BackingTree {
     try withOwnerPermissions(of: path) { () throws(Errno) in
       let file = try Descriptor.open(PathName(descriptor: path), [.readWrite, .nonBlocking])
       var record = try verifiedFileRecord(try file.attribute(Self.recordAttribute), of: node)
-      guard let pending = record.pending, let last = unreplayed.chunks(after: pending).last else { return record }
-      let end = try file.status().size
-      let chunks = unreplayed.chunks(after: pending).filter { $0.range.lowerBound < end }
-      try file.keepingPrivileges { () throws(Errno) in
-        for chunk in chunks { try replay(chunk, in: file, before: end) }
-      }
+      guard let chunks = record.pending.map(unreplayed.chunks), let last = chunks.last else { return record }
+      try FileContents.replay(chunks, in: file)
       try file.synchronize()
       record.pending?.boundary = last.nextBoundary
       let moved = try tagged(record)
@@ -82,19 +79,10 @@ extension BackingTree {
     }
   }
 
-  private func replay(
-    _ chunk: RekeyBatch.Chunk, in file: borrowing Descriptor, before end: UInt64
-  ) throws(Errno) {
-    // The file may have been truncated since.
-    let count = min(end - chunk.range.lowerBound, UInt64(chunk.ciphertext.count))
-    let bytes = Array(chunk.ciphertext.prefix(Int(count)))
-    try unsafe bytes.withBytes { (bytes) throws(Errno) in try unsafe file.write(bytes, at: chunk.range.lowerBound) }
-  }
-
   /// Reads in a mount while another mount writes the store and may be rekeying the file. The record must be the same
   /// before and after the read, and the chunks of batches in progress count as written.
   package func readBesideWriter(
-    _ file: ProtectedFile, _ node: Node, _ read: (ProtectedFile.Overlay?) throws(Errno) -> UnsafeRawBufferPointer
+    _ file: ProtectedFile, _ node: Node, _ read: (FileContents.Overlay?) throws(Errno) -> UnsafeRawBufferPointer
   ) throws(Errno) -> UnsafeRawBufferPointer {
     while true {
       let before = try recordBytes(of: file)
@@ -106,7 +94,7 @@ extension BackingTree {
   }
 
   /// The chunks that the journal has of a file, looked up after the file was read.
-  private func overlay(_ pending: PendingRekey) -> ProtectedFile.Overlay {
+  private func overlay(_ pending: PendingRekey) -> FileContents.Overlay {
     { [rekeyJournal] () throws(Errno) in try rekeyJournal.batches().chunks(after: pending) }
   }
 }

@@ -1,38 +1,29 @@
-import Cryptography
 import ProtectfsIO
-import StoreFormat
-import Synchronization
 import SystemPackage
 
-extension ProtectedFile {
+extension FileContents {
   /// Sets the length in bytes. Added bytes read as zeros.
-  ///
-  /// - Throws: `EACCES` if the class does not allow it, `EFBIG`, or the error of the backing file system.
-  package func truncate(to newLength: UInt64) throws(Errno) {
-    guard newLength <= ContentLength.longest else { throw .fileTooLarge }
-    try changing(for: .resize) { (cipher) throws(Errno) in try resize(to: newLength, cipher: cipher) }
-  }
-
-  /// Sets the length. The caller holds the contents lock exclusively.
   ///
   /// A shrink is one ftruncate(2): what the last block contains past the length is ignored. A growth first fills the
   /// old last unit with encrypted zeros. `room` is allocated in the backing file before the file has its new length,
   /// and after the calls that may cut it off.
-  func resize(to newLength: UInt64, cipher: ContentsCipher, taking room: Range<UInt64>? = nil) throws(Errno) {
-    let oldLength = length.load(ordering: .relaxed)
+  ///
+  /// - Throws: the error of the backing file system.
+  package func resize(to newLength: UInt64, cipher: ContentsCipher, taking room: Range<UInt64>? = nil) throws(Errno) {
+    let oldLength = length
     do throws(Errno) {
       if newLength > oldLength { try completeLastUnit(upTo: newLength, cipher: cipher) }
       if let room { try descriptor.allocate([.keepSize], offset: room.lowerBound, length: UInt64(room.count)) }
-      try descriptor.truncate(to: ContentLength.backing(for: newLength))
+      try descriptor.truncate(to: Self.backingLength(for: newLength))
     } catch {
       // On a network file system, a call that fails may have been carried out. What it has cut off does not come back.
-      let isDone = newLength < oldLength && (try? status().size) == ContentLength.backing(for: newLength)
+      let isDone = newLength < oldLength && (try? descriptor.status().size) == Self.backingLength(for: newLength)
       if !isDone {
         cutBack(to: oldLength, cipher: cipher)
         throw error
       }
     }
-    length.store(newLength, ordering: .releasing)
+    length = newLength
     guard newLength < oldLength else { return }
     do throws(Errno) {
       try clearLastBlock(cipher: cipher)
@@ -49,7 +40,7 @@ extension ProtectedFile {
   /// unit: if they lie in it, the file is cut at the end of this unit, and keeps that length until it has grown. It may
   /// also be longer meanwhile; its length is encoded again when it has grown.
   func completeLastUnit(upTo limit: UInt64, cipher: ContentsCipher) throws(Errno) {
-    let oldLength = length.load(ordering: .relaxed)
+    let oldLength = length
     guard !DataUnits.isAligned(oldLength) else { return }
     let start = DataUnits.start(of: oldLength)
     let end = min(start + DataUnits.size, limit)
@@ -59,38 +50,34 @@ extension ProtectedFile {
       if !isHole { try unsafe writeUnit(scratch, at: start, end: end, cipher: cipher) }
     }
     let next = start + DataUnits.size
-    if ContentLength.backing(for: oldLength) > next, limit > next { try descriptor.truncate(to: next) }
+    if Self.backingLength(for: oldLength) > next, limit > next { try descriptor.truncate(to: next) }
   }
 
   /// Allocates, punches or zeroes a range (fallocate(2)).
   ///
-  /// - Throws: `EACCES` if the class does not allow it, `EOPNOTSUPP` for modes that move data to other units (which
-  ///   would have to be encrypted again), or the error of the backing file system.
-  package func allocate(_ mode: AllocationMode, offset: UInt64, length count: UInt64) throws(Errno) {
-    let end = offset + count
-    guard count > 0 else { throw .invalidArgument }
-    guard end <= ContentLength.longest else { throw .fileTooLarge }
-    try changing(for: .resize) { (cipher) throws(Errno) in
-      let oldLength = length.load(ordering: .relaxed)
-      switch mode {
-      case [] where end > oldLength:
-        try resize(to: end, cipher: cipher, taking: offset..<ContentLength.backing(for: end))
-      case [], [.keepSize]:
-        try descriptor.allocate([.keepSize], offset: offset, length: ContentLength.backing(for: end) - offset)
-      case [.punchHole, .keepSize], [.zeroRange, .keepSize]:
-        try zero(offset..<end, mode: mode, cipher: cipher)
-      case [.zeroRange]:
-        try zero(offset..<end, mode: [.zeroRange, .keepSize], cipher: cipher)
-        if end > oldLength { try resize(to: end, cipher: cipher, taking: max(offset, oldLength)..<end) }
-      default:
-        throw .notSupportedOnSocket
-      }
+  /// - Throws: `EOPNOTSUPP` for modes that move data to other units (which would have to be encrypted again), or the
+  ///   error of the backing file system.
+  package func allocate(_ mode: AllocationMode, _ range: Range<UInt64>, cipher: ContentsCipher) throws(Errno) {
+    let (oldLength, end) = (length, range.upperBound)
+    let room = range.lowerBound..<Self.backingLength(for: end)
+    switch mode {
+    case [] where end > oldLength:
+      try resize(to: end, cipher: cipher, taking: room)
+    case [], [.keepSize]:
+      try descriptor.allocate([.keepSize], offset: room.lowerBound, length: UInt64(room.count))
+    case [.punchHole, .keepSize], [.zeroRange, .keepSize]:
+      try zero(range, mode: mode, cipher: cipher)
+    case [.zeroRange]:
+      try zero(range, mode: [.zeroRange, .keepSize], cipher: cipher)
+      if end > oldLength { try resize(to: end, cipher: cipher, taking: max(range.lowerBound, oldLength)..<end) }
+    default:
+      throw .notSupportedOnSocket
     }
   }
 
   /// Makes a range read as zeros: whole units become holes, parts of units become encrypted zeros.
   private func zero(_ range: Range<UInt64>, mode: AllocationMode, cipher: ContentsCipher) throws(Errno) {
-    let fileEnd = length.load(ordering: .relaxed)
+    let fileEnd = length
     let end = min(range.upperBound, fileEnd)
     guard range.lowerBound < end else {
       if mode.contains(.zeroRange) {
@@ -113,7 +100,7 @@ extension ProtectedFile {
 
   private func zeroPart(_ range: Range<UInt64>, cipher: ContentsCipher) throws(Errno) {
     let start = DataUnits.start(of: range.lowerBound)
-    let oldEnd = min(length.load(ordering: .relaxed), start + DataUnits.size)
+    let oldEnd = min(length, start + DataUnits.size)
     try unsafe withScratch { (scratch) throws(Errno) in
       if try unsafe fill(scratch, withUnitAt: start, oldEnd: oldEnd, cipher: cipher) { return }
       for index in Int(range.lowerBound - start)..<Int(range.upperBound - start) { unsafe scratch[index] = 0 }
@@ -125,18 +112,11 @@ extension ProtectedFile {
   ///
   /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
   package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
-    try contents.read { () throws(Errno) in
-      let end = length.load(ordering: .relaxed)
-      guard offset < end else { throw .noSuchAddressOrDevice }
-      let found = try descriptor.seek(to: DataUnits.start(of: offset), origin)
-      if origin == .hole { return min(max(DataUnits.end(of: found), offset), end) }
-      guard found < end else { throw .noSuchAddressOrDevice }
-      return max(DataUnits.start(of: found), offset)
-    }
-  }
-
-  /// The backing file's status.
-  package func status() throws(Errno) -> Status {
-    try descriptor.status()
+    let end = length
+    guard offset < end else { throw .noSuchAddressOrDevice }
+    let found = try descriptor.seek(to: DataUnits.start(of: offset), origin)
+    if origin == .hole { return min(max(DataUnits.end(of: found), offset), end) }
+    guard found < end else { throw .noSuchAddressOrDevice }
+    return max(DataUnits.start(of: found), offset)
   }
 }

@@ -1,11 +1,7 @@
-import Cryptography
 import ProtectfsIO
-import ProtectfsPolicy
-import StoreFormat
-import Synchronization
 import SystemPackage
 
-extension ProtectedFile {
+extension FileContents {
   /// Writes plaintext at `offset` and encrypts it in place: `bytes` is overwritten, and so may be the 32 bytes behind
   /// it, which must exist.
   ///
@@ -15,35 +11,29 @@ extension ProtectedFile {
   ///
   /// `whenFull` is asked when there is no space; it waits for what may free some, and returns whether to try again.
   ///
-  /// - Throws: `EACCES` if the class does not allow it, or the error of pread(2) or pwrite(2).
+  /// - Throws: `EIO` for data that cannot be decrypted, or the error of pread(2) or pwrite(2).
   package func write(
-    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, keepingPart: Bool = false,
-    whenFull: () -> Bool = { false }
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: ContentsCipher, keepingPart: Bool,
+    whenFull: () -> Bool
   ) throws(Errno) {
-    guard bytes.count > 0 else { return }
-    guard offset + UInt64(bytes.count) <= ContentLength.longest else { throw .fileTooLarge }
-    try changing(for: .write) { (cipher) throws(Errno) in
-      let oldLength = length.load(ordering: .relaxed)
-      var position = offset
-      do throws(Errno) {
-        try unsafe writeAlone(bytes, at: offset, position: &position, cipher: cipher, whenFull)
-      } catch {
-        cutBack(to: keepingPart && position > offset ? max(position, oldLength) : oldLength, cipher: cipher)
-        throw error
-      }
+    let oldLength = length
+    var position = offset
+    do throws(Errno) {
+      try unsafe write(bytes, at: offset, position: &position, cipher: cipher, whenFull)
+    } catch {
+      cutBack(to: keepingPart && position > offset ? max(position, oldLength) : oldLength, cipher: cipher)
+      throw error
     }
   }
 
-  /// Writes with the contents lock held exclusively. First comes the part of a unit at the start; then whole units,
-  /// together with an end that reaches the end of the file, or the part of a unit at the end. `position` advances with
-  /// each.
-  private func writeAlone(
+  /// First comes the part of a unit at the start; then whole units, together with an end that reaches the end of the
+  /// file, or the part of a unit at the end. `position` advances with each.
+  private func write(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, position: inout UInt64, cipher: ContentsCipher,
     _ whenFull: () -> Bool
   ) throws(Errno) {
     let end = offset + UInt64(bytes.count)
-    let oldLength = length.load(ordering: .relaxed)
-    if offset > oldLength, DataUnits.start(of: offset) > oldLength {
+    if DataUnits.start(of: offset) > length {
       try completeLastUnit(upTo: offset, cipher: cipher)
     }
     if !DataUnits.isAligned(position) {
@@ -51,7 +41,7 @@ extension ProtectedFile {
       try unsafe merge(.init(rebasing: bytes[..<Int(part - position)]), at: position, cipher: cipher)
       position = part
     }
-    let isTail = end >= length.load(ordering: .relaxed)
+    let isTail = end >= length
     let wholeEnd = isTail ? end : DataUnits.start(of: end)
     if wholeEnd > position {
       let start = position
@@ -72,12 +62,11 @@ extension ProtectedFile {
     let first = Int(range.lowerBound - offset)
     let count = Int(range.upperBound - range.lowerBound)
     let padded = Int(DataUnits.blockEnd(of: UInt64(count)))
-    let backing = Int(ContentLength.backing(for: range.upperBound) - range.lowerBound)
+    let backing = Int(Self.backingLength(for: range.upperBound) - range.lowerBound)
     let start = unsafe bytes.baseAddress! + first
     let whole = unsafe UnsafeMutableRawBufferPointer(start: start, count: backing)
     for index in count..<whole.count { unsafe whole[index] = 0 }
-    try unsafe Self.encrypt(
-      .init(rebasing: whole[..<padded]), firstUnit: DataUnits.unit(of: range.lowerBound), cipher: cipher)
+    try unsafe cipher.encrypt(.init(rebasing: whole[..<padded]), firstUnit: DataUnits.unit(of: range.lowerBound))
     // Each block of a unit that was written in part is old or new, in a hole too.
     var written = 0
     do throws(Errno) {
@@ -96,12 +85,12 @@ extension ProtectedFile {
   }
 
   /// Writes part of a unit: reads the rest, and writes the whole unit. A hole becomes a unit of encrypted zeros.
-  func merge(
+  private func merge(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: ContentsCipher
   ) throws(Errno) {
     let start = DataUnits.start(of: offset)
     let end = offset + UInt64(bytes.count)
-    let oldLength = length.load(ordering: .relaxed)
+    let oldLength = length
     let oldEnd = min(max(oldLength, start), start + DataUnits.size)
     let newEnd = max(oldEnd, end)
     try unsafe withScratch { (scratch) throws(Errno) in
@@ -119,9 +108,9 @@ extension ProtectedFile {
     _ scratch: UnsafeMutableRawBufferPointer, at start: UInt64, end: UInt64, cipher: ContentsCipher
   ) throws(Errno) {
     let padded = Int(DataUnits.blockEnd(of: end) - start)
-    let isLast = end >= length.load(ordering: .relaxed) && end < start + DataUnits.size
-    let total = isLast ? Int(ContentLength.backing(for: end) - start) : padded
-    try unsafe Self.encrypt(.init(rebasing: scratch[..<padded]), firstUnit: DataUnits.unit(of: start), cipher: cipher)
+    let isLast = end >= length && end < start + DataUnits.size
+    let total = isLast ? Int(Self.backingLength(for: end) - start) : padded
+    try unsafe cipher.encrypt(.init(rebasing: scratch[..<padded]), firstUnit: DataUnits.unit(of: start))
     for index in padded..<total { unsafe scratch[index] = 0 }
     try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start)
   }
@@ -138,31 +127,19 @@ extension ProtectedFile {
     let unit = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<blocks])
     guard try unsafe descriptor.read(into: unit, at: start) == blocks else { throw .ioError }
     if unsafe DataUnits.writtenCount(UnsafeRawBufferPointer(unit)) == 0 { return true }
-    try unsafe Self.decrypt(unit, firstUnit: DataUnits.unit(of: start), cipher: cipher)
+    try unsafe cipher.decrypt(unit, firstUnit: DataUnits.unit(of: start))
     for index in Int(oldEnd - start)..<blocks { unsafe scratch[index] = 0 }
     return false
   }
 
   /// Increases the length after a write past it. Backing lengths do not always grow with the plaintext's (5 bytes take
   /// 21, 16 take 16), so what was behind the old end may have to be cut off.
-  func grow(to end: UInt64) throws(Errno) {
-    let oldLength = length.load(ordering: .relaxed)
+  private func grow(to end: UInt64) throws(Errno) {
+    let oldLength = length
     guard end > oldLength else { return }
-    let backing = ContentLength.backing(for: end)
-    if backing < ContentLength.backing(for: oldLength) { try descriptor.truncate(to: backing) }
-    length.store(end, ordering: .releasing)
-  }
-
-  /// Runs `body`, which changes contents, with the contents lock held exclusively.
-  func changing<Result>(
-    for operation: ProtectionPolicy.Operation, _ body: (ContentsCipher) throws(Errno) -> Result
-  ) throws(Errno) -> Result {
-    try requireNotDenied(operation)
-    return try contents.write { () throws(Errno) in
-      let cipher = try cipher(for: operation)
-      try repair(cipher)
-      return try body(cipher)
-    }
+    let backing = Self.backingLength(for: end)
+    if backing < Self.backingLength(for: oldLength) { try descriptor.truncate(to: backing) }
+    length = end
   }
 
   /// Calls `body` with room for one unit and the bytes behind it, and wipes it afterwards.

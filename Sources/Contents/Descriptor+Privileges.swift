@@ -7,7 +7,7 @@ extension Descriptor {
   /// Runs `body`, which writes an open file without changing it for any user, and restores the set-ID bits and file
   /// capabilities that the kernel removes (`file_remove_privs` in fs/inode.c), also if `body` fails. The caller makes
   /// sure that no one else changes them meanwhile.
-  package func keepingPrivileges(_ body: () throws(Errno) -> Void) throws(Errno) {
+  func keepingPrivileges(_ body: () throws(Errno) -> Void) throws(Errno) {
     let before = try status()
     let capabilities = try fileCapabilities()
     do throws(Errno) {

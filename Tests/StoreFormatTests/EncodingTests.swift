@@ -2,36 +2,6 @@ import StoreFormat
 import TestVectors
 import Testing
 
-@Suite("Lengths") struct ContentLengthTests {
-  struct Vector: Decodable, Sendable {
-    let plain, backing: UInt64
-  }
-
-  @Test(arguments: try VectorFile.read("StoreFormatTests/lengths", as: Vector.self))
-  func vector(_ vector: Vector) {
-    #expect(ContentLength.backing(for: vector.plain) == vector.backing)
-    #expect(ContentLength.plaintext(for: vector.backing) == vector.plain)
-  }
-
-  @Test func eachLengthHasItsOwnBackingLength() {
-    for length in (0..<20_000).map(UInt64.init) + [ContentLength.longest] {
-      let backing = ContentLength.backing(for: length)
-      #expect(ContentLength.plaintext(for: backing) == length)
-      #expect(ContentLength.encrypted(for: length) <= backing)
-      #expect(ContentLength.encrypted(for: length) % 16 == 0)
-    }
-    #expect(ContentLength.backing(for: ContentLength.longest) <= UInt64(Int64.max))
-  }
-
-  @Test func everyOtherBackingLengthIsRefused() {
-    let possible = Set((0..<20_000).map { ContentLength.backing(for: UInt64($0)) })
-    for backing in (0..<19_000).map(UInt64.init) {
-      #expect((ContentLength.plaintext(for: backing) != nil) == possible.contains(backing))
-    }
-    #expect((1...15).allSatisfy { ContentLength.plaintext(for: $0) == nil })
-  }
-}
-
 @Suite("Identity of a store") struct StoreIDTests {
   @Test func text() throws {
     let id = try #require(StoreID(bytes: [UInt8](0..<16)))

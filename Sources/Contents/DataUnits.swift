@@ -2,34 +2,34 @@
 /// them.
 ///
 /// A unit's number is its tweak (IEEE 1619-2018, section 5.1). The last unit of a file may be shorter, but is a
-/// multiple of 16 bytes. `ContentLength` encodes the true length.
-package enum DataUnits {
+/// multiple of 16 bytes. The backing file's length encodes the true length.
+enum DataUnits {
   /// Bytes in a data unit.
-  package static let size: UInt64 = 4096
+  static let size: UInt64 = 4096
   /// Bytes in an AES block.
-  package static let blockSize: UInt64 = 16
+  static let blockSize: UInt64 = 16
 
   /// The unit that contains a byte.
-  package static func unit(of offset: UInt64) -> UInt64 { offset / size }
+  static func unit(of offset: UInt64) -> UInt64 { offset / size }
 
   /// The start of the unit that contains a byte.
-  package static func start(of offset: UInt64) -> UInt64 { offset & ~(size - 1) }
+  static func start(of offset: UInt64) -> UInt64 { offset & ~(size - 1) }
 
   /// The first unit boundary at or after an offset.
-  package static func end(of offset: UInt64) -> UInt64 { (offset + size - 1) & ~(size - 1) }
+  static func end(of offset: UInt64) -> UInt64 { (offset + size - 1) & ~(size - 1) }
 
   /// Whether an offset is on a unit boundary.
-  package static func isAligned(_ offset: UInt64) -> Bool { offset & (size - 1) == 0 }
+  static func isAligned(_ offset: UInt64) -> Bool { offset & (size - 1) == 0 }
 
   /// The first block boundary at or after an offset.
-  package static func blockEnd(of offset: UInt64) -> UInt64 { (offset + blockSize - 1) & ~(blockSize - 1) }
+  static func blockEnd(of offset: UInt64) -> UInt64 { (offset + blockSize - 1) & ~(blockSize - 1) }
 
   /// How many bytes of a unit of the backing file were ever written: all but the blocks of zeros at its end, and 0 for
   /// a hole. An encrypted block is all zeros with a probability of 2⁻¹²⁸.
   ///
   /// A unit that was written in part has blocks of zeros behind it if a power cut left the length of appended data, but
   /// not the data.
-  package static func writtenCount(_ bytes: UnsafeRawBufferPointer) -> Int {
+  static func writtenCount(_ bytes: UnsafeRawBufferPointer) -> Int {
     var end = bytes.count
     while end >= 8, unsafe bytes.loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0 { end -= 8 }
     return Int(blockEnd(of: UInt64(end)))

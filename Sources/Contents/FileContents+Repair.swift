@@ -1,17 +1,15 @@
 import ProtectfsIO
-import StoreFormat
 import Synchronization
 import SystemPackage
 
-// What a failed change leaves behind the end of a file. The caller holds the contents lock exclusively, unless a
-// function says otherwise.
-extension ProtectedFile {
+// What a failed change leaves behind the end of a file.
+extension FileContents {
   /// Gives the file its accepted length after a failed change, and takes away what that has written behind it. Whatever
   /// fails here is repaired before the next change.
   func cutBack(to accepted: UInt64, cipher: ContentsCipher) {
-    length.store(accepted, ordering: .releasing)
+    length = accepted
     do throws(Errno) {
-      try descriptor.truncate(to: ContentLength.backing(for: accepted))
+      try descriptor.truncate(to: Self.backingLength(for: accepted))
     } catch {
       needsLengthRepair.store(true, ordering: .releasing)
     }
@@ -27,7 +25,7 @@ extension ProtectedFile {
   /// They are never read, but a power cut may put a new length on disk without its data, or undo only the length; then
   /// they would become data.
   func clearLastBlock(cipher: ContentsCipher) throws(Errno) {
-    let length = length.load(ordering: .relaxed)
+    let length = length
     let end = DataUnits.blockEnd(of: length)
     guard length != end else { return }
     let start = DataUnits.start(of: length)
@@ -40,7 +38,7 @@ extension ProtectedFile {
       }
       // A hole stays one. Where the bytes behind the block are in the next unit, they take no room unless they must.
       let rest = unsafe UnsafeMutableRawBufferPointer(
-        rebasing: scratch[..<Int(ContentLength.backing(for: length) - end)])
+        rebasing: scratch[..<Int(Self.backingLength(for: length) - end)])
       guard try unsafe descriptor.read(into: rest, at: end) > 0, unsafe rest.contains(where: { $0 != 0 }) else {
         return
       }
@@ -50,7 +48,7 @@ extension ProtectedFile {
   }
 
   /// Whether a failure has left something to repair.
-  var needsRepair: Bool {
+  package var needsRepair: Bool {
     needsLengthRepair.load(ordering: .acquiring) || needsClearing.load(ordering: .acquiring)
   }
 
@@ -58,12 +56,9 @@ extension ProtectedFile {
   ///
   /// - Throws: the error of ftruncate(2). What cannot be cleared, for example on a full copy-on-write file system,
   ///   keeps nobody from changing the file; clearing is tried again.
-  func repair(_ cipher: ContentsCipher?) throws(Errno) {
-    guard needsRepair else { return }
-    // The backing file's time is not that of a change that anybody has made.
-    movedModificationTime()
+  package func repair(_ cipher: ContentsCipher?) throws(Errno) {
     if needsLengthRepair.load(ordering: .acquiring) {
-      try descriptor.truncate(to: ContentLength.backing(for: length.load(ordering: .relaxed)))
+      try descriptor.truncate(to: Self.backingLength(for: length))
       needsLengthRepair.store(false, ordering: .releasing)
     }
     guard needsClearing.load(ordering: .acquiring), let cipher else { return }
@@ -74,16 +69,6 @@ extension ProtectedFile {
       needsClearing.store(false, ordering: .releasing)
     } catch {
       return
-    }
-  }
-
-  /// Repairs what a failure has left, as far as the class allows now: before the file is synchronised, and before it is
-  /// closed. The caller does not hold the contents lock.
-  package func repair() throws(Errno) {
-    guard needsRepair else { return }
-    try contents.write { () throws(Errno) in
-      if isRefused || isAbandoned { return }
-      try repair(try? cipher(for: .write))
     }
   }
 }

@@ -1,0 +1,153 @@
+import ProtectfsIO
+import StoreFormat
+import SystemPackage
+
+/// A step of a rekey: the next ciphertext of a file under its new key.
+package struct RekeyStep: Sendable {
+  /// The ciphertext to write; empty if only holes were left.
+  package fileprivate(set) var chunks: [RekeyBatch.Chunk] = []
+  /// The ciphertext that each chunk replaces.
+  fileprivate var replaced: [[UInt8]] = []
+  /// The rekey before the step.
+  fileprivate var start: PendingRekey?
+  /// The boundary after the step; `nil` if all contents are then under the new key.
+  package fileprivate(set) var boundary: UInt64?
+  package init() {}
+
+  /// Whether the step contains nothing because there was no room.
+  package fileprivate(set) var isDeferred = false
+  /// The total ciphertext of the chunks in bytes.
+  package var count: Int { chunks.reduce(0) { $0 + $1.ciphertext.count } }
+
+  /// Whether a record is one that the step begins with, and not one that it, or a later one, has led to.
+  package func begins(at record: FileRecord) -> Bool {
+    record.pending?.wrappedOldKey == start?.wrappedOldKey && record.pending?.boundary == start?.boundary
+  }
+}
+
+// Rekeying: the next units are read and encrypted under the new key, put into the journal by the caller, then written.
+extension FileContents {
+  /// Whether what follows a boundary takes up to `room` bytes, holes included.
+  package func isRekeyed(from boundary: UInt64, within room: Int) -> Bool {
+    DataUnits.blockEnd(of: length) <= boundary * DataUnits.size + UInt64(room)
+  }
+
+  /// Reads the next units under the old key, up to `room` bytes in up to `mostChunks` chunks, and encrypts them under
+  /// the new key. Skips holes of any size. Writes nothing.
+  ///
+  /// - Throws: `EIO` if the keys were wiped, or the error of pread(2).
+  package func rekeyStep(
+    of pending: PendingRekey, cipher: ContentsCipher, room: Int, mostChunks: Int
+  ) throws(Errno) -> RekeyStep {
+    var step = RekeyStep()
+    step.start = pending
+    let end = DataUnits.blockEnd(of: length)
+    var position = pending.boundary * DataUnits.size
+    var room = room
+    while position < end, room >= Int(DataUnits.size), step.chunks.count + Self.mostRuns <= mostChunks {
+      guard let data = try nextData(from: position, to: end) else {
+        position = end
+        break
+      }
+      let limit = data.lowerBound + UInt64(min(room, Self.longestPiece)) / DataUnits.size * DataUnits.size
+      let piece = data.lowerBound..<min(data.upperBound, limit)
+      try prepare(piece, pending, cipher, &step)
+      position = piece.upperBound
+      room -= Int(DataUnits.end(of: UInt64(piece.count)))
+    }
+    step.isDeferred = position == pending.boundary * DataUnits.size && position < end
+    step.boundary = position >= end ? nil : position / DataUnits.size
+    if let last = step.chunks.indices.last {
+      step.chunks[last].nextBoundary = DataUnits.end(of: position) / DataUnits.size
+    }
+    return step
+  }
+
+  /// Writes a step. If that fails, ``undo(_:)`` restores the previous contents.
+  ///
+  /// A write removes set-ID bits and file capabilities (`file_remove_privs` in fs/inode.c). They are restored.
+  package func write(_ step: RekeyStep) throws(Errno) {
+    try descriptor.keepingPrivileges { () throws(Errno) in
+      for chunk in step.chunks { try descriptor.write(chunk.ciphertext, at: chunk.range.lowerBound) }
+    }
+  }
+
+  /// Writes back what a step replaced.
+  package func undo(_ step: RekeyStep) throws(Errno) {
+    try descriptor.keepingPrivileges { () throws(Errno) in
+      for (chunk, replaced) in zip(step.chunks, step.replaced) {
+        try descriptor.write(replaced, at: chunk.range.lowerBound)
+      }
+    }
+  }
+
+  /// Writes the chunks of an interrupted rekey again, as far as the backing file, which may have been truncated since,
+  /// still reaches.
+  ///
+  /// - Throws: the error of writing them.
+  package static func replay(_ chunks: [RekeyBatch.Chunk], in file: borrowing Descriptor) throws(Errno) {
+    let end = try file.status().size
+    try file.keepingPrivileges { () throws(Errno) in
+      for chunk in chunks where chunk.range.lowerBound < end {
+        let start = chunk.range.lowerBound
+        try file.write(Array(chunk.ciphertext.prefix(Int(end - start))), at: start)
+      }
+    }
+  }
+
+  private static let longestPiece = 1 << 20
+  /// The maximum number of chunks in a piece: units with holes between them.
+  private static let mostRuns = longestPiece / Int(DataUnits.size) / 2
+
+  private func nextData(from position: UInt64, to end: UInt64) throws(Errno) -> Range<UInt64>? {
+    let start: UInt64
+    do throws(Errno) { start = try descriptor.seek(to: position, .data) } catch .noSuchAddressOrDevice { return nil }
+    let first = DataUnits.start(of: start)
+    guard first < end else { return nil }
+    return first..<min(DataUnits.end(of: try descriptor.seek(to: start, .hole)), end)
+  }
+
+  /// Adds the chunks of a piece of data: one for each run of units that were ever written.
+  private func prepare(
+    _ piece: Range<UInt64>, _ pending: PendingRekey, _ cipher: ContentsCipher, _ step: inout RekeyStep
+  ) throws(Errno) {
+    var old = [UInt8](repeating: 0, count: piece.count)
+    let received = try unsafe old.withMutableBytes { (bytes) throws(Errno) in
+      try unsafe descriptor.read(into: bytes, at: piece.lowerBound)
+    }
+    guard received == piece.count else { throw .ioError }
+    for run in Self.runs(of: old) {
+      let firstUnit = (piece.lowerBound + UInt64(run.lowerBound)) / DataUnits.size
+      let replaced = Array(old[run])
+      var ciphertext = replaced
+      try unsafe ciphertext.withMutableBytes { (bytes) throws(Errno) in
+        try unsafe cipher.rekey(bytes, firstUnit: firstUnit)
+      }
+      let next = firstUnit + DataUnits.end(of: UInt64(run.count)) / DataUnits.size
+      step.chunks.append(
+        RekeyBatch.Chunk(
+          wrappedOldKey: pending.wrappedOldKey, boundary: step.chunks.last?.nextBoundary ?? pending.boundary,
+          firstUnit: firstUnit, nextBoundary: next, ciphertext: ciphertext))
+      step.replaced.append(replaced)
+    }
+  }
+
+  /// The runs of written units. The last unit of a run may have been written in part.
+  private static func runs(of bytes: [UInt8]) -> [Range<Int>] {
+    var runs: [Range<Int>] = []
+    var start: Int?
+    unsafe bytes.withBytes { bytes in
+      for position in stride(from: 0, to: bytes.count, by: Int(DataUnits.size)) {
+        let end = min(position + Int(DataUnits.size), bytes.count)
+        let written = unsafe DataUnits.writtenCount(UnsafeRawBufferPointer(rebasing: bytes[position..<end]))
+        if written > 0, start == nil { start = position }
+        if written < end - position, let first = start {
+          runs.append(first..<position + written)
+          start = nil
+        }
+      }
+      if let first = start { runs.append(first..<bytes.count) }
+    }
+    return runs
+  }
+}
