@@ -18,7 +18,7 @@ import SystemPackage
 final class SimulatedMount {
   /// A store, and the disk that it begins with.
   final class Store: Sendable {
-    static let shared = Result { try Store() }
+    static let shared = Result { try Simulation.repeatably(.store) { try Store() } }
 
     private let new: NewKeybag
     private let key: [UInt8]
