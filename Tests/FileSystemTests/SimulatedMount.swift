@@ -80,6 +80,19 @@ final class SimulatedMount {
     try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory])
   }
 
+  /// Removes the files of long names from the directories in the topmost one, behind the mount's back, and leaves their
+  /// sidecars, as a crash may.
+  static func leaveSidecars() throws {
+    let backing = try backing()
+    for name in try backing.names() where name != PathName(NameEncoding.storeDirectory) {
+      guard try backing.status(of: name).type == .directory else { continue }
+      let directory = try backing.open(name, [.readOnly, .directory])
+      for name in try directory.names() {
+        if case .hashed = NameEncoding.parse(name.bytes) { try directory.unlink(name) }
+      }
+    }
+  }
+
   init(_ store: Store, isReadOnly: Bool = false) throws {
     var options = MountOptions(backing: SimulatedDisk.path.description, mountPoint: "/mount")
     options.isReadOnly = isReadOnly
