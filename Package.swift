@@ -129,6 +129,7 @@ let package = Package(
     tests("TPMTests", ["TPM", "CTSS2", "CSystemCalls", "Cryptography", "TestVectors"]),
     tests("StoreFormatTests", ["StoreFormat", "ProtectfsPolicy", "TestVectors"], exclude: ["Vectors"]),
     support("SimulatedDisk", ["CProtectfsIO", "CSystemCalls", "ProtectfsIO", "TestVectors", system]),
+    tests("SimulatedDiskTests", ["SimulatedDisk", "ProtectfsIO", system], exclude: ["sequences.txt"]),
     tests("KeyManagementTests", ["KeyManagement", "SimulatedDisk", "TestVectors"] + base),
     tests("StoreCheckTests", ["StoreCheck", "KeyManagement", "TestVectors"] + base, exclude: ["Stores"]),
     tests("TreeCopyTests", ["TreeCopy", "ProtectfsIO", system]),

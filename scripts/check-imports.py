@@ -49,8 +49,12 @@ TIMED = {
     "KeyManagement", "Contents", "FileProtection", "BackingTree", "FileSystem", "StoreFormat", "StoreCheck",
     "MountDaemon"
 }
-OTHER_TIME = re.compile(r"\bContinuousClock\.now|\bContinuousClock\(|\bDate\.now|\bDate\(\)|[ (]\.now\b|\bThread\.sleep|"
-                        r"\busleep\(")
+OTHER_TIME = re.compile(r"\bContinuousClock\.now|\bContinuousClock\(|\bDate\.now|\bDate\(\)|[ (]\.now\b|"
+                        r"\bThread\.sleep|\busleep\(|\btime\(nil\)|\bCLOCK_REALTIME\b")
+
+# Random bytes come by way of two functions, which tests give a seed.
+RANDOM = re.compile(r"\bRAND_\w+\(|\bgetrandom\(|\barc4random|\bSystemRandomNumberGenerator\b|\.random\(in:|"
+                    r"\.randomElement\(|\.shuffled?\(|\bUUID\(\)")
 
 # The calls that reach the store, which tests put others in the place of; the section of a manual page may follow. Other
 # descriptors are closed, too.
@@ -100,6 +104,10 @@ def main():
         for call in OTHER_TIME.findall(text) if module in TIMED and path.stem != "DaemonLog" else []:
             problems += 1
             print(f"{path.relative_to(ROOT)}: {call.strip(' (')} is no time of MonotonicClock's", file=sys.stderr)
+        for call in RANDOM.findall(text) if module in TIMED | {"Cryptography"} and path.stem != "SecretBytes" else []:
+            problems += 1
+            print(f"{path.relative_to(ROOT)}: {call.strip('.(')} has bytes that are not by way of SecretBytes",
+                  file=sys.stderr)
         for call in DIRECT_CALL.findall(text) if module == "ProtectfsIO" else []:
             problems += 1
             print(f"{path.relative_to(ROOT)}: {call}) is not by way of store.h", file=sys.stderr)

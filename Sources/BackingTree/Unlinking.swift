@@ -40,16 +40,34 @@ extension BackingTree {
     if let target, try last.file.descriptor.status().links == 0 { removeLongSymlinkFile(of: target) }
   }
 
-  /// Removes sidecars without a name from a directory. A crash left them; no caller can see them, and they must not
-  /// keep the directory from being removed.
-  package func removeLeftovers(in name: PathName, of handle: SharedDescriptor) throws(Errno) {
+  /// Removes or replaces a directory with `body`. If it is not empty, leftovers of crashes are removed from it first:
+  /// no caller can see them, and they must not keep the directory.
+  ///
+  /// - Throws: why it cannot be looked at, if so.
+  package func ignoringLeftovers(
+    in name: PathName, of handle: SharedDescriptor, _ body: () throws(Errno) -> Void
+  ) throws(Errno) {
+    do throws(Errno) {
+      return try body()
+    } catch {
+      guard error == .directoryNotEmpty else { throw error }
+    }
+    try removeLeftovers(in: name, of: handle)
+    try body()
+  }
+
+  /// Removes sidecars without a name from a directory that has nothing else.
+  private func removeLeftovers(in name: PathName, of handle: SharedDescriptor) throws(Errno) {
     let directory: Descriptor
     do throws(Errno) {
       let path = try handle.descriptor.open(name, [.path, .directory, .noFollow])
       directory = try openForListing(SharedDescriptor(path))
     } catch {
-      // If the directory cannot be opened, rmdir(2) reports why.
-      return
+      switch error {
+      // Of what is another user's, or was replaced meanwhile, the next try reports what is wrong.
+      case .permissionDenied, .noSuchFileOrDirectory, .notDirectory, .tooManySymbolicLinkLevels: return
+      default: throw error
+      }
     }
     var sidecars: [PathName] = []
     while true {

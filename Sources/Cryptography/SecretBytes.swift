@@ -1,5 +1,6 @@
 import CLibcrypto
 import Glibc
+import ProtectfsIO
 
 /// Bytes that must not be copied, swapped or left behind: keys, passcodes, and what keys are derived from.
 ///
@@ -40,6 +41,12 @@ import Glibc
   /// `count` bytes from libcrypto's generator for secrets (`RAND_priv_bytes(3)`).
   package init(randomCount count: Int) throws(CryptographyError) {
     self.init(count: count)
+    #if DEBUG
+      if let source = RandomSource.simulated {
+        unsafe source.fill(UnsafeMutableRawBufferPointer(start: storage, count: count))
+        return
+      }
+    #endif
     try check(
       unsafe RAND_priv_bytes(storage.assumingMemoryBound(to: UInt8.self), CInt(count)), "make random bytes")
   }
@@ -95,6 +102,12 @@ import Glibc
 /// `count` random bytes that are not secret: identifiers and salts (`RAND_bytes(3)`).
 package func randomBytes(_ count: Int) throws(CryptographyError) -> [UInt8] {
   var bytes = [UInt8](repeating: 0, count: count)
+  #if DEBUG
+    if let source = RandomSource.simulated {
+      unsafe bytes.withUnsafeMutableBytes { unsafe source.fill($0) }
+      return bytes
+    }
+  #endif
   let status = unsafe bytes.withUnsafeMutableBufferPointer { unsafe RAND_bytes($0.baseAddress, CInt($0.count)) }
   try check(status, "make random bytes")
   return bytes

@@ -23,9 +23,10 @@ extension ProtectedFileSystem {
     let parent = node(parent)
     let (handle, record) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: record)
-    try tree.removeLeftovers(in: backing.name, of: handle)
     try tree.keepingUnlinked(.init(parent: parent, name: backing.name), in: handle) { () throws(Errno) in
-      try handle.descriptor.removeDirectory(backing.name)
+      try tree.ignoringLeftovers(in: backing.name, of: handle) { () throws(Errno) in
+        try handle.descriptor.removeDirectory(backing.name)
+      }
     }
     tree.removeSidecar(of: backing, in: handle)
   }

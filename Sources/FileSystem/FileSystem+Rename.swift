@@ -27,11 +27,7 @@ extension ProtectedFileSystem {
       try keepingReplaced(newLocation, in: targetHandle, flags) { () throws(Errno) in
         try tree.renames.write { () throws(Errno) in
           do throws(Errno) {
-            do throws(Errno) {
-              try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
-            } catch .directoryNotEmpty {
-              // Leftovers of a crash in the replaced directory do not count.
-              try tree.removeLeftovers(in: new.name, of: targetHandle)
+            try tree.ignoringLeftovers(in: new.name, of: targetHandle) { () throws(Errno) in
               try sourceHandle.descriptor.rename(old.name, to: new.name, in: targetHandle.descriptor, flags: flags)
             }
           } catch {

@@ -68,7 +68,7 @@ extension KeybagFile {
 
 extension KeybagFile {
   /// The bytes under a name; `nil` where there is no regular file of that name.
-  private func readIfThere(_ name: PathName) throws(KeyManagementError) -> [UInt8]? {
+  func readIfThere(_ name: PathName) throws(KeyManagementError) -> [UInt8]? {
     do throws(KeyManagementError) {
       return try read(name)
     } catch {

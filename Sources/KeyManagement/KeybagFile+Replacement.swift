@@ -7,18 +7,19 @@ import SystemPackage
 package struct AuthenticKeybags: Sendable {
   package let current: Keybag?
   package let previous: Keybag?
-  /// Whether the secret is there that belongs to it.
+  /// Whether the secret is there that belongs to it. Where that cannot be told, it counts as there: for want of it a
+  /// keybag is given up.
   package let currentOpens: Bool
   package let previousOpens: Bool
-  /// What is in the keybag's place, whatever it is.
-  fileprivate let bytes: [UInt8]?
+  /// What is in the keybag's place, whatever it is; `nil` for nothing, and for what cannot be read.
+  package let bytes: [UInt8]?
 
   init(current: Keybag?, previous: Keybag? = nil, in file: borrowing KeybagFile, bytes: [UInt8]?) {
     self.current = current
     self.previous = previous
     self.bytes = bytes
-    currentOpens = if let current { file.opens(current) } else { false }
-    previousOpens = if let previous { file.opens(previous) } else { false }
+    currentOpens = if let current { file.mayOpen(current) } else { false }
+    previousOpens = if let previous { file.mayOpen(previous) } else { false }
   }
 
   /// Both, the keybag first.
@@ -56,18 +57,19 @@ extension KeybagFile {
   /// The keybag and its second copy, those that are authentic, for whoever has the store alone and is to replace one.
   ///
   /// - Throws: `unsupportedStore` where one of them needs a newer program: it is not damaged. `keybagUnreadable` for a
-  ///   second copy that cannot be read now, beside a keybag that would take its place.
+  ///   second copy that cannot be read now, beside a keybag that would take its place; and for either that could not be
+  ///   read for a moment.
   package func authenticKeybags(
     of storeID: StoreID, _ deviceKey: borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> AuthenticKeybags {
     try finishRestoration()
-    let current = try ignoringUnreadable(true) { () throws(KeyManagementError) in
-      try copy(Self.name, of: storeID, deviceKey)
-    }
+    let bytes = try ignoringUnreadable(true) { () throws(KeyManagementError) in try readIfThere(Self.name) }
+    let current: Keybag? =
+      if let bytes { try authentic(of: storeID, deviceKey) { () throws(KeyManagementError) in bytes } } else { nil }
     let previous = try ignoringUnreadable(current == nil) { () throws(KeyManagementError) in
       try secondCopy(of: storeID, deviceKey)
     }
-    return AuthenticKeybags(current: current, previous: previous, in: self, bytes: try? read())
+    return AuthenticKeybags(current: current, previous: previous, in: self, bytes: bytes)
   }
 
   /// The same, where an exported keybag is to take the place of one.
@@ -77,25 +79,29 @@ extension KeybagFile {
     try authenticKeybags(of: exported.keybag.storeID, exported.keys.deviceKey)
   }
 
-  private func ignoringUnreadable(
-    _ isIgnored: Bool, _ body: () throws(KeyManagementError) -> Keybag?
-  ) throws(KeyManagementError) -> Keybag? {
+  /// Takes what cannot be read for missing, where that lasts: what can be read a moment later may be whole, and is not
+  /// given up.
+  private func ignoringUnreadable<Result>(
+    _ isIgnored: Bool, _ body: () throws(KeyManagementError) -> Result?
+  ) throws(KeyManagementError) -> Result? {
     do throws(KeyManagementError) {
       return try body()
-    } catch {
-      guard isIgnored, case .keybagUnreadable = error else { throw error }
-      return nil
+    } catch let failure {
+      guard isIgnored, case .keybagUnreadable = failure else { throw failure }
+      do throws(KeyManagementError) { _ = try body() } catch .keybagUnreadable { return nil }
+      throw failure
     }
   }
 
   /// Puts the previous keybag back in place. The one there becomes the previous one, if it is authentic: the two change
   /// places in one step, as neither is anywhere else.
   ///
-  /// - Throws: as ``commit(_:)``; `storeErased` where either is erased.
+  /// - Throws: as ``commit(_:)``; `storeErased` where either is erased; `keybagUnreadable`, with nothing done.
   package func restore(_ previous: Keybag, over found: AuthenticKeybags) throws(KeyManagementError) {
     try found.requireNoneErased()
     var replacement = try beginReplacement()
-    guard (try? read()) == found.bytes, (try? readPrevious()) == previous.bytes else { throw .keybagChangedMeanwhile }
+    try require(KeybagChange.Place(bytes: found.bytes, secret: nil))
+    guard try readPrevious() == previous.bytes else { throw .keybagChangedMeanwhile }
     guard found.current != nil else { return try put(previous, &replacement, keepingCurrent: false) }
     do throws(Errno) {
       try directory.rename(Self.previousName, to: Self.name, in: directory, flags: .exchange)

@@ -41,7 +41,7 @@ extension KeybagFile {
   }
 
   /// Finds out that what is in place is what a change was made of.
-  private func require(_ place: KeybagChange.Place) throws(KeyManagementError) {
+  func require(_ place: KeybagChange.Place) throws(KeyManagementError) {
     guard let expected = place.bytes else {
       if (try? read()) != nil { throw .keybagChangedMeanwhile }
       return

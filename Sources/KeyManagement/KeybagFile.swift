@@ -57,8 +57,15 @@ package struct KeybagFile: ~Copyable, Sendable {
   func copy(
     _ name: PathName, of storeID: StoreID, _ deviceKey: borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> Keybag? {
+    try authentic(of: storeID, deviceKey) { () throws(KeyManagementError) in try read(name) }
+  }
+
+  /// The same of the bytes that `body` reads.
+  func authentic(
+    of storeID: StoreID, _ deviceKey: borrowing VolumeDeviceKey, _ body: () throws(KeyManagementError) -> [UInt8]
+  ) throws(KeyManagementError) -> Keybag? {
     do throws(KeyManagementError) {
-      let keybag = try Keybag(parsing: read(name), deviceKey: deviceKey)
+      let keybag = try Keybag(parsing: body(), deviceKey: deviceKey)
       return keybag.storeID == storeID ? keybag : nil
     } catch {
       switch error {
@@ -78,6 +85,9 @@ package struct KeybagFile: ~Copyable, Sendable {
 
   /// Whether a keybag is not erased, and the secret is there that belongs to it.
   package func opens(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag.record) == true }
+
+  /// The same, or that cannot be told.
+  func mayOpen(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag.record) != false }
 
   /// Whether the effaceable secret of a keybag is there, or it needs none; `nil` where that cannot be told.
   package func hasSecret(of record: KeybagRecord) -> Bool? {

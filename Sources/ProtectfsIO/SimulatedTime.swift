@@ -4,9 +4,11 @@
   /// A clock that stands still but for what waits by it: a sleep ends at once, and has moved it on.
   package final class SimulatedTime: Sendable {
     private let start = ContinuousClock.now
+    private let timeOfDay: UInt64
     private let elapsed = Atomic<Int64>(0)
 
-    package init() {}
+    /// - Parameter timeOfDay: the one that it begins with (`WallClock`); by default the machine's.
+    package init(timeOfDay: UInt64 = WallClock.seconds) { self.timeOfDay = timeOfDay }
 
     /// Calls `body`, for which this is the clock, on this thread.
     package func run<Result: ~Copyable, Failure: Error>(
@@ -28,6 +30,9 @@
     }
 
     var now: ContinuousClock.Instant { start + passed }
+
+    /// The time of day.
+    var seconds: UInt64 { timeOfDay + UInt64(passed.components.seconds) }
 
     /// A machine that has run for a while.
     var nanoseconds: Int64 { 1_000_000_000_000 + elapsed.load(ordering: .relaxed) }

@@ -28,19 +28,21 @@ import Testing
     let store = try SimulatedMount.Store.shared.get()
     let disk = SimulatedDisk(store.image, keepsOrder: keepsOrder, tearsPages: tearsPages)
     var (before, model) = (ModelTree(), ModelTree())
-    let isPossible = try disk.run {
-      let mount = try SimulatedMount(store)
-      try SimulatedCall.begin(sequence, mount, &model)
-      for (index, call) in sequence.enumerated() {
-        disk.beginStep(pretending: index == sequence.count - 1 ? pretended : nil, with: fault)
-        before = model
-        do { try call.make(mount, &model) } catch let error as Errno where error.meansNothingToDo {
-          // What is prepared for can be done.
-          guard call.prepare.isEmpty else { throw error }
-          return false
+    let isPossible = try Simulation.repeatably(.steps) {
+      try disk.run {
+        let mount = try SimulatedMount(store)
+        try SimulatedCall.begin(sequence, mount, &model)
+        for (index, call) in sequence.enumerated() {
+          disk.beginStep(pretending: index == sequence.count - 1 ? pretended : nil, with: fault)
+          before = model
+          do { try call.make(mount, &model) } catch let error as Errno where error.meansNothingToDo {
+            // What is prepared for can be done.
+            guard call.prepare.isEmpty else { throw error }
+            return false
+          }
         }
+        return true
       }
-      return true
     }
     guard isPossible else { return nil }
     return CrashTrial(on: disk) { [before, model] image, isDone in
@@ -77,6 +79,43 @@ import Testing
 
   private static let torn = CrashSearch(SimulatedCall.edges, name: \.name) {
     try trial($0, tearsPages: true)
+  }
+
+  /// With a journal, and without one: a disk without one may keep the record of a file when it has the new keybag.
+  private static let erasures = [true, false].map { keepsOrder in
+    (
+      single: CrashSearch(SimulatedCall.erasures, name: \.name) {
+        try trial($0, keepsOrder: keepsOrder, checks: true)
+      },
+      sequences: CrashSearch(SimulatedCall.betweenErasures, name: \.name) { try trial($0, keepsOrder: keepsOrder) }
+    )
+  }
+
+  /// What has left a class outlives its erasure, and what has it is lost, whichever of that was made durable.
+  @Test(.enabled(if: Simulation.only != "names")) func erasuresTakeWhatHasTheClass() async {
+    var problems: [String] = []
+    for (search, title) in zip(Self.erasures, ["erasures", "erasures without a journal"]) {
+      problems += await search.single.problems(as: "\(title), one call", longest: 1, fewest: 10)
+      problems += await search.sequences.problems(as: title, fewest: 10)
+    }
+    #expect(problems.isEmpty)
+  }
+
+  /// The same calls leave the same bytes: what was found once is found again, with its seed.
+  @Test func aSequenceRepeats() throws {
+    let stores = try (0..<2).map { _ in try Simulation.repeatably(.store) { try SimulatedMount.Store().image } }
+    #expect(stores[0] == stores[1])
+    let names = ["rotate", "rekey", "create b", "mkdir d"]
+    let changes = SimulatedCall.onContents + SimulatedCall.onNames + SimulatedCall.dependingOnOrder
+    let sequence = [SimulatedCall.rekeying] + changes.filter { names.contains($0.name) }
+    #expect(sequence.count == 5)
+    for length in 1...sequence.count {
+      let states = try (0..<2).map { _ in
+        var generator = Simulation.generator(UInt64(length))
+        return try Self.trial(Array(sequence.prefix(length)))?.images(using: &generator)
+      }
+      #expect(states[0] != nil && states[0] == states[1], "\(sequence[length - 1].name)")
+    }
   }
 
   /// A disk that only pretends to flush is noticed at each fsync(2); but where nothing was made in d, which promises

@@ -46,10 +46,14 @@ private struct FaultRun {
     store = try SimulatedMount.Store.shared.get()
     let disk = SimulatedDisk(store.image)
     var model = ModelTree()
-    try disk.run { [store] in try SimulatedCall.begin([call], SimulatedMount(store), &model) }
+    try Simulation.repeatably(.steps) { [store] in
+      try disk.run { try SimulatedCall.begin([call], SimulatedMount(store), &model) }
+    }
     (image, old) = (disk.image, model)
     do {
-      try disk.run { [store] in try call.make(SimulatedMount(store), &model) }
+      try Simulation.repeatably(.failure) { [store] in
+        try disk.run { try call.make(SimulatedMount(store), &model) }
+      }
     } catch Errno.noSuchFileOrDirectory {
       return nil
     }
@@ -61,21 +65,25 @@ private struct FaultRun {
   /// Makes the call with one of the store's failing; `nil` if there are not so many.
   func fails(_ failure: CallFailure, at number: Int) throws -> (hit: StoreCall, problem: String?)? {
     let disk = SimulatedDisk(image, keepsOrder: true)
-    return try disk.run {
-      let mount = try SimulatedMount(store)
-      var model = old
-      disk.beginStep()
-      disk.arm(failure, at: number)
-      var reported: (any Error)?
-      do { try call.make(mount, &model) } catch { reported = error }
-      guard let hit = disk.disarm() else {
-        if let reported { throw reported }
-        return nil
-      }
-      guard let reported else { return (hit, try problemOfSuccess(mount, disk)) }
-      if let error = reported as? Errno, error != failure.error { return (hit, "reported \(error)") }
-      return (hit, try problemOfFailure(mount, disk))
+    return try Simulation.repeatably(.failure) { try disk.run { try fails(failure, at: number, on: disk) } }
+  }
+
+  private func fails(
+    _ failure: CallFailure, at number: Int, on disk: SimulatedDisk
+  ) throws -> (hit: StoreCall, problem: String?)? {
+    let mount = try SimulatedMount(store)
+    var model = old
+    disk.beginStep()
+    disk.arm(failure, at: number)
+    var reported: (any Error)?
+    do { try call.make(mount, &model) } catch { reported = error }
+    guard let hit = disk.disarm() else {
+      if let reported { throw reported }
+      return nil
     }
+    guard let reported else { return (hit, try problemOfSuccess(mount, disk)) }
+    if let error = reported as? Errno, error != failure.error { return (hit, "reported \(error)") }
+    return (hit, try problemOfFailure(mount, disk))
   }
 
   /// No error was reported: what was asked for is done, and what was promised is durable.

@@ -8,7 +8,7 @@ extension SimulatedCall {
   static let edges = creations + renames + removals + classes + [rekeying] + attributes + resizings + writings
 
   /// A file that is durable before the call.
-  private static func make(
+  static func make(
     _ name: String, _ contents: [UInt8], _ fileClass: ProtectionClass? = nil
   ) -> SimulatedCall.Body {
     { mount, model in
@@ -26,6 +26,15 @@ extension SimulatedCall {
     { mount, model in
       try mount.makeDirectory(name)
       model.createDirectory(name)
+    }
+  }
+
+  /// A directory with the sidecars of two files that never came to be, or whose names were removed.
+  private static func makeDirectoryWithLeftovers(_ name: String) -> SimulatedCall.Body {
+    { mount, model in
+      try makeDirectory(name)(mount, &model)
+      for number in 0..<2 { try mount.create("\(name)/\(long)\(number)", []) }
+      try SimulatedMount.leaveSidecars()
     }
   }
 
@@ -72,12 +81,15 @@ extension SimulatedCall {
     rename(
       "directory, long to long", long + "d", long + "e", after: makeDirectory(long + "d"), make(long + "d/x", [1])),
     rename("into another directory", "a", "d/" + long, after: makeDirectory("d")),
+    rename(
+      "directory over one with leftovers", "e", "d", after: makeDirectoryWithLeftovers("d"), makeDirectory("e"),
+      make("e/x", [1])),
     rename("over a chosen class", "a", "b", after: make("b", text("replaced", 50), .complete)),
     rename("exchange, short and long", "a", long + "d", flags: .exchange, after: makeDirectory(long + "d")),
   ]
 
-  private static func rmdir(_ name: String) -> SimulatedCall {
-    Self("rmdir \(name.prefix(5))", after: [makeDirectory(name)]) { mount, model in
+  private static func rmdir(_ name: String, _ label: String = "", after prepare: Body? = nil) -> SimulatedCall {
+    Self("rmdir \(name.prefix(5))\(label)", after: [prepare ?? makeDirectory(name)]) { mount, model in
       try mount.removeDirectory(name)
       model.unlink(name)
     }
@@ -85,6 +97,8 @@ extension SimulatedCall {
 
   private static let removals = [
     unlink("a"), unlink(long), rmdir("d"), rmdir(long + "d"),
+    rmdir("d", " with leftovers", after: makeDirectoryWithLeftovers("d")),
+    rmdir(long + "d", " with leftovers", after: makeDirectoryWithLeftovers(long + "d")),
     Self(
       "unlink of one of two names",
       after: [

@@ -18,7 +18,7 @@ import SystemPackage
 final class SimulatedMount {
   /// A store, and the disk that it begins with.
   final class Store: Sendable {
-    static let shared = Result { try Store() }
+    static let shared = Result { try Simulation.repeatably(.store) { try Store() } }
 
     private let new: NewKeybag
     private let key: [UInt8]
@@ -70,8 +70,8 @@ final class SimulatedMount {
   }
 
   private let store: Store
-  private let daemon: Daemon
-  private let engine: RekeyEngine
+  private var daemon: Daemon
+  private var engine: RekeyEngine
   private var fileSystem: ProtectedFileSystem { daemon.fileSystem }
   /// What a kernel would know.
   private var known: [NodeID] = []
@@ -80,20 +80,50 @@ final class SimulatedMount {
     try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory])
   }
 
+  /// Removes the files of long names from the directories in the topmost one, behind the mount's back, and leaves their
+  /// sidecars, as a crash may.
+  static func leaveSidecars() throws {
+    let backing = try backing()
+    for name in try backing.names() where name != PathName(NameEncoding.storeDirectory) {
+      guard try backing.status(of: name).type == .directory else { continue }
+      let directory = try backing.open(name, [.readOnly, .directory])
+      for name in try directory.names() {
+        if case .hashed = NameEncoding.parse(name.bytes) { try directory.unlink(name) }
+      }
+    }
+  }
+
   init(_ store: Store, isReadOnly: Bool = false) throws {
+    self.store = store
+    (daemon, engine) = try Self.start(store, isReadOnly: isReadOnly)
+  }
+
+  deinit { forgetAll() }
+
+  /// Starts a daemon, and unlocks.
+  private static func start(_ store: Store, isReadOnly: Bool) throws -> (Daemon, RekeyEngine) {
     var options = MountOptions(backing: SimulatedDisk.path.description, mountPoint: "/mount")
     options.isReadOnly = isReadOnly
     let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     let deviceKey = try store.deviceKey()
-    let keybag = try MountProcess.openKeybag(in: Self.backing(), deviceKey, isReadOnly: isReadOnly, log)
-    daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: SharedNumbers(), log: log)
-    engine = RekeyEngine(daemon.tree)
-    self.store = store
+    let keybag = try MountProcess.openKeybag(in: backing(), deviceKey, isReadOnly: isReadOnly, log)
+    let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: SharedNumbers(), log: log)
     try daemon.unlock(store.secret())
+    return (daemon, RekeyEngine(daemon.tree))
   }
 
-  deinit {
+  private func forgetAll() {
     for node in known { fileSystem.forget(node, count: 1) }
+    known = []
+  }
+
+  /// Erases the keys of a class on disk, as `erase --class` does, and ends the daemon, which has no thread that takes
+  /// them out of its memory.
+  func erase(_ fileClass: ProtectionClass) throws {
+    try daemon.prepareErasure()
+    _ = try daemon.eraseOnDisk(fileClass, with: store.secret())
+    forgetAll()
+    (daemon, engine) = try Self.start(store, isReadOnly: false)
   }
 
   /// Does what the engine of rekeys has to do, and what has failed anew.

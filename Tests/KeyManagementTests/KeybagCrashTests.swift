@@ -12,14 +12,22 @@ import Testing
   private static func trial(
     _ sequence: [KeyChange], pretended: Int? = nil, with fault: PlantedFault? = nil
   ) throws -> CrashTrial? {
+    try Simulation.repeatably(.steps) { try changes(sequence, pretended, fault) }
+  }
+
+  private static func changes(
+    _ sequence: [KeyChange], _ pretended: Int?, _ fault: PlantedFault?
+  ) throws -> CrashTrial? {
     let world = try SimulatedKeys()
     for (index, change) in sequence.enumerated() {
       world.disk.beginStep(pretending: index == sequence.count - 1 ? pretended : nil, with: fault)
+      let both = try world.exchanged(by: change)
       guard let (before, after) = try world.make(change) else { return nil }
       world.earlier.append(before)
       if index == sequence.count - 1 {
         return CrashTrial(on: world.disk) { image, isDone in
-          try world.problem(of: image, mayBe: isDone ? [after] : [before, after], revokes: change.revokes)
+          try world.problem(
+            of: image, mayBe: isDone ? [after] : [before, after], revokes: change.revokes, both: both)
         }
       }
       if change.revokes { world.revoked += world.earlier }

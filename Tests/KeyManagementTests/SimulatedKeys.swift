@@ -13,16 +13,18 @@ struct KeyChange: Sendable {
   let name: String
   /// Whether the keybags from before open nothing any more.
   var revokes = false
+  /// Whether the keybag and its second copy change places.
+  var exchanges = false
   /// Which of its flushes, from 1, have to be done when they are.
   let neededFlushes: [Int]
   /// Returns the keybag that is then in place; `nil` where there is nothing of the kind to do.
   let make: @Sendable (SimulatedKeys, borrowing KeybagFile, borrowing OpenKeybag) throws -> Keybag?
 
   init(
-    _ name: String, revokes: Bool = false, needs flushes: [Int],
+    _ name: String, revokes: Bool = false, exchanges: Bool = false, needs flushes: [Int],
     _ make: @escaping @Sendable (SimulatedKeys, borrowing KeybagFile, borrowing OpenKeybag) throws -> Keybag?
   ) {
-    (self.name, self.revokes, neededFlushes, self.make) = (name, revokes, flushes, make)
+    (self.name, self.revokes, self.exchanges, neededFlushes, self.make) = (name, revokes, exchanges, flushes, make)
   }
 
   /// A change by an edit.
@@ -38,7 +40,9 @@ struct KeyChange: Sendable {
     }
   }
 
-  static let all: [KeyChange] = [
+  static let all = edits + replacements
+
+  private static let edits: [KeyChange] = [
     .edit("add a protector", needs: [1, 3]) { _, _ in
       .addProtector(NewProtector(.keyFile(SecretBytes([UInt8](repeating: 9, count: 32))), label: "a file"))
     },
@@ -75,6 +79,8 @@ final class SimulatedKeys {
   let disk = SimulatedDisk()
   let deviceKey: VolumeDeviceKey
   let new: NewKeybag
+  /// What opens the keybags that imports have made.
+  var recoveryKeys: [[UInt8]] = []
   /// Keybags that must open nothing any more.
   var revoked: [Keybag] = []
   var earlier: [Keybag] = []
@@ -82,7 +88,7 @@ final class SimulatedKeys {
   init() throws {
     let store = try TestStore.read()
     deviceKey = try store.volumeKey()
-    new = try store.created()
+    new = try Simulation.repeatably(.store) { try store.created() }
     try disk.run {
       let backing = try Self.backing()
       try KeybagFile.makeDirectory(in: backing)
@@ -100,7 +106,12 @@ final class SimulatedKeys {
   }
 
   func open(_ keybag: Keybag, _ file: borrowing KeybagFile) throws -> OpenKeybag {
-    try file.open(keybag, with: .recoveryKey(new.recoveryKey.text()), deviceKey: deviceKey)
+    for key in recoveryKeys {
+      do {
+        return try file.open(keybag, with: .recoveryKey(SecretBytes(key)), deviceKey: deviceKey)
+      } catch KeyManagementError.wrongRecoveryKey { continue }
+    }
+    return try file.open(keybag, with: .recoveryKey(new.recoveryKey.text()), deviceKey: deviceKey)
   }
 
   /// The first keybag, as an exported one.
@@ -128,10 +139,28 @@ final class SimulatedKeys {
     try disk.run { try current(KeybagFile(backing: Self.backing())) }
   }
 
+  /// The keybag in place and its second copy, before a change by which they change places; `nil` before others.
+  func exchanged(by change: KeyChange) throws -> Set<[UInt8]>? {
+    try disk.run { change.exchanges ? try Self.both(KeybagFile(backing: Self.backing())) : nil }
+  }
+
+  private static func both(_ file: borrowing KeybagFile) throws -> Set<[UInt8]> {
+    try [file.read(), file.readPrevious()]
+  }
+
   /// What the next start finds on an image; what is wrong with it, if something is.
-  func problem(of image: DiskImage, mayBe expected: [Keybag], revokes: Bool) throws -> String? {
+  ///
+  /// - Parameter both: what is there, in whichever place, where the two change places.
+  func problem(
+    of image: DiskImage, mayBe expected: [Keybag], revokes: Bool, both: Set<[UInt8]>?
+  ) throws -> String? {
     try SimulatedDisk(image).run {
       let file = try KeybagFile(backing: Self.backing())
+      if let both {
+        // The first step of the repair, which may then find that one of them is of no more use.
+        try file.finishRestoration()
+        guard try Self.both(file) == both else { return "one of the two that change places is lost" }
+      }
       try file.repair(current(file), deviceKey: deviceKey)
       let found = try current(file)
       guard expected.contains(found) else { return "another keybag is in place" }

@@ -1,5 +1,4 @@
 import Foundation
-import TestVectors
 
 /// What power cuts may leave of the last of some steps, and what is wrong with that.
 package struct CrashTrial {
@@ -15,6 +14,13 @@ package struct CrashTrial {
   package init(on disk: SimulatedDisk, problem: @escaping (DiskImage, _ isDone: Bool) throws -> String?) {
     cuts = disk.cutsOfStep
     self.problem = problem
+  }
+
+  /// What each cut may leave.
+  ///
+  /// - Parameter generator: of what is chosen where there are too many images.
+  package func images(using generator: inout some RandomNumberGenerator) -> [Set<DiskImage>] {
+    cuts.map { $0.images(using: &generator) }
   }
 
   /// Tries all cuts. Returns how many images there were, and the problems.
@@ -37,7 +43,8 @@ package struct CrashTrial {
       for image in images {
         states += 1
         do {
-          guard let found = try problem(image, number == flushes) else { continue }
+          let found = try Simulation.repeatably(.nextStart) { try problem(image, number == flushes) }
+          guard let found else { continue }
           problems.append("cut \(number + 1) of \(cuts.count): \(found)")
         } catch {
           problems.append("cut \(number + 1) of \(cuts.count): \(error)")
@@ -74,13 +81,15 @@ package struct CrashSearch<Step: Sendable>: Sendable {
   /// Tries what scripts/simulate.sh asks for, or sequences of one, and prints how much that was. Returns what is wrong,
   /// up to ten of each length, and that too little was tried.
   ///
-  /// - Parameter longest: no sequences are longer than that.
-  package func problems(as title: String, longest: Int = .max) async -> [String] {
+  /// - Parameters:
+  ///   - longest: no sequences are longer than that.
+  ///   - fewest: how many states there are at least.
+  package func problems(as title: String, longest: Int = .max, fewest: Int = 100) async -> [String] {
     var problems: [String] = []
     for length in 1...min(Simulation.length ?? 1, longest) {
       let figures = await all(ofLength: length)
       problems += Self.report(figures, "\(title), \(length) each")
-      if figures.states < 100 { problems.append("there are \(figures.states) states") }
+      if figures.states < fewest { problems.append("there are \(figures.states) states") }
     }
     if Simulation.seconds > 0, longest == .max {
       let figures = await some(until: .now + .seconds(Simulation.seconds))
@@ -180,26 +189,4 @@ package struct CrashSearch<Step: Sendable>: Sendable {
       figures.problems.append("\(names): \(error)")
     }
   }
-}
-
-/// What scripts/simulate.sh asks for.
-package enum Simulation {
-  private static func number(_ name: String) -> UInt64? {
-    ProcessInfo.processInfo.environment["PROTECTFS_SIMULATED_\(name)"].flatMap { UInt64($0) }
-  }
-
-  /// Of how many steps all sequences are made; `nil` outside of that script.
-  package static let length = number("LENGTH").map { Int($0) }
-  /// For how many seconds longer ones are made.
-  package static let seconds = number("SECONDS").map { Int64($0) } ?? 0
-  /// What random choices depend on.
-  fileprivate static let seed = number("SEED") ?? UInt64.random(in: 0...9_999_999)
-
-  /// - Parameter number: what is chosen: a sequence, say.
-  package static func generator(_ number: UInt64) -> RepeatableGenerator {
-    RepeatableGenerator(seed: seed &* 0xD134_2543_DE82_EF95 &+ number)
-  }
-
-  /// The kind of changes that alone are made, if it is one.
-  package static let only = ProcessInfo.processInfo.environment["PROTECTFS_SIMULATED_ONLY"]
 }

@@ -6,11 +6,13 @@ struct PowerCut: Sendable {
   let keepsOrder: Bool
 
   /// Up to how many changes all parts of them are taken.
-  private static let mostCombined = 10
+  static let mostCombined = 10
 
   /// The different images that may be found. Of more than a few changes: what each beginning and each end of them
   /// leaves, all but one, each alone, and some at random.
-  func images(using generator: inout some RandomNumberGenerator) -> Set<DiskImage> {
+  func images(
+    using generator: inout some RandomNumberGenerator, combining most: Int = mostCombined
+  ) -> Set<DiskImage> {
     var images: Set<DiskImage> = []
     func add(_ isKept: (Int) -> Bool) {
       var image = durable
@@ -26,7 +28,7 @@ struct PowerCut: Sendable {
       images.insert(image)
     }
     let count = pending.count
-    guard count > Self.mostCombined else {
+    guard count > most else {
       for bits in 0..<1 << count { add { bits >> $0 & 1 == 1 } }
       return images
     }
@@ -36,7 +38,7 @@ struct PowerCut: Sendable {
       add { $0 == place }
       add { $0 != place }
     }
-    for _ in 0..<1 << Self.mostCombined {
+    for _ in 0..<1 << most {
       let end = Int.random(in: 0...count, using: &generator)
       let kept = pending.map { keepsOrder && $0.isJournaled ? nil : Bool.random(using: &generator) }
       add { kept[$0] ?? ($0 < end) }

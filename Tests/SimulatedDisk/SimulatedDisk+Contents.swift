@@ -31,22 +31,42 @@ extension SimulatedDisk {
     // Whole sectors, or nothing.
     let length = halfway == nil ? buffer.count : buffer.count / 2 & ~511
     if let halfway, length == 0 { throw halfway }
-    var position = 0
-    while position < length {
-      let (page, start) = (offset + UInt64(position)).quotientAndRemainder(dividingBy: Self.pageSize)
-      let atomicSize = atomicSize(of: page, in: inode)
-      let count = min(length - position, Int(atomicSize - start % atomicSize))
-      make(.data(inode, page: page, start: Int(start), unsafe Array(buffer[position..<position + count])))
-      position += count
-    }
+    unsafe put(UnsafeRawBufferPointer(rebasing: buffer[..<length]), at: offset, of: inode)
+    // The length on disk follows the pages as they are written back: ext4 sets it after each run of them
+    // (mpage_map_and_submit_extent in fs/ext4/inode.c), XFS when their I/O ends (xfs_setfilesize in fs/xfs/xfs_aops.c).
     let end = offset + UInt64(length)
-    if end > image[inode].size { make(.size(inode, end)) }
+    var part = offset
+    while part < end {
+      part = min(end, (part / Self.pageSize + 1) * Self.pageSize)
+      if part > image[inode].size { make(.size(inode, part)) }
+    }
     return length
   }
 
+  /// Changes contents, by as much as is there as a whole.
+  private func put(_ bytes: UnsafeRawBufferPointer, at offset: UInt64, of inode: Int) {
+    var position = 0
+    while position < bytes.count {
+      let (page, start) = (offset + UInt64(position)).quotientAndRemainder(dividingBy: Self.pageSize)
+      let atomicSize = atomicSize(of: page, in: inode)
+      let count = min(bytes.count - position, Int(atomicSize - start % atomicSize))
+      make(.data(inode, page: page, start: Int(start), unsafe Array(bytes[position..<position + count])))
+      position += count
+    }
+  }
+
   func truncate(_ file: OpenFile, to size: Int64) throws(Failure) {
-    let inode = try regular(file, writes: true)
-    if image[inode].size != UInt64(size) { make(.size(inode, UInt64(size))) }
+    let (inode, size) = (try regular(file, writes: true), UInt64(size))
+    let old = image[inode].size
+    if size == old { return }
+    // The rest of the last page is cleared in memory and written back like other contents, before the journal has the
+    // new length or without it (ext4_block_truncate_page in fs/ext4/inode.c, xfs_setattr_size in fs/xfs/xfs_iops.c).
+    let (page, start) = size.quotientAndRemainder(dividingBy: Self.pageSize)
+    if size < old, start > 0, image[inode].pages[page] != nil {
+      let zeros = [UInt8](repeating: 0, count: Int(min(old, (page + 1) * Self.pageSize) - size))
+      unsafe zeros.withUnsafeBytes { unsafe put($0, at: size, of: inode) }
+    }
+    make(.size(inode, size))
   }
 
   func allocate(_ file: OpenFile, _ mode: AllocationMode, _ range: Range<UInt64>) throws(Failure) {

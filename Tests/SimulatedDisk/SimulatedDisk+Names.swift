@@ -52,6 +52,7 @@ extension SimulatedDisk {
     let (inode, source, target) = (try existing(from), try place(from), try place(to))
     let other = self.inode(at: to)
     if flags & RenameFlags.exchange.rawValue != 0 {
+      guard exchangesNames else { throw Failure(EINVAL) }
       guard let other else { throw Failure(ENOENT) }
       return make(.move(source, target, inode, exchanged: other))
     }

@@ -30,6 +30,9 @@ package final class SimulatedDisk: @unchecked Sendable {
   /// The moments before something was made durable: what a cut at any other moment leaves, one at these does.
   private var cuts: [PowerCut] = []
 
+  /// Whether it has renameat2(2) with `RENAME_EXCHANGE`, which network file systems do not.
+  package var exchangesNames = true
+
   /// The call that is to fail.
   var armed: Armed?
   /// Set where only half of what is given to a write is written.

@@ -7,8 +7,10 @@ Serves the bytes of IMAGE, from memory, as the file FILE: a FUSE file system of 
 is written is remembered apart until the loop device asks for a flush, as a file system's barriers make it do. On the
 line "cut PATH SEED" it writes to PATH what the disk would hold if the power failed at that moment: all that was
 flushed, and any part of what was written since, in pieces of 4096 bytes, as a drive may have written any of it and in
-any order. It answers with the time, in nanoseconds of the monotonic clock, and counts of pieces kept and lost. It ends
-when FILE is unmounted.
+any order. It answers with the time, in nanoseconds of the monotonic clock, and counts of pieces kept and lost. After
+"record DIRECTORY COUNT SEED" it keeps, before each flush, what up to COUNT such parts would leave, as files that
+read_part() reads; "label NAME" says what these are called from now on, and "part" keeps them at once. It ends when FILE
+is unmounted.
 """
 
 import ctypes
@@ -25,6 +27,7 @@ FLUSH, INIT, ACCESS, INTERRUPT, DESTROY, BATCH_FORGET = 25, 26, 34, 36, 38, 42
 NO_ANSWER = {FORGET, INTERRUPT, BATCH_FORGET}
 HEADER = struct.Struct("<IIQQIIII")  # length, operation, unique, node, user, group, process, padding
 PIECE, LARGEST = 4096, 1 << 20
+PART = struct.Struct(f"<Q{PIECE}s")
 # FOPEN_DIRECT_IO: nothing is kept in the page cache above the disk.
 DIRECT = 1
 
@@ -35,6 +38,8 @@ class Disk:
             self.current = bytearray(file.read())
         # What was flushed, where it differs from `current`: the oldest content of each piece written since.
         self.flushed = {}
+        # All that were written since the start.
+        self.written = set()
         self.flushes = 0
 
     def read(self, offset, count):
@@ -45,6 +50,7 @@ class Disk:
         for start in range(offset - offset % PIECE, end, PIECE):
             if start not in self.flushed:
                 self.flushed[start] = bytes(self.current[start:start + PIECE])
+                self.written.add(start)
         self.current[offset:end] = data
 
     def flush(self):
@@ -65,11 +71,47 @@ class Disk:
         return image, len(self.flushed) - lost, lost
 
 
+class Recorder:
+    """Keeps what the disk would hold without power, as pieces that differ from the image that it began with."""
+
+    def __init__(self, disk, directory, count, seed):
+        self.disk, self.directory, self.count = disk, directory, count
+        self.random = random.Random(seed)
+        self.label, self.number = "unnamed.0", 0
+
+    def choices(self, pieces):
+        """Which of the pieces that were not flushed are there: all parts of few; none, all, the first, and any."""
+        if 1 << len(pieces) <= self.count:
+            return [{piece for place, piece in enumerate(pieces) if bits >> place & 1}
+                    for bits in range(1 << len(pieces))]
+        choices = [set(), set(pieces)]
+        while len(choices) < self.count:
+            share = self.random.random()
+            choices.append(set(pieces[:int(share * len(pieces))]) if self.random.random() < 0.3 else
+                           {piece for piece in pieces if self.random.random() < share})
+        return choices
+
+    def keep(self):
+        for kept in self.choices(list(self.disk.flushed)):
+            with open(f"{self.directory}/{self.label}.{self.number}", "wb") as file:
+                self.number += 1
+                for start in self.disk.written:
+                    lost = start in self.disk.flushed and start not in kept
+                    content = self.disk.flushed[start] if lost else self.disk.current[start:start + PIECE]
+                    file.write(PART.pack(start, bytes(content)))
+
+
+def read_part(path):
+    """The pieces of a file that a Recorder wrote, with their places."""
+    with open(path, "rb") as file:
+        return list(PART.iter_unpack(file.read()))
+
+
 class Server:
     """Answers the kernel's requests for the one file, and lines on standard input."""
 
     def __init__(self, disk, target):
-        self.disk = disk
+        self.disk, self.recorder = disk, None
         self.device = os.open("/dev/fuse", os.O_RDWR)
         options = f"fd={self.device},rootmode=100000,user_id=0,group_id=0,allow_other,max_read={LARGEST}"
         if ctypes.CDLL(None, use_errno=True).mount(
@@ -90,9 +132,20 @@ class Server:
                 return
 
     def command(self, words):
+        if words[0] == "cut":
+            return self.cut(*words[1:])
+        if words[0] == "record":
+            self.recorder = Recorder(self.disk, words[1], int(words[2]), words[3])
+        elif words[0] == "label":
+            self.recorder.label = words[1]
+        elif words[0] == "part":
+            self.recorder.keep()
+        print("done", flush=True)
+
+    def cut(self, path, seed):
         moment = time.monotonic_ns()
-        image, kept, lost = self.disk.after_power_cut(words[2])
-        with open(words[1], "wb") as file:
+        image, kept, lost = self.disk.after_power_cut(seed)
+        with open(path, "wb") as file:
             file.write(image)
         print(moment, kept, lost, flush=True)
 
@@ -140,6 +193,8 @@ class Server:
         return struct.pack("<II", count, 0)
 
     def fsync(self, _):
+        if self.recorder:
+            self.recorder.keep()
         self.disk.flush()
         return b""
 

@@ -1,5 +1,6 @@
 """A machine whose power can be cut: a file system on a loop device on disk.py."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -28,6 +29,15 @@ def run(*arguments):
     return result.stdout
 
 
+def attach(path):
+    """The loop device that a file is on from now on."""
+    return run("losetup", "--find", "--show", path).strip()
+
+
+def detach(loop):
+    run("losetup", "--detach", loop)
+
+
 class Machine:
     """The image lies in `directory`; it is the disk's content at the last power cut."""
 
@@ -52,7 +62,7 @@ class Machine:
             if self.process.poll() is not None:
                 raise Failure("the disk does not start")
             time.sleep(0.005)
-        self.loop = run("losetup", "--find", "--show", self.disk).strip()
+        self.loop = attach(self.disk)
         self.mount()
         run("umount", self.mount_point)
         run(*CHECK[self.file_system], self.loop)
@@ -67,12 +77,38 @@ class Machine:
     def cut_power(self, seed):
         """Keeps what the disk would hold without power from now on. Returns the moment, and the numbers of writes not
         flushed that are there, and are not."""
-        self.process.stdin.write(f"cut {self.after} {seed}\n")
+        return tuple(map(int, self.tell("cut", self.after, seed).split()))
+
+    def tell(self, *words):
+        """Gives the disk a command. Returns its answer."""
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
             raise Failure("the disk has ended")
-        return tuple(map(int, line.split()))
+        return line
+
+    @contextlib.contextmanager
+    def recovered(self, pieces):
+        """Mounts what the disk would hold with these pieces, as the next start finds it. Not while it is powered on:
+        two file systems of one identity are not mounted at a time."""
+        copy = f"{self.image}.part"
+        run("cp", "--sparse=always", self.image, copy)
+        with open(copy, "r+b") as file:
+            for start, content in pieces:
+                file.seek(start)
+                file.write(content)
+        self.loop = attach(copy)
+        try:
+            self.mount()
+            try:
+                yield self.mount_point
+            finally:
+                run("umount", self.mount_point)
+        finally:
+            detach(self.loop)
+            self.loop = None
+            os.remove(copy)
 
     def stop(self):
         """Takes it away; what it did since the power cut is forgotten."""
@@ -81,7 +117,7 @@ class Machine:
         while os.path.ismount(self.mount_point):
             run("umount", self.mount_point)
         if self.loop:
-            run("losetup", "--detach", self.loop)
+            detach(self.loop)
         while os.path.ismount(self.disk):
             subprocess.run(["umount", "-l", self.disk], check=True)
         self.process.stdin.close()

@@ -24,8 +24,8 @@ package struct KeybagRestoration: ~Copyable {
     let bytes = try file.readPrevious()
     let deviceKey = try DeviceKey.load(forKeybag: bytes, file: deviceKeyFile)
     let previous = try Keybag(parsing: bytes, deviceKey: deviceKey)
-    if let current = try? file.read(), current == previous.bytes { return nil }
     let found = try file.authenticKeybags(of: previous.storeID, deviceKey)
+    if found.bytes == previous.bytes { return nil }
     try found.requireNoneErased()
     _ = try file.effaceableSecret(of: previous)
     self.previous = previous
@@ -58,7 +58,7 @@ package struct KeybagImport: ~Copyable {
     let found = try file.authenticKeybags(beside: exported)
     let keybag = exported.keybag
     // A keybag that does not authenticate may say anything, but another store's is not to be overwritten.
-    if found.all.isEmpty, let bytes = try? file.read(), let record = try? KeybagRecord(parsing: bytes),
+    if found.all.isEmpty, let bytes = found.bytes, let record = try? KeybagRecord(parsing: bytes),
       record.storeID != keybag.storeID
     {
       throw KeyManagementError.foreignKeybag
