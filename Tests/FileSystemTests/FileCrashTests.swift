@@ -81,6 +81,26 @@ import Testing
     try trial($0, tearsPages: true)
   }
 
+  /// With a journal, and without one: a disk without one may keep the record of a file when it has the new keybag.
+  private static let erasures = [true, false].map { keepsOrder in
+    (
+      single: CrashSearch(SimulatedCall.erasures, name: \.name) {
+        try trial($0, keepsOrder: keepsOrder, checks: true)
+      },
+      sequences: CrashSearch(SimulatedCall.betweenErasures, name: \.name) { try trial($0, keepsOrder: keepsOrder) }
+    )
+  }
+
+  /// What has left a class outlives its erasure, and what has it is lost, whichever of that was made durable.
+  @Test(.enabled(if: Simulation.only != "names")) func erasuresTakeWhatHasTheClass() async {
+    var problems: [String] = []
+    for (search, title) in zip(Self.erasures, ["erasures", "erasures without a journal"]) {
+      problems += await search.single.problems(as: "\(title), one call", longest: 1, fewest: 10)
+      problems += await search.sequences.problems(as: title, fewest: 10)
+    }
+    #expect(problems.isEmpty)
+  }
+
   /// The same calls leave the same bytes: what was found once is found again, with its seed.
   @Test func aSequenceRepeats() throws {
     let stores = try (0..<2).map { _ in try Simulation.repeatably(.store) { try SimulatedMount.Store().image } }

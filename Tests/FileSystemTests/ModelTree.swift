@@ -10,13 +10,16 @@ struct ModelTree {
     var classes: Set<[UInt8]>
     /// Nothing of it was promised: it may not even open.
     var mayFail = false
+    /// The keys of its class are gone: it does not open.
+    var isErased = false
 
     /// Of one version, all is there.
     ///
     /// - Parameter tearsPages: whether parts of a page may be written by themselves: of a last page that grew, what was
     ///   behind the end is anything then.
     func allows(_ found: [UInt8], tearsPages: Bool) -> Bool {
-      classes.contains { name in
+      if isErased { return false }
+      return classes.contains { name in
         guard found.suffix(name.count) == name[...] else { return false }
         let bytes = found.dropLast(name.count)
         if versions.contains(where: { $0[...] == bytes }) { return true }
@@ -112,6 +115,15 @@ struct ModelTree {
     floors = floors.filter { current[$0.key] != file }
   }
 
+  /// The keys of a class are erased: what has it now is lost, and nothing else.
+  mutating func erase(_ fileClass: ProtectionClass) {
+    for (file, name) in classes where name == Array(fileClass.name.utf8) {
+      bytes[file] = nil
+      contents[file]?.isErased = true
+      contents[file]?.mayFail = true
+    }
+  }
+
   mutating func synchronize(_ name: String) {
     guard let file = current[name], let now = bytes[file], let fileClass = classes[file] else { return }
     contents[file] = Contents(versions: [now], classes: [fileClass])
@@ -190,7 +202,7 @@ struct ModelTree {
       guard let changed = other.contents[file], changed != known else { continue }
       both.contents[file] = Contents(
         versions: known.versions + changed.versions, classes: known.classes.union(changed.classes),
-        mayFail: known.mayFail || changed.mayFail)
+        mayFail: known.mayFail || changed.mayFail, isErased: known.isErased && changed.isErased)
     }
     both.anchored.formIntersection(anchored)
     both.floors = floors.filter { both.floors[$0.key] == $0.value }

@@ -8,7 +8,7 @@ extension SimulatedCall {
   static let edges = creations + renames + removals + classes + [rekeying] + attributes + resizings + writings
 
   /// A file that is durable before the call.
-  private static func make(
+  static func make(
     _ name: String, _ contents: [UInt8], _ fileClass: ProtectionClass? = nil
   ) -> SimulatedCall.Body {
     { mount, model in

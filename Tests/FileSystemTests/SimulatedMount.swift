@@ -70,8 +70,8 @@ final class SimulatedMount {
   }
 
   private let store: Store
-  private let daemon: Daemon
-  private let engine: RekeyEngine
+  private var daemon: Daemon
+  private var engine: RekeyEngine
   private var fileSystem: ProtectedFileSystem { daemon.fileSystem }
   /// What a kernel would know.
   private var known: [NodeID] = []
@@ -94,19 +94,36 @@ final class SimulatedMount {
   }
 
   init(_ store: Store, isReadOnly: Bool = false) throws {
+    self.store = store
+    (daemon, engine) = try Self.start(store, isReadOnly: isReadOnly)
+  }
+
+  deinit { forgetAll() }
+
+  /// Starts a daemon, and unlocks.
+  private static func start(_ store: Store, isReadOnly: Bool) throws -> (Daemon, RekeyEngine) {
     var options = MountOptions(backing: SimulatedDisk.path.description, mountPoint: "/mount")
     options.isReadOnly = isReadOnly
     let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     let deviceKey = try store.deviceKey()
-    let keybag = try MountProcess.openKeybag(in: Self.backing(), deviceKey, isReadOnly: isReadOnly, log)
-    daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: SharedNumbers(), log: log)
-    engine = RekeyEngine(daemon.tree)
-    self.store = store
+    let keybag = try MountProcess.openKeybag(in: backing(), deviceKey, isReadOnly: isReadOnly, log)
+    let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: SharedNumbers(), log: log)
     try daemon.unlock(store.secret())
+    return (daemon, RekeyEngine(daemon.tree))
   }
 
-  deinit {
+  private func forgetAll() {
     for node in known { fileSystem.forget(node, count: 1) }
+    known = []
+  }
+
+  /// Erases the keys of a class on disk, as `erase --class` does, and ends the daemon, which has no thread that takes
+  /// them out of its memory.
+  func erase(_ fileClass: ProtectionClass) throws {
+    try daemon.prepareErasure()
+    _ = try daemon.eraseOnDisk(fileClass, with: store.secret())
+    forgetAll()
+    (daemon, engine) = try Self.start(store, isReadOnly: false)
   }
 
   /// Does what the engine of rekeys has to do, and what has failed anew.

@@ -81,13 +81,15 @@ package struct CrashSearch<Step: Sendable>: Sendable {
   /// Tries what scripts/simulate.sh asks for, or sequences of one, and prints how much that was. Returns what is wrong,
   /// up to ten of each length, and that too little was tried.
   ///
-  /// - Parameter longest: no sequences are longer than that.
-  package func problems(as title: String, longest: Int = .max) async -> [String] {
+  /// - Parameters:
+  ///   - longest: no sequences are longer than that.
+  ///   - fewest: how many states there are at least.
+  package func problems(as title: String, longest: Int = .max, fewest: Int = 100) async -> [String] {
     var problems: [String] = []
     for length in 1...min(Simulation.length ?? 1, longest) {
       let figures = await all(ofLength: length)
       problems += Self.report(figures, "\(title), \(length) each")
-      if figures.states < 100 { problems.append("there are \(figures.states) states") }
+      if figures.states < fewest { problems.append("there are \(figures.states) states") }
     }
     if Simulation.seconds > 0, longest == .max {
       let figures = await some(until: .now + .seconds(Simulation.seconds))
