@@ -10,15 +10,16 @@ extension SimulatedCall {
   }
 
   /// Calls on `a` while it is not erased, between erasures.
-  static let betweenErasures =
-    [erase]
-    + (onContents.filter { ["a becomes complete", "a becomes none", "overwrite a", "fsync a", "rekey"].contains($0.name) })
-    .map { call in
+  static let betweenErasures: [SimulatedCall] = {
+    let names = ["a becomes complete", "a becomes none", "overwrite a", "fsync a", "rekey"]
+    let others = onContents.filter { names.contains($0.name) }.map { call in
       Self(call.name) { mount, model in
         guard model["a"] != nil else { throw Errno.noSuchFileOrDirectory }
         try call.make(mount, &model)
       }
     }
+    return [erase] + others
+  }()
 
   /// Of three files of a class, two leave it.
   static let erasures = [
