@@ -4,13 +4,15 @@ import Synchronization
 import SystemPackage
 
 extension FileContents {
-  /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two more units.
+  /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two more units and
+  /// a block.
   ///
   /// With `movesAccessTime` the access time moves, according to the mount options of the backing file system. Otherwise
   /// it does not, because the descriptor has `O_NOATIME`. The chunks that `overlay` returns count as written.
   ///
   /// - Returns: the bytes, which are in `buffer` but not at its start. There are none at or past the end of the file.
-  /// - Throws: `EIO` for a length that no plaintext can have, the error of pread(2), or that of `overlay`.
+  /// - Throws: `EIO` for a length that no plaintext can have, or if the keys were wiped; the error of pread(2), or that
+  ///   of `overlay`.
   package func read(
     at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: ContentsCipher,
     movesAccessTime: Bool, overlay: Overlay?

@@ -65,7 +65,8 @@ extension FileContents {
 
   /// Writes a step. If that fails, ``undo(_:)`` restores the previous contents.
   ///
-  /// A write removes set-ID bits and file capabilities (`file_remove_privs` in fs/inode.c). They are restored.
+  /// A write removes set-ID bits and file capabilities (`file_remove_privs` in fs/inode.c). They are restored: here, in
+  /// ``undo(_:)`` and in ``replay(_:in:)`` the caller keeps others from changing them.
   package func write(_ step: RekeyStep) throws(Errno) {
     try descriptor.keepingPrivileges { () throws(Errno) in
       for chunk in step.chunks { try descriptor.write(chunk.ciphertext, at: chunk.range.lowerBound) }

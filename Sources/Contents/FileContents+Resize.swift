@@ -1,8 +1,9 @@
 import ProtectfsIO
+import Synchronization
 import SystemPackage
 
 extension FileContents {
-  /// Sets the length in bytes. Added bytes read as zeros.
+  /// Sets the length in bytes, ``longest`` at most. Added bytes read as zeros.
   ///
   /// A shrink is one ftruncate(2): what the last block contains past the length is ignored. A growth first fills the
   /// old last unit with encrypted zeros. `room` is allocated in the backing file before the file has its new length,

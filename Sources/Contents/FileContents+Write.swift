@@ -2,16 +2,17 @@ import ProtectfsIO
 import SystemPackage
 
 extension FileContents {
-  /// Writes plaintext at `offset` and encrypts it in place: `bytes` is overwritten, and so may be the 32 bytes behind
-  /// it, which must exist.
+  /// Writes plaintext at `offset` and encrypts it in place: `bytes`, which is not empty and ends at ``longest`` at most,
+  /// is overwritten, and so may be the 32 bytes behind it, which must exist.
   ///
   /// The write is complete or, if the backing file system fails midway, the file keeps its length, and each of its
   /// bytes is old or new. With `keepingPart`, what was written before the failure does extend the file. This is for
-  /// cached pages, whose writers have already been told of success.
+  /// cached pages, to whose writers success was reported already.
   ///
   /// `whenFull` is asked when there is no space; it waits for what may free some, and returns whether to try again.
   ///
-  /// - Throws: `EIO` for data that cannot be decrypted, or the error of pread(2) or pwrite(2).
+  /// - Throws: `EIO` if the keys were wiped or the backing file is shorter than its length says, or the error of pread(2)
+  ///   or pwrite(2).
   package func write(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: ContentsCipher, keepingPart: Bool,
     whenFull: () -> Bool
@@ -19,7 +20,7 @@ extension FileContents {
     let oldLength = length
     var position = offset
     do throws(Errno) {
-      try unsafe write(bytes, at: offset, position: &position, cipher: cipher, whenFull)
+      try unsafe writeParts(bytes, at: offset, position: &position, cipher: cipher, whenFull)
     } catch {
       cutBack(to: keepingPart && position > offset ? max(position, oldLength) : oldLength, cipher: cipher)
       throw error
@@ -28,7 +29,7 @@ extension FileContents {
 
   /// First comes the part of a unit at the start; then whole units, together with an end that reaches the end of the
   /// file, or the part of a unit at the end. `position` advances with each.
-  private func write(
+  private func writeParts(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, position: inout UInt64, cipher: ContentsCipher,
     _ whenFull: () -> Bool
   ) throws(Errno) {

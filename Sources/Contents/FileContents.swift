@@ -1,5 +1,4 @@
 import ProtectfsIO
-import StoreFormat
 import Synchronization
 import SystemPackage
 
@@ -7,7 +6,7 @@ import SystemPackage
 /// of the backing file encodes.
 ///
 /// The caller decides what the class of the file permits, passes the cipher, keeps the times, and holds the contents
-/// lock: shared for reads and seeks, exclusively for changes.
+/// lock: shared for reads and seeks, exclusively for changes and from the preparation of a step of a rekey to its end.
 package struct FileContents: ~Copyable, Sendable {
   /// The backing file.
   package let descriptor: Descriptor
@@ -16,7 +15,7 @@ package struct FileContents: ~Copyable, Sendable {
   let needsLengthRepair = Atomic(false)
   /// The last block may contain something past the length, or behind the block, that could not be cleared.
   let needsClearing = Atomic(false)
-  /// The backing file system has been told that the file is read from end to end.
+  /// The backing file system knows that the file is read from end to end.
   let isReadOn = Atomic(false)
   /// The number of changes of the record by a rekey, and how many of them are certainly durable.
   private let recordChanges = Atomic<UInt64>(0)
@@ -51,7 +50,7 @@ package struct FileContents: ~Copyable, Sendable {
   /// Writes data and metadata to the device; with `dataOnly` only what reading the data takes, unless the record has
   /// changed, which fdatasync(2) does not make durable. Needs no lock.
   ///
-  /// - Throws: the error of fsync(2), which ``writeBackErrors`` keeps.
+  /// - Throws: the error of fsync(2) or fdatasync(2), which ``writeBackErrors`` keeps if it says that data was lost.
   package func synchronize(dataOnly: Bool) throws(Errno) {
     let changes = recordChanges.load(ordering: .acquiring)
     do throws(Errno) {
@@ -66,7 +65,7 @@ package struct FileContents: ~Copyable, Sendable {
     durableRecordChanges.max(changes, ordering: .acquiringAndReleasing)
   }
 
-  /// The errors of ``synchronize(dataOnly:)`` so far.
+  /// The last such error, and how many there were so far.
   package var writeBackErrors: WriteBackErrors { errors.load(ordering: .acquiring) }
 }
 

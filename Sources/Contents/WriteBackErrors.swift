@@ -6,7 +6,7 @@ import SystemPackage
 /// The kernel reports one once for each open file description (lib/errseq.c). All handles of a file share one, so the
 /// first that asks would be the only one to learn of it.
 package struct WriteBackErrors: RawRepresentable, AtomicRepresentable, Sendable {
-  /// The number of errors, above the last error.
+  /// The number of errors in the upper 32 bits, the last error in the lower.
   package let rawValue: UInt64
 
   package init(rawValue: UInt64) { self.rawValue = rawValue }

@@ -6,7 +6,8 @@ import SystemPackage
 
 // Calls on the contents: what the class permits, which lock is held meanwhile, and whether a time moves.
 extension ProtectedFile {
-  /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two more units.
+  /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two more units and
+  /// a block.
   ///
   /// An *access* moves the access time if it is the first since the file was opened or changed. That is enough for
   /// `relatime`.

@@ -144,7 +144,7 @@ extension ProtectedFileSystem {
     var done = 0
     while done < count {
       let chunk = min(count - done, Session.maximumTransfer)
-      let room = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[..<(chunk + 2 * Session.slack)])
+      let room = unsafe Session.room(for: chunk, in: buffer)
       do throws(Errno) {
         let copied = try source.copying { () throws(Errno) in
           defer { unsafe Memory.wipe(room) }

@@ -9,6 +9,19 @@ import Testing
 
 /// copy_file_range(2) between classes.
 @Suite struct CopyRangeTests {
+  /// A few bytes about the border of two units, of which the second is the file's last: both are read, and one block.
+  @Test func aroundABorder() throws {
+    try InProcessStore.with { store in
+      let source = try store.kernel.open("source", O_RDWR | O_CREAT)
+      let bytes = (0..<4100).map { UInt8(truncatingIfNeeded: $0) }
+      _ = try source.write(bytes, at: 0)
+      #expect(try source.read(at: 4095, count: 2) == Array(bytes[4095..<4097]))
+      let target = try store.kernel.open("target", O_RDWR | O_CREAT)
+      #expect(try source.copyRange(from: 4095, to: target, at: 0, count: 2) == 2)
+      #expect(try target.read(at: 0, count: 100) == Array(bytes[4095..<4097]))
+    }
+  }
+
   /// A lock waits for what was read of a file and is not yet in the other.
   @Test func anEvictionWaitsForACopy() throws {
     try InProcessStore.with { store in

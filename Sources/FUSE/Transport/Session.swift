@@ -7,8 +7,12 @@ import SystemPackage
 @safe package final class Session: @unchecked Sendable {
   /// The maximum length of a read or write in bytes: `FUSE_MAX_MAX_PAGES` pages of 4 KiB.
   package static let maximumTransfer = 1 << 20
-  /// Room that a handler may use behind the data of a read or write.
-  package static let slack = Worker.slack
+  /// The part of a buffer that a read of `count` bytes may use.
+  package static func room(
+    for count: Int, in buffer: UnsafeMutableRawBufferPointer
+  ) -> UnsafeMutableRawBufferPointer {
+    unsafe Worker.room(for: count, in: buffer)
+  }
 
   let session: OpaquePointer
   let target: DispatchTarget
