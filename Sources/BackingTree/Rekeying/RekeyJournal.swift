@@ -45,15 +45,7 @@ final class RekeyJournal: Sendable {
       } catch .noSuchFileOrDirectory {
         continue
       }
-      let batch: RekeyBatch
-      do throws(FormatError) {
-        batch = try RekeyBatch(parsing: bytes)
-      } catch .unsupportedVersion {
-        // Whole perhaps, and the only copy of what it has.
-        throw .notSupported
-      } catch {
-        continue
-      }
+      guard let batch = try? RekeyBatch(parsing: bytes) else { continue }
       do throws(CryptographyError) {
         if try volume.isAuthentic(batch) { found.append(batch) }
       } catch {
