@@ -34,11 +34,16 @@ extension BackingTree {
       if let replacement = place.replacement, replacements.insert(replacement.identity).inserted {
         try walk(from: replacement, visitor)
       }
-      guard let (parent, handle) = place.directory else { continue }
+      // One that was moved behind the mount's back is found where it is.
+      let open = place.directory ?? (try? directoryHandle(moved.parent)).map { (moved.parent, $0) }
+      guard let (parent, handle) = open else { continue }
       let below = try look(at: .init(parent: parent, name: moved.name), in: handle, visitor)
       if let below { try walk(from: below, visitor) }
     }
   }
+
+  /// A file system whose inode numbers do not stay would have no end of them.
+  private static let mostReplacements = 100_000
 
   private func walk(from directory: Node, _ visitor: some TreeVisitor) throws(Errno) {
     var waiting = [directory]
@@ -47,7 +52,11 @@ extension BackingTree {
       guard let place = try place(of: directory, visitor) else { continue }
       if let replacement = place.replacement {
         // It is walked whole, since the names in it may be others.
-        if replacements.insert(replacement.identity).inserted { waiting.append(replacement) }
+        if replacements.count > Self.mostReplacements {
+          try visitor.failed(.staleNFSFileHandle, at: replacement)
+        } else if replacements.insert(replacement.identity).inserted {
+          waiting.append(replacement)
+        }
         continue
       }
       guard let (_, handle) = place.directory else { continue }

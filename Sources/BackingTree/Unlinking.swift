@@ -50,7 +50,8 @@ extension BackingTree {
     do throws(Errno) {
       return try body()
     } catch {
-      guard error == .directoryNotEmpty else { throw error }
+      // POSIX allows either.
+      guard error == .directoryNotEmpty || error == .fileExists else { throw error }
     }
     try removeLeftovers(in: name, of: handle)
     try body()

@@ -110,14 +110,8 @@ int linux_open_cached(const char *path) {
 
 int linux_synchronizes_whole(int fd) {
   struct statfs s;
-  if (fstatfs(fd, &s) < 0) return 0;
-  switch ((uint32_t)s.f_type) {
-    // Of linux/magic.h, fs/bcachefs, fs/ubifs and OpenZFS.
-    case 0xef53 /* ext4 */: case 0x58465342 /* XFS */: case 0x9123683e /* Btrfs */: case 0xf2f52010 /* F2FS */:
-    case 0xca451a4e /* bcachefs */: case 0x24051905 /* UBIFS */: case 0x2fc12fc1 /* ZFS */:
-    case 0x01021994 /* tmpfs */: case 0x794c7630 /* overlayfs */: return 1;
-    default: return 0;
-  }
+  // FUSE_SUPER_MAGIC and ECRYPTFS_SUPER_MAGIC of linux/magic.h.
+  return fstatfs(fd, &s) < 0 || ((uint32_t)s.f_type != 0x65735546 && (uint32_t)s.f_type != 0xf15f);
 }
 
 int linux_device_of(const char *path, uint32_t *major_number, uint32_t *minor_number) {

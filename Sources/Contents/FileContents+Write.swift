@@ -2,8 +2,8 @@ import ProtectfsIO
 import SystemPackage
 
 extension FileContents {
-  /// Writes plaintext at `offset` and encrypts it in place: `bytes`, which is not empty and ends at ``longest`` at most,
-  /// is overwritten, and so may be the 32 bytes behind it, which must exist.
+  /// Writes plaintext at `offset` and encrypts it in place: `bytes`, which is not empty and ends at ``longest`` at
+  /// most, is overwritten, and so may be the 32 bytes behind it, which must exist.
   ///
   /// The write is complete or, if the backing file system fails midway, the file keeps its length, and each of its
   /// bytes is old or new. With `keepingPart`, what was written before the failure does extend the file. This is for
@@ -11,8 +11,8 @@ extension FileContents {
   ///
   /// `whenFull` is asked when there is no space; it waits for what may free some, and returns whether to try again.
   ///
-  /// - Throws: `EIO` if the keys were wiped or the backing file is shorter than its length says, or the error of pread(2)
-  ///   or pwrite(2).
+  /// - Throws: `EIO` if the keys were wiped or the backing file is shorter than its length says, or the error of
+  ///   pread(2) or pwrite(2).
   package func write(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: ContentsCipher, keepingPart: Bool,
     whenFull: () -> Bool

@@ -183,15 +183,18 @@ final class ReplacedItem {
     (unsafe error.userInfo[NSUnderlyingErrorKey] as? POSIXError)?.code == .EXDEV
   }
 
-  /// Makes the item durable before it replaces another, and a directory with everything in it. A file that may not be
+  /// Makes the item durable before it replaces another, and a directory with everything in it. What may not be
   /// opened, since it is locked, is left out: a mount makes one file after the other durable, and gets no syncfs(2).
   func synchronize() throws(Errno) {
     guard status.type == .regular || status.type == .directory else { return }
     let path = PathName(descriptor: item)
     if status.type == .directory {
+      if let tree = try? Descriptor.open(path, [.readOnly, .directory]), tree.isSynchronizedWhole {
+        return try tree.synchronizeFileSystem()
+      }
       let failure = RankedMutex<Errno?>(.commandProgress, nil)
       DirectoryTree.visit("\(path)/.") { (_, error) in
-        failure.withLock { $0 = $0 ?? error }
+        if error != .permissionDenied { failure.withLock { $0 = $0 ?? error } }
       } _: { (path, _) throws(Errno) in
         try Self.synchronize(path)
       }

@@ -7,8 +7,8 @@ import SystemPackage
 package struct AuthenticKeybags: Sendable {
   package let current: Keybag?
   package let previous: Keybag?
-  /// Whether the secret is there that belongs to it. Where that cannot be told, it counts as there: for want of it a
-  /// keybag is given up.
+  /// Whether the secret is there that belongs to it. Where that cannot be told, it counts as there: without it,
+  /// a keybag is given up.
   package let currentOpens: Bool
   package let previousOpens: Bool
   /// What is in the keybag's place, whatever it is; `nil` for nothing, and for what cannot be read.
@@ -87,8 +87,9 @@ extension KeybagFile {
     do throws(KeyManagementError) {
       return try body()
     } catch let failure {
-      guard isIgnored, case .keybagUnreadable = failure else { throw failure }
-      do throws(KeyManagementError) { _ = try body() } catch .keybagUnreadable { return nil }
+      // Any other error may last, too, and says nothing of the disk.
+      guard isIgnored, case .keybagUnreadable(.ioError) = failure else { throw failure }
+      do throws(KeyManagementError) { _ = try body() } catch .keybagUnreadable(.ioError) { return nil }
       throw failure
     }
   }

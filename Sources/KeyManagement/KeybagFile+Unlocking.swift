@@ -59,7 +59,10 @@ extension KeybagFile {
     if let failure = refused.failure, !failure.isOfTPM { return failure }
     guard attempt.isCounted else { return refused.failure ?? .wrongPasscode }
     var attempts = refused.attempts
-    if let fingerprint = refused.fingerprint { attempts.note(fingerprint, at: refused.time) }
+    if let fingerprint = refused.fingerprint {
+      let most = if !erasesItself, let limit = keybag.record.eraseAfter { UInt32(limit) - 1 } else { UInt32.max }
+      attempts.note(fingerprint, at: refused.time, most: most)
+    }
     if attempts.record != refused.stored.record { known = keep(attempts, keybag, deviceKey, &attempt) }
     if let failure = refused.failure { return failure }
     guard erasesItself, let limit = keybag.record.eraseAfter, attempts.count >= UInt32(limit) else {

@@ -67,10 +67,10 @@ package struct PasscodeAttempts: Sendable, Equatable {
     return delay - min(delay, now - lastTime)
   }
 
-  /// Notes a wrong passcode. One that was tried before does not count again.
-  mutating func note(_ fingerprint: UInt16, at now: UInt64) {
+  /// Notes a wrong passcode. One that was tried before does not count again. The count does not go beyond `most`.
+  mutating func note(_ fingerprint: UInt16, at now: UInt64, most: UInt32 = .max) {
     guard !fingerprints.contains(fingerprint) else { return }
-    count = min(count, .max - 1) + 1
+    if count < most { count += 1 }
     lastTime = now
     fingerprints.append(fingerprint)
     if fingerprints.count > Self.mostFingerprints { fingerprints.removeFirst() }

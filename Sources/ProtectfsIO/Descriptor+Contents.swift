@@ -36,14 +36,14 @@ extension Descriptor {
 
   /// Makes everything durable that was written to this file system.
   ///
-  /// Some pass on what is written, but not that call: FUSE (`fuse_sync_fs()` in fs/fuse/inode.c), eCryptfs. With one
-  /// that is not known to carry it out, all file systems follow (sync(2)), among them the one that it was passed on to.
+  /// Some pass on what is written, but not syncfs(2): FUSE (`fuse_sync_fs()` in fs/fuse/inode.c) and eCryptfs. There
+  /// all file systems follow (sync(2)), among them the one that it was passed on to.
   package func synchronizeFileSystem() throws(Errno) {
     try writeFileSystemBack()
     if !isSynchronizedWhole { sync() }
   }
 
-  /// Whether syncfs(2) alone is known to make everything durable that was written to this file system.
+  /// Whether syncfs(2) alone makes everything durable that was written to this file system.
   package var isSynchronizedWhole: Bool { linux_synchronizes_whole(rawValue) == 1 }
 
   /// Writes the whole buffer. On an error, `written` is the number of bytes that reached the file (pwrite(2)).

@@ -1,5 +1,6 @@
 import CSystemCalls
 import Glibc
+import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
@@ -36,6 +37,27 @@ extension MountTests {
         try volume.unlock()
         #expect(try writer.file.read(at: 0, count: 1) == LateWriter.written, "it was written before the lock")
         #expect(try writer.file.read(at: LateWriter.count, count: 1) == LateWriter.former, "it was written after it")
+      }
+    }
+
+    /// What the kernel is writing back when the lock comes, for a program that has the file open. Before Linux 6.16 it
+    /// writes copies of pages, to which none of the file leads.
+    @Test func whatIsBeingWrittenBackIsKept() throws {
+      try Volume.withFaults { volume, faults in
+        let contents = pattern(1, count: 8 << 20)
+        let path = volume.path("file")
+        try path.write("")
+        try path.setProtectionClass(.complete)
+        let file = try OpenFile(path, O_WRONLY)
+        let (error, _) = faults.during(.slow, at: 1, of: .writes) { () throws(Errno) in
+          try file.write(contents, at: 0)
+          try file.beginWriteBack()
+          do throws(ControlError) { try volume.lock() } catch { throw .ioError }
+        }
+        #expect(error == nil)
+        try volume.unlock()
+        try dropCaches()
+        try expectSame(path.contents(), contents, "written back")
       }
     }
 

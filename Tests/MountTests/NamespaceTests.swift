@@ -106,7 +106,7 @@ extension MountTests {
         let append = "printf ' two' | dd of=\"$1\" oflag=append conv=notrunc status=none"
         let result = try Program.run(["sh", "-c", append, "sh", names[1].description])
         #expect(result.succeeded, "\(result.output)")
-        try Descriptor.open(volume.mountPoint, [.readOnly]).synchronizeFileSystem()
+        try Descriptor.open(volume.mountPoint, [.readOnly]).writeFileSystemBack()
         #expect(try names[2].contents() == Array("one two".utf8))
       }
     }

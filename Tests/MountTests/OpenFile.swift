@@ -49,6 +49,9 @@ final class OpenFile: Sendable {
 
   func synchronize() throws(Errno) { try check(calls_fsync(descriptor)) }
 
+  /// Has the kernel begin to write dirty pages back, and does not wait for it (sync_file_range(2)).
+  func beginWriteBack() throws(Errno) { try check(calls_begin_write_back(descriptor)) }
+
   func synchronizeData() throws(Errno) { try check(calls_fdatasync(descriptor)) }
 
   func seek(to offset: Int, _ origin: SeekOrigin) throws(Errno) -> Int {

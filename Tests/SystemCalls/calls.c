@@ -40,6 +40,7 @@ int calls_truncate(const char *path, off_t length) { RESULT(truncate(path, lengt
 int calls_fallocate(int fd, int mode, off_t offset, off_t length) { RESULT(fallocate(fd, mode, offset, length)); }
 int calls_fsync(int fd) { RESULT(fsync(fd)); }
 int calls_fdatasync(int fd) { RESULT(fdatasync(fd)); }
+int calls_begin_write_back(int fd) { RESULT(sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE)); }
 off_t calls_lseek(int fd, off_t offset, int whence) { RESULT(lseek(fd, offset, whence)); }
 ssize_t calls_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t count) {
   RESULT(copy_file_range(from, &from_offset, to, &to_offset, count, 0));

@@ -44,12 +44,14 @@ package struct RequestHeader: Sendable {
   /// The process that sent it; 0 for the kernel.
   package let process: Int32
 
-  init(operation: fuse_opcode, unique: UInt64, node: NodeID, contents: ContentsOperation) {
+  init(
+    operation: fuse_opcode, unique: UInt64, node: NodeID, contents: ContentsOperation, isWriteBack: Bool
+  ) {
     self.operation = operation
     self.unique = unique
     self.node = node
     self.contents = contents
-    isWriteBack = false
+    self.isWriteBack = isWriteBack
     process = 0
   }
 

@@ -32,7 +32,9 @@ final class ServedRequest: Sendable {
   // Padding: the cache lines of the following fields contain nothing else.
   private let before = InlineArray<8, UInt64>(repeating: 0)
   private let node = Atomic<UInt64>(0)
+  /// The kind of the request, with a bit more for a write of cached pages.
   private let operation = Atomic<UInt32>(0)
+  private static let writeBack: UInt32 = 1 << 31
   /// 0 between two requests. The kernel's numbers are even; an odd number was answered by another thread.
   private let unique = Atomic<UInt64>(0)
   private let after = InlineArray<8, UInt64>(repeating: 0)
@@ -40,7 +42,8 @@ final class ServedRequest: Sendable {
   /// Begins to serve a request.
   func begin(_ header: RequestHeader) {
     node.store(header.node.rawValue, ordering: .relaxed)
-    operation.store(header.contents == nil ? 0 : header.operation.rawValue, ordering: .relaxed)
+    let kind = header.contents == nil ? 0 : header.operation.rawValue
+    operation.store(header.isWriteBack ? kind | Self.writeBack : kind, ordering: .relaxed)
     unique.store(header.unique, ordering: .releasing)
   }
 
@@ -57,16 +60,18 @@ final class ServedRequest: Sendable {
   /// The current request, if it is one on contents.
   var current: RequestHeader? {
     let number = unique.load(ordering: .acquiring)
-    let operation = fuse_opcode(rawValue: operation.load(ordering: .relaxed))
+    let kind = operation.load(ordering: .relaxed)
+    let operation = fuse_opcode(rawValue: kind & ~Self.writeBack)
     guard number != 0, number & 1 == 0, let contents = ContentsOperation(operation) else { return nil }
     return RequestHeader(
-      operation: operation, unique: number, node: NodeID(rawValue: node.load(ordering: .relaxed)), contents: contents)
+      operation: operation, unique: number, node: NodeID(rawValue: node.load(ordering: .relaxed)), contents: contents,
+      isWriteBack: kind & Self.writeBack != 0)
   }
 
   /// The node of the current request, if its caller may hold the inode's lock and it is not part of a write(2).
   var nodeHeld: NodeID? {
     let number = unique.load(ordering: .acquiring)
-    let operation = fuse_opcode(rawValue: operation.load(ordering: .relaxed))
+    let operation = fuse_opcode(rawValue: operation.load(ordering: .relaxed) & ~Self.writeBack)
     guard number != 0 else { return nil }
     return switch ContentsOperation(operation) {
     case .attributes, .open, .read, .write: nil

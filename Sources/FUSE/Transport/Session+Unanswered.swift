@@ -19,13 +19,14 @@ extension Session {
     return served + throughRings + deferred + deferredInRings
   }
 
-  /// Whether a write to one of the nodes has no answer yet, or may be among the requests that no worker has taken. That
-  /// there is none is certain when it was found twice, a few milliseconds apart: a request is with a worker a moment
-  /// before it can be seen there.
-  package func mayHaveWrites(to nodes: Set<NodeID>) -> Bool {
-    unsafe RequestDevice.hasRequest(fuse_session_fd(session))
-      || unanswered.contains { $0.header.contents == .write && nodes.contains($0.header.node) }
+  /// Whether a write of cached pages of one of the nodes has no answer yet, as far as a worker has taken it. That is
+  /// seen a moment later.
+  package func hasWriteBacks(to nodes: Set<NodeID>) -> Bool {
+    unanswered.contains { $0.header.isWriteBack && nodes.contains($0.header.node) }
   }
+
+  /// Whether there is a request that no worker has taken.
+  package var hasRequest: Bool { unsafe RequestDevice.hasRequest(fuse_session_fd(session)) }
 
   /// The nodes of files for which workers serve requests that the kernel may have sent with the inode's lock held,
   /// other than those of a write(2): fsync(2), fallocate(2), changes of inode attributes and of extended ones.

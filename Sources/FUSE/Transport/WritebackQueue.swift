@@ -50,8 +50,9 @@ final class WritebackQueue: Sendable {
   /// Waits for the pages that are being written back, for a second at most: a store may hang.
   private static func awaitCopies(of node: NodeID, _ session: Session) {
     var quiet = 0
-    for _ in 0..<1000 where quiet < 2 {
-      quiet = session.mayHaveWrites(to: [node]) ? 0 : quiet + 1
+    for _ in 0..<1000 {
+      quiet = session.hasRequest || session.hasWriteBacks(to: [node]) ? 0 : quiet + 1
+      if quiet == 2 { return }
       Thread.sleep(microseconds: 1000)
     }
   }

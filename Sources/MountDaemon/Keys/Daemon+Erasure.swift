@@ -30,8 +30,10 @@ extension Daemon {
   ) throws(KeyManagementError) -> (LockMachine.Destruction, KeyManagementError?) {
     var attempt = try attempt(with: secret)
     return try withKeybag { (file) throws(KeyManagementError) in
-      let applied = try file.apply(
-        .eraseClass(fileClass), to: openToChange(in: file, with: secret, &attempt))
+      let opened = try openToChange(in: file, with: secret, &attempt)
+      // Of what was prepared, only the rest is left to do.
+      try Store.prepareErasure(of: backing)
+      let applied = try file.apply(.eraseClass(fileClass), to: opened)
       let keybag = applied.keybag
       // Keys of other classes that the second copy had.
       if hasOtherKeys(keybag) { machine.replaceKeys(applied.keys.filter { $0.key != fileClass }) }

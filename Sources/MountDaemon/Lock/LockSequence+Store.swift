@@ -57,11 +57,9 @@ extension LockSequence {
   }
 
   /// Drops the pages of files of the classes, until no write(2) makes more of them. A file that was closed when the
-  /// lock began got no pages then: the kernel releases a handle after the last read, write and mapping through it. But
-  /// those of `unpushed`, of whatever class, may have kept theirs.
+  /// lock began got no pages then: the kernel releases a handle after the last read, write and mapping through it.
   func drop(
-    _ classes: [ProtectionClass], closed: Set<NodeID>, _ unpushed: [NodeID], isStuck: Bool,
-    _ outcome: inout LockOutcome
+    _ classes: [ProtectionClass], closed: Set<NodeID>, isStuck: Bool, _ outcome: inout LockOutcome
   ) {
     for pass in 0..<Self.mostDrops {
       // A write(2) that had begun goes on when what it wrote before has its answer.
@@ -72,9 +70,9 @@ extension LockSequence {
           + fileSystem.openNodes(in: fileClass).filter { closed.contains($0) }
       }
       let undropped = finish(
-        pages.begin(pass == 0 ? nodes + unpushed : nodes), progress: { fileSystem.refusedWriteBacks },
+        pages.begin(nodes), progress: { fileSystem.refusedWriteBacks },
         attend: { refuseUnanswered(of: classes, &outcome) })
-      note(undropped, of: ProtectionClass.allCases, in: &outcome.undropped)
+      note(undropped, of: classes, in: &outcome.undropped)
       if !undropped.isEmpty { return }
       if fileSystem.refusedWriteBacks == refused, !isStuck || pass > 0 { return }
     }

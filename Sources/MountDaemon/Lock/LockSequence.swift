@@ -104,7 +104,9 @@ struct LockSequence: Revocation {
     if isStuck { refuseUnanswered(of: whole, &outcome) }
     // 4. Drop what was read or dirtied between 2 and 3, or came into the class; also by a write(2) that had begun.
     awaitWrites(to: whole, &outcome)
-    drop(whole, closed: closed, unpushed, isStuck: isStuck, &outcome)
+    drop(whole, closed: closed, isStuck: isStuck, &outcome)
+    // What was not pushed may have kept its pages, also of closed files and of those of class B.
+    if !unpushed.isEmpty { note(finish(pages.begin(unpushed), progress: { 0 }), of: classes, in: &outcome.undropped) }
     return outcome
   }
 
@@ -141,11 +143,17 @@ struct LockSequence: Revocation {
       let unpushed = finish(pages.begin(nodes), progress: { fileSystem.completedPushes })
       if !unpushed.isEmpty { return unpushed }
       let hasMore = fileSystem.completedPushes != completed
-      if Session.copiesPages, session.mayHaveWrites(to: Set(nodes)) {
+      if Session.copiesPages {
         // Those copies are in no page that the invalidation has found.
-        if hasMore { end = MonotonicClock.nanoseconds + patience.inNanoseconds }
-        if MonotonicClock.nanoseconds >= end { return nodes }
-        continue
+        let isWriting = session.hasWriteBacks(to: Set(nodes))
+        if isWriting, hasMore { end = MonotonicClock.nanoseconds + patience.inNanoseconds }
+        if isWriting || session.hasRequest {
+          if MonotonicClock.nanoseconds < end {
+            quiet = 0
+            continue
+          }
+          return isWriting ? nodes : []
+        }
       }
       if MonotonicClock.nanoseconds >= end { break }
       passes += 1

@@ -84,6 +84,9 @@ extension Daemon {
 
   private func obstacle(to session: Session, _ files: SharedNumbers, _ isOffered: Bool?) -> TransportReason? {
     guard isOffered == true else { return .notOffered(isKnown: isOffered != nil) }
+    if Session.copiesPages {
+      return TransportReason("before Linux 6.16 a lock would not see what the kernel writes back by way of io_uring")
+    }
     do throws(Errno) {
       // Without that, requests that a killed daemon had taken would never end.
       guard let mount = try MountedFileSystem.at(options.mountPoint) else { throw .noSuchFileOrDirectory }

@@ -34,6 +34,7 @@ int calls_truncate(const char *path, off_t length);
 int calls_fallocate(int fd, int mode, off_t offset, off_t length);
 int calls_fsync(int fd);
 int calls_fdatasync(int fd);
+int calls_begin_write_back(int fd);
 off_t calls_lseek(int fd, off_t offset, int whence);
 ssize_t calls_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t count);
 
