@@ -51,6 +51,7 @@ mount -t proc proc /new/proc && mount -t sysfs sysfs /new/sys && mount --move /d
 mkdir -p /new/dev/pts /new/dev/shm && mount -t devpts devpts /new/dev/pts && mount -t tmpfs tmpfs /new/dev/shm
 mount -t tmpfs tmpfs /new/run && mount -t tmpfs tmpfs /new/tmp
 exec switch_root /new /bin/bash -c '
+  export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
   exec </dev/null >/dev/ttyS1 2>&1
   stty -F /dev/ttyS1 raw
   mkfs.ext4 -q /dev/vda && mount /dev/vda /tmp && ip link set lo up
@@ -58,7 +59,7 @@ exec switch_root /new /bin/bash -c '
   echo "exit $?"
   sync
   echo o >/proc/sysrq-trigger
-  sleep 60'
+  { sleep 60; } 2>/dev/null'
 INIT
 chmod +x "$work/first/init"
 (cd "$work/first" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/first.img"
