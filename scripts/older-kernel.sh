@@ -72,5 +72,5 @@ timeout 3600 qemu-system-x86_64 -accel "${ACCEL:-tcg,thread=multi}" -cpu max -sm
   -append "console=ttyS0 panic=-1 quiet mitigations=off run=$work/run" \
   -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
   -drive "file=$work/disk,format=raw,if=virtio,cache=unsafe" \
-  -serial "file:$work/console" -serial stdio </dev/null | tr -d '\r' | tee "$work/out"
+  -serial "file:$work/console" -serial stdio </dev/null | stdbuf -oL tr -d '\r' | tee "$work/out"
 grep -qx 'exit 0' "$work/out" || { tail -n 20 "$work/console" >&2; exit 1; }
