@@ -3,6 +3,8 @@
 # the tests write there is gone when it ends. Takes minutes: without ACCEL=kvm the processors are emulated.
 #
 #   scripts/older-kernel.sh [--kernel 6.1|6.12] [FILTER]    FILTER: as for swift test; by default what kernels differ in
+#
+# TESTS=.../protectfsPackageTests.xctest takes tests that were built before, beside the protectfs that they run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
@@ -15,8 +17,11 @@ fi
 filter=${1:-'MountTests\.MountTests/(LateWrite|LockUnderFire|Content|Memory)Tests/'}
 
 prepare_build qemu-system-x86 busybox-static cpio kmod python3
-swift build --build-tests --quiet
-tests="$(swift build --show-bin-path)/protectfsPackageTests.xctest"
+tests=${TESTS-}
+if [[ ! $tests ]]; then
+  swift build --build-tests --quiet
+  tests="$(swift build --show-bin-path)/protectfsPackageTests.xctest"
+fi
 
 work=$(mktemp -d /var/tmp/protectfs-kernel.XXXXXX)
 trap 'rm -rf "$work"' EXIT

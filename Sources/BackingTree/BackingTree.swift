@@ -16,6 +16,7 @@ package final class BackingTree: Sendable {
   package let controller: LockController
   package let volume: VolumeKeys
   package let options: TreeOptions
+  let recordSource: RecordSource
   package let root: SharedDescriptor
   package let nodes: InodeTable
   package let log: Logger
@@ -35,8 +36,7 @@ package final class BackingTree: Sendable {
   let keptTimes = Atomic(KeptTimes.unknown)
   /// Backing names that cannot be decoded. Each is reported once.
   package let undecodable = RankedMutex<Set<PathName>>(.undecodableNames, [])
-  /// Held while the mode of a file includes temporary owner permissions.
-  let lending = RankedMutex<Void>(.temporaryPermissions, ())
+  package let ownerPermissions: OwnerPermissions
   package let daemonIdentity = Process.identity
   /// Called when the kernel must drop its pages of a node, because the node's class is locked.
   let pagesAreStale: @Sendable (Node) -> Void
@@ -57,6 +57,8 @@ package final class BackingTree: Sendable {
     self.volume = volume
     self.controller = controller
     self.options = options
+    recordSource = RecordSource(writers: options.writers)
+    ownerPermissions = OwnerPermissions(mayAdd: options.addsOwnerPermissions, log: log)
     self.log = log
     self.pagesAreStale = pagesAreStale
     // Without a record of the root, files would have no class to inherit.
@@ -87,16 +89,14 @@ package final class BackingTree: Sendable {
 
 /// Options that a store is served with.
 package struct TreeOptions: Sendable {
-  /// Others may write the backing directory too, so the kernel caches nothing.
-  package var hasOtherWriters = false
-  /// The store must not be changed.
-  package var isReadOnly = false
+  /// The kernel caches nothing unless this process is the sole writer.
+  package var writers = WriterState.sole
   /// A file that replaces a file of an explicit class takes over that class.
   package var keepsReplacedClass = true
   /// No file is removed if none of its class can be created.
   package var keepsLocked = true
   /// The kernel has checked what callers may do by modes. Without it, modes say what this process may do.
-  package var lendsPermissions = true
+  package var addsOwnerPermissions = true
   /// The maximum number of backing directories kept open.
   package var directoryHandles = 512
   /// Descriptors from this number on are not available for what callers keep open.

@@ -26,7 +26,7 @@ extension BackingTree {
   /// The record of a regular file, or `nil` if the file has none yet. Needs no class key.
   package func currentRecord(of node: Node) throws(Errno) -> FileRecord? {
     guard node.isRegular else { return nil }
-    if !options.hasOtherWriters, let file = node.file { return file.record }
+    if let file = recordSource.openFile(node) { return file.record }
     let reference = try reference(to: node)
     do throws(Errno) {
       return try reference.withDescriptor { (descriptor) throws(Errno) in

@@ -64,7 +64,7 @@ extension BackingTree {
   /// permission.
   package func openForListing(_ handle: SharedDescriptor, keepsAccessTime: Bool = true) throws(Errno) -> Descriptor {
     let path = PathName(descriptor: handle.descriptor)
-    return try withOwnerPermissions(of: handle.descriptor) { () throws(Errno) in
+    return try ownerPermissions.ensuring(on: handle.descriptor) { () throws(Errno) in
       if keepsAccessTime {
         do throws(Errno) {
           return try Descriptor.open(path, [.readOnly, .directory, .keepAccessTime])

@@ -31,7 +31,7 @@ extension BackingTree {
       }
       if let file = known {
         do throws(Errno) {
-          if options.hasOtherWriters || file.isRefused { try renewRecord(of: file, node) }
+          if recordSource.mustRenew(file) { try renewRecord(of: file, node) }
           try requireKey(of: file, node)
           guard controller.allows(operation, on: file.fileClass) else { throw .permissionDenied }
           try fetchKey(of: file, for: operation)
@@ -95,8 +95,7 @@ extension BackingTree {
   /// in memory is replaced if its class key is no longer current.
   func renewRecord(of file: ProtectedFile, _ node: Node) throws(Errno) {
     let (wasRefused, oldClass) = (file.isRefused, file.fileClass)
-    let isOwn = !options.hasOtherWriters && !node.state.withLock { $0.awaitsRecord }
-    try file.renewRecord(isOwn: isOwn) { () throws(Errno) in
+    try file.renewRecord(isOwn: recordSource.isOwn(node)) { () throws(Errno) in
       let bytes: [UInt8]
       do throws(Errno) {
         bytes = try recordBytes(of: file)
@@ -135,11 +134,11 @@ extension BackingTree {
   }
 
   /// Refuses a record with a weaker class than the last known record of the same file: an attacker may have put an
-  /// older record back. If another mount writes the store, it may have lowered the class.
+  /// older record back.
   private func requireNotWeaker(
     _ record: FileRecord, than known: ProtectionClass, _ node: Node
   ) throws(Errno) {
-    guard !options.hasOtherWriters, ProtectionPolicy.isRaise(from: record.fileClass, to: known) else { return }
+    guard recordSource.isOutdated(record.fileClass, known) else { return }
     damaged(
       node, "its record says \(record.fileClass.name), and said \(known.name): an older record was put in its place")
     throw .ioError
@@ -174,14 +173,14 @@ extension BackingTree {
     _ node: Node, operation: ProtectionPolicy.Operation, _ classChanges: UInt32
   ) throws(Errno) -> (ProtectedFile, awaitsRecord: Bool) {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
-    var isWritable = !options.isReadOnly
+    var isWritable = options.writers.mayWrite
     var status = Status()
     let descriptor = try openBacking(node, isWritable: &isWritable, status: &status)
     try requireRoom(for: descriptor)
     var awaitsRecord = false
     let record: FileRecord
     do throws(Errno) {
-      let bytes = try withOwnerPermissions(of: descriptor) { () throws(Errno) in
+      let bytes = try ownerPermissions.ensuring(on: descriptor) { () throws(Errno) in
         try descriptor.attribute(Self.recordAttribute)
       }
       record = try replayed(verifiedFileRecord(bytes, of: node), of: descriptor, node)
@@ -237,14 +236,14 @@ extension BackingTree {
       return try openKeepingAccessTime(node, [.readOnly, .noFollow, .nonBlocking], status: &status)
     } catch .permissionDenied {
       // The owner may be allowed to write but not read the file, or only to execute it.
-      isWritable = !options.isReadOnly
+      isWritable = options.writers.mayWrite
       let path = try open(node, [.path, .noFollow], status: &status)
       return try reopen(path, isWritable ? .readWrite : .readOnly)
     }
   }
 
   private func reopen(_ path: borrowing Descriptor, _ flags: OpenFlags) throws(Errno) -> Descriptor {
-    try withOwnerPermissions(of: path) { () throws(Errno) in
+    try ownerPermissions.ensuring(on: path) { () throws(Errno) in
       do throws(Errno) {
         return try Descriptor.open(PathName(descriptor: path), flags.union([.nonBlocking, .keepAccessTime]))
       } catch .notPermitted {
@@ -288,7 +287,7 @@ extension BackingTree {
   /// behind its back.
   package func noteChange(of file: ProtectedFile) {
     file.noteChange()
-    if !options.hasOtherWriters {
+    if options.writers == .sole {
       file.movedModificationTime()
     } else if file.isRekeyed || file.isModificationTimeMoved {
       file.adoptModificationTime()
@@ -300,9 +299,8 @@ extension BackingTree {
   ///
   /// - Throws: `EACCES`.
   package func requireNotDenied(_ operation: ProtectionPolicy.Operation, on node: Node) throws(Errno) {
-    guard !options.hasOtherWriters else { return }
-    let (fileClass, keyID) = node.state.withLock { ($0.cachedClass, $0.cachedKeyID) }
-    guard let fileClass, let keyID, !controller.allows(operation, on: fileClass) else { return }
+    guard let (fileClass, keyID) = recordSource.closedFile(node), !controller.allows(operation, on: fileClass)
+    else { return }
     if case .ifKeyHeld = controller.access(for: operation, on: fileClass) { return }
     if controller.knowsKey(keyID, of: fileClass) { throw .permissionDenied }
   }

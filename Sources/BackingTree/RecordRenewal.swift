@@ -15,7 +15,7 @@ extension BackingTree {
   /// - Returns: the nodes whose pages the kernel must drop whatever their class: files that are closed to everyone, and
   ///   files that are not open, which may be in any class by now.
   package func renewRecords(within patience: Duration) -> [UInt64] {
-    guard options.hasOtherWriters else { return [] }
+    guard options.writers != .sole else { return [] }
     let stale = nodes.closedAndCached()
     let renewal = Monitor(.recordRenewal, Renewal(remaining: nodes.openNodes()))
     do throws(Errno) {

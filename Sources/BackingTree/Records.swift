@@ -53,7 +53,7 @@ extension BackingTree {
     let path = PathName(descriptor: handle.descriptor)
     let bytes: [UInt8]
     do throws(Errno) {
-      bytes = try withOwnerPermissions(of: handle.descriptor) { () throws(Errno) in
+      bytes = try ownerPermissions.ensuring(on: handle.descriptor) { () throws(Errno) in
         try path.attribute(Self.recordAttribute)
       }
     } catch .noData {
@@ -99,7 +99,7 @@ extension BackingTree {
   package func setRecord(
     _ bytes: [UInt8], of descriptor: borrowing Descriptor, mode: AttributeMode = .createOrReplace
   ) throws(Errno) {
-    try withOwnerPermissions(of: descriptor) { () throws(Errno) in
+    try ownerPermissions.ensuring(on: descriptor) { () throws(Errno) in
       try writeRecord(bytes, of: descriptor, mode: mode)
     }
   }
@@ -130,7 +130,7 @@ extension BackingTree {
       throw .ioError
     }
     let record = try newDirectory(in: directory(parent).record)
-    if options.isReadOnly { return record }
+    guard options.writers.mayWrite else { return record }
     do throws(Errno) {
       try writeDirectoryRecord(record, to: handle.descriptor, mode: .create)
     } catch .fileExists {
@@ -159,7 +159,7 @@ extension BackingTree {
   ///
   /// - Throws: `ENODATA` if it has none.
   package func recordBytes(of descriptor: borrowing Descriptor) throws(Errno) -> [UInt8] {
-    try withOwnerPermissions(of: descriptor) { () throws(Errno) in
+    try ownerPermissions.ensuring(on: descriptor) { () throws(Errno) in
       try PathName(descriptor: descriptor).attribute(Self.recordAttribute)
     }
   }
@@ -169,7 +169,9 @@ extension BackingTree {
   /// - Throws: `ENODATA` if it has none.
   func recordBytes(of file: ProtectedFile) throws(Errno) -> [UInt8] {
     try file.withDescriptor { (descriptor) throws(Errno) in
-      try withOwnerPermissions(of: descriptor) { () throws(Errno) in try descriptor.attribute(Self.recordAttribute) }
+      try ownerPermissions.ensuring(on: descriptor) { () throws(Errno) in
+        try descriptor.attribute(Self.recordAttribute)
+      }
     }
   }
 

@@ -28,16 +28,8 @@ extension BackingTree {
   /// The open backing directory of a node, and the contents of its record.
   package func directory(_ node: Node) throws(Errno) -> (handle: SharedDescriptor, record: Node.Directory) {
     let handle = try directoryHandle(node)
-    if !options.hasOtherWriters, let record = node.state.withLock({ $0.directory }) { return (handle, record) }
-    let record = try readDirectoryRecord(of: node, handle)
-    // The class may have been set since the record was read. A record in the node takes precedence, unless others may
-    // change records.
-    let current = node.state.withLock { [hasOtherWriters = options.hasOtherWriters] state in
-      if let known = state.directory, !hasOtherWriters { return known }
-      state.directory = record
-      return record
-    }
-    return (handle, current)
+    if let record = recordSource.directory(node) { return (handle, record) }
+    return (handle, recordSource.take(try readDirectoryRecord(of: node, handle), of: node))
   }
 
   /// The open backing directory of a node, opened from its nearest open ancestor.
@@ -67,7 +59,7 @@ extension BackingTree {
   private func open(_ node: Node, _ name: PathName, in parent: SharedDescriptor) throws(Errno) -> SharedDescriptor {
     do throws(Errno) {
       // The kernel has let the caller through, perhaps by an open file or a working directory.
-      let descriptor = try withOwnerPermissions(of: parent.descriptor) { () throws(Errno) in
+      let descriptor = try ownerPermissions.ensuring(on: parent.descriptor) { () throws(Errno) in
         try parent.descriptor.open(name, [.path, .directory, .noFollow])
       }
       if Node.Identity(try descriptor.status()) == node.identity { return SharedDescriptor(descriptor) }

@@ -10,7 +10,7 @@ extension BackingTree {
   /// What users see of a regular file's modification time. The record is read if the time may be a shifted one.
   package func shownTime(of node: Node, _ status: Status) -> TimeShift.Time {
     let time = status.modificationTime
-    if let file = node.file, !options.hasOtherWriters || file.isRekeyed { return file.shown(time) }
+    if let file = node.file, file.isRekeyed || options.writers == .sole { return file.shown(time) }
     guard TimeShift.isPossible(at: time), let record = try? currentRecord(of: node) else { return time }
     return record.shown(time)
   }
@@ -54,7 +54,7 @@ extension BackingTree {
   }
 
   private func timeShift(of node: Node, _ descriptor: borrowing Descriptor) -> TimeShift? {
-    if !options.hasOtherWriters, let file = node.file { return file.record.timeShift }
+    if let file = recordSource.openFile(node) { return file.record.timeShift }
     guard let bytes = try? recordBytes(of: descriptor) else { return nil }
     return try? verifiedFileRecord(bytes, of: node).timeShift
   }

@@ -95,7 +95,7 @@ extension BackingTree {
     try visitor.goOn(isDirectoryDone: false)
     var found: Status?
     do throws(Errno) {
-      found = try withOwnerPermissions(of: handle.descriptor) { () throws(Errno) in
+      found = try ownerPermissions.ensuring(on: handle.descriptor) { () throws(Errno) in
         try handle.descriptor.status(of: location.name)
       }
     } catch {
@@ -118,7 +118,7 @@ extension BackingTree {
     else { return }
     // A rename that has come since stores the new name itself.
     renames.read {
-      let status = try? withOwnerPermissions(of: handle.descriptor) { () throws(Errno) in
+      let status = try? ownerPermissions.ensuring(on: handle.descriptor) { () throws(Errno) in
         try handle.descriptor.status(of: location.name)
       }
       guard let status, Node.Identity(status) == node.identity else { return }
@@ -175,7 +175,7 @@ extension BackingTree {
     var found: (node: Node, handle: SharedDescriptor) = (nodes.root, root)
     for (node, name) in way.reversed() {
       do throws(Errno) {
-        let handle = try withOwnerPermissions(of: found.handle.descriptor) { () throws(Errno) in
+        let handle = try ownerPermissions.ensuring(on: found.handle.descriptor) { () throws(Errno) in
           SharedDescriptor(try found.handle.descriptor.open(name, [.path, .directory, .noFollow]))
         }
         let status = try handle.descriptor.status()

@@ -183,32 +183,35 @@ final class ReplacedItem {
     (unsafe error.userInfo[NSUnderlyingErrorKey] as? POSIXError)?.code == .EXDEV
   }
 
-  /// Makes the item durable before it replaces another, and a directory with everything in it. What may not be
-  /// opened, since it is locked, is left out: a mount makes one file after the other durable, and gets no syncfs(2).
+  /// Makes the item durable before it replaces another, and a directory with everything in it: by syncfs(2) where that
+  /// does it, which a mount does not get. There what may not be opened, since it is locked, is left out.
   func synchronize() throws(Errno) {
-    guard status.type == .regular || status.type == .directory else { return }
     let path = PathName(descriptor: item)
-    if status.type == .directory {
+    switch status.type {
+    case .regular:
+      do throws(Errno) {
+        try Descriptor.open(path, [.readOnly]).synchronize()
+      } catch .permissionDenied {
+        try directory.open(".", [.readOnly, .directory]).writeFileSystemBack()
+      }
+    case .directory:
       if let tree = try? Descriptor.open(path, [.readOnly, .directory]), tree.isSynchronizedWhole {
         return try tree.synchronizeFileSystem()
       }
-      let failure = RankedMutex<Errno?>(.commandProgress, nil)
-      DirectoryTree.visit("\(path)/.") { (_, error) in
-        if error != .permissionDenied { failure.withLock { $0 = $0 ?? error } }
-      } _: { (path, _) throws(Errno) in
-        try Self.synchronize(path)
-      }
-      if let error = failure.withLock({ $0 }) { throw error }
+      try synchronizeOneByOne(path)
+    default: break
     }
-    try Self.synchronize(path)
   }
 
-  private static func synchronize(_ path: PathName) throws(Errno) {
-    do throws(Errno) {
-      try Descriptor.open(path, [.readOnly]).synchronize()
-    } catch .permissionDenied {
-      return
+  private func synchronizeOneByOne(_ path: PathName) throws(Errno) {
+    let failure = RankedMutex<Errno?>(.commandProgress, nil)
+    DirectoryTree.visit("\(path)/.") { (_, error) in
+      if error != .permissionDenied { failure.withLock { $0 = $0 ?? error } }
+    } _: { (item, _) throws(Errno) in
+      try Descriptor.open(item, [.readOnly]).synchronize()
     }
+    if let error = failure.withLock({ $0 }) { throw error }
+    if let directory = try? Descriptor.open(path, [.readOnly]) { try directory.synchronize() }
   }
 
   /// Takes over from an item of the same type: permissions and ACLs, owner, the class unless this one has an explicit

@@ -82,7 +82,7 @@ extension ProtectedFileSystem {
     } else if changes.clearsSetID {
       try clearSetID(of: descriptor, for: caller)
     }
-    if let mode = changes.mode { try tree.setPermissions(mode, of: descriptor) }
+    if let mode = changes.mode { try tree.ownerPermissions.set(mode, of: descriptor) }
     do throws(Errno) {
       if changes.access != .leave || changes.modification != .leave {
         let modification = tree.backingTime(for: changes.modification, of: node, descriptor)

@@ -16,12 +16,12 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> (Entry, Opened) {
     let parent = node(parent)
     do throws(Errno) {
-      return try makeFile(name, in: parent, mode: mode, caller: caller) { (file, entry) in
+      return try makeFile(name, in: parent, mode: mode, caller: caller) { (file, node, entry) in
         var entry = entry
         // The kernel does not know the file yet, so a lock that comes before this answer cannot invalidate its
         // attributes. The kernel therefore has to send GETATTR before the first write(2).
         if file.fileClass.losesKey, !file.fileClass.keepsOpenFiles { entry.attributeTimeout = 0 }
-        return (entry, opened(tree.adopt(file, for: node(entry.node), forWriting: flags.forWriting)))
+        return (entry, opened(tree.adopt(file, for: node, forWriting: flags.forWriting)))
       }
     } catch .fileExists where !flags.exclusive {
       // Someone created it behind the mount's back after the kernel's lookup. The kernel looks again after ESTALE, and
@@ -35,7 +35,7 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> Entry {
     let parent = node(parent)
     if mode & 0o170000 == InodeType.regular.rawValue || mode & 0o170000 == 0 {
-      return try makeFile(name, in: parent, mode: mode, caller: caller) { $1 }
+      return try makeFile(name, in: parent, mode: mode, caller: caller) { $2 }
     }
     return try make(name, in: parent) { (handle, name, _) throws(Errno) in
       Memory.setThreadUmask(caller.umask)
@@ -73,15 +73,17 @@ extension ProtectedFileSystem {
   /// that a class B file can be written while locked. No rotation comes between, which would replace the record on disk
   /// and not in a file that `use` opens.
   private func makeFile<Result>(
-    _ name: PathName, in parent: Node, mode: UInt32, caller: Caller, _ use: (ProtectedFile, Entry) -> Result
+    _ name: PathName, in parent: Node, mode: UInt32, caller: Caller,
+    _ use: (ProtectedFile, Node, Entry) -> Result
   ) throws(Errno) -> Result {
     let (handle, directory) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: directory)
     return try reportingDenial(of: .create, on: parent, by: caller) { () throws(Errno) in
       try tree.keyChanges.read { () throws(Errno) in
         let (record, cipher) = try tree.newFileRecord(in: directory.directoryClass)
-        let (file, entry) = try makeFile(backing, record, cipher, in: parent, handle, mode: mode, caller: caller)
-        return use(file, entry)
+        let (file, status) = try makeFile(backing, record, cipher, in: parent, handle, mode: mode, caller: caller)
+        let node = tree.nodes.remember(status, at: .init(parent: parent, name: backing.name))
+        return use(file, node, entry(of: node, status))
       }
     }
   }
@@ -89,7 +91,7 @@ extension ProtectedFileSystem {
   private func makeFile(
     _ backing: BackingName, _ record: FileRecord, _ cipher: ContentsCipher, in parent: Node, _ handle: SharedDescriptor,
     mode: UInt32, caller: Caller
-  ) throws(Errno) -> (file: ProtectedFile, entry: Entry) {
+  ) throws(Errno) -> (ProtectedFile, Status) {
     try tree.writeSidecar(of: backing, in: handle)
     Memory.setThreadUmask(caller.umask)
     let descriptor: Descriptor
@@ -108,7 +110,7 @@ extension ProtectedFileSystem {
       let file = try ProtectedFile(
         descriptor: descriptor, isWritable: true, record: record, cipher: cipher, status: status,
         controller: tree.controller)
-      return (file, entry(status, at: .init(parent: parent, name: backing.name)))
+      return (file, status)
     } catch {
       undo(backing, in: handle, after: error) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
       throw error

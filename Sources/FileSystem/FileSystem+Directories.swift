@@ -40,7 +40,7 @@ extension ProtectedFileSystem {
     let open = OpenDirectory(node: node, keepsAccessTime: flags.keepsAccessTime)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
-    return Opened(handle: Handle(rawValue: address), cachesDirectory: !tree.options.hasOtherWriters)
+    return Opened(handle: Handle(rawValue: address), cachesDirectory: tree.options.writers == .sole)
   }
 
   private func stream(of open: OpenDirectory) throws(Errno) -> DirectoryStream {

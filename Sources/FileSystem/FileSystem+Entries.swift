@@ -27,8 +27,12 @@ extension ProtectedFileSystem {
 
   /// The reply to a lookup that found a backing file.
   func entry(_ status: Status, at location: Node.Location) -> Entry {
-    let node = tree.nodes.remember(status, at: location)
-    return Entry(
+    entry(of: tree.nodes.remember(status, at: location), status)
+  }
+
+  /// The reply that makes a node known to the kernel once more.
+  func entry(of node: Node, _ status: Status) -> Entry {
+    Entry(
       node: node.id, attributes: attributes(of: node, status), entryTimeout: timeout,
       attributeTimeout: attributeTimeout(of: node))
   }

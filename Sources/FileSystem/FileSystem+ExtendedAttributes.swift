@@ -142,7 +142,9 @@ extension ProtectedFileSystem {
       for stored in try path.attributeNames() {
         let text = stored.description
         if AttributeEncoding.isBackingName(stored.bytes) {
-          let value = try tree.withOwnerPermissions(of: descriptor) { () throws(Errno) in try path.attribute(stored) }
+          let value = try tree.ownerPermissions.ensuring(on: descriptor) { () throws(Errno) in
+            try path.attribute(stored)
+          }
           if let name = plainAttributeName(value, storedAs: stored, node) {
             list += name.terminated
           } else {

@@ -31,7 +31,7 @@ extension ProtectedFileSystem {
 
   func opened(_ file: ProtectedFile) -> Opened {
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(FileHandle(file)).toOpaque()))
-    return Opened(handle: Handle(rawValue: address), keepsCache: !tree.options.hasOtherWriters)
+    return Opened(handle: Handle(rawValue: address), keepsCache: tree.options.writers == .sole)
   }
 
   func file(_ handle: Handle) -> ProtectedFile { unsafe reference(handle)._withUnsafeGuaranteedRef { $0.file } }
@@ -58,7 +58,7 @@ extension ProtectedFileSystem {
     let node = node(id)
     let start = offset == 0 ? MonotonicClock.nanoseconds : .max
     let bytes = try unsafe reportingDenial(of: .read, on: node, by: caller) { () throws(Errno) in
-      guard tree.options.isReadOnly else {
+      guard tree.options.writers == .reading else {
         return try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess)
       }
       var isRepeated = false

@@ -32,7 +32,7 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
 
   /// How long the kernel may keep names and inode attributes, in seconds: practically forever, unless others write the
   /// store.
-  var timeout: Double { tree.options.hasOtherWriters ? 0 : 86_400 }
+  var timeout: Double { tree.options.writers == .sole ? 86_400 : 0 }
 
   /// The node with the kernel's number.
   func node(_ id: NodeID) -> Node { tree.nodes.node(id.rawValue) }

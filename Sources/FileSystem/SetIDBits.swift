@@ -28,7 +28,7 @@ extension ProtectedFileSystem {
     let status = try descriptor.status()
     let lost = setIDBits(lostBy: caller, of: status)
     guard lost != 0 else { return false }
-    try tree.setPermissions(status.permissions & ~lost, of: descriptor)
+    try tree.ownerPermissions.set(status.permissions & ~lost, of: descriptor)
     return true
   }
 
@@ -49,7 +49,7 @@ extension ProtectedFileSystem {
     try reference.withDescriptor { (descriptor) throws(Errno) in
       let status = try descriptor.status()
       guard status.permissions & 0o2000 != 0, !isMember(caller, of: status.group) else { return }
-      try tree.setPermissions(status.permissions & ~0o2000, of: descriptor)
+      try tree.ownerPermissions.set(status.permissions & ~0o2000, of: descriptor)
       if node.isDirectory { node.state.withLock { $0.setsGroup = false } }
     }
   }
@@ -69,6 +69,6 @@ extension ProtectedFileSystem {
       return
     }
     try descriptor.setOwner(user: changes.user, group: changes.group)
-    if lost != 0, changes.mode == nil { try tree.setPermissions(status.permissions & ~lost, of: descriptor) }
+    if lost != 0, changes.mode == nil { try tree.ownerPermissions.set(status.permissions & ~lost, of: descriptor) }
   }
 }

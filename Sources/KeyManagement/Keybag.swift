@@ -42,7 +42,7 @@ package struct Keybag: Sendable, Equatable {
   package func hasKey(of record: FileRecord) -> Bool { keyIDs(of: record.fileClass).contains(record.classKeyID) }
 
   /// Whether a class key is known to be no more.
-  package func isRevoked(_ id: ClassKeyID) -> Bool { record.formerKeys.contains { $0.id == id } }
+  package func isRetired(_ id: ClassKeyID) -> Bool { record.formerKeys.contains { $0.id == id } }
 
   /// The class keys that another keybag of the store has, and this one lacks.
   package func lacking(keysOf other: Keybag) -> [KeybagRecord.ClassEntry] {

@@ -65,9 +65,9 @@ extension [KeybagStep] {
   /// There are the class keys that only the second copy had.
   static let union: [KeybagStep] = [.replaceSecond, .replace]
   /// Something opens nothing any more.
-  static let revocation: [KeybagStep] = [.writeSecret, .replaceKeeping, .replaceSecond, .efface]
+  static let retirement: [KeybagStep] = [.writeSecret, .replaceKeeping, .replaceSecond, .efface]
   /// The same, where the second copy has keys of its own, and keeps them.
-  static let revocationInBoth: [KeybagStep] = [.writeSecret, .replaceSecond, .replace, .efface]
+  static let retirementInBoth: [KeybagStep] = [.writeSecret, .replaceSecond, .replace, .efface]
   /// A reset or an import, which the keybag before undoes.
   static let replacement: [KeybagStep] = [.writeSecret, .replaceKeeping]
   /// An import that the second copy undoes, as it is.

@@ -91,7 +91,7 @@ extension OpenKeybag {
     } else {
       protector = try keys.protector(for: new, label: label, cost: cost, id: replaced?.id)
     }
-    return try revoking { record in
+    return try retiring { record in
       record.protectors.removeAll { $0.id == replaced?.id }
       record.insert(protector)
     }
@@ -108,7 +108,7 @@ extension OpenKeybag {
   private func removing(protector id: [UInt8]) throws(KeyManagementError) -> KeybagChange {
     guard keybag.protectors.contains(where: { $0.id == id }) else { throw .noSuchProtector }
     guard keybag.protectors.count > 1 else { throw .lastProtector }
-    return try revoking { $0.protectors.removeAll { $0.id == id } }
+    return try retiring { $0.protectors.removeAll { $0.id == id } }
   }
 
   // MARK: Class keys
@@ -124,7 +124,7 @@ extension OpenKeybag {
     of fileClass: ProtectionClass, from known: [ClassKeyID]
   ) throws(KeyManagementError) -> KeybagChange {
     guard let current = known.last, known == keybag.keyIDs(of: fileClass) else { throw .keybagChangedMeanwhile }
-    return try revoking { record in record.end(.rotated) { $0.fileClass == fileClass && $0.id != current } }
+    return try retiring { record in record.end(.rotated) { $0.fileClass == fileClass && $0.id != current } }
   }
 
   /// - Parameter fresh: the effaceable secret afterwards, where the keybag has one; `nil` for a new one.
@@ -132,7 +132,7 @@ extension OpenKeybag {
     _ fileClass: ProtectionClass, _ fresh: consuming EffaceableSecret?
   ) throws(KeyManagementError) -> KeybagChange {
     let entry = try keys.newEntry(of: fileClass, id: keybag.record.newKeyID())
-    return try revoking(fresh) { record in
+    return try retiring(fresh) { record in
       record.end(.erased) { $0.fileClass == fileClass }
       record.insert(entry)
     }
@@ -169,10 +169,10 @@ extension OpenKeybag {
   /// A change after which something opens nothing any more: a passcode, a class key. The class keys are wrapped with a
   /// new effaceable secret, and the old one is overwritten when the new keybag is in place: older keybags open nothing,
   /// wherever a copy of one is left.
-  private func revoking(
+  private func retiring(
     _ fresh: consuming EffaceableSecret? = nil, _ edit: (inout KeybagRecord) -> Void
   ) throws(KeyManagementError) -> KeybagChange {
-    guard !keys.effaceable.isAbsent else { return try extending(.revocation, edit) }
+    guard !keys.effaceable.isAbsent else { return try extending(.retirement, edit) }
     let secret = if let fresh { fresh } else { try EffaceableSecret.random() }
     let after = keys.with(secret)
     var record = keybag.record
@@ -180,6 +180,6 @@ extension OpenKeybag {
     edit(&record)
     record.classEntries = try after.rewrapped(record.classEntries, from: keys)
     return KeybagChange(
-      try after.keybag(of: record), secret: after.effaceable.copy(), over: .keybag(keybag), .revocation)
+      try after.keybag(of: record), secret: after.effaceable.copy(), over: .keybag(keybag), .retirement)
   }
 }

@@ -4,7 +4,7 @@ import StoreFormat
 /// What an edit has made of a keybag that is in place now.
 package struct AppliedEdit: ~Copyable {
   package let opened: OpenKeybag
-  /// All class keys, for whom holds them in memory.
+  /// All class keys, for whoever holds them in memory.
   package let keys: [ProtectionClass: [HeldKey]]
   /// What failed after the keybag was in its place; a mount of the store repairs it.
   package let failure: KeyManagementError?
@@ -77,7 +77,7 @@ extension KeybagFile {
     do throws(KeyManagementError) {
       if !isErasing { try finishRestoration() }
       guard let other = try secondCopy(of: opened.keybag.storeID, opened.keys.deviceKey), other.erasureTime == nil,
-        opened.keybag.lacking(keysOf: other).contains(where: { !opened.keybag.isRevoked($0.id) })
+        opened.keybag.lacking(keysOf: other).contains(where: { !opened.keybag.isRetired($0.id) })
       else { return nil }
       return try opened.refreshed(other, in: self)
     } catch {
@@ -113,7 +113,7 @@ extension KeybagFile {
     }
     return try commit(
       KeybagChange(
-        change.keybag, secret: change.secret.copy(), over: .keybag(opened.keybag), .revocationInBoth, second: second),
+        change.keybag, secret: change.secret.copy(), over: .keybag(opened.keybag), .retirementInBoth, second: second),
       of: opened)
   }
 }
@@ -121,6 +121,6 @@ extension KeybagFile {
 extension OpenKeybag {
   /// The keybag with the class keys of another one that it neither has nor remembers.
   func united(with other: borrowing OpenKeybag) throws(KeyManagementError) -> KeybagChange {
-    try adding(keysOf: other, .union) { !keybag.isRevoked($0) }
+    try adding(keysOf: other, .union) { !keybag.isRetired($0) }
   }
 }

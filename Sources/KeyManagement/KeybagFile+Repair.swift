@@ -103,7 +103,7 @@ enum KeybagRepair {
         } else if previous.record.effaceableIdentifier == keybag.record.effaceableIdentifier {
           .efface
         } else if keybag.hasOrEnded(keysOf: previous) {
-          // One was cut short that revoked something, or what it had put aside is of no more use.
+          // One was cut short that retired something, or what it had put aside is of no more use.
           .copy
         } else {
           // An import or a restoration has put it aside, it undoes a reset, or the keybag was put in place from

@@ -30,12 +30,12 @@ package final class LockController: Sendable {
   /// Takes over which class keys there are, after the keybag was changed. Keys in memory that are none any more go, and
   /// others come in their place where they are given.
   package func adopt(_ keybag: Keybag, with keys: [ProtectionClass: [HeldKey]] = [:]) {
-    let revoked = Set(keybag.record.formerKeys.map(\.id))
+    let retired = Set(keybag.record.formerKeys.map(\.id))
     for fileClass in ProtectionClass.allCases {
       let ids = keybag.keyIDs(of: fileClass)
       slot(of: fileClass).write { slot in
         slot.ids = ids
-        slot.revoked = revoked
+        slot.retired = retired
         slot.held = (keys[fileClass] ?? slot.held).filter { ids.contains($0.id) }
         if fileClass.hasKeyPair { slot.publicKeys = keybag.publicKeys }
       }
@@ -63,7 +63,7 @@ package final class LockController: Sendable {
     return value == .available && isPastEnd && !fileClass.isUnlockedByDevice ? .revoking : value
   }
 
-  /// When the classes that are available count as being revoked, if nothing is done before: in the time of
+  /// When the classes that are available count as being locked, if nothing is done before: in the time of
   /// ``MonotonicClock/nanosecondsWithSuspension``, so that a machine that slept through it answers no request first.
   package var endOfAvailability: Int64? {
     get {
@@ -225,14 +225,14 @@ private final class Slot: @unchecked Sendable {
     var held: [HeldKey] = []
     /// Those that the keybag has, in memory or not; new files get the last.
     var ids: [ClassKeyID] = []
-    /// Those that the keybag remembers as ended, of all classes.
-    var revoked: Set<ClassKeyID> = []
+    /// Those that the keybag remembers as retired, of all classes.
+    var retired: Set<ClassKeyID> = []
     /// Of class B.
     var publicKeys: [ClassKeyID: [UInt8]] = [:]
 
     func requireKey(of record: FileRecord) throws(Errno) {
       guard !ids.contains(record.classKeyID) else { return }
-      throw revoked.contains(record.classKeyID) ? .keyRevoked : .noKey
+      throw retired.contains(record.classKeyID) ? .keyRevoked : .noKey
     }
   }
 

@@ -53,8 +53,8 @@ extension TreeCheck {
   private func reportMissingKey(of record: FileRecord, _ entry: Entry) {
     var key = "class \(record.fileClass.letter), key \(record.classKeyID)"
     if keys.otherHasKey(of: record) { key += "; keybag.previous has it, and 'protectfs keybag restore' puts that back" }
-    let isRevoked = keys.keybag.isRevoked(record.classKeyID)
-    findings.report(isRevoked ? .keyRevoked : .classKeyUnknown, at: entry.place, key)
+    let isRetired = keys.keybag.isRetired(record.classKeyID)
+    findings.report(isRetired ? .keyRevoked : .classKeyUnknown, at: entry.place, key)
   }
 
   private func checkKey(of record: FileRecord, _ file: borrowing Descriptor, _ entry: Entry) {

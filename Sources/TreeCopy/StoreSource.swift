@@ -29,9 +29,8 @@ package final class StoreSource: Sendable {
     for fileClass in ProtectionClass.allCases { controller.setAvailability(.available, of: fileClass) }
     controller.lockState = .unlocked
     var options = TreeOptions()
-    options.hasOtherWriters = true
-    options.isReadOnly = true
-    options.lendsPermissions = false
+    options.writers = .reading
+    options.addsOwnerPermissions = false
     // Most descriptors are for what is copied at the same time.
     options.directoryHandles = max(16, min(512, Int(Process.openFileLimit / 4)))
     device = try backing.status().device

@@ -21,7 +21,7 @@ import Testing
       #expect(failure == nil)
       let erasure = try KeybagFile(backing: daemon.backing).erase(
         daemon.keybag.withLock { $0 }, deviceKey: daemon.deviceKey)
-      daemon.revokeErased(erasure.tombstone)
+      daemon.wipeErased(erasure.tombstone)
       daemon.machine.destroy(destruction)
       for fileClass in ProtectionClass.allCases { #expect(!daemon.controller.holdsKey(of: fileClass), "\(fileClass)") }
     }

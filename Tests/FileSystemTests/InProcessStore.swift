@@ -125,7 +125,7 @@ final class RunningDaemon: Sendable {
     let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: SharedNumbers(), log: log)
     let device = try DeviceSocket()
     let session = try Session(
-      fileSystem: daemon.fileSystem, options: [], hasOtherWriters: options.hasOtherWriters, threads: options.threads,
+      fileSystem: daemon.fileSystem, options: [], hasOtherWriters: options.writers != .sole, threads: options.threads,
       counts: daemon.requests)
     try session.connect(to: device.served)
     let sequence = LockSequence(

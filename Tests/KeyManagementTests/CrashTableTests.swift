@@ -74,7 +74,7 @@ import Testing
       var record = start.second.record
       record.classEntries = try after.keys.rewrapped(record.classEntries, from: opened.keys)
       return KeybagChange(
-        change.keybag, secret: change.secret.copy(), over: .keybag(start.keybag), .revocationInBoth,
+        change.keybag, secret: change.secret.copy(), over: .keybag(start.keybag), .retirementInBoth,
         second: try after.keys.keybag(of: record))
     },
     Edit(name: "reset") { start in

@@ -4,7 +4,7 @@ import Testing
 @testable import KeyManagement
 
 /// Changes of keys, one after the other, on a simulated disk whose power is cut at each moment: the keybag that is
-/// found is the one from before the change or the one from after it, it opens, and what was revoked opens nothing.
+/// found is the one from before the change or the one from after it, it opens, and what was retired opens nothing.
 @Suite("Power cuts during changes of keys") struct KeybagCrashTests {
   /// - Parameters:
   ///   - pretended: the flush of the last change that is not done.
@@ -27,10 +27,10 @@ import Testing
       if index == sequence.count - 1 {
         return CrashTrial(on: world.disk) { image, isDone in
           try world.problem(
-            of: image, mayBe: isDone ? [after] : [before, after], revokes: change.revokes, both: both)
+            of: image, mayBe: isDone ? [after] : [before, after], retires: change.retires, both: both)
         }
       }
-      if change.revokes { world.revoked += world.earlier }
+      if change.retires { world.retired += world.earlier }
     }
     return nil
   }

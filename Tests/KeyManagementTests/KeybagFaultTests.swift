@@ -5,7 +5,7 @@ import Testing
 @testable import KeyManagement
 
 /// Each of the store's calls fails once during a change of keys: the keybag that is in place is the old one or the new
-/// one, as the error says, it opens, and what a change has revoked opens nothing after the next start.
+/// one, as the error says, it opens, and what a change has retired opens nothing after the next start.
 @Suite("Failing calls during changes of keys") struct KeybagFaultTests {
   private static let pairs = [
     ["begin a rotation", "finish a rotation"], ["erase a class", "take in the keys of the first keybag"],
@@ -44,7 +44,7 @@ import Testing
     case .success(let made?):
       #expect(after == made.after, "\(place)")
       let trial = CrashTrial(on: keys.disk) { image, _ in
-        try keys.problem(of: image, mayBe: [made.after], revokes: change.revokes, both: both)
+        try keys.problem(of: image, mayBe: [made.after], retires: change.retires, both: both)
       }
       var generator = Simulation.generator(0)
       let problems = trial.run(using: &generator, atEnd: true).problems
@@ -55,7 +55,7 @@ import Testing
       let isAfterChange = try #require(error as? KeyManagementError, "\(place)").isAfterChange
       #expect((after != before) == isAfterChange, "\(place)")
       let problem = try keys.problem(
-        of: keys.disk.image, mayBe: [after], revokes: change.revokes && after != before, both: both)
+        of: keys.disk.image, mayBe: [after], retires: change.retires && after != before, both: both)
       #expect(problem == nil, "\(place): \(problem ?? "")")
     }
     return true

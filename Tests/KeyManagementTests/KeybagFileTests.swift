@@ -49,7 +49,7 @@ import Testing
   }
 
   /// A new passcode leaves nothing that the old one opens: neither a second copy nor a secret for an older keybag.
-  @Test func whatRevokesLeavesNothing() throws {
+  @Test func whatRetiresLeavesNothing() throws {
     let stored = try StoredKeybag()
     let old = try Array(stored.directory.read(".protectfs/effaceable"))
     #expect(try stored.file.hasBothEffaceableCopies(of: stored.keybag))

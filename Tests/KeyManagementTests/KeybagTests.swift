@@ -58,7 +58,7 @@ import Testing
     let recovered = try Keybag.recover(keybag.bytes, backupPasscode: store.passcode())
     #expect(recovered.secret.exposed() == deviceKey.secret.exposed())
     #expect(keybag.record.formerKeys.map(\.end) == [.rotated, .erased])
-    #expect(keybag.record.formerKeys.allSatisfy { keybag.isRevoked($0.id) })
+    #expect(keybag.record.formerKeys.allSatisfy { keybag.isRetired($0.id) })
 
     #expect(throws: KeyManagementError.wrongKeyFile) {
       _ = try keybag.open(

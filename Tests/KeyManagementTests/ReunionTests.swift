@@ -114,7 +114,7 @@ import Testing
     #expect(try stored.file.readPrevious() == second)
     #expect(try isUnited())
     #expect(try current().keyIDs(of: .standard).contains { $0 == lost })
-    #expect(try erased.allSatisfy(current().isRevoked))
+    #expect(try erased.allSatisfy(current().isRetired))
   }
 
   /// After a reset another keybag key opens the keybag. The second copy can undo the reset, until the keybag is next
@@ -154,16 +154,16 @@ import Testing
   }
 
   /// An export from after a rotation is imported into a copy of the store from before it. Files there are not lost.
-  @Test func whatTheReplacedKeybagHasIsNotCalledRevoked() throws {
+  @Test func whatTheReplacedKeybagHasIsNotCalledRetired() throws {
     let (keybag, secret) = try (stored.file.read(), stored.directory.read(".protectfs/effaceable"))
     let first = try #require(current().keyIDs(of: .standard).first)
     try rotate()
     let new = try exported()
-    #expect(try current().isRevoked(first))
+    #expect(try current().isRetired(first))
     try stored.directory.write(Self.keybag, keybag)
     try stored.directory.write(".protectfs/keybag.previous", keybag)
     try stored.directory.write(".protectfs/effaceable", secret)
-    #expect(try !replace(with: new).isRevoked(first))
+    #expect(try !replace(with: new).isRetired(first))
     #expect(try previous().keyIDs(of: .standard) == [first])
   }
 
@@ -200,7 +200,7 @@ import Testing
       for fileClass in ProtectionClass.allCases where fileClass != .complete {
         #expect(after.keyIDs(of: fileClass) == before.keyIDs(of: fileClass))
       }
-      #expect(before.keyIDs(of: .complete).allSatisfy(after.isRevoked))
+      #expect(before.keyIDs(of: .complete).allSatisfy(after.isRetired))
       #expect(after.keyIDs(of: .complete) == erased.keybag.keyIDs(of: .complete))
     }
     #expect(try other.heldKeys(of: ProtectionClass.allCases)[.completeUnlessOpen]?.count == 41)

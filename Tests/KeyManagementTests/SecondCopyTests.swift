@@ -262,10 +262,10 @@ import Testing
     }
     let last = ended.removeLast()
     let new = try replace(stored, with: backup)
-    #expect(ended.allSatisfy(new.isRevoked))
+    #expect(ended.allSatisfy(new.isRetired))
     // What it brings back, and what the one before it still has, have not ended.
-    #expect(new.keyIDs(of: .complete).contains(first) && !new.isRevoked(first))
-    #expect(!new.isRevoked(last))
+    #expect(new.keyIDs(of: .complete).contains(first) && !new.isRetired(first))
+    #expect(!new.isRetired(last))
     #expect(try Keybag(parsing: new.bytes, deviceKey: stored.deviceKey) == new)
   }
 
@@ -278,13 +278,13 @@ import Testing
     let ended = first.keyIDs(of: .standard) + first.keyIDs(of: .complete)
     #expect(try current(stored).record.formerKeys.map(\.id) == ended)
     #expect(try current(stored).record.formerKeys.map(\.end) == [.rotated, .erased])
-    for id in ended { #expect(try current(stored).isRevoked(id) && !first.isRevoked(id)) }
+    for id in ended { #expect(try current(stored).isRetired(id) && !first.isRetired(id)) }
 
     let last = try current(stored)
     try reset(stored)
     let all = try current(stored)
     for fileClass in ProtectionClass.allCases where fileClass != .none {
-      #expect(last.keyIDs(of: fileClass).allSatisfy(all.isRevoked))
+      #expect(last.keyIDs(of: fileClass).allSatisfy(all.isRetired))
       #expect(all.keyIDs(of: fileClass).count == 1)
     }
     #expect(all.keyIDs(of: .none) == first.keyIDs(of: .none))

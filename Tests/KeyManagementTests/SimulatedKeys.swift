@@ -12,7 +12,7 @@ import SystemPackage
 struct KeyChange: Sendable {
   let name: String
   /// Whether the keybags from before open nothing any more.
-  var revokes = false
+  var retires = false
   /// Whether the keybag and its second copy change places.
   var exchanges = false
   /// Which of its flushes, from 1, have to be done when they are.
@@ -21,18 +21,18 @@ struct KeyChange: Sendable {
   let make: @Sendable (SimulatedKeys, borrowing KeybagFile, borrowing OpenKeybag) throws -> Keybag?
 
   init(
-    _ name: String, revokes: Bool = false, exchanges: Bool = false, needs flushes: [Int],
+    _ name: String, retires: Bool = false, exchanges: Bool = false, needs flushes: [Int],
     _ make: @escaping @Sendable (SimulatedKeys, borrowing KeybagFile, borrowing OpenKeybag) throws -> Keybag?
   ) {
-    (self.name, self.revokes, self.exchanges, neededFlushes, self.make) = (name, revokes, exchanges, flushes, make)
+    (self.name, self.retires, self.exchanges, neededFlushes, self.make) = (name, retires, exchanges, flushes, make)
   }
 
   /// A change by an edit.
   static func edit(
-    _ name: String, revokes: Bool = false, needs flushes: [Int],
+    _ name: String, retires: Bool = false, needs flushes: [Int],
     _ edit: @escaping @Sendable (SimulatedKeys, borrowing OpenKeybag) throws -> KeybagEdit?
   ) -> KeyChange {
-    KeyChange(name, revokes: revokes, needs: flushes) { keys, file, opened in
+    KeyChange(name, retires: retires, needs: flushes) { keys, file, opened in
       guard let edit = try edit(keys, opened) else { return nil }
       let applied = try file.apply(edit, to: opened)
       if let failure = applied.failure { throw failure }
@@ -46,27 +46,27 @@ struct KeyChange: Sendable {
     .edit("add a protector", needs: [1, 3]) { _, _ in
       .addProtector(NewProtector(.keyFile(SecretBytes([UInt8](repeating: 9, count: 32))), label: "a file"))
     },
-    .edit("remove the passcode", revokes: true, needs: [2, 3]) { _, opened in
+    .edit("remove the passcode", retires: true, needs: [2, 3]) { _, opened in
       guard let passcode = opened.keybag.protectors.first(where: { $0.method.takesPasscode }) else { return nil }
       return .removeProtector(passcode.id)
     },
-    KeyChange("change the passcode", revokes: true, needs: [2, 3]) { _, file, opened in
+    KeyChange("change the passcode", retires: true, needs: [2, 3]) { _, file, opened in
       guard opened.keybag.protectors.contains(where: { $0.method.takesPasscode }) else { return nil }
       let change = try opened.changed(by: .changePasscode(SecretBytes(Array("another".utf8))), cost: TestStore.cost)
       try file.commit(change)
       return change.keybag
     },
     .edit("begin a rotation", needs: [1]) { _, _ in .beginRotation(.complete) },
-    .edit("finish a rotation", revokes: true, needs: []) { _, opened in
+    .edit("finish a rotation", retires: true, needs: []) { _, opened in
       let ids = opened.keybag.keyIDs(of: .complete)
       return ids.count > 1 ? .finishRotation(.complete, from: ids) : nil
     },
-    .edit("erase a class", revokes: true, needs: [2, 3]) { _, _ in .eraseClass(.complete) },
+    .edit("erase a class", retires: true, needs: [2, 3]) { _, _ in .eraseClass(.complete) },
     .edit("take in the keys of the first keybag", needs: []) { keys, opened in
       let first = try keys.first()
       return opened.keybag.lacking(keysOf: first.keybag).isEmpty ? nil : .takeKeys(first)
     },
-    KeyChange("erase the store", revokes: true, needs: [1, 3]) { keys, file, opened in
+    KeyChange("erase the store", retires: true, needs: [1, 3]) { keys, file, opened in
       let erasure = try file.erase(opened.keybag, deviceKey: keys.deviceKey)
       if let failure = erasure.failure { throw failure }
       return erasure.tombstone
@@ -82,7 +82,7 @@ final class SimulatedKeys {
   /// What opens the keybags that imports have made.
   var recoveryKeys: [[UInt8]] = []
   /// Keybags that must open nothing any more.
-  var revoked: [Keybag] = []
+  var retired: [Keybag] = []
   var earlier: [Keybag] = []
 
   init() throws {
@@ -152,7 +152,7 @@ final class SimulatedKeys {
   ///
   /// - Parameter both: what is there, in whichever place, where the two change places.
   func problem(
-    of image: DiskImage, mayBe expected: [Keybag], revokes: Bool, both: Set<[UInt8]>?
+    of image: DiskImage, mayBe expected: [Keybag], retires: Bool, both: Set<[UInt8]>?
   ) throws -> String? {
     try SimulatedDisk(image).run {
       let file = try KeybagFile(backing: Self.backing())
@@ -165,9 +165,9 @@ final class SimulatedKeys {
       let found = try current(file)
       guard expected.contains(found) else { return "another keybag is in place" }
       if found.erasureTime == nil { _ = try open(found, file).heldKeys(of: ProtectionClass.allCases) }
-      let dead = revoked + (revokes && found == expected.last ? earlier : [])
+      let dead = retired + (retires && found == expected.last ? earlier : [])
       for keybag in dead where keybag.record.effaceableIdentifier != found.record.effaceableIdentifier {
-        if file.opens(keybag) { return "a keybag that was revoked opens" }
+        if file.opens(keybag) { return "a keybag that was retired opens" }
       }
       return nil
     }

@@ -9,7 +9,7 @@ import Testing
 
 @testable import MountDaemon
 
-/// The lock states without a mount. The revocation records its calls.
+/// The lock states without a mount. The lock sequence records its calls.
 @Suite struct LockMachineTests {
   @Test func aLockWaitsUntilItIsReleased() throws {
     try Machine.with(lockDelay: .seconds(50)) { machine in
@@ -20,10 +20,10 @@ import Testing
       // Long after the grace period.
       machine.pass(.seconds(20))
       #expect(machine.takesEffectAfter == .seconds(30) && machine.lock.state.delays.count == 1)
-      #expect(machine.state == .gracePeriod && machine.revoked == [])
+      #expect(machine.state == .gracePeriod && machine.locked == [])
       machine.lock.releaseDelay(delay)
       #expect(machine.lock.waitUntilLocked(after: 0) != nil)
-      #expect(machine.state == .locked && machine.revoked == [.complete, .completeUnlessOpen])
+      #expect(machine.state == .locked && machine.locked == [.complete, .completeUnlessOpen])
       #expect(machine.events == [.willBecomeUnavailable, .didBecomeUnavailable])
     }
   }
@@ -63,24 +63,24 @@ import Testing
     try Machine.with(lockDelay: .zero) { machine in
       #expect(machine.lock.requestLock(after: .zero, includingInactive: true) == .announced(after: 0))
       #expect(machine.lock.waitUntilLocked(after: 0) != nil && machine.lock.waitUntilInactive() != nil)
-      #expect(machine.state == .inactive && machine.revoked == all)
+      #expect(machine.state == .inactive && machine.locked == all)
       #expect(machine.lock.requestLock(after: .zero, includingInactive: true) == .unnecessary)
       #expect(machine.lock.waitUntilInactive() != nil)
 
       machine.unlock()
       #expect(machine.lock.lock(after: .zero) && machine.lock.waitUntilLocked(after: 1) != nil)
-      #expect(machine.state == .locked && machine.revoked == all + all.prefix(2), "the unlock has ended it")
+      #expect(machine.state == .locked && machine.locked == all + all.prefix(2), "the unlock has ended it")
       #expect(machine.lock.requestLock(after: .zero, includingInactive: true) == .unnecessary)
-      #expect(machine.lock.waitUntilInactive() != nil && machine.revoked == all + all)
+      #expect(machine.lock.waitUntilInactive() != nil && machine.locked == all + all)
 
       machine.unlock()
       machine.stall()
       #expect(machine.lock.requestLock(after: .zero) == .announced(after: 2))
-      machine.waitUntil { $0.isRevoking }
+      machine.waitUntil { $0.isLocking }
       #expect(machine.lock.requestLock(after: .zero, includingInactive: true) == .underWay(after: 2))
       machine.goOn()
       #expect(machine.lock.waitUntilLocked(after: 2) != nil && machine.lock.waitUntilInactive() != nil)
-      #expect(machine.state == .inactive && machine.revoked == all + all + all)
+      #expect(machine.state == .inactive && machine.locked == all + all + all)
     }
   }
 
@@ -144,7 +144,7 @@ import Testing
       #expect(machine.lock.lock(after: .seconds(2)))
       machine.pass(.seconds(10))
       machine.unlock()
-      #expect(machine.state == .unlocked && machine.lock.state.delays.count == 0 && machine.revoked == [])
+      #expect(machine.state == .unlocked && machine.lock.state.delays.count == 0 && machine.locked == [])
       // Its client still exists, but no longer delays a lock.
       #expect(machine.lock.lock(after: .seconds(2)))
       machine.pass(.seconds(2))
@@ -187,11 +187,11 @@ import Testing
       #expect(machine.state == .locked)
       machine.pass(.seconds(1))
       machine.waitUntil { $0.lockState == .inactive }
-      #expect(machine.revoked == [.complete, .completeUnlessOpen, .completeWhenUserInactive])
+      #expect(machine.locked == [.complete, .completeUnlessOpen, .completeWhenUserInactive])
     }
   }
 
-  // MARK: During a revocation
+  // MARK: During a lock
 
   /// The lock takes effect when the destruction has ended, and an unlock that waited for the same does not prevent it.
   @Test func aLockDuringADestructionIsNotLost() throws {
@@ -200,16 +200,16 @@ import Testing
       let destroying = Thread(name: "destroy") {
         machine.lock.destroy(.init(classes: [.completeWhenUserInactive]) { [:] })
       }
-      machine.waitUntil { $0.isRevoking }
+      machine.waitUntil { $0.isLocking }
       #expect(machine.lock.requestLock(after: .zero) == .announced(after: 0))
       #expect(machine.lock.requestLock(after: .zero) == .underWay(after: 0))
-      #expect(machine.state == .gracePeriod && machine.revoked == [])
+      #expect(machine.state == .gracePeriod && machine.locked == [])
       let unlocking = Thread(name: "unlock") { machine.unlock() }
       machine.goOn()
       #expect(machine.lock.waitUntilLocked(after: 0) != nil)
       destroying.join()
       unlocking.join()
-      #expect(machine.revoked == [.completeWhenUserInactive, .complete, .completeUnlessOpen])
+      #expect(machine.locked == [.completeWhenUserInactive, .complete, .completeUnlessOpen])
       #expect(machine.state == .unlocked && machine.lock.state.completedLocks == 1)
     }
   }
@@ -219,9 +219,9 @@ import Testing
     try Machine.with(lockDelay: .zero) { machine in
       machine.stall()
       #expect(machine.lock.requestLock(after: .zero) == .announced(after: 0))
-      machine.waitUntil { $0.isRevoking }
+      machine.waitUntil { $0.isLocking }
       #expect(machine.lock.requestLock(after: .seconds(1)) == .underWay(after: 0))
-      #expect(machine.unlockNow() == .revoking && machine.state == .gracePeriod)
+      #expect(machine.unlockNow() == .locking && machine.state == .gracePeriod)
       machine.goOn()
       #expect(machine.lock.waitUntilLocked(after: 0) != nil && machine.state == .locked)
       #expect(machine.lock.requestLock(after: .zero) == .unnecessary)
@@ -268,7 +268,7 @@ import Testing
   @Test func anUnlockWaitsUntilAGoneMountIsLocked() throws {
     try Machine.with(lockDelay: .zero) { machine in
       machine.lock.monitor.update { $0.isMountGone = true }
-      #expect(machine.unlockNow() == .revoking)
+      #expect(machine.unlockNow() == .locking)
       let unlocking = Thread(name: "unlock") { machine.unlock() }
       machine.lock.lockEverything(includingNone: false)
       #expect(machine.state == .beforeFirstUnlock)
@@ -291,7 +291,7 @@ import Testing
             return true
           }
         #expect(holds == isHeld)
-        let revoked = machine.revoked.count
+        let locked = machine.locked.count
         let erasing = Thread(name: "erasing") {
           machine.lock.destroy(
             .init(classes: [.complete]) {
@@ -299,7 +299,7 @@ import Testing
               return [:]
             })
         }
-        while machine.revoked.count == revoked || wiped.all.isEmpty == isHeld { Thread.sleep(.milliseconds(1)) }
+        while machine.locked.count == locked || wiped.all.isEmpty == isHeld { Thread.sleep(.milliseconds(1)) }
         Thread.sleep(.milliseconds(100))
         #expect(!machine.lock.mayRotate && completed.all.isEmpty)
         machine.lock.endRotation()
@@ -321,7 +321,7 @@ import Testing
       }
       #expect(machine.lock.beginRotation())
       let locking = Thread(name: "lock everything") { machine.lock.lockEverything(includingNone: isEnding) }
-      while machine.revoked.isEmpty { Thread.sleep(.milliseconds(1)) }
+      while machine.locked.isEmpty { Thread.sleep(.milliseconds(1)) }
       replaceKeys()
       machine.lock.endRotation()
       locking.join()

@@ -22,7 +22,7 @@ final class Machine: Sendable, Revocation {
   private let broadcast: EventBroadcast
 
   var state: LockState { lock.state.lockState }
-  var revoked: [ProtectionClass] { classes.withLock { $0 } }
+  var locked: [ProtectionClass] { classes.withLock { $0 } }
   /// The events since the unlock.
   var events: [Kinds.Kind] { Array(told.all.drop { $0 == .didBecomeAvailable }) }
 
@@ -71,7 +71,7 @@ final class Machine: Sendable, Revocation {
 
   func unlock() {
     let beginning = lock.beginUnlock()
-    while lock.waitUntilUnlockable(beginning), lock.unlock([:], beginning) == .revoking {}
+    while lock.waitUntilUnlockable(beginning), lock.unlock([:], beginning) == .locking {}
   }
 
   /// The same, but does not wait where that is needed.
@@ -108,7 +108,7 @@ final class Machine: Sendable, Revocation {
   /// Calls `body` with each event, as part of its announcement.
   func listen(_ body: @escaping @Sendable (DaemonEvent) -> Void) { _ = broadcast.subscribe(body) }
 
-  /// Makes the revocation wait from now on.
+  /// Makes the lock wait from now on.
   func stall() { isStalled.update { $0 = true } }
 
   func goOn() { isStalled.update { $0 = false } }

@@ -21,7 +21,7 @@ import Testing
       #expect(machine.lock.state.restsAt != nil, "class CX has no time of its own")
       machine.pass(.seconds(1))
       machine.waitUntil { $0.lockState == .beforeFirstUnlock && $0.destruction == nil }
-      #expect(machine.revoked.suffix(4) == Self.all)
+      #expect(machine.locked.suffix(4) == Self.all)
       #expect(machine.lock.controller.availability(of: .completeUntilFirstUserAuthentication) == .unavailable)
       #expect(machine.lock.state.restsAt == nil && machine.lock.controller.endOfAvailability == nil)
       #expect(machine.lock.state.completedLocks == 2)

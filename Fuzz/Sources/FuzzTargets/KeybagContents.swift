@@ -45,7 +45,7 @@ private func checkUnopened(_ keybag: Keybag, _ secrets: borrowing KeybagSecrets)
   _ = try? keybag.noneClassKeys(deviceKey: secrets.deviceKey, effaceable: secrets.effaceable)
   for fileClass in ProtectionClass.allCases {
     precondition(keybag.keyIDs(of: fileClass).isEmpty == (keybag.erasureTime != nil))
-    precondition(!keybag.keyIDs(of: fileClass).contains(where: keybag.isRevoked))
+    precondition(!keybag.keyIDs(of: fileClass).contains(where: keybag.isRetired))
   }
   precondition(keybag.lacking(keysOf: keybag).isEmpty)
   precondition(keybag.publicKeys.values.allSatisfy { $0.count == 32 })

@@ -116,7 +116,7 @@ extension BackingTree {
 
   /// Queues a file for re-encryption under its new key, as soon as possible.
   func awaitRekey(of node: Node) {
-    guard !options.isReadOnly else { return }
+    guard options.writers.mayWrite else { return }
     rekeys.add(node, in: nodes)
   }
 

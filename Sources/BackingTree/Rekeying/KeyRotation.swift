@@ -81,7 +81,7 @@ package final class KeyRotation: TreeVisitor {
     let path: SharedDescriptor?
     do throws(Errno) {
       path = try keeping(file) { () throws(Errno) in
-        try tree.withOwnerPermissions(of: directory.descriptor) { () throws(Errno) in
+        try tree.ownerPermissions.ensuring(on: directory.descriptor) { () throws(Errno) in
           SharedDescriptor(try directory.descriptor.open(name, [.path, .noFollow]))
         }
       }

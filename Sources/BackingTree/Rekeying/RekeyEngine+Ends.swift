@@ -47,7 +47,7 @@ extension RekeyEngine {
     guard let file = node.file, file.isRekeyed else { return }
     let isShifted = hasShifted ? file.record.timeShift != nil : shiftTime(of: file, node)
     // With other writers the kernel keeps no time, and sends none of its own accord.
-    let isKept = !tree.options.hasOtherWriters
+    let isKept = tree.options.writers == .sole
     file.restAfterRekey(isShifted: isShifted) { if isKept { node.movedTime(from: $0, to: $1) } }
     tree.applyModificationTime(of: file)
   }

@@ -225,7 +225,7 @@ package final class RekeyEngine {
       if !job.step.chunks.isEmpty {
         job.isWritten = true
         // Others may have written the file since it was opened.
-        if tree.options.hasOtherWriters, !job.file.isRekeyed { job.file.adoptModificationTime() }
+        if tree.options.writers != .sole, !job.file.isRekeyed { job.file.adoptModificationTime() }
         try tree.holdingPrivileges(of: job.node) { () throws(Errno) in try job.file.write(job.step) }
       }
       guard job.step.boundary == nil else { return }

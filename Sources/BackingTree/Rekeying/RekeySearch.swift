@@ -42,7 +42,7 @@ final class RekeySearch: TreeVisitor {
       // By this name: those that the node knows may be gone. In the table, so that it is the node that requests have.
       let file = tree.nodes.keep(file)
       defer { tree.nodes.forget(file, count: 1) }
-      let path = try tree.withOwnerPermissions(of: directory.descriptor) { () throws(Errno) in
+      let path = try tree.ownerPermissions.ensuring(on: directory.descriptor) { () throws(Errno) in
         try directory.descriptor.open(name, [.path, .noFollow])
       }
       _ = try tree.replayed(record, of: path, file)

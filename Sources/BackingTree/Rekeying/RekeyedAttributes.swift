@@ -31,7 +31,7 @@ extension BackingTree {
       let stored = try descriptor.attributeNames().filter { AttributeEncoding.isBackingName($0.bytes) }
       guard !stored.isEmpty else { return }
       let ciphers = try attributeCiphers(of: record)
-      try withOwnerPermissions(of: descriptor) { () throws(Errno) in
+      try ownerPermissions.ensuring(on: descriptor) { () throws(Errno) in
         for name in stored { try rekey(name, of: descriptor, ciphers, node) }
       }
     }

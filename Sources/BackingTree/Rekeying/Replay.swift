@@ -54,7 +54,7 @@ extension BackingTree {
   /// - Throws: the error of writing the chunks.
   func replayed(_ record: FileRecord, of file: borrowing Descriptor, _ node: Node) throws(Errno) -> FileRecord {
     // Also if everything is replayed, because `record` may have been read before.
-    guard record.pending != nil, unreplayed.hadBatches, !options.isReadOnly else { return record }
+    guard record.pending != nil, unreplayed.hadBatches, options.writers.mayWrite else { return record }
     return try keyChanges.read { () throws(Errno) in
       try unreplayed.turn.withLock { (_) throws(Errno) in
         try holdingPrivileges(of: node) { () throws(Errno) in try replay(node, file) }
@@ -64,7 +64,7 @@ extension BackingTree {
 
   /// Writes a file's chunks again and advances its record. Another request may have done so already.
   private func replay(_ node: Node, _ path: borrowing Descriptor) throws(Errno) -> FileRecord {
-    try withOwnerPermissions(of: path) { () throws(Errno) in
+    try ownerPermissions.ensuring(on: path) { () throws(Errno) in
       let file = try Descriptor.open(PathName(descriptor: path), [.readWrite, .nonBlocking])
       var record = try verifiedFileRecord(try file.attribute(Self.recordAttribute), of: node)
       guard let chunks = record.pending.map(unreplayed.chunks), let last = chunks.last else { return record }

@@ -30,7 +30,7 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
   unsafe table.read = { request, node, size, offset, info in
     unsafe serve(request) { (fs) throws(Errno) in
       let count = min(size, Session.maximumTransfer)
-      let buffer = unsafe Worker.room(for: count, in: Worker.current.data)
+      let buffer = unsafe Session.room(for: count, in: Worker.current.data)
       do throws(Errno) {
         let bytes = try unsafe fs.read(
           Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(offset), count: count,

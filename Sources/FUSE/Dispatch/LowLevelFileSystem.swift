@@ -44,8 +44,8 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
     _ name: PathName, in parent: NodeID, mode: UInt32, flags: HandleFlags, caller: Caller
   ) throws(Errno) -> (Entry, Opened)
   func open(_ node: NodeID, flags: HandleFlags, caller: Caller) throws(Errno) -> Opened
-  /// Reads up to `count` bytes into `buffer`, which is ``Worker/room(for:in:)``. Returns the bytes, which are somewhere
-  /// in it and wiped once sent; nothing else of a file may be left in it.
+  /// Reads up to `count` bytes into `buffer`, which is ``Session/room(for:in:)``. Returns the bytes, which are
+  /// somewhere in it and wiped once sent; nothing else of a file may be left in it.
   func read(
     _ handle: Handle, of node: NodeID, at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer,
     flags: HandleFlags, caller: Caller

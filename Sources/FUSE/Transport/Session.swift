@@ -7,11 +7,12 @@ import SystemPackage
 @safe package final class Session: @unchecked Sendable {
   /// The maximum length of a read or write in bytes: `FUSE_MAX_MAX_PAGES` pages of 4 KiB.
   package static let maximumTransfer = 1 << 20
-  /// The part of a buffer that a read of `count` bytes may use.
+  /// The part of a worker's buffer that a read of `count` bytes may use: what comes in front of and behind them in
+  /// blocks of the slack, and a little more. Of the largest transfer, which is of whole blocks, that is all of it.
   package static func room(
     for count: Int, in buffer: UnsafeMutableRawBufferPointer
   ) -> UnsafeMutableRawBufferPointer {
-    unsafe Worker.room(for: count, in: buffer)
+    unsafe UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(count + 3 * Worker.slack))
   }
 
   let session: OpaquePointer

@@ -9,12 +9,6 @@ import ProtectfsIO
   /// Room behind the data of a read or write, for the block that the last bytes are padded to.
   static let slack = 4096
 
-  /// The part of a buffer that a read of `count` bytes may use: what comes in front of and behind them in blocks of the
-  /// slack, and a little more. Of the largest transfer, which is of whole blocks, that is all of ``data``.
-  static func room(for count: Int, in buffer: UnsafeMutableRawBufferPointer) -> UnsafeMutableRawBufferPointer {
-    unsafe UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(count + 3 * slack))
-  }
-
   /// How long a worker pauses after each request from the device, in microseconds, while others come through rings.
   private static let pauseBesideRings: UInt32 = 1000
 

@@ -56,7 +56,7 @@ extension Daemon {
       let erasure = try withKeybag { (file) throws(KeyManagementError) in
         try file.erase(keybag.withLock { $0 }, deviceKey: deviceKey)
       }
-      revokeErased(erasure.tombstone)
+      wipeErased(erasure.tombstone)
       if let failure = erasure.failure { throw failure }
     } catch {
       throw ControlError(error)
@@ -65,9 +65,9 @@ extension Daemon {
 
   /// Takes all keys out of memory after the store was erased; returns when that is done, by whichever thread. Not
   /// within ``withKeybag(_:)``.
-  func revokeErased(_ erased: Keybag) {
-    isRevoked.withLock { isRevoked in
-      guard !isRevoked else { return }
+  func wipeErased(_ erased: Keybag) {
+    isErased.withLock { isErased in
+      guard !isErased else { return }
       // An unlock that has opened the old keybag ends first, and so its keys go too; the next finds the store erased.
       keybagFile.withLock { _ in keybag.withLock { $0 = erased } }
       machine.destroy(
@@ -76,7 +76,7 @@ extension Daemon {
           return [:]
         })
       log.notice("the store was erased")
-      isRevoked = true
+      isErased = true
     }
   }
 
@@ -88,7 +88,7 @@ extension Daemon {
     do throws(KeyManagementError) {
       let watch = try KeybagFile(backing: backing).watch()
       Thread(name: "keybag watch") { [self] in
-        repeat { revokeIfErased() } while watch.wait()
+        repeat { wipeIfErased() } while watch.wait()
       }.detach()
     } catch {
       log.warning(
@@ -96,11 +96,11 @@ extension Daemon {
     }
   }
 
-  private func revokeIfErased() {
+  private func wipeIfErased() {
     guard let current = try? readKeybag(KeybagFile(backing: backing)), current.erasureTime != nil,
       current.storeID == keybag.withLock({ $0.storeID })
     else { return }
-    revokeErased(current)
+    wipeErased(current)
   }
 
   /// Where others may write the backing directory, files under an old class key may come at any time.

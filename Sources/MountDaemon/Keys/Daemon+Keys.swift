@@ -14,9 +14,9 @@ extension Daemon {
   package func unlock(
     _ secret: borrowing UnlockSecret, _ beginning: UnlockBeginning, isCounted: Bool = true
   ) throws(ControlError) {
-    var result = LockMachine.UnlockResult.revoking
+    var result = LockMachine.UnlockResult.locking
     do throws(KeyManagementError) {
-      while result == .revoking {
+      while result == .locking {
         // Not with the keybag's mutex: a lock may be waiting for a rotation, and that one for the mutex.
         let mayGoOn = machine.waitUntilUnlockable(beginning)
         result = mayGoOn ? try unlockNow(secret, beginning, isCounted) : .cancelled
@@ -38,8 +38,8 @@ extension Daemon {
     var attempt = try attempt(with: secret, isCounted: isCounted)
     return try withKeybag { (file) throws(KeyManagementError) in
       let own = keybag.withLock { $0 }
-      // Where another mount may write, it may also have changed the passcode.
-      let current = options.hasOtherWriters ? try readKeybag(file) : own
+      // Another mount that writes may also have changed the passcode.
+      let current = options.writers == .sole ? own : try readKeybag(file)
       guard current.storeID == own.storeID else { throw .foreignKeybag }
       let opened = try open(current, in: file, with: secret, &attempt)
       guard current != own else { return machine.unlock(try opened.heldKeys(), beginning) }
@@ -187,7 +187,7 @@ extension Daemon {
     guard let erased = try? readKeybag(KeybagFile(backing: backing)), let time = erased.erasureTime else {
       return ControlError(error)
     }
-    revokeErased(erased)
+    wipeErased(erased)
     return ControlError(KeyManagementError.storeErased(at: time))
   }
 }

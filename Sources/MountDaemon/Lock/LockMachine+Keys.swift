@@ -34,7 +34,7 @@ extension LockMachine {
     let lost = classes.filter { ProtectionPolicy.keyAvailability(of: $0, in: state.lockState) == .available }
     enter(newState, &state)
     state.completedLocks += 1
-    state.revokesAt = nil
+    state.locksAt = nil
     state.delays.end()
     state.expiresAt = nil
     goToRest(after: nil, &state)
@@ -46,7 +46,7 @@ extension LockMachine {
   func replaceKeys(_ keys: [ProtectionClass: [HeldKey]]) {
     monitor.update { state in
       let lost = state.destruction?.classes ?? []
-      install(keys.filter { !lost.contains($0.key) }, in: state.revokesTo ?? state.lockState)
+      install(keys.filter { !lost.contains($0.key) }, in: state.locksTo ?? state.lockState)
     }
   }
 

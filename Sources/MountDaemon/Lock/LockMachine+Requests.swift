@@ -38,14 +38,14 @@ extension LockMachine {
       }
       guard state.lockState == .unlocked || state.lockState == .gracePeriod else { return .unnecessary }
       let endsDelays = period == .zero && state.delays.count > 0
-      if state.revokesTo == .locked { return .underWay(after: state.completedLocks) }
-      if let earlier = state.revokesAt, earlier <= now + period, !endsDelays {
+      if state.locksTo == .locked { return .underWay(after: state.completedLocks) }
+      if let earlier = state.locksAt, earlier <= now + period, !endsDelays {
         return .underWay(after: state.completedLocks)
       }
       if endsDelays { state.delays.end() }
       let isFirst = state.lockState == .unlocked
       enter(.gracePeriod, &state)
-      state.revokesAt = now + period
+      state.locksAt = now + period
       if isFirst {
         state.announcements += state.delays.announce(at: now, gracePeriod: period)
       } else {
@@ -98,7 +98,7 @@ extension LockMachine {
     monitor.update { $0.lockRequests += 1 }
   }
 
-  /// Waits until nothing is being revoked, or about to be. Returns `false` where a lock was asked for since the unlock
+  /// Waits until no class is being locked, or about to be. Returns `false` where a lock was asked for since the unlock
   /// began: its secret need not be checked any more.
   func waitUntilUnlockable(_ beginning: UnlockBeginning) -> Bool {
     monitor.wait { (state, _) -> Bool? in
@@ -109,7 +109,7 @@ extension LockMachine {
 
   /// A lock that is due has only been kept waiting by a destruction: it is not for an unlock to cancel.
   private func mayUnlock(_ state: State) -> Bool {
-    guard !state.isRevoking, !state.isMountGone, state.destruction == nil else { return false }
+    guard !state.isLocking, !state.isMountGone, state.destruction == nil else { return false }
     guard state.lockState == .gracePeriod, let takesEffectAt = state.takesEffectAt else { return true }
     return takesEffectAt > now() || state.isStopping
   }
@@ -122,13 +122,13 @@ extension LockMachine {
   /// What has become of an unlock.
   enum UnlockResult {
     case unlocked
-    /// Something is being revoked, whose end may wait for the caller. Nothing has changed.
-    case revoking
+    /// Classes are being locked, and the end of that may wait for the caller. Nothing has changed.
+    case locking
     /// A lock was asked for after the unlock had begun. Nothing has changed.
     case cancelled
   }
 
-  /// Takes the keys of an unlock, and cancels a lock that was asked for before it and has not begun to revoke.
+  /// Takes the keys of an unlock, and cancels a lock that was asked for before it and has not begun to lock classes.
   ///
   /// - Parameter adopt: goes on with the keybag that the keys are of, where that is another one. It waits for nothing.
   func unlock(
@@ -136,7 +136,7 @@ extension LockMachine {
   ) -> UnlockResult {
     change { state in
       guard state.lockRequests == beginning.lockRequests else { return .cancelled }
-      guard mayUnlock(state) else { return .revoking }
+      guard mayUnlock(state) else { return .locking }
       let previous = state.lockState
       adopt()
       for (fileClass, held) in keys { controller.install(held, for: fileClass) }
@@ -144,7 +144,7 @@ extension LockMachine {
         controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)
       }
       enter(.unlocked, &state)
-      state.revokesAt = nil
+      state.locksAt = nil
       state.delays.end()
       state.isInactivityDue = false
       state.expiresAt = nil

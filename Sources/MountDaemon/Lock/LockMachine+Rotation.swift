@@ -81,7 +81,7 @@ extension LockMachine {
   }
 
   private static func mayRotate(_ state: State) -> Bool {
-    (state.lockState == .unlocked || state.lockState == .gracePeriod) && !state.isRevoking && state.destruction == nil
+    (state.lockState == .unlocked || state.lockState == .gracePeriod) && !state.isLocking && state.destruction == nil
       && !state.isStopping
   }
 }

@@ -11,7 +11,7 @@ final class LockMachine: Sendable {
   struct State {
     var lockState = LockState.beforeFirstUnlock
     /// When the grace period ends.
-    var revokesAt: ContinuousClock.Instant?
+    var locksAt: ContinuousClock.Instant?
     /// Who holds the lock back beyond that.
     var delays: LockDelays
     /// Class CX goes with the lock, not after its period.
@@ -27,9 +27,9 @@ final class LockMachine: Sendable {
     /// What the last one has left undone.
     var lockOutcome = LockOutcome()
     /// The sequence is running: nothing may change the state until it has ended.
-    var isRevoking = false
+    var isLocking = false
     /// The state in which a lock that is running ends.
-    var revokesTo: LockState?
+    var locksTo: LockState?
     var rotation = RotationState.none
     /// Keys that were destroyed, and are still in memory.
     var destruction: Destruction?
@@ -44,7 +44,7 @@ final class LockMachine: Sendable {
     var isStopping = false
 
     /// When an announced lock takes effect at the latest.
-    var takesEffectAt: ContinuousClock.Instant? { revokesAt.map { delays.effect(after: $0) } }
+    var takesEffectAt: ContinuousClock.Instant? { locksAt.map { delays.effect(after: $0) } }
   }
 
   /// The end of the keys of classes, while they may be in use.
@@ -58,7 +58,7 @@ final class LockMachine: Sendable {
   }
 
   private enum Work {
-    case revoke([ProtectionClass], LockState)
+    case lock([ProtectionClass], LockState)
     case destroy(Destruction)
     case drop([NodeID])
     case dropLateWrites
@@ -151,18 +151,18 @@ final class LockMachine: Sendable {
             let availability = ProtectionPolicy.keyAvailability(of: fileClass, in: state.lockState)
             controller.setAvailability(availability, of: fileClass)
           }
-          state.isRevoking = false
+          state.isLocking = false
           state.destruction = nil
           expectLateWrites(&state)
         }
-      case .revoke(let classes, let newState):
+      case .lock(let classes, let newState):
         var outcome = sequence.run(classes, evictingOpenFiles: false)
         outcome.keepsKeybagKey = !wipeRotationKey(within: sequence.patience, awaitingEnd: false)
         sequence.report(outcome)
         change { [outcome] state in
           enter(newState, &state)
-          state.revokesTo = nil
-          state.isRevoking = false
+          state.locksTo = nil
+          state.isLocking = false
           if newState == .locked {
             state.completedLocks += 1
             state.lockOutcome = outcome
@@ -170,7 +170,7 @@ final class LockMachine: Sendable {
           } else if state.isInactivityDue {
             state.lockOutcome.add(outcome)
           }
-          state.revokesAt = nil
+          state.locksAt = nil
           state.delays.end()
           state.expiresAt = newState == .locked ? now() + (state.isInactivityDue ? .zero : inactivityPeriod) : nil
           expectLateWrites(&state)
@@ -188,30 +188,30 @@ final class LockMachine: Sendable {
     monitor.wait { state, deadline in
       if state.isStopping { return .stop }
       if let destruction = state.destruction {
-        state.isRevoking = true
+        state.isLocking = true
         return .destroy(destruction)
       }
       let now = now()
       if state.lockState == .gracePeriod, let takesEffectAt = state.takesEffectAt {
         if takesEffectAt <= now {
-          state.isRevoking = true
-          state.revokesTo = .locked
-          return .revoke(Self.lockedClasses, .locked)
+          state.isLocking = true
+          state.locksTo = .locked
+          return .lock(Self.lockedClasses, .locked)
         }
         deadline = takesEffectAt
       }
       if state.lockState == .locked, let expiresAt = state.expiresAt {
         if expiresAt <= now {
-          state.isRevoking = true
-          state.revokesTo = .inactive
-          return .revoke(Self.inactiveClasses, .inactive)
+          state.isLocking = true
+          state.locksTo = .inactive
+          return .lock(Self.inactiveClasses, .inactive)
         }
         deadline = expiresAt
       }
       if let restsAt = state.restsAt, restsAt <= now {
         let destruction = Self.destructionOfAll
         state.destruction = destruction
-        state.isRevoking = true
+        state.isLocking = true
         return .destroy(destruction)
       }
       if !state.staleNodes.isEmpty {

@@ -73,7 +73,7 @@ struct LockSequence: Revocation {
     writes.stop()
   }
 
-  /// Revokes the classes. When this returns, no page of a class whose key went whole is with the kernel, no key of it
+  /// Locks the classes. When this returns, no page of a class whose key went whole is with the kernel, no key of it
   /// is in memory, and every request on its contents is refused. What a store that does not answer has kept it from is
   /// returned.
   ///
@@ -143,21 +143,16 @@ struct LockSequence: Revocation {
       let unpushed = finish(pages.begin(nodes), progress: { fileSystem.completedPushes })
       if !unpushed.isEmpty { return unpushed }
       let hasMore = fileSystem.completedPushes != completed
-      if Session.copiesPages {
-        // Those copies are in no page that the invalidation has found.
-        let isWriting = session.hasWriteBacks(to: Set(nodes))
-        if isWriting, hasMore { end = MonotonicClock.nanoseconds + patience.inNanoseconds }
-        if isWriting || session.hasRequest {
-          if MonotonicClock.nanoseconds < end {
-            quiet = 0
-            continue
-          }
-          return isWriting ? nodes : []
-        }
+      // Copies are in no page that the invalidation has found. One that no worker has taken is not known.
+      let isWriting = Session.copiesPages && session.hasWriteBacks(to: Set(nodes))
+      if isWriting, hasMore { end = MonotonicClock.nanoseconds + patience.inNanoseconds }
+      if MonotonicClock.nanoseconds >= end { return isWriting ? nodes : [] }
+      if isWriting || Session.copiesPages && session.hasRequest {
+        quiet = 0
+      } else {
+        passes += 1
+        quiet = hasMore ? 0 : quiet + 1
       }
-      if MonotonicClock.nanoseconds >= end { break }
-      passes += 1
-      quiet = hasMore ? 0 : quiet + 1
     }
     return []
   }

@@ -20,7 +20,7 @@ package final class Daemon: DaemonControl {
   /// Wrong passcodes, also where the store cannot be written to.
   let attempts = RankedMutex(.passcodeAttempts, PasscodeAttempts())
   /// Whether the keys of an erased store have gone from memory; held while they go.
-  let isRevoked = RankedMutex(.erasure, false)
+  let isErased = RankedMutex(.erasure, false)
   /// Held while the keybag is read, changed and put in place (`withKeybag`).
   let keybagFile = RankedMutex(.keybagFile, ())
   let controller: LockController

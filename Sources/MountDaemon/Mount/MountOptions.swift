@@ -45,13 +45,11 @@ package struct MountOptions: Equatable, Sendable {
     self.mountPoint = mountPoint
   }
 
-  /// Nothing may be cached: beside a mount that only reads, another may write.
-  var hasOtherWriters: Bool { isShared || isReadOnly }
+  var writers: WriterState { isReadOnly ? .reading : isShared ? .shared : .sole }
 
   var fileSystemOptions: TreeOptions {
     var options = TreeOptions()
-    options.hasOtherWriters = hasOtherWriters
-    options.isReadOnly = isReadOnly
+    options.writers = writers
     options.keepsReplacedClass = keepsReplacedClass
     options.keepsLocked = keepsLocked
     // A quarter of the descriptors for directories, some for the daemon itself; the rest is for what others keep open.

@@ -42,7 +42,7 @@ package enum MountProcess {
     let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: unmounter.files, log: log)
 
     let session = try Session(
-      fileSystem: daemon.fileSystem, options: options.sessionOptions, hasOtherWriters: options.hasOtherWriters,
+      fileSystem: daemon.fileSystem, options: options.sessionOptions, hasOtherWriters: options.writers != .sole,
       threads: options.threads, counts: daemon.requests)
     let server = try ControlServer(
       mountPoint: options.mountPoint, backing: daemon.backing.status(), control: daemon, logger: log)
