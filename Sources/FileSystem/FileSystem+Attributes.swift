@@ -57,7 +57,7 @@ extension ProtectedFileSystem {
     let status =
       try changes.modification == .leave ? apply(.leave) : setModificationTime(changes.modification, of: node, apply)
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
-    return (attributes(of: node, status), attributeTimeout(of: node))
+    return (attributes(of: node, status), timeoutAfterChange(of: node))
   }
 
   /// Runs `body`, which gives the backing file a modification time; once more if the file was opened or closed

@@ -17,11 +17,10 @@ extension ProtectedFileSystem {
     let parent = node(parent)
     do throws(Errno) {
       return try makeFile(name, in: parent, mode: mode, caller: caller) { (file, node, entry) in
+        let opened = opened(tree.adopt(file, for: node, forWriting: flags.forWriting))
         var entry = entry
-        // The kernel does not know the file yet, so a lock that comes before this answer cannot invalidate its
-        // attributes. The kernel therefore has to send GETATTR before the first write(2).
-        if file.fileClass.losesKey, !file.fileClass.keepsOpenFiles { entry.attributeTimeout = 0 }
-        return (entry, opened(tree.adopt(file, for: node, forWriting: flags.forWriting)))
+        entry.attributeTimeout = timeoutAfterChange(of: node)
+        return (entry, opened)
       }
     } catch .fileExists where !flags.exclusive {
       // Someone created it behind the mount's back after the kernel's lookup. The kernel looks again after ESTALE, and

@@ -48,8 +48,10 @@ extension ProtectedFileSystem {
       throw error
     }
     do throws(Errno) {
-      return entry(
+      var entry = entry(
         try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
+      entry.attributeTimeout = timeoutAfterChange(of: node)
+      return entry
     } catch {
       undo(backing, in: handle, after: error) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
       throw error

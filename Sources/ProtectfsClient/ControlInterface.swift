@@ -14,6 +14,7 @@ package enum ControlInterface {
     case status = "GetStatus"
     case lock = "Lock"
     case lockAll = "LockAll"
+    case finishWrites = "FinishWrites"
     case unlock = "Unlock"
     case changePasscode = "ChangePasscode"
     case addKey = "AddKey"

@@ -70,6 +70,13 @@ extension DaemonConnection {
     _ = try call(.lockAll, NoParameters(), returning: NoParameters.self, patience: 0)
   }
 
+  /// Returns when what the kernel was writing back has been written: before Linux 6.16 an unmount does not wait for it.
+  ///
+  /// - Throws: ``ControlError/Code-swift.enum/failed`` if the backing store does not take it.
+  package mutating func finishWrites() throws(ControlError) {
+    _ = try call(.finishWrites, NoParameters(), returning: NoParameters.self, patience: 0)
+  }
+
   /// Unlocks the mount, or cancels a lock during its grace period. Checking the secret takes about a second.
   ///
   /// - Throws: ``ControlError/Code-swift.enum/wrongPasscode``, or ``ControlError/Code-swift.enum/unlockCancelled`` if a

@@ -55,6 +55,7 @@ struct UnmountCommand: ParsableCommand {
     guard let status else { return try Self.detach(mount, isLazy: lazy) }
     let isBind = status.mountPoint != path && mount.sameFileSystem().contains { $0.mountPoint == status.mountPoint }
     let lost = lazy && !isBind ? try Self.lockAll(&daemon) : nil
+    try Self.finishWrites(&daemon, lazy)
     let ending = try? ProcessDescriptor(status.processID)
     try Self.detach(mount, isLazy: lazy)
     if let lost { throw lost }
@@ -98,6 +99,16 @@ struct UnmountCommand: ParsableCommand {
       return nil
     } catch  where error.code == .writesLost {
       return error
+    }
+  }
+
+  /// Waits for what the kernel is writing back. A lazy unmount comes in any case, and a daemon of an earlier version
+  /// does not know how.
+  private static func finishWrites(_ daemon: inout DaemonConnection, _ isLazy: Bool) throws(ControlError) {
+    do throws(ControlError) {
+      try daemon.finishWrites()
+    } catch {
+      if error.code == .failed, !isLazy { throw error }
     }
   }
 

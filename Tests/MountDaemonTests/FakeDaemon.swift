@@ -53,6 +53,10 @@ final class FakeDaemon: DaemonControl {
     }
   }
 
+  func finishWrites() {
+    state.withLock { $0.changes.append("finish writes") }
+  }
+
   func beginUnlock() -> UnlockBeginning { UnlockBeginning(lockRequests: 0) }
 
   func unlock(

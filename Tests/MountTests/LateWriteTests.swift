@@ -42,8 +42,9 @@ extension MountTests {
 
     /// What the kernel is writing back when the lock comes, for a program that has the file open. Before Linux 6.16 it
     /// writes copies of pages, to which none of the file leads.
-    @Test func whatIsBeingWrittenBackIsKept() throws {
-      try Volume.withFaults { volume, faults in
+    @Test(arguments: [LateWriter.Kernel.own, .earlier])
+    func whatIsBeingWrittenBackIsKept(_ kernel: LateWriter.Kernel) throws {
+      try kernel.withFaults { volume, faults in
         let contents = pattern(1, count: 8 << 20)
         let path = volume.path("file")
         try path.write("")
@@ -58,6 +59,48 @@ extension MountTests {
         try volume.unlock()
         try dropCaches()
         try expectSame(path.contents(), contents, "written back")
+      }
+    }
+
+    /// The same for a file that is no longer open, nor mapped, when the mount goes.
+    @Test(arguments: [true, false]) func whatIsBeingWrittenBackIsKeptByAnUnmount(isSignalled: Bool) throws {
+      try LateWriter.Kernel.earlier.withFaults { volume, faults in
+        let path = volume.path("file")
+        // Where there are copies, the file's last release sends the first 64, and waits for them.
+        let pages = ProtectfsIO.Process.kernelVersion < (6, 16) ? 80 : 8
+        try path.write(String(repeating: "a", count: pages * 8192))
+        let program = """
+          import ctypes, os
+          libc = ctypes.CDLL(None)
+          libc.mmap.restype = ctypes.c_void_p
+          file = os.open('\(path)', os.O_RDWR)
+          size = ctypes.c_size_t(\(pages * 8192))
+          address = libc.mmap(None, size, 3, 1, file, ctypes.c_long(0))
+          os.close(file)
+          for page in range(\(pages)): ctypes.memset(address + page * 8192, 0x62, 4096)
+          assert libc.munmap(ctypes.c_void_p(address), size) == 0
+          """
+        let (error, _) = faults.during(.slow, at: 1, of: .writes) { () throws(Errno) in
+          do {
+            let written = try Program.run(["python3", "-c", program])
+            #expect(written.succeeded, "\(written.output)")
+            if isSignalled {
+              #expect(calls_kill(volume.processID, SIGTERM) == 0)
+            } else {
+              let unmounted = try Command.run(["unmount", volume.mountPoint.description])
+              #expect(unmounted.succeeded, "\(unmounted.output)")
+            }
+          } catch {
+            throw .ioError
+          }
+          #expect(volume.waitForDaemon() == .exited(0))
+        }
+        #expect(error == nil)
+        try volume.mount()
+        try volume.unlock()
+        let contents = try path.contents()
+        let lost = (0..<pages).filter { contents[$0 * 8192] != LateWriter.written[0] }
+        #expect(lost.isEmpty, "pages \(lost)")
       }
     }
 
@@ -135,27 +178,35 @@ struct LateWriter {
   /// pages back.
   enum Kernel: String, CaseIterable {
     case own = "OWN", later = "LATER", earlier = "EARLIER"
+
+    func run(_ body: () throws -> Void) throws {
+      let variable = "PROTECTFS_TEST_\(rawValue)_KERNEL"
+      unsafe setenv(variable, "1", 1)
+      defer { unsafe unsetenv(variable) }
+      try body()
+    }
+
+    func withFaults(_ body: (Volume, Faults) throws -> Void) throws { try run { try Volume.withFaults([], body) } }
   }
 
   static func with(
     _ kernel: Kernel = .own, _ options: [String] = [], _ body: (Volume, LateWriter) throws -> Void
   ) throws {
-    let variable = "PROTECTFS_TEST_\(kernel.rawValue)_KERNEL"
-    unsafe setenv(variable, "1", 1)
-    defer { unsafe unsetenv(variable) }
-    try Volume.with(options + ["-o", "allow_other"], defaultClass: .complete) { volume in
-      try Volume.with { source in
-        try source.path("source").write(String(repeating: "c", count: page))
-        // Its page is not in memory then.
-        try source.remount()
-        try source.unlock()
-        let writer = try LateWriter(volume, source)
-        defer {
-          _ = calls_kill(source.processID, SIGCONT)
-          writer.program.send(SIGKILL)
-          _ = writer.program.wait()
+    try kernel.run {
+      try Volume.with(options + ["-o", "allow_other"], defaultClass: .complete) { volume in
+        try Volume.with { source in
+          try source.path("source").write(String(repeating: "c", count: page))
+          // Its page is not in memory then.
+          try source.remount()
+          try source.unlock()
+          let writer = try LateWriter(volume, source)
+          defer {
+            _ = calls_kill(source.processID, SIGCONT)
+            writer.program.send(SIGKILL)
+            _ = writer.program.wait()
+          }
+          try body(volume, writer)
         }
-        try body(volume, writer)
       }
     }
   }

@@ -95,11 +95,14 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
       return unsafe .written(
         try fs.copyRange(
           from: Handle(rawValue: source!.pointee.fh), at: UInt64(sourceOffset),
-          to: Handle(rawValue: target!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(targetOffset), count: count,
-          buffer: Worker.current.data, caller: caller(request)))
+          to: Handle(rawValue: target!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(targetOffset),
+          count: min(count, longestCopy), buffer: Worker.current.data, caller: caller(request)))
     }
   }
 }
+
+/// How many bytes one request copies at most. The answer has 32 bits for their number, and older kernels ask for more.
+private let longestCopy = 1 << 30
 
 /// Requests on open directories.
 func addDirectoryOperations(to table: inout fuse_lowlevel_ops) {

@@ -10,6 +10,7 @@ import SystemPackage
   let negotiation: Negotiation
   let counts: RequestCounts
   let writebackQueue = WritebackQueue()
+  let marks = QueueMarks()
   /// The number of requests being served, until their answers are sent, whose answers may contain attributes of
   /// directories.
   let attributeReplies = Atomic<Int>(0)

@@ -8,6 +8,9 @@ import Synchronization
 final class Negotiation: @unchecked Sendable {
   /// Several daemons or users may write the backing directory, so the kernel may cache nothing for long.
   let hasOtherWriters: Bool
+  /// How many requests that nobody waits for the kernel has under way. The rest it keeps in a second queue, in which a
+  /// write of copied pages is not seen; so while there is one, some wait in the first.
+  private let mostBackground: UInt32
 
   /// The `unique` of the FUSE_INIT request while it is being served, 0 otherwise.
   private let pendingInit = Atomic<UInt64>(0)
@@ -20,8 +23,9 @@ final class Negotiation: @unchecked Sendable {
   /// Posted when FUSE_INIT was answered, or no request is served any more.
   let hasEnded = Semaphore()
 
-  init(hasOtherWriters: Bool) {
+  init(hasOtherWriters: Bool, workers: Int) {
     self.hasOtherWriters = hasOtherWriters
+    mostBackground = UInt32(max(64, 2 * workers))
   }
 
   /// Without this flag, each write(2) first reads `security.capability`.
@@ -67,8 +71,8 @@ final class Negotiation: @unchecked Sendable {
     }
     unsafe connection.pointee.max_write = UInt32(Session.maximumTransfer)
     unsafe connection.pointee.max_readahead = UInt32(Session.maximumTransfer)
-    unsafe connection.pointee.max_background = 64
-    unsafe connection.pointee.congestion_threshold = 48
+    unsafe connection.pointee.max_background = mostBackground
+    unsafe connection.pointee.congestion_threshold = mostBackground / 4 * 3
     unsafe connection.pointee.time_gran = 1
   }
 

@@ -61,12 +61,6 @@ final class RequestDevice: Sendable {
     return unsafe Glibc.poll(&event, 1, milliseconds) > 0
   }
 
-  /// Whether the kernel has a request that nobody has read from a device.
-  static func hasRequest(_ descriptor: Int32) -> Bool {
-    var event = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-    return unsafe Glibc.poll(&event, 1, 0) > 0 && event.revents & Int16(POLLIN) != 0
-  }
-
   /// Sleeps until there is a request. Returns its length in bytes, or -1 when the connection has ended.
   func wait(into buffer: UnsafeMutableRawBufferPointer) -> Int {
     let start = MonotonicClock.nanoseconds

@@ -47,6 +47,7 @@ import ProtectfsIO
   private func take(_ count: Int) {
     let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
     let header = unsafe RequestHeader(bytes)
+    if target.marks.take(header) { return }
     switch header.operation {
     // These concern only the daemon's memory, and have no answer. But to close a descriptor may wait for the store.
     case FUSE_INTERRUPT,

@@ -19,15 +19,6 @@ extension Session {
     return served + throughRings + deferred + deferredInRings
   }
 
-  /// Whether a write of cached pages of one of the nodes has no answer yet, as far as a worker has taken it. That is
-  /// seen a moment later.
-  package func hasWriteBacks(to nodes: Set<NodeID>) -> Bool {
-    unanswered.contains { $0.header.isWriteBack && nodes.contains($0.header.node) }
-  }
-
-  /// Whether there is a request that no worker has taken.
-  package var hasRequest: Bool { unsafe RequestDevice.hasRequest(fuse_session_fd(session)) }
-
   /// The nodes of files for which workers serve requests that the kernel may have sent with the inode's lock held,
   /// other than those of a write(2): fsync(2), fallocate(2), changes of inode attributes and of extended ones.
   package var nodesHeldByRequests: Set<NodeID> {

@@ -32,7 +32,8 @@ import SystemPackage
     do throws(Errno) { backlog = try Backlog() } catch { throw .outOfMemory }
     served = (0..<threads).map { _ in ServedRequest() }
     target = DispatchTarget(
-      fileSystem: fileSystem, negotiation: Negotiation(hasOtherWriters: hasOtherWriters), counts: counts)
+      fileSystem: fileSystem, negotiation: Negotiation(hasOtherWriters: hasOtherWriters, workers: threads),
+      counts: counts)
     var arguments = unsafe fuse_args(argc: 0, argv: nil, allocated: 0)
     defer { unsafe fuse_opt_free_args(&arguments) }
     for argument in ["protectfs"] + options.flatMap({ ["-o", $0] }) {
@@ -140,15 +141,6 @@ import SystemPackage
     let result = unsafe fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0)
     if result < 0, result != -ENOENT { throw Errno(rawValue: -result) }
   }
-
-  /// Whether the kernel writes copies of pages back, and an invalidation does not wait for these: before Linux 6.16
-  /// (`fuse_writepages_fill()` in fs/fuse/file.c).
-  package static let copiesPages: Bool = {
-    #if DEBUG
-      if unsafe getenv("PROTECTFS_TEST_EARLIER_KERNEL") != nil { return true }
-    #endif
-    return Process.kernelVersion < (6, 16)
-  }()
 
   /// Waits until every write(2) to a regular file that is under way has ended. Such a call holds the inode's lock. A
   /// notification of a name in the file takes that before it finds that the file is no directory

@@ -73,9 +73,10 @@ import ProtectfsIO
         if count == 0, watch.isOnlyLeader { count = unsafe device.wait(into: buffer) }
       }
       guard count > 0, unsafe fuse_session_exited(session) == 0 else { return watch.end() }
+      let header = begin(count)
       watch.stepDown(mayTakeLong: mayTakeLong, hasQueue: queued == Self.patience)
       if queued == Self.patience { queued = 0 }
-      serve(count)
+      serve(header, count)
       watch.finish()
       // What comes from the device then is answered to nobody: nodes that the kernel forgets, one with each unlink(2).
       // They are taken together, and no thread is woken for each.
@@ -107,22 +108,29 @@ import ProtectfsIO
   func serve(_ request: UnsafeMutableRawBufferPointer, count: Int, data: UnsafeMutableRawBufferPointer) -> Bool {
     unsafe self.request = request
     unsafe self.data = data
-    return serve(count)
+    return serve(begin(count), count)
+  }
+
+  /// Notes the request of `count` bytes that was received: other threads see it from now on.
+  private func begin(_ count: Int) -> RequestHeader {
+    let header = unsafe RequestHeader(UnsafeRawBufferPointer(rebasing: request[..<count]))
+    served.begin(header)
+    return header
   }
 
   /// Serves the current request, which has `count` bytes. Returns whether another thread has answered it.
   @discardableResult
-  private func serve(_ count: Int) -> Bool {
-    let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
-    let header = unsafe RequestHeader(bytes)
+  private func serve(_ header: RequestHeader, _ count: Int) -> Bool {
+    defer { served.end() }
+    if target.marks.take(header) { return false }
     target.counts.count(header.operation)
-    if header.operation == FUSE_INIT { unsafe target.negotiation.inspectRequest(bytes, header) }
-    served.begin(header)
+    if header.operation == FUSE_INIT {
+      unsafe target.negotiation.inspectRequest(UnsafeRawBufferPointer(rebasing: request[..<count]), header)
+    }
     var buffer = unsafe fuse_buf()
     unsafe buffer.mem = request.baseAddress
     unsafe buffer.size = count
     unsafe fuse_session_process_buf(session, &buffer)
-    served.end()
     guard wasAnswered else { return false }
     wasAnswered = false
     unsafe Memory.wipe(request)

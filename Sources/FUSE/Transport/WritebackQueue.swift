@@ -40,20 +40,13 @@ final class WritebackQueue: Sendable {
       for seek in seeks {
         unsafe serve(seek.request) { (fs) throws(Errno) in
           try session.invalidate(seek.node)
-          if Session.copiesPages { Self.awaitCopies(of: seek.node, session) }
+          // As an answer it has programs read everything. A store may hang, and what it says now is out of date.
+          guard session.awaitCopies(of: [seek.node], for: .seek, patience: .seconds(1)).isEmpty else {
+            throw .invalidArgument
+          }
           return .offset(try fs.seek(seek.handle, to: seek.offset, seek.origin))
         }
       }
-    }
-  }
-
-  /// Waits for the pages that are being written back, for a second at most: a store may hang.
-  private static func awaitCopies(of node: NodeID, _ session: Session) {
-    var quiet = 0
-    for _ in 0..<1000 {
-      quiet = session.hasRequest || session.hasWriteBacks(to: [node]) ? 0 : quiet + 1
-      if quiet == 2 { return }
-      Thread.sleep(microseconds: 1000)
     }
   }
 

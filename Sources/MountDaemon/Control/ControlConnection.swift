@@ -61,6 +61,8 @@ struct ControlConnection: ~Copyable {
     case .daemon(.lockAll):
       defer { derivation.waitForTrial(atMost: Self.trialPatience) }
       try VarlinkError.translating { () throws(ControlError) in try control.lockAll() }
+    case .daemon(.finishWrites):
+      try VarlinkError.translating { () throws(ControlError) in try control.finishWrites() }
     case .daemon(.unlock):
       let beginning = control.beginUnlock()
       let isCounted = try !isOfLogin(call)

@@ -21,6 +21,9 @@ package protocol DaemonControl: AnyObject, Sendable {
   /// effect.
   func lockAll() throws(ControlError)
 
+  /// Returns when what the kernel was writing back has been written.
+  func finishWrites() throws(ControlError)
+
   /// Begins an unlock, when the call arrives: it may wait for others before its secret is checked.
   func beginUnlock() -> UnlockBeginning
 

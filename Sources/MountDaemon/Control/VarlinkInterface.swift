@@ -156,6 +156,10 @@ enum VarlinkInterface {
     # taken effect, with WritesLost as Lock does. For a file system that goes on without its mount point.
     method LockAll() -> ()
 
+    # Replies when what the kernel was writing back has been written, with Failed where the backing store does not take it.
+    # To be called before an unmount, which before Linux 6.16 does not wait for that.
+    method FinishWrites() -> ()
+
     # Unlocks with one of the three, or cancels a lock in its grace period. The bytes of a key file are hexadecimal digits.
     # Root alone may set login: a login program has accepted the passcode, which then counts as no guess, and no delay holds.
     method Unlock(passcode: ?string, recoveryKey: ?string, keyFile: ?string, login: ?bool) -> ()

@@ -130,10 +130,10 @@ struct LockSequence: Revocation {
 
   /// A write(2) that had looked at the attributes before the kernel forgot them may make pages dirty after they were
   /// written back. It is waited for, and what it left is fetched while that is still accepted. One that had not begun
-  /// to copy gets time for that, until two passes bring nothing.
+  /// to copy gets time for that, until two passes bring nothing. No invalidation finds copies of pages.
   private mutating func finishWrites(to classes: [ProtectionClass], _ outcome: inout LockOutcome) -> [NodeID] {
     awaitWrites(to: classes, &outcome)
-    var end = MonotonicClock.nanoseconds + patience.inNanoseconds
+    let end = MonotonicClock.now + patience
     var (passes, quiet) = (0, 0)
     while passes < Self.mostPasses, quiet < 2 {
       let nodes = classes.flatMap { fileSystem.writtenNodes(in: $0) }
@@ -142,17 +142,11 @@ struct LockSequence: Revocation {
       MonotonicClock.sleep(microseconds: Self.timeToFinish)
       let unpushed = finish(pages.begin(nodes), progress: { fileSystem.completedPushes })
       if !unpushed.isEmpty { return unpushed }
-      let hasMore = fileSystem.completedPushes != completed
-      // Copies are in no page that the invalidation has found. One that no worker has taken is not known.
-      let isWriting = Session.copiesPages && session.hasWriteBacks(to: Set(nodes))
-      if isWriting, hasMore { end = MonotonicClock.nanoseconds + patience.inNanoseconds }
-      if MonotonicClock.nanoseconds >= end { return isWriting ? nodes : [] }
-      if isWriting || Session.copiesPages && session.hasRequest {
-        quiet = 0
-      } else {
-        passes += 1
-        quiet = hasMore ? 0 : quiet + 1
-      }
+      let uncopied = session.awaitCopies(of: Set(nodes), for: .lock, patience: patience)
+      if !uncopied.isEmpty { return Array(uncopied) }
+      if !Session.copiesPages, MonotonicClock.now >= end { break }
+      passes += 1
+      quiet = fileSystem.completedPushes == completed ? quiet + 1 : 0
     }
     return []
   }

@@ -28,6 +28,8 @@ package final class Daemon: DaemonControl {
   let events: EventHub
   let requests = RequestCounts()
   let transportReason = AtomicLazyReference<TransportReason>()
+  /// Set before the control socket is there.
+  let session = AtomicLazyReference<Session>()
   let log: Logger
   let fileSystem: ProtectedFileSystem
   var tree: BackingTree { fileSystem.tree }
@@ -90,6 +92,23 @@ package final class Daemon: DaemonControl {
     machine.cancelUnlocks()
     machine.lockEverything(includingNone: false)
     if let error = machine.state.lockOutcome.error { throw error }
+  }
+
+  package func finishWrites() throws(ControlError) {
+    guard let session = session.load(), finishWrites(session, atMost: .seconds(86_400)) else {
+      throw ControlError(
+        .failed, "the backing store does not take what programs wrote to files that they have closed; see the log")
+    }
+  }
+
+  /// Waits for what the kernel is writing back, before the mount goes. Returns whether it was written.
+  func finishWrites(_ session: Session, atMost limit: Duration) -> Bool {
+    let written = Set(ProtectionClass.allCases.flatMap { fileSystem.writtenNodes(in: $0) })
+    let late = session.awaitCopies(of: written, for: .unmount, patience: options.pushTimeout, atMost: limit)
+    for node in late {
+      log.error("what was written to a file is not in the backing store", metadata: ["node": "\(node.rawValue)"])
+    }
+    return late.isEmpty
   }
 
   package func status() -> DaemonStatus {

@@ -61,6 +61,7 @@ package enum MountProcess {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
     if options.isConfined { Sandbox.enter(allowsRings: hasRings, report: report) }
+    _ = daemon.session.storeIfNil(session)
     daemon.watchKeybag()
     daemon.watchMount(session)
 
@@ -179,6 +180,7 @@ package enum MountProcess {
     _ end: MountEnd, daemon: Daemon, session: Session, server: ControlServer, unmounter: Unmounter
   ) {
     if let number = end.wait() { daemon.log.notice("told to end", metadata: ["signal": "\(number)"]) }
+    _ = daemon.finishWrites(session, atMost: .seconds(60))
     let isUnmounted = unmounter.unmount(isLazy: false)
     if isUnmounted, session.ends(within: .milliseconds(400)) { return }
     daemon.log.warning(
