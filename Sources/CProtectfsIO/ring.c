@@ -21,6 +21,26 @@ struct fuse_ring_command {
 // (io_uring_enter(2), since Linux 6.15).
 enum { FEATURE_NO_IOWAIT = 1u << 17, ENTER_NO_IOWAIT = 1u << 7 };
 
+// The same: the memory of the rings is the process's own, and its addresses are the last field of the offsets
+// (io_uring_setup(2), since Linux 6.5).
+enum { SETUP_NO_MMAP = 1u << 14 };
+
+static void set_address(void *offsets, size_t size, const void *address) {
+  uint64_t value = (uintptr_t)address;
+  memcpy((char *)offsets + size - sizeof value, &value, sizeof value);
+}
+
+static size_t whole_pages(size_t size) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  return (size + page - 1) / page * page;
+}
+
+static size_t power_of_two(size_t count) {
+  size_t power = 1;
+  while (power < count) power *= 2;
+  return power;
+}
+
 static int setup(unsigned entries, struct io_uring_params *parameters) {
   return (int)syscall(SYS_io_uring_setup, entries, parameters);
 }
@@ -44,24 +64,27 @@ int linux_ring_open(struct linux_ring *ring, unsigned entries, int device) {
   // entries: while that thread asks for completions.
   struct io_uring_params parameters = {
       .flags = IORING_SETUP_SQE128 | IORING_SETUP_CQSIZE | IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER |
-               IORING_SETUP_DEFER_TASKRUN,
+               IORING_SETUP_DEFER_TASKRUN | SETUP_NO_MMAP,
       .cq_entries = 2 * entries,
   };
+  // A mapping of the ring itself would keep it for as long as the process has a thread. A request that a killed thread
+  // has not taken is ended with the ring alone, and another thread may wait for that request within the kernel.
+  size_t head = 1024, submissions = power_of_two(entries), completions = power_of_two(2 * (size_t)entries);
   memset(ring, 0, sizeof *ring);
-  ring->descriptor = setup(entries, &parameters);
-  if (ring->descriptor < 0) {
-    ring->descriptor = -1;
-    return -errno;
-  }
-  size_t completions = parameters.cq_off.cqes + parameters.cq_entries * sizeof(struct io_uring_cqe);
-  size_t submissions = parameters.sq_off.array + parameters.sq_entries * sizeof(unsigned);
-  ring->rings_size = completions > submissions ? completions : submissions;
-  ring->entries_size = parameters.sq_entries * 2 * sizeof(struct io_uring_sqe);
-  int protection = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_POPULATE;
-  // All kernels that have FUSE over io_uring map both rings at once (IORING_FEAT_SINGLE_MMAP).
-  ring->rings = mmap(NULL, ring->rings_size, protection, flags, ring->descriptor, IORING_OFF_SQ_RING);
-  ring->entries = mmap(NULL, ring->entries_size, protection, flags, ring->descriptor, IORING_OFF_SQES);
+  ring->descriptor = -1;
+  ring->rings_size =
+      whole_pages(head + completions * sizeof(struct io_uring_cqe) + submissions * sizeof(unsigned));
+  ring->entries_size = whole_pages(submissions * 2 * sizeof(struct io_uring_sqe));
+  int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+  ring->rings = mmap(NULL, ring->rings_size, protection, flags, -1, 0);
+  ring->entries = mmap(NULL, ring->entries_size, protection, flags, -1, 0);
   int error = ring->rings == MAP_FAILED || ring->entries == MAP_FAILED ? -errno : 0;
+  if (error == 0) {
+    set_address(&parameters.cq_off, sizeof parameters.cq_off, ring->rings);
+    set_address(&parameters.sq_off, sizeof parameters.sq_off, ring->entries);
+    ring->descriptor = setup(entries, &parameters);
+    if (ring->descriptor < 0) error = -errno;
+  }
   if (error == 0) error = configure(ring->descriptor, IORING_REGISTER_FILES, &device, 1);
   if (error == 0) error = restrict_to_commands(ring->descriptor);
   if (error != 0) {
@@ -82,10 +105,10 @@ int linux_ring_open(struct linux_ring *ring, unsigned entries, int device) {
 }
 
 void linux_ring_close(struct linux_ring *ring) {
-  if (ring->descriptor < 0) return;
   if (ring->rings != NULL && ring->rings != MAP_FAILED) munmap(ring->rings, ring->rings_size);
   if (ring->entries != NULL && ring->entries != MAP_FAILED) munmap(ring->entries, ring->entries_size);
-  close(ring->descriptor);
+  ring->rings = ring->entries = NULL;
+  if (ring->descriptor >= 0) close(ring->descriptor);
   ring->descriptor = -1;
 }
 

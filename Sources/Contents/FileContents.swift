@@ -17,8 +17,9 @@ package struct FileContents: ~Copyable, Sendable {
   let needsClearing = Atomic(false)
   /// The backing file system knows that the file is read from end to end.
   let isReadOn = Atomic(false)
-  /// The number of changes of the record by a rekey, and how many of them are certainly durable.
-  private let recordChanges = Atomic<UInt64>(0)
+  /// The number of changes of the record, and how many of them are certainly durable: at first not even the one from
+  /// before the file was opened.
+  private let recordChanges = Atomic<UInt64>(1)
   private let durableRecordChanges = Atomic<UInt64>(0)
   private let errors = Atomic(WriteBackErrors())
 
@@ -43,7 +44,7 @@ package struct FileContents: ~Copyable, Sendable {
     isReadOn.store(false, ordering: .relaxed)
   }
 
-  /// Records a change of the file's record by a rekey. Until it is certainly durable, each ``synchronize(dataOnly:)``
+  /// Notes a change of the file's record. Until it is certainly durable, each ``synchronize(dataOnly:)``
   /// makes it so.
   package func noteRecordChange() { recordChanges.wrappingAdd(1, ordering: .acquiringAndReleasing) }
 

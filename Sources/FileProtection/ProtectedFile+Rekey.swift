@@ -79,7 +79,9 @@ extension ProtectedFile {
     try contentsLock.write { () throws(Errno) in
       try repair(nil)
       switch try change(record, contents.length == 0) {
-      case .rewrapped(let record): protection.withLock { $0.record = record }
+      case .rewrapped(let record):
+        protection.withLock { $0.record = record }
+        contents.noteRecordChange()
       case .replaced(let record, let cipher): replaceKey(record, cipher)
       }
     }

@@ -32,8 +32,15 @@ extension ProtectedFileSystem {
         try tree.requireNotDenied(.resize, on: node)
       }
     }
-    // Everything that can fail comes before a change of length, which cannot be undone.
+    // What can fail comes before a change of length, which cannot be undone.
     let reference = try tree.reference(to: node)
+    if changes.changesPrivileges {
+      try tree.holdingPrivileges(of: node) { () throws(Errno) in
+        try reference.withDescriptor { (descriptor) throws(Errno) in
+          try setPrivileges(changes, of: descriptor, caller: caller)
+        }
+      }
+    }
     var resized: Status?
     if let size = changes.size {
       resized = try reference.withDescriptor { (descriptor) throws(Errno) in try descriptor.status() }
@@ -45,14 +52,9 @@ extension ProtectedFileSystem {
     node.file?.noteChange()
     // The kernel sends times of its own accord, also within setxattr(2). They do not wait for a rekey that may hang.
     func apply(_ modification: TimeChange) throws(Errno) -> Status {
-      var changes = changes
-      changes.modification = modification
-      func change() throws(Errno) -> Status {
-        try reference.withDescriptor { (descriptor) throws(Errno) in
-          try set(changes, of: node, descriptor, resized: resized, caller: caller)
-        }
+      try reference.withDescriptor { (descriptor) throws(Errno) in
+        try setTimes(access: changes.access, modification, of: node, descriptor, resized: resized)
       }
-      return try changes.changesPrivileges ? tree.holdingPrivileges(of: node, change) : change()
     }
     let status =
       try changes.modification == .leave ? apply(.leave) : setModificationTime(changes.modification, of: node, apply)
@@ -73,20 +75,25 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Sets owner, mode and times, and returns the status afterwards.
-  private func set(
-    _ changes: AttributeChanges, of node: Node, _ descriptor: borrowing Descriptor, resized: Status?, caller: Caller
-  ) throws(Errno) -> Status {
+  private func setPrivileges(
+    _ changes: AttributeChanges, of descriptor: borrowing Descriptor, caller: Caller
+  ) throws(Errno) {
     if changes.user != nil || changes.group != nil || changes.isEmpty {
       try setOwner(of: descriptor, to: changes, caller: caller)
     } else if changes.clearsSetID {
       try clearSetID(of: descriptor, for: caller)
     }
     if let mode = changes.mode { try tree.ownerPermissions.set(mode, of: descriptor) }
+  }
+
+  /// Sets times, and returns the status afterwards.
+  private func setTimes(
+    access: TimeChange, _ modification: TimeChange, of node: Node, _ descriptor: borrowing Descriptor, resized: Status?
+  ) throws(Errno) -> Status {
     do throws(Errno) {
-      if changes.access != .leave || changes.modification != .leave {
-        let modification = tree.backingTime(for: changes.modification, of: node, descriptor)
-        try descriptor.setTimes(access: changes.access, modification: modification)
+      if access != .leave || modification != .leave {
+        let modification = tree.backingTime(for: modification, of: node, descriptor)
+        try descriptor.setTimes(access: access, modification: modification)
       }
       return try descriptor.status()
     } catch {

@@ -16,9 +16,10 @@ extension ProtectedFileSystem {
       if flags.truncates {
         do throws(Errno) {
           try tree.prepareForWriting(file, node)
+          // First, since the change of length cannot be undone.
+          if flags.clearsSetID { try clearSetID(of: file, id, for: caller) }
           try file.truncate(to: 0)
           tree.noteChange(of: file)
-          if flags.clearsSetID { try clearSetID(of: file, id, for: caller) }
         } catch {
           tree.close(file, of: node, wasWriter: flags.forWriting)
           throw error

@@ -59,7 +59,7 @@ struct SimulatedCall: Sendable {
   ]
 
   static let onNames = [
-    create("b"), synchronize("b"), rename("a", "b"), rename("b", "a"),
+    create("b"), synchronize("b"), synchronize("b", dataOnly: true), rename("a", "b"), rename("b", "a"),
     Self("fsync of the directory") { mount, model in
       try mount.synchronizeDirectory()
       model.synchronizeDirectory()
@@ -100,9 +100,9 @@ struct SimulatedCall: Sendable {
     }
   }
 
-  static func synchronize(_ name: String) -> Self {
-    Self("fsync \(name.prefix(5))") { mount, model in
-      try mount.synchronize(name)
+  static func synchronize(_ name: String, dataOnly: Bool = false) -> Self {
+    Self("\(dataOnly ? "fdatasync" : "fsync") \(name.prefix(5))") { mount, model in
+      try mount.synchronize(name, dataOnly: dataOnly)
       model.synchronize(name)
     }
   }

@@ -206,8 +206,8 @@ final class SimulatedMount {
     _ = try fileSystem.setAttributes(of: entry(name).node, handle: nil, to: changes, caller: .own)
   }
 
-  func synchronize(_ name: String) throws(Errno) {
-    try with(name) { (_, handle) throws(Errno) in try fileSystem.synchronize(handle, dataOnly: false) }
+  func synchronize(_ name: String, dataOnly: Bool = false) throws(Errno) {
+    try with(name) { (_, handle) throws(Errno) in try fileSystem.synchronize(handle, dataOnly: dataOnly) }
   }
 
   func allocate(_ mode: AllocationMode, _ range: Range<UInt64>, of name: String) throws(Errno) {

@@ -62,6 +62,7 @@ package final class KeyRotation: TreeVisitor {
     tree.keyChanges.write {}
     try tree.walk(self, includingLostAndFound: true)
     try tree.walkMoved(self)
+    // Last: a file that a walk has missed may have lost its name since.
     try renewKnownFiles()
     _ = report(progress)
     return progress

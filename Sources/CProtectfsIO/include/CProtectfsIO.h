@@ -86,7 +86,7 @@ int linux_send_with_descriptor(int socket, const void *bytes, size_t count, int 
 /// Receives bytes, and a descriptor, or -1, with them.
 ssize_t linux_receive_with_descriptor(int socket, void *bytes, size_t count, int *descriptor);
 /// A ring of io_uring(7) that carries commands of FUSE alone, on one device. It is for one thread, the one that enables
-/// it.
+/// it. Its memory is this process's own: without a descriptor of it, the ring ends.
 struct linux_ring {
   int descriptor;
   unsigned added;

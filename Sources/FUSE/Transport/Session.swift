@@ -95,8 +95,8 @@ import SystemPackage
 
   /// How many threads ``serve(latency:ticks:)`` starts at once, with `workers` workers.
   package static func threadCount(workers: Int, hasRings: Bool) -> Int {
-    // The reserve, and the one that writes back.
-    workers + 2 + (hasRings ? RequestRings.firstThreadCount : 0)
+    // The reserve, the one that has pages written back, and the one that answers then.
+    workers + 3 + (hasRings ? RequestRings.firstThreadCount : 0)
   }
 
   /// Serves requests until the file system has been unmounted. `latency` is held during bursts of requests. `started`
@@ -121,7 +121,8 @@ import SystemPackage
         }
       } + [Thread(name: "reserve") { [self] in unsafe Reserve(session, target, device, watch).run() }]
     let queue = target.writebackQueue
-    let writeback = Thread(name: "writeback") { [self] in queue.run(self) }
+    let writeback = Thread(name: "writeback") { [self] in queue.writeBack(self) }
+    let seeks = Thread(name: "seeks") { queue.answer() }
     let readAhead = rings == nil ? nil : Thread(name: "read-ahead") { [target] in target.readAheadQueue.run() }
     target.negotiation.hasEnded.wait()
     started(target.negotiation.isAgreed)
@@ -131,6 +132,7 @@ import SystemPackage
     readAhead?.join()
     queue.stop()
     writeback.join()
+    seeks.join()
   }
 
   /// Makes the kernel write a node's dirty pages back, and drop all its pages and attributes. Blocks until the kernel
@@ -165,9 +167,12 @@ import SystemPackage
     return Process.kernelVersion >= (6, 19)
   }()
 
-  /// Gives the calling thread a table of descriptors of its own, which has the connection alone if it needs that:
-  /// whatever it waits for when the daemon is killed, the daemon's other descriptors are closed.
-  package func isolateThread() { Thread.keepOnly(Self.waitsByPath ? -1 : unsafe fuse_session_fd(session)) }
+  /// Gives the calling thread a table of descriptors of its own, which has the connection alone, or nothing: whatever
+  /// the thread waits for when the daemon is killed, the daemon's other descriptors are closed. Among these are the
+  /// rings, and requests that a killed thread has not taken from one end only with it.
+  package func isolateThread(keepsConnection: Bool = true) {
+    Thread.keepOnly(keepsConnection ? unsafe fuse_session_fd(session) : -1)
+  }
 
   /// Whether the kernel may still send requests, because the file system is still held somewhere. Not valid after
   /// ``unmount()``.

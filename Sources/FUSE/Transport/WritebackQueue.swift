@@ -5,8 +5,8 @@ import SystemPackage
 /// Requests that can be answered only after the kernel has written a file's dirty pages back.
 ///
 /// With the write-back cache the kernel asks for data and holes (FUSE_LSEEK) without writing pages back, and would get
-/// holes where data is still on its way. A thread of its own makes the kernel write the pages and then answers, since a
-/// handler must not wait for other handlers.
+/// holes where data is still on its way. A handler must not wait for other handlers. So a thread makes the kernel write
+/// the pages, and another one answers: the first has none of the daemon's descriptors (``Session/isolateThread``).
 final class WritebackQueue: Sendable {
   /// A waiting seek.
   @safe struct Seek: @unchecked Sendable {
@@ -18,7 +18,10 @@ final class WritebackQueue: Sendable {
   }
 
   private struct State {
+    /// Those whose pages are to be written back.
     var waiting: [Seek] = []
+    /// Those whose pages were, or the reason why they were not.
+    var ready: [(seek: Seek, failure: Errno?)] = []
     var isStopping = false
   }
 
@@ -29,32 +32,46 @@ final class WritebackQueue: Sendable {
     state.update { $0.waiting.append(seek) }
   }
 
-  /// Ends ``run(_:)``.
+  /// Ends ``writeBack(_:)`` and ``answer()``.
   func stop() {
     state.update { $0.isStopping = true }
   }
 
-  /// Answers seeks until ``stop()``.
-  func run(_ session: Session) {
-    while let seeks = next() {
+  /// Has pages written back until ``stop()``.
+  func writeBack(_ session: Session) {
+    session.isolateThread()
+    while let seeks = next(\.waiting) {
       for seek in seeks {
+        let failure = Self.writeBack(seek.node, session)
+        state.update { $0.ready.append((seek, failure)) }
+      }
+    }
+  }
+
+  private static func writeBack(_ node: NodeID, _ session: Session) -> Errno? {
+    do throws(Errno) { try session.invalidate(node) } catch { return error }
+    // As an answer it has programs read everything. A store may hang, and what it says now is out of date.
+    let isWritten = session.awaitCopies(of: [node], for: .seek, patience: .seconds(1)).isEmpty
+    return isWritten ? nil : .invalidArgument
+  }
+
+  /// Answers seeks until ``stop()``.
+  func answer() {
+    while let seeks = next(\.ready) {
+      for (seek, failure) in seeks {
         unsafe serve(seek.request) { (fs) throws(Errno) in
-          try session.invalidate(seek.node)
-          // As an answer it has programs read everything. A store may hang, and what it says now is out of date.
-          guard session.awaitCopies(of: [seek.node], for: .seek, patience: .seconds(1)).isEmpty else {
-            throw .invalidArgument
-          }
+          if let failure { throw failure }
           return .offset(try fs.seek(seek.handle, to: seek.offset, seek.origin))
         }
       }
     }
   }
 
-  private func next() -> [Seek]? {
-    state.wait { state, _ -> [Seek]?? in
-      if !state.waiting.isEmpty {
-        defer { state.waiting = [] }
-        return state.waiting
+  private func next<Element>(_ list: any WritableKeyPath<State, [Element]> & Sendable) -> [Element]? {
+    state.wait { state, _ -> [Element]?? in
+      if !state[keyPath: list].isEmpty {
+        defer { state[keyPath: list] = [] }
+        return state[keyPath: list]
       }
       return state.isStopping ? .some(nil) : nil
     }

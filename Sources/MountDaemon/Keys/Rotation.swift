@@ -130,7 +130,13 @@ final class Rotation: RotationControl {
     }
     guard progress.kept == 0 else { return progress }
     let refusal = removeOldKey()
-    do throws(Errno) { try rotation.finish() } catch { throw Self.failure(error) }
+    do throws(Errno) {
+      try rotation.finish()
+    } catch {
+      daemon.log.warning(
+        "a file that was opened just then has its old record in memory until it is opened again",
+        metadata: ["error": "\(error)"])
+    }
     if let refusal { throw refusal }
     return progress
   }
@@ -179,7 +185,7 @@ final class Rotation: RotationControl {
       ControlError(.rotationInterrupted, "the rotation was interrupted; run it again to go on with it")
     default:
       ControlError(
-        .rotationInterrupted, "the rotation stopped (\(error)); both class keys are kept, and it can be gone on with")
+        .rotationInterrupted, "the rotation stopped (\(error)); both class keys are kept; run it again to go on")
     }
   }
 }

@@ -96,6 +96,7 @@ extension LockSequence {
   }
 
   func report(_ outcome: LockOutcome) {
+    failures.report(to: log)
     report(outcome.unwritten, "a file may have lost writes: the backing store did not answer")
     report(outcome.undropped, "the kernel has not dropped a file's pages: the backing store did not answer")
     report(outcome.beingWritten, "a write that was under way outlasts the lock, and its pages are dropped again")

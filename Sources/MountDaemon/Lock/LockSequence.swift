@@ -41,6 +41,8 @@ struct LockSequence: Revocation {
   let mountPoint: String
   let controller: LockController
   let pages: PageInvalidation
+  /// What the kernel did not do of that.
+  let failures = InvalidationFailures()
   /// What waits for calls of write(2) that have begun.
   let writes: PageInvalidation
   /// Those that have outlasted a lock.
@@ -61,10 +63,15 @@ struct LockSequence: Revocation {
     self.controller = controller
     self.patience = patience
     self.log = log
-    pages = PageInvalidation(log) { node throws(Errno) in try session.invalidate(node) }
-    // Such a wait may outlast the daemon, whose sockets and locks are not to stay open with it. Nothing is logged
-    // there: that takes descriptors.
-    writes = PageInvalidation(prepare: { session.isolateThread() }) { session.awaitWrites(to: $0, at: $1) }
+    // What these threads wait for may outlast the daemon, whose descriptors are not to stay open with them. They log
+    // nothing: that takes descriptors.
+    let failures = self.failures
+    pages = PageInvalidation(prepare: { session.isolateThread() }) { (node, _) in
+      do throws(Errno) { try session.invalidate(node) } catch { failures.note(error) }
+    }
+    writes = PageInvalidation(prepare: { session.isolateThread(keepsConnection: !Session.waitsByPath) }) {
+      session.awaitWrites(to: $0, at: $1)
+    }
   }
 
   /// Lets the threads end that wait.

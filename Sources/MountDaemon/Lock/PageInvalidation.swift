@@ -1,6 +1,7 @@
 import FUSE
 import Logging
 import ProtectfsIO
+import Synchronization
 import SystemPackage
 
 /// Has the kernel write dirty pages of files back and drop all their pages, on threads that may be left behind: an
@@ -89,16 +90,16 @@ final class PageInvalidation: Sendable {
   }
 }
 
-extension PageInvalidation {
-  /// Reports what fails.
-  convenience init(_ log: Logger, _ invalidate: @escaping @Sendable (NodeID) throws(Errno) -> Void) {
-    self.init { (node, _) in
-      do throws(Errno) {
-        try invalidate(node)
-      } catch {
-        log.error("the kernel did not take a notification about a file", metadata: ["error": "\(error)"])
-      }
-    }
+/// Notifications that the kernel did not take. Threads without the daemon's descriptors cannot log them.
+final class InvalidationFailures: Sendable {
+  private let last = Atomic<CInt>(0)
+
+  func note(_ error: Errno) { last.store(error.rawValue, ordering: .relaxed) }
+
+  func report(to log: Logger) {
+    let error = last.exchange(0, ordering: .relaxed)
+    guard error != 0 else { return }
+    log.error("the kernel did not take a notification about a file", metadata: ["error": "\(Errno(rawValue: error))"])
   }
 }
 
