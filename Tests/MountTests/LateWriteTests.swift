@@ -67,7 +67,7 @@ extension MountTests {
       try LateWriter.Kernel.earlier.withFaults { volume, faults in
         let path = volume.path("file")
         // Where there are copies, the file's last release sends the first 64, and waits for them.
-        let pages = ProtectfsIO.Process.kernelVersion < (6, 16) ? 80 : 8
+        let pages = ProtectfsIO.Process.kernelVersion < (6, 16) ? 200 : 8
         try path.write(String(repeating: "a", count: pages * 8192))
         let program = """
           import ctypes, os
