@@ -192,7 +192,8 @@ final class ReplacedItem {
       do throws(Errno) {
         try Descriptor.open(path, [.readOnly]).synchronize()
       } catch .permissionDenied {
-        try directory.open(".", [.readOnly, .directory]).writeFileSystemBack()
+        // Neither may be opened: it is as durable as it is.
+        if let parent = try? directory.open(".", [.readOnly, .directory]) { try parent.writeFileSystemBack() }
       }
     case .directory:
       if let tree = try? Descriptor.open(path, [.readOnly, .directory]), tree.isSynchronizedWhole {

@@ -41,7 +41,9 @@ extension ProtectedFileSystem {
         }
       }
     }
-    var resized: Status?
+    var (resized, isDone): (Status?, Bool) = (nil, false)
+    // The kernel keeps the attributes that it has when the request fails.
+    defer { if changes.changesPrivileges, !isDone { kernelAttributes.invalidate(id) } }
     if let size = changes.size {
       resized = try reference.withDescriptor { (descriptor) throws(Errno) in try descriptor.status() }
       try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in
@@ -59,6 +61,7 @@ extension ProtectedFileSystem {
     let status =
       try changes.modification == .leave ? apply(.leave) : setModificationTime(changes.modification, of: node, apply)
     if node.isDirectory { node.state.withLock { $0.setsGroup = status.mode & 0o2000 != 0 } }
+    isDone = true
     return (attributes(of: node, status), timeoutAfterChange(of: node))
   }
 

@@ -45,10 +45,11 @@ extension ProtectedFileSystem {
   }
 
   /// The same in the answers to CREATE, LINK and SETATTR. The kernel (for SETATTR, before Linux 6.17) takes their
-  /// attributes also when a lock has had it forget the file's before they came. So for an open file that a lock closes,
-  /// it has to send GETATTR before the next write(2).
+  /// attributes also when a lock has had it forget the file's before they came. So for a file that a lock closes, it
+  /// has to send GETATTR before the next write(2).
   func timeoutAfterChange(of node: Node) -> Double {
-    if let file = node.file, file.fileClass.losesKey, !file.fileClass.keepsOpenFiles { return 0 }
+    let fileClass = node.state.withLock { $0.cachedClass }
+    if let fileClass, fileClass.losesKey, !fileClass.keepsOpenFiles { return 0 }
     return attributeTimeout(of: node)
   }
 }

@@ -55,7 +55,7 @@ struct UnmountCommand: ParsableCommand {
     guard let status else { return try Self.detach(mount, isLazy: lazy) }
     let isBind = status.mountPoint != path && mount.sameFileSystem().contains { $0.mountPoint == status.mountPoint }
     let lost = lazy && !isBind ? try Self.lockAll(&daemon) : nil
-    try Self.finishWrites(&daemon, lazy)
+    if !isBind { try Self.finishWrites(&daemon, lazy) }
     let ending = try? ProcessDescriptor(status.processID)
     try Self.detach(mount, isLazy: lazy)
     if let lost { throw lost }

@@ -103,11 +103,11 @@ import Testing
     let device = RequestDevice(ends.0, backlog)
     let buffer = AlignedBuffer(count: 4096)
     func next() -> UInt64? {
-      let count = unsafe device.read(into: buffer.bytes)
+      let count = unsafe device.read(into: buffer.bytes, for: ServedRequest())
       return count > 0 ? unsafe RequestHeader(UnsafeRawBufferPointer(buffer.bytes)).unique : nil
     }
     #expect(!device.hasRequest && next() == nil)
-    #expect(unsafe device.poll(into: buffer.bytes) == 0, "it polls for a moment, in vain")
+    #expect(unsafe device.poll(into: buffer.bytes, for: ServedRequest()) == 0, "it polls for a moment, in vain")
     let new = Self.request(4)
     #expect(unsafe new.withUnsafeBytes { unsafe send(ends.1, $0.baseAddress, $0.count, 0) } == new.count)
     Self.add(Self.request(2), to: backlog)
@@ -117,10 +117,11 @@ import Testing
     #expect(!device.hasRequest && next() == nil)
 
     Self.add(Self.request(6), to: backlog)
-    #expect(unsafe device.wait(into: buffer.bytes) > 0, "the backlog wakes who sleeps at the device")
+    let length = unsafe device.wait(into: buffer.bytes, for: ServedRequest())
+    #expect(length > 0, "the backlog wakes who sleeps at the device")
     close(ends.1)
-    #expect(unsafe device.read(into: buffer.bytes) == -1)
-    #expect(unsafe device.wait(into: buffer.bytes) == -1)
+    #expect(unsafe device.read(into: buffer.bytes, for: ServedRequest()) == -1)
+    #expect(unsafe device.wait(into: buffer.bytes, for: ServedRequest()) == -1)
   }
 
   /// Which worker is at the device, and which waits.

@@ -181,21 +181,27 @@ package final class KeyRotation: TreeVisitor {
     return try tree.tagged(tree.wrapped(key, for: record.fileClass, in: record))
   }
 
-  /// Renews the records of files that are open, or have no name.
+  /// Renews the records of files that are open, or have no name. Throws the last error.
   private func renewKnownFiles() throws(Errno) {
+    var failure: Errno?
     for node in tree.nodes.openOrUnlinked() {
-      guard let file = node.file else {
-        if let kept = node.state.withLock({ $0.unlinked }) { try rewrap(kept.descriptor, node) }
-        continue
-      }
-      guard !tree.controller.isCurrent(file.record) else { continue }
-      try file.withDescriptor { (descriptor) throws(Errno) in try rewrap(descriptor, node) }
-      do throws(Errno) {
-        try tree.renewRecordInMemory(of: node)
-      } catch {
-        // A damaged record is no reason to keep the old key.
-        guard error == .ioError else { throw error }
-      }
+      do throws(Errno) { try renew(node) } catch { failure = error }
+    }
+    if let failure { throw failure }
+  }
+
+  private func renew(_ node: Node) throws(Errno) {
+    guard let file = node.file else {
+      if let kept = node.state.withLock({ $0.unlinked }) { try rewrap(kept.descriptor, node) }
+      return
+    }
+    guard !tree.controller.isCurrent(file.record) else { return }
+    try file.withDescriptor { (descriptor) throws(Errno) in try rewrap(descriptor, node) }
+    do throws(Errno) {
+      try tree.renewRecordInMemory(of: node)
+    } catch {
+      // A damaged record is no reason to keep the old key.
+      guard error == .ioError else { throw error }
     }
   }
 }

@@ -8,9 +8,10 @@ import Synchronization
 final class Negotiation: @unchecked Sendable {
   /// Several daemons or users may write the backing directory, so the kernel may cache nothing for long.
   let hasOtherWriters: Bool
-  /// How many requests that nobody waits for the kernel has under way. The rest it keeps in a second queue, in which a
-  /// write of copied pages is not seen; so while there is one, some wait in the first.
-  private let mostBackground: UInt32
+  /// How many requests that nobody waits for the kernel has under way; the next it keeps in a second queue. More than
+  /// there are workers, and where it copies pages that it writes back more than it makes of its own accord, which only
+  /// synchronisations exceed then.
+  let mostBackground: UInt32
 
   /// The `unique` of the FUSE_INIT request while it is being served, 0 otherwise.
   private let pendingInit = Atomic<UInt64>(0)
@@ -25,7 +26,7 @@ final class Negotiation: @unchecked Sendable {
 
   init(hasOtherWriters: Bool, workers: Int) {
     self.hasOtherWriters = hasOtherWriters
-    mostBackground = UInt32(max(64, 2 * workers))
+    mostBackground = UInt32(max(Session.copiesPages ? 128 : 64, 2 * workers))
   }
 
   /// Without this flag, each write(2) first reads `security.capability`.
@@ -72,7 +73,7 @@ final class Negotiation: @unchecked Sendable {
     unsafe connection.pointee.max_write = UInt32(Session.maximumTransfer)
     unsafe connection.pointee.max_readahead = UInt32(Session.maximumTransfer)
     unsafe connection.pointee.max_background = mostBackground
-    unsafe connection.pointee.congestion_threshold = mostBackground / 4 * 3
+    unsafe connection.pointee.congestion_threshold = max(48, mostBackground * 3 / 8)
     unsafe connection.pointee.time_gran = 1
   }
 

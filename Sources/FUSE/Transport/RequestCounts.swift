@@ -28,6 +28,9 @@ package final class RequestCounts: Sendable {
     counts[Int(operation.rawValue & 63)].wrappingAdd(1, ordering: .relaxed)
   }
 
+  /// How many there were of all kinds.
+  var total: Int { (0..<64).reduce(0) { $0 + counts[$1].load(ordering: .relaxed) } }
+
   /// The counts by operation, without those that are zero.
   package var byName: [String: Int] {
     var result: [String: Int] = [:]

@@ -30,7 +30,7 @@ final class RequestDevice: Sendable {
   }
 
   /// Polls for a request. Returns its length in bytes, 0 if none came, or -1 when the connection has ended.
-  func poll(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+  func poll(into buffer: UnsafeMutableRawBufferPointer, for served: ServedRequest) -> Int {
     let left = attemptsLeft.load(ordering: .relaxed)
     var now = MonotonicClock.nanoseconds
     guard left > 0, now > contendedUntil.load(ordering: .relaxed) else { return 0 }
@@ -39,7 +39,7 @@ final class RequestDevice: Sendable {
     while count == 0, now < end {
       // sched_yield(2) is not used: on a busy processor it gives a whole time slice away.
       Thread.pause()
-      count = unsafe read(into: buffer)
+      count = unsafe read(into: buffer, for: served)
       let before = now
       now = MonotonicClock.nanoseconds
       if count == 0, now - before > Self.contention {
@@ -62,7 +62,7 @@ final class RequestDevice: Sendable {
   }
 
   /// Sleeps until there is a request. Returns its length in bytes, or -1 when the connection has ended.
-  func wait(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+  func wait(into buffer: UnsafeMutableRawBufferPointer, for served: ServedRequest) -> Int {
     let start = MonotonicClock.nanoseconds
     var count = 0
     while count == 0 {
@@ -73,7 +73,7 @@ final class RequestDevice: Sendable {
       unsafe withUnsafeMutableBytes(of: &events) { bytes in
         _ = unsafe Glibc.poll(bytes.bindMemory(to: pollfd.self).baseAddress, 2, -1)
       }
-      count = unsafe read(into: buffer)
+      count = unsafe read(into: buffer, for: served)
     }
     if MonotonicClock.nanoseconds - start < Self.patience { attemptsLeft.store(Self.attempts, ordering: .relaxed) }
     return count
@@ -81,12 +81,12 @@ final class RequestDevice: Sendable {
 
   /// Takes a request if there is one. Returns its length in bytes, 0 if there is none, or -1 when the connection has
   /// ended.
-  func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
-    if !backlog.isEmpty {
-      let count = unsafe backlog.take(into: buffer)
-      if count > 0 { return count }
-    }
-    return unsafe readNew(into: buffer)
+  func read(into buffer: UnsafeMutableRawBufferPointer, for served: ServedRequest) -> Int {
+    served.willTake()
+    var count = backlog.isEmpty ? 0 : unsafe backlog.take(into: buffer)
+    if count == 0 { count = unsafe readNew(into: buffer) }
+    if count <= 0 { served.end() }
+    return count
   }
 
   /// Takes a request from the kernel, not from the backlog.

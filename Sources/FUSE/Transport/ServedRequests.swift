@@ -35,9 +35,17 @@ final class ServedRequest: Sendable {
   /// The kind of the request, with a bit more for a write of cached pages.
   private let operation = Atomic<UInt32>(0)
   private static let writeBack: UInt32 = 1 << 31
-  /// 0 between two requests. The kernel's numbers are even; an odd number was answered by another thread.
+  /// 0 without a request. The kernel's numbers are even; an odd number was answered by another thread.
   private let unique = Atomic<UInt64>(0)
+  /// While a request is being taken, or answered.
+  private static let unknown: UInt64 = 1
   private let after = InlineArray<8, UInt64>(repeating: 0)
+
+  /// Called before the worker takes a request, if there is one. Followed by ``begin(_:)`` or ``end()``.
+  func willTake() { unique.store(Self.unknown, ordering: .relaxed) }
+
+  /// Whether the worker may have taken a request that is not seen yet, or has not finished an answer.
+  var mayHaveTaken: Bool { unique.load(ordering: .acquiring) == Self.unknown }
 
   /// Begins to serve a request.
   func begin(_ header: RequestHeader) {
@@ -49,7 +57,7 @@ final class ServedRequest: Sendable {
 
   /// Called by the worker before it answers. Returns whether it may: no other thread has answered.
   func claim() -> Bool {
-    unique.exchange(0, ordering: .acquiringAndReleasing) & 1 == 0
+    unique.exchange(Self.unknown, ordering: .acquiringAndReleasing) & 1 == 0
   }
 
   /// Ends the request. It was answered, or is being answered by a thread that is not a worker.
@@ -72,7 +80,7 @@ final class ServedRequest: Sendable {
   var nodeHeld: NodeID? {
     let number = unique.load(ordering: .acquiring)
     let operation = fuse_opcode(rawValue: operation.load(ordering: .relaxed) & ~Self.writeBack)
-    guard number != 0 else { return nil }
+    guard number != 0, number & 1 == 0 else { return nil }
     return switch ContentsOperation(operation) {
     case .attributes, .open, .read, .write: nil
     case .resize, .allocate, .copyRange, nil: NodeID(rawValue: node.load(ordering: .relaxed))

@@ -65,12 +65,12 @@ import ProtectfsIO
     var queued = 0
     while true {
       watch.becomeLeader()
-      var count = unsafe device.read(into: buffer)
+      var count = unsafe device.read(into: buffer, for: served)
       queued = count > 0 ? queued + 1 : 0
       while count == 0 {
         watch.follow(number)
-        if !usesRings { count = unsafe device.poll(into: buffer) }
-        if count == 0, watch.isOnlyLeader { count = unsafe device.wait(into: buffer) }
+        if !usesRings { count = unsafe device.poll(into: buffer, for: served) }
+        if count == 0, watch.isOnlyLeader { count = unsafe device.wait(into: buffer, for: served) }
       }
       guard count > 0, unsafe fuse_session_exited(session) == 0 else { return watch.end() }
       let header = begin(count)

@@ -51,7 +51,7 @@ final class WritebackQueue: Sendable {
   private static func writeBack(_ node: NodeID, _ session: Session) -> Errno? {
     do throws(Errno) { try session.invalidate(node) } catch { return error }
     // As an answer it has programs read everything. A store may hang, and what it says now is out of date.
-    let isWritten = session.awaitCopies(of: [node], for: .seek, patience: .seconds(1)).isEmpty
+    let isWritten = session.awaitCopies(of: [node], patience: .seconds(1), atMost: .seconds(1)).isEmpty
     return isWritten ? nil : .invalidArgument
   }
 

@@ -62,6 +62,8 @@ struct ControlConnection: ~Copyable {
       defer { derivation.waitForTrial(atMost: Self.trialPatience) }
       try VarlinkError.translating { () throws(ControlError) in try control.lockAll() }
     case .daemon(.finishWrites):
+      guard streams.begin() else { throw .control(.tooManyStreams(streams.limit)) }
+      defer { streams.end() }
       try VarlinkError.translating { () throws(ControlError) in try control.finishWrites() }
     case .daemon(.unlock):
       let beginning = control.beginUnlock()

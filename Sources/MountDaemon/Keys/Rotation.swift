@@ -134,7 +134,7 @@ final class Rotation: RotationControl {
       try rotation.finish()
     } catch {
       daemon.log.warning(
-        "a file that was opened just then has its old record in memory until it is opened again",
+        "files that were opened just then have their old records in memory until they are opened again",
         metadata: ["error": "\(error)"])
     }
     if let refusal { throw refusal }

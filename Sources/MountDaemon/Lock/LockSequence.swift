@@ -140,7 +140,7 @@ struct LockSequence: Revocation {
   /// to copy gets time for that, until two passes bring nothing. No invalidation finds copies of pages.
   private mutating func finishWrites(to classes: [ProtectionClass], _ outcome: inout LockOutcome) -> [NodeID] {
     awaitWrites(to: classes, &outcome)
-    let end = MonotonicClock.now + patience
+    let end = MonotonicClock.nanoseconds + patience.inNanoseconds
     var (passes, quiet) = (0, 0)
     while passes < Self.mostPasses, quiet < 2 {
       let nodes = classes.flatMap { fileSystem.writtenNodes(in: $0) }
@@ -149,9 +149,9 @@ struct LockSequence: Revocation {
       MonotonicClock.sleep(microseconds: Self.timeToFinish)
       let unpushed = finish(pages.begin(nodes), progress: { fileSystem.completedPushes })
       if !unpushed.isEmpty { return unpushed }
-      let uncopied = session.awaitCopies(of: Set(nodes), for: .lock, patience: patience)
+      let uncopied = session.awaitCopies(of: Set(nodes), patience: patience, atMost: .seconds(600))
       if !uncopied.isEmpty { return Array(uncopied) }
-      if !Session.copiesPages, MonotonicClock.now >= end { break }
+      if !Session.copiesPages, MonotonicClock.nanoseconds >= end { break }
       passes += 1
       quiet = fileSystem.completedPushes == completed ? quiet + 1 : 0
     }

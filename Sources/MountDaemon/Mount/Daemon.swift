@@ -28,7 +28,7 @@ package final class Daemon: DaemonControl {
   let events: EventHub
   let requests = RequestCounts()
   let transportReason = AtomicLazyReference<TransportReason>()
-  /// Set before the control socket is there.
+  /// Set before clients of the control socket are served.
   let session = AtomicLazyReference<Session>()
   let log: Logger
   let fileSystem: ProtectedFileSystem
@@ -95,18 +95,19 @@ package final class Daemon: DaemonControl {
   }
 
   package func finishWrites() throws(ControlError) {
-    guard let session = session.load(), finishWrites(session, atMost: .seconds(86_400)) else {
-      throw ControlError(
-        .failed, "the backing store does not take what programs wrote to files that they have closed; see the log")
-    }
+    guard let session = session.load(), !finishWrites(session, atMost: .seconds(600)) else { return }
+    throw ControlError(
+      .failed,
+      "the backing store does not take what programs wrote; the log names the files, and with --lazy it may be lost")
   }
 
   /// Waits for what the kernel is writing back, before the mount goes. Returns whether it was written.
   func finishWrites(_ session: Session, atMost limit: Duration) -> Bool {
-    let written = Set(ProtectionClass.allCases.flatMap { fileSystem.writtenNodes(in: $0) })
-    let late = session.awaitCopies(of: written, for: .unmount, patience: options.pushTimeout, atMost: limit)
-    for node in late {
-      log.error("what was written to a file is not in the backing store", metadata: ["node": "\(node.rawValue)"])
+    let written = ProtectionClass.allCases.flatMap { tree.nodes.writers(in: $0) }
+    let late = session.awaitCopies(
+      of: Set(written.map { NodeID(rawValue: $0.number) }), patience: options.pushTimeout, atMost: limit)
+    for node in written where late.contains(NodeID(rawValue: node.number)) {
+      log.error("what was written to a file is not in the backing store", metadata: ["inode": "\(node.identity.inode)"])
     }
     return late.isEmpty
   }

@@ -10,7 +10,7 @@ import SystemPackage
 /// point reaches it then.
 struct MountWatch: ~Copyable {
   /// How long the kernel may take to end the connection of a file system that nobody holds, once its mount is not
-  /// listed any more. Nothing is dirty then: the last close(2) of a file, or its unmapping, has had it written back.
+  /// listed any more. Nothing is dirty then: the last close(2) of a file, or its unmapping, has begun to write it back.
   fileprivate static let patience = Duration.milliseconds(400)
 
   private let mount: MountedFileSystem
