@@ -59,7 +59,7 @@ exec switch_root /new /bin/bash -c '
   export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
   exec </dev/null >/dev/ttyS1 2>&1
   stty -F /dev/ttyS1 raw
-  chmod 666 /dev/fuse; mkfs.ext4 -q /dev/vda && mount /dev/vda /tmp && ip link set lo up
+  chmod 666 /dev/fuse; mkfs.ext4 -q /dev/vda && mount /dev/vda /tmp && chmod 1777 /tmp && ip link set lo up
   bash "$(sed "s/.*run=\([^ ]*\).*/\1/" /proc/cmdline)"
   echo "exit $?"
   sync
