@@ -34,6 +34,9 @@ extension ProtectedFileSystem {
     }
     // What can fail comes before a change of length, which cannot be undone.
     let reference = try tree.reference(to: node)
+    // The kernel keeps the attributes that it has when the request fails.
+    var isDone = false
+    defer { if changes.changesPrivileges, !isDone { kernelAttributes.invalidate(id) } }
     if changes.changesPrivileges {
       try tree.holdingPrivileges(of: node) { () throws(Errno) in
         try reference.withDescriptor { (descriptor) throws(Errno) in
@@ -41,9 +44,7 @@ extension ProtectedFileSystem {
         }
       }
     }
-    var (resized, isDone): (Status?, Bool) = (nil, false)
-    // The kernel keeps the attributes that it has when the request fails.
-    defer { if changes.changesPrivileges, !isDone { kernelAttributes.invalidate(id) } }
+    var resized: Status?
     if let size = changes.size {
       resized = try reference.withDescriptor { (descriptor) throws(Errno) in try descriptor.status() }
       try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in

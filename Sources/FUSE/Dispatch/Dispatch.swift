@@ -11,6 +11,8 @@ import SystemPackage
   let counts: RequestCounts
   let writebackQueue = WritebackQueue()
   let marks = QueueMarks()
+  /// Whether the reserve is taking a request.
+  let reserveRequest = ServedRequest()
   /// The number of requests being served, until their answers are sent, whose answers may contain attributes of
   /// directories.
   let attributeReplies = Atomic<Int>(0)

@@ -21,48 +21,60 @@ extension Session {
   /// - Returns: the files some of whose copies may not be written.
   package func awaitCopies(of files: Set<NodeID>, patience: Duration, atMost limit: Duration) -> Set<NodeID> {
     guard Self.copiesPages, !files.isEmpty else { return [] }
-    let end = MonotonicClock.nanoseconds + Int64(limit / .nanoseconds(1))
-    // Twice in a row: for a page that was changed again, the kernel queues the next copy when the first is answered.
+    var wait = CopyWait(patience: patience, limit: limit)
+    // Three in a row: for a page that was changed again, the kernel queues the next copy when the first is answered,
+    // which the first pass may not have awaited, but the second has.
     var passes = 0
-    while passes < 2, isConnected, MonotonicClock.nanoseconds < end {
-      let taken = target.counts.total
-      let mark: UInt64
+    while passes < 3 {
+      guard isConnected else { return [] }
+      if wait.isOver { return files }
+      let before = target.counts.total
       switch requestMark(by: files) {
-      case .queued(let number): mark = number
-      // It has copies of none of them.
+      // The kernel has copies of none of them.
       case .unknown: return []
-      case .refused: mark = .max
+      case .refused: MonotonicClock.sleep(microseconds: 1000)
+      case .queued(let mark):
+        guard let length = awaitMark(mark, &wait) else { return isConnected ? files : [] }
+        let late = awaitWrites(of: files, &wait)
+        if !late.isEmpty { return late }
+        // While the kernel has as many requests under way as it may, the next wait in a second queue.
+        let isWhole = length - before + backlog.all.count < Int(target.negotiation.mostBackground) - served.count
+        passes = isWhole ? passes + 1 : 0
       }
-      let late = awaitQueued(before: mark, of: files, patience: Int64(patience / .nanoseconds(1)), until: end)
-      if !late.isEmpty { return late }
-      // While the kernel has as many requests under way as it may, the next wait in a second queue.
-      let isSecondEmpty =
-        backlog.isEmpty && target.counts.total - taken < Int(target.negotiation.mostBackground) - self.served.count
-      passes = mark != .max && isSecondEmpty ? passes + 1 : 0
     }
     return []
   }
 
-  /// Waits for the writes of these files that were queued before a mark. Returns the files of those without an answer.
-  private func awaitQueued(
-    before mark: UInt64, of files: Set<NodeID>, patience: Int64, until end: Int64
-  ) -> Set<NodeID> {
-    var (workers, awaited): ([ServedRequest], Set<UInt64>?) = (served, nil)
-    var (progress, seen, taken) = (MonotonicClock.nanoseconds, Set<UInt64>(), target.counts.total)
-    while isConnected {
+  /// Waits until a mark is taken, and no worker may have taken something before it that is not seen. Returns how many
+  /// requests had been taken by then; `nil` if that does not come.
+  private func awaitMark(_ mark: UInt64, _ wait: inout CopyWait) -> Int? {
+    var (workers, taken): ([ServedRequest], Int?) = (served + [target.reserveRequest], nil)
+    while isConnected, !wait.isOver {
       MonotonicClock.sleep(microseconds: 250)
-      if awaited == nil, target.marks.isTaken(mark) { workers.removeAll { !$0.mayHaveTaken } }
-      let writes = unanswered.map(\.header).filter { $0.isWriteBack && files.contains($0.node) }
-      let numbers = Set(writes.map(\.unique))
-      if workers.isEmpty, awaited == nil { awaited = numbers }
-      if let awaited, awaited.isDisjoint(with: numbers) { return [] }
-      let now = MonotonicClock.nanoseconds
-      if numbers != seen || awaited == nil && target.counts.total != taken {
-        (progress, seen, taken) = (now, numbers, target.counts.total)
+      taken = taken ?? target.marks.taken(mark)
+      if let taken {
+        workers.removeAll { !$0.mayHaveTaken }
+        if workers.isEmpty { return taken }
       }
-      if now - progress >= patience || now >= end {
-        return awaited.map { awaited in Set(writes.filter { awaited.contains($0.unique) }.map(\.node)) } ?? files
-      }
+    }
+    target.marks.remove(mark)
+    return nil
+  }
+
+  /// Waits until those writes of the files have answers that have none now. Returns the files of which one has none.
+  private func awaitWrites(of files: Set<NodeID>, _ wait: inout CopyWait) -> Set<NodeID> {
+    func writes() -> [UInt64: NodeID] {
+      let all = unanswered.map(\.header).filter { $0.isWriteBack && files.contains($0.node) }
+      return Dictionary(all.map { ($0.unique, $0.node) }) { $1 }
+    }
+    var awaited = writes()
+    while !awaited.isEmpty, isConnected {
+      MonotonicClock.sleep(microseconds: 250)
+      let now = writes()
+      let left = awaited.filter { now[$0.key] != nil }
+      if left.count < awaited.count { wait.progressed() }
+      awaited = left
+      if wait.isOver { return Set(awaited.values) }
     }
     return []
   }
@@ -95,6 +107,24 @@ extension Session {
   }
 }
 
+/// How long copies are waited for.
+private struct CopyWait {
+  private let patience: Int64
+  private let limit: Int64
+  private var end: Int64
+
+  init(patience: Duration, limit: Duration) {
+    let now = MonotonicClock.nanoseconds
+    self.patience = Int64(patience / .nanoseconds(1))
+    self.limit = now + Int64(limit / .nanoseconds(1))
+    end = now + self.patience
+  }
+
+  mutating func progressed() { end = MonotonicClock.nanoseconds + patience }
+
+  var isOver: Bool { MonotonicClock.nanoseconds >= min(end, limit) }
+}
+
 /// Marks in the kernel's queue of requests: when one is taken, so is everything that was queued before it.
 ///
 /// A mark is a request that the daemon has the kernel make, for no bytes of a regular file's pages
@@ -105,7 +135,8 @@ final class QueueMarks: Sendable {
 
   private struct State {
     var last = QueueMarks.first
-    var queued: Set<UInt64> = []
+    /// How many requests had been taken when the mark was; `nil` while it is queued.
+    var marks: [UInt64: Int?] = [:]
   }
 
   private let state = RankedMutex(.backlog, State())
@@ -114,19 +145,27 @@ final class QueueMarks: Sendable {
   func add() -> UInt64 {
     state.withLock { state in
       state.last += 2
-      state.queued.insert(state.last)
+      state.marks[state.last] = .some(nil)
       return state.last
     }
   }
 
-  func remove(_ mark: UInt64) { _ = state.withLock { $0.queued.remove(mark) } }
+  func remove(_ mark: UInt64) { _ = state.withLock { $0.marks.removeValue(forKey: mark) } }
 
-  /// Notes a request that was taken. Returns whether it is a mark, which is not served.
-  func take(_ request: RequestHeader) -> Bool {
+  /// Notes a request that was taken after so many others. Returns whether it is a mark, which is not served.
+  func take(_ request: RequestHeader, after total: @autoclosure () -> Int) -> Bool {
     guard request.operation == FUSE_NOTIFY_REPLY, request.unique >= Self.first else { return false }
-    remove(request.unique)
+    let count = total()
+    state.withLock { if $0.marks[request.unique] != nil { $0.marks[request.unique] = count } }
     return true
   }
 
-  func isTaken(_ mark: UInt64) -> Bool { mark != .max && state.withLock { !$0.queued.contains(mark) } }
+  /// How many requests had been taken when the mark was, which is forgotten with that; `nil` while it is queued.
+  func taken(_ mark: UInt64) -> Int? {
+    state.withLock { state in
+      guard let count = state.marks[mark] ?? nil else { return nil }
+      state.marks.removeValue(forKey: mark)
+      return count
+    }
+  }
 }

@@ -36,9 +36,11 @@ import ProtectfsIO
           continue
         }
         guard device.hasNewRequest(milliseconds: CInt(watch.ticks.reserve / 1000)) else { continue }
+        target.reserveRequest.willTake()
         let count = unsafe device.readNew(into: request)
-        guard count >= 0 else { return }
         if count > 0 { take(count) }
+        target.reserveRequest.end()
+        guard count >= 0 else { return }
       }
     }
   }
@@ -47,7 +49,7 @@ import ProtectfsIO
   private func take(_ count: Int) {
     let bytes = unsafe UnsafeRawBufferPointer(rebasing: request[..<count])
     let header = unsafe RequestHeader(bytes)
-    if target.marks.take(header) { return }
+    if target.marks.take(header, after: target.counts.total) { return }
     switch header.operation {
     // These concern only the daemon's memory, and have no answer. But to close a descriptor may wait for the store.
     case FUSE_INTERRUPT,

@@ -6,15 +6,16 @@ extension Session {
   /// The requests on contents that have no answer yet. The kernel knows their nodes as long as ``refuse(_:)`` finds
   /// them unanswered.
   package var unanswered: [UnansweredRequest] {
+    // First, since it is from there to a worker that a request goes.
+    let deferred = backlog.all.filter { $0.contents != nil }.map { UnansweredRequest(header: $0, worker: nil) }
+    let deferredInRings = (rings?.deferred ?? []).filter { $0.contents != nil }.map {
+      UnansweredRequest(header: $0, worker: nil, isInRing: true)
+    }
     let served = served.enumerated().compactMap { (worker, served) in
       served.current.map { UnansweredRequest(header: $0, worker: worker) }
     }
     let throughRings = (rings?.workers ?? []).compactMap { worker in
       worker.served.current.map { UnansweredRequest(header: $0, worker: nil, ringWorker: worker) }
-    }
-    let deferred = backlog.all.filter { $0.contents != nil }.map { UnansweredRequest(header: $0, worker: nil) }
-    let deferredInRings = (rings?.deferred ?? []).filter { $0.contents != nil }.map {
-      UnansweredRequest(header: $0, worker: nil, isInRing: true)
     }
     return served + throughRings + deferred + deferredInRings
   }

@@ -91,6 +91,8 @@ import ProtectfsIO
   /// delivered before this one is free, so there a thread of its own does it.
   func continueAfterAnswer(_ work: @escaping ReadAhead) {
     guard ringAnswer == nil else { return target.readAheadQueue.add(work) }
+    // The answer was sent.
+    served.end()
     watch.promoteIfLeaderless()
     work()
   }
@@ -122,7 +124,7 @@ import ProtectfsIO
   @discardableResult
   private func serve(_ header: RequestHeader, _ count: Int) -> Bool {
     defer { served.end() }
-    if target.marks.take(header) { return false }
+    if target.marks.take(header, after: target.counts.total) { return false }
     target.counts.count(header.operation)
     if header.operation == FUSE_INIT {
       unsafe target.negotiation.inspectRequest(UnsafeRawBufferPointer(rebasing: request[..<count]), header)

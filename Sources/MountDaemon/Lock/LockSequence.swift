@@ -149,7 +149,7 @@ struct LockSequence: Revocation {
       MonotonicClock.sleep(microseconds: Self.timeToFinish)
       let unpushed = finish(pages.begin(nodes), progress: { fileSystem.completedPushes })
       if !unpushed.isEmpty { return unpushed }
-      let uncopied = session.awaitCopies(of: Set(nodes), patience: patience, atMost: .seconds(600))
+      let uncopied = session.awaitCopies(of: Set(nodes), patience: patience, atMost: patience * Self.mostPasses)
       if !uncopied.isEmpty { return Array(uncopied) }
       if !Session.copiesPages, MonotonicClock.nanoseconds >= end { break }
       passes += 1
