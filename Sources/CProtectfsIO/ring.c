@@ -35,12 +35,6 @@ static size_t whole_pages(size_t size) {
   return (size + page - 1) / page * page;
 }
 
-static size_t power_of_two(size_t count) {
-  size_t power = 1;
-  while (power < count) power *= 2;
-  return power;
-}
-
 static int setup(unsigned entries, struct io_uring_params *parameters) {
   return (int)syscall(SYS_io_uring_setup, entries, parameters);
 }
@@ -69,7 +63,9 @@ int linux_ring_open(struct linux_ring *ring, unsigned entries, int device) {
   };
   // A mapping of the ring itself would keep it for as long as the process has a thread. A request that a killed thread
   // has not taken is ended with the ring alone, and another thread may wait for that request within the kernel.
-  size_t head = 1024, submissions = power_of_two(entries), completions = power_of_two(2 * (size_t)entries);
+  // The kernel rounds both numbers up to powers of two, and takes what it needs of the memory; the head is a few cache
+  // lines.
+  size_t head = 1024, submissions = 2 * (size_t)entries, completions = 2 * submissions;
   memset(ring, 0, sizeof *ring);
   ring->descriptor = -1;
   ring->rings_size =

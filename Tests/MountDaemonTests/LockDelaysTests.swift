@@ -1,4 +1,4 @@
-import Synchronization
+import ProtectfsIO
 import Testing
 
 @testable import MountDaemon
@@ -103,12 +103,17 @@ import Testing
 
 /// The durations that clients were sent.
 final class Told: Sendable {
-  private let durations = Mutex<[Duration]>([])
+  private let durations = Monitor<[Duration]>(.eventQueue, [])
 
-  var all: [Duration] { durations.withLock { $0 } }
+  var all: [Duration] { durations.read { $0 } }
 
   func add(_ duration: Duration) {
-    durations.withLock { $0.append(duration) }
+    durations.update { $0.append(duration) }
+  }
+
+  /// Waits until there are so many.
+  func wait(for count: Int) {
+    durations.wait { (durations, _) -> Void? in durations.count >= count ? () : nil }
   }
 }
 

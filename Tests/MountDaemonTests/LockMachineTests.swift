@@ -299,7 +299,8 @@ import Testing
               return [:]
             })
         }
-        while machine.locked.count == locked || wiped.all.isEmpty == isHeld { Thread.sleep(.milliseconds(1)) }
+        machine.waitForLock(after: locked)
+        wiped.wait(for: isHeld ? 1 : 0)
         Thread.sleep(.milliseconds(100))
         #expect(!machine.lock.mayRotate && completed.all.isEmpty)
         machine.lock.endRotation()
@@ -321,7 +322,7 @@ import Testing
       }
       #expect(machine.lock.beginRotation())
       let locking = Thread(name: "lock everything") { machine.lock.lockEverything(includingNone: isEnding) }
-      while machine.locked.isEmpty { Thread.sleep(.milliseconds(1)) }
+      machine.waitForLock(after: 0)
       replaceKeys()
       machine.lock.endRotation()
       locking.join()

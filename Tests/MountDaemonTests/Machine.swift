@@ -12,17 +12,23 @@ import Testing
 @testable import MountDaemon
 
 /// A running machine, unlocked.
-final class Machine: Sendable, Revocation {
+final class Machine: Sendable, ClassLocking {
   let lock: LockMachine
   let patience: Duration
-  private let classes = Mutex<[ProtectionClass]>([])
+  private let classes = Monitor<[ProtectionClass]>(.test, [])
   private let told: Kinds
   private let isStalled = Monitor(.test, false)
   private let clock: StoppedClock
   private let broadcast: EventBroadcast
 
   var state: LockState { lock.state.lockState }
-  var locked: [ProtectionClass] { classes.withLock { $0 } }
+  var locked: [ProtectionClass] { classes.read { $0 } }
+
+  /// Waits until more classes than so many were locked.
+  func waitForLock(after count: Int) {
+    classes.wait { (classes, _) -> Void? in classes.count > count ? () : nil }
+  }
+
   /// The events since the unlock.
   var events: [Kinds.Kind] { Array(told.all.drop { $0 == .didBecomeAvailable }) }
 
@@ -115,7 +121,7 @@ final class Machine: Sendable, Revocation {
 
   func run(_ classes: [ProtectionClass], evictingOpenFiles: Bool) -> LockOutcome {
     isStalled.wait { (isStalled, _) -> Void? in isStalled ? nil : () }
-    self.classes.withLock { $0 += classes }
+    self.classes.update { $0 += classes }
     return LockOutcome()
   }
 

@@ -16,7 +16,7 @@ final class Backlog: Sendable {
   }
 
   private let state = RankedMutex(.backlog, State())
-  private let count = Atomic<Int>(0)
+  private let atomicCount = Atomic<Int>(0)
   /// Readable while there are requests.
   let signal: EventDescriptor
 
@@ -25,7 +25,10 @@ final class Backlog: Sendable {
   }
 
   /// One load of a number that rarely changes.
-  @inline(__always) var isEmpty: Bool { count.load(ordering: .relaxed) == 0 }
+  @inline(__always) var isEmpty: Bool { count == 0 }
+
+  /// The number of requests.
+  var count: Int { atomicCount.load(ordering: .relaxed) }
 
   var hasRoom: Bool { state.withLock { $0.requests.count < Self.longest && $0.bytes < Self.mostBytes } }
 
@@ -35,7 +38,7 @@ final class Backlog: Sendable {
     state.withLock { state in
       state.requests.append(copy)
       state.bytes += copy.count
-      count.store(state.requests.count, ordering: .sequentiallyConsistent)
+      atomicCount.store(state.requests.count, ordering: .sequentiallyConsistent)
     }
     signal.raise()
   }
@@ -71,7 +74,7 @@ final class Backlog: Sendable {
   private func remove(at index: Int, from state: inout State) -> DeferredRequest {
     let request = state.requests.remove(at: index)
     state.bytes -= request.count
-    count.store(state.requests.count, ordering: .sequentiallyConsistent)
+    atomicCount.store(state.requests.count, ordering: .sequentiallyConsistent)
     return request
   }
 }

@@ -35,10 +35,10 @@ extension Session {
       case .refused: MonotonicClock.sleep(microseconds: 1000)
       case .queued(let mark):
         guard let length = awaitMark(mark, &wait) else { return isConnected ? files : [] }
-        let late = awaitWrites(of: files, &wait)
+        let late = awaitAnswers(of: files, &wait)
         if !late.isEmpty { return late }
         // While the kernel has as many requests under way as it may, the next wait in a second queue.
-        let isWhole = length - before + backlog.all.count < Int(target.negotiation.mostBackground) - served.count
+        let isWhole = length - before + backlog.count < Int(target.negotiation.mostBackground) - served.count
         passes = isWhole ? passes + 1 : 0
       }
     }
@@ -62,7 +62,7 @@ extension Session {
   }
 
   /// Waits until those writes of the files have answers that have none now. Returns the files of which one has none.
-  private func awaitWrites(of files: Set<NodeID>, _ wait: inout CopyWait) -> Set<NodeID> {
+  private func awaitAnswers(of files: Set<NodeID>, _ wait: inout CopyWait) -> Set<NodeID> {
     func writes() -> [UInt64: NodeID] {
       let all = unanswered.map(\.header).filter { $0.isWriteBack && files.contains($0.node) }
       return Dictionary(all.map { ($0.unique, $0.node) }) { $1 }
@@ -88,14 +88,9 @@ extension Session {
 
   /// Has the kernel queue a mark.
   private func requestMark(by files: Set<NodeID>) -> MarkRequest {
-    var message = (fuse_out_header(), fuse_notify_retrieve_out())
-    message.0.len = UInt32(MemoryLayout.size(ofValue: message))
-    message.0.error = CInt(bitPattern: FUSE_NOTIFY_RETRIEVE.rawValue)
     for file in files {
       let number = target.marks.add()
-      message.1.notify_unique = number
-      message.1.nodeid = file.rawValue
-      let sent = unsafe withUnsafeBytes(of: &message) { bytes in
+      let sent = unsafe EmptyRetrieval.withMessage(number, of: file.rawValue) { bytes in
         unsafe Glibc.write(fuse_session_fd(session), bytes.baseAddress, bytes.count)
       }
       if sent > 0 { return .queued(number) }
@@ -127,14 +122,10 @@ private struct CopyWait {
 
 /// Marks in the kernel's queue of requests: when one is taken, so is everything that was queued before it.
 ///
-/// A mark is a request that the daemon has the kernel make, for no bytes of a regular file's pages
-/// (`fuse_notify_retrieve()` in fs/fuse/dev.c). It has no answer.
+/// A mark is an ``EmptyRetrieval``, and has no answer.
 final class QueueMarks: Sendable {
-  /// The kernel's own numbers are much lower.
-  private static let first: UInt64 = 1 << 62
-
   private struct State {
-    var last = QueueMarks.first
+    var last = EmptyRetrieval.firstNumber
     /// How many requests had been taken when the mark was; `nil` while it is queued.
     var marks: [UInt64: Int?] = [:]
   }
@@ -154,7 +145,7 @@ final class QueueMarks: Sendable {
 
   /// Notes a request that was taken after so many others. Returns whether it is a mark, which is not served.
   func take(_ request: RequestHeader, after total: @autoclosure () -> Int) -> Bool {
-    guard request.operation == FUSE_NOTIFY_REPLY, request.unique >= Self.first else { return false }
+    guard request.operation == FUSE_NOTIFY_REPLY, request.unique >= EmptyRetrieval.firstNumber else { return false }
     let count = total()
     state.withLock { if $0.marks[request.unique] != nil { $0.marks[request.unique] = count } }
     return true

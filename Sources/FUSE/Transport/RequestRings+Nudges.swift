@@ -5,19 +5,17 @@ import Synchronization
 
 // Requests that the daemon has the kernel make, so that the thread which gets one looks after its queue.
 extension RequestRings {
-  private static let firstNudge: UInt64 = 1 << 62
-  private static let firstRest: UInt64 = firstNudge | 1 << 61
+  private static let firstRest: UInt64 = EmptyRetrieval.firstNumber | 1 << 61
 
   /// Has the kernel make a request for the processor of a queue. It is answered at once, and with that the queue goes
   /// on with its oldest request, which the kernel gives to no new buffer, only to one that is committed. A processor on
   /// which the daemon may not run gets none.
   ///
-  /// The request is for no bytes of the pages of a regular file (`fuse_notify_retrieve()` in fs/fuse/dev.c): nothing
-  /// waits for its answer, and nothing keeps the mount from being unmounted. If the kernel knows no such file, another
-  /// thread asks for the status of the mount.
+  /// The request is an ``EmptyRetrieval``. If the kernel knows no regular file, another thread asks for the status of
+  /// the mount.
   func nudge(_ queue: RingQueue) {
     if !queue.takesNudges { return }
-    if requestPages(on: queue, from: Self.firstNudge) { return }
+    if requestPages(on: queue, from: EmptyRetrieval.firstNumber) { return }
     // The thread hangs if other requests are before its own and hang; so each is another one.
     let thread = try? Thread(starting: "nudge") { [self] in
       CommandRing.bindThread(to: queue.number)
@@ -39,12 +37,7 @@ extension RequestRings {
   private func requestPages(on queue: RingQueue, from first: UInt64) -> Bool {
     guard let file = files.any else { return false }
     let number = first + nextNudge.wrappingAdd(2, ordering: .relaxed).oldValue
-    var message = (fuse_out_header(), fuse_notify_retrieve_out())
-    message.0.len = UInt32(MemoryLayout.size(ofValue: message))
-    message.0.error = CInt(bitPattern: FUSE_NOTIFY_RETRIEVE.rawValue)
-    message.1.notify_unique = number
-    message.1.nodeid = file
-    return unsafe withUnsafeBytes(of: &message) { bytes in
+    return unsafe EmptyRetrieval.withMessage(number, of: file) { bytes in
       (try? unsafe CommandRing.write(bytes, to: device, on: queue.number)) != nil
     }
   }
@@ -52,7 +45,7 @@ extension RequestRings {
   /// Whether a request is such a one.
   func isNudge(_ header: fuse_in_header) -> Bool {
     switch fuse_opcode(rawValue: header.opcode) {
-    case FUSE_NOTIFY_REPLY: header.unique >= Self.firstNudge
+    case FUSE_NOTIFY_REPLY: header.unique >= EmptyRetrieval.firstNumber
     case FUSE_STATFS: state.withLock { $0.nudgers.contains(Int32(bitPattern: header.pid)) }
     default: false
     }

@@ -120,7 +120,7 @@ final class LockMachine: Sendable {
   }
 
   /// Carries out what is due until ``stop()``: the body of the lock thread.
-  func run(_ sequence: some Revocation) {
+  func run(_ sequence: some ClassLocking) {
     var sequence = sequence
     while true {
       switch nextWork() {

@@ -7,7 +7,7 @@ import ProtectfsPolicy
 import SystemPackage
 
 /// What a lock does to the classes that it takes away.
-protocol Revocation {
+protocol ClassLocking {
   /// How long the backing store is waited for without any progress.
   var patience: Duration { get }
   /// Takes classes away from everyone; see ``LockSequence/run(_:evictingOpenFiles:)``.
@@ -35,7 +35,7 @@ enum LateWrites {
 /// Runs on a thread of its own, and holds no lock that a request handler takes: the kernel answers an invalidation only
 /// when the handlers have taken the dirty pages (libfuse, `fuse_lowlevel_notify_inval_inode`). It waits for the backing
 /// store only as long as that makes progress, now and then.
-struct LockSequence: Revocation {
+struct LockSequence: ClassLocking {
   let fileSystem: ProtectedFileSystem
   let session: Session
   let mountPoint: String

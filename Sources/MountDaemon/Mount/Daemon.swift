@@ -95,14 +95,15 @@ package final class Daemon: DaemonControl {
   }
 
   package func finishWrites() throws(ControlError) {
-    guard let session = session.load(), !finishWrites(session, atMost: .seconds(600)) else { return }
+    if finishWrites(atMost: .seconds(600)) { return }
     throw ControlError(
       .failed,
       "the backing store does not take what programs wrote; the log names the files, and with --lazy it may be lost")
   }
 
   /// Waits for what the kernel is writing back, before the mount goes. Returns whether it was written.
-  func finishWrites(_ session: Session, atMost limit: Duration) -> Bool {
+  func finishWrites(atMost limit: Duration) -> Bool {
+    guard let session = session.load() else { return true }
     let written = ProtectionClass.allCases.flatMap { tree.nodes.writers(in: $0) }
     let late = session.awaitCopies(
       of: Set(written.map { NodeID(rawValue: $0.number) }), patience: options.pushTimeout, atMost: limit)

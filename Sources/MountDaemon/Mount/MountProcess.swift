@@ -180,7 +180,7 @@ package enum MountProcess {
     _ end: MountEnd, daemon: Daemon, session: Session, server: ControlServer, unmounter: Unmounter
   ) {
     if let number = end.wait() { daemon.log.notice("told to end", metadata: ["signal": "\(number)"]) }
-    _ = daemon.finishWrites(session, atMost: daemon.options.pushTimeout * 2)
+    _ = daemon.finishWrites(atMost: daemon.options.pushTimeout * 2)
     let isUnmounted = unmounter.unmount(isLazy: false)
     if isUnmounted, session.ends(within: .milliseconds(400)) { return }
     daemon.log.warning(
