@@ -30,6 +30,6 @@ final class DirectoryCache: Sendable {
       return oldest
     }
     // Closed without the node's lock.
-    if let oldest, oldest !== node { _ = oldest.state.withLock { $0.handle.take() } }
+    if let oldest, oldest !== node { oldest.state.removing { $0.handle.take() } }
   }
 }

@@ -96,7 +96,7 @@ package final class InodeTable: Sendable {
     }
     guard isLast else { return }
     // Closed without the node's lock.
-    _ = node.state.withLock { ($0.handle.take(), $0.unlinked.take()) }
+    node.state.removing { ($0.handle.take(), $0.unlinked.take()) }
     unsafe Unmanaged.passUnretained(node).release()
   }
 

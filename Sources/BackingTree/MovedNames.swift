@@ -15,7 +15,7 @@ package final class MovedNames: Sendable {
 
   func end() {
     // Their directories may be closed by that, which is not done under the lock.
-    _ = state.withLock { $0.take() }
+    state.removing { $0.take() }
   }
 
   /// Records a name if a walk is under way.

@@ -157,7 +157,7 @@ package final class Node: Sendable {
   /// Stores a name under which the file was found.
   package func moved(to location: Location, hasOtherNames: Bool) {
     // The last reference to a directory closes it, which is not done under the lock.
-    _ = state.withLock { state -> [Location] in
+    state.removing { state -> [Location] in
       guard let current = state.location else { return [] }
       if current == location { return [] }
       state.location = location
@@ -207,7 +207,7 @@ package final class Node: Sendable {
 
   /// Keeps the backing file that is losing its last name, or no longer.
   func keep(unlinked: SharedDescriptor?) {
-    _ = state.withLock { state in
+    state.removing { state in
       state.isKeptByFile = unlinked != nil && state.file != nil
       return exchange(&state.unlinked, with: state.isKeptByFile ? nil : unlinked)
     }
