@@ -133,7 +133,9 @@ let package = Package(
     tests("KeyManagementTests", ["KeyManagement", "SimulatedDisk", "TestVectors"] + base),
     tests("StoreCheckTests", ["StoreCheck", "KeyManagement", "TestVectors"] + base, exclude: ["Stores"]),
     tests("TreeCopyTests", ["TreeCopy", "ProtectfsIO", system]),
-    tests("ContentsTests", ["Contents", "Cryptography", "StoreFormat", "ProtectfsIO", "TestVectors", system]),
+    tests(
+      "ContentsTests",
+      ["Contents", "Cryptography", "StoreFormat", "SimulatedDisk", "ProtectfsIO", "TestVectors", system]),
     tests("FileProtectionTests", ["FileProtection", "Contents", "KeyManagement", "TestVectors"] + base),
     tests("MountDaemonTests", ["MountDaemon", "FUSE", "KeyManagement", "ProtectfsClient", "TestVectors"] + base),
     // Its directory Targets is Fuzz/Sources/FuzzTargets: no module of its own, as it needs what only tests can import.

@@ -49,6 +49,31 @@ def xts(key, first_unit, data):
     return out
 
 
+def ghash(subkey, *parts):
+    """NIST SP 800-38D, section 6.4, over parts that are each padded with zeros."""
+    y = 0
+    for part in parts:
+        for start in range(0, len(part), 16):
+            y ^= int.from_bytes(part[start:start + 16].ljust(16, b"\0"), "big")
+            z, v = 0, subkey
+            for bit in range(127, -1, -1):
+                z ^= v if y >> bit & 1 else 0
+                v = v >> 1 ^ (0xE1 << 120 if v & 1 else 0)
+            y = z
+    return y
+
+
+def gcm(key, nonce, associated_data, plain):
+    """NIST SP 800-38D, section 7.1, with a nonce of 12 bytes; the ciphertext and a tag of 16 bytes."""
+    counters = (nonce + count.to_bytes(4, "big") for count in range(1, 2**32))
+    mask = aes(key, next(counters))
+    ciphertext = b"".join(
+        xor(plain[start:start + 16], aes(key, next(counters))) for start in range(0, len(plain), 16))
+    lengths = struct.pack(">QQ", 8 * len(associated_data), 8 * len(plain))
+    tag = ghash(int.from_bytes(aes(key, bytes(16)), "big"), associated_data, ciphertext, lengths)
+    return ciphertext, xor(tag.to_bytes(16, "big"), mask)
+
+
 def wrap(key, secret):
     """RFC 3394, section 2.2.1."""
     a = 0xA6A6A6A6A6A6A6A6
@@ -209,6 +234,39 @@ def backing_length(length):
 def contents(file_key, plain):
     padded = plain + bytes(-len(plain) % 16)
     return xts(content_keys(file_key)[0], 0, padded) + bytes(backing_length(len(plain)) - len(padded))
+
+
+def page(file_key, number, kind, epoch, nonce, payload):
+    """A page of an authenticated store; `kind` is 1 for data and 2 for ends."""
+    pages_key = labelled_counter_mode(file_key, b"protectfs pages", b"", 32)
+    key = labelled_counter_mode(pages_key, b"protectfs epoch", struct.pack("<I", epoch), 32)
+    ciphertext, tag = gcm(key, nonce, b"protectfs page\0" + struct.pack("<QB", number, kind), payload.ljust(4064, b"\0"))
+    return ciphertext + nonce + struct.pack("<I", epoch) + tag
+
+
+GROUP = 127 * 4096
+
+
+def page_backing_length(length):
+    if length == 0:
+        return 0
+    group = (length - 1) // GROUP
+    rest = length - group * GROUP
+    return 128 * 4096 * group + (4096 + rest if rest <= 4064 else 4096 * (1 + -(-rest // 4096)) + rest % 4096)
+
+
+def page_contents(file_key, plain, epoch, nonce):
+    """The backing file of contents without holes; `nonce` gives that of a page by its number."""
+    out = bytearray(page_backing_length(len(plain)))
+    for group in range(-(-len(plain) // GROUP)):
+        parts = [plain[start:start + 4096] for start in range(group * GROUP, min((group + 1) * GROUP, len(plain)), 4096)]
+        pages = {0 if index == 0 else index + 1: (1, part[:4064]) for index, part in enumerate(parts)}
+        if len(parts) > 1 or len(parts[0]) > 4064:
+            pages[1] = (2, b"".join(part[4064:].ljust(32, b"\0") for part in parts))
+        for index, (kind, payload) in pages.items():
+            number = 128 * group + index
+            out[number * 4096:(number + 1) * 4096] = page(file_key, number, kind, epoch, nonce(number), payload)
+    return bytes(out)
 
 
 def record(kind, key, body, tag_size=16):
@@ -392,6 +450,17 @@ def compute_contents(v):
     return {"backingLength": len(backing), "backingStart": backing[:64], "backingDigest": hashlib.sha256(backing).digest()}
 
 
+def compute_gcm(v):
+    ciphertext, tag = gcm(h(v, "key"), h(v, "nonce"), h(v, "associatedData"), h(v, "plain"))
+    return {"ciphertext": ciphertext, "tag": tag}
+
+
+def compute_page_contents(v):
+    backing = page_contents(h(v, "fileKey"), pattern(v["length"]), v["epoch"],
+                            lambda number: bytes.fromhex(own("nonce", v["length"], number, 12)))
+    return {"backingLength": len(backing), "pages": backing[:len(backing) // 4096 * 4096]}
+
+
 def compute_siv(v):
     return {"sealed": siv(h(v, "key"), None if v["associatedData"] is None else h(v, "associatedData"), h(v, "plain"))}
 
@@ -404,6 +473,7 @@ def compute_counter_mode(v):
 
 FILES = {
     CRYPTOGRAPHY / "xts.json": lambda v: {"ciphertext": xts(h(v, "key"), v["firstUnit"], h(v, "plain"))},
+    CRYPTOGRAPHY / "gcm.json": compute_gcm,
     CRYPTOGRAPHY / "key-wrap.json": lambda v: {"wrapped": wrap(h(v, "key"), h(v, "secret"))},
     CRYPTOGRAPHY / "siv.json": compute_siv,
     CRYPTOGRAPHY / "x25519.json": lambda v: {"shared": x25519(h(v, "privateKey"), h(v, "publicKey"))},
@@ -426,6 +496,8 @@ FILES = {
     FORMAT / "attributes.json": compute_attribute,
     FORMAT / "lengths.json": lambda v: {"backing": backing_length(v["plain"])},
     FORMAT / "contents.json": compute_contents,
+    FORMAT / "page-lengths.json": lambda v: {"backing": page_backing_length(v["plain"])},
+    FORMAT / "page-contents.json": compute_page_contents,
     FORMAT / "keybag.json": lambda v: {"keybag": keybag(v)},
     FORMAT / "attempts.json": lambda v: {"record": attempts(v)},
 }
@@ -455,7 +527,9 @@ def own_vectors():
                            (31, ""), (32, directory), (175, directory), (255, directory), (3055, None)]]
     yield CRYPTOGRAPHY / "counter-mode.json", [
         {"name": label, "key": own("file key", 32), "label": label, "context": "", "count": 64}
-        for label in ["protectfs xts", "protectfs attribute"]]
+        for label in ["protectfs xts", "protectfs attribute"]] + [
+        {"name": "protectfs epoch", "key": own("pages key", 32), "label": "protectfs epoch", "context": "fcfdfeff",
+         "count": 32}]
     yield CRYPTOGRAPHY / "concatenation.json", [
         {"name": f"{count} bytes", "secret": own("secret", 32), "info": own("info", 64), "count": count}
         for count in [32, 80]]
@@ -522,6 +596,13 @@ def own_vectors():
     yield FORMAT / "contents.json", [
         {"name": f"{length} bytes", "fileKey": own("file key", 32), "length": length}
         for length in [0, 1, 16, 20, 4095, 4096, 4097, 8212]]
+    yield FORMAT / "page-lengths.json", [
+        {"name": str(length), "plain": length}
+        for length in [0, 1, 4064, 4065, 4095, 4096, 4097, 8192, 12289, GROUP - 4095, GROUP - 1, GROUP, GROUP + 1,
+                       GROUP + 4064, GROUP + 4065, GROUP + 4097, 2 * GROUP, 2**40 + 5]]
+    yield FORMAT / "page-contents.json", [
+        {"name": f"{length} bytes", "fileKey": own("file key", 32), "length": length, "epoch": 0xfffefdfc}
+        for length in [1, 4064, 4065, 4097]]
     keys = [{"class": number, "id": int(own("class key identifier", number, which, 4), 16),
              "key": own("class key", number, which, 32)}
             for number, which in [(1, 1), (2, 1), (3, 1), (3, 2), (4, 1), (7, 1)]]

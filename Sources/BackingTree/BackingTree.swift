@@ -1,3 +1,4 @@
+import Contents
 import Cryptography
 import FileProtection
 import KeyManagement
@@ -91,6 +92,8 @@ package final class BackingTree: Sendable {
 package struct TreeOptions: Sendable {
   /// The kernel caches nothing unless this process is the sole writer.
   package var writers = WriterState.sole
+  /// How the store has the contents of files.
+  package var layout = ContentsLayout.ofStores
   /// A file that replaces a file of an explicit class takes over that class.
   package var keepsReplacedClass = true
   /// No file is removed if none of its class can be created.

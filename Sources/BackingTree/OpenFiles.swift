@@ -205,7 +205,8 @@ extension BackingTree {
       throw .permissionDenied
     }
     let file = try ProtectedFile(
-      descriptor: descriptor, isWritable: isWritable, record: record, status: status, controller: controller)
+      descriptor: descriptor, layout: options.layout, isWritable: isWritable, record: record, status: status,
+      controller: controller)
     try fetchKey(of: file, for: operation)
     return (file, awaitsRecord)
   }

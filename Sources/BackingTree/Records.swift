@@ -185,7 +185,7 @@ extension BackingTree {
     let (keyID, wrappedKey) = try controller.wrap(key, for: fileClass)
     let record = try tagged(
       FileRecord(fileClass: fileClass, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey))
-    return (record, try ProtectedFile.contentsCipher(of: key, record))
+    return (record, try options.layout.cipher(of: key, record))
   }
 
   private func records<Result>(_ body: () throws(CryptographyError) -> Result) throws(Errno) -> Result {

@@ -3,32 +3,37 @@ import ProtectfsIO
 import StoreFormat
 import SystemPackage
 
-/// The cipher of a file's contents: one key or, while a rekey is pending, the new key for data units below the boundary
-/// and the old one for the others.
+/// A cipher of units of 4096 bytes, by their numbers in a file.
+protocol UnitCipher: AnyObject, Sendable {
+  /// Encrypts units in place; the first is number `firstUnit`.
+  func encrypt(_ buffer: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(CryptographyError)
+  /// Decrypts units in place; the first is number `firstUnit`.
+  func decrypt(_ buffer: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(CryptographyError)
+  /// Wipes the key.
+  func wipe()
+}
+
+extension XTSCipher: UnitCipher {}
+
+extension PageCipher: UnitCipher {
+  func encrypt(_ buffer: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(CryptographyError) {
+    try unsafe encrypt(buffer, first: firstUnit, kind: PageLayout.kind)
+  }
+
+  func decrypt(_ buffer: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(CryptographyError) {
+    try unsafe decrypt(buffer, first: firstUnit, kind: PageLayout.kind)
+  }
+}
+
+/// The cipher of a file's contents: one key or, while a rekey is pending, the new key for units below the boundary and
+/// the old one for the others.
 package struct ContentsCipher: Sendable {
-  private let new: XTSCipher
-  private let old: XTSCipher?
-  /// The number of the first data unit under the old key.
+  private let new: any UnitCipher
+  private let old: (any UnitCipher)?
+  /// The number of the first unit under the old key.
   private let boundary: UInt64
 
-  /// The cipher with a file's key.
-  init(_ key: borrowing FileKey) throws(CryptographyError) {
-    self.init(try key.contentsCipher(), nil, 0)
-  }
-
-  /// The cipher of a file whose record wraps `key`.
-  ///
-  /// - Throws: `wrongKey` if the old key of a pending rekey is not wrapped under this key.
-  package init(_ key: borrowing FileKey, _ record: FileRecord) throws(CryptographyError) {
-    guard let pending = record.pending else {
-      try self.init(key)
-      return
-    }
-    self.init(
-      try key.contentsCipher(), try key.unwrap(old: pending.wrappedOldKey).contentsCipher(), pending.boundary)
-  }
-
-  private init(_ new: XTSCipher, _ old: XTSCipher?, _ boundary: UInt64) {
+  init(_ new: any UnitCipher, old: (any UnitCipher)? = nil, boundary: UInt64 = 0) {
     self.new = new
     self.old = old
     self.boundary = boundary
@@ -36,7 +41,7 @@ package struct ContentsCipher: Sendable {
 
   /// The cipher after the rekey has advanced to a boundary; with the new key alone (`nil`) after it has finished.
   package func moved(to boundary: UInt64?) -> ContentsCipher {
-    boundary.map { ContentsCipher(new, old, $0) } ?? ContentsCipher(new, nil, 0)
+    boundary.map { ContentsCipher(new, old: old, boundary: $0) } ?? ContentsCipher(new)
   }
 
   /// Wipes the keys in all copies of this cipher, including those from ``moved(to:)``.
@@ -45,7 +50,7 @@ package struct ContentsCipher: Sendable {
     old?.wipe()
   }
 
-  /// Encrypts data units in place; the first is number `firstUnit`.
+  /// Encrypts units in place; the first is number `firstUnit`.
   ///
   /// - Throws: `EIO` if the keys were wiped, as do the other functions.
   func encrypt(_ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(Errno) {
@@ -54,8 +59,10 @@ package struct ContentsCipher: Sendable {
     }
   }
 
-  /// Decrypts data units in place, and leaves parts that were never written as zeros; the first is number `firstUnit`.
+  /// Decrypts units in place, and leaves parts that were never written as zeros; the first is number `firstUnit`.
   /// Runs of whole units are decrypted in one call.
+  ///
+  /// - Throws: `EIO` for a page that is not authentic.
   func decrypt(_ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(Errno) {
     let size = Int(DataUnits.size)
     var runStart = 0
@@ -82,10 +89,16 @@ package struct ContentsCipher: Sendable {
     }
   }
 
-  /// Re-encrypts data units in place, from the old key to the new one.
-  func rekey(_ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(Errno) {
-    guard let old else { return }
-    do throws(CryptographyError) { try unsafe old.decrypt(bytes, firstUnit: firstUnit) } catch { throw .ioError }
+  /// Re-encrypts units in place, from the old key to the new one. Returns false where one of them is not authentic;
+  /// they are then wiped.
+  func rekey(_ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(Errno) -> Bool {
+    guard let old else { return true }
+    do throws(CryptographyError) {
+      try unsafe old.decrypt(bytes, firstUnit: firstUnit)
+    } catch {
+      if error == .notAuthentic { return false }
+      throw .ioError
+    }
     do throws(CryptographyError) {
       try unsafe new.encrypt(bytes, firstUnit: firstUnit)
     } catch {
@@ -93,13 +106,14 @@ package struct ContentsCipher: Sendable {
       unsafe Memory.wipe(bytes)
       throw .ioError
     }
+    return true
   }
 
-  /// Calls `body` with each key and its part of data units, if there is one.
+  /// Calls `body` with each key and its part of the units, if there is one.
   @inline(__always)
   private func forEachKey(
     of bytes: UnsafeMutableRawBufferPointer, _ firstUnit: UInt64,
-    _ body: (XTSCipher, UnsafeMutableRawBufferPointer, UInt64) throws(CryptographyError) -> Void
+    _ body: (any UnitCipher, UnsafeMutableRawBufferPointer, UInt64) throws(CryptographyError) -> Void
   ) throws(Errno) {
     guard bytes.count > 0 else { return }
     do throws(CryptographyError) {

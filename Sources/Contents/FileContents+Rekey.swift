@@ -29,7 +29,7 @@ package struct RekeyStep: Sendable {
 extension FileContents {
   /// Whether what follows a boundary takes up to `room` bytes, holes included.
   package func isRekeyed(from boundary: UInt64, within room: Int) -> Bool {
-    DataUnits.blockEnd(of: length) <= boundary * DataUnits.size + UInt64(room)
+    ciphertextEnd <= boundary * DataUnits.size + UInt64(room)
   }
 
   /// Reads the next units under the old key, up to `room` bytes in up to `mostChunks` chunks, and encrypts them under
@@ -41,7 +41,7 @@ extension FileContents {
   ) throws(Errno) -> RekeyStep {
     var step = RekeyStep()
     step.start = pending
-    let end = DataUnits.blockEnd(of: length)
+    let end = ciphertextEnd
     var position = pending.boundary * DataUnits.size
     var room = room
     while position < end, room >= Int(DataUnits.size), step.chunks.count + Self.mostRuns <= mostChunks {
@@ -66,46 +66,34 @@ extension FileContents {
   /// Writes a step. If that fails, ``undo(_:)`` restores the previous contents.
   ///
   /// A write removes set-ID bits and file capabilities (`file_remove_privs` in fs/inode.c). They are restored: here, in
-  /// ``undo(_:)`` and in ``replay(_:in:)`` the caller keeps others from changing them.
+  /// ``undo(_:)`` and in ``ContentsLayout/replay(_:in:)`` the caller keeps others from changing them.
   package func write(_ step: RekeyStep) throws(Errno) {
-    try descriptor.keepingPrivileges { () throws(Errno) in
-      for chunk in step.chunks { try descriptor.write(chunk.ciphertext, at: chunk.range.lowerBound) }
+    try backing.descriptor.keepingPrivileges { () throws(Errno) in
+      for chunk in step.chunks { try backing.descriptor.write(chunk.ciphertext, at: chunk.range.lowerBound) }
     }
   }
 
   /// Writes back what a step replaced.
   package func undo(_ step: RekeyStep) throws(Errno) {
-    try descriptor.keepingPrivileges { () throws(Errno) in
+    try backing.descriptor.keepingPrivileges { () throws(Errno) in
       for (chunk, replaced) in zip(step.chunks, step.replaced) {
-        try descriptor.write(replaced, at: chunk.range.lowerBound)
+        try backing.descriptor.write(replaced, at: chunk.range.lowerBound)
       }
     }
   }
 
-  /// Writes the chunks of an interrupted rekey again, as far as the backing file, which may have been truncated since,
-  /// still reaches.
-  ///
-  /// - Throws: the error of writing them.
-  package static func replay(_ chunks: [RekeyBatch.Chunk], in file: borrowing Descriptor) throws(Errno) {
-    let end = try file.status().size
-    try file.keepingPrivileges { () throws(Errno) in
-      for chunk in chunks where chunk.range.lowerBound < end {
-        let start = chunk.range.lowerBound
-        try file.write(Array(chunk.ciphertext.prefix(Int(end - start))), at: start)
-      }
-    }
-  }
-
-  private static let longestPiece = 1 << 20
+  private static var longestPiece: Int { 1 << 20 }
   /// The maximum number of chunks in a piece: units with holes between them.
-  private static let mostRuns = longestPiece / Int(DataUnits.size) / 2
+  private static var mostRuns: Int { longestPiece / Int(DataUnits.size) / 2 }
 
   private func nextData(from position: UInt64, to end: UInt64) throws(Errno) -> Range<UInt64>? {
     let start: UInt64
-    do throws(Errno) { start = try descriptor.seek(to: position, .data) } catch .noSuchAddressOrDevice { return nil }
+    do throws(Errno) { start = try backing.descriptor.seek(to: position, .data) } catch .noSuchAddressOrDevice {
+      return nil
+    }
     let first = DataUnits.start(of: start)
     guard first < end else { return nil }
-    return first..<min(DataUnits.end(of: try descriptor.seek(to: start, .hole)), end)
+    return first..<min(DataUnits.end(of: try backing.descriptor.seek(to: start, .hole)), end)
   }
 
   /// Adds the chunks of a piece of data: one for each run of units that were ever written.
@@ -114,23 +102,46 @@ extension FileContents {
   ) throws(Errno) {
     var old = [UInt8](repeating: 0, count: piece.count)
     let received = try unsafe old.withMutableBytes { (bytes) throws(Errno) in
-      try unsafe descriptor.read(into: bytes, at: piece.lowerBound)
+      try unsafe backing.descriptor.read(into: bytes, at: piece.lowerBound)
     }
     guard received == piece.count else { throw .ioError }
-    for run in Self.runs(of: old) {
-      let firstUnit = (piece.lowerBound + UInt64(run.lowerBound)) / DataUnits.size
-      let replaced = Array(old[run])
-      var ciphertext = replaced
-      try unsafe ciphertext.withMutableBytes { (bytes) throws(Errno) in
-        try unsafe cipher.rekey(bytes, firstUnit: firstUnit)
+    let first = piece.lowerBound / DataUnits.size
+    for run in Self.runs(of: old) where try !add(Array(old[run]), at: first, run, pending, cipher, &step) {
+      // One of them is not authentic, and opens under no key: it is left out, as a hole is.
+      for start in stride(from: run.lowerBound, to: run.upperBound, by: Int(DataUnits.size)) {
+        let unit = start..<min(start + Int(DataUnits.size), run.upperBound)
+        var bytes = Array(old[unit])
+        let isAuthentic = try unsafe bytes.withMutableBytes { (bytes) throws(Errno) in
+          try unsafe cipher.rekey(bytes, firstUnit: first + UInt64(start) / DataUnits.size)
+        }
+        if !isAuthentic { old.replaceSubrange(unit, with: [UInt8](repeating: 0, count: unit.count)) }
       }
-      let next = firstUnit + DataUnits.end(of: UInt64(run.count)) / DataUnits.size
-      step.chunks.append(
-        RekeyBatch.Chunk(
-          wrappedOldKey: pending.wrappedOldKey, boundary: step.chunks.last?.nextBoundary ?? pending.boundary,
-          firstUnit: firstUnit, nextBoundary: next, ciphertext: ciphertext))
-      step.replaced.append(replaced)
+      for part in Self.runs(of: Array(old[run])) {
+        let part = run.lowerBound + part.lowerBound..<run.lowerBound + part.upperBound
+        _ = try add(Array(old[part]), at: first, part, pending, cipher, &step)
+      }
     }
+  }
+
+  /// Adds a chunk of units that were ever written, of which the piece that begins with unit `first` has the bytes
+  /// `run`. Returns false, and adds none, where one of them is not authentic.
+  private func add(
+    _ replaced: [UInt8], at first: UInt64, _ run: Range<Int>, _ pending: PendingRekey, _ cipher: ContentsCipher,
+    _ step: inout RekeyStep
+  ) throws(Errno) -> Bool {
+    let firstUnit = first + UInt64(run.lowerBound) / DataUnits.size
+    var ciphertext = replaced
+    let isAuthentic = try unsafe ciphertext.withMutableBytes { (bytes) throws(Errno) in
+      try unsafe cipher.rekey(bytes, firstUnit: firstUnit)
+    }
+    guard isAuthentic else { return false }
+    let next = firstUnit + DataUnits.end(of: UInt64(run.count)) / DataUnits.size
+    step.chunks.append(
+      RekeyBatch.Chunk(
+        wrappedOldKey: pending.wrappedOldKey, boundary: step.chunks.last?.nextBoundary ?? pending.boundary,
+        firstUnit: firstUnit, nextBoundary: next, ciphertext: ciphertext))
+    step.replaced.append(replaced)
+    return true
   }
 
   /// The runs of written units. The last unit of a run may have been written in part.

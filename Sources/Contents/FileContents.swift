@@ -1,98 +1,120 @@
 import ProtectfsIO
-import Synchronization
+import StoreFormat
 import SystemPackage
 
-/// The contents of an open file as its backing file has them: encrypted in data units, and of a length that the length
-/// of the backing file encodes.
+/// The contents of an open file as its backing file has them, encrypted in units of 4096 bytes: ``UnitContents`` or
+/// ``PageContents``, by the ``ContentsLayout`` of the store.
 ///
 /// The caller decides what the class of the file permits, passes the cipher, keeps the times, and holds the contents
 /// lock: shared for reads and seeks, exclusively for changes and from the preparation of a step of a rekey to its end.
-package struct FileContents: ~Copyable, Sendable {
-  /// The backing file.
-  package let descriptor: Descriptor
-  private let storedLength: Atomic<UInt64>
-  /// The backing file may encode another length, because it could not be cut back after a failure.
-  let needsLengthRepair = Atomic(false)
-  /// The last block may contain something past the length, or behind the block, that could not be cleared.
-  let needsClearing = Atomic(false)
-  /// The backing file system knows that the file is read from end to end.
-  let isReadOn = Atomic(false)
-  /// The number of changes of the record, and how many of them are certainly durable: at first not even the one from
-  /// before the file was opened.
-  private let recordChanges = Atomic<UInt64>(1)
-  private let durableRecordChanges = Atomic<UInt64>(0)
-  private let errors = Atomic(WriteBackErrors())
+package protocol FileContents: AnyObject, Sendable {
+  var backing: BackingFile { get }
+  /// Where the ciphertext ends in the backing file, in bytes.
+  var ciphertextEnd: UInt64 { get }
 
-  /// The contents of an open backing file that has `backingLength` bytes.
+  /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two more units and
+  /// a block. The chunks that `overlay` returns count as written.
   ///
-  /// - Throws: `EIO` for a length that no contents have.
-  package init(_ descriptor: consuming Descriptor, backingLength: UInt64) throws(Errno) {
-    guard let length = Self.length(ofBacking: backingLength) else { throw .ioError }
-    self.descriptor = descriptor
-    storedLength = Atomic(length)
-  }
+  /// - Returns: the bytes, which are in `buffer` but not at its start. There are none at or past the end of the file.
+  /// - Throws: `EIO` for a length that no plaintext can have, for what is not authentic, or if the keys were wiped; the
+  ///   error of pread(2), or that of `overlay`.
+  func plaintext(
+    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: ContentsCipher,
+    _ overlay: Overlay?
+  ) throws(Errno) -> UnsafeRawBufferPointer
 
-  /// The length of the plaintext in bytes.
-  package internal(set) var length: UInt64 {
-    get { storedLength.load(ordering: .acquiring) }
-    nonmutating set { storedLength.store(newValue, ordering: .releasing) }
-  }
-
-  /// Replaces the descriptor by another one of the same file.
-  package func replaceDescriptor(by other: borrowing Descriptor) throws(Errno) {
-    try descriptor.stand(for: other)
-    isReadOn.store(false, ordering: .relaxed)
-  }
-
-  /// Notes a change of the file's record. Until it is certainly durable, each ``synchronize(dataOnly:)``
-  /// makes it so.
-  package func noteRecordChange() { recordChanges.wrappingAdd(1, ordering: .acquiringAndReleasing) }
-
-  /// Writes data and metadata to the device; with `dataOnly` only what reading the data takes, unless the record has
-  /// changed, which fdatasync(2) does not make durable. Needs no lock.
+  /// Writes plaintext at `offset`: `bytes`, which is not empty and ends at ``ContentsLayout/longest`` at most, is
+  /// overwritten, and so may be the 32 bytes behind it, which must exist.
   ///
-  /// - Throws: the error of fsync(2) or fdatasync(2), which ``writeBackErrors`` keeps if it says that data was lost.
-  package func synchronize(dataOnly: Bool) throws(Errno) {
-    let changes = recordChanges.load(ordering: .acquiring)
-    do throws(Errno) {
-      if dataOnly, durableRecordChanges.load(ordering: .acquiring) >= changes {
-        return try descriptor.synchronizeData()
-      }
-      try descriptor.synchronize()
-    } catch {
-      errors.note(error)
-      throw error
-    }
-    durableRecordChanges.max(changes, ordering: .acquiringAndReleasing)
-  }
+  /// The write is complete or, if the backing file system fails midway, the file keeps its length, and each of its
+  /// bytes is old or new. With `keepingPart`, what was written before the failure does extend the file. This is for
+  /// cached pages, to whose writers success was reported already.
+  ///
+  /// `whenFull` is asked when there is no space; it waits for what may free some, and returns whether to try again.
+  ///
+  /// - Throws: `EIO` if the keys were wiped, or what is there is not authentic, or the backing file is shorter than its
+  ///   length says; the error of pread(2) or pwrite(2).
+  func write(
+    _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: ContentsCipher, keepingPart: Bool,
+    whenFull: () -> Bool
+  ) throws(Errno)
 
-  /// The last such error, and how many there were so far.
-  package var writeBackErrors: WriteBackErrors { errors.load(ordering: .acquiring) }
+  /// Sets the length in bytes, ``ContentsLayout/longest`` at most. Added bytes read as zeros. `room` is allocated in
+  /// the backing file before the file has its new length, and after the calls that may cut it off.
+  ///
+  /// - Throws: the error of the backing file system.
+  func resize(to newLength: UInt64, cipher: ContentsCipher, taking room: Range<UInt64>?) throws(Errno)
+
+  /// Allocates, punches or zeroes a range (fallocate(2)).
+  ///
+  /// - Throws: `EOPNOTSUPP` for modes that move data to other units (which would have to be encrypted again), or the
+  ///   error of the backing file system.
+  func allocate(_ mode: AllocationMode, _ range: Range<UInt64>, cipher: ContentsCipher) throws(Errno)
+
+  /// Finds data or a hole at or after an offset (lseek(2)). Needs no key, since holes are visible in the backing file.
+  ///
+  /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
+  func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
+
+  /// Repairs what a failure has left. Without a cipher only the length is repaired.
+  ///
+  /// - Throws: the error of ftruncate(2). What cannot be cleared, for example on a full copy-on-write file system,
+  ///   keeps nobody from changing the file; clearing is tried again.
+  func repair(_ cipher: ContentsCipher?) throws(Errno)
 }
 
-// The length of the backing file alone encodes that of the contents, so that `stat` opens nothing.
-//
-// XTS cannot encrypt a tail of less than 16 bytes. With L = 16·q + r, the backing file is 16·q bytes long if r = 0,
-// else 16·(q + 1) + r: the contents padded to whole blocks, then r bytes that contain no data and are holes.
 extension FileContents {
-  /// The maximum length of contents, in bytes, for which the backing file's length is still an `off_t`.
-  package static let longest = UInt64(Int64.max) - 31
+  /// Returns the chunks that another mount is writing into the file. Called after the file was read.
+  package typealias Overlay = ContentsLayout.Overlay
 
-  /// The length of the backing file for contents of `length` bytes, at most ``longest``.
-  package static func backingLength(for length: UInt64) -> UInt64 {
-    length % 16 == 0 ? length : length + 16
+  /// The length of the plaintext in bytes.
+  package var length: UInt64 { backing.length }
+
+  /// Whether a failure has left something to repair.
+  package var needsRepair: Bool { backing.needsRepair }
+
+  /// ``plaintext(at:count:into:cipher:_:)``. With `movesAccessTime` the access time moves, according to the mount
+  /// options of the backing file system. Otherwise it does not, because the descriptor has `O_NOATIME`.
+  package func read(
+    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: ContentsCipher,
+    movesAccessTime: Bool, overlay: Overlay?
+  ) throws(Errno) -> UnsafeRawBufferPointer {
+    backing.willRead(count)
+    guard movesAccessTime else {
+      return try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher, overlay)
+    }
+    return try unsafe backing.descriptor.movingAccessTime { () throws(Errno) in
+      try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher, overlay)
+    }
   }
 
-  /// The length of the contents of a backing file of `length` bytes; `nil` for a length that no contents have.
-  package static func length(ofBacking length: UInt64) -> UInt64? {
-    if length % 16 == 0 { return length }
-    return length > 16 ? length - 16 : nil
+  /// Replaces what was read by the ciphertext of chunks. Returns the cipher for the result.
+  func overlay(
+    _ chunks: [RekeyBatch.Chunk], on bytes: UnsafeMutableRawBufferPointer, from start: UInt64, _ cipher: ContentsCipher
+  ) -> ContentsCipher {
+    guard let last = chunks.last else { return cipher }
+    let range = start..<start + UInt64(bytes.count)
+    for chunk in chunks where chunk.range.overlaps(range) {
+      let common = chunk.range.clamped(to: range)
+      let source = Int(common.lowerBound - chunk.range.lowerBound)
+      for index in 0..<common.count {
+        unsafe bytes[Int(common.lowerBound - start) + index] = chunk.ciphertext[source + index]
+      }
+    }
+    return cipher.moved(to: last.nextBoundary)
   }
 
-  /// Refuses a length for contents that is more than ``longest``.
-  ///
-  /// - Throws: `EFBIG`.
-  package static func requirePossible(_ length: UInt64) throws(Errno) {
-    if length > longest { throw .fileTooLarge }
+  /// Calls `body` with room for one unit and the bytes behind it, and wipes it afterwards.
+  func withScratch(_ body: (UnsafeMutableRawBufferPointer) throws(Errno) -> Void) throws(Errno) {
+    var failure: Errno?
+    unsafe withUnsafeTemporaryAllocation(byteCount: Int(DataUnits.size) + 32, alignment: 16) { scratch in
+      do throws(Errno) {
+        try unsafe body(scratch)
+      } catch {
+        failure = error
+      }
+      unsafe Memory.wipe(scratch)
+    }
+    if let failure { throw failure }
   }
 }

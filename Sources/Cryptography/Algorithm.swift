@@ -31,6 +31,8 @@ import CLibcrypto
   static let sha256 = digest("SHA256")
   /// IEEE 1619; NIST SP 800-38E.
   static let aes256XTS = cipher("AES-256-XTS")
+  /// NIST SP 800-38D.
+  static let aes256GCM = cipher("AES-256-GCM")
   /// NIST SP 800-38A, section 6.5.
   static let aes128CTR = cipher("AES-128-CTR")
   /// NIST SP 800-38A, section 6.5.

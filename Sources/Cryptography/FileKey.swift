@@ -26,6 +26,12 @@ package struct FileKey: ~Copyable, Sendable {
       key: KeyDerivation.counterMode(key: secret, label: "protectfs xts", count: XTSCipher.keySize))
   }
 
+  /// The cipher of the file's contents in an authenticated store.
+  package func pageCipher() throws(CryptographyError) -> PageCipher {
+    try PageCipher(
+      key: KeyDerivation.counterMode(key: secret, label: "protectfs pages", count: PageCipher.keySize))
+  }
+
   /// The cipher of the values of the file's extended attributes.
   package func attributeCipher() throws(CryptographyError) -> NameCipher {
     try NameCipher(

@@ -10,7 +10,7 @@ package final class FileHandle: Sendable {
 
   package init(_ file: ProtectedFile) {
     self.file = file
-    seenErrors = Atomic(file.contents.writeBackErrors.count)
+    seenErrors = Atomic(file.contents.backing.writeBackErrors.count)
   }
 
   /// Writes data and metadata to the device. Needs no key.
@@ -20,7 +20,7 @@ package final class FileHandle: Sendable {
   package func synchronize(dataOnly: Bool) throws(Errno) {
     var failure: Errno?
     do throws(Errno) { try file.synchronize(dataOnly: dataOnly) } catch { failure = error }
-    let errors = file.contents.writeBackErrors
+    let errors = file.contents.backing.writeBackErrors
     let seen = seenErrors.exchange(errors.count, ordering: .acquiringAndReleasing)
     if let error = failure ?? errors.missed(since: seen) { throw error }
   }

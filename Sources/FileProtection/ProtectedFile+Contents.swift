@@ -17,7 +17,7 @@ extension ProtectedFile {
   ///   pread(2).
   package func read(
     at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, isAccess: Bool = false,
-    overlay: FileContents.Overlay? = nil
+    overlay: ContentsLayout.Overlay? = nil
   ) throws(Errno) -> UnsafeRawBufferPointer {
     try requireNotDenied(.read)
     return try unsafe contentsLock.read { () throws(Errno) in
@@ -36,7 +36,7 @@ extension ProtectedFile {
     whenFull: () -> Bool = { false }
   ) throws(Errno) {
     guard bytes.count > 0 else { return }
-    try FileContents.requirePossible(offset + UInt64(bytes.count))
+    try layout.requirePossible(offset + UInt64(bytes.count))
     try changing(for: .write) { (cipher) throws(Errno) in
       try unsafe contents.write(bytes, at: offset, cipher: cipher, keepingPart: keepingPart, whenFull: whenFull)
     }
@@ -46,8 +46,10 @@ extension ProtectedFile {
   ///
   /// - Throws: `EACCES` if the class does not allow it, `EFBIG`, or the error of the backing file system.
   package func truncate(to newLength: UInt64) throws(Errno) {
-    try FileContents.requirePossible(newLength)
-    try changing(for: .resize) { (cipher) throws(Errno) in try contents.resize(to: newLength, cipher: cipher) }
+    try layout.requirePossible(newLength)
+    try changing(for: .resize) { (cipher) throws(Errno) in
+      try contents.resize(to: newLength, cipher: cipher, taking: nil)
+    }
   }
 
   /// Allocates, punches or zeroes a range (fallocate(2)).
@@ -57,7 +59,7 @@ extension ProtectedFile {
   package func allocate(_ mode: AllocationMode, offset: UInt64, length count: UInt64) throws(Errno) {
     let end = offset + count
     guard count > 0 else { throw .invalidArgument }
-    try FileContents.requirePossible(end)
+    try layout.requirePossible(end)
     try changing(for: .resize) { (cipher) throws(Errno) in
       try contents.allocate(mode, offset..<end, cipher: cipher)
     }
@@ -71,10 +73,10 @@ extension ProtectedFile {
   }
 
   /// The backing file's status.
-  package func status() throws(Errno) -> Status { try contents.descriptor.status() }
+  package func status() throws(Errno) -> Status { try contents.backing.descriptor.status() }
 
   /// Writes data and metadata to the device. An error is kept for all handles. The caller may hold the contents lock.
-  package func synchronize(dataOnly: Bool) throws(Errno) { try contents.synchronize(dataOnly: dataOnly) }
+  package func synchronize(dataOnly: Bool) throws(Errno) { try contents.backing.synchronize(dataOnly: dataOnly) }
 
   /// Repairs what a failure has left, as far as the class allows now: before the file is synchronised, and before it is
   /// closed. The caller does not hold the contents lock.

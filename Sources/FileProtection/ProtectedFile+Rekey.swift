@@ -54,7 +54,7 @@ extension ProtectedFile {
       protection.record = record
       protection.cipher = protection.cipher?.moved(to: record.pending?.boundary)
     }
-    contents.noteRecordChange()
+    contents.backing.noteRecordChange()
   }
 
   /// Whether ``abandonContents()`` was called.
@@ -81,7 +81,7 @@ extension ProtectedFile {
       switch try change(record, contents.length == 0) {
       case .rewrapped(let record):
         protection.withLock { $0.record = record }
-        contents.noteRecordChange()
+        contents.backing.noteRecordChange()
       case .replaced(let record, let cipher): replaceKey(record, cipher)
       }
     }
@@ -99,7 +99,7 @@ extension ProtectedFile {
         protection.cipher = cipher
       }
     }
-    contents.noteRecordChange()
+    contents.backing.noteRecordChange()
   }
 
   /// Runs `body` while the file's key cannot change.

@@ -43,7 +43,7 @@ extension ProtectedFile {
     try timeChange.withLock { (_) throws(Errno) in
       guard let time = modificationTime.withLock({ $0.takeChange() }) else { return }
       let change = TimeChange(record.timeShift?.backing(time) ?? time)
-      try contents.descriptor.setTimes(access: .leave, modification: change)
+      try contents.backing.descriptor.setTimes(access: .leave, modification: change)
     }
   }
 

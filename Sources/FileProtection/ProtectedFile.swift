@@ -23,7 +23,8 @@ package final class ProtectedFile: Sendable {
     var isAbandoned = false
   }
 
-  let contents: FileContents
+  let layout: ContentsLayout
+  let contents: any FileContents
   private let writable: Atomic<Bool>
   let contentsLock = ReaderWriterLock(.contents)
   /// Shared by copies from this file to others, which have its plaintext while they wait for those. Taken exclusively
@@ -42,10 +43,11 @@ package final class ProtectedFile: Sendable {
   ///
   /// - Throws: `EIO` for a length that no plaintext can have.
   package init(
-    descriptor: consuming Descriptor, isWritable: Bool, record: FileRecord, cipher: ContentsCipher? = nil,
-    status: Status, controller: LockController
+    descriptor: consuming Descriptor, layout: ContentsLayout, isWritable: Bool, record: FileRecord,
+    cipher: ContentsCipher? = nil, status: Status, controller: LockController
   ) throws(Errno) {
-    contents = try FileContents(descriptor, backingLength: status.size)
+    self.layout = layout
+    contents = try layout.contents(of: descriptor, backingLength: status.size)
     writable = Atomic(isWritable)
     self.controller = controller
     protection = RankedMutex(.protection, Protection(record: record, cipher: cipher))
@@ -69,7 +71,7 @@ package final class ProtectedFile: Sendable {
 
   /// Replaces the descriptor by one of the same file that is open for writing.
   package func becomeWritable(_ other: borrowing Descriptor) throws(Errno) {
-    try contents.replaceDescriptor(by: other)
+    try contents.backing.replaceDescriptor(by: other)
     writable.store(true, ordering: .releasing)
   }
 
@@ -77,7 +79,7 @@ package final class ProtectedFile: Sendable {
   package func withDescriptor<Result: ~Copyable>(
     _ body: (borrowing Descriptor) throws(Errno) -> Result
   ) throws(Errno) -> Result {
-    try body(contents.descriptor)
+    try body(contents.backing.descriptor)
   }
 
   /// Whether the key is in memory.
@@ -121,18 +123,11 @@ package final class ProtectedFile: Sendable {
         return cipher
       case .allowed:
         if let cipher = protection.cipher { return cipher }
-        let cipher = try ProtectedFile.contentsCipher(of: controller.fileKey(of: protection.record), protection.record)
+        let cipher = try layout.cipher(of: controller.fileKey(of: protection.record), protection.record)
         protection.cipher = cipher
         return cipher
       }
     }
-  }
-
-  /// The cipher for the contents of a file with this key in its record.
-  package static func contentsCipher(
-    of key: borrowing FileKey, _ record: FileRecord
-  ) throws(Errno) -> ContentsCipher {
-    do throws(CryptographyError) { return try ContentsCipher(key, record) } catch { throw Errno(error) }
   }
 
   /// Wipes the key when the operations that use it have ended.
@@ -201,5 +196,12 @@ package final class ProtectedFile: Sendable {
       protection.record = record
       protection.isRefused = false
     }
+  }
+}
+
+extension ContentsLayout {
+  /// The cipher for the contents of a file with this key in its record.
+  package func cipher(of key: borrowing FileKey, _ record: FileRecord) throws(Errno) -> ContentsCipher {
+    do throws(CryptographyError) { return try cipher(key, record) } catch { throw Errno(error) }
   }
 }

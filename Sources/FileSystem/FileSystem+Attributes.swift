@@ -50,7 +50,7 @@ extension ProtectedFileSystem {
       try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in
         try truncate(node, to: size, throughHandle: handle != nil)
       }
-      resized?.size = FileContents.backingLength(for: size)
+      resized?.size = tree.options.layout.backingLength(for: size)
     }
     node.file?.noteChange()
     // The kernel sends times of its own accord, also within setxattr(2). They do not wait for a rekey that may hang.

@@ -107,8 +107,8 @@ extension ProtectedFileSystem {
       try tree.setRecord(record.bytes, of: descriptor)
       let status = try descriptor.status()
       let file = try ProtectedFile(
-        descriptor: descriptor, isWritable: true, record: record, cipher: cipher, status: status,
-        controller: tree.controller)
+        descriptor: descriptor, layout: tree.options.layout, isWritable: true, record: record, cipher: cipher,
+        status: status, controller: tree.controller)
       return (file, status)
     } catch {
       undo(backing, in: handle, after: error) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }

@@ -14,7 +14,7 @@ extension ProtectedFileSystem {
     if !tree.nodes.root.isOnSameDevice(as: node) { attributes.inode = node.identity.key }
     if node.isRegular {
       // A length that no plaintext can have is shown unchanged. Opening such a file fails.
-      attributes.size = FileContents.length(ofBacking: status.size) ?? status.size
+      attributes.size = tree.options.layout.length(ofBacking: status.size) ?? status.size
       attributes.modificationTime = tree.shownTime(of: node, status)
     } else if node.isSymbolicLink {
       attributes.size = tree.targetCount(of: node, status)

@@ -20,6 +20,12 @@ package enum Memory {
     unsafe first.isEmpty || memcmp(first.baseAddress!, second.baseAddress!, first.count) == 0
   }
 
+  /// Whether a buffer holds zeros alone.
+  package static func isZero(_ buffer: UnsafeRawBufferPointer) -> Bool {
+    guard let start = buffer.baseAddress, buffer.count > 1 else { return unsafe buffer.allSatisfy { $0 == 0 } }
+    return unsafe buffer[0] == 0 && memcmp(start, start + 1, buffer.count - 1) == 0
+  }
+
   /// Gives the calling thread a umask of its own (unshare(2), `CLONE_FS`).
   package static func giveThreadItsOwnUmask() {
     let result = unshare(0x200)

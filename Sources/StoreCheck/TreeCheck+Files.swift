@@ -41,7 +41,7 @@ extension TreeCheck {
       reportMissingKey(of: record, entry)
       return
     }
-    guard FileContents.length(ofBacking: status.size) != nil else {
+    guard ContentsLayout.ofStores.length(ofBacking: status.size) != nil else {
       findings.report(.impossibleLength, at: entry.place, "\(status.size) bytes", mend: entry.move)
       return
     }

@@ -37,8 +37,8 @@ import Testing
       fileClass: .none, isExplicit: false, classKeyID: try #require(ClassKeyID(rawValue: 1)),
       wrappedKey: [UInt8](repeating: 0, count: 40))
     record.pending = PendingRekey(wrappedOldKey: try newKey.wrap(old: oldKey), boundary: 2)
-    (old, new) = (try ContentsCipher(oldKey), try ContentsCipher(newKey))
-    both = try ContentsCipher(newKey, record)
+    (old, new) = (ContentsCipher(try oldKey.contentsCipher()), ContentsCipher(try newKey.contentsCipher()))
+    both = try ContentsLayout.units.cipher(newKey, record)
   }
 
   private func changed(
@@ -73,7 +73,7 @@ import Testing
     let plaintext = [UInt8](repeating: 7, count: 4096 + 32)
     let ciphertext = try unsafe changed(plaintext) { (bytes) throws(Errno) in
       try unsafe both.encrypt(bytes, firstUnit: 2)
-      try unsafe both.rekey(bytes, firstUnit: 2)
+      _ = try unsafe both.rekey(bytes, firstUnit: 2)
     }
     let decrypted = try unsafe changed(ciphertext) { (bytes) throws(Errno) in
       try unsafe both.moved(to: nil).decrypt(bytes, firstUnit: 2)

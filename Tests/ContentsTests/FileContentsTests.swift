@@ -20,9 +20,9 @@ import Testing
   @Test(arguments: try VectorFile.read("StoreFormatTests/contents", as: Vector.self), [Int.max, 1000, -1])
   func vector(_ vector: Vector, inPartsOf part: Int) throws {
     let plaintext = (0..<vector.length).map { UInt8($0 * $0 % 251) }
-    let contents = try FileContents(.temporary(), backingLength: 0)
-    let cipher = try ContentsCipher(FileKey(SecretBytes(vector.fileKey.bytes)))
-    if part < 0 { try contents.resize(to: UInt64(vector.length), cipher: cipher) }
+    let contents = try ContentsLayout.units.contents(of: .temporary(), backingLength: 0)
+    let cipher = ContentsCipher(try FileKey(SecretBytes(vector.fileKey.bytes)).contentsCipher())
+    if part < 0 { try contents.resize(to: UInt64(vector.length), cipher: cipher, taking: nil) }
     let part = part < 0 ? Int.max : part
     var position = 0
     while position < vector.length {
@@ -31,7 +31,7 @@ import Testing
       position = end
     }
     #expect(contents.length == UInt64(vector.length))
-    let backing = try contents.descriptor.readAll(limit: vector.backingLength + 1)
+    let backing = try contents.backing.descriptor.readAll(limit: vector.backingLength + 1)
     #expect(backing.count == vector.backingLength)
     #expect(Array(backing.prefix(64)) == vector.backingStart.bytes)
     #expect(try sha256(backing) == vector.backingDigest.bytes)
@@ -46,7 +46,7 @@ import Testing
         wrappedOldKey: [], boundary: $0, firstUnit: $0, nextBoundary: $0 + 1,
         ciphertext: [UInt8](repeating: UInt8($0 + 1), count: 4096))
     }
-    try FileContents.replay(chunks, in: file)
+    try ContentsLayout.units.replay(chunks, in: file)
     let expected = [UInt8](repeating: 1, count: 4096) + [UInt8](repeating: 2, count: 5000 - 4096)
     #expect(try file.readAll(limit: 10_000) == expected)
   }

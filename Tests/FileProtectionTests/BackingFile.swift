@@ -39,8 +39,8 @@ final class BackingFile {
   /// Opens it with only the data on disk.
   func open() throws -> ProtectedFile {
     try ProtectedFile(
-      descriptor: Descriptor.open(PathName(descriptor: descriptor), [.readWrite]), isWritable: true, record: record,
-      status: descriptor.status(), controller: controller)
+      descriptor: Descriptor.open(PathName(descriptor: descriptor), [.readWrite]), layout: .units, isWritable: true,
+      record: record, status: descriptor.status(), controller: controller)
   }
 }
 

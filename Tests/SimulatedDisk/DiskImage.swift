@@ -52,6 +52,16 @@ package struct DiskImage: Hashable, Sendable {
     }
   }
 
+  /// Drops the pages behind the ends of files. Who lengthens one after a power cut does not find them: an extent that
+  /// comes before the size counts as unwritten until both are there (ext4, XFS).
+  mutating func dropUnseen() {
+    for number in inodes.keys {
+      let size = inodes[number]!.size
+      let hasUnseen = inodes[number]!.pages.keys.contains { $0 * Self.pageSize >= size }
+      if hasUnseen { inodes[number]!.pages = inodes[number]!.pages.filter { $0.key * Self.pageSize < size } }
+    }
+  }
+
   /// Makes a change.
   mutating func make(_ change: Change) {
     switch change {

@@ -25,6 +25,7 @@ struct PowerCut: Sendable {
           endsJournal = true
         }
       }
+      image.dropUnseen()
       images.insert(image)
     }
     let count = pending.count

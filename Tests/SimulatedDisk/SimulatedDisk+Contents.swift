@@ -19,9 +19,17 @@ extension SimulatedDisk {
     let inode = image[try regular(file)]
     guard offset < inode.size else { return 0 }
     let count = Int(min(UInt64(buffer.count), inode.size - offset))
-    for position in 0..<count {
+    var position = 0
+    while position < count {
       let (page, place) = (offset + UInt64(position)).quotientAndRemainder(dividingBy: Self.pageSize)
-      unsafe buffer[position] = inode.pages[page]?[Int(place)] ?? 0
+      let part = Int(place)..<Int(place) + min(count - position, Int(Self.pageSize - place))
+      let target = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[position..<position + part.count])
+      if let bytes = inode.pages[page] {
+        unsafe target.copyBytes(from: bytes[part])
+      } else {
+        unsafe target.initializeMemory(as: UInt8.self, repeating: 0)
+      }
+      position += part.count
     }
     return count
   }

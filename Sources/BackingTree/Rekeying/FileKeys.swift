@@ -102,7 +102,7 @@ extension BackingTree {
     changed.isExplicit = isExplicit
     changed.pending = hasNothing ? nil : PendingRekey(wrappedOldKey: wrappedOldKey)
     changed = try tagged(changed)
-    return (changed, try ProtectedFile.contentsCipher(of: new, changed))
+    return (changed, try options.layout.cipher(of: new, changed))
   }
 
   private func newFileKey() throws(Errno) -> FileKey {

@@ -68,7 +68,7 @@ extension BackingTree {
       let file = try Descriptor.open(PathName(descriptor: path), [.readWrite, .nonBlocking])
       var record = try verifiedFileRecord(try file.attribute(Self.recordAttribute), of: node)
       guard let chunks = record.pending.map(unreplayed.chunks), let last = chunks.last else { return record }
-      try FileContents.replay(chunks, in: file)
+      try options.layout.replay(chunks, in: file)
       try file.synchronize()
       record.pending?.boundary = last.nextBoundary
       let moved = try tagged(record)
@@ -80,21 +80,28 @@ extension BackingTree {
   }
 
   /// Reads in a mount while another mount writes the store and may be rekeying the file. The record must be the same
-  /// before and after the read, and the chunks of batches in progress count as written.
+  /// before and after the read, and the chunks of batches in progress count as written. A page that is being written
+  /// may not verify; it is read three more times.
   package func readBesideWriter(
-    _ file: ProtectedFile, _ node: Node, _ read: (FileContents.Overlay?) throws(Errno) -> UnsafeRawBufferPointer
+    _ file: ProtectedFile, _ node: Node, _ read: (ContentsLayout.Overlay?) throws(Errno) -> UnsafeRawBufferPointer
   ) throws(Errno) -> UnsafeRawBufferPointer {
+    var attempts = 4
     while true {
       let before = try recordBytes(of: file)
       if before != file.record.bytes { try renewRecord(of: file, node) }
       let record = file.record
-      let bytes = try unsafe read(record.pending.map(overlay))
-      if try recordBytes(of: file) == record.bytes { return unsafe bytes }
+      do throws(Errno) {
+        let bytes = try unsafe read(record.pending.map(overlay))
+        if try recordBytes(of: file) == record.bytes { return unsafe bytes }
+      } catch {
+        attempts -= 1
+        guard error == .ioError, attempts > 0 else { throw error }
+      }
     }
   }
 
   /// The chunks that the journal has of a file, looked up after the file was read.
-  private func overlay(_ pending: PendingRekey) -> FileContents.Overlay {
+  private func overlay(_ pending: PendingRekey) -> ContentsLayout.Overlay {
     { [rekeyJournal] () throws(Errno) in try rekeyJournal.batches().chunks(after: pending) }
   }
 }

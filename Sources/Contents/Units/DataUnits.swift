@@ -35,3 +35,23 @@ enum DataUnits {
     return Int(blockEnd(of: UInt64(end)))
   }
 }
+
+// The length of the backing file.
+//
+// XTS cannot encrypt a tail of less than 16 bytes. With L = 16·q + r, the backing file is 16·q bytes long if r = 0,
+// else 16·(q + 1) + r: the contents padded to whole blocks, then r bytes that contain no data and are holes.
+extension DataUnits {
+  /// See ``ContentsLayout/longest``.
+  static let longest = UInt64(Int64.max) - 31
+
+  /// See ``ContentsLayout/backingLength(for:)``.
+  static func backingLength(for length: UInt64) -> UInt64 {
+    length % 16 == 0 ? length : length + 16
+  }
+
+  /// See ``ContentsLayout/length(ofBacking:)``.
+  static func length(ofBacking length: UInt64) -> UInt64? {
+    if length % 16 == 0 { return length }
+    return length > 16 ? length - 16 : nil
+  }
+}

@@ -2,35 +2,31 @@ import ProtectfsIO
 import Synchronization
 import SystemPackage
 
-extension FileContents {
-  /// Sets the length in bytes, ``longest`` at most. Added bytes read as zeros.
-  ///
+extension UnitContents {
   /// A shrink is one ftruncate(2): what the last block contains past the length is ignored. A growth first fills the
-  /// old last unit with encrypted zeros. `room` is allocated in the backing file before the file has its new length,
-  /// and after the calls that may cut it off.
-  ///
-  /// - Throws: the error of the backing file system.
-  package func resize(to newLength: UInt64, cipher: ContentsCipher, taking room: Range<UInt64>? = nil) throws(Errno) {
+  /// old last unit with encrypted zeros.
+  func resize(to newLength: UInt64, cipher: ContentsCipher, taking room: Range<UInt64>?) throws(Errno) {
     let oldLength = length
     do throws(Errno) {
       if newLength > oldLength { try completeLastUnit(upTo: newLength, cipher: cipher) }
-      if let room { try descriptor.allocate([.keepSize], offset: room.lowerBound, length: UInt64(room.count)) }
-      try descriptor.truncate(to: Self.backingLength(for: newLength))
+      if let room { try backing.descriptor.allocate([.keepSize], offset: room.lowerBound, length: UInt64(room.count)) }
+      try backing.descriptor.truncate(to: DataUnits.backingLength(for: newLength))
     } catch {
       // On a network file system, a call that fails may have been carried out. What it has cut off does not come back.
-      let isDone = newLength < oldLength && (try? descriptor.status().size) == Self.backingLength(for: newLength)
+      let isDone =
+        newLength < oldLength && (try? backing.descriptor.status().size) == DataUnits.backingLength(for: newLength)
       if !isDone {
         cutBack(to: oldLength, cipher: cipher)
         throw error
       }
     }
-    length = newLength
+    backing.length = newLength
     guard newLength < oldLength else { return }
     do throws(Errno) {
       try clearLastBlock(cipher: cipher)
     } catch {
       // The file keeps its new length. This is tried again before the next change.
-      needsClearing.store(true, ordering: .releasing)
+      backing.needsClearing.store(true, ordering: .releasing)
     }
   }
 
@@ -51,21 +47,17 @@ extension FileContents {
       if !isHole { try unsafe writeUnit(scratch, at: start, end: end, cipher: cipher) }
     }
     let next = start + DataUnits.size
-    if Self.backingLength(for: oldLength) > next, limit > next { try descriptor.truncate(to: next) }
+    if DataUnits.backingLength(for: oldLength) > next, limit > next { try backing.descriptor.truncate(to: next) }
   }
 
-  /// Allocates, punches or zeroes a range (fallocate(2)).
-  ///
-  /// - Throws: `EOPNOTSUPP` for modes that move data to other units (which would have to be encrypted again), or the
-  ///   error of the backing file system.
-  package func allocate(_ mode: AllocationMode, _ range: Range<UInt64>, cipher: ContentsCipher) throws(Errno) {
+  func allocate(_ mode: AllocationMode, _ range: Range<UInt64>, cipher: ContentsCipher) throws(Errno) {
     let (oldLength, end) = (length, range.upperBound)
-    let room = range.lowerBound..<Self.backingLength(for: end)
+    let room = range.lowerBound..<DataUnits.backingLength(for: end)
     switch mode {
     case [] where end > oldLength:
       try resize(to: end, cipher: cipher, taking: room)
     case [], [.keepSize]:
-      try descriptor.allocate([.keepSize], offset: room.lowerBound, length: UInt64(room.count))
+      try backing.descriptor.allocate([.keepSize], offset: room.lowerBound, length: UInt64(room.count))
     case [.punchHole, .keepSize], [.zeroRange, .keepSize]:
       try zero(range, mode: mode, cipher: cipher)
     case [.zeroRange]:
@@ -82,7 +74,7 @@ extension FileContents {
     let end = min(range.upperBound, fileEnd)
     guard range.lowerBound < end else {
       if mode.contains(.zeroRange) {
-        try descriptor.allocate([.keepSize], offset: range.lowerBound, length: UInt64(range.count))
+        try backing.descriptor.allocate([.keepSize], offset: range.lowerBound, length: UInt64(range.count))
       }
       return
     }
@@ -92,7 +84,7 @@ extension FileContents {
       try zeroPart(range.lowerBound..<min(firstWhole, end), cipher: cipher)
     }
     if firstWhole < lastWhole {
-      try descriptor.allocate(mode, offset: firstWhole, length: lastWhole - firstWhole)
+      try backing.descriptor.allocate(mode, offset: firstWhole, length: lastWhole - firstWhole)
     }
     if lastWhole < end, lastWhole >= firstWhole {
       try zeroPart(lastWhole..<end, cipher: cipher)
@@ -109,13 +101,10 @@ extension FileContents {
     }
   }
 
-  /// Finds data or a hole at or after an offset (lseek(2)). Needs no key, since holes are visible in the backing file.
-  ///
-  /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
-  package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
+  func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
     let end = length
     guard offset < end else { throw .noSuchAddressOrDevice }
-    let found = try descriptor.seek(to: DataUnits.start(of: offset), origin)
+    let found = try backing.descriptor.seek(to: DataUnits.start(of: offset), origin)
     if origin == .hole { return min(max(DataUnits.end(of: found), offset), end) }
     guard found < end else { throw .noSuchAddressOrDevice }
     return max(DataUnits.start(of: found), offset)

@@ -3,20 +3,20 @@ import Synchronization
 import SystemPackage
 
 // What a failed change leaves behind the end of a file.
-extension FileContents {
+extension UnitContents {
   /// Gives the file its accepted length after a failed change, and takes away what that has written behind it. Whatever
   /// fails here is repaired before the next change.
   func cutBack(to accepted: UInt64, cipher: ContentsCipher) {
-    length = accepted
+    backing.length = accepted
     do throws(Errno) {
-      try descriptor.truncate(to: Self.backingLength(for: accepted))
+      try backing.descriptor.truncate(to: DataUnits.backingLength(for: accepted))
     } catch {
-      needsLengthRepair.store(true, ordering: .releasing)
+      backing.needsLengthRepair.store(true, ordering: .releasing)
     }
     do throws(Errno) {
       try clearLastBlock(cipher: cipher)
     } catch {
-      needsClearing.store(true, ordering: .releasing)
+      backing.needsClearing.store(true, ordering: .releasing)
     }
   }
 
@@ -38,35 +38,26 @@ extension FileContents {
       }
       // A hole stays one. Where the bytes behind the block are in the next unit, they take no room unless they must.
       let rest = unsafe UnsafeMutableRawBufferPointer(
-        rebasing: scratch[..<Int(Self.backingLength(for: length) - end)])
-      guard try unsafe descriptor.read(into: rest, at: end) > 0, unsafe rest.contains(where: { $0 != 0 }) else {
+        rebasing: scratch[..<Int(DataUnits.backingLength(for: length) - end)])
+      guard try unsafe backing.descriptor.read(into: rest, at: end) > 0, unsafe rest.contains(where: { $0 != 0 }) else {
         return
       }
       unsafe rest.initializeMemory(as: UInt8.self, repeating: 0)
-      try unsafe descriptor.write(UnsafeRawBufferPointer(rest), at: end)
+      try unsafe backing.descriptor.write(UnsafeRawBufferPointer(rest), at: end)
     }
   }
 
-  /// Whether a failure has left something to repair.
-  package var needsRepair: Bool {
-    needsLengthRepair.load(ordering: .acquiring) || needsClearing.load(ordering: .acquiring)
-  }
-
-  /// Repairs what a failure has left. Without a cipher only the length is repaired.
-  ///
-  /// - Throws: the error of ftruncate(2). What cannot be cleared, for example on a full copy-on-write file system,
-  ///   keeps nobody from changing the file; clearing is tried again.
-  package func repair(_ cipher: ContentsCipher?) throws(Errno) {
-    if needsLengthRepair.load(ordering: .acquiring) {
-      try descriptor.truncate(to: Self.backingLength(for: length))
-      needsLengthRepair.store(false, ordering: .releasing)
+  func repair(_ cipher: ContentsCipher?) throws(Errno) {
+    if backing.needsLengthRepair.load(ordering: .acquiring) {
+      try backing.descriptor.truncate(to: DataUnits.backingLength(for: length))
+      backing.needsLengthRepair.store(false, ordering: .releasing)
     }
-    guard needsClearing.load(ordering: .acquiring), let cipher else { return }
+    guard backing.needsClearing.load(ordering: .acquiring), let cipher else { return }
     do throws(Errno) {
       try clearLastBlock(cipher: cipher)
       // A growth that follows must not reach the disk first.
-      try synchronize(dataOnly: true)
-      needsClearing.store(false, ordering: .releasing)
+      try backing.synchronize(dataOnly: true)
+      backing.needsClearing.store(false, ordering: .releasing)
     } catch {
       return
     }

@@ -1,19 +1,8 @@
 import ProtectfsIO
 import SystemPackage
 
-extension FileContents {
-  /// Writes plaintext at `offset` and encrypts it in place: `bytes`, which is not empty and ends at ``longest`` at
-  /// most, is overwritten, and so may be the 32 bytes behind it, which must exist.
-  ///
-  /// The write is complete or, if the backing file system fails midway, the file keeps its length, and each of its
-  /// bytes is old or new. With `keepingPart`, what was written before the failure does extend the file. This is for
-  /// cached pages, to whose writers success was reported already.
-  ///
-  /// `whenFull` is asked when there is no space; it waits for what may free some, and returns whether to try again.
-  ///
-  /// - Throws: `EIO` if the keys were wiped or the backing file is shorter than its length says, or the error of
-  ///   pread(2) or pwrite(2).
-  package func write(
+extension UnitContents {
+  func write(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: ContentsCipher, keepingPart: Bool,
     whenFull: () -> Bool
   ) throws(Errno) {
@@ -63,19 +52,19 @@ extension FileContents {
     let first = Int(range.lowerBound - offset)
     let count = Int(range.upperBound - range.lowerBound)
     let padded = Int(DataUnits.blockEnd(of: UInt64(count)))
-    let backing = Int(Self.backingLength(for: range.upperBound) - range.lowerBound)
+    let total = Int(DataUnits.backingLength(for: range.upperBound) - range.lowerBound)
     let start = unsafe bytes.baseAddress! + first
-    let whole = unsafe UnsafeMutableRawBufferPointer(start: start, count: backing)
+    let whole = unsafe UnsafeMutableRawBufferPointer(start: start, count: total)
     for index in count..<whole.count { unsafe whole[index] = 0 }
     try unsafe cipher.encrypt(.init(rebasing: whole[..<padded]), firstUnit: DataUnits.unit(of: range.lowerBound))
     // Each block of a unit that was written in part is old or new, in a hole too.
     var written = 0
     do throws(Errno) {
       do throws(Errno) {
-        try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
+        try unsafe backing.descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
       } catch {
         guard error.isOutOfSpace, whenFull() else { throw error }
-        try unsafe descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
+        try unsafe backing.descriptor.write(UnsafeRawBufferPointer(whole), at: range.lowerBound, written: &written)
       }
     } catch {
       position = min(DataUnits.start(of: range.lowerBound + UInt64(written)), range.upperBound)
@@ -110,10 +99,10 @@ extension FileContents {
   ) throws(Errno) {
     let padded = Int(DataUnits.blockEnd(of: end) - start)
     let isLast = end >= length && end < start + DataUnits.size
-    let total = isLast ? Int(Self.backingLength(for: end) - start) : padded
+    let total = isLast ? Int(DataUnits.backingLength(for: end) - start) : padded
     try unsafe cipher.encrypt(.init(rebasing: scratch[..<padded]), firstUnit: DataUnits.unit(of: start))
     for index in padded..<total { unsafe scratch[index] = 0 }
-    try unsafe descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start)
+    try unsafe backing.descriptor.write(UnsafeRawBufferPointer(rebasing: scratch[..<total]), at: start)
   }
 
   /// Fills `scratch` with the plaintext of a unit up to `oldEnd`, and zeros behind it. Returns whether the unit was a
@@ -126,7 +115,7 @@ extension FileContents {
     let blocks = Int(DataUnits.blockEnd(of: oldEnd) - start)
     guard blocks > 0 else { return true }
     let unit = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<blocks])
-    guard try unsafe descriptor.read(into: unit, at: start) == blocks else { throw .ioError }
+    guard try unsafe backing.descriptor.read(into: unit, at: start) == blocks else { throw .ioError }
     if unsafe DataUnits.writtenCount(UnsafeRawBufferPointer(unit)) == 0 { return true }
     try unsafe cipher.decrypt(unit, firstUnit: DataUnits.unit(of: start))
     for index in Int(oldEnd - start)..<blocks { unsafe scratch[index] = 0 }
@@ -138,22 +127,10 @@ extension FileContents {
   private func grow(to end: UInt64) throws(Errno) {
     let oldLength = length
     guard end > oldLength else { return }
-    let backing = Self.backingLength(for: end)
-    if backing < Self.backingLength(for: oldLength) { try descriptor.truncate(to: backing) }
-    length = end
-  }
-
-  /// Calls `body` with room for one unit and the bytes behind it, and wipes it afterwards.
-  func withScratch(_ body: (UnsafeMutableRawBufferPointer) throws(Errno) -> Void) throws(Errno) {
-    var failure: Errno?
-    unsafe withUnsafeTemporaryAllocation(byteCount: Int(DataUnits.size) + 32, alignment: 16) { scratch in
-      do throws(Errno) {
-        try unsafe body(scratch)
-      } catch {
-        failure = error
-      }
-      unsafe Memory.wipe(scratch)
+    let backingLength = DataUnits.backingLength(for: end)
+    if backingLength < DataUnits.backingLength(for: oldLength) {
+      try backing.descriptor.truncate(to: backingLength)
     }
-    if let failure { throw failure }
+    backing.length = end
   }
 }

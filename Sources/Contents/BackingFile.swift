@@ -1,0 +1,80 @@
+import ProtectfsIO
+import Synchronization
+import SystemPackage
+
+/// The backing file of an open file: its descriptor, the length of the plaintext that it encodes, and what is known of
+/// its durability.
+package final class BackingFile: Sendable {
+  package let descriptor: Descriptor
+  private let storedLength: Atomic<UInt64>
+  /// The backing file may encode another length, because it could not be cut back after a failure.
+  let needsLengthRepair = Atomic(false)
+  /// There may be something behind the length that could not be cleared.
+  let needsClearing = Atomic(false)
+  /// The backing file system knows that the file is read from end to end.
+  private let isReadOn = Atomic(false)
+  /// The number of changes of the record, and how many of them are certainly durable: at first not even the one from
+  /// before the file was opened.
+  private let recordChanges = Atomic<UInt64>(1)
+  private let durableRecordChanges = Atomic<UInt64>(0)
+  private let errors = Atomic(WriteBackErrors())
+
+  /// - Parameter length: of the plaintext, in bytes.
+  init(_ descriptor: consuming Descriptor, length: UInt64) {
+    self.descriptor = descriptor
+    storedLength = Atomic(length)
+  }
+
+  /// The length of the plaintext, in bytes.
+  var length: UInt64 {
+    get { storedLength.load(ordering: .acquiring) }
+    set { storedLength.store(newValue, ordering: .releasing) }
+  }
+
+  /// Whether a failure has left something to repair.
+  var needsRepair: Bool {
+    needsLengthRepair.load(ordering: .acquiring) || needsClearing.load(ordering: .acquiring)
+  }
+
+  /// Replaces the descriptor by another one of the same file.
+  package func replaceDescriptor(by other: borrowing Descriptor) throws(Errno) {
+    try descriptor.stand(for: other)
+    isReadOn.store(false, ordering: .relaxed)
+  }
+
+  /// Has the backing file system read on further ahead of a long read. With as much as one long read, which is what it
+  /// reads by default, it would wait for the disk while that is decrypted.
+  func willRead(_ count: Int) {
+    if count <= Self.longRead || isReadOn.load(ordering: .relaxed) { return }
+    isReadOn.store(true, ordering: .relaxed)
+    descriptor.expectSequentialReads()
+  }
+
+  /// More than this the kernel reads at a time only ahead of a program that reads on and on.
+  private static let longRead = 1 << 16
+
+  /// Notes a change of the file's record. Until it is certainly durable, each ``synchronize(dataOnly:)``
+  /// makes it so.
+  package func noteRecordChange() { recordChanges.wrappingAdd(1, ordering: .acquiringAndReleasing) }
+
+  /// Writes data and metadata to the device; with `dataOnly` only what reading the data takes, unless the record has
+  /// changed, which fdatasync(2) does not make durable. Needs no lock.
+  ///
+  /// - Throws: the error of fsync(2) or fdatasync(2), which ``writeBackErrors`` keeps if it says that data was lost.
+  package func synchronize(dataOnly: Bool) throws(Errno) {
+    let changes = recordChanges.load(ordering: .acquiring)
+    do throws(Errno) {
+      if dataOnly, durableRecordChanges.load(ordering: .acquiring) >= changes {
+        return try descriptor.synchronizeData()
+      }
+      try descriptor.synchronize()
+    } catch {
+      errors.note(error)
+      throw error
+    }
+    durableRecordChanges.max(changes, ordering: .acquiringAndReleasing)
+  }
+
+  /// The last such error, and how many there were so far.
+  package var writeBackErrors: WriteBackErrors { errors.load(ordering: .acquiring) }
+}

@@ -1,0 +1,104 @@
+import Cryptography
+import ProtectfsIO
+import StoreFormat
+import SystemPackage
+
+/// How a store has the contents of its files in their backing files. The length of the backing file alone encodes that
+/// of the contents, so that `stat` opens nothing.
+package enum ContentsLayout: Sendable {
+  /// Data units, AES-256-XTS.
+  case units
+  /// Pages that are authenticated, AES-256-GCM.
+  case pages
+
+  /// That of all stores. None says yet that it has pages, which can be tried with `PROTECTFS_TEST_PAGES` in the
+  /// environment of a debug build.
+  package static let ofStores: ContentsLayout = {
+    #if DEBUG
+      if Process.environment("PROTECTFS_TEST_PAGES") != nil { return .pages }
+    #endif
+    return .units
+  }()
+
+  /// Returns the chunks that another mount is writing into a file. Called after the file was read.
+  package typealias Overlay = () throws(Errno) -> [RekeyBatch.Chunk]
+
+  /// The maximum length of contents, in bytes, for which the backing file's length is still an `off_t`.
+  package var longest: UInt64 {
+    switch self {
+    case .units: DataUnits.longest
+    case .pages: PageLayout.longest
+    }
+  }
+
+  /// The length of the backing file for contents of `length` bytes, at most ``longest``.
+  package func backingLength(for length: UInt64) -> UInt64 {
+    switch self {
+    case .units: DataUnits.backingLength(for: length)
+    case .pages: PageLayout.backingLength(for: length)
+    }
+  }
+
+  /// The length of the contents of a backing file of `length` bytes; `nil` for a length that no contents have.
+  package func length(ofBacking length: UInt64) -> UInt64? {
+    switch self {
+    case .units: DataUnits.length(ofBacking: length)
+    case .pages: PageLayout.length(ofBacking: length)
+    }
+  }
+
+  /// Refuses a length for contents that is more than ``longest``.
+  ///
+  /// - Throws: `EFBIG`.
+  package func requirePossible(_ length: UInt64) throws(Errno) {
+    if length > longest { throw .fileTooLarge }
+  }
+
+  /// The contents of an open backing file that has `backingLength` bytes.
+  ///
+  /// - Throws: `EIO` for a length that no contents have.
+  package func contents(
+    of descriptor: consuming Descriptor, backingLength: UInt64
+  ) throws(Errno) -> any FileContents {
+    guard let length = length(ofBacking: backingLength) else { throw .ioError }
+    let backing = BackingFile(descriptor, length: length)
+    return switch self {
+    case .units: UnitContents(backing)
+    case .pages: PageContents(backing)
+    }
+  }
+
+  /// The cipher of a file whose record wraps `key`.
+  ///
+  /// - Throws: `wrongKey` if the old key of a pending rekey is not wrapped under this key.
+  package func cipher(
+    _ key: borrowing FileKey, _ record: FileRecord
+  ) throws(CryptographyError) -> ContentsCipher {
+    guard let pending = record.pending else { return ContentsCipher(try cipher(key)) }
+    return ContentsCipher(
+      try cipher(key), old: try cipher(key.unwrap(old: pending.wrappedOldKey)), boundary: pending.boundary)
+  }
+
+  private func cipher(_ key: borrowing FileKey) throws(CryptographyError) -> any UnitCipher {
+    switch self {
+    case .units: try key.contentsCipher()
+    case .pages: try key.pageCipher()
+    }
+  }
+
+  /// Writes the chunks of an interrupted rekey again, as far as the backing file, which may have been truncated since,
+  /// still reaches.
+  ///
+  /// - Throws: the error of writing them.
+  package func replay(_ chunks: [RekeyBatch.Chunk], in file: borrowing Descriptor) throws(Errno) {
+    let size = try file.status().size
+    // Behind the last page there is a hole.
+    let end = self == .pages ? DataUnits.start(of: size) : size
+    try file.keepingPrivileges { () throws(Errno) in
+      for chunk in chunks where chunk.range.lowerBound < end {
+        let start = chunk.range.lowerBound
+        try file.write(Array(chunk.ciphertext.prefix(Int(end - start))), at: start)
+      }
+    }
+  }
+}

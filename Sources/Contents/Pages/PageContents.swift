@@ -1,0 +1,141 @@
+import Cryptography
+import ProtectfsIO
+import Synchronization
+import SystemPackage
+
+/// Contents in pages that are authenticated, encrypted with AES-256-GCM: a page that was changed in the backing file,
+/// or moved, is noticed when it is read. An earlier version of the same page is not, nor one that was made a hole.
+///
+/// A page is written as a whole, and verifies by itself. Pages and the length of the backing file may reach the disk in
+/// any order: whatever a power cut leaves of them reads as it was before or after. These rules see to that:
+///
+/// - Behind the last page there is a hole, and the rest of that page, and of the ends page, is zeros.
+/// - A growth that adds pages sets the length first.
+/// - A shrink never cuts inside a page: what stands where the hole will be is removed as a whole before.
+/// - What a power cut, or a failure, may have left of these is put right before the next change (``recover(_:)``).
+final class PageContents: FileContents {
+  let backing: BackingFile
+  /// One more than the number of errors of write-back at the time when nothing was known to be in the way of a change;
+  /// 0 before, and after a failure.
+  private let recovery: Atomic<UInt64>
+
+  init(_ backing: BackingFile) {
+    self.backing = backing
+    recovery = Atomic(backing.length == 0 ? 1 : 0)
+  }
+
+  /// Whether nothing that a power cut or a failure may have left is in the way of a change.
+  var isRecovered: Bool {
+    get { recovery.load(ordering: .acquiring) == UInt64(backing.writeBackErrors.count) + 1 }
+    set { recovery.store(newValue ? UInt64(backing.writeBackErrors.count) + 1 : 0, ordering: .releasing) }
+  }
+
+  var ciphertextEnd: UInt64 { DataUnits.start(of: PageLayout.backingLength(for: length)) }
+
+  /// Whether the contents go on behind the bytes of a page of plaintext that are in its own page.
+  func hasEnd(_ page: UInt64, ofLength length: UInt64) -> Bool { length > page * PageLayout.size + PageLayout.payload }
+
+  // MARK: Single pages
+
+  /// Reads pages, the first of which is number `first`, as they are in the backing file. Returns the cipher for them.
+  ///
+  /// - Throws: `EIO` where the backing file is shorter than its length says.
+  func load(
+    _ bytes: UnsafeMutableRawBufferPointer, from first: UInt64, cipher: ContentsCipher, _ overlay: Overlay? = nil
+  ) throws(Errno) -> ContentsCipher {
+    let start = first * PageLayout.size
+    guard try unsafe backing.descriptor.read(into: bytes, at: start) == bytes.count else { throw .ioError }
+    guard let overlay else { return cipher }
+    return try unsafe self.overlay(overlay(), on: bytes, from: start, cipher)
+  }
+
+  /// Reads a page into `page`, and decrypts it. Returns whether it was there: a hole is zeros.
+  func open(_ page: UnsafeMutableRawBufferPointer, number: UInt64, cipher: ContentsCipher) throws(Errno) -> Bool {
+    _ = try unsafe load(page, from: number, cipher: cipher)
+    if unsafe Memory.isZero(UnsafeRawBufferPointer(page)) { return false }
+    try unsafe cipher.decrypt(page, firstUnit: number)
+    return true
+  }
+
+  /// Encrypts pages in place, the first of which is number `first`, and writes them. A page that was written in part
+  /// is written whole, or made a hole again if it was one, where that is possible.
+  ///
+  /// - Parameter whenFull: see ``FileContents/write(_:at:cipher:keepingPart:whenFull:)``.
+  func store(
+    _ pages: UnsafeMutableRawBufferPointer, from first: UInt64, cipher: ContentsCipher, written: inout Int,
+    whenFull: () -> Bool = { false }
+  ) throws(Errno) {
+    try unsafe cipher.encrypt(pages, firstUnit: first)
+    let start = first * PageLayout.size
+    do throws(Errno) {
+      try unsafe backing.descriptor.write(UnsafeRawBufferPointer(pages), at: start, written: &written)
+    } catch {
+      if error.isOutOfSpace, whenFull() {
+        do throws(Errno) {
+          return try unsafe backing.descriptor.write(UnsafeRawBufferPointer(pages), at: start, written: &written)
+        } catch {}
+      }
+      let rest = written..<Int(DataUnits.end(of: UInt64(written)))
+      if !rest.isEmpty, rest.upperBound <= pages.count {
+        do throws(Errno) {
+          try unsafe backing.descriptor.write(.init(rebasing: pages[rest]), at: start + UInt64(written))
+          written = rest.upperBound
+        } catch {
+          removeTornPage(at: start + UInt64(written))
+        }
+      }
+      throw error
+    }
+  }
+
+  /// Changes the ends page of a group.
+  ///
+  /// - Parameters:
+  ///   - body: changes the ends, and returns whether they are other ones now.
+  ///   - isNeeded: whether there is to be one, be it all zeros.
+  /// - Returns: whether it was written.
+  @discardableResult
+  func changeEnds(
+    of group: UInt64, isNeeded: Bool, cipher: ContentsCipher, whenFull: () -> Bool = { false },
+    _ body: (UnsafeMutableRawBufferPointer) -> Bool
+  ) throws(Errno) -> Bool {
+    var isWritten = false
+    let number = PageLayout.endsPage(of: group)
+    try unsafe withScratch { (scratch) throws(Errno) in
+      let page = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(PageLayout.size)])
+      let isThere = try unsafe open(page, number: number, cipher: cipher)
+      let isChanged = unsafe body(page)
+      guard isChanged || isNeeded && !isThere else { return }
+      var written = 0
+      try unsafe store(page, from: number, cipher: cipher, written: &written, whenFull: whenFull)
+      isWritten = true
+    }
+    return isWritten
+  }
+
+  // MARK: Seeking
+
+  func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
+    let end = length
+    guard offset < end else { throw .noSuchAddressOrDevice }
+    var page = offset / PageLayout.size
+    while page * PageLayout.size < end {
+      let start = PageLayout.backingPage(of: page) * PageLayout.size
+      let found: UInt64
+      do throws(Errno) {
+        found = try backing.descriptor.seek(to: start, origin)
+      } catch {
+        // The length is in a hole behind the pages.
+        guard error == .noSuchAddressOrDevice else { throw error }
+        break
+      }
+      let number = found / PageLayout.size + (origin == .hole && found % PageLayout.size > 0 ? 1 : 0)
+      page = PageLayout.page(ofBacking: number)
+      // An ends page is neither data nor a hole.
+      if PageLayout.kind(of: number) == .ends { continue }
+      if page * PageLayout.size < end { return max(page * PageLayout.size, offset) }
+    }
+    if origin == .hole { return end }
+    throw .noSuchAddressOrDevice
+  }
+}
