@@ -69,7 +69,7 @@ package final class FileReadAhead: Sendable {
     _ directory: Node, adds: Bool = false, _ body: (inout State, inout Scan) -> Result
   ) -> Result? {
     // The last reference to a directory closes it, which is not done under the lock.
-    let (result, _, _) = state.withLock { state -> (Result?, Scan?, Scan?) in
+    let (result, removed, oldest) = state.withLock { state -> (Result?, Scan?, Scan?) in
       let index = state.scans.firstIndex { $0.directory === directory }
       guard adds || index != nil else { return (nil, nil, nil) }
       var scan = index.map { state.scans.remove(at: $0) } ?? Scan(directory: directory)
@@ -87,6 +87,7 @@ package final class FileReadAhead: Sendable {
       isScanning.store(state.scans.contains { $0.progress.isRunning }, ordering: .relaxed)
       return (result, removed, oldest)
     }
+    withExtendedLifetime((removed, oldest)) {}
     return result
   }
 

@@ -95,7 +95,7 @@ extension BackingTree {
         if try recordBytes(of: file) == record.bytes { return unsafe bytes }
       } catch {
         attempts -= 1
-        guard error == .ioError, attempts > 0 else { throw error }
+        guard options.layout == .pages, error == .ioError, attempts > 0 else { throw error }
       }
     }
   }

@@ -11,14 +11,15 @@ extension PageContents {
   /// - Throws: the error of the backing file system, and `EIO` for a page that is not authentic.
   func recover(_ cipher: ContentsCipher) throws(Errno) {
     if isRecovered { return }
-    var isChanged = try removePage(under: PageLayout.backingLength(for: length)) != nil
-    try forEachGroupWithHoles { (group, holes) throws(Errno) in
-      let areCleared = try clearEnds(of: group, holes, cipher)
-      isChanged = isChanged || areCleared
+    try recovering { () throws(Errno) in
+      var isChanged = try removePage(under: PageLayout.backingLength(for: length)) != nil
+      try forEachGroupWithHoles { (group, holes) throws(Errno) in
+        let areCleared = try clearEnds(of: group, holes, cipher)
+        isChanged = isChanged || areCleared
+      }
+      let isCleared = try clearBehindLength(cipher)
+      if isCleared || isChanged { try backing.synchronize(dataOnly: true) }
     }
-    let isCleared = try clearBehindLength(cipher)
-    if isCleared || isChanged { try backing.synchronize(dataOnly: true) }
-    isRecovered = true
   }
 
   /// Calls `body` with each group that has data as well as holes, and with where the ends page has the ends of the

@@ -35,7 +35,7 @@ extension PageContents {
   /// Gives the file its accepted length after a failed change. What that has written is taken away before the next
   /// change, and so is a length that could not be set.
   func cutBack(to accepted: UInt64) {
-    isRecovered = false
+    needsRecovery()
     backing.length = accepted
     do throws(Errno) {
       try cut(to: accepted)

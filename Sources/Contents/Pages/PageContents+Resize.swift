@@ -22,16 +22,12 @@ extension PageContents {
   /// A shrink needs no recovery first: what it keeps is put right after it, or before the next change.
   private func shrink(to newLength: UInt64, cipher: ContentsCipher) throws(Errno) {
     let wasRecovered = isRecovered
-    isRecovered = false
+    needsRecovery()
     try cut(to: newLength)
     backing.length = newLength
     guard wasRecovered || newLength == 0 else { return }
-    do throws(Errno) {
-      try clearBehindLength(cipher)
-      isRecovered = true
-    } catch {
-      // The file keeps its new length.
-    }
+    // If that fails, the file keeps its new length.
+    try? recovering { () throws(Errno) in try clearBehindLength(cipher) }
   }
 
   /// Gives the backing file the length for a shorter length of the contents, with a hole behind the last page.
@@ -42,7 +38,11 @@ extension PageContents {
       try backing.descriptor.truncate(to: backingLength)
     } catch {
       // On a network file system, a call that fails may have been carried out. What it has cut off does not come back.
-      if (try? backing.descriptor.status().size) == backingLength { return }
+      guard let size = try? backing.descriptor.status().size else {
+        backing.needsLengthRepair.store(true, ordering: .releasing)
+        throw error
+      }
+      if size == backingLength { return }
       if let removed { try? backing.descriptor.write(removed, at: DataUnits.start(of: backingLength)) }
       throw error
     }

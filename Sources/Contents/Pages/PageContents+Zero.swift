@@ -39,20 +39,20 @@ extension PageContents {
       return
     }
     try recover(cipher)
-    // After a failure there may be ends of pages that are holes.
-    isRecovered = false
     let firstWhole = DataUnits.end(of: range.lowerBound)
     let lastWhole = end == fileEnd ? DataUnits.end(of: end) : DataUnits.start(of: end)
-    if range.lowerBound < min(firstWhole, end) {
-      try zeroPart(range.lowerBound..<min(firstWhole, end), cipher: cipher)
+    // After a failure there may be ends of pages that are holes.
+    try recovering { () throws(Errno) in
+      if range.lowerBound < min(firstWhole, end) {
+        try zeroPart(range.lowerBound..<min(firstWhole, end), cipher: cipher)
+      }
+      if firstWhole < lastWhole {
+        try zeroWhole(firstWhole / PageLayout.size..<lastWhole / PageLayout.size, mode: mode, cipher: cipher)
+      }
+      if lastWhole < end, lastWhole >= firstWhole {
+        try zeroPart(lastWhole..<end, cipher: cipher)
+      }
     }
-    if firstWhole < lastWhole {
-      try zeroWhole(firstWhole / PageLayout.size..<lastWhole / PageLayout.size, mode: mode, cipher: cipher)
-    }
-    if lastWhole < end, lastWhole >= firstWhole {
-      try zeroPart(lastWhole..<end, cipher: cipher)
-    }
-    isRecovered = true
   }
 
   private func zeroPart(_ range: Range<UInt64>, cipher: ContentsCipher) throws(Errno) {

@@ -25,10 +25,19 @@ final class PageContents: FileContents {
   }
 
   /// Whether nothing that a power cut or a failure may have left is in the way of a change.
-  var isRecovered: Bool {
-    get { recovery.load(ordering: .acquiring) == UInt64(backing.writeBackErrors.count) + 1 }
-    set { recovery.store(newValue ? UInt64(backing.writeBackErrors.count) + 1 : 0, ordering: .releasing) }
+  var isRecovered: Bool { recovery.load(ordering: .acquiring) == UInt64(backing.writeBackErrors.count) + 1 }
+
+  /// Runs `body`, after which nothing is in the way of a change; but if it fails, or write-back fails meanwhile, there
+  /// may be.
+  func recovering(_ body: () throws(Errno) -> Void) throws(Errno) {
+    let errors = backing.writeBackErrors.count
+    needsRecovery()
+    try body()
+    recovery.store(UInt64(errors) + 1, ordering: .releasing)
   }
+
+  /// There may be something in the way of the next change.
+  func needsRecovery() { recovery.store(0, ordering: .releasing) }
 
   var ciphertextEnd: UInt64 { DataUnits.start(of: PageLayout.backingLength(for: length)) }
 
@@ -67,25 +76,34 @@ final class PageContents: FileContents {
   ) throws(Errno) {
     try unsafe cipher.encrypt(pages, firstUnit: first)
     let start = first * PageLayout.size
+    written = 0
     do throws(Errno) {
-      try unsafe backing.descriptor.write(UnsafeRawBufferPointer(pages), at: start, written: &written)
-    } catch {
-      if error.isOutOfSpace, whenFull() {
-        do throws(Errno) {
-          return try unsafe backing.descriptor.write(UnsafeRawBufferPointer(pages), at: start, written: &written)
-        } catch {}
+      do throws(Errno) {
+        try unsafe writeRest(of: pages, at: start, &written)
+      } catch {
+        guard error.isOutOfSpace, whenFull() else { throw error }
+        try unsafe writeRest(of: pages, at: start, &written)
       }
-      let rest = written..<Int(DataUnits.end(of: UInt64(written)))
-      if !rest.isEmpty, rest.upperBound <= pages.count {
-        do throws(Errno) {
-          try unsafe backing.descriptor.write(.init(rebasing: pages[rest]), at: start + UInt64(written))
-          written = rest.upperBound
-        } catch {
-          removeTornPage(at: start + UInt64(written))
-        }
+    } catch {
+      let whole = Int(DataUnits.end(of: UInt64(written)))
+      do throws(Errno) {
+        try unsafe writeRest(of: .init(rebasing: pages[..<whole]), at: start, &written)
+      } catch {
+        removeTornPage(at: start + UInt64(written))
       }
       throw error
     }
+  }
+
+  /// Writes what is left of bytes of which some are written.
+  private func writeRest(
+    of bytes: UnsafeMutableRawBufferPointer, at start: UInt64, _ written: inout Int
+  ) throws(Errno) {
+    let before = written
+    var count = 0
+    defer { written = before + count }
+    try unsafe backing.descriptor.write(
+      UnsafeRawBufferPointer(rebasing: bytes[before...]), at: start + UInt64(before), written: &count)
   }
 
   /// Changes the ends page of a group.

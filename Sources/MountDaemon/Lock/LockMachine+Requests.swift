@@ -64,7 +64,8 @@ extension LockMachine {
   /// Ends a client's delay, wherever it is.
   func releaseDelay(_ delay: LockDelayID) {
     // What it was to be told by closes its socket when it goes: not with the state locked.
-    _ = monitor.update { $0.delays.release(delay) }
+    let announced = monitor.update { $0.delays.release(delay) }
+    withExtendedLifetime(announced) {}
   }
 
   /// Waits until a lock has taken effect since there were `count` of them. Returns what it has left undone, or `nil`
