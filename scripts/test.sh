@@ -77,7 +77,7 @@ check_service
 
 unit_tests() {
   step "Unit tests"
-  swift test --skip-build --skip 'MountTests|CrashTests/' --parallel
+  swift test --skip-build --skip 'MountTests|KeybagCrashTests/|FileCrashTests/' --parallel
   scripts/documentation.sh
 }
 
@@ -108,7 +108,7 @@ check_crashes() {
 
 simulated_crashes() {
   step "Simulated crashes: all sequences of two changes, and planted faults"
-  PROTECTFS_SIMULATED_LENGTH=2 tests_in_turn --filter 'CrashTests/'
+  PROTECTFS_SIMULATED_LENGTH=2 tests_in_turn --filter '(Keybag|File)CrashTests/'
 }
 
 tests_in_turn() { swift test --skip-build --ignore-lock --no-parallel "$@"; }
