@@ -100,11 +100,8 @@ extension FileContents {
   private func prepare(
     _ piece: Range<UInt64>, _ pending: PendingRekey, _ cipher: ContentsCipher, _ step: inout RekeyStep
   ) throws(Errno) {
-    var old = [UInt8](repeating: 0, count: piece.count)
-    let received = try unsafe old.withMutableBytes { (bytes) throws(Errno) in
-      try unsafe backing.descriptor.read(into: bytes, at: piece.lowerBound)
-    }
-    guard received == piece.count else { throw .ioError }
+    var old = try backing.descriptor.readAll(from: piece.lowerBound, limit: piece.count)
+    guard old.count == piece.count else { throw .ioError }
     let first = piece.lowerBound / DataUnits.size
     for run in Self.runs(of: old) where try !add(Array(old[run]), at: first, run, pending, cipher, &step) {
       // One of them is not authentic, and opens under no key: it is left out, as a hole is.

@@ -104,6 +104,21 @@ extension FileContents {
     return cipher.moved(to: last.nextBoundary)
   }
 
+  /// Divides a range that begins before the end into a part of a unit, whole units, and another part; the unit in which
+  /// the contents end is whole if the range reaches the end.
+  func forEachPart(
+    of range: Range<UInt64>, whole: (Range<UInt64>) throws(Errno) -> Void,
+    part: (Range<UInt64>) throws(Errno) -> Void
+  ) throws(Errno) {
+    let fileEnd = length
+    let end = min(range.upperBound, fileEnd)
+    let firstWhole = DataUnits.end(of: range.lowerBound)
+    let lastWhole = end == fileEnd ? DataUnits.end(of: end) : DataUnits.start(of: end)
+    if range.lowerBound < min(firstWhole, end) { try part(range.lowerBound..<min(firstWhole, end)) }
+    if firstWhole < lastWhole { try whole(firstWhole..<lastWhole) }
+    if lastWhole < end, lastWhole >= firstWhole { try part(lastWhole..<end) }
+  }
+
   /// Calls `body` with room for one unit and the bytes behind it, and wipes it afterwards.
   func withScratch(_ body: (UnsafeMutableRawBufferPointer) throws(Errno) -> Void) throws(Errno) {
     var failure: Errno?

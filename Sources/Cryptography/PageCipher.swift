@@ -37,7 +37,7 @@ package final class PageCipher: Sendable {
   /// Wipes the key, even while others hold the cipher. A call in progress in another thread completes, and then wipes
   /// what it used. Every later call fails.
   package func wipe() {
-    state.withLock { $0.wipe() }
+    state.withLock { $0.key.wipe() }
     idle.withLock { $0 = nil }
   }
 
@@ -120,7 +120,9 @@ package final class PageCipher: Sendable {
     if let found {
       context = found
     } else {
-      let key = try state.withLock { (state) throws(CryptographyError) in try state.copyOfKey() }
+      let key = try state.withLock { (state) throws(CryptographyError) in
+        try unsafe state.key.withBytes { unsafe SecretBytes(copying: $0) }
+      }
       let bytes = (0..<4).map { UInt8(truncatingIfNeeded: epoch >> (8 * $0)) }
       context = try EpochContext(
         epoch, KeyDerivation.counterMode(key: key, label: "protectfs epoch", context: bytes, count: 32))
@@ -145,20 +147,14 @@ extension PageCipher {
     /// messages.
     static let mostPages: UInt32 = 1 << 31
 
-    private var key: SecretBytes
-    private var isWiped = false
+    var key: WipeableKey
     private var epoch: UInt32 = 0
     /// How many more pages the epoch's key may encrypt.
     private var pagesLeft: UInt32 = 0
     /// Random bytes for the next nonces: to get them for each would take nearly as long as to encrypt a page.
     private var nonces: [UInt8] = []
 
-    init(key: consuming SecretBytes) { self.key = key }
-
-    mutating func wipe() {
-      isWiped = true
-      unsafe key.withMutableBytes { unsafe OPENSSL_cleanse($0.baseAddress, $0.count) }
-    }
+    init(key: consuming SecretBytes) { self.key = WipeableKey(key) }
 
     /// Writes a nonce, and returns the epoch that it is for.
     mutating func takeNonce(into target: UnsafeMutableRawBufferPointer) throws(CryptographyError) -> UInt32 {
@@ -171,11 +167,6 @@ extension PageCipher {
       unsafe target.copyBytes(from: nonces.suffix(GCMContext.nonceSize))
       nonces.removeLast(GCMContext.nonceSize)
       return epoch
-    }
-
-    func copyOfKey() throws(CryptographyError) -> SecretBytes {
-      guard !isWiped else { throw .library(operation: "use a key", reason: "it was wiped") }
-      return key.copy()
     }
   }
 

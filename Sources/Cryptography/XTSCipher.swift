@@ -14,29 +14,21 @@ package final class XTSCipher: @unchecked Sendable {
   /// The length of the key, in bytes: one AES-256 key for the data, one for the tweak.
   package static let keySize = 64
 
-  private struct Key: ~Copyable {
-    var secret: SecretBytes
-    var isWiped = false
-  }
-
   /// Taken when a context is created, and not for each call.
-  private let key: RankedMutex<Key>
+  private let key: RankedMutex<WipeableKey>
   private let encryption = ContextPool<CipherContext>()
   private let decryption = ContextPool<CipherContext>()
 
   /// A cipher with a key of ``keySize`` bytes.
   package init(key: consuming SecretBytes) throws(CryptographyError) {
     guard key.count == Self.keySize else { throw .invalidLength("an XTS key") }
-    self.key = RankedMutex(.cipherKey, Key(secret: key))
+    self.key = RankedMutex(.cipherKey, WipeableKey(key))
   }
 
   /// Wipes the key, even while others hold the cipher. A call in progress in another thread completes, and then wipes
   /// what it used. Every later call fails.
   package func wipe() {
-    key.withLock { key in
-      key.isWiped = true
-      unsafe key.secret.withMutableBytes { unsafe OPENSSL_cleanse($0.baseAddress, $0.count) }
-    }
+    key.withLock { $0.wipe() }
     encryption.close()
     decryption.close()
   }
@@ -75,8 +67,7 @@ package final class XTSCipher: @unchecked Sendable {
 
   private func makeContext(encrypts: Bool) throws(CryptographyError) -> CipherContext {
     try key.withLock { (key) throws(CryptographyError) in
-      guard !key.isWiped else { throw .library(operation: "use a key", reason: "it was wiped") }
-      return try unsafe key.secret.withBytes { (key) throws(CryptographyError) in
+      try unsafe key.withBytes { (key) throws(CryptographyError) in
         try unsafe CipherContext(.aes256XTS, key: key, encrypts: encrypts)
       }
     }

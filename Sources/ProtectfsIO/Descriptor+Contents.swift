@@ -87,11 +87,11 @@ extension Descriptor {
     try unsafe bytes.withBytes { (buffer) throws(Errno) in try unsafe write(buffer, at: offset) }
   }
 
-  /// Reads the file from its start, up to `limit` bytes.
-  package func readAll(limit: Int) throws(Errno) -> [UInt8] {
+  /// Reads the file from its start, or from an offset, up to `limit` bytes.
+  package func readAll(from offset: UInt64 = 0, limit: Int) throws(Errno) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: limit)
     let count = try unsafe bytes.withMutableBytes { (buffer) throws(Errno) in
-      try unsafe read(into: buffer, at: 0)
+      try unsafe read(into: buffer, at: offset)
     }
     bytes.removeSubrange(count...)
     return bytes

@@ -10,10 +10,14 @@ import Testing
     let plain, backing: UInt64
   }
 
-  @Test(arguments: try VectorFile.read("StoreFormatTests/lengths", as: Vector.self))
-  func vector(_ vector: Vector) {
-    #expect(ContentsLayout.units.backingLength(for: vector.plain) == vector.backing)
-    #expect(ContentsLayout.units.length(ofBacking: vector.backing) == vector.plain)
+  @Test(arguments: [(ContentsLayout.units, "lengths"), (.pages, "page-lengths")])
+  func vectors(_ layout: ContentsLayout, file: String) throws {
+    let vectors = try VectorFile.read("StoreFormatTests/\(file)", as: Vector.self)
+    #expect(!vectors.isEmpty)
+    for vector in vectors {
+      #expect(layout.backingLength(for: vector.plain) == vector.backing)
+      #expect(layout.length(ofBacking: vector.backing) == vector.plain)
+    }
   }
 
   @Test func eachLengthHasItsOwnBackingLength() {

@@ -1,20 +1,9 @@
 import Cryptography
-import TestVectors
 import Testing
 
 @testable import Contents
 
 @Suite("Lengths and places of pages") struct PageLayoutTests {
-  struct Vector: Decodable, Sendable {
-    let plain, backing: UInt64
-  }
-
-  @Test(arguments: try VectorFile.read("StoreFormatTests/page-lengths", as: Vector.self))
-  func vector(_ vector: Vector) {
-    #expect(ContentsLayout.pages.backingLength(for: vector.plain) == vector.backing)
-    #expect(ContentsLayout.pages.length(ofBacking: vector.backing) == vector.plain)
-  }
-
   /// Lengths around the ends of pages, in the first groups and the last.
   private static let lengths: [UInt64] = {
     let groups: [UInt64] = [0, 1, 2, 17, PageLayout.longest / PageLayout.groupLength - 1]

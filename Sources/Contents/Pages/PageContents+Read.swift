@@ -83,8 +83,7 @@ extension PageContents {
     into buffer: UnsafeMutableRawBufferPointer, _ pages: Range<UInt64>, _ ends: UInt128, _ cipher: ContentsCipher,
     _ overlay: Overlay?
   ) throws(Errno) {
-    try unsafe withScratch { (scratch) throws(Errno) in
-      let page = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(PageLayout.size)])
+    try unsafe withPage { (page) throws(Errno) in
       let number = PageLayout.endsPage(of: PageLayout.group(of: pages.lowerBound))
       let cipher = try unsafe load(page, from: number, cipher: cipher, overlay)
       try unsafe cipher.decrypt(page, firstUnit: number)

@@ -16,11 +16,8 @@ extension PageContents {
     let payload = Int(PageLayout.payload)
     if first > 0, first < payload {
       try unsafe changePage(page, cipher: cipher) { (bytes, isThere) in
-        let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[first..<payload])
-        guard isThere, unsafe !Memory.isZero(UnsafeRawBufferPointer(rest)) else { return false }
-        unsafe rest.initializeMemory(as: UInt8.self, repeating: 0)
-        isChanged = true
-        return true
+        isChanged = unsafe isThere && Self.clear(.init(rebasing: bytes[first..<payload]))
+        return isChanged
       }
     }
     let group = (length - 1) / PageLayout.groupLength

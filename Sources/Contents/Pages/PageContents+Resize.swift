@@ -53,7 +53,7 @@ extension PageContents {
   func removePage(under backingLength: UInt64) throws(Errno) -> [UInt8]? {
     let start = DataUnits.start(of: backingLength)
     guard start < backingLength else { return nil }
-    let page = try ciphertext(at: start)
+    let page = try backing.descriptor.readAll(from: start, limit: Int(PageLayout.size))
     let isZero = page.allSatisfy { $0 == 0 }
     // There may be something behind the end, which nobody sees yet.
     if isZero, try nextData(from: start).map({ $0 >= backingLength }) ?? true { return nil }
@@ -75,20 +75,10 @@ extension PageContents {
   /// Makes a page a hole that is written up to an offset, if it was one before: there are zeros behind the offset.
   func removeTornPage(at offset: UInt64) {
     let start = DataUnits.start(of: offset)
-    guard start < offset, let page = try? ciphertext(at: start), page.count == Int(PageLayout.size),
-      page[Int(offset - start)...].allSatisfy({ $0 == 0 })
+    guard start < offset, let page = try? backing.descriptor.readAll(from: start, limit: Int(PageLayout.size)),
+      page.count == Int(PageLayout.size), page[Int(offset - start)...].allSatisfy({ $0 == 0 })
     else { return }
     try? punch(start..<start + PageLayout.size)
-  }
-
-  /// The bytes of a page in the backing file, as far as that goes.
-  private func ciphertext(at start: UInt64) throws(Errno) -> [UInt8] {
-    var page = [UInt8](repeating: 0, count: Int(PageLayout.size))
-    let count = try unsafe page.withMutableBytes { (page) throws(Errno) in
-      try unsafe backing.descriptor.read(into: page, at: start)
-    }
-    page.removeSubrange(count...)
-    return page
   }
 
   /// Makes whole pages of the backing file holes.

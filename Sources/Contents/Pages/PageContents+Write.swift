@@ -96,8 +96,7 @@ extension PageContents {
     let number = PageLayout.backingPage(of: page)
     guard (number + 1) * PageLayout.size <= ciphertextEnd, hasEnd(page, ofLength: length) else { return }
     var isThere = true
-    try unsafe withScratch { (scratch) throws(Errno) in
-      let bytes = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(PageLayout.size)])
+    try unsafe withPage { (bytes) throws(Errno) in
       _ = try unsafe load(bytes, from: number, cipher: cipher)
       isThere = unsafe !Memory.isZero(UnsafeRawBufferPointer(bytes))
     }
@@ -144,8 +143,7 @@ extension PageContents {
     _ body: (UnsafeMutableRawBufferPointer, _ isThere: Bool) -> Bool
   ) throws(Errno) {
     let number = PageLayout.backingPage(of: page)
-    try unsafe withScratch { (scratch) throws(Errno) in
-      let bytes = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(PageLayout.size)])
+    try unsafe withPage { (bytes) throws(Errno) in
       var isThere = false
       if readsRest {
         isThere = try unsafe open(bytes, number: number, cipher: cipher)

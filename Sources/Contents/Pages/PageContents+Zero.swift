@@ -32,25 +32,18 @@ extension PageContents {
   private func zero(
     _ range: Range<UInt64>, in room: Range<UInt64>, mode: AllocationMode, cipher: ContentsCipher
   ) throws(Errno) {
-    let fileEnd = length
-    let end = min(range.upperBound, fileEnd)
-    guard range.lowerBound < end else {
+    guard range.lowerBound < length else {
       if mode.contains(.zeroRange) { try punch(room, mode: [.keepSize]) }
       return
     }
     try recover(cipher)
-    let firstWhole = DataUnits.end(of: range.lowerBound)
-    let lastWhole = end == fileEnd ? DataUnits.end(of: end) : DataUnits.start(of: end)
     // After a failure there may be ends of pages that are holes.
     try recovering { () throws(Errno) in
-      if range.lowerBound < min(firstWhole, end) {
-        try zeroPart(range.lowerBound..<min(firstWhole, end), cipher: cipher)
-      }
-      if firstWhole < lastWhole {
-        try zeroWhole(firstWhole / PageLayout.size..<lastWhole / PageLayout.size, mode: mode, cipher: cipher)
-      }
-      if lastWhole < end, lastWhole >= firstWhole {
-        try zeroPart(lastWhole..<end, cipher: cipher)
+      try forEachPart(of: range) { (whole) throws(Errno) in
+        try zeroWhole(
+          whole.lowerBound / PageLayout.size..<whole.upperBound / PageLayout.size, mode: mode, cipher: cipher)
+      } part: { (part) throws(Errno) in
+        try zeroPart(part, cipher: cipher)
       }
     }
   }
@@ -109,12 +102,7 @@ extension PageContents {
     guard PageLayout.endsPage(of: group) * PageLayout.size < ciphertextEnd else { return false }
     return try unsafe changeEnds(of: group, isNeeded: false, cipher: cipher) { ends in
       var isChanged = false
-      for range in ranges {
-        let bytes = unsafe UnsafeMutableRawBufferPointer(rebasing: ends[range])
-        if unsafe Memory.isZero(UnsafeRawBufferPointer(bytes)) { continue }
-        unsafe bytes.initializeMemory(as: UInt8.self, repeating: 0)
-        isChanged = true
-      }
+      for range in ranges where unsafe Self.clear(.init(rebasing: ends[range])) { isChanged = true }
       return isChanged
     }
   }

@@ -106,6 +106,20 @@ final class PageContents: FileContents {
       UnsafeRawBufferPointer(rebasing: bytes[before...]), at: start + UInt64(before), written: &count)
   }
 
+  /// Calls `body` with room for a page, and wipes it afterwards.
+  func withPage(_ body: (UnsafeMutableRawBufferPointer) throws(Errno) -> Void) throws(Errno) {
+    try unsafe withScratch { (scratch) throws(Errno) in
+      try unsafe body(.init(rebasing: scratch[..<Int(PageLayout.size)]))
+    }
+  }
+
+  /// Makes bytes zeros. Returns whether they were not.
+  static func clear(_ bytes: UnsafeMutableRawBufferPointer) -> Bool {
+    if unsafe Memory.isZero(UnsafeRawBufferPointer(bytes)) { return false }
+    unsafe bytes.initializeMemory(as: UInt8.self, repeating: 0)
+    return true
+  }
+
   /// Changes the ends page of a group.
   ///
   /// - Parameters:
@@ -119,8 +133,7 @@ final class PageContents: FileContents {
   ) throws(Errno) -> Bool {
     var isWritten = false
     let number = PageLayout.endsPage(of: group)
-    try unsafe withScratch { (scratch) throws(Errno) in
-      let page = unsafe UnsafeMutableRawBufferPointer(rebasing: scratch[..<Int(PageLayout.size)])
+    try unsafe withPage { (page) throws(Errno) in
       let isThere = try unsafe open(page, number: number, cipher: cipher)
       let isChanged = unsafe body(page)
       guard isChanged || isNeeded && !isThere else { return }

@@ -70,24 +70,16 @@ extension UnitContents {
 
   /// Makes a range read as zeros: whole units become holes, parts of units become encrypted zeros.
   private func zero(_ range: Range<UInt64>, mode: AllocationMode, cipher: ContentsCipher) throws(Errno) {
-    let fileEnd = length
-    let end = min(range.upperBound, fileEnd)
-    guard range.lowerBound < end else {
+    guard range.lowerBound < length else {
       if mode.contains(.zeroRange) {
         try backing.descriptor.allocate([.keepSize], offset: range.lowerBound, length: UInt64(range.count))
       }
       return
     }
-    let firstWhole = DataUnits.end(of: range.lowerBound)
-    let lastWhole = end == fileEnd ? DataUnits.end(of: end) : DataUnits.start(of: end)
-    if range.lowerBound < min(firstWhole, end) {
-      try zeroPart(range.lowerBound..<min(firstWhole, end), cipher: cipher)
-    }
-    if firstWhole < lastWhole {
-      try backing.descriptor.allocate(mode, offset: firstWhole, length: lastWhole - firstWhole)
-    }
-    if lastWhole < end, lastWhole >= firstWhole {
-      try zeroPart(lastWhole..<end, cipher: cipher)
+    try forEachPart(of: range) { (whole) throws(Errno) in
+      try backing.descriptor.allocate(mode, offset: whole.lowerBound, length: UInt64(whole.count))
+    } part: { (part) throws(Errno) in
+      try zeroPart(part, cipher: cipher)
     }
   }
 
