@@ -95,7 +95,9 @@ let package = Package(
     module("FileSystem", ["FUSE", "BackingTree", "FileProtection", "Contents", "KeyManagement", logging] + base),
     module(
       "MountDaemon",
-      ["FileSystem", "FUSE", "BackingTree", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
+      [
+        "FileSystem", "FUSE", "BackingTree", "FileProtection", "Contents", "KeyManagement", "ProtectfsClient", logging,
+      ] + base),
     module("TreeCopy", ["FileSystem", "FUSE", "BackingTree", "KeyManagement", logging] + base),
     // Headers alone: libsystemd is loaded when it is used.
     .target(name: "CSystemd"),
@@ -147,8 +149,8 @@ let package = Package(
     tests(
       "FileSystemTests",
       [
-        "InProcessKernel", "Contract", "SimulatedDisk", "CFUSE", "MountDaemon", "BackingTree", "FUSE", "KeyManagement",
-        "StoreCheck", "ProtectfsClient", logging,
+        "InProcessKernel", "Contract", "SimulatedDisk", "CFUSE", "MountDaemon", "BackingTree", "Contents", "FUSE",
+        "KeyManagement", "StoreCheck", "ProtectfsClient", logging,
       ] + base),
     // Empty in release builds.
     .target(

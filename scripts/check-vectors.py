@@ -269,14 +269,17 @@ def page_contents(file_key, plain, epoch, nonce):
     return bytes(out)
 
 
-def record(kind, key, body, tag_size=16):
-    return body + mac(key, b"protectfs " + kind + b" record\0" + body)[:tag_size]
+def record(kind, key, body, tag_size=16, covered=b""):
+    return body + mac(key, b"protectfs " + kind + b" record\0" + body + covered)[:tag_size]
 
 
 def file_record(v):
     pending = v.get("pending")
     shift = v.get("timeShift")
+    clean = v.get("clean")
     version = 1 | (0x40 if shift else 0) | (0x80 if pending else 0)
+    if clean:
+        version |= 0x30 if clean["dense"] else 0x20
     flags = v["explicit"] | (pending["followed"] << 1 if pending else 0) | (shift["seconds"] << 2 if shift else 0)
     body = struct.pack("<BBHI", version, v["class"], flags, v["classKeyID"])
     body += bytes.fromhex(v["wrappedKey"])
@@ -284,7 +287,8 @@ def file_record(v):
         body += wrapped_old_key(pending) + struct.pack("<Q", pending["boundary"])
     if shift:
         body += struct.pack("<I", shift["nanoseconds"])
-    return record(b"file", bytes.fromhex(v["recordsKey"]), body, tag_size=12 if shift else 16)
+    length = struct.pack("<Q", clean["length"]) if clean else b""
+    return record(b"file", bytes.fromhex(v["recordsKey"]), body, tag_size=12 if shift else 16, covered=length)
 
 
 def shifted_time(v):
@@ -558,7 +562,17 @@ def own_vectors():
         for number, explicit, seconds, nanoseconds, pending in [
             (1, 1, 1, 123_456_789, {}), (2, 0, 16_383, 0, {}),
             (3, 1, 258, 999_999_999, {"pending": {"newKey": own("new file key", 32), "oldKey": own("old file key", 32),
-                                                  "boundary": 3, "followed": 1}})]]
+                                                  "boundary": 3, "followed": 1}})]] + [
+        {"name": f"class {number}, clean" + (" and dense" if dense else "") + also,
+         "recordsKey": use["records"], "class": number, "explicit": 0,
+         "classKeyID": 0x01020304, "wrappedKey": one_pass if number == 2 else wrapped,
+         "clean": {"length": length, "dense": dense}, **more}
+        for number, length, dense, also, more in [
+            (1, 0, 0, "", {}), (2, 4097, 1, "", {}),
+            (3, 520_193, 1, ", its time shifted, a rekey pending",
+             {"timeShift": {"seconds": 258, "nanoseconds": 999_999_999},
+              "pending": {"newKey": own("new file key", 32), "oldKey": own("old file key", 32), "boundary": 3,
+                          "followed": 1}})]]
     yield FORMAT / "shifted-times.json", [
         {"name": name, "seconds": seconds, "nanoseconds": nanoseconds, "shown": shown}
         for name, seconds, nanoseconds, shown in [

@@ -31,6 +31,11 @@ package final class BackingTree: Sendable {
   package let moves = MovedNames()
   /// Files that wait for a rekey.
   let rekeys = RekeyQueue()
+  /// By which the store is flushed before files become clean, in a store that has marks: an error of write-back is
+  /// reported once to each open descriptor (fsync(2)).
+  let flushing: SharedDescriptor?
+  /// Files that were closed and are not clean yet.
+  let closedFiles = RankedMutex<[ObjectIdentifier: ClosedFile]>(.rekeyQueue, [:])
   let rekeyJournal: RekeyJournal
   let unreplayed: UnreplayedBatches
   /// What is known of the backing file system's times.
@@ -54,6 +59,7 @@ package final class BackingTree: Sendable {
     rootNode.state.withLock { [root] in $0.handle = root }
     rekeyJournal = RekeyJournal(root: root, volume: volume)
     unreplayed = UnreplayedBatches(try rekeyJournal.batches())
+    flushing = options.layout.hasMarks ? SharedDescriptor(try root.descriptor.open(".", [.readOnly, .directory])) : nil
     directories = DirectoryCache(capacity: options.directoryHandles)
     self.volume = volume
     self.controller = controller
@@ -76,8 +82,8 @@ package final class BackingTree: Sendable {
   }
 
   /// Refuses a descriptor that a caller would keep open when few are left, so that no caller can keep the daemon from
-  /// locking, nor by files others from listing directories. open(2) returns the lowest free number, so the number shows
-  /// how many are left.
+  /// locking, and none who keeps files open can keep others from listing directories. open(2) returns the lowest free
+  /// number, so the number shows how many are left.
   ///
   /// - Throws: `ENFILE`.
   package func requireRoom(for descriptor: borrowing Descriptor, isDirectory: Bool = false) throws(Errno) {

@@ -30,7 +30,7 @@ extension BackingTree {
     let reference = try reference(to: node)
     do throws(Errno) {
       return try reference.withDescriptor { (descriptor) throws(Errno) in
-        try verifiedFileRecord(recordBytes(of: descriptor), of: node)
+        try verifiedFileRecord(recordBytes(of: descriptor), of: node, descriptor)
       }
     } catch .noData {
       guard try status(of: node).size == 0 else {

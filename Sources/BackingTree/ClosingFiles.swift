@@ -13,6 +13,7 @@ extension BackingTree {
       log.warning("a failed change stays visible in a file's length", metadata: ["error": "\(error)"])
     }
     var isLast: Bool?
+    var hasName = true
     while isLast == nil {
       isLast = node.state.withLock { state in
         // While the file is in the node, a thread that sets the time waits for this change, and a thread that opens the
@@ -24,6 +25,7 @@ extension BackingTree {
         state.file = nil
         // A thread that is reading the file's record and length has read them from before the changes of this file.
         state.classChanges &+= 1
+        hasName = state.unlinked == nil
         openFiles.remove(file)
         return true
       }
@@ -32,6 +34,7 @@ extension BackingTree {
         keepUnlinked(file, of: node)
       }
     }
+    if isLast == true, hasName { noteClosed(file, of: node) }
     if isLast == true, !controller.allows(.open, on: file.fileClass) { pagesAreStale(node) }
   }
 

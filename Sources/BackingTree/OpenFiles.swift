@@ -47,7 +47,7 @@ extension BackingTree {
       do throws(Errno) {
         (file, awaitsRecord) = try loadFile(node, operation: operation, classChanges)
       } catch {
-        // What was read may be from before a change and what decided from after it.
+        // The record may have been read before a change, and the error decided after it.
         guard node.state.withLock({ $0.isUnchanged(since: classChanges) }) else { continue }
         throw error
       }
@@ -102,7 +102,9 @@ extension BackingTree {
       } catch .noData {
         return try recordInMemory(of: file, node)
       }
-      let record = try verifiedFileRecord(bytes, of: node)
+      let record = try file.withDescriptor { (descriptor) throws(Errno) in
+        try verifiedFileRecord(bytes, of: node, descriptor)
+      }
       // After an error it is unknown which class the file has.
       if !file.isRefused { try requireNotWeaker(record, than: file.fileClass, node) }
       node.state.withLock { $0.awaitsRecord = false }
@@ -183,7 +185,7 @@ extension BackingTree {
       let bytes = try ownerPermissions.ensuring(on: descriptor) { () throws(Errno) in
         try descriptor.attribute(Self.recordAttribute)
       }
-      record = try replayed(verifiedFileRecord(bytes, of: node), of: descriptor, node)
+      record = try replayed(verifiedFileRecord(bytes, of: node, descriptor), of: descriptor, node)
     } catch .noData {
       guard status.size == 0, let parent = node.location?.parent else {
         damaged(node, "the file has contents but no record, and so no key")
@@ -206,7 +208,7 @@ extension BackingTree {
     }
     let file = try ProtectedFile(
       descriptor: descriptor, layout: options.layout, isWritable: isWritable, record: record, status: status,
-      controller: controller)
+      controller: controller, willChange: changeAnnouncement(of: node))
     try fetchKey(of: file, for: operation)
     return (file, awaitsRecord)
   }

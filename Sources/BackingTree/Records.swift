@@ -11,25 +11,60 @@ import SystemPackage
 extension BackingTree {
   static let recordAttribute = PathName(FileRecord.attributeName)
 
-  /// The verified record from a file's extended attribute.
+  /// The verified record from the extended attribute of a file, which may be open with `O_PATH`.
   ///
   /// - Throws: `EIO`, with the reason in the log, if the record is malformed or its authentication tag does not match.
-  package func verifiedFileRecord(_ bytes: [UInt8], of node: Node) throws(Errno) -> FileRecord {
-    let record: FileRecord
-    do throws(FormatError) {
-      record = try FileRecord(parsing: bytes)
-    } catch {
-      damaged(node, "its record is malformed: \(error)")
+  package func verifiedFileRecord(
+    _ bytes: [UInt8], of node: Node, _ file: borrowing Descriptor
+  ) throws(Errno) -> FileRecord {
+    try verifiedFileRecord(bytes, of: node) { () throws(Errno) in
+      try file.status().size
+    } again: { () throws(Errno) in
+      try recordBytes(of: file)
+    }
+  }
+
+  /// The verified record from the extended attribute of a file.
+  ///
+  /// - Parameters:
+  ///   - size: of the backing file, in bytes. The record of a clean file is for one length.
+  ///   - again: reads the attribute once more: whoever is about to change the file has made it unclean since.
+  /// - Throws: `EIO`, as above, and also if the length of a clean file is another.
+  package func verifiedFileRecord(
+    _ bytes: [UInt8], of node: Node, size: () throws(Errno) -> UInt64, again: () throws(Errno) -> [UInt8]
+  ) throws(Errno) -> FileRecord {
+    var bytes = bytes
+    var length = try options.layout.markedLength(of: bytes, size: size)
+    while true {
+      let record: FileRecord
+      do throws(FormatError) {
+        record = try FileRecord(parsing: bytes, length: length)
+      } catch {
+        damaged(node, "its record is malformed: \(error)")
+        throw .ioError
+      }
+      let matches = try records { () throws(CryptographyError) in
+        try volume.isAuthentic(record)
+      }
+      if matches { return record }
+      if record.clean != nil {
+        let (lastBytes, lastLength) = (bytes, length)
+        bytes = try again()
+        length = try options.layout.markedLength(of: bytes, size: size)
+        if bytes != lastBytes || length != lastLength { continue }
+      }
+      let subject = record.clean != nil ? "the record, or the length of the file," : "the record"
+      damaged(node, "its record's tag does not match: \(subject) was changed by someone without the device key")
       throw .ioError
     }
-    let matches = try records { () throws(CryptographyError) in
-      try volume.isAuthentic(record)
-    }
-    guard matches else {
-      damaged(node, "its record's tag does not match: the record was changed by someone without the device key")
-      throw .ioError
-    }
-    return record
+  }
+
+  /// A file's record with the tag that authenticates it. Where others write, no file is clean: they do not say when
+  /// they begin to change it.
+  func tagged(_ record: FileRecord) throws(Errno) -> FileRecord {
+    var record = record
+    if options.writers != .sole { record.clean = nil }
+    return try records { () throws(CryptographyError) in try volume.tagged(record) }
   }
 
   /// A record with the tag that authenticates it.

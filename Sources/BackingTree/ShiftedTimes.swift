@@ -56,7 +56,7 @@ extension BackingTree {
   private func timeShift(of node: Node, _ descriptor: borrowing Descriptor) -> TimeShift? {
     if let file = recordSource.openFile(node) { return file.record.timeShift }
     guard let bytes = try? recordBytes(of: descriptor) else { return nil }
-    return try? verifiedFileRecord(bytes, of: node).timeShift
+    return try? verifiedFileRecord(bytes, of: node, descriptor).timeShift
   }
 }
 

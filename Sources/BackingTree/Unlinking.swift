@@ -29,6 +29,7 @@ extension BackingTree {
       }
     }
     let target = try longTarget(of: last.file.descriptor, last.status)
+    if let node { forgetClosed(node) }
     node?.keep(unlinked: last.file)
     do throws(Errno) {
       try body()

@@ -20,6 +20,19 @@ package enum ContentsLayout: Sendable {
     return .units
   }()
 
+  /// Whether the records of files say that their contents are clean.
+  package var hasMarks: Bool { self == .pages }
+
+  /// The length that the tag of a file's record covers; `nil` in a store that has no marks.
+  ///
+  /// - Parameter size: of the backing file, in bytes; asked for if the file is clean.
+  package func markedLength<Failure>(
+    of record: [UInt8], size: () throws(Failure) -> UInt64
+  ) throws(Failure) -> UInt64? {
+    guard hasMarks else { return nil }
+    return FileRecord.isClean(record) ? length(ofBacking: try size()) ?? .max : 0
+  }
+
   /// Returns the chunks that another mount is writing into a file. Called after the file was read.
   package typealias Overlay = () throws(Errno) -> [RekeyBatch.Chunk]
 

@@ -56,6 +56,12 @@ package protocol FileContents: AnyObject, Sendable {
   /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
   func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
 
+  /// Has reads find what the record of a clean file says; with `nil` nothing is known.
+  func expect(_ clean: CleanContents?)
+
+  /// Whether it is certain that no page is a hole.
+  var isDense: Bool { get }
+
   /// Repairs what a failure has left. Without a cipher only the length is repaired.
   ///
   /// - Throws: the error of ftruncate(2). What cannot be cleared, for example on a full copy-on-write file system,
@@ -64,6 +70,10 @@ package protocol FileContents: AnyObject, Sendable {
 }
 
 extension FileContents {
+  package func expect(_ clean: CleanContents?) {}
+
+  package var isDense: Bool { false }
+
   /// Returns the chunks that another mount is writing into the file. Called after the file was read.
   package typealias Overlay = ContentsLayout.Overlay
 

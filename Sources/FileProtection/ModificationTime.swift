@@ -13,7 +13,8 @@ struct ModificationTime {
   private(set) var isMoved = false
   /// A rekey is writing the file. The backing file keeps the time of those writes until ``rest(isShifted:)``.
   private(set) var isRekeyed = false
-  /// A rekey has written the file since it was opened. Its time on disk may be found as it was meanwhile.
+  /// A rekey has written the file since it was opened. Until it is closed, its time on disk may be that of those
+  /// writes.
   private(set) var wasRekeyed = false
 
   init(_ time: TimeShift.Time) { self.time = time }

@@ -101,6 +101,7 @@ extension ProtectedFile {
     for operation: ProtectionPolicy.Operation, _ body: (ContentsCipher) throws(Errno) -> Void
   ) throws(Errno) {
     try requireNotDenied(operation)
+    try announceChange()
     try contentsLock.write { () throws(Errno) in
       let cipher = try cipher(for: operation)
       try repair(cipher)

@@ -36,20 +36,28 @@ package final class ProtectedFile: Sendable {
   let modificationTime: RankedMutex<ModificationTime>
   /// Held while the backing file is given a modification time, so that the later of two stays.
   let timeChange = RankedMutex(.timeChange, ())
+  /// Called before the first change of the contents, without locks.
+  private let willChange: (@Sendable (ProtectedFile) throws(Errno) -> Void)?
+  private let changed: Atomic<Bool>
   /// The next reader may move the access time, because there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
 
   /// Creates an open file with a verified record and the status of the backing file.
   ///
+  /// - Parameter willChange: called before the first change of the contents, without locks; `nil` for a new file.
   /// - Throws: `EIO` for a length that no plaintext can have.
   package init(
     descriptor: consuming Descriptor, layout: ContentsLayout, isWritable: Bool, record: FileRecord,
-    cipher: ContentsCipher? = nil, status: Status, controller: LockController
+    cipher: ContentsCipher? = nil, status: Status, controller: LockController,
+    willChange: (@Sendable (ProtectedFile) throws(Errno) -> Void)? = nil
   ) throws(Errno) {
     self.layout = layout
     contents = try layout.contents(of: descriptor, backingLength: status.size)
     writable = Atomic(isWritable)
     self.controller = controller
+    self.willChange = willChange
+    changed = Atomic(willChange == nil)
+    contents.expect(record.clean)
     protection = RankedMutex(.protection, Protection(record: record, cipher: cipher))
     modificationTime = RankedMutex(
       .modificationTime, ModificationTime(record.shown(status.modificationTime)))
@@ -196,7 +204,21 @@ package final class ProtectedFile: Sendable {
       protection.record = record
       protection.isRefused = false
     }
+    contents.expect(record.clean)
   }
+
+  /// Has everything done that must come before the first change of the contents. The caller holds no lock of the file.
+  func announceChange() throws(Errno) {
+    guard let willChange, !isChanged else { return }
+    try willChange(self)
+    changed.store(true, ordering: .releasing)
+  }
+
+  /// Whether the contents were changed since the file was opened, or made.
+  package var isChanged: Bool { changed.load(ordering: .acquiring) }
+
+  /// What a record says of the contents once they are durable.
+  package var cleanContents: CleanContents { CleanContents(length: contents.length, isDense: contents.isDense) }
 }
 
 extension ContentsLayout {

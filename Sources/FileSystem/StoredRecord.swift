@@ -34,7 +34,14 @@ extension ProtectedFileSystem {
     guard status.type == .regular else { return .noFile }
     if let denial { throw denial }
     let node = tree.nodes.find(status) ?? Node(status, location: .init(parent: directory, name: name))
-    if let bytes { return .stored(try tree.verifiedFileRecord(bytes, of: node), node) }
+    if let bytes {
+      let record = try tree.verifiedFileRecord(bytes, of: node) { () throws(Errno) in
+        try handle.descriptor.status(of: name).size
+      } again: { () throws(Errno) in
+        try tree.recordBytes(of: name, in: handle)
+      }
+      return .stored(record, node)
+    }
     guard status.size > 0 else { return .awaited(node) }
     tree.damaged(node, "the file has contents but no record, and so no class")
     throw .ioError

@@ -6,8 +6,8 @@ import SystemPackage
 /// Where a store's effaceable secret is: `.protectfs/effaceable`, a small file that is overwritten in place and never
 /// replaced, so that a secret that was overwritten is nowhere else as far as the file system goes.
 ///
-/// It has two slots, of which one is in use but during a change of the keybag, and each slot has two copies in blocks
-/// of their own: one unreadable sector must not be the end of the store.
+/// It has two slots, of which one is in use except during a change of the keybag, and each slot has two copies in
+/// blocks of their own: one unreadable sector must not be the end of the store.
 struct EffaceableStorage: ~Copyable {
   static let name: PathName = "effaceable"
   private static let blockSize: UInt64 = 4096
@@ -90,8 +90,8 @@ struct EffaceableStorage: ~Copyable {
     try file.synchronize()
   }
 
-  /// Overwrites every secret but the one with that identifier, and makes that durable. What is in neither slot's use
-  /// after a change that was cut short goes too. One that cannot be overwritten keeps none of the others.
+  /// Overwrites every secret but the one with that identifier, and makes that durable. What an interrupted change
+  /// has left in either slot goes too. If one cannot be overwritten, the others still are.
   ///
   /// Where nothing is left to overwrite, nothing is written, nor synchronised unless all secrets are to go.
   /// - Throws: `ENOENT` when that secret is not there, and what reading fails with: then nothing is overwritten.

@@ -48,8 +48,8 @@ enum KeybagStep: Sendable {
   case replaceKeeping
   /// The keybag is in place; the second copy is what it was.
   case replace
-  /// The second copy is the same as the keybag, or what is to be beside it. Before the keybag is in place, where keys
-  /// are in the second copy alone.
+  /// The second copy is a copy of the keybag, or the one that is to stay beside it. It comes first where class keys are
+  /// in the second copy alone.
   case replaceSecond
   /// The secrets of all other keybags are overwritten.
   case efface

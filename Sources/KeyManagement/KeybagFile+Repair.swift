@@ -85,7 +85,7 @@ extension KeybagFile {
 enum KeybagRepair {
   /// It stays, and so does its secret.
   case nothing
-  /// It stays, and all secrets but that of both are overwritten.
+  /// It stays, and all secrets except the one that both have are overwritten.
   case efface
   /// It becomes a copy of the keybag; all other secrets are overwritten.
   case copy

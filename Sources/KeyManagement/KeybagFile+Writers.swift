@@ -34,8 +34,8 @@ extension KeybagFile {
     }
   }
 
-  /// Keeps other writers away until the result ends: also one who is about to put the next keybag in its place, and has
-  /// let go of this one. Where the next one's file cannot be made, there is none either, and so no such writer.
+  /// Keeps other writers away while the result exists: also one who is about to put the next keybag in its place, and
+  /// has let go of this one. Where the next one's file cannot be made, there is none either, and so no such writer.
   ///
   /// - Throws: `EWOULDBLOCK` where another writer has not finished in time.
   func lockBoth() throws(Errno) -> WritersLock {
@@ -49,7 +49,7 @@ extension KeybagFile {
     return WritersLock(next: next, current: try lockCurrent(until: deadline))
   }
 
-  /// Keeps other writers away until the result ends, without writing anything. `nil` where there is no keybag that
+  /// Keeps other writers away while the result exists, without writing anything. `nil` where there is no keybag that
   /// could be locked.
   ///
   /// - Throws: `EWOULDBLOCK` where another writer has not finished by then.

@@ -32,7 +32,7 @@ package struct UnlockAttempt: ~Copyable {
       } catch {
         guard !aside.isCommitted else { return false }
         let isWritten = (try? Self.overwrite(record, in: directory)) != nil
-        // Its lock was wanted until here.
+        // The lock of the file is held until here.
         return isWritten && !aside.isCommitted
       }
     }

@@ -7,13 +7,13 @@ extension VolumeKeys {
   /// A record with the tag of this store.
   package func tagged<Record: TaggedRecord>(_ record: Record) throws(CryptographyError) -> Record {
     var record = record
-    record.tag = try records.tag(Record.tagLabel, record.bytesBeforeTag, size: record.tagSize)
+    record.tag = try records.tag(Record.tagLabel, record.authenticatedBytes, size: record.tagSize)
     return record
   }
 
   /// Whether a record carries the tag of this store.
   package func isAuthentic<Record: TaggedRecord>(_ record: Record) throws(CryptographyError) -> Bool {
-    try records.verify(record.tag, Record.tagLabel, record.bytesBeforeTag, size: record.tagSize)
+    try records.verify(record.tag, Record.tagLabel, record.authenticatedBytes, size: record.tagSize)
   }
 
   /// The name of an entry of the directory with that ID; `nil` when it is not authentic, or none an entry can have.

@@ -1,3 +1,4 @@
+import Contents
 import Cryptography
 import KeyManagement
 import ProtectfsIO
@@ -23,7 +24,7 @@ package enum StoreCheck {
   /// - Throws: `KeyManagementError` if the keys are not available, `Errno` if the root or `lost+found` cannot be used.
   package static func run(
     _ backing: borrowing Descriptor, copies: KeybagCopies, keybag: Keybag, deviceKey: borrowing VolumeDeviceKey,
-    unlock: Unlock? = nil, isRepairing: Bool, observer: any CheckObserver
+    unlock: Unlock? = nil, isRepairing: Bool, layout: ContentsLayout = .ofStores, observer: any CheckObserver
   ) throws -> CheckSummary {
     let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
     // If someone has put the keybag of another store here, everything looks altered under its keys. Then nothing is
@@ -47,7 +48,7 @@ package enum StoreCheck {
       copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag,
       mayReplace: file.hasSecret(of: keybag.record) != false
     ).run { (bytes) throws(KeyManagementError) in try Keybag(parsing: bytes, deviceKey: deviceKey) }
-    try TreeCheck(backing, keys: keys, findings: findings, targets: targets).run()
+    try TreeCheck(backing, keys: keys, findings: findings, targets: targets, layout: layout).run()
     targets.checkOrphans(findings)
     try repair?.finish()
     return findings.summary

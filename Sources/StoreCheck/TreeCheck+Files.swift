@@ -12,7 +12,7 @@ extension TreeCheck {
   func checkFile(_ file: borrowing Descriptor, _ status: Status, _ entry: Entry) throws(Errno) {
     let bytes: [UInt8]
     do throws(Errno) {
-      bytes = try file.readable { (path) throws(Errno) in try path.attribute(PathName(FileRecord.attributeName)) }
+      bytes = try recordBytes(of: file)
     } catch .noData {
       if status.size > 0 {
         findings.report(.fileWithoutRecord, at: entry.place, mend: entry.move)
@@ -24,7 +24,7 @@ extension TreeCheck {
     }
     let record: FileRecord
     do throws(FormatError) {
-      record = try FileRecord(parsing: bytes)
+      record = try FileRecord(parsing: bytes, length: layout.markedLength(of: bytes) { status.size })
     } catch {
       if error.isFromNewerVersion {
         findings.report(.recordVersionUnknown, at: entry.place, "\(error)")
@@ -34,6 +34,11 @@ extension TreeCheck {
       return
     }
     guard (try? keys.volume.isAuthentic(record)) == true else {
+      // A mount may have changed it since.
+      if record.clean != nil {
+        let (last, lastBytes) = (try file.status(), try recordBytes(of: file))
+        if last.size != status.size || lastBytes != bytes { return try checkFile(file, last, entry) }
+      }
       findings.report(.fileRecordAltered, at: entry.place, mend: entry.move)
       return
     }
@@ -41,11 +46,15 @@ extension TreeCheck {
       reportMissingKey(of: record, entry)
       return
     }
-    guard ContentsLayout.ofStores.length(ofBacking: status.size) != nil else {
+    guard layout.length(ofBacking: status.size) != nil else {
       findings.report(.impossibleLength, at: entry.place, "\(status.size) bytes", mend: entry.move)
       return
     }
     checkKey(of: record, file, entry)
+  }
+
+  private func recordBytes(of file: borrowing Descriptor) throws(Errno) -> [UInt8] {
+    try file.readable { (path) throws(Errno) in try path.attribute(PathName(FileRecord.attributeName)) }
   }
 
   /// Reports a file whose class key the keybag does not have. The file stays unchanged, since another keybag may open

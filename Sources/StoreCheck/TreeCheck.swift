@@ -1,3 +1,4 @@
+import Contents
 import Cryptography
 import KeyManagement
 import ProtectfsIO
@@ -12,6 +13,7 @@ final class TreeCheck {
   let keys: CheckKeys
   let findings: Findings
   let targets: LongSymlinkFiles
+  let layout: ContentsLayout
   private var visits: [Visit] = []
   /// The number of directories, counted from the deepest, that keep a descriptor.
   private let mostOpened: Int
@@ -19,10 +21,11 @@ final class TreeCheck {
 
   init(
     _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, targets: LongSymlinkFiles,
-    mostOpened: Int = 128
+    layout: ContentsLayout, mostOpened: Int = 128
   ) throws(Errno) {
     self.keys = keys
     self.targets = targets
+    self.layout = layout
     self.findings = findings
     self.mostOpened = mostOpened
     let root = try backing.open(".", [.readOnly, .directory])

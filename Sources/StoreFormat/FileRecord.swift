@@ -4,7 +4,7 @@ import ProtectfsPolicy
 /// key.
 ///
 /// ```
-///  0  1  version, 1; 0x40 more with a time shift, 0x80 more while a rekey is pending
+///  0  1  version, 1; 0x10 and 0x20 more by ``clean``, 0x40 with a time shift, 0x80 while a rekey is pending
 ///  1  1  class
 ///  2  2  flags: bit 0, the class was set explicitly; bit 1, another rekey follows the one that is pending; bits 2 to
 ///        15, the seconds of the time shift
@@ -36,7 +36,10 @@ package struct FileRecord: Sendable, Equatable {
   package var pending: PendingRekey?
   /// By how much the backing file's modification time was moved; `nil` if it was not.
   package var timeShift: TimeShift?
-  /// The first 16 bytes, with a time shift 12, of HMAC-SHA256 over the label and ``bytesBeforeTag``.
+  /// What is known of the contents of a clean file; `nil` from before their first change until they are durable, and in
+  /// stores that have no such marks.
+  package var clean: CleanContents?
+  /// The first 16 bytes, with a time shift 12, of HMAC-SHA256 over the label and ``authenticatedBytes``.
   package var tag: [UInt8]
 
   /// The length of a wrapped key in a class, in bytes.
@@ -58,9 +61,13 @@ package struct FileRecord: Sendable, Equatable {
   }
 
   /// Parses a record. The caller checks the tag.
-  package init(parsing bytes: [UInt8]) throws(FormatError) {
+  ///
+  /// - Parameter length: that of the contents, in bytes, which the tag of a clean file's record covers; `nil` in a
+  ///   store that has no marks.
+  package init(parsing bytes: [UInt8], length: UInt64? = nil) throws(FormatError) {
     var reader = ByteReader(bytes, record: .file)
-    let header = try reader.readRecordHeader(isFile: true)
+    let header = try reader.readRecordHeader(of: length == nil ? fileBits : fileBits | markBits)
+    if header.isClean, let length { clean = CleanContents(length: length, isDense: header.isDense) }
     (fileClass, isExplicit) = (header.fileClass, header.flags & 1 == 1)
     classKeyID = try reader.readClassKeyID()
     wrappedKey = try reader.read(Self.wrappedKeySize(in: fileClass), "wrapped key")
@@ -75,15 +82,28 @@ package struct FileRecord: Sendable, Equatable {
   }
 
   /// Whether a record is that of another version, which may be intact although it cannot be parsed.
-  package static func hasUnknownVersion(_ bytes: [UInt8]) -> Bool {
-    bytes.first.map { $0 & ~(shiftedBit | pendingBit) > 1 } ?? false
+  ///
+  /// - Parameter hasMarks: whether the store has marks of clean files.
+  package static func hasUnknownVersion(_ bytes: [UInt8], hasMarks: Bool) -> Bool {
+    bytes.first.map { $0 & ~(hasMarks ? fileBits | markBits : fileBits) > 1 } ?? false
   }
 
-  /// The bytes that the tag authenticates after the label.
+  /// Whether a record, in a store that has marks, is that of a clean file.
+  package static func isClean(_ bytes: [UInt8]) -> Bool { bytes.first.map { $0 & cleanBit != 0 } ?? false }
+
+  /// What the tag authenticates after the label: the record without its tag and, of a clean file, the length of the
+  /// contents.
+  package var authenticatedBytes: [UInt8] {
+    var bytes = bytesBeforeTag
+    if let clean { bytes.append(integer: clean.length) }
+    return bytes
+  }
+
   package var bytesBeforeTag: [UInt8] {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(Self.longest)
-    let version = 1 | (timeShift == nil ? 0 : shiftedBit) | (pending == nil ? 0 : pendingBit)
+    let marks = clean.map { cleanBit | ($0.isDense ? denseBit : 0) } ?? 0
+    let version = 1 | marks | (timeShift == nil ? 0 : shiftedBit) | (pending == nil ? 0 : pendingBit)
     bytes.appendRecordHeader(
       version, fileClass,
       flags: (isExplicit ? 1 : 0) | (pending?.isFollowed == true ? 2 : 0) | (timeShift?.seconds ?? 0) << 2)
@@ -103,30 +123,48 @@ package struct FileRecord: Sendable, Equatable {
   package var bytes: [UInt8] { bytesBeforeTag + tag }
 }
 
+/// What the record of a clean file says of its contents, which are durable: whoever cut or extended them since did so
+/// without the store's keys.
+package struct CleanContents: Sendable, Equatable {
+  /// Their length in bytes, which the tag covers. The record does not have it.
+  package var length: UInt64
+  /// None of their pages is a hole.
+  package var isDense: Bool
+
+  package init(length: UInt64, isDense: Bool) { (self.length, self.isDense) = (length, isDense) }
+}
+
 /// The common beginning of the records of files and directories.
 struct RecordHeader {
   var fileClass: ProtectionClass
   var flags: UInt16
   var isPending: Bool
   var hasTimeShift: Bool
+  var isClean: Bool
+  var isDense: Bool
 }
 
-/// Bits of the version of a file's record: it has a time shift; a rekey is pending.
+/// Bits of the version of a file's record: the file is clean, and dense; it has a time shift; a rekey is pending.
+private let (denseBit, cleanBit): (UInt8, UInt8) = (0x10, 0x20)
 private let (shiftedBit, pendingBit): (UInt8, UInt8) = (0x40, 0x80)
+private let (markBits, fileBits) = (denseBit | cleanBit, shiftedBit | pendingBit)
 
 extension ByteReader {
-  /// Reads version, class and flags. The versions that only files' records have are accepted if `isFile`.
-  mutating func readRecordHeader(isFile: Bool = false) throws(FormatError) -> RecordHeader {
+  /// Reads version, class and flags. `bits` of the version may be set.
+  mutating func readRecordHeader(of bits: UInt8 = 0) throws(FormatError) -> RecordHeader {
     let version: UInt8 = try readInteger("version")
-    guard version & ~(isFile ? shiftedBit | pendingBit : 0) == 1 else {
+    let (isPending, hasTimeShift) = (version & pendingBit != 0, version & shiftedBit != 0)
+    let (isClean, isDense) = (version & cleanBit != 0, version & denseBit != 0)
+    guard version & ~bits == 1, isClean || !isDense else {
       throw .unsupportedVersion(record: record, version: UInt16(version))
     }
-    let (isPending, hasTimeShift) = (version & pendingBit != 0, version & shiftedBit != 0)
     let fileClass = try readClass("class")
     let flags: UInt16 = try readInteger("flags")
     let known: UInt16 = 1 | (isPending ? 2 : 0) | (hasTimeShift ? ~3 : 0)
     try require(flags & ~known == 0, "flags", "has unknown bits")
-    return RecordHeader(fileClass: fileClass, flags: flags, isPending: isPending, hasTimeShift: hasTimeShift)
+    return RecordHeader(
+      fileClass: fileClass, flags: flags, isPending: isPending, hasTimeShift: hasTimeShift, isClean: isClean,
+      isDense: isDense)
   }
 
   /// The identifier of a class key.

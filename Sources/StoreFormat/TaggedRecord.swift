@@ -3,14 +3,17 @@
 package protocol TaggedRecord {
   /// Authenticated before the bytes, to distinguish kinds of records under the same key.
   static var tagLabel: StaticString { get }
-  /// The bytes that the tag authenticates after the label.
+  /// The record without its tag.
   var bytesBeforeTag: [UInt8] { get }
+  /// What the tag authenticates after the label.
+  var authenticatedBytes: [UInt8] { get }
   var tag: [UInt8] { get set }
   /// The length of the tag, in bytes.
   var tagSize: Int { get }
 }
 
 extension TaggedRecord {
+  package var authenticatedBytes: [UInt8] { bytesBeforeTag }
   package var tagSize: Int { 16 }
 }
 

@@ -29,6 +29,7 @@ struct SimulatedCall: Sendable {
       model.synchronize(name)
     }
     for prepare in calls.flatMap(\.prepare) { try prepare(mount, &model) }
+    mount.clean()
     try SimulatedMount.backing().synchronizeFileSystem()
     model.synchronizeAll()
   }

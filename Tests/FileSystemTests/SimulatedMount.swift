@@ -1,4 +1,5 @@
 import BackingTree
+import Contents
 import Cryptography
 import FileSystem
 import Glibc
@@ -52,7 +53,7 @@ final class SimulatedMount {
   }
 
   /// What `fsck` says is an error, of a store that nobody has mounted since.
-  static func errors(in store: Store) throws -> [String] {
+  static func errors(in store: Store, layout: ContentsLayout = .ofStores) throws -> [String] {
     final class Errors: CheckObserver {
       var codes: [String] = []
 
@@ -65,11 +66,12 @@ final class SimulatedMount {
     _ = try StoreCheck.run(
       backing, copies: KeybagCopies(backing: backing),
       keybag: Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey), deviceKey: deviceKey,
-      isRepairing: false, observer: errors)
+      isRepairing: false, layout: layout, observer: errors)
     return errors.codes
   }
 
   private let store: Store
+  private let layout: ContentsLayout
   private var daemon: Daemon
   private var engine: RekeyEngine
   private var fileSystem: ProtectedFileSystem { daemon.fileSystem }
@@ -93,17 +95,20 @@ final class SimulatedMount {
     }
   }
 
-  init(_ store: Store, isReadOnly: Bool = false) throws {
-    self.store = store
-    (daemon, engine) = try Self.start(store, isReadOnly: isReadOnly)
+  init(_ store: Store, isReadOnly: Bool = false, layout: ContentsLayout = .ofStores) throws {
+    (self.store, self.layout) = (store, layout)
+    (daemon, engine) = try Self.start(store, layout, isReadOnly: isReadOnly)
   }
 
   deinit { forgetAll() }
 
   /// Starts a daemon, and unlocks.
-  private static func start(_ store: Store, isReadOnly: Bool) throws -> (Daemon, RekeyEngine) {
+  private static func start(
+    _ store: Store, _ layout: ContentsLayout, isReadOnly: Bool
+  ) throws -> (Daemon, RekeyEngine) {
     var options = MountOptions(backing: SimulatedDisk.path.description, mountPoint: "/mount")
     options.isReadOnly = isReadOnly
+    options.layout = layout
     let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     let deviceKey = try store.deviceKey()
     let keybag = try MountProcess.openKeybag(in: backing(), deviceKey, isReadOnly: isReadOnly, log)
@@ -123,8 +128,11 @@ final class SimulatedMount {
     try daemon.prepareErasure()
     _ = try daemon.eraseOnDisk(fileClass, with: store.secret())
     forgetAll()
-    (daemon, engine) = try Self.start(store, isReadOnly: false)
+    (daemon, engine) = try Self.start(store, layout, isReadOnly: false)
   }
+
+  /// Makes the files clean that were closed.
+  func clean() { daemon.tree.cleanClosedFiles() }
 
   /// Does what the engine of rekeys has to do, and what has failed anew.
   func rekey() {
@@ -204,6 +212,15 @@ final class SimulatedMount {
     var changes = AttributeChanges()
     body(&changes)
     _ = try fileSystem.setAttributes(of: entry(name).node, handle: nil, to: changes, caller: .own)
+  }
+
+  /// Calls `body` while a program has a file open.
+  func open(_ name: String, _ body: () throws -> Void) throws {
+    var failure: (any Error)?
+    try with(name) { (_, _) throws(Errno) in
+      do { try body() } catch { failure = error }
+    }
+    if let failure { throw failure }
   }
 
   func synchronize(_ name: String, dataOnly: Bool = false) throws(Errno) {

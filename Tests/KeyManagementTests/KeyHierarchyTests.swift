@@ -66,6 +66,10 @@ import Testing
   @Test func recordsAndNames() throws {
     struct RecordVector: Decodable {
       let recordsKey, record: Hex
+      let clean: Clean?
+    }
+    struct Clean: Decodable {
+      let length: UInt64
     }
     struct NameVector: Decodable {
       let key, directoryID, plain, sealed: Hex
@@ -73,9 +77,13 @@ import Testing
     }
     for vector in try VectorFile.read("StoreFormatTests/file-records", as: RecordVector.self) {
       let records = try RecordAuthenticator(key: SecretBytes(vector.recordsKey.bytes))
-      let record = try FileRecord(parsing: vector.record.bytes)
-      #expect(try records.verify(record.tag, FileRecord.tagLabel, record.bytesBeforeTag, size: record.tagSize))
-      #expect(try !records.verify(record.tag, DirectoryRecord.tagLabel, record.bytesBeforeTag, size: record.tagSize))
+      var record = try FileRecord(parsing: vector.record.bytes, length: vector.clean?.length)
+      #expect(try records.verify(record.tag, FileRecord.tagLabel, record.authenticatedBytes, size: record.tagSize))
+      #expect(
+        try !records.verify(record.tag, DirectoryRecord.tagLabel, record.authenticatedBytes, size: record.tagSize))
+      guard vector.clean != nil else { continue }
+      record.clean?.length += 1
+      #expect(try !records.verify(record.tag, FileRecord.tagLabel, record.authenticatedBytes, size: record.tagSize))
     }
     for vector in try VectorFile.read("StoreFormatTests/directory-records", as: RecordVector.self) {
       let records = try RecordAuthenticator(key: SecretBytes(vector.recordsKey.bytes))

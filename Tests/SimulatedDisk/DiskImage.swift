@@ -117,7 +117,11 @@ enum Change: Hashable, Sendable {
     let name: PathName
   }
 
-  /// Whether a journal has it: all but contents and sizes, which reach the disk when they are written back.
+  /// Whether it is written in place, beside a journal.
+  var isData: Bool { if case .data = self { true } else { false } }
+
+  /// Whether a journal has it at once: all but contents, and sizes and holes, which may come to it when contents are
+  /// written back, though not before what was there when they were made (ext4's `i_disksize`, XFS's `xfs_setfilesize`).
   var isJournaled: Bool {
     switch self {
     case .data, .hole, .size: false

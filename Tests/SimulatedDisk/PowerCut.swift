@@ -16,10 +16,10 @@ struct PowerCut: Sendable {
     var images: Set<DiskImage> = []
     func add(_ isKept: (Int) -> Bool) {
       var image = durable
-      // Behind a change that is missing in the journal, all are.
+      // Behind a change that is missing in the journal, all are; sizes and holes come to it late, or not at all.
       var endsJournal = false
       for (index, change) in pending.enumerated() {
-        if isKept(index), !endsJournal || !change.isJournaled {
+        if isKept(index), !endsJournal || change.isData {
           image.make(change)
         } else if keepsOrder, change.isJournaled {
           endsJournal = true

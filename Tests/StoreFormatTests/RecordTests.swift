@@ -13,6 +13,12 @@ import Testing
     let pending: Pending?
     let wrappedOldKey: Hex?
     let timeShift: Shift?
+    let clean: Clean?
+
+    struct Clean: Decodable, Sendable {
+      let length: UInt64
+      let dense: Int
+    }
 
     struct Shift: Decodable, Sendable {
       let seconds: UInt16
@@ -44,7 +50,12 @@ import Testing
   static func directories() throws -> [DirectoryVector] { try VectorFile.read("StoreFormatTests/directory-records") }
 
   @Test(arguments: try files()) func file(_ vector: FileVector) throws {
-    let record = try FileRecord(parsing: vector.record.bytes)
+    let record = try FileRecord(parsing: vector.record.bytes, length: vector.clean?.length)
+    #expect(record.clean == vector.clean.map { CleanContents(length: $0.length, isDense: $0.dense == 1) })
+    #expect(FileRecord.isClean(vector.record.bytes) == (vector.clean != nil))
+    var covered = record.bytesBeforeTag
+    if let length = vector.clean?.length { covered += (0..<8).map { UInt8(truncatingIfNeeded: length >> ($0 * 8)) } }
+    #expect(record.authenticatedBytes == covered)
     #expect(record.fileClass.rawValue == vector.class)
     #expect(record.isExplicit == (vector.explicit == 1))
     #expect(record.classKeyID.rawValue == vector.classKeyID)
@@ -61,6 +72,7 @@ import Testing
       fileClass: record.fileClass, isExplicit: record.isExplicit, classKeyID: record.classKeyID,
       wrappedKey: record.wrappedKey, pending: record.pending)
     made.timeShift = record.timeShift
+    made.clean = record.clean
     made.tag = record.tag
     #expect(made == record)
   }
@@ -89,13 +101,25 @@ import Testing
   @Test func sizes() throws {
     #expect(try Set(Self.files().map(\.record.bytes.count)) == [64, 96, 112, 144])
     #expect(try Set(Self.directories().map(\.record.bytes.count)) == [DirectoryRecord.size])
-    #expect(try Self.files().filter { $0.class == 2 }.map(\.record.bytes.count) == [96, FileRecord.longest, 96])
+    #expect(try Self.files().filter { $0.class == 2 }.map(\.record.bytes.count) == [96, FileRecord.longest, 96, 96])
   }
 
   @Test(arguments: try files()) func everyOtherLengthIsRefused(_ vector: FileVector) {
     for count in 0..<200 where count != vector.record.bytes.count {
       let bytes = Array((vector.record.bytes + [UInt8](repeating: 0, count: 200)).prefix(count))
-      #expect(throws: FormatError.self) { _ = try FileRecord(parsing: bytes) }
+      #expect(throws: FormatError.self) { _ = try FileRecord(parsing: bytes, length: 0) }
+    }
+  }
+
+  /// A store without marks has none, and only a clean file is dense.
+  @Test func marks() throws {
+    for vector in try Self.files() where vector.clean != nil {
+      #expect(throws: FormatError.self) { _ = try FileRecord(parsing: vector.record.bytes) }
+      #expect(FileRecord.hasUnknownVersion(vector.record.bytes, hasMarks: false))
+      #expect(!FileRecord.hasUnknownVersion(vector.record.bytes, hasMarks: true))
+      var bytes = vector.record.bytes
+      bytes[0] = bytes[0] & ~0x20 | 0x10
+      #expect(throws: FormatError.self) { _ = try FileRecord(parsing: bytes, length: 0) }
     }
   }
 
@@ -174,7 +198,7 @@ import Testing
     for _ in 0..<20_000 {
       var file = files[Int.random(in: 0..<files.count, using: &generator)].record.bytes
       file[Int.random(in: 0..<8, using: &generator)] = UInt8.random(in: 0...8, using: &generator)
-      if let record = try? FileRecord(parsing: file) { #expect(record.bytes == file) }
+      if let record = try? FileRecord(parsing: file, length: 7) { #expect(record.bytes == file) }
       var directory = directories[0].record.bytes
       directory[Int.random(in: 0..<8, using: &generator)] = UInt8.random(in: 0...8, using: &generator)
       if let record = try? DirectoryRecord(parsing: directory) { #expect(record.bytes == directory) }

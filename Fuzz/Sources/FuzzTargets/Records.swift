@@ -4,8 +4,10 @@ import StoreFormat
 @testable import KeyManagement
 
 func fuzzRecords(_ bytes: [UInt8]) {
-  if let record = try? FileRecord(parsing: bytes) {
+  if let record = try? FileRecord(parsing: bytes, length: 1) {
     precondition(record.bytes == bytes, "a record has one form")
+    let hasMark = (try? FileRecord(parsing: bytes)) == nil
+    precondition(hasMark == (record.clean != nil), "marks are only in stores that have them")
     precondition(record.wrappedKey.count == FileRecord.wrappedKeySize(in: record.fileClass))
     precondition(bytes.count <= FileRecord.longest)
     let isLong = record.fileClass == .completeUnlessOpen
@@ -16,7 +18,7 @@ func fuzzRecords(_ bytes: [UInt8]) {
     precondition(record.bytes == bytes, "a record has one form")
     precondition(bytes.count == DirectoryRecord.size)
     precondition(record.directoryID.count == DirectoryRecord.identifierSize)
-    precondition((try? FileRecord(parsing: bytes)) == nil, "no bytes are both records")
+    precondition((try? FileRecord(parsing: bytes, length: 1)) == nil, "no bytes are both records")
   }
 }
 

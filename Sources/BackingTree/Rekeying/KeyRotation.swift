@@ -117,11 +117,18 @@ package final class KeyRotation: TreeVisitor {
       if error == .noData { return nil } else { throw error }
     }
     guard let bytes = read else { return nil }
-    if FileRecord.hasUnknownVersion(bytes) {
+    if FileRecord.hasUnknownVersion(bytes, hasMarks: tree.options.layout.hasMarks) {
       keep(node, "its record has a version that is not known")
       return nil
     }
-    return try countingDamage { () throws(Errno) in try tree.verifiedFileRecord(bytes, of: node) }
+    let record = try countingDamage { () throws(Errno) in
+      try tree.verifiedFileRecord(bytes, of: node, descriptor)
+    }
+    // It may be right, and the length wrong: whoever puts that right needs the key.
+    if record == nil, tree.options.layout.hasMarks, FileRecord.isClean(bytes) {
+      keep(node, "its record, or its length, was changed")
+    }
+    return record
   }
 
   /// The result of `body` on a file or directory. `nil` if permission is denied and will be denied the next time too,

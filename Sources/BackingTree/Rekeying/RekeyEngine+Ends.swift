@@ -120,7 +120,7 @@ extension RekeyEngine {
   }
 
   /// Makes the records of the batch in a slot durable, so that the slot may be overwritten.
-  func free(_ slot: Int) throws(Errno) {
+  func makeRecordsDurable(of slot: Int) throws(Errno) {
     try synchronize(undurable[slot])
     durable += undurable[slot]
     undurable[slot] = []
@@ -142,7 +142,7 @@ extension RekeyEngine {
     var hasFailed = false
     for slot in 0...1 {
       do throws(Errno) {
-        try free(slot)
+        try makeRecordsDurable(of: slot)
         if journal.isThere { try journal.clear(slot) }
       } catch {
         hasFailed = true

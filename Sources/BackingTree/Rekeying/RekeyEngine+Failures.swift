@@ -8,11 +8,11 @@ extension RekeyEngine {
   /// are safe. If that fails too, the files cannot be changed until it succeeds or the next mount replays the batch.
   func takeBack(_ jobs: inout [Job]) {
     let failed = jobs.filter { $0.failure != nil && $0.isWritten }
-    guard !failed.isEmpty, !putBack(failed, of: jobs, in: slot) else { return }
-    strand(failed)
+    if !failed.isEmpty, !putBack(failed, of: jobs, in: slot) { strand(failed) }
   }
 
-  func withdraw(_ jobs: [Job]) {
+  /// Takes a batch out of the journal whose files were not written. If that fails, the files wait for it.
+  func clearSlotOrStrand(_ jobs: [Job]) {
     do throws(Errno) { try journal.clear(slot) } catch { strand(jobs) }
   }
 
@@ -22,7 +22,12 @@ extension RekeyEngine {
     do throws(Errno) {
       for job in failed {
         let bytes = try tree.recordBytes(of: job.file)
-        if job.file.isRefused { job.file.adopt(try tree.verifiedFileRecord(bytes, of: job.node), isOwn: true) }
+        if job.file.isRefused {
+          let record = try job.file.withDescriptor { (file) throws(Errno) in
+            try tree.verifiedFileRecord(bytes, of: job.node, file)
+          }
+          job.file.adopt(record, isOwn: true)
+        }
         guard bytes == job.file.record.bytes else { return false }
         // An open may have read the new record since, which is there in spite of an error: then the contents are right.
         guard job.step.begins(at: job.file.record) else { continue }

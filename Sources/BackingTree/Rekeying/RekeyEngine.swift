@@ -7,12 +7,13 @@ import SystemPackage
 
 /// Re-encrypts the contents of files under their new keys, in place, on a thread of its own.
 ///
-/// A batch of files goes through these steps. Each is durable before the next:
-/// 1. the records of the pending rekeys, and the new ciphertext in the journal;
-/// 2. the new ciphertext in the files, over the old, and the files' extended attributes;
-/// 3. the records, with a new boundary or without the old key. The journal keeps the batch until they are durable.
+/// A batch of files goes through the steps that ARCHITECTURE.md, "Rekey", has. Each is durable before the next:
+/// 1. the next ciphertext, in memory: nothing on disk;
+/// 2. the records of the pending rekeys, and the new ciphertext in the journal;
+/// 3. the new ciphertext in the files, over the old, and the files' extended attributes;
+/// 4. the records, with a new boundary or without the old key. The journal keeps the batch until they are durable.
 ///
-/// From 1 to 3 the engine holds the contents locks of the files exclusively.
+/// From 1 to 4 the engine holds the contents locks of the files exclusively.
 package final class RekeyEngine {
   let tree: BackingTree
   var rekeys: RekeyQueue { tree.rekeys }
@@ -78,6 +79,7 @@ package final class RekeyEngine {
   private func perform(_ work: RekeyQueue.Work) -> Bool {
     switch work {
     case .rekey(let nodes): rekey(nodes)
+    case .clean: tree.cleanClosedFiles()
     case .search: search()
     case .rest: makeRecordsDurable()
     case .stop: return false
@@ -106,8 +108,8 @@ package final class RekeyEngine {
       var (jobs, failed) = prepare(files)
       carryOut(&jobs)
       for job in jobs { job.file.endRekeyStep() }
-      // A file that was waited for in vain is last in the next batch; of those that are done in part, the one that had
-      // its step.
+      // Files whose lock was not free go last in the next batch; so, among those that are done in part, do those that
+      // had a step.
       let others = failed.filter { started[ObjectIdentifier($0.node)] == nil }
       failed.removeAll { started[ObjectIdentifier($0.node)] == nil }
       for job in failed + jobs + others { conclude(job) }
@@ -161,14 +163,14 @@ package final class RekeyEngine {
     let chunks = jobs.flatMap(\.step.chunks)
     do throws(Errno) {
       if !chunks.isEmpty {
-        try free(slot)
+        try makeRecordsDurable(of: slot)
         try begin(chunks, jobs)
       }
       for index in jobs.indices { write(&jobs[index]) }
       try synchronize(jobs.filter { $0.failure == nil && ($0.isWritten || $0.isFinished) })
       for index in jobs.indices where jobs[index].failure == nil { moveRecord(&jobs[index]) }
     } catch {
-      let error = makesSmallerBatches(after: error) ? .wouldBlock : error
+      let error = reduceRoom(after: error) ? .wouldBlock : error
       for index in jobs.indices where jobs[index].failure == nil { jobs[index].failure = error }
     }
     synchronizeSteps(&jobs)
@@ -194,12 +196,12 @@ package final class RekeyEngine {
 
   /// Whether a batch that failed for want of room may be tried again at once with less. The journal then frees its
   /// space.
-  private func makesSmallerBatches(after error: Errno) -> Bool {
+  private func reduceRoom(after error: Errno) -> Bool {
     guard error.isOutOfSpace, room > Self.leastRoom else { return false }
     room = max(room / 8, Self.leastRoom)
     let other = 1 - slot
     do throws(Errno) {
-      try free(other)
+      try makeRecordsDurable(of: other)
       try journal.clear(other)
       return true
     } catch {
@@ -215,7 +217,7 @@ package final class RekeyEngine {
       try journal.synchronize(slot)
       try synchronize(jobs)
     } catch {
-      withdraw(jobs)
+      clearSlotOrStrand(jobs)
       throw error
     }
   }

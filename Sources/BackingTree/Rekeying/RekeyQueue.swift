@@ -7,6 +7,8 @@ final class RekeyQueue: Sendable {
   /// The next work for the engine.
   enum Work {
     case rekey([Node])
+    /// Files that were closed become clean.
+    case clean
     /// There are pending rekeys that are not known.
     case search
     /// There is nothing else to do for now.
@@ -16,7 +18,7 @@ final class RekeyQueue: Sendable {
 
   private struct State {
     var waiting: [Node] = []
-    /// Files that are encrypted anew in part. The engine lets few of them become more.
+    /// Files that are encrypted anew in part. The engine allows few of these at a time.
     var started: [Node] = []
     /// Whether these were first in the last batch. They alternate with others, so that none waits for a large one.
     var startedWereFirst = false
@@ -35,6 +37,8 @@ final class RekeyQueue: Sendable {
     var hasUndurableRecords = false
     /// Records could not be made durable. This is retried with what failed.
     var awaitsRetry = false
+    /// When files that were closed become clean.
+    var cleansAt: ContinuousClock.Instant?
     var isStopping = false
 
     var count: Int { waiting.count + started.count + inWork + withoutKey.count + failed.count }
@@ -88,6 +92,11 @@ final class RekeyQueue: Sendable {
     }
   }
 
+  /// Has files that were closed become clean at a time.
+  func clean(at time: ContinuousClock.Instant) {
+    monitor.update { $0.cleansAt = min($0.cleansAt ?? time, time) }
+  }
+
   func stop() { monitor.update { $0.isStopping = true } }
 
   /// Waits for work.
@@ -103,6 +112,13 @@ final class RekeyQueue: Sendable {
 
   private static func next(_ state: inout State, _ deadline: inout ContinuousClock.Instant?) -> Work? {
     if state.isStopping { return .stop }
+    if let time = state.cleansAt {
+      if time <= MonotonicClock.now {
+        state.cleansAt = nil
+        return .clean
+      }
+      deadline = time
+    }
     if let time = state.retriesAt {
       if time <= MonotonicClock.now {
         state.waiting += state.failed
@@ -112,7 +128,7 @@ final class RekeyQueue: Sendable {
         state.awaitsRetry = false
         if state.isSearchIncomplete { state.needsSearch = true }
       } else {
-        deadline = time
+        deadline = min(deadline ?? time, time)
       }
     }
     if state.isOverfull, state.count < mostKnown {

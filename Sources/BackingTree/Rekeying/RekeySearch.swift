@@ -69,7 +69,10 @@ final class RekeySearch: TreeVisitor {
   private func record(of name: PathName, in handle: SharedDescriptor) throws(Errno) -> FileRecord? {
     let bytes: [UInt8]
     do throws(Errno) { bytes = try tree.recordBytes(of: name, in: handle) } catch .noData { return nil }
-    guard let record = try? FileRecord(parsing: bytes) else { return nil }
+    let length = try tree.options.layout.markedLength(of: bytes) { () throws(Errno) in
+      try handle.descriptor.status(of: name).size
+    }
+    guard let record = try? FileRecord(parsing: bytes, length: length) else { return nil }
     do throws(CryptographyError) {
       return try tree.volume.isAuthentic(record) ? record : nil
     } catch {

@@ -66,7 +66,7 @@ extension BackingTree {
   private func replay(_ node: Node, _ path: borrowing Descriptor) throws(Errno) -> FileRecord {
     try ownerPermissions.ensuring(on: path) { () throws(Errno) in
       let file = try Descriptor.open(PathName(descriptor: path), [.readWrite, .nonBlocking])
-      var record = try verifiedFileRecord(try file.attribute(Self.recordAttribute), of: node)
+      var record = try verifiedFileRecord(try file.attribute(Self.recordAttribute), of: node, file)
       guard let chunks = record.pending.map(unreplayed.chunks), let last = chunks.last else { return record }
       try options.layout.replay(chunks, in: file)
       try file.synchronize()

@@ -8,6 +8,7 @@ extension PageContents {
     if newLength < length { return try shrink(to: newLength, cipher: cipher) }
     try recover(cipher)
     let oldLength = length
+    if newLength > oldLength { isDense = false }
     do throws(Errno) {
       try growing(to: newLength, cipher: cipher) { () throws(Errno) in
         guard let room else { return }
@@ -21,10 +22,12 @@ extension PageContents {
 
   /// A shrink needs no recovery first: what it keeps is put right after it, or before the next change.
   private func shrink(to newLength: UInt64, cipher: ContentsCipher) throws(Errno) {
-    let wasRecovered = isRecovered
+    let (wasRecovered, wasDense) = (isRecovered, isDense)
     needsRecovery()
+    isDense = false
     try cut(to: newLength)
     backing.length = newLength
+    isDense = wasDense || newLength == 0
     guard wasRecovered || newLength == 0 else { return }
     // If that fails, the file keeps its new length.
     try? recovering { () throws(Errno) in try clearBehindLength(cipher) }

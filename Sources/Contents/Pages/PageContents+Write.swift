@@ -11,6 +11,7 @@ extension PageContents {
     let oldLength = length
     let end = offset + UInt64(bytes.count)
     var position = offset
+    if offset > oldLength { isDense = false }
     do throws(Errno) {
       try growing(to: end, cipher: cipher) { () throws(Errno) in
         while position < end {
@@ -21,6 +22,7 @@ extension PageContents {
         }
       }
     } catch {
+      isDense = false
       cutBack(to: keepingPart && position > offset ? max(position, oldLength) : oldLength)
       throw error
     }

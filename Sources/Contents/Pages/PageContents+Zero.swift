@@ -37,6 +37,7 @@ extension PageContents {
       return
     }
     try recover(cipher)
+    isDense = false
     // After a failure there may be ends of pages that are holes.
     try recovering { () throws(Errno) in
       try forEachPart(of: range) { (whole) throws(Errno) in

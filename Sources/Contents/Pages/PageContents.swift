@@ -1,10 +1,13 @@
 import Cryptography
 import ProtectfsIO
+import StoreFormat
 import Synchronization
 import SystemPackage
 
 /// Contents in pages that are authenticated, encrypted with AES-256-GCM: a page that was changed in the backing file,
 /// or moved, is noticed when it is read. An earlier version of the same page is not, nor one that was made a hole.
+///
+/// A hole is noticed in a dense file: see ``expect(_:)``.
 ///
 /// A page is written as a whole, and verifies by itself. Pages and the length of the backing file may reach the disk in
 /// any order: whatever a power cut leaves of them reads as it was before or after. These rules see to that:
@@ -18,10 +21,25 @@ final class PageContents: FileContents {
   /// One more than the number of errors of write-back at the time when nothing was known to be in the way of a change;
   /// 0 before, and after a failure.
   private let recovery: Atomic<UInt64>
+  /// A page that is a hole is damaged.
+  let expectsPages = Atomic(false)
+  /// No page is a hole: none was when the file was opened, or it was empty, and no change since has made one.
+  private let dense: Atomic<Bool>
 
   init(_ backing: BackingFile) {
     self.backing = backing
     recovery = Atomic(backing.length == 0 ? 1 : 0)
+    dense = Atomic(backing.length == 0)
+  }
+
+  func expect(_ clean: CleanContents?) {
+    expectsPages.store(clean?.isDense == true, ordering: .relaxed)
+    if clean?.isDense == true { isDense = true }
+  }
+
+  var isDense: Bool {
+    get { dense.load(ordering: .relaxed) }
+    set { dense.store(newValue, ordering: .relaxed) }
   }
 
   /// Whether nothing that a power cut or a failure may have left is in the way of a change.

@@ -36,7 +36,8 @@ extension UnitContents {
         try unsafe writeUnit(scratch, at: start, end: isInUnit ? length : end, cipher: cipher)
         if isInUnit { return }
       }
-      // A hole stays one. Where the bytes behind the block are in the next unit, they take no room unless they must.
+      // A hole stays one. Bytes in the next unit are written only if they are not zeros, so that a hole there stays
+      // too.
       let rest = unsafe UnsafeMutableRawBufferPointer(
         rebasing: scratch[..<Int(DataUnits.backingLength(for: length) - end)])
       guard try unsafe backing.descriptor.read(into: rest, at: end) > 0, unsafe rest.contains(where: { $0 != 0 }) else {

@@ -34,8 +34,8 @@ extension UnitContents {
   /// grows to `limit` or further.
   ///
   /// A unit that is a hole or full stays as it is. The bytes that encode the length must not become data of the next
-  /// unit: if they lie in it, the file is cut at the end of this unit, and keeps that length until it has grown. It may
-  /// also be longer meanwhile; its length is encoded again when it has grown.
+  /// unit: if they lie in it, the file is cut at the end of this unit, and keeps that length until it has grown. The
+  /// backing file may be longer meanwhile.
   func completeLastUnit(upTo limit: UInt64, cipher: ContentsCipher) throws(Errno) {
     let oldLength = length
     guard !DataUnits.isAligned(oldLength) else { return }

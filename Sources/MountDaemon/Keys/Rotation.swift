@@ -9,7 +9,7 @@ import SystemPackage
 
 // A new class key, and the end of the old one: begun in the keybag, carried out file by file, finished in the keybag. A
 // kill at any point leaves a keybag that has the keys of all files. The next rotation of the class finishes that first,
-// and adds its own key then: so there are two at most, also where a file keeps each of them from its end.
+// and adds its own key then: so there are two at most, even if a file that cannot be changed keeps either.
 extension Daemon {
   package func beginRotation(
     of fileClass: ProtectionClass, with secret: borrowing UnlockSecret

@@ -1,4 +1,5 @@
 import BackingTree
+import Contents
 import ProtectfsClient
 import ProtectfsIO
 
@@ -40,6 +41,9 @@ package struct MountOptions: Equatable, Sendable {
   /// The log names the files that were refused.
   package var logsPaths = false
 
+  /// How the store has the contents of files.
+  package var layout = ContentsLayout.ofStores
+
   package init(backing: String, mountPoint: String) {
     self.backing = backing
     self.mountPoint = mountPoint
@@ -50,6 +54,7 @@ package struct MountOptions: Equatable, Sendable {
   var fileSystemOptions: TreeOptions {
     var options = TreeOptions()
     options.writers = writers
+    options.layout = layout
     options.keepsReplacedClass = keepsReplacedClass
     options.keepsLocked = keepsLocked
     // A quarter of the descriptors for directories, some for the daemon itself; the rest is for what others keep open.

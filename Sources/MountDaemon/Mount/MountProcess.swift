@@ -98,6 +98,7 @@ package enum MountProcess {
     daemon.tree.stopRekeys()
     rekeyThread?.join()
     daemon.tree.applyModificationTimes()
+    daemon.tree.cleanClosedFiles()
     daemon.machine.stop()
     lockThread.join()
     guard isMounted else { throw SessionError.notAgreed }

@@ -80,7 +80,7 @@ package struct StoreInformation: Encodable {
     let count = Atomic(0)
     DirectoryTree.visit(path, report: { (_, _) in }) { (item, _) throws(Errno) in
       guard let bytes = try? item.attribute(PathName(FileRecord.attributeName)),
-        let record = try? FileRecord(parsing: bytes), record.pending != nil
+        let record = try? FileRecord(parsing: bytes, length: 0), record.pending != nil
       else { return }
       count.wrappingAdd(1, ordering: .relaxed)
     }
