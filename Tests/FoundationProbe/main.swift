@@ -7,7 +7,7 @@ import Foundation
 //
 // usage: FoundationProbe UID [diagnose-]read-data|read-string|read-handle|write|write-atomic FILE
 //        FoundationProbe UID copy FILE TARGET
-//        FoundationProbe UID notifications|unserved|dispatch|delegate|suspended|exhausted SECONDS
+//        FoundationProbe UID notifications|unserved|dispatch|delegate|launch|suspended|exhausted SECONDS
 //                                               prints each notification for this time
 //        FoundationProbe UID names|available 0
 
@@ -70,6 +70,13 @@ func observe(on queue: OperationQueue?) -> [any NSObjectProtocol] {
 }
 
 @MainActor final class Delegate: UIResponder, UIApplicationDelegate {
+  func application(
+    _ application: UIApplication, didFinishLaunchingWithOptions launchOptions: [UIApplication.LaunchOptionsKey: Any]?
+  ) -> Bool {
+    say("launched, \(application.delegate === self && launchOptions == nil)\(place())")
+    return true
+  }
+
   func applicationProtectedDataWillBecomeUnavailable(_ application: UIApplication) {
     say("delegate: will become unavailable, \(application.isProtectedDataAvailable)\(place())")
   }
@@ -123,6 +130,7 @@ func observe(on queue: OperationQueue?) -> [any NSObjectProtocol] {
     UIApplication.shared.delegate = delegate
     kept = [delegate]
     say("at first, \(UIApplication.shared.isProtectedDataAvailable)")
+  case "launch": Delegate.main()
   case "suspended":
     let queue = OperationQueue()
     queue.isSuspended = true

@@ -50,10 +50,13 @@ enum EncryptingYourAppsFiles {
 /// The delegate, which is told of the device's locks.
 final class DiaryDelegate: UIResponder, UIApplicationDelegate {
   var diary: Data?
-  var url: URL
+  var url = URL(filePath: "diary.txt")
 
-  init(_ url: URL) {
-    self.url = url
+  func application(
+    _ application: UIApplication, didFinishLaunchingWithOptions launchOptions: [UIApplication.LaunchOptionsKey: Any]?
+  ) -> Bool {
+    diary = try? Data(contentsOf: url)
+    return true
   }
 
   func applicationProtectedDataWillBecomeUnavailable(_ application: UIApplication) {

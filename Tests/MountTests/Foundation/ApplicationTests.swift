@@ -141,16 +141,18 @@ extension MountTests {
       }
     }
 
-    @Test func theDelegateIsCalled() throws {
+    /// One that the program has set, and one that `@main` before its class would have made.
+    @Test(arguments: [("delegate", "at first, true"), ("launch", "launched, true")])
+    func theDelegateIsCalled(word: String, first: String) throws {
       try Volume.with(["-o", "allow_other,lock_delay=30"]) { volume in
-        let probe = try Probe(volume, "delegate")
+        let probe = try Probe(volume, word)
         defer { probe.end() }
-        try probe.expect("at first, true")
+        try probe.expect(first)
         try probe.awaitRegistration()
         try volume.announceLock(gracePeriod: .milliseconds(300))
         try volume.wait(for: .locked)
         try volume.unlock()
-        try probe.expect("at first, true", "delegate: will become unavailable, true", "delegate: did become available")
+        try probe.expect(first, "delegate: will become unavailable, true", "delegate: did become available")
       }
     }
 
