@@ -45,10 +45,13 @@ extension ProtectedFileSystem {
       }
     }
     var resized: Status?
+    // Until it has its new time: a file that is closed is given the kernel's, which is the one from before.
+    var opened: ProtectedFile?
+    defer { if let opened { tree.close(opened, of: node, wasWriter: true) } }
     if let size = changes.size {
       resized = try reference.withDescriptor { (descriptor) throws(Errno) in try descriptor.status() }
       try reportingDenial(of: .resize, on: node, by: caller) { () throws(Errno) in
-        try truncate(node, to: size, throughHandle: handle != nil)
+        opened = try truncate(node, to: size, throughHandle: handle != nil)
       }
       resized?.size = tree.options.layout.backingLength(for: size)
     }
@@ -108,10 +111,21 @@ extension ProtectedFileSystem {
     }
   }
 
-  private func truncate(_ node: Node, to size: UInt64, throughHandle: Bool) throws(Errno) {
+  /// Returns the file if it was opened for that, to be closed by the caller.
+  private func truncate(_ node: Node, to size: UInt64, throughHandle: Bool) throws(Errno) -> ProtectedFile? {
     guard node.isRegular else { throw node.isDirectory ? .isDirectory : .invalidArgument }
-    if throughHandle, let file = node.file { return try truncate(file, to: size) }
-    try tree.withOpenFile(node, for: .resize) { (file) throws(Errno) in try truncate(file, to: size) }
+    if throughHandle, let file = node.file {
+      try truncate(file, to: size)
+      return nil
+    }
+    let file = try tree.openFile(node, forWriting: true, operation: .resize)
+    do throws(Errno) {
+      try truncate(file, to: size)
+      return file
+    } catch {
+      tree.close(file, of: node, wasWriter: true)
+      throw error
+    }
   }
 
   private func truncate(_ file: ProtectedFile, to size: UInt64) throws(Errno) {

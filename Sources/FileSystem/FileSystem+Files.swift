@@ -91,6 +91,8 @@ extension ProtectedFileSystem {
     let count = bytes.count
     do throws(Errno) {
       try reportingDenial(of: .write, on: node(id), by: caller) { () throws(Errno) in
+        // First, as the kernel does: contents that were changed have them no more, whatever comes between.
+        if flags.contains(.clearsSetID), file.isAllowed(.write) { try clearSetID(of: file, id, for: caller) }
         try unsafe file.write(bytes, at: offset, keepingPart: isFromCache, whenFull: forgets.wait)
       }
     } catch {
@@ -101,7 +103,6 @@ extension ProtectedFileSystem {
       pushes.wrappingAdd(1, ordering: .relaxed)
     }
     tree.noteChange(of: file)
-    if flags.contains(.clearsSetID) { try clearSetID(of: file, id, for: caller) }
     return count
   }
 
@@ -120,11 +121,11 @@ extension ProtectedFileSystem {
   ) throws(Errno) {
     let file = file(handle)
     try reportingDenial(of: .resize, on: node(id), by: caller) { () throws(Errno) in
+      // Here the kernel does not say whether the caller may keep the bits.
+      if caller.user != 0, file.isAllowed(.resize) { try clearSetID(of: file, id, for: caller) }
       try file.allocate(mode, offset: offset, length: length)
     }
     tree.noteChange(of: file)
-    // Here the kernel does not say whether the caller may keep the bits.
-    if caller.user != 0 { try clearSetID(of: file, id, for: caller) }
   }
 
   /// Pages become dirty only while a handle that may write, or a mapping made through one, is open. close(2) writes
@@ -151,6 +152,7 @@ extension ProtectedFileSystem {
           defer { unsafe Memory.wipe(room) }
           let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: room)
           guard unsafe !bytes.isEmpty else { return 0 }
+          if done == 0, caller.user != 0, target.isAllowed(.write) { try clearSetID(of: target, id, for: caller) }
           try unsafe target.write(UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
           return bytes.count
         }
@@ -163,7 +165,6 @@ extension ProtectedFileSystem {
       }
     }
     if done > 0 { tree.noteChange(of: target) }
-    if done > 0, caller.user != 0 { try clearSetID(of: target, id, for: caller) }
     return done
   }
 
