@@ -9,7 +9,7 @@ import SystemPackage
 ///
 /// A batch of files goes through the steps that ARCHITECTURE.md, "Rekey", has. Each is durable before the next:
 /// 1. the next ciphertext, in memory: nothing on disk;
-/// 2. the records of the pending rekeys, and the new ciphertext in the journal;
+/// 2. the files with the records of the pending rekeys; then the new ciphertext, in the journal;
 /// 3. the new ciphertext in the files, over the old, and the files' extended attributes;
 /// 4. the records, with a new boundary or without the old key. The journal keeps the batch until they are durable.
 ///
@@ -209,13 +209,14 @@ package final class RekeyEngine {
     }
   }
 
-  /// Writes the batch to the journal. If that fails, the journal must not contain the batch: it would undo what is
-  /// written to the files from now on.
+  /// Writes the batch to the journal. The files are durable before that: of one that was cut, a batch for what is left
+  /// must not meet the longer contents from before. If it fails, the journal must not contain the batch: it would undo
+  /// what is written to the files from now on.
   private func begin(_ chunks: [RekeyBatch.Chunk], _ jobs: [Job]) throws(Errno) {
+    try synchronize(jobs)
     do throws(Errno) {
       try journal.write(chunks, to: slot)
       try journal.synchronize(slot)
-      try synchronize(jobs)
     } catch {
       clearSlotOrStrand(jobs)
       throw error
