@@ -4,6 +4,22 @@ struct PowerCut: Sendable {
   let pending: [Change]
   /// Whether the journal keeps its changes in their order.
   let keepsOrder: Bool
+  /// Whether sectors of a page that is durable are written each by itself.
+  var tearsPages = false
+
+  /// What is written as a whole: a page, or a sector of one.
+  private struct Place: Hashable {
+    let inode: Int
+    let page: UInt64
+    let part: Int
+  }
+
+  /// Where a change of contents is.
+  private func place(_ change: Change) -> Place? {
+    guard case .data(let inode, let page, let start, _) = change else { return nil }
+    let isTorn = tearsPages && durable[inode].pages[page] != nil
+    return Place(inode: inode, page: page, part: isTorn ? start / 512 : 0)
+  }
 
   /// Up to how many changes all parts of them are taken.
   static let mostCombined = 10
@@ -14,8 +30,13 @@ struct PowerCut: Sendable {
     using generator: inout some RandomNumberGenerator, combining most: Int = mostCombined
   ) -> Set<DiskImage> {
     var images: Set<DiskImage> = []
-    func add(_ isKept: (Int) -> Bool) {
+    let places = pending.map(place)
+    func add(_ isChosen: (Int) -> Bool) {
       var image = durable
+      // What is written back of a page, or of a sector, has all that was written into it before.
+      var last: [Place: Int] = [:]
+      for index in pending.indices where isChosen(index) { if let place = places[index] { last[place] = index } }
+      func isKept(_ index: Int) -> Bool { places[index].map { index <= last[$0, default: -1] } ?? isChosen(index) }
       // Behind a change that is missing in the journal, all are; sizes and holes come to it late, or not at all.
       var endsJournal = false
       for (index, change) in pending.enumerated() {

@@ -6,7 +6,8 @@ import ProtectfsIO
 /// It keeps what fsync(2) and the like promise (fsync(2), POSIX.1-2024), and no more: whatever was not made durable is
 /// there after a power cut or not, each change by itself; a file's size apart from its contents, one page of these
 /// apart from the next, and a rename of a file apart from the file. With a journal, as ext4 and XFS have one, changes
-/// of names and attributes are there in their order (kernel: filesystems/ext4/journal.rst).
+/// of names and attributes are there in their order, and sizes and holes not before those that came first (kernel:
+/// filesystems/ext4/journal.rst).
 package final class SimulatedDisk: @unchecked Sendable {
   /// Where it is found.
   package static let path: PathName = "/simulated"
@@ -79,7 +80,9 @@ package final class SimulatedDisk: @unchecked Sendable {
   }
 
   /// What a power cut would leave now.
-  private var cut: PowerCut { PowerCut(durable: durable, pending: pending, keepsOrder: keepsOrder) }
+  private var cut: PowerCut {
+    PowerCut(durable: durable, pending: pending, keepsOrder: keepsOrder, tearsPages: tearsPages)
+  }
 
   /// What power cuts since the step began may leave; the last after its end.
   var cutsOfStep: [PowerCut] { cuts + [cut] }
