@@ -34,6 +34,7 @@ package final class BackingTree: Sendable {
   /// By which the store is flushed before files become clean, in a store that has marks: an error of write-back is
   /// reported once to each open descriptor (fsync(2)).
   let flushing: SharedDescriptor?
+  let maySayClean = Atomic(true)
   /// Files that were closed and are not clean yet.
   let closedFiles = RankedMutex<[ObjectIdentifier: ClosedFile]>(.rekeyQueue, [:])
   let rekeyJournal: RekeyJournal

@@ -30,8 +30,8 @@ extension BackingTree {
   /// It need not be durable: file systems with a journal write the attribute no later than a change of the length or of
   /// holes, and whatever a power cut leaves of bytes that were overwritten verifies.
   private func beginChanging(_ file: ProtectedFile, _ node: Node) throws(Errno) {
-    // Others may have replaced it since the file was opened.
-    if options.writers != .sole { try renewRecord(of: file, node) }
+    // It may be another one by now.
+    if recordSource.mustRenew(file) { try renewRecord(of: file, node) }
     try keyChanges.read { () throws(Errno) in
       forgetClosed(node)
       try file.changeKey { (record, _) throws(Errno) in
@@ -52,23 +52,36 @@ extension BackingTree {
   /// With so many it is done at once. Up to twice as many are kept.
   private static let mostClosed = 16_384
 
-  /// Notes a changed file that was closed, to be made clean, and pins its node. With other writers none is.
-  func noteClosed(_ file: ProtectedFile, of node: Node) {
-    guard options.layout.hasMarks, options.writers == .sole, file.isChanged, file.record.clean == nil else { return }
-    let known = nodes.keep(node)
+  /// Pins the node of a file that is closed, if it may be made clean: with other writers none is, nor after a flush has
+  /// failed, which says not what was lost.
+  func pinToClean(_ node: Node) -> Node? {
+    guard options.layout.hasMarks, options.writers == .sole, maySayClean.load(ordering: .acquiring) else { return nil }
+    return nodes.keep(node)
+  }
+
+  /// Notes a file that is closed, to be made clean if it was changed. The caller holds the node's lock. Returns whether
+  /// the pin is taken.
+  func noteClosed(_ file: ProtectedFile, of node: Node) -> Bool {
+    guard file.isChanged, file.record.clean == nil else { return false }
     let closed = ClosedFile(node, file.cleanContents)
     let (isNew, count) = closedFiles.withLock { files -> (Bool, Int) in
       let isNew = files[ObjectIdentifier(node)] == nil
-      guard known === node, !isNew || files.count < 2 * Self.mostClosed else { return (false, 0) }
+      guard !isNew || files.count < 2 * Self.mostClosed else { return (false, 0) }
       files[ObjectIdentifier(node)] = closed
       return (isNew, files.count)
     }
-    guard isNew else { return nodes.forget(known, count: 1) }
+    guard isNew else { return false }
     switch count {
     case 1: rekeys.clean(at: MonotonicClock.now + Self.cleaningDelay)
     case Self.mostClosed: rekeys.clean(at: MonotonicClock.now)
     default: break
     }
+    return true
+  }
+
+  /// What is known of the contents of a file that was closed and is not clean.
+  func closedContents(of node: Node) -> CleanContents? {
+    options.layout.hasMarks ? closedFiles.withLock { $0[ObjectIdentifier(node)]?.contents } : nil
   }
 
   /// Forgets a file that is about to change, or loses its last name: pinned, that would keep its room.
@@ -92,7 +105,10 @@ extension BackingTree {
       try flushing?.descriptor.synchronizeFileSystem()
       for file in files.values { makeClean(file) }
     } catch {
-      log.warning("files that were closed stay unclean", metadata: ["error": "\(error)"])
+      maySayClean.store(false, ordering: .releasing)
+      log.warning(
+        "the store cannot be flushed: no more files are marked as clean until it is mounted again",
+        metadata: ["error": "\(error)"])
       for file in files.values { forgetClosed(file.node, file) }
     }
     // What was closed meanwhile.

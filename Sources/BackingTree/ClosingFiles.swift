@@ -13,7 +13,7 @@ extension BackingTree {
       log.warning("a failed change stays visible in a file's length", metadata: ["error": "\(error)"])
     }
     var isLast: Bool?
-    var hasName = true
+    var pin = pinToClean(node)
     while isLast == nil {
       isLast = node.state.withLock { state in
         // While the file is in the node, a thread that sets the time waits for this change, and a thread that opens the
@@ -25,8 +25,9 @@ extension BackingTree {
         state.file = nil
         // A thread that is reading the file's record and length has read them from before the changes of this file.
         state.classChanges &+= 1
-        hasName = state.unlinked == nil
         openFiles.remove(file)
+        // Before anybody can open the file anew and change it.
+        if pin === node, state.unlinked == nil, noteClosed(file, of: node) { pin = nil }
         return true
       }
       if isLast == nil {
@@ -34,7 +35,7 @@ extension BackingTree {
         keepUnlinked(file, of: node)
       }
     }
-    if isLast == true, hasName { noteClosed(file, of: node) }
+    if let pin { nodes.forget(pin, count: 1) }
     if isLast == true, !controller.allows(.open, on: file.fileClass) { pagesAreStale(node) }
   }
 

@@ -29,8 +29,8 @@ extension BackingTree {
       }
     }
     let target = try longTarget(of: last.file.descriptor, last.status)
-    if let node { forgetClosed(node) }
     node?.keep(unlinked: last.file)
+    if let node { forgetClosed(node) }
     do throws(Errno) {
       try body()
     } catch {

@@ -56,8 +56,8 @@ package protocol FileContents: AnyObject, Sendable {
   /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
   func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
 
-  /// Has reads find what the record of a clean file says; with `nil` nothing is known.
-  func expect(_ clean: CleanContents?)
+  /// Takes over what is known of the contents of a closed file; `nil` if nothing.
+  func expect(_ known: CleanContents?)
 
   /// Whether it is certain that no page is a hole.
   var isDense: Bool { get }
@@ -70,7 +70,7 @@ package protocol FileContents: AnyObject, Sendable {
 }
 
 extension FileContents {
-  package func expect(_ clean: CleanContents?) {}
+  package func expect(_ known: CleanContents?) {}
 
   package var isDense: Bool { false }
 

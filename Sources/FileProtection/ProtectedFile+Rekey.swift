@@ -81,7 +81,6 @@ extension ProtectedFile {
       switch try change(record, contents.length == 0) {
       case .rewrapped(let record):
         protection.withLock { $0.record = record }
-        contents.expect(record.clean)
         contents.backing.noteRecordChange()
       case .replaced(let record, let cipher): replaceKey(record, cipher)
       }

@@ -44,11 +44,13 @@ package final class ProtectedFile: Sendable {
 
   /// Creates an open file with a verified record and the status of the backing file.
   ///
-  /// - Parameter willChange: called before the first change of the contents, without locks; `nil` for a new file.
+  /// - Parameters:
+  ///   - known: what is known of the contents from when they were closed.
+  ///   - willChange: called before the first change of the contents, without locks; `nil` for a new file.
   /// - Throws: `EIO` for a length that no plaintext can have.
   package init(
     descriptor: consuming Descriptor, layout: ContentsLayout, isWritable: Bool, record: FileRecord,
-    cipher: ContentsCipher? = nil, status: Status, controller: LockController,
+    cipher: ContentsCipher? = nil, status: Status, controller: LockController, known: CleanContents? = nil,
     willChange: (@Sendable (ProtectedFile) throws(Errno) -> Void)? = nil
   ) throws(Errno) {
     self.layout = layout
@@ -57,7 +59,7 @@ package final class ProtectedFile: Sendable {
     self.controller = controller
     self.willChange = willChange
     changed = Atomic(willChange == nil)
-    contents.expect(record.clean)
+    contents.expect(known)
     protection = RankedMutex(.protection, Protection(record: record, cipher: cipher))
     modificationTime = RankedMutex(
       .modificationTime, ModificationTime(record.shown(status.modificationTime)))
@@ -212,6 +214,13 @@ package final class ProtectedFile: Sendable {
     guard let willChange, !isChanged else { return }
     try willChange(self)
     changed.store(true, ordering: .releasing)
+  }
+
+  /// Whether the file became clean since. The caller holds the contents lock exclusively.
+  func mustAnnounceAgain() -> Bool {
+    guard willChange != nil, record.clean != nil else { return false }
+    changed.store(false, ordering: .releasing)
+    return true
   }
 
   /// Whether the contents were changed since the file was opened, or made.

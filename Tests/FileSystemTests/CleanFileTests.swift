@@ -178,6 +178,25 @@ import Testing
     }
   }
 
+  /// A program that has the file open, and has changed it, finds a hole all the same, and does not write over one.
+  @Test func holesAreNoticedWhileAFileIsOpen() throws {
+    try Self.run { fixture in
+      try fixture.mount.create("a", Self.contents)
+      // What was known at the close is known at the next open.
+      try fixture.mount.write([1], at: 20_000, to: "a")
+      fixture.mount.clean()
+      #expect(try fixture.marks() == ["clean", "dense"])
+      try fixture.mount.open("a") { () throws in
+        try fixture.mount.write([1], at: 100, to: "a")
+        try Attack.zeroPage.make(fixture.backing())
+        #expect(throws: Errno.ioError) { try fixture.contents() }
+        #expect(throws: Errno.ioError) { try fixture.mount.write([1], at: 5000, to: "a") }
+        try Attack.zeroEnds.make(fixture.backing())
+        #expect(throws: Errno.ioError) { try fixture.mount.write([1], at: 4090, to: "a") }
+      }
+    }
+  }
+
   /// A file that is not clean: what a page's tag shows, and no more.
   @Test func whatIsNotNoticed() throws {
     try Self.run { fixture in

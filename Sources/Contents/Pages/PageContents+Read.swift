@@ -59,7 +59,7 @@ extension PageContents {
   ) throws(Errno) {
     /// Bits of the pages that are no holes and have an end.
     var ends: UInt128 = 0
-    let expectsPages = expectsPages.load(ordering: .relaxed)
+    let isDense = isDense
     var page = pages.lowerBound
     while page < pages.upperBound {
       // The ends page stands behind page 0.
@@ -72,7 +72,7 @@ extension PageContents {
       for index in page..<next {
         let start = Int((index - page) * PageLayout.size)
         let isHole = unsafe Memory.isZero(.init(rebasing: run[start..<start + Int(PageLayout.size)]))
-        if isHole, expectsPages { throw .ioError }
+        if isHole, isDense { throw .ioError }
         if !isHole, hasEnd(index, ofLength: end) { ends |= 1 << UInt128(index - pages.lowerBound) }
       }
       try unsafe cipher.decrypt(run, firstUnit: number)
@@ -88,7 +88,7 @@ extension PageContents {
     try unsafe withPage { (page) throws(Errno) in
       let number = PageLayout.endsPage(of: PageLayout.group(of: pages.lowerBound))
       let cipher = try unsafe load(page, from: number, cipher: cipher, overlay)
-      if expectsPages.load(ordering: .relaxed), unsafe Memory.isZero(UnsafeRawBufferPointer(page)) { throw .ioError }
+      if isDense, unsafe Memory.isZero(UnsafeRawBufferPointer(page)) { throw .ioError }
       try unsafe cipher.decrypt(page, firstUnit: number)
       for index in pages where ends >> UInt128(index - pages.lowerBound) & 1 == 1 {
         let target = Int((index - pages.lowerBound) * PageLayout.size + PageLayout.payload)

@@ -81,6 +81,7 @@ extension PageContents {
     guard start < offset, let page = try? backing.descriptor.readAll(from: start, limit: Int(PageLayout.size)),
       page.count == Int(PageLayout.size), page[Int(offset - start)...].allSatisfy({ $0 == 0 })
     else { return }
+    isDense = false
     try? punch(start..<start + PageLayout.size)
   }
 

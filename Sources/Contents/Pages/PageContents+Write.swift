@@ -22,7 +22,6 @@ extension PageContents {
         }
       }
     } catch {
-      isDense = false
       cutBack(to: keepingPart && position > offset ? max(position, oldLength) : oldLength)
       throw error
     }
@@ -149,6 +148,7 @@ extension PageContents {
       var isThere = false
       if readsRest {
         isThere = try unsafe open(bytes, number: number, cipher: cipher)
+        if !isThere, isDense, page * PageLayout.size < length { throw .ioError }
       } else {
         unsafe bytes.initializeMemory(as: UInt8.self, repeating: 0)
       }

@@ -21,9 +21,8 @@ final class PageContents: FileContents {
   /// One more than the number of errors of write-back at the time when nothing was known to be in the way of a change;
   /// 0 before, and after a failure.
   private let recovery: Atomic<UInt64>
-  /// A page that is a hole is damaged.
-  let expectsPages = Atomic(false)
-  /// No page is a hole: none was when the file was opened, or it was empty, and no change since has made one.
+  /// No page is a hole, and one that is found is damage: none was when the file was opened, or it was empty, and no
+  /// change since has made one.
   private let dense: Atomic<Bool>
 
   init(_ backing: BackingFile) {
@@ -32,10 +31,7 @@ final class PageContents: FileContents {
     dense = Atomic(backing.length == 0)
   }
 
-  func expect(_ clean: CleanContents?) {
-    expectsPages.store(clean?.isDense == true, ordering: .relaxed)
-    if clean?.isDense == true { isDense = true }
-  }
+  func expect(_ known: CleanContents?) { isDense = length == 0 || known?.isDense == true && known?.length == length }
 
   var isDense: Bool {
     get { dense.load(ordering: .relaxed) }
@@ -153,6 +149,7 @@ final class PageContents: FileContents {
     let number = PageLayout.endsPage(of: group)
     try unsafe withPage { (page) throws(Errno) in
       let isThere = try unsafe open(page, number: number, cipher: cipher)
+      if !isThere, isDense, hasEnd(group * PageLayout.pagesInGroup, ofLength: length) { throw .ioError }
       let isChanged = unsafe body(page)
       guard isChanged || isNeeded && !isThere else { return }
       var written = 0
