@@ -53,7 +53,7 @@ extension BackingTree {
   private static let mostClosed = 16_384
 
   /// Pins the node of a file that is closed, if it may be made clean: with other writers none is, nor after a flush has
-  /// failed, which says not what was lost.
+  /// failed, which does not say what was lost.
   func pinToClean(_ node: Node) -> Node? {
     guard options.layout.hasMarks, options.writers == .sole, maySayClean.load(ordering: .acquiring) else { return nil }
     return nodes.keep(node)
@@ -101,6 +101,10 @@ extension BackingTree {
   package func cleanClosedFiles() {
     let files = closedFiles.withLock { $0 }
     if files.isEmpty { return }
+    guard maySayClean.load(ordering: .acquiring) else {
+      for file in files.values { forgetClosed(file.node, file) }
+      return
+    }
     do throws(Errno) {
       try flushing?.descriptor.synchronizeFileSystem()
       for file in files.values { makeClean(file) }

@@ -208,7 +208,8 @@ extension BackingTree {
     }
     let file = try ProtectedFile(
       descriptor: descriptor, layout: options.layout, isWritable: isWritable, record: record, status: status,
-      controller: controller, known: record.clean ?? closedContents(of: node), willChange: changeAnnouncement(of: node))
+      controller: controller, isOnlyWriter: options.writers == .sole,
+      known: record.clean ?? closedContents(of: node), willChange: changeAnnouncement(of: node))
     try fetchKey(of: file, for: operation)
     return (file, awaitsRecord)
   }

@@ -36,7 +36,7 @@ extension BackingTree {
     var bytes = bytes
     var length = try options.layout.markedLength(of: bytes, size: size)
     while true {
-      var record: FileRecord
+      let record: FileRecord
       do throws(FormatError) {
         record = try FileRecord(parsing: bytes, length: length)
       } catch {
@@ -46,11 +46,7 @@ extension BackingTree {
       let matches = try records { () throws(CryptographyError) in
         try volume.isAuthentic(record)
       }
-      if matches {
-        // Others may make holes while a program has the file open here.
-        if options.writers == .shared { record.clean?.isDense = false }
-        return record
-      }
+      if matches { return record }
       if record.clean != nil {
         let (lastBytes, lastLength) = (bytes, length)
         bytes = try again()

@@ -56,8 +56,9 @@ package protocol FileContents: AnyObject, Sendable {
   /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
   func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
 
-  /// Takes over what is known of the contents of a closed file; `nil` if nothing.
-  func expect(_ known: CleanContents?)
+  /// Takes over what is known of the contents of a closed file; `nil` if nothing. If nobody else changes the file, an
+  /// empty one is known to have no holes.
+  func expect(_ known: CleanContents?, isOnlyWriter: Bool)
 
   /// Whether it is certain that no page is a hole.
   var isDense: Bool { get }
@@ -70,7 +71,7 @@ package protocol FileContents: AnyObject, Sendable {
 }
 
 extension FileContents {
-  package func expect(_ known: CleanContents?) {}
+  package func expect(_ known: CleanContents?, isOnlyWriter: Bool) {}
 
   package var isDense: Bool { false }
 

@@ -39,18 +39,21 @@ package final class ProtectedFile: Sendable {
   /// Called before the first change of the contents, without locks.
   private let willChange: (@Sendable (ProtectedFile) throws(Errno) -> Void)?
   private let changed: Atomic<Bool>
+  private let isOnlyWriter: Bool
   /// The next reader may move the access time, because there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
 
   /// Creates an open file with a verified record and the status of the backing file.
   ///
   /// - Parameters:
+  ///   - isOnlyWriter: whether nobody else changes the file.
   ///   - known: what is known of the contents from when they were closed.
   ///   - willChange: called before the first change of the contents, without locks; `nil` for a new file.
   /// - Throws: `EIO` for a length that no plaintext can have.
   package init(
     descriptor: consuming Descriptor, layout: ContentsLayout, isWritable: Bool, record: FileRecord,
-    cipher: ContentsCipher? = nil, status: Status, controller: LockController, known: CleanContents? = nil,
+    cipher: ContentsCipher? = nil, status: Status, controller: LockController,
+    isOnlyWriter: Bool = true, known: CleanContents? = nil,
     willChange: (@Sendable (ProtectedFile) throws(Errno) -> Void)? = nil
   ) throws(Errno) {
     self.layout = layout
@@ -59,10 +62,11 @@ package final class ProtectedFile: Sendable {
     self.controller = controller
     self.willChange = willChange
     changed = Atomic(willChange == nil)
-    contents.expect(known)
+    self.isOnlyWriter = isOnlyWriter
     protection = RankedMutex(.protection, Protection(record: record, cipher: cipher))
     modificationTime = RankedMutex(
       .modificationTime, ModificationTime(record.shown(status.modificationTime)))
+    expect(known)
   }
 
   /// The file's class.
@@ -114,7 +118,7 @@ package final class ProtectedFile: Sendable {
   /// waits for the store.
   ///
   /// - Throws: `EACCES`.
-  func requireNotDenied(_ operation: ProtectionPolicy.Operation) throws(Errno) {
+  package func requireNotDenied(_ operation: ProtectionPolicy.Operation) throws(Errno) {
     if case .denied = controller.access(for: operation, on: fileClass) { throw .permissionDenied }
   }
 
@@ -206,7 +210,12 @@ package final class ProtectedFile: Sendable {
       protection.record = record
       protection.isRefused = false
     }
-    contents.expect(record.clean)
+    if !isOwn || record.clean != nil { expect(record.clean) }
+  }
+
+  /// Takes over what is known of the contents. Where others write too, they may make holes at any time.
+  private func expect(_ known: CleanContents?) {
+    contents.expect(isOnlyWriter || willChange == nil ? known : nil, isOnlyWriter: isOnlyWriter)
   }
 
   /// Has everything done that must come before the first change of the contents. The caller holds no lock of the file.

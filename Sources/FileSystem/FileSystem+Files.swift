@@ -91,8 +91,12 @@ extension ProtectedFileSystem {
     let count = bytes.count
     do throws(Errno) {
       try reportingDenial(of: .write, on: node(id), by: caller) { () throws(Errno) in
-        // First, as the kernel does: contents that were changed have them no more, whatever comes between.
-        if flags.contains(.clearsSetID) { try clearSetID(of: file, id, for: caller) }
+        // First, as the kernel does: contents that were changed no longer have them, whatever comes between. A refusal
+        // waits for nothing.
+        if flags.contains(.clearsSetID) {
+          try file.requireNotDenied(.write)
+          try clearSetID(of: file, id, for: caller)
+        }
         try unsafe file.write(bytes, at: offset, keepingPart: isFromCache, whenFull: forgets.wait)
       }
     } catch {
@@ -122,7 +126,10 @@ extension ProtectedFileSystem {
     let file = file(handle)
     try reportingDenial(of: .resize, on: node(id), by: caller) { () throws(Errno) in
       // Here the kernel does not say whether the caller may keep the bits.
-      if caller.user != 0 { try clearSetID(of: file, id, for: caller) }
+      if caller.user != 0 {
+        try file.requireNotDenied(.resize)
+        try clearSetID(of: file, id, for: caller)
+      }
       try file.allocate(mode, offset: offset, length: length)
     }
     tree.noteChange(of: file)
@@ -152,7 +159,10 @@ extension ProtectedFileSystem {
           defer { unsafe Memory.wipe(room) }
           let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: room)
           guard unsafe !bytes.isEmpty else { return 0 }
-          if done == 0, caller.user != 0 { try clearSetID(of: target, id, for: caller) }
+          if done == 0, caller.user != 0 {
+            try target.requireNotDenied(.write)
+            try clearSetID(of: target, id, for: caller)
+          }
           try unsafe target.write(UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
           return bytes.count
         }

@@ -11,6 +11,8 @@ extension PageContents {
   /// - Throws: the error of the backing file system, and `EIO` for a page that is not authentic.
   func recover(_ cipher: ContentsCipher) throws(Errno) {
     if isRecovered { return }
+    // What was lost may be written anew.
+    if backing.writeBackErrors.count > 0 { isDense = false }
     try recovering { () throws(Errno) in
       var isChanged = try removePage(under: PageLayout.backingLength(for: length)) != nil
       try forEachGroupWithHoles { (group, holes) throws(Errno) in

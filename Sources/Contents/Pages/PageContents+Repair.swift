@@ -37,6 +37,8 @@ extension PageContents {
     do throws(Errno) {
       try cut(to: accepted)
     } catch {
+      // Readers look at the length that it has.
+      isDense = false
       backing.needsLengthRepair.store(true, ordering: .releasing)
     }
   }

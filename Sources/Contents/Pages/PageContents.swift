@@ -23,15 +23,16 @@ final class PageContents: FileContents {
   private let recovery: Atomic<UInt64>
   /// No page is a hole, and one that is found is damage: none was when the file was opened, or it was empty, and no
   /// change since has made one.
-  private let dense: Atomic<Bool>
+  private let dense = Atomic(false)
 
   init(_ backing: BackingFile) {
     self.backing = backing
     recovery = Atomic(backing.length == 0 ? 1 : 0)
-    dense = Atomic(backing.length == 0)
   }
 
-  func expect(_ known: CleanContents?) { isDense = length == 0 || known?.isDense == true && known?.length == length }
+  func expect(_ known: CleanContents?, isOnlyWriter: Bool) {
+    isDense = isOnlyWriter && length == 0 || known?.isDense == true && known?.length == length
+  }
 
   var isDense: Bool {
     get { dense.load(ordering: .relaxed) }
