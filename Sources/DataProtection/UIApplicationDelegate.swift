@@ -5,7 +5,9 @@ import Foundation
 @MainActor public protocol UIApplicationDelegate: AnyObject {
   /// The program has begun, by ``main()``.
   ///
-  /// - Parameter launchOptions: `nil`, since nothing but a command launches a program here.
+  /// - Parameters:
+  ///   - application: the only one.
+  ///   - launchOptions: `nil`, since nothing but a command launches a program here.
   /// - Returns: what UIKit needs for URLs, of which there are none; it is ignored.
   func application(
     _ application: UIApplication, didFinishLaunchingWithOptions launchOptions: [UIApplication.LaunchOptionsKey: Any]?
