@@ -152,7 +152,7 @@ import Testing
     // Marks of clean files need the order of a journal.
     if !ContentsLayout.ofStores.hasMarks {
       problems += await Self.withoutJournal.problems(
-        as: "calls without a journal", longest: Simulation.seconds > 0 ? .max : 2, fewest: 90)
+        as: "calls without a journal", longest: Simulation.seconds > 0 ? .max : 2, fewest: 80)
     }
     #expect(problems.isEmpty)
   }
