@@ -101,19 +101,18 @@ extension BackingTree {
   package func cleanClosedFiles() {
     let files = closedFiles.withLock { $0 }
     if files.isEmpty { return }
-    guard maySayClean.load(ordering: .acquiring) else {
-      for file in files.values { forgetClosed(file.node, file) }
-      return
-    }
     do throws(Errno) {
       try flushing?.descriptor.synchronizeFileSystem()
-      for file in files.values { makeClean(file) }
     } catch {
       maySayClean.store(false, ordering: .releasing)
       log.warning(
         "the store cannot be flushed: no more files are marked as clean until it is mounted again",
         metadata: ["error": "\(error)"])
-      for file in files.values { forgetClosed(file.node, file) }
+    }
+    let maySayClean = maySayClean.load(ordering: .acquiring)
+    for file in files.values {
+      if maySayClean { makeClean(file) }
+      forgetClosed(file.node, file)
     }
     // What was closed meanwhile.
     if closedFiles.withLock({ !$0.isEmpty }) { rekeys.clean(at: MonotonicClock.now + Self.cleaningDelay) }
@@ -127,7 +126,7 @@ extension BackingTree {
       try keyChanges.write { () throws(Errno) in
         guard closedFiles.withLock({ $0[ObjectIdentifier(node)] === closed }) else { return }
         // A program may have it open; and what failed may have been carried out.
-        defer { renewOrRefuse(node) }
+        defer { do throws(Errno) { try renewRecordInMemory(of: node) } catch { node.file?.refuse() } }
         try reference.withDescriptor { (path) throws(Errno) in
           var record = try verifiedFileRecord(recordBytes(of: path), of: node, path)
           let size = options.layout.backingLength(for: closed.contents.length)
@@ -140,10 +139,5 @@ extension BackingTree {
       log.debug(
         "a file that was closed stays unclean", metadata: ["inode": "\(node.identity.inode)", "error": "\(error)"])
     }
-    forgetClosed(node, closed)
-  }
-
-  private func renewOrRefuse(_ node: Node) {
-    do throws(Errno) { try renewRecordInMemory(of: node) } catch { node.file?.refuse() }
   }
 }

@@ -101,16 +101,11 @@ extension ProtectedFile {
     for operation: ProtectionPolicy.Operation, _ body: (ContentsCipher) throws(Errno) -> Void
   ) throws(Errno) {
     try requireNotDenied(operation)
-    var isDone = false
-    while !isDone {
-      try announceChange()
-      try contentsLock.write { () throws(Errno) in
-        if mustAnnounceAgain() { return }
-        let cipher = try cipher(for: operation)
-        try repair(cipher)
-        try body(cipher)
-        isDone = true
-      }
+    try announceChange()
+    try contentsLock.write { () throws(Errno) in
+      let cipher = try cipher(for: operation)
+      try repair(cipher)
+      try body(cipher)
     }
   }
 }

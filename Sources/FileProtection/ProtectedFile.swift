@@ -225,13 +225,6 @@ package final class ProtectedFile: Sendable {
     changed.store(true, ordering: .releasing)
   }
 
-  /// Whether the file became clean since. The caller holds the contents lock exclusively.
-  func mustAnnounceAgain() -> Bool {
-    guard willChange != nil, record.clean != nil else { return false }
-    changed.store(false, ordering: .releasing)
-    return true
-  }
-
   /// Whether the contents were changed since the file was opened, or made.
   package var isChanged: Bool { changed.load(ordering: .acquiring) }
 

@@ -17,7 +17,7 @@ extension ProtectedFileSystem {
         do throws(Errno) {
           try tree.prepareForWriting(file, node)
           // First, since the change of length cannot be undone.
-          if flags.clearsSetID { try clearSetID(of: file, id, for: caller) }
+          if flags.clearsSetID { try clearSetID(of: file, id, before: .resize, for: caller) }
           try file.truncate(to: 0)
           tree.noteChange(of: file)
         } catch {
@@ -91,12 +91,7 @@ extension ProtectedFileSystem {
     let count = bytes.count
     do throws(Errno) {
       try reportingDenial(of: .write, on: node(id), by: caller) { () throws(Errno) in
-        // First, as the kernel does: contents that were changed no longer have them, whatever comes between. A refusal
-        // waits for nothing.
-        if flags.contains(.clearsSetID) {
-          try file.requireNotDenied(.write)
-          try clearSetID(of: file, id, for: caller)
-        }
+        if flags.contains(.clearsSetID) { try clearSetID(of: file, id, before: .write, for: caller) }
         try unsafe file.write(bytes, at: offset, keepingPart: isFromCache, whenFull: forgets.wait)
       }
     } catch {
@@ -126,10 +121,7 @@ extension ProtectedFileSystem {
     let file = file(handle)
     try reportingDenial(of: .resize, on: node(id), by: caller) { () throws(Errno) in
       // Here the kernel does not say whether the caller may keep the bits.
-      if caller.user != 0 {
-        try file.requireNotDenied(.resize)
-        try clearSetID(of: file, id, for: caller)
-      }
+      if caller.user != 0 { try clearSetID(of: file, id, before: .resize, for: caller) }
       try file.allocate(mode, offset: offset, length: length)
     }
     tree.noteChange(of: file)
@@ -159,10 +151,7 @@ extension ProtectedFileSystem {
           defer { unsafe Memory.wipe(room) }
           let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: room)
           guard unsafe !bytes.isEmpty else { return 0 }
-          if done == 0, caller.user != 0 {
-            try target.requireNotDenied(.write)
-            try clearSetID(of: target, id, for: caller)
-          }
+          if done == 0, caller.user != 0 { try clearSetID(of: target, id, before: .write, for: caller) }
           try unsafe target.write(UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
           return bytes.count
         }

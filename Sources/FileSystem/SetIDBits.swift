@@ -2,6 +2,7 @@ import BackingTree
 import FUSE
 import FileProtection
 import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 // Set-user-ID and set-group-ID bits are removed when a file's contents or owner change (chown(2), inode(7)). With
@@ -34,7 +35,15 @@ extension ProtectedFileSystem {
 
   /// Removes the bits for a request whose answer does not contain the file's attributes. Without an invalidation the
   /// kernel would keep the old mode, and execve(2) would still grant what the bits grant.
-  func clearSetID(of file: ProtectedFile, _ node: NodeID, for caller: Caller) throws(Errno) {
+  ///
+  /// It comes before the change, as in the kernel: contents that were changed no longer have the bits, whatever comes
+  /// between.
+  ///
+  /// - Throws: `EACCES` if the class does not allow the operation, which waits for nothing.
+  func clearSetID(
+    of file: ProtectedFile, _ node: NodeID, before operation: ProtectionPolicy.Operation, for caller: Caller
+  ) throws(Errno) {
+    try file.requireNotDenied(operation)
     let hasChanged = try tree.holdingPrivileges(of: self.node(node)) { () throws(Errno) in
       try file.withDescriptor { (descriptor) throws(Errno) in try clearSetID(of: descriptor, for: caller) }
     }

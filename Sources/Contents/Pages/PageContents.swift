@@ -7,7 +7,7 @@ import SystemPackage
 /// Contents in pages that are authenticated, encrypted with AES-256-GCM: a page that was changed in the backing file,
 /// or moved, is noticed when it is read. An earlier version of the same page is not, nor one that was made a hole.
 ///
-/// A hole is noticed in a dense file: see ``expect(_:)``.
+/// A hole is noticed in a dense file: see ``expect(_:isOnlyWriter:)``.
 ///
 /// A page is written as a whole, and verifies by itself. Pages and the length of the backing file may reach the disk in
 /// any order: whatever a power cut leaves of them reads as it was before or after. These rules see to that:
