@@ -98,7 +98,7 @@ let package = Package(
       [
         "FileSystem", "FUSE", "BackingTree", "FileProtection", "Contents", "KeyManagement", "ProtectfsClient", logging,
       ] + base),
-    module("TreeCopy", ["FileSystem", "FUSE", "BackingTree", "KeyManagement", logging] + base),
+    module("TreeCopy", ["FileSystem", "FUSE", "BackingTree", "Contents", "KeyManagement", logging] + base),
     // Headers alone: libsystemd is loaded when it is used.
     .target(name: "CSystemd"),
     module("SystemBus", ["CSystemd", "ProtectfsIO", system]),

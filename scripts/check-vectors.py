@@ -328,7 +328,7 @@ def backing_name(key, directory, name):
     return short, short + ".name", sealed
 
 
-FEATURES = {"effaceable": 3, "eraseAfter": 4}
+FEATURES = {"authenticated": 0, "effaceable": 3, "eraseAfter": 4}
 
 
 def class_wrapping_key(v, b, number, volume):
@@ -653,7 +653,10 @@ def own_vectors():
              key if key["class"] == 4 else
              {**key, "id": int(own("class key identifier", key["class"], 3, 4), 16), "key": own("class key", key["class"], 3, 32)}
              for key in keys if key["id"] != keys[3]["id"]],
-         "formerKeys": [{"id": key["id"], "end": "reset", "time": 1_765_000_000} for key in keys if key["class"] != 4]}]
+         "formerKeys": [{"id": key["id"], "end": "reset", "time": 1_765_000_000} for key in keys if key["class"] != 4]},
+        {**first, "name": "authenticated contents", "authenticated": True},
+        {**first, "name": "erased, with authenticated contents", "authenticated": True, "generation": 13, "protectors": [],
+         "classKeys": [], "formerKeys": [{"id": key["id"], "end": "erased", "time": 1_770_000_000} for key in keys]}]
     yield FORMAT / "attempts.json", [
         {"name": "two wrong passcodes", "storeID": store, "deviceKey": own("device key", 32), "count": 2,
          "lastTime": 1_750_000_100}]

@@ -60,7 +60,8 @@ package final class BackingTree: Sendable {
     rootNode.state.withLock { [root] in $0.handle = root }
     rekeyJournal = RekeyJournal(root: root, volume: volume)
     unreplayed = UnreplayedBatches(try rekeyJournal.batches())
-    flushing = options.layout.hasMarks ? SharedDescriptor(try root.descriptor.open(".", [.readOnly, .directory])) : nil
+    flushing =
+      options.layout.isAuthenticated ? SharedDescriptor(try root.descriptor.open(".", [.readOnly, .directory])) : nil
     directories = DirectoryCache(capacity: options.directoryHandles)
     self.volume = volume
     self.controller = controller
@@ -100,7 +101,7 @@ package struct TreeOptions: Sendable {
   /// The kernel caches nothing unless this process is the sole writer.
   package var writers = WriterState.sole
   /// How the store has the contents of files.
-  package var layout = ContentsLayout.ofStores
+  package let layout: ContentsLayout
   /// A file that replaces a file of an explicit class takes over that class.
   package var keepsReplacedClass = true
   /// No file is removed if none of its class can be created.
@@ -112,5 +113,5 @@ package struct TreeOptions: Sendable {
   /// Descriptors from this number on are not available for what callers keep open.
   package var firstReservedDescriptor = CInt.max
 
-  package init() {}
+  package init(layout: ContentsLayout) { self.layout = layout }
 }

@@ -21,14 +21,14 @@ extension BackingTree {
 
   /// What must be done before a file's contents change for the first time since it was opened; `nil` if nothing.
   func changeAnnouncement(of node: Node) -> (@Sendable (ProtectedFile) throws(Errno) -> Void)? {
-    guard options.layout.hasMarks, options.writers.mayWrite else { return nil }
+    guard options.layout.isAuthenticated, options.writers.mayWrite else { return nil }
     return { [unowned self] (file) throws(Errno) in try beginChanging(file, node) }
   }
 
   /// Makes a file unclean. Whoever is about to make it clean has done so by then, or will not.
   ///
-  /// It need not be durable: file systems with a journal write the attribute no later than a change of the length or of
-  /// holes, and whatever a power cut leaves of bytes that were overwritten verifies.
+  /// Where the file system writes the attribute no later than a change of the length or of holes, it need not be
+  /// durable: whatever a power cut leaves of bytes that were overwritten verifies.
   private func beginChanging(_ file: ProtectedFile, _ node: Node) throws(Errno) {
     // It may be another one by now.
     if recordSource.mustRenew(file) { try renewRecord(of: file, node) }
@@ -40,6 +40,7 @@ extension BackingTree {
         record.clean = nil
         record = try tagged(record)
         try replaceRecord(of: file, node, by: record)
+        if options.layout.flushesMarks { try file.synchronize(dataOnly: false) }
         return .rewrapped(record)
       }
     }
@@ -55,7 +56,9 @@ extension BackingTree {
   /// Pins the node of a file that is closed, if it may be made clean: with other writers none is, nor after a flush has
   /// failed, which does not say what was lost.
   func pinToClean(_ node: Node) -> Node? {
-    guard options.layout.hasMarks, options.writers == .sole, maySayClean.load(ordering: .acquiring) else { return nil }
+    guard options.layout.isAuthenticated, options.writers == .sole, maySayClean.load(ordering: .acquiring) else {
+      return nil
+    }
     return nodes.keep(node)
   }
 
@@ -81,14 +84,14 @@ extension BackingTree {
 
   /// What is known of the contents of a file that was closed and is not clean.
   func closedContents(of node: Node) -> CleanContents? {
-    options.layout.hasMarks ? closedFiles.withLock { $0[ObjectIdentifier(node)]?.contents } : nil
+    options.layout.isAuthenticated ? closedFiles.withLock { $0[ObjectIdentifier(node)]?.contents } : nil
   }
 
   /// Forgets a file that is about to change, or loses its last name: pinned, that would keep its room.
   ///
   /// - Parameter closed: what is forgotten; by default whatever is there.
   func forgetClosed(_ node: Node, _ closed: ClosedFile? = nil) {
-    guard options.layout.hasMarks else { return }
+    guard options.layout.isAuthenticated else { return }
     let isForgotten = closedFiles.withLock { files in
       guard let file = files[ObjectIdentifier(node)], closed == nil || file === closed else { return false }
       files[ObjectIdentifier(node)] = nil

@@ -108,12 +108,6 @@ int linux_open_cached(const char *path) {
   return (int)RESULT(syscall(437 /* openat2 */, AT_FDCWD, path, &how, sizeof how));
 }
 
-int linux_synchronizes_whole(int fd) {
-  struct statfs s;
-  // FUSE_SUPER_MAGIC and ECRYPTFS_SUPER_MAGIC of linux/magic.h.
-  return fstatfs(fd, &s) < 0 || ((uint32_t)s.f_type != 0x65735546 && (uint32_t)s.f_type != 0xf15f);
-}
-
 int linux_device_of(const char *path, uint32_t *major_number, uint32_t *minor_number) {
   // With an empty mask the kernel returns the device without a request to the file system, even if its daemon hangs or
   // the caller may not use it (fuse_getattr() in fs/fuse/dir.c).

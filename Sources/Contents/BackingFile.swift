@@ -75,6 +75,30 @@ package final class BackingFile: Sendable {
     durableRecordChanges.max(changes, ordering: .acquiringAndReleasing)
   }
 
+  /// Waits until no page of a range is being written to the device, or will be before it is changed: what a power cut
+  /// leaves of a page that changes meanwhile is neither the old one nor the new one.
+  ///
+  /// - Throws: the error of sync_file_range(2) or fdatasync(2). It is one of write-back, which no other call reports:
+  ///   ``writeBackErrors`` keeps it.
+  func finishWriteBack(of range: Range<UInt64>, _ wait: BackingMedium.PageWait) throws(Errno) {
+    do throws(Errno) {
+      switch wait {
+      case .nothing: break
+      case .forPages:
+        do throws(Errno) {
+          try descriptor.finishWriteBack(of: range)
+        } catch  where [.noFunction, .notPermitted, .notSupportedOnSocket].contains(error) {
+          // A filter of system calls (seccomp(2)) does not let it through.
+          try descriptor.synchronizeData()
+        }
+      case .forFile: try descriptor.synchronizeData()
+      }
+    } catch {
+      errors.note(.ioError)
+      throw error
+    }
+  }
+
   /// The last such error, and how many there were so far.
   package var writeBackErrors: WriteBackErrors { errors.load(ordering: .acquiring) }
 }

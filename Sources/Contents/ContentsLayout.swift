@@ -8,20 +8,19 @@ import SystemPackage
 package enum ContentsLayout: Sendable {
   /// Data units, AES-256-XTS.
   case units
-  /// Pages that are authenticated, AES-256-GCM.
-  case pages
+  /// Pages that are authenticated, AES-256-GCM; on this medium.
+  case pages(BackingMedium)
 
-  /// That of all stores. None says yet that it has pages, which can be tried with `PROTECTFS_TEST_PAGES` in the
-  /// environment of a debug build.
-  package static let ofStores: ContentsLayout = {
-    #if DEBUG
-      if Process.environment("PROTECTFS_TEST_PAGES") != nil { return .pages }
-    #endif
-    return .units
-  }()
+  /// That of a store with this keybag, in an open directory.
+  package init(of keybag: KeybagRecord, in backing: borrowing Descriptor) {
+    self = keybag.authenticatesContents ? .pages(BackingMedium(of: backing)) : .units
+  }
 
-  /// Whether the records of files say that their contents are clean.
-  package var hasMarks: Bool { self == .pages }
+  /// Whether contents are authenticated, and the records of files say which are clean.
+  package var isAuthenticated: Bool { if case .pages = self { true } else { false } }
+
+  /// Whether a record must be flushed to be durable before what is changed after it.
+  package var flushesMarks: Bool { if case .pages(let medium) = self { !medium.keepsOrder } else { false } }
 
   /// The length that the tag of a file's record covers; `nil` in a store that has no marks.
   ///
@@ -29,7 +28,7 @@ package enum ContentsLayout: Sendable {
   package func markedLength<Failure>(
     of record: [UInt8], size: () throws(Failure) -> UInt64
   ) throws(Failure) -> UInt64? {
-    guard hasMarks else { return nil }
+    guard isAuthenticated else { return nil }
     return FileRecord.isClean(record) ? length(ofBacking: try size()) ?? .max : 0
   }
 
@@ -77,7 +76,7 @@ package enum ContentsLayout: Sendable {
     let backing = BackingFile(descriptor, length: length)
     return switch self {
     case .units: UnitContents(backing)
-    case .pages: PageContents(backing)
+    case .pages(let medium): PageContents(backing, medium)
     }
   }
 
@@ -106,7 +105,7 @@ package enum ContentsLayout: Sendable {
   package func replay(_ chunks: [RekeyBatch.Chunk], in file: borrowing Descriptor) throws(Errno) {
     let size = try file.status().size
     // Behind the last page there is a hole.
-    let end = self == .pages ? DataUnits.start(of: size) : size
+    let end = isAuthenticated ? DataUnits.start(of: size) : size
     try file.keepingPrivileges { () throws(Errno) in
       for chunk in chunks where chunk.range.lowerBound < end {
         let start = chunk.range.lowerBound

@@ -35,11 +35,12 @@ extension Keybag {
   /// Makes the keys of a new store.
   ///
   /// - Parameters:
+  ///   - authenticatesContents: whether the contents of files are authenticated.
   ///   - eraseAfter: after how many wrong passcodes the store erases itself; `nil`: never.
   ///   - cost: the cost of scrypt; by default what takes a tenth of a second here, and at least 64 MiB.
   /// - Throws: `invalidPasscode`, `invalidDefaultClass`, `cryptography`.
   package static func create(
-    defaultClass: ProtectionClass = .standard, passcode: borrowing SecretBytes,
+    defaultClass: ProtectionClass = .standard, authenticatesContents: Bool = false, passcode: borrowing SecretBytes,
     deviceKey: borrowing VolumeDeviceKey, storeID: StoreID, eraseAfter: UInt8? = nil, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> NewKeybag {
     try require(passcode: passcode)
@@ -49,8 +50,9 @@ extension Keybag {
       try deviceKey.identifier(of: storeID)
     }
     var record = KeybagRecord(
-      storeID: storeID, generation: 1, defaultClass: defaultClass, deviceKeyIdentifier: identifier,
-      creationTime: WallClock.seconds, eraseAfter: eraseAfter, classEntries: [], protectors: [])
+      storeID: storeID, generation: 1, authenticatesContents: authenticatesContents, defaultClass: defaultClass,
+      deviceKeyIdentifier: identifier, creationTime: WallClock.seconds, eraseAfter: eraseAfter, classEntries: [],
+      protectors: [])
     for fileClass in classesInOrder { try keys.addKey(of: fileClass, to: &record) }
     return try NewKeybag(record, keys, passcode: passcode, cost: cost) { keybag in
       KeybagChange(keybag, secret: keys.effaceable.copy(), over: .nothing, .creation)

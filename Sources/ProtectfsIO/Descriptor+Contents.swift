@@ -44,7 +44,10 @@ extension Descriptor {
   }
 
   /// Whether syncfs(2) alone makes everything durable that was written to this file system.
-  package var isSynchronizedWhole: Bool { linux_synchronizes_whole(rawValue) == 1 }
+  package var isSynchronizedWhole: Bool {
+    guard let kind = try? fileSystemKind() else { return true }
+    return ![.fuse, .ecryptfs].contains(kind)
+  }
 
   /// Writes the whole buffer. On an error, `written` is the number of bytes that reached the file (pwrite(2)).
   package func write(
@@ -157,6 +160,14 @@ extension Descriptor {
   /// Writes data, and the metadata needed to read it, to the device (fdatasync(2)).
   package func synchronizeData() throws(Errno) {
     try call("fdatasync", store_fdatasync(rawValue))
+  }
+
+  /// Has the kernel write what it has of a range, and waits until none of it is being written (sync_file_range(2)).
+  /// Afterwards it may be lost in a power cut all the same.
+  package func finishWriteBack(of range: Range<UInt64>) throws(Errno) {
+    let (offset, length) = (off_t(truncatingIfNeeded: range.lowerBound), off_t(range.count))
+    // SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE and _WAIT_AFTER.
+    try call("sync_file_range", store_sync_file_range(rawValue, offset, length, 1 | 2 | 4))
   }
 }
 

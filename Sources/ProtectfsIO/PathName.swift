@@ -58,6 +58,12 @@ extension PathName {
   /// Whether there is something at the path; of a symbolic link, where it leads.
   package var isThere: Bool { (try? Descriptor.open(self, [.path])) != nil }
 
+  /// The first line of a file of the kernel's; `nil` if it cannot be read.
+  package var firstLine: String? {
+    guard let bytes = try? Descriptor.open(self, [.readOnly]).readToEnd() else { return nil }
+    return String(decoding: bytes, as: UTF8.self).split(separator: "\n").first.map(String.init)
+  }
+
   /// The path of an existing file without symbolic links, `.` and `..`. A file system that is mounted there gets no
   /// request, so this works for dead mounts too.
   package func canonical() throws(Errno) -> PathName {

@@ -36,6 +36,8 @@ package enum Defect: String, CaseIterable, Sendable {
 
   // Contents of files.
   case impossibleLength = "impossible-length"
+  case lengthAltered = "length-altered"
+  case contentsDamaged = "contents-damaged"
   case symbolicLinkDamaged = "symbolic-link-damaged"
   case orphanTarget = "orphan-target"
   case attributeMalformed = "attribute-malformed"
@@ -107,6 +109,12 @@ package enum Defect: String, CaseIterable, Sendable {
     case .rekeyPending:
       "the file's contents are on the way to a new key: that goes on when the store is mounted and unlocked"
     case .impossibleLength: "no contents have this length"
+    case .lengthAltered:
+      "the file is not as long as when it was closed, or its record was altered: it is not opened, and nothing is renamed "
+        + "over it; put it back from a backup, or have its length accepted with --repair --accept-lengths, as in a copy "
+        + "that was made while it was written"
+    case .contentsDamaged:
+      "a part of the contents cannot be read; all others can: put the file back from a backup, or copy what is left"
     case .symbolicLinkDamaged: "the symbolic link's target does not open"
     case .orphanTarget: "a long target without its symbolic link: a leftover of a crash"
     case .attributeMalformed: "an extended attribute is malformed"

@@ -49,6 +49,8 @@ package struct Finding: Sendable, Equatable {
 package struct CheckSummary: Sendable, Equatable {
   /// The number of files, directories and other entries that were examined.
   package var entries = 0
+  /// The bytes of contents that were read.
+  package var bytes: UInt64 = 0
   package var errors = 0
   package var errorsRepaired = 0
   package var notes = 0
@@ -68,6 +70,6 @@ package struct CheckSummary: Sendable, Equatable {
 /// Receives the findings and the progress of a check. The check passes each finding on at once and does not keep it.
 package protocol CheckObserver: AnyObject {
   func found(_ finding: Finding)
-  /// Called after each entry, with the number of entries so far.
-  func checked(entries: Int)
+  /// Called after each entry, with the numbers so far.
+  func checked(_ summary: CheckSummary)
 }

@@ -16,7 +16,13 @@ final class Findings {
   /// Counts one entry of the tree.
   func countEntry() {
     summary.entries += 1
-    observer.checked(entries: summary.entries)
+    observer.checked(summary)
+  }
+
+  /// Counts contents that were read.
+  func countBytes(_ count: UInt64) {
+    summary.bytes += count
+    observer.checked(summary)
   }
 
   /// Reports a defect, after `mend` has repaired it if possible.

@@ -3,7 +3,7 @@ import StoreFormat
 
 /// A place in the store, in the backing directory and as the mount shows it. A place stores only its name and its
 /// parent, so that a deep tree does not take the memory of all full paths.
-final class Place {
+final class Place: Sendable {
   private let parent: Place?
   private let name: PathName
   private let plainName: PathName?

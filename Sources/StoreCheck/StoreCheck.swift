@@ -20,11 +20,14 @@ package enum StoreCheck {
   ///   - keybag: one of `copies`, verified with `deviceKey`.
   ///   - unlock: returns the class keys, with which the keys of files are checked too. Without it, only the keys of
   ///     class D are.
+  ///   - readsContents: whether the contents are read too of files whose keys are at hand.
   ///   - isRepairing: whether to repair what can be repaired without losing content.
+  ///   - acceptsLengths: whether a repair takes files as long as they are whose keys are at hand.
   /// - Throws: `KeyManagementError` if the keys are not available, `Errno` if the root or `lost+found` cannot be used.
   package static func run(
     _ backing: borrowing Descriptor, copies: KeybagCopies, keybag: Keybag, deviceKey: borrowing VolumeDeviceKey,
-    unlock: Unlock? = nil, isRepairing: Bool, layout: ContentsLayout = .ofStores, observer: any CheckObserver
+    unlock: Unlock? = nil, readsContents: Bool = false, isRepairing: Bool, acceptsLengths: Bool = false,
+    observer: any CheckObserver
   ) throws -> CheckSummary {
     let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
     // If someone has put the keybag of another store here, everything looks altered under its keys. Then nothing is
@@ -48,7 +51,10 @@ package enum StoreCheck {
       copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag,
       mayReplace: file.hasSecret(of: keybag.record) != false
     ).run { (bytes) throws(KeyManagementError) in try Keybag(parsing: bytes, deviceKey: deviceKey) }
-    try TreeCheck(backing, keys: keys, findings: findings, targets: targets, layout: layout).run()
+    try TreeCheck(
+      backing, keys: keys, findings: findings, targets: targets, layout: ContentsLayout(of: keybag.record, in: backing),
+      readsContents: readsContents, acceptsLengths: acceptsLengths
+    ).run()
     targets.checkOrphans(findings)
     try repair?.finish()
     return findings.summary

@@ -38,6 +38,11 @@ extension TreeCheck {
       if record.clean != nil {
         let (last, lastBytes) = (try file.status(), try recordBytes(of: file))
         if last.size != status.size || lastBytes != bytes { return try checkFile(file, last, entry) }
+        // A closure cannot capture a borrowed descriptor.
+        let same = SharedDescriptor(try Descriptor.open(PathName(descriptor: file), [.path]))
+        return findings.report(.lengthAltered, at: entry.place) { (_) throws(Errno) in
+          try acceptLength(of: same.descriptor, record)
+        }
       }
       findings.report(.fileRecordAltered, at: entry.place, mend: entry.move)
       return
@@ -50,7 +55,22 @@ extension TreeCheck {
       findings.report(.impossibleLength, at: entry.place, "\(status.size) bytes", mend: entry.move)
       return
     }
-    checkKey(of: record, file, entry)
+    checkKey(of: record, file, status, entry)
+  }
+
+  /// Makes a file one that is not clean, if that is wanted and its key is at hand. The tag, which does not fit, is all
+  /// that covers the record; that the key unwraps says that it is one of this store.
+  private func acceptLength(of file: borrowing Descriptor, _ record: FileRecord) throws(Errno) -> Finding.Outcome {
+    guard acceptsLengths, case .unwrapped = keys.fileKey(of: record) else { return .left }
+    var record = record
+    record.clean = nil
+    do throws(CryptographyError) { record = try keys.volume.tagged(record) } catch { throw Errno(error) }
+    let bytes = record.bytes
+    try file.readable(adding: 0o600) { (path) throws(Errno) in
+      try path.setAttribute(PathName(FileRecord.attributeName), to: bytes)
+      try Descriptor.open(path, [.readOnly]).synchronize()
+    }
+    return .fixed
   }
 
   private func recordBytes(of file: borrowing Descriptor) throws(Errno) -> [UInt8] {
@@ -66,7 +86,7 @@ extension TreeCheck {
     findings.report(isRetired ? .keyRevoked : .classKeyUnknown, at: entry.place, key)
   }
 
-  private func checkKey(of record: FileRecord, _ file: borrowing Descriptor, _ entry: Entry) {
+  private func checkKey(of record: FileRecord, _ file: borrowing Descriptor, _ status: Status, _ entry: Entry) {
     switch keys.fileKey(of: record) {
     case .damaged:
       // The record is authentic, so the file stays, whatever is wrong with its wrapped key.
@@ -80,8 +100,34 @@ extension TreeCheck {
         findings.report(.fileKeyDamaged, at: entry.place, "class \(record.fileClass.letter); the key before it")
         return
       }
-      if record.pending != nil { findings.report(.rekeyPending, at: entry.place) }
       checkAttributes(of: file, .file(ciphers), at: entry.place)
+      if record.pending != nil { return findings.report(.rekeyPending, at: entry.place) }
+      if let contents { read(file, status, record, key, by: contents, at: entry.place) }
+    }
+  }
+
+  /// Has the contents of a file read. While a rekey is pending, they are what the journal makes of them: they are left
+  /// out.
+  private func read(
+    _ file: borrowing Descriptor, _ status: Status, _ record: FileRecord, _ key: borrowing FileKey,
+    by check: ContentsCheck, at place: Place
+  ) {
+    do throws(Errno) {
+      let opened = try file.readable { (path) throws(Errno) in
+        do throws(Errno) {
+          return try Descriptor.open(path, [.readOnly, .keepAccessTime])
+        } catch .notPermitted {
+          // Another user's.
+          return try Descriptor.open(path, [.readOnly])
+        }
+      }
+      let contents = try layout.contents(of: opened, backingLength: status.size)
+      contents.expect(record.clean, isOnlyWriter: true)
+      let cipher: ContentsCipher
+      do throws(CryptographyError) { cipher = try layout.cipher(key, record) } catch { throw Errno(error) }
+      check.add(.init(place: place, contents: contents, cipher: cipher))
+    } catch {
+      findings.report(.unreadable, at: place, "contents: \(error)")
     }
   }
 

@@ -14,6 +14,10 @@ final class TreeCheck {
   let findings: Findings
   let targets: LongSymlinkFiles
   let layout: ContentsLayout
+  /// A repair takes files as long as they are.
+  let acceptsLengths: Bool
+  /// `nil` if contents are not read.
+  let contents: ContentsCheck?
   private var visits: [Visit] = []
   /// The number of directories, counted from the deepest, that keep a descriptor.
   private let mostOpened: Int
@@ -21,13 +25,23 @@ final class TreeCheck {
 
   init(
     _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, targets: LongSymlinkFiles,
-    layout: ContentsLayout, mostOpened: Int = 128
+    layout: ContentsLayout, readsContents: Bool, acceptsLengths: Bool, mostOpened: Int = 128
   ) throws(Errno) {
     self.keys = keys
     self.targets = targets
     self.layout = layout
     self.findings = findings
     self.mostOpened = mostOpened
+    self.acceptsLengths = acceptsLengths
+    contents =
+      readsContents
+      ? ContentsCheck(countBytes: findings.countBytes) { place, damage in
+        let last = damage.first.upperBound - 1
+        let rest = damage.count - UInt64(damage.first.count)
+        let more = rest > 0 ? " and \(rest) more" : ""
+        findings.report(
+          .contentsDamaged, at: place, "bytes \(damage.first.lowerBound) to \(last)\(more): \(damage.error)")
+      } : nil
     let root = try backing.open(".", [.readOnly, .directory])
     device = try root.status().device
     let place = Place()
@@ -51,6 +65,7 @@ final class TreeCheck {
         resumeLast(from: visit)
       }
     }
+    contents?.finish()
   }
 
   private func enter(_ visit: Visit) throws(Errno) {

@@ -7,19 +7,21 @@ package struct KeybagFeatures: OptionSet, Sendable, Equatable {
     self.rawValue = rawValue
   }
 
+  /// Contents are authenticated.
+  package static let authenticatedContents = KeybagFeatures(rawValue: 1 << 0)
   /// Class keys are wrapped with an effaceable secret.
   package static let effaceableSecret = KeybagFeatures(rawValue: 1 << 3)
   /// The store erases itself after too many wrong passcodes.
   package static let eraseAfter = KeybagFeatures(rawValue: 1 << 4)
 
   /// The features that this version knows.
-  package static let known: KeybagFeatures = [.effaceableSecret, .eraseAfter]
+  package static let known: KeybagFeatures = [.authenticatedContents, .effaceableSecret, .eraseAfter]
 }
 
 extension KeybagRecord {
   /// The keybag's features.
   package var features: KeybagFeatures {
-    var features: KeybagFeatures = []
+    var features: KeybagFeatures = authenticatesContents ? [.authenticatedContents] : []
     if effaceableIdentifier != nil { features.insert(.effaceableSecret) }
     if eraseAfter != nil { features.insert(.eraseAfter) }
     return features

@@ -28,8 +28,9 @@ extension KeybagRecord {
     }
 
     self.init(
-      storeID: storeID, generation: generation, defaultClass: defaultClass, deviceKeyIdentifier: identifier,
-      creationTime: creationTime, effaceableIdentifier: effaceable, eraseAfter: eraseAfter,
+      storeID: storeID, generation: generation, authenticatesContents: features.contains(.authenticatedContents),
+      defaultClass: defaultClass, deviceKeyIdentifier: identifier, creationTime: creationTime,
+      effaceableIdentifier: effaceable, eraseAfter: eraseAfter,
       classEntries: try reader.readClassEntries(), formerKeys: try reader.readFormerKeys(),
       protectors: try reader.readProtectors())
     let ids = classEntries.map(\.id) + formerKeys.map(\.id)
@@ -39,7 +40,8 @@ extension KeybagRecord {
       protectors.isEmpty == classEntries.isEmpty, "number of protectors", "is not that of its class keys")
     seal = try reader.read(32, "seal")
     if classEntries.isEmpty {
-      try reader.require(features.isEmpty, "features", "are not those of an erased store")
+      let others = features.subtracting(.authenticatedContents)
+      try reader.require(others.isEmpty, "features", "are not those of an erased store")
       try reader.require(seal.allSatisfy { $0 == 0 }, "seal", "is not zeros")
     }
     tag = try reader.read(32, "tag")

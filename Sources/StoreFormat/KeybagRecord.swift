@@ -25,6 +25,8 @@ package struct KeybagRecord: Sendable, Equatable {
   package var storeID: StoreID
   /// Increases by one with each change.
   package var generation: UInt64
+  /// The contents of files are authenticated.
+  package let authenticatesContents: Bool
   /// The class of the root directory of a new store.
   package var defaultClass: ProtectionClass
   /// 16 bytes that identify the store's device key.
@@ -148,12 +150,13 @@ package struct KeybagRecord: Sendable, Equatable {
 
   /// A record whose seal and tag are still zeros.
   package init(
-    storeID: StoreID, generation: UInt64, defaultClass: ProtectionClass, deviceKeyIdentifier: [UInt8],
-    creationTime: UInt64, effaceableIdentifier: [UInt8]? = nil, eraseAfter: UInt8? = nil,
+    storeID: StoreID, generation: UInt64, authenticatesContents: Bool = false, defaultClass: ProtectionClass,
+    deviceKeyIdentifier: [UInt8], creationTime: UInt64, effaceableIdentifier: [UInt8]? = nil, eraseAfter: UInt8? = nil,
     classEntries: [ClassEntry], formerKeys: [FormerKey] = [], protectors: [Protector]
   ) {
     self.storeID = storeID
     self.generation = generation
+    self.authenticatesContents = authenticatesContents
     self.defaultClass = defaultClass
     self.deviceKeyIdentifier = deviceKeyIdentifier
     self.creationTime = creationTime

@@ -1,4 +1,5 @@
 import BackingTree
+import Contents
 import FUSE
 import FileSystem
 import KeyManagement
@@ -28,7 +29,7 @@ package final class StoreSource: Sendable {
     }
     for fileClass in ProtectionClass.allCases { controller.setAvailability(.available, of: fileClass) }
     controller.lockState = .unlocked
-    var options = TreeOptions()
+    var options = TreeOptions(layout: ContentsLayout(of: opened.keybag.record, in: backing))
     options.writers = .reading
     options.addsOwnerPermissions = false
     // Most descriptors are for what is copied at the same time.

@@ -15,8 +15,8 @@ struct FsckCommand: ParsableCommand {
     discussion: """
       Looks at both copies of the keybag, and at every file, directory and name in a store: its record, length, \
       symbolic link and extended attributes. The device key is enough for that. With the passcode or the recovery key, \
-      it also tries the key of every file. Contents are not read. A store whose mounts are all read-only is checked \
-      too, but not repaired.
+      it also tries the key of every file; with --contents, it reads the contents too, which in an authenticated store \
+      finds whatever was changed. A store whose mounts are all read-only is checked too, but not repaired.
 
       A repair deletes nothing but leftovers: what has no place in the tree is moved to .protectfs/lost+found. Files \
       under a class key that no keybag here has are reported, and stay: the keybag that has the key opens them.
@@ -41,6 +41,17 @@ struct FsckCommand: ParsableCommand {
   @Flag(help: "Ask for the passcode, and check the keys of files too; implied by the options that give a protector.")
   var unlock = false
 
+  @Flag(help: "Read the contents of all files too, and say which cannot be read; implies --unlock.")
+  var contents = false
+
+  @Flag(
+    help: """
+      With --repair, in an authenticated store: take files as long as they are, also where that is not how long they \
+      were when they were closed. A copy of a store that was made while it was written may have such files; but whoever \
+      cut a file is believed too. Implies --unlock.
+      """)
+  var acceptLengths = false
+
   @OptionGroup var opening: OpeningOptions
 
   @Option(
@@ -48,7 +59,11 @@ struct FsckCommand: ParsableCommand {
     completion: .file())
   var deviceKeyFile: String?
 
-  private var wantsKeys: Bool { unlock || opening.isGiven }
+  func validate() throws {
+    if acceptLengths, !repair { throw ValidationError("--accept-lengths changes the store: give --repair too.") }
+  }
+
+  private var wantsKeys: Bool { unlock || contents || acceptLengths || opening.isGiven }
 
   func run() throws {
     let report: any FsckReport = json ? FsckObject(of: backing) : FsckLines(of: backing)
@@ -114,7 +129,7 @@ struct FsckCommand: ParsableCommand {
       directory, copies: copies, keybag: keybag, deviceKey: storeKey.key,
       unlock: { (file, keybag, deviceKey) throws(KeyManagementError) in
         try file.open(keybag, with: secret.value, deviceKey: deviceKey).classKeys()
-      }, isRepairing: repair, observer: report)
+      }, readsContents: contents, isRepairing: repair, acceptsLengths: acceptLengths, observer: report)
   }
 
   /// A good keybag, and the store's device key.

@@ -15,6 +15,11 @@ extension TreeProgress {
     let others: Set<PathName> = [PathName(NameEncoding.storeDirectory), "lost+found"]
     return TreeProgress("entries checked") { TreeTotal(of: backing, without: others, while: $0).entries }
   }
+
+  fileprivate func show(_ summary: CheckSummary) {
+    if summary.bytes == 0 { return show(summary.entries) }
+    show(summary.entries, ", \(summary.bytes.bytes) read, \(rate(of: summary.bytes).bytes)/s")
+  }
 }
 
 /// The report for people, and on a terminal how far the check is.
@@ -32,15 +37,14 @@ final class FsckLines: FsckReport {
     if finding.path != nil { print("  backing file \(finding.backingPath)") }
   }
 
-  func checked(entries: Int) {
-    progress.show(entries)
-  }
+  func checked(_ summary: CheckSummary) { progress.show(summary) }
 
   func finish(_ summary: CheckSummary?) {
     progress.end()
     guard let summary else { return }
     var text = "\(summary.entries) entries, \(summary.errors) errors"
     if summary.errors > 0 { text += " (\(summary.errorsRepaired) repaired)" }
+    if summary.bytes > 0 { text += ", \(summary.bytes.bytes) of contents read" }
     print("\(text), \(summary.notes) notes")
     if underOtherKeys > 0 {
       print(
@@ -66,6 +70,7 @@ final class FsckObject: FsckReport {
 
   private struct Totals: Encodable {
     let entries, errors, errorsRepaired, notes: Int
+    let bytesRead: UInt64
   }
 
   func found(_ finding: Finding) {
@@ -80,15 +85,15 @@ final class FsckObject: FsckReport {
     print((try? JSONOutput.line(item)) ?? "null", terminator: "")
   }
 
-  func checked(entries: Int) {
-    progress.show(entries)
-  }
+  func checked(_ summary: CheckSummary) { progress.show(summary) }
 
   func finish(_ summary: CheckSummary?) {
     progress.end()
     let start = isFirst ? "{\"findings\":[" : ""
     let totals = summary.map {
-      Totals(entries: $0.entries, errors: $0.errors, errorsRepaired: $0.errorsRepaired, notes: $0.notes)
+      Totals(
+        entries: $0.entries, errors: $0.errors, errorsRepaired: $0.errorsRepaired, notes: $0.notes,
+        bytesRead: $0.bytes)
     }
     print("\(start)],\"totals\":\((try? JSONOutput.line(totals)) ?? "null")}")
   }

@@ -37,7 +37,7 @@ extension StoreInformation {
     line("created", created)
     line("default class", "\(defaultClass.name) (\(defaultClass.letter))")
     line("keybag", "generation \(keybagGeneration), \(verdict)")
-    line("contents", "AES-256-XTS, a key for each file")
+    line("contents", "\(authenticatesContents ? "AES-256-GCM" : "AES-256-XTS"), a key for each file")
     line("names", "AES-256-SIV")
     if let erased { line("ERASED", "on \(erased); what was in it cannot be read any more") }
     if pendingRekeys > 0 { line("rekeys", "pending for \(pendingRekeys.files); they go on after an unlock") }

@@ -42,7 +42,7 @@ enum MachineChecks {
   /// Whether a block device is one of dm-crypt, or lies on such ones alone: a logical volume, say. `nil` for none.
   private static func isEncrypted(_ device: String) -> Bool? {
     guard PathName(device).isThere else { return nil }
-    if text("\(device)/dm/uuid")?.hasPrefix("CRYPT-") == true { return true }
+    if PathName("\(device)/dm/uuid").firstLine?.hasPrefix("CRYPT-") == true { return true }
     let directory = try? Descriptor.open(PathName("\(device)/slaves"), [.readOnly, .directory])
     guard let directory, let slaves = try? DirectoryNames(directory).all(limit: 256), !slaves.isEmpty else {
       return false
@@ -61,8 +61,8 @@ enum MachineChecks {
   private static var hibernation: Diagnosis {
     let swaps = swaps
     let canHibernate =
-      text("/sys/power/state")?.split(separator: " ").contains("disk") == true
-      && text("/sys/power/disk")?.hasPrefix("[disabled]") == false && !swaps.isEmpty
+      PathName("/sys/power/state").firstLine?.split(separator: " ").contains("disk") == true
+      && PathName("/sys/power/disk").firstLine?.hasPrefix("[disabled]") == false && !swaps.isEmpty
     guard canHibernate else { return .good("hibernation", "not possible") }
     guard swaps.contains(where: { $0.isEncrypted != true }) else {
       return .good("hibernation", "writes memory to an encrypted disk")
@@ -76,8 +76,8 @@ enum MachineChecks {
 
   private static var freedPages: Diagnosis {
     let isOn =
-      text("/proc/cmdline")?.split(separator: " ").contains("init_on_free=1") == true
-      || text("/proc/sys/kernel/osrelease").map { lines("/boot/config-\($0)") }?
+      PathName("/proc/cmdline").firstLine?.split(separator: " ").contains("init_on_free=1") == true
+      || PathName("/proc/sys/kernel/osrelease").firstLine.map { lines("/boot/config-\($0)") }?
         .contains("CONFIG_INIT_ON_FREE_DEFAULT_ON=y") == true
     return isOn
       ? .good("freed memory", "the kernel wipes it")
@@ -90,13 +90,6 @@ enum MachineChecks {
     guard let warning = SecureHeap.warning else { return .good("locked memory", "there is enough for keys") }
     return .fault(
       "locked memory", warning, "raise memlock in /etc/security/limits.conf, or LimitMEMLOCK= of the service")
-  }
-
-  static func text(_ path: String) -> String? {
-    guard let file = try? Descriptor.open(PathName(path), [.readOnly]), let bytes = try? file.readToEnd() else {
-      return nil
-    }
-    return String(String(decoding: bytes, as: UTF8.self).drop { $0 == "\n" }.prefix { $0 != "\n" })
   }
 
   static func lines(_ path: String) -> [Substring] {

@@ -42,6 +42,11 @@ final class TreeProgress: Sendable {
   /// Shows how many are done, and what else there is to say.
   func show(_ done: Int, _ more: String = "") { line.show(text(done, more)) }
 
+  /// How many there were of something in a second, if there are so many now.
+  func rate(of count: UInt64) -> UInt64 {
+    UInt64(Double(count) / max(1, (ContinuousClock.now - start) / .seconds(1)))
+  }
+
   /// Ends the progress, and leaves a last line where there was one.
   func finish(_ done: Int, _ more: String = "") {
     isOver.store(true, ordering: .relaxed)

@@ -10,7 +10,7 @@ import Testing
     let plain, backing: UInt64
   }
 
-  @Test(arguments: [(ContentsLayout.units, "lengths"), (.pages, "page-lengths")])
+  @Test(arguments: [(ContentsLayout.units, "lengths"), (.pages(.unknown), "page-lengths")])
   func vectors(_ layout: ContentsLayout, file: String) throws {
     let vectors = try VectorFile.read("StoreFormatTests/\(file)", as: Vector.self)
     #expect(!vectors.isEmpty)

@@ -15,7 +15,7 @@ struct HeldPages {
   ///
   /// - Parameter key: of the file, 32 bytes.
   init(_ file: borrowing Descriptor, key: [UInt8]) throws {
-    contents = try ContentsLayout.pages.contents(
+    contents = try ContentsLayout.pages(.unknown).contents(
       of: Descriptor.open(PathName(descriptor: file), [.readWrite]), backingLength: file.status().size)
     cipher = ContentsCipher(try FileKey(SecretBytes(key)).pageCipher())
   }
@@ -48,7 +48,7 @@ struct HeldPages {
       fileClass: .none, isExplicit: false, classKeyID: ClassKeyID(rawValue: 1)!,
       wrappedKey: [UInt8](repeating: 0, count: 40))
     record.pending = PendingRekey(wrappedOldKey: try new.wrap(old: old))
-    var cipher = try ContentsLayout.pages.cipher(new, record)
+    var cipher = try ContentsLayout.pages(.unknown).cipher(new, record)
     while let pending = record.pending {
       let step = try contents.rekeyStep(of: pending, cipher: cipher, room: 1 << 20, mostChunks: 200)
       try contents.write(step)

@@ -130,6 +130,8 @@ CALL(int, fallocate, FAULTS_CHANGES | (mode & FALLOC_FL_PUNCH_HOLE ? 0 : FAULTS_
 CALL(int, fsync, FAULTS_CHANGES | FAULTS_FLUSH, is_ours(fd), (int fd), fd)
 CALL(int, fdatasync, FAULTS_CHANGES | FAULTS_FLUSH, is_ours(fd), (int fd), fd)
 CALL(int, syncfs, FAULTS_SYNC, is_ours(fd), (int fd), fd)
+CALL(int, sync_file_range, FAULTS_CHANGES | FAULTS_FLUSH, is_ours(fd), (int fd, off_t offset, off_t length, unsigned flags), fd,
+     offset, length, flags)
 
 // MARK: Names
 
@@ -163,6 +165,7 @@ CHANGE(utimensat, is_ours_at(directory, path),
 READ(int, statx, is_ours_at(directory, path),
      (int directory, const char *path, int flags, unsigned mask, struct statx *status), directory, path, flags, mask,
      status)
+READ(int, fstatfs, is_ours(fd), (int fd, struct statfs *status), fd, status)
 READ(int, fstatvfs, is_ours(fd), (int fd, struct statvfs *status), fd, status)
 TAKE(setxattr, is_ours_at(AT_FDCWD, path),
      (const char *path, const char *name, const void *value, size_t count, int flags), path, name, value, count, flags)

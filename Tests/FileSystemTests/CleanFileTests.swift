@@ -13,13 +13,13 @@ import Testing
     var mount: SimulatedMount
 
     init() throws {
-      store = try SimulatedMount.Store.shared.get()
-      mount = try SimulatedMount(store, layout: .pages)
+      store = try SimulatedMount.Store.authenticated.get()
+      mount = try SimulatedMount(store)
     }
 
     /// Begins anew, as the next mount.
     func remount(isReadOnly: Bool = false) throws {
-      mount = try SimulatedMount(store, isReadOnly: isReadOnly, layout: .pages)
+      mount = try SimulatedMount(store, isReadOnly: isReadOnly)
     }
 
     /// The only backing file, as whoever has the disk opens it.
@@ -36,13 +36,15 @@ import Testing
       return (version & 0x20 != 0 ? ["clean"] : []) + (version & 0x10 != 0 ? ["dense"] : [])
     }
 
-    func errors() throws -> [String] { try SimulatedMount.errors(in: store, layout: .pages) }
+    func errors(readsContents: Bool = false, acceptsLengths: Bool = false) throws -> [String] {
+      try SimulatedMount.errors(in: store, readsContents: readsContents, acceptsLengths: acceptsLengths)
+    }
 
     func contents() throws -> [UInt8] { try mount.contents("a") }
   }
 
   private static func run(_ body: (Fixture) throws -> Void) throws {
-    let disk = try SimulatedDisk(SimulatedMount.Store.shared.get().image)
+    let disk = try SimulatedDisk(SimulatedMount.Store.authenticated.get().image)
     try disk.run {
       try body(Fixture())
     }
@@ -156,8 +158,8 @@ import Testing
       let size = try file.status().size
       switch self {
       case .cut: try file.truncate(to: size - 7)
-      case .cutWholePages: try file.truncate(to: ContentsLayout.pages.backingLength(for: 8192))
-      case .extend: try file.truncate(to: ContentsLayout.pages.backingLength(for: 30_000))
+      case .cutWholePages: try file.truncate(to: ContentsLayout.pages(.unknown).backingLength(for: 8192))
+      case .extend: try file.truncate(to: ContentsLayout.pages(.unknown).backingLength(for: 30_000))
       case .zeroPage: try file.allocate([.punchHole, .keepSize], offset: 8192, length: 4096)
       case .zeroEnds: try file.allocate([.punchHole, .keepSize], offset: 4096, length: 4096)
       }
@@ -170,11 +172,31 @@ import Testing
       fixture.mount.clean()
       try fixture.remount(isReadOnly: isReadOnly)
       #expect(try fixture.contents().starts(with: Self.contents))
+      #expect(try fixture.errors(readsContents: true).isEmpty)
       try attack.make(fixture.backing())
       try fixture.remount(isReadOnly: isReadOnly)
       #expect(throws: Errno.ioError) { try fixture.contents() }
       let changesLength = attack != .zeroPage && attack != .zeroEnds
-      #expect(try fixture.errors() == (changesLength ? ["file-record-altered"] : []))
+      #expect(try fixture.errors() == (changesLength ? ["length-altered"] : []))
+      #expect(
+        try fixture.errors(readsContents: true) == [changesLength ? "length-altered" : "contents-damaged"])
+    }
+  }
+
+  /// A copy of a store that was made while a file was written may have its record of before: `fsck` is told to believe
+  /// its length.
+  @Test func aLengthCanBeAccepted() throws {
+    try Self.run { fixture in
+      try fixture.mount.create("a", Self.contents)
+      fixture.mount.clean()
+      try Attack.cutWholePages.make(fixture.backing())
+      try fixture.remount()
+      #expect(throws: Errno.ioError) { try fixture.contents() }
+      #expect(try fixture.errors(readsContents: true, acceptsLengths: true) == ["length-altered"])
+      #expect(try fixture.errors(readsContents: true).isEmpty)
+      try fixture.remount()
+      #expect(try fixture.contents().starts(with: Self.contents[..<8192]))
+      #expect(try fixture.marks().isEmpty)
     }
   }
 

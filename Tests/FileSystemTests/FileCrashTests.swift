@@ -1,4 +1,4 @@
-import Contents
+import Contract
 import Foundation
 import ProtectfsIO
 import ProtectfsPolicy
@@ -150,7 +150,7 @@ import Testing
     problems += await Self.edges.problems(as: "edges", longest: 1)
     if Simulation.seconds > 0 { problems += await Self.torn.problems(as: "edges with torn pages", longest: 1) }
     // Marks of clean files need the order of a journal.
-    if !ContentsLayout.ofStores.hasMarks {
+    if !TestedStores.areAuthenticated {
       problems += await Self.withoutJournal.problems(
         as: "calls without a journal", longest: Simulation.seconds > 0 ? .max : 2, fewest: 80)
     }

@@ -41,8 +41,9 @@ final class InProcessStore: Sendable {
     let backing = try directory.makeDirectory("backing")
     // The lowest cost that the format allows.
     let made = try Store.create(
-      in: backing, defaultClass: defaultClass, passcode: SecretBytes(Array("passcode".utf8)),
-      eraseAfter: nil, deviceKeyFile: directory.path + "/device.key", cost: ScryptParameters(logN: 16, r: 8, p: 1))
+      in: backing, defaultClass: defaultClass, authenticatesContents: TestedStores.areAuthenticated,
+      passcode: SecretBytes(Array("passcode".utf8)), eraseAfter: nil, deviceKeyFile: directory.path + "/device.key",
+      cost: ScryptParameters(logN: 16, r: 8, p: 1))
     var options = MountOptions(backing: backing, mountPoint: directory.path + "/mount")
     options.threads = 3
     change(&options)

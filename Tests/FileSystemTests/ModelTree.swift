@@ -127,7 +127,8 @@ struct ModelTree {
   mutating func synchronize(_ name: String) {
     guard let file = current[name], let now = bytes[file], let fileClass = classes[file] else { return }
     contents[file] = Contents(versions: [now], classes: [fileClass])
-    if explicit.contains(file) { floors[name] = fileClass }
+    // The file that it replaced may still be there.
+    if explicit.contains(file), names[name]!.isSubset(of: [nil, file]) { floors[name] = fileClass }
   }
 
   mutating func synchronizeAll() {

@@ -1,5 +1,5 @@
 import BackingTree
-import Contents
+import Contract
 import Cryptography
 import FileSystem
 import Glibc
@@ -20,18 +20,19 @@ final class SimulatedMount {
   /// A store, and the disk that it begins with.
   final class Store: Sendable {
     static let shared = Result { try Simulation.repeatably(.store) { try Store() } }
+    static let authenticated = Result { try Simulation.repeatably(.store) { try Store(authenticatesContents: true) } }
 
     private let new: NewKeybag
     private let key: [UInt8]
     let image: DiskImage
 
-    init() throws {
+    init(authenticatesContents: Bool = TestedStores.areAuthenticated) throws {
       let storeID = try StoreID.random()
       key = [UInt8](repeating: 5, count: 32)
       let deviceKey = try VolumeDeviceKey(deviceKey: SecretBytes(key), storeID: storeID)
       let new = try Keybag.create(
-        passcode: SecretBytes(Array("passcode".utf8)), deviceKey: deviceKey, storeID: storeID, eraseAfter: nil,
-        cost: ScryptParameters(logN: 16, r: 8, p: 1))
+        authenticatesContents: authenticatesContents, passcode: SecretBytes(Array("passcode".utf8)),
+        deviceKey: deviceKey, storeID: storeID, eraseAfter: nil, cost: ScryptParameters(logN: 16, r: 8, p: 1))
       let disk = SimulatedDisk()
       try disk.run {
         let backing = try SimulatedMount.backing()
@@ -53,25 +54,31 @@ final class SimulatedMount {
   }
 
   /// What `fsck` says is an error, of a store that nobody has mounted since.
-  static func errors(in store: Store, layout: ContentsLayout = .ofStores) throws -> [String] {
+  ///
+  /// - Parameter readsContents: whether it reads contents too; of one file, as threads know no simulated disk.
+  static func errors(in store: Store, readsContents: Bool = false, acceptsLengths: Bool = false) throws -> [String] {
     final class Errors: CheckObserver {
       var codes: [String] = []
 
       func found(_ finding: Finding) { if finding.defect.severity == .error { codes.append(finding.defect.rawValue) } }
-      func checked(entries: Int) {}
+      func checked(_ summary: CheckSummary) {}
     }
     let backing = try backing()
     let deviceKey = try store.deviceKey()
     let errors = Errors()
+    let unlock: StoreCheck.Unlock = { (file, keybag, deviceKey) throws(KeyManagementError) in
+      guard let secret = try? store.secret() else { throw .keybagMissing }
+      return try file.open(keybag, with: secret, deviceKey: deviceKey).classKeys()
+    }
     _ = try StoreCheck.run(
       backing, copies: KeybagCopies(backing: backing),
       keybag: Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey), deviceKey: deviceKey,
-      isRepairing: false, layout: layout, observer: errors)
+      unlock: readsContents ? unlock : nil, readsContents: readsContents, isRepairing: acceptsLengths,
+      acceptsLengths: acceptsLengths, observer: errors)
     return errors.codes
   }
 
   private let store: Store
-  private let layout: ContentsLayout
   private var daemon: Daemon
   private var engine: RekeyEngine
   private var fileSystem: ProtectedFileSystem { daemon.fileSystem }
@@ -95,20 +102,17 @@ final class SimulatedMount {
     }
   }
 
-  init(_ store: Store, isReadOnly: Bool = false, layout: ContentsLayout = .ofStores) throws {
-    (self.store, self.layout) = (store, layout)
-    (daemon, engine) = try Self.start(store, layout, isReadOnly: isReadOnly)
+  init(_ store: Store, isReadOnly: Bool = false) throws {
+    self.store = store
+    (daemon, engine) = try Self.start(store, isReadOnly: isReadOnly)
   }
 
   deinit { forgetAll() }
 
   /// Starts a daemon, and unlocks.
-  private static func start(
-    _ store: Store, _ layout: ContentsLayout, isReadOnly: Bool
-  ) throws -> (Daemon, RekeyEngine) {
+  private static func start(_ store: Store, isReadOnly: Bool) throws -> (Daemon, RekeyEngine) {
     var options = MountOptions(backing: SimulatedDisk.path.description, mountPoint: "/mount")
     options.isReadOnly = isReadOnly
-    options.layout = layout
     let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     let deviceKey = try store.deviceKey()
     let keybag = try MountProcess.openKeybag(in: backing(), deviceKey, isReadOnly: isReadOnly, log)
@@ -128,7 +132,7 @@ final class SimulatedMount {
     try daemon.prepareErasure()
     _ = try daemon.eraseOnDisk(fileClass, with: store.secret())
     forgetAll()
-    (daemon, engine) = try Self.start(store, layout, isReadOnly: false)
+    (daemon, engine) = try Self.start(store, isReadOnly: false)
   }
 
   /// Makes the files clean that were closed.
@@ -352,14 +356,20 @@ final class SimulatedMount {
     case .regular: break
     default: return Array("fifo".utf8)
     }
-    let size = Int(found.attributes.size)
-    let contents = try with(path, O_RDONLY) { (node, handle) throws(Errno) in
-      let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size + 2 * 4096, alignment: 4096)
+    return try read(path, at: 0, count: Int(found.attributes.size))
+      + fileSystem.attribute(Self.classAttribute, of: found.node, caller: .own)
+  }
+
+  func size(of path: String) throws(Errno) -> Int { Int(try entry(path).attributes.size) }
+
+  func read(_ path: String, at offset: UInt64, count: Int) throws(Errno) -> [UInt8] {
+    try with(path, O_RDONLY) { (node, handle) throws(Errno) in
+      let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: count + 3 * 4096, alignment: 4096)
       defer { unsafe buffer.deallocate() }
       return unsafe Array(
         try fileSystem.read(
-          handle, of: node, at: 0, count: size, into: buffer, flags: HandleFlags(rawValue: O_RDONLY), caller: .own))
+          handle, of: node, at: offset, count: count, into: buffer, flags: HandleFlags(rawValue: O_RDONLY),
+          caller: .own))
     }
-    return try contents + fileSystem.attribute(Self.classAttribute, of: found.node, caller: .own)
   }
 }

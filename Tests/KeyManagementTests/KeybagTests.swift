@@ -36,7 +36,7 @@ import Testing
     let store = try TestStore.read(1)
     let keybag = try store.parsed()
     #expect(keybag.bytes == store.keybag.bytes)
-    #expect(keybag.record.features == .known)
+    #expect(keybag.record.features == [.effaceableSecret, .eraseAfter])
     #expect(keybag.record.eraseAfter == 10)
     #expect(keybag.erasureTime == nil)
     let keyFile = try #require(store.protectors.compactMap(\.keyFile).first).bytes
@@ -213,8 +213,8 @@ import Testing
       _ = try Keybag(parsing: version, deviceKey: store.volumeKey())
     }
     var features = store.keybag.bytes
-    features[10] = 1
-    #expect(throws: KeyManagementError.unsupportedStore(.unknownFeatures(1))) {
+    features[10] = 2
+    #expect(throws: KeyManagementError.unsupportedStore(.unknownFeatures(2))) {
       _ = try Keybag(parsing: features, deviceKey: store.volumeKey())
     }
   }

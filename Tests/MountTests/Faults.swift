@@ -160,5 +160,5 @@ private final class FoundCodes: CheckObserver {
   private(set) var all: Set<String> = []
 
   func found(_ finding: Finding) { all.insert(finding.defect.rawValue) }
-  func checked(entries: Int) {}
+  func checked(_ summary: CheckSummary) {}
 }

@@ -1,3 +1,4 @@
+import Contract
 import Cryptography
 import MountDaemon
 import ProtectfsIO
@@ -32,8 +33,9 @@ struct NewStore: Sendable {
     let (backing, deviceKey) = (directory.appending("backing"), directory.appending("device.key"))
     try backing.makeDirectory(mode: 0o700)
     let made = try Store.create(
-      in: backing.description, defaultClass: defaultClass, passcode: SecretBytes(Array(Volume.passcode.utf8)),
-      eraseAfter: nil, deviceKeyFile: deviceKey.description, cost: Volume.lowestCost)
+      in: backing.description, defaultClass: defaultClass, authenticatesContents: TestedStores.areAuthenticated,
+      passcode: SecretBytes(Array(Volume.passcode.utf8)), eraseAfter: nil, deviceKeyFile: deviceKey.description,
+      cost: Volume.lowestCost)
     recoveryKey = String(decoding: made.recoveryKey.text.bytes, as: UTF8.self)
     self.deviceKey = try deviceKey.contents()
     rootRecord = try backing.extendedAttribute(Self.record)

@@ -22,7 +22,7 @@ package final class SimulatedDisk: @unchecked Sendable {
   /// By their descriptors, which the kernel has given out for other files.
   private(set) var files: [CInt: OpenFile] = [:]
   private var lastInode: Int
-  private let keepsOrder: Bool
+  let keepsOrder: Bool
   private let tearsPages: Bool
   /// The number of the flush that the disk only pretends to do: a fault that tests have to find.
   private var pretendedFlush: Int?

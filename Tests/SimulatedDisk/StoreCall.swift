@@ -4,8 +4,9 @@ import SystemPackage
 package enum StoreCall: Sendable {
   /// openat(2) that may make a file.
   case create
-  case openat, pread, pwrite, pwritev2, sendfile, lseek, ftruncate, fallocate, fsync, fdatasync, syncfs, mkdirat,
-    mknodat, symlinkat, linkat, unlinkat, renameat2, readlinkat, fchmod, chmod, fchownat, utimensat, fsetxattr,
+  case openat, pread, pwrite, pwritev2, sendfile, lseek, ftruncate, fallocate, fsync, fdatasync, syncfs, syncFileRange,
+    fstatfs, mkdirat, mknodat, symlinkat, linkat, unlinkat, renameat2, readlinkat, fchmod, chmod, fchownat, utimensat,
+    fsetxattr,
     setxattr, fremovexattr, removexattr, fgetxattr, getxattr, lgetxattr, flistxattr, listxattr, statx, getdents64
 
   /// What kinds of calls there are.
@@ -22,12 +23,12 @@ package enum StoreCall: Sendable {
   var kind: Kinds {
     switch self {
     case .openat, .pread, .sendfile, .lseek, .readlinkat, .fgetxattr, .getxattr, .lgetxattr, .flistxattr, .listxattr,
-      .statx, .getdents64:
+      .fstatfs, .statx, .getdents64:
       .reads
     case .create, .pwrite, .pwritev2, .fallocate, .mkdirat, .mknodat, .symlinkat, .linkat, .renameat2, .fsetxattr,
       .setxattr:
       .room
-    case .fsync, .fdatasync, .syncfs: .flushes
+    case .fsync, .fdatasync, .syncfs, .syncFileRange: .flushes
     case .ftruncate, .unlinkat, .fchmod, .chmod, .fchownat, .utimensat, .fremovexattr, .removexattr: .otherChanges
     }
   }

@@ -167,6 +167,11 @@ enum StoreTable {
         .syncfs, of: descriptor, { (disk, _) throws(Failure) in disk.synchronizeAll() },
         else: { CProtectfsIO.syncfs(descriptor) })
     },
+    sync_file_range: { descriptor, offset, length, flags in
+      answer(
+        .syncFileRange, of: descriptor, { (_, _) throws(Failure) in 0 },
+        else: { CProtectfsIO.sync_file_range(descriptor, offset, length, flags) })
+    },
     mkdirat: { directory, path, mode in
       unsafe answer(
         .mkdirat, at: path, in: directory,
@@ -257,6 +262,15 @@ enum StoreTable {
           disk.setTimes(inode, modification: unsafe times![1])
           return 0
         }, else: { unsafe Glibc.utimensat(directory, path!, times!, flags) })
+    },
+    fstatfs: { descriptor, status in
+      answer(
+        .fstatfs, of: descriptor,
+        { (disk, _) throws(Failure) in
+          // XFS, or ext2 (statfs(2)).
+          unsafe status!.pointee.f_type = disk.keepsOrder ? 0x5846_5342 : 0xef53
+          return 0
+        }, else: { unsafe CProtectfsIO.fstatfs(descriptor, status!) })
     },
     fstatvfs: { descriptor, status in unsafe Glibc.fstatvfs(descriptor, status!) },
     fsetxattr: { descriptor, attribute, value, count, flags in

@@ -36,7 +36,7 @@ extension StoreCheck {
     var findings: [Finding] = []
 
     func found(_ finding: Finding) { findings.append(finding) }
-    func checked(entries: Int) {}
+    func checked(_ summary: CheckSummary) {}
   }
 }
 

@@ -117,7 +117,7 @@ package final class KeyRotation: TreeVisitor {
       if error == .noData { return nil } else { throw error }
     }
     guard let bytes = read else { return nil }
-    if FileRecord.hasUnknownVersion(bytes, hasMarks: tree.options.layout.hasMarks) {
+    if FileRecord.hasUnknownVersion(bytes, hasMarks: tree.options.layout.isAuthenticated) {
       keep(node, "its record has a version that is not known")
       return nil
     }
@@ -125,7 +125,7 @@ package final class KeyRotation: TreeVisitor {
       try tree.verifiedFileRecord(bytes, of: node, descriptor)
     }
     // It may be right, and the length wrong: whoever puts that right needs the key.
-    if record == nil, tree.options.layout.hasMarks, FileRecord.isClean(bytes) {
+    if record == nil, tree.options.layout.isAuthenticated, FileRecord.isClean(bytes) {
       keep(node, "its record, or its length, was changed")
     }
     return record

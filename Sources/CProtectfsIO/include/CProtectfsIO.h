@@ -36,9 +36,6 @@ int linux_statx(int directory, const char *path, int flags, struct linux_status 
 int linux_open_cached(const char *path);
 /// The device number of the file system that a path leads to, which is not asked for anything.
 int linux_device_of(const char *path, uint32_t *major_number, uint32_t *minor_number);
-/// Whether syncfs(2) makes durable what was written to the file system of an open file: it is not one that passes on
-/// what is written, but not that call.
-int linux_synchronizes_whole(int fd);
 ssize_t linux_getdents64(int fd, void *buffer, size_t count);
 
 int linux_set_not_dumpable(void);

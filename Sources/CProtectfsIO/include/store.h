@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <sys/xattr.h>
@@ -18,6 +19,7 @@ struct statx;
 ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags);
 int fallocate(int fd, int mode, off_t offset, off_t length);
 int syncfs(int fd);
+int sync_file_range(int fd, off_t offset, off_t length, unsigned flags);
 int dup3(int from, int to, int flags);
 int renameat2(int directory, const char *from, int other, const char *to, unsigned flags);
 
@@ -37,6 +39,7 @@ int renameat2(int directory, const char *from, int other, const char *to, unsign
   CALL(int, fsync, (int fd), fd) \
   CALL(int, fdatasync, (int fd), fd) \
   CALL(int, syncfs, (int fd), fd) \
+  CALL(int, sync_file_range, (int fd, off_t offset, off_t length, unsigned flags), fd, offset, length, flags) \
   CALL(int, mkdirat, (int directory, const char *name, mode_t mode), directory, name, mode) \
   CALL(int, mknodat, (int directory, const char *name, mode_t mode, dev_t device), directory, name, mode, device) \
   CALL(int, symlinkat, (const char *target, int directory, const char *name), target, directory, name) \
@@ -53,6 +56,7 @@ int renameat2(int directory, const char *from, int other, const char *to, unsign
        directory, path, user, group, flags) \
   CALL(int, utimensat, (int directory, const char *path, const struct timespec times[2], int flags), \
        directory, path, times, flags) \
+  CALL(int, fstatfs, (int fd, struct statfs *status), fd, status) \
   CALL(int, fstatvfs, (int fd, struct statvfs *status), fd, status) \
   CALL(int, fsetxattr, (int fd, const char *name, const void *value, size_t count, int flags), \
        fd, name, value, count, flags) \

@@ -70,6 +70,7 @@ extension PageContents {
       }
       if isZero { return nil }
       // Zeros read as a hole.
+      try finishWriteBack(of: start..<start + PageLayout.size)
       try backing.descriptor.write([UInt8](repeating: 0, count: page.count), at: start)
     }
     return page

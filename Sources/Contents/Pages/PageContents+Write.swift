@@ -56,8 +56,9 @@ extension PageContents {
     let offset = position
     let end = offset + UInt64(bytes.count)
     let pages = offset / PageLayout.size..<(end - 1) / PageLayout.size + 1
-    if !DataUnits.isAligned(offset) || end < length { try requireNoEnd(of: pages.lowerBound, cipher) }
-    if !DataUnits.isAligned(end), pages.count > 1 { try requireNoEnd(of: pages.upperBound - 1, cipher) }
+    let endsInside = !DataUnits.isAligned(end) && end < length
+    if !DataUnits.isAligned(offset) || endsInside && pages.count == 1 { try requireNoEnd(of: pages.lowerBound, cipher) }
+    if endsInside, pages.count > 1 { try requireNoEnd(of: pages.upperBound - 1, cipher) }
     if pages.contains(where: { hasEnd($0, ofLength: length) }) {
       let group = PageLayout.group(of: pages.lowerBound)
       try unsafe changeEnds(of: group, isNeeded: true, cipher: cipher, whenFull: whenFull) { ends in
@@ -67,8 +68,10 @@ extension PageContents {
           let common = last.clamped(to: offset..<end)
           guard !common.isEmpty else { continue }
           let target = PageLayout.end(of: page).lowerBound + Int(common.lowerBound - last.lowerBound)
-          unsafe UnsafeMutableRawBufferPointer(rebasing: ends[target..<target + common.count])
-            .copyMemory(from: .init(rebasing: bytes[Int(common.lowerBound - offset)..<Int(common.upperBound - offset)]))
+          let old = unsafe UnsafeMutableRawBufferPointer(rebasing: ends[target..<target + common.count])
+          let new = unsafe bytes[Int(common.lowerBound - offset)..<Int(common.upperBound - offset)]
+          if unsafe old.elementsEqual(new) { continue }
+          unsafe old.copyMemory(from: .init(rebasing: new))
           isChanged = true
         }
         return isChanged

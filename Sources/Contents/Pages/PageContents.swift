@@ -18,6 +18,7 @@ import SystemPackage
 /// - What a power cut, or a failure, may have left of these is put right before the next change (``recover(_:)``).
 final class PageContents: FileContents {
   let backing: BackingFile
+  private let pageWait: BackingMedium.PageWait
   /// One more than the number of errors of write-back at the time when nothing was known to be in the way of a change;
   /// 0 before, and after a failure.
   private let recovery: Atomic<UInt64>
@@ -25,8 +26,9 @@ final class PageContents: FileContents {
   /// change since has made one.
   private let dense = Atomic(false)
 
-  init(_ backing: BackingFile) {
+  init(_ backing: BackingFile, _ medium: BackingMedium) {
     self.backing = backing
+    pageWait = medium.pageWait
     recovery = Atomic(backing.length == 0 ? 1 : 0)
   }
 
@@ -91,6 +93,7 @@ final class PageContents: FileContents {
   ) throws(Errno) {
     try unsafe cipher.encrypt(pages, firstUnit: first)
     let start = first * PageLayout.size
+    try finishWriteBack(of: start..<start + UInt64(pages.count))
     written = 0
     do throws(Errno) {
       do throws(Errno) {
@@ -109,6 +112,9 @@ final class PageContents: FileContents {
       throw error
     }
   }
+
+  /// Waits until pages of the backing file may be changed.
+  func finishWriteBack(of range: Range<UInt64>) throws(Errno) { try backing.finishWriteBack(of: range, pageWait) }
 
   /// Writes what is left of bytes of which some are written.
   private func writeRest(

@@ -1,4 +1,5 @@
 import BackingTree
+import Contents
 import Cryptography
 import FUSE
 import FileSystem
@@ -50,10 +51,14 @@ package final class Daemon: DaemonControl {
       gracePeriod: options.gracePeriod, lockDelay: options.lockDelay, inactivityPeriod: options.inactivityPeriod,
       restPeriod: options.restPeriod, controller: controller
     ) { events.send($0) }
+    let layout = ContentsLayout(of: keybag.record, in: backing)
+    if case .pages(let medium) = layout, medium.mayTear(4096) {
+      log.warning("a power cut may make pages unreadable that are being written: the disk writes none as a whole")
+    }
     fileSystem = try ProtectedFileSystem(
       backing: Store.open(options.backing), volume: VolumeKeys(deviceKey, storeID: keybag.storeID),
       controller: controller, observer: RefusalObserver(events: events, machine: machine),
-      options: options.fileSystemOptions, files: files, log: log)
+      options: options.treeOptions(layout), files: files, log: log)
     self.backing = backing
     owner = Process.identity.user
     self.options = options

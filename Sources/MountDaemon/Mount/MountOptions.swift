@@ -41,9 +41,6 @@ package struct MountOptions: Equatable, Sendable {
   /// The log names the files that were refused.
   package var logsPaths = false
 
-  /// How the store has the contents of files.
-  package var layout = ContentsLayout.ofStores
-
   package init(backing: String, mountPoint: String) {
     self.backing = backing
     self.mountPoint = mountPoint
@@ -51,10 +48,9 @@ package struct MountOptions: Equatable, Sendable {
 
   var writers: WriterState { isReadOnly ? .reading : isShared ? .shared : .sole }
 
-  var fileSystemOptions: TreeOptions {
-    var options = TreeOptions()
+  func treeOptions(_ layout: ContentsLayout) -> TreeOptions {
+    var options = TreeOptions(layout: layout)
     options.writers = writers
-    options.layout = layout
     options.keepsReplacedClass = keepsReplacedClass
     options.keepsLocked = keepsLocked
     // A quarter of the descriptors for directories, some for the daemon itself; the rest is for what others keep open.

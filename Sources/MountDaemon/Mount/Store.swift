@@ -14,8 +14,8 @@ package enum Store {
   /// - Parameter cost: of trying a passcode; `nil` for one that takes long enough on this machine.
   /// - Throws: `StoreError` where no store can be, `KeyManagementError` for what concerns keys.
   package static func create(
-    in path: String, defaultClass: ProtectionClass, passcode: borrowing SecretBytes, eraseAfter: UInt8?,
-    deviceKeyFile: String?, cost: ScryptParameters? = nil
+    in path: String, defaultClass: ProtectionClass, authenticatesContents: Bool = false,
+    passcode: borrowing SecretBytes, eraseAfter: UInt8?, deviceKeyFile: String?, cost: ScryptParameters? = nil
   ) throws -> (storeID: StoreID, recoveryKey: RecoveryKeyText) {
     let backing = try open(path)
     // Of two that make a store here at once, one comes too late.
@@ -26,8 +26,8 @@ package enum Store {
     let storeID = try StoreID.random()
     let deviceKey = try DeviceKey.loadOrCreate(for: storeID, file: deviceKeyFile.map { PathName($0) })
     let new = try Keybag.create(
-      defaultClass: defaultClass, passcode: passcode, deviceKey: deviceKey, storeID: storeID, eraseAfter: eraseAfter,
-      cost: cost)
+      defaultClass: defaultClass, authenticatesContents: authenticatesContents, passcode: passcode,
+      deviceKey: deviceKey, storeID: storeID, eraseAfter: eraseAfter, cost: cost)
     try KeybagFile.makeDirectory(in: backing)
     // On other hosts too.
     let claim = try lock(backing, path: path, for: .change)

@@ -28,6 +28,7 @@ package struct StoreInformation: Encodable {
   package let features: UInt64
   package let created: String
   package let keybagGeneration: UInt64
+  package let authenticatesContents: Bool
   package let defaultClass: ProtectionClass
   package let authenticity: Authenticity
   package let classes: [ClassKeys]
@@ -45,6 +46,7 @@ package struct StoreInformation: Encodable {
     features = record.features.rawValue
     created = Self.date(record.creationTime)
     keybagGeneration = record.generation
+    authenticatesContents = record.authenticatesContents
     defaultClass = record.defaultClass
     authenticity = Self.authenticity(of: bytes, deviceKeyFile)
     classes = ProtectionClass.allCases.map { fileClass in
