@@ -109,6 +109,7 @@ check_crashes() {
 simulated_crashes() {
   step "Simulated crashes: all sequences of two changes, and planted faults"
   PROTECTFS_SIMULATED_LENGTH=2 tests_in_turn --filter '(Keybag|File)CrashTests/'
+  PROTECTFS_TEST_AUTHENTICATED=1 tests_in_turn --filter 'FileCrashTests/whatWasMadeDurableIsThere'
 }
 
 tests_in_turn() { swift test --skip-build --ignore-lock --no-parallel "$@"; }
@@ -117,6 +118,8 @@ mount_group() {
   tests_in_turn --filter "MountTests\.MountTests/($1)Tests/"
   echo "Took $SECONDS s."
 }
+
+authenticated_group() { PROTECTFS_TEST_AUTHENTICATED=1 mount_group "$1"; }
 
 device_group() {
   step "Mount tests, with the device: $1"
@@ -148,7 +151,7 @@ timed=$(scripts/timing-tests.sh --pattern)
 # Runs functions, with their arguments, two at a time.
 two_at_a_time() { printf '%s\n' "$@" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .build "$1"' job '{}'; }
 export protectfs timed
-export -f step unit_tests check_service_manager check_command check_crashes simulated_crashes tests_in_turn mount_group device_group run_quietly
+export -f step unit_tests check_service_manager check_command check_crashes simulated_crashes tests_in_turn mount_group authenticated_group device_group run_quietly
 
 # No test mounts anything meanwhile: a container has copies of all mounts that are there when it is made, and so would keep
 # those of other tests.
@@ -166,6 +169,7 @@ jobs+=(simulated_crashes)
 two_at_a_time "${first[@]}"
 
 if $has_rings; then jobs+=("device_group 'Secrecy|Directory|Namespace|Content'"); fi
+jobs+=("authenticated_group 'Contract|DirectTransfer|FullDisk|PendingRekey'")
 for group in "${groups[@]}"; do jobs+=("mount_group '$group'"); done
 
 step "Two at a time, in turn: the command, crashes, mount tests"

@@ -125,6 +125,27 @@ import Testing
     }
   }
 
+  /// Several threads write what a program wrote: a page may come before the one ahead of it.
+  @Test func theOrderOfWritesDoesNotMatter() throws {
+    let page = SimulatedCall.text("page", 4096)
+    let orders: [([UInt64], isDense: Bool)] = [
+      ([0, 1, 2, 3, 4], true), ([1, 0, 2, 4, 3], true), ([4, 3, 2, 1, 0], true), ([4, 0, 1, 2, 3], true),
+      ([0, 4, 1, 3, 2], true), ([0, 4, 1, 2], false), ([1, 3, 0, 2, 4], false), ([4, 2, 0, 1, 3], false),
+    ]
+    for (order, isDense) in orders {
+      try Self.run { fixture in
+        try fixture.mount.create("a", [])
+        try fixture.mount.open("a") { () throws in
+          for number in order { try fixture.mount.write(page, at: number * 4096, to: "a") }
+        }
+        fixture.mount.clean()
+        #expect(try fixture.marks() == (isDense ? ["clean", "dense"] : ["clean"]), "\(order)")
+        try fixture.remount()
+        #expect(try fixture.contents().count > 5 * 4096)
+      }
+    }
+  }
+
   /// What whoever has the disk does to a file that is not clean yet is not taken for a program's.
   @Test func anotherLengthIsNotMadeClean() throws {
     try Self.run { fixture in

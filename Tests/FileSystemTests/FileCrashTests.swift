@@ -1,4 +1,3 @@
-import Contract
 import Foundation
 import ProtectfsIO
 import ProtectfsPolicy
@@ -149,11 +148,8 @@ import Testing
     var problems = await Self.search.problems(as: "calls")
     problems += await Self.edges.problems(as: "edges", longest: 1)
     if Simulation.seconds > 0 { problems += await Self.torn.problems(as: "edges with torn pages", longest: 1) }
-    // Marks of clean files need the order of a journal.
-    if !TestedStores.areAuthenticated {
-      problems += await Self.withoutJournal.problems(
-        as: "calls without a journal", longest: Simulation.seconds > 0 ? .max : 2, fewest: 80)
-    }
+    problems += await Self.withoutJournal.problems(
+      as: "calls without a journal", longest: Simulation.seconds > 0 ? .max : 2, fewest: 80)
     #expect(problems.isEmpty)
   }
 

@@ -7,9 +7,10 @@ import Testing
 extension MountTests {
   /// Stores made by released versions: each must stay readable for ever. An archive contains `backing`, `device.key`
   /// and `passcode`. Its name is the version of the format, and the first feature that it has. With
-  /// `PROTECTFS_KEEP_STORES=1` in the environment, a missing archive is created.
+  /// `PROTECTFS_KEEP_STORES=1` in the environment, a missing archive is created: an authenticated store with
+  /// `PROTECTFS_TEST_AUTHENTICATED` too.
   @Suite struct GoldenStoreTests {
-    static let versions = ["version-2"]
+    static let versions = ["version-2", "version-2.authenticated"]
 
     /// Creates the tree, the same in every directory.
     static let tree = """

@@ -46,7 +46,8 @@ class Store:
         return result
 
     def init(self, passcode):
-        self.run("init", self.backing, "--passcode-file", self.passcode_file(passcode), "--device-key", self.key)
+        self.run("init", self.backing, "--passcode-file", self.passcode_file(passcode), "--device-key", self.key,
+                 *(["--authenticated"] if "PROTECTFS_TEST_AUTHENTICATED" in os.environ else []))
 
     def mount(self):
         self.daemon = subprocess.Popen(

@@ -11,7 +11,11 @@ extension PageContents {
     let oldLength = length
     let end = offset + UInt64(bytes.count)
     var position = offset
-    if offset > oldLength { isDense = false }
+    let pages = offset / PageLayout.size..<(end - 1) / PageLayout.size + 1
+    if offset > oldLength {
+      let next = DataUnits.end(of: oldLength) / PageLayout.size
+      leaveOut(next..<max(next, pages.lowerBound))
+    }
     do throws(Errno) {
       try growing(to: end, cipher: cipher) { () throws(Errno) in
         while position < end {
@@ -21,7 +25,9 @@ extension PageContents {
             .init(rebasing: bytes[part]), position: &position, length: max(end, oldLength), cipher: cipher, whenFull)
         }
       }
+      if hasGap { fill(pages) }
     } catch {
+      if hasGap { isDense = false }
       cutBack(to: keepingPart && position > offset ? max(position, oldLength) : oldLength)
       throw error
     }

@@ -25,6 +25,9 @@ final class PageContents: FileContents {
   /// No page is a hole, and one that is found is damage: none was when the file was opened, or it was empty, and no
   /// change since has made one.
   private let dense = Atomic(false)
+  /// Pages that a write has left out of a dense file which has come before the one ahead of it, by another thread: the
+  /// first, and the one behind the last, in the halves of a word; 0 for none.
+  private let gap = Atomic<UInt64>(0)
 
   init(_ backing: BackingFile, _ medium: BackingMedium) {
     self.backing = backing
@@ -37,8 +40,31 @@ final class PageContents: FileContents {
   }
 
   var isDense: Bool {
-    get { dense.load(ordering: .relaxed) }
-    set { dense.store(newValue, ordering: .relaxed) }
+    get { dense.load(ordering: .relaxed) && !hasGap }
+    set {
+      dense.store(newValue, ordering: .relaxed)
+      gap.store(0, ordering: .relaxed)
+    }
+  }
+
+  /// Whether the file is dense once all pages are written that were left out.
+  var hasGap: Bool { gap.load(ordering: .relaxed) != 0 }
+
+  /// Notes that a write leaves out pages. Of one gap it is known when it is filled.
+  func leaveOut(_ pages: Range<UInt64>) {
+    if pages.isEmpty { return }
+    if hasGap || pages.upperBound > UInt32.max { return isDense = false }
+    gap.store(pages.lowerBound << 32 | pages.upperBound, ordering: .relaxed)
+  }
+
+  /// Notes that pages were written.
+  func fill(_ pages: Range<UInt64>) {
+    let known = gap.load(ordering: .relaxed)
+    var (first, end) = (known >> 32, known & 0xffff_ffff)
+    if pages.contains(first) { first = min(pages.upperBound, end) } else if pages.contains(end - 1) {
+      end = pages.lowerBound
+    }
+    gap.store(first < end ? first << 32 | end : 0, ordering: .relaxed)
   }
 
   /// Whether nothing that a power cut or a failure may have left is in the way of a change.
