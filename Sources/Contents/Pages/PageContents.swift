@@ -61,7 +61,9 @@ final class PageContents: FileContents {
   func fill(_ pages: Range<UInt64>) {
     let known = gap.load(ordering: .relaxed)
     var (first, end) = (known >> 32, known & 0xffff_ffff)
-    if pages.contains(first) { first = min(pages.upperBound, end) } else if pages.contains(end - 1) {
+    if pages.contains(first) {
+      first = min(pages.upperBound, end)
+    } else if pages.contains(end - 1) {
       end = pages.lowerBound
     }
     gap.store(first < end ? first << 32 | end : 0, ordering: .relaxed)
