@@ -78,24 +78,28 @@ package final class BackingFile: Sendable {
   /// Waits until no page of a range is being written to the device, or will be before it is changed: what a power cut
   /// leaves of a page that changes meanwhile is neither the old one nor the new one.
   ///
-  /// - Throws: the error of sync_file_range(2) or fdatasync(2). It is one of write-back, which no other call reports:
-  ///   ``writeBackErrors`` keeps it.
+  /// - Throws: the error of sync_file_range(2) or fdatasync(2). ``writeBackErrors`` keeps it: no other call reports it.
   func finishWriteBack(of range: Range<UInt64>, _ wait: BackingMedium.PageWait) throws(Errno) {
     do throws(Errno) {
-      switch wait {
-      case .nothing: break
-      case .forPages:
-        do throws(Errno) {
-          try descriptor.finishWriteBack(of: range)
-        } catch  where [.noFunction, .notPermitted, .notSupportedOnSocket].contains(error) {
-          // A filter of system calls (seccomp(2)) does not let it through.
-          try descriptor.synchronizeData()
-        }
-      case .forFile: try descriptor.synchronizeData()
-      }
+      try waitForPages(of: range, wait)
     } catch {
-      errors.note(.ioError)
-      throw error
+      errors.noteLoss(error)
+      // It may be that of another page, and reported once: this page may be fine.
+      try waitForPages(of: range, wait)
+    }
+  }
+
+  private func waitForPages(of range: Range<UInt64>, _ wait: BackingMedium.PageWait) throws(Errno) {
+    switch wait {
+    case .nothing: break
+    case .forPages:
+      do throws(Errno) {
+        try descriptor.finishWriteBack(of: range)
+      } catch  where [.noFunction, .notPermitted, .notSupportedOnSocket].contains(error) {
+        // A filter of system calls (seccomp(2)) does not let it through.
+        try descriptor.synchronizeData()
+      }
+    case .forFile: try descriptor.synchronizeData()
     }
   }
 

@@ -18,7 +18,7 @@ package struct WriteBackErrors: RawRepresentable, AtomicRepresentable, Sendable 
   package var count: UInt32 { UInt32(rawValue >> 32) }
 
   /// Whether an error says that data was lost, and not that a call could not be made.
-  private static let losses: [Errno] = [.ioError, .noSpace, .diskQuotaExceeded]
+  fileprivate static let losses: [Errno] = [.ioError, .noSpace, .diskQuotaExceeded]
 
   /// The errors with another one, if it says that data was lost.
   func noting(_ error: Errno) -> WriteBackErrors {
@@ -33,6 +33,9 @@ package struct WriteBackErrors: RawRepresentable, AtomicRepresentable, Sendable 
 }
 
 extension Atomic where Value == WriteBackErrors {
+  /// Notes an error of a call that reports none but those of write-back: with others of the device too (`ENODATA`).
+  func noteLoss(_ error: Errno) { note(WriteBackErrors.losses.contains(error) ? error : .ioError) }
+
   func note(_ error: Errno) {
     var known = load(ordering: .relaxed)
     while true {

@@ -11,7 +11,6 @@ struct FileSystemKind: RawRepresentable, Equatable, Sendable {
   static let btrfs = FileSystemKind(rawValue: 0x9123_683e)
   static let f2fs = FileSystemKind(rawValue: 0xf2f5_2010)
   static let tmpfs = FileSystemKind(rawValue: 0x0102_1994)
-  static let nfs = FileSystemKind(rawValue: 0x6969)
   static let fuse = FileSystemKind(rawValue: 0x6573_5546)
   static let ecryptfs = FileSystemKind(rawValue: 0xf15f)
 }
@@ -69,8 +68,8 @@ package struct BackingMedium: Sendable, Equatable {
       case .btrfs: (.nothing, true)
       case .xfs: (.forPages, true)
       case .ext: (.forPages, Self.hasJournal(device))
-      case .f2fs, .nfs, .tmpfs: (.forPages, false)
-      // Overlayfs, for one, has pages of its own, which none goes through.
+      case .f2fs, .tmpfs: (.forPages, false)
+      // Overlayfs has pages of its own, which none goes through; an NFS server has what it has not written yet.
       default: (.forFile, false)
       }
     // A partition has the queue of its disk.

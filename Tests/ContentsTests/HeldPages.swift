@@ -15,7 +15,7 @@ struct HeldPages {
   ///
   /// - Parameter key: of the file, 32 bytes.
   init(_ file: borrowing Descriptor, key: [UInt8]) throws {
-    contents = try ContentsLayout.pages(.unknown).contents(
+    contents = try ContentsLayout.pages(BackingMedium(of: file)).contents(
       of: Descriptor.open(PathName(descriptor: file), [.readWrite]), backingLength: file.status().size)
     cipher = ContentsCipher(try FileKey(SecretBytes(key)).pageCipher())
   }
@@ -31,11 +31,11 @@ struct HeldPages {
         overlay: nil))
   }
 
-  func write(_ bytes: [UInt8], at offset: Int) throws {
+  func write(_ bytes: [UInt8], at offset: Int, keepingPart: Bool = false) throws {
     var buffer = bytes + [UInt8](repeating: 0, count: 32)
     try unsafe buffer.withMutableBytes { (buffer) throws(Errno) in
       try unsafe contents.write(
-        .init(rebasing: buffer[..<bytes.count]), at: UInt64(offset), cipher: cipher, keepingPart: false,
+        .init(rebasing: buffer[..<bytes.count]), at: UInt64(offset), cipher: cipher, keepingPart: keepingPart,
         whenFull: { false })
     }
   }

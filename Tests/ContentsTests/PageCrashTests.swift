@@ -1,6 +1,7 @@
 import Cryptography
 import ProtectfsIO
 import SimulatedDisk
+import StoreFormat
 import SystemPackage
 import Testing
 
@@ -17,11 +18,13 @@ import Testing
     let name: String
     let make: @Sendable (HeldPages, inout ExpectedPages) throws -> Void
 
-    static func write(_ name: String, _ place: @escaping @Sendable (UInt64) -> (offset: UInt64, count: Int)) -> Step {
+    static func write(
+      _ name: String, keepingPart: Bool = false, _ place: @escaping @Sendable (UInt64) -> (offset: UInt64, count: Int)
+    ) -> Step {
       Step(name: name) { file, expected in
         let (offset, count) = place(expected.length)
         let bytes = expected.write(count, at: offset)
-        try file.write(bytes, at: Int(offset))
+        try file.write(bytes, at: Int(offset), keepingPart: keepingPart)
       }
     }
 
@@ -74,9 +77,11 @@ import Testing
     [.append(4099), .write("write 4200") { _ in (4200, 10) }, .truncate(group + 2 * 4096)]
   }
 
-  private static func trial(_ sequence: [Step], _ beginning: [(offset: UInt64, count: Int)]) throws -> CrashTrial? {
-    let disk = SimulatedDisk()
-    var expected = ExpectedPages()
+  private static func trial(
+    _ sequence: [Step], _ beginning: [(offset: UInt64, count: Int)], with fault: PlantedFault? = nil
+  ) throws -> CrashTrial? {
+    let disk = SimulatedDisk(tearsWrites: true)
+    var (before, expected) = (ExpectedPages(), ExpectedPages())
     try disk.run {
       let root = try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory])
       let file = try root.open(name, [.readWrite, .create], mode: 0o600)
@@ -88,11 +93,15 @@ import Testing
       // Those of a session of its own.
       let next = try HeldPages(file, key: key)
       for step in sequence {
-        disk.beginStep()
+        disk.beginStep(with: fault)
+        before = expected
         try step.make(next, &expected)
       }
     }
-    return CrashTrial(on: disk) { [expected] image, _ in try problem(of: image, expected) }
+    before.add(expected)
+    return CrashTrial(on: disk) { [before, expected] image, isDone in
+      try problem(of: image, isDone ? expected : before)
+    }
   }
 
   /// What is wrong with what a cut has left: for who reads it, and for who changes it then and has the power cut again.
@@ -105,7 +114,7 @@ import Testing
     guard let truth = found.truth else { return found.problem }
     guard again else { return nil }
     for step in next where step.name.hasPrefix("write") == false || truth.length > 8192 {
-      let disk = SimulatedDisk(image)
+      let disk = SimulatedDisk(image, tearsWrites: true)
       var expected = truth
       let problem: String? = try disk.run {
         let file = try opened()
@@ -167,6 +176,72 @@ import Testing
         truth.forgetEarlier()
         found = try truth.found(HeldPages(file, key: key))
         #expect(found.problem == nil, "\(title), then \(later.name)")
+      }
+      return hit != nil
+    }
+  }
+
+  /// A page that changes while it is on its way to the disk would not open.
+  @Test func whatIsOnItsWayIsWaitedFor() throws {
+    let fault = PlantedFault("a page is not waited for", [.syncFileRange]) { _ in true }
+    for step in [Step.write(0, 4096), .write(4060, 8), .append(100)] {
+      for planted in [nil, fault] {
+        var generator = Simulation.generator(0)
+        let trial = try #require(try Self.trial([step, step], Self.beginnings[1], with: planted))
+        let found = trial.run(using: &generator)
+        #expect(found.problems.isEmpty == (planted == nil), "\(step.name)")
+      }
+    }
+  }
+
+  /// A file is not said to be dense, after whatever has failed, if a page of it is a hole: it would not be read any
+  /// more. What is cached by the kernel may be there in part.
+  @Test(arguments: [0, 100, 4064, 5000, Int(group), Int(group) + 100]) func densityIsTrue(count: Int) throws {
+    let written: [(offset: UInt64, count: Int)] = [
+      (4096, 1000), (8192, 4096), (Self.group, 10), (Self.group + 4096, 1),
+    ]
+    let steps = [false, true].flatMap { keepsPart in
+      (written + [(UInt64(count), 9000), (UInt64(count), 1)]).map { place in
+        Step.write("write \(place)", keepingPart: keepsPart) { _ in place }
+      }
+    }
+    var failures = 0
+    for step in steps + Self.steps where step.name != "fsync" {
+      for failure in CallFailure.all {
+        var number = 1
+        while try Self.isDenseRightly(after: step, count, failure, at: number) { number += 1 }
+        failures += number - 1
+      }
+    }
+    #expect(failures > 100)
+  }
+
+  /// Makes a change to a dense file of so many bytes, a call of which fails, and reads it all as what is then known.
+  private static func isDenseRightly(
+    after step: Step, _ count: Int, _ failure: CallFailure, at number: Int
+  ) throws -> Bool {
+    let disk = SimulatedDisk()
+    return try disk.run {
+      let root = try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory])
+      let file = try root.open(name, [.readWrite, .create], mode: 0o600)
+      var expected = ExpectedPages()
+      let held = try HeldPages(file, key: key)
+      held.contents.expect(nil, isOnlyWriter: true)
+      if count > 0 { try held.write(expected.write(count, at: 0), at: 0) }
+      #expect(held.contents.isDense)
+      disk.arm(failure, at: number)
+      _ = try? step.make(held, &expected)
+      let hit = disk.disarm()
+      try? held.contents.repair(held.cipher)
+      let again = try HeldPages(file, key: key)
+      let length = again.contents.length
+      again.contents.expect(CleanContents(length: length, isDense: held.contents.isDense), isOnlyWriter: true)
+      do {
+        for start in stride(from: 0, to: Int(length), by: 1 << 16) {
+          _ = try again.read(start..<min(start + 1 << 16, Int(length)))
+        }
+      } catch {
+        Issue.record("\(step.name) of \(count) bytes, \(failure) of call \(number): \(error)")
       }
       return hit != nil
     }

@@ -141,7 +141,10 @@ import Testing
         fixture.mount.clean()
         #expect(try fixture.marks() == (isDense ? ["clean", "dense"] : ["clean"]), "\(order)")
         try fixture.remount()
-        #expect(try fixture.contents().count > 5 * 4096)
+        let contents = try fixture.contents()
+        for number in order {
+          #expect(contents[Int(number) * 4096..<Int(number + 1) * 4096] == page[...])
+        }
       }
     }
   }
@@ -218,6 +221,15 @@ import Testing
       try fixture.remount()
       #expect(try fixture.contents().starts(with: Self.contents[..<8192]))
       #expect(try fixture.marks().isEmpty)
+      // Anybody can make a key of class B.
+      try fixture.mount.setClass(of: "a", to: .completeUnlessOpen)
+      fixture.mount.rekey()
+      try fixture.mount.write([1], at: 0, to: "a")
+      fixture.mount.clean()
+      try fixture.backing().truncate(to: 4097)
+      #expect(try fixture.errors(acceptsLengths: true) == ["length-altered"])
+      #expect(try fixture.errors(readsContents: true, acceptsLengths: true) == ["length-altered"])
+      #expect(try fixture.errors() == ["length-altered"])
     }
   }
 

@@ -1,3 +1,4 @@
+import Contract
 import Foundation
 import ProtectfsIO
 import ProtectfsPolicy
@@ -26,7 +27,8 @@ import Testing
     with fault: PlantedFault? = nil, checks: Bool = false
   ) throws -> CrashTrial? {
     let store = try SimulatedMount.Store.shared.get()
-    let disk = SimulatedDisk(store.image, keepsOrder: keepsOrder, tearsPages: tearsPages)
+    let disk = SimulatedDisk(
+      store.image, keepsOrder: keepsOrder, tearsPages: tearsPages, tearsWrites: TestedStores.areAuthenticated)
     var (before, model) = (ModelTree(), ModelTree())
     let isPossible = try Simulation.repeatably(.steps) {
       try disk.run {

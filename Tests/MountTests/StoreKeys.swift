@@ -30,7 +30,7 @@ struct StoreKeys {
   /// The key of a file on the mount, and the keys derived from it.
   func fileKeys(of path: PathName, on volume: Volume) throws -> [UInt8] {
     let record = try FileRecord(
-      parsing: volume.backingFile(of: path).extendedAttribute(PathName(FileRecord.attributeName)))
+      parsing: volume.backingFile(of: path).extendedAttribute(PathName(FileRecord.attributeName)), length: 0)
     let classKey = SecretBytes(classKeys[record.fileClass] ?? [])
     let key =
       record.fileClass == .completeUnlessOpen
@@ -39,7 +39,8 @@ struct StoreKeys {
       : try KeyWrap.unwrap(record.wrappedKey, under: classKey)
     let contents = try KeyDerivation.counterMode(key: key, label: "protectfs xts", count: XTSCipher.keySize)
     let attributes = try KeyDerivation.counterMode(key: key, label: "protectfs attribute", count: 64)
-    return key.bytes + contents.bytes + attributes.bytes
+    let pages = try KeyDerivation.counterMode(key: key, label: "protectfs pages", count: PageCipher.keySize)
+    return key.bytes + contents.bytes + attributes.bytes + pages.bytes
   }
 }
 

@@ -60,6 +60,7 @@ extension SimulatedDisk {
       let count = min(bytes.count - position, Int(atomicSize - start % atomicSize))
       make(.data(inode, page: page, start: Int(start), unsafe Array(bytes[position..<position + count])))
       position += count
+      if start + UInt64(count) == Self.pageSize || position == bytes.count { unsettle(page, of: inode) }
     }
   }
 

@@ -24,6 +24,9 @@ package final class SimulatedDisk: @unchecked Sendable {
   private var lastInode: Int
   let keepsOrder: Bool
   private let tearsPages: Bool
+  private let tearsWrites: Bool
+  /// Pages that sync_file_range(2) has waited for, and that have not changed since.
+  private var settled: Set<PageNumber> = []
   /// The number of the flush that the disk only pretends to do: a fault that tests have to find.
   private var pretendedFlush: Int?
   /// How many flushes there were that had something to do.
@@ -54,7 +57,11 @@ package final class SimulatedDisk: @unchecked Sendable {
   ///   - keepsOrder: whether it has a journal.
   ///   - tearsPages: whether sectors of 512 bytes of a page that is overwritten are there or not, each by itself. A
   ///     page that is new is seen when all of it is there: its extent counts as unwritten until then (ext4, XFS).
-  package init(_ image: DiskImage = DiskImage(), keepsOrder: Bool = false, tearsPages: Bool = false) {
+  ///   - tearsWrites: whether a page that changes again, without a wait, is read while it does: half of it is there.
+  package init(
+    _ image: DiskImage = DiskImage(), keepsOrder: Bool = false, tearsPages: Bool = false, tearsWrites: Bool = false
+  ) {
+    self.tearsWrites = tearsWrites
     self.image = image
     self.keepsOrder = keepsOrder
     self.tearsPages = tearsPages
@@ -81,7 +88,8 @@ package final class SimulatedDisk: @unchecked Sendable {
 
   /// What a power cut would leave now.
   private var cut: PowerCut {
-    PowerCut(durable: durable, pending: pending, keepsOrder: keepsOrder, tearsPages: tearsPages)
+    PowerCut(
+      durable: durable, pending: pending, keepsOrder: keepsOrder, tearsPages: tearsPages, tearsWrites: tearsWrites)
   }
 
   /// What power cuts since the step began may leave; the last after its end.
@@ -103,9 +111,29 @@ package final class SimulatedDisk: @unchecked Sendable {
     }
   }
 
+  private struct PageNumber: Hashable {
+    let inode: Int
+    let page: UInt64
+  }
+
   /// How much of a write to a page is there as a whole, in bytes.
   func atomicSize(of page: UInt64, in inode: Int) -> UInt64 {
-    tearsPages && durable[inode].pages[page] != nil ? 512 : DiskImage.pageSize
+    if tearsPages && durable[inode].pages[page] != nil { return 512 }
+    let isOnItsWay =
+      !settled.contains(PageNumber(inode: inode, page: page))
+      && pending.contains { if case .data(inode, page, _, _) = $0 { true } else { false } }
+    return tearsWrites && isOnItsWay ? DiskImage.pageSize / 2 : DiskImage.pageSize
+  }
+
+  /// A page has changed since it was waited for.
+  func unsettle(_ page: UInt64, of inode: Int) { settled.remove(PageNumber(inode: inode, page: page)) }
+
+  /// Writes pages, and waits for them; they are not durable.
+  func settle(_ file: OpenFile, _ range: Range<UInt64>) {
+    guard effect == nil, !range.isEmpty else { return }
+    for page in range.lowerBound / DiskImage.pageSize...(range.upperBound - 1) / DiskImage.pageSize {
+      settled.insert(PageNumber(inode: file.inode, page: page))
+    }
   }
 
   func add(_ inode: DiskImage.Inode) -> Int {

@@ -169,7 +169,11 @@ enum StoreTable {
     },
     sync_file_range: { descriptor, offset, length, flags in
       answer(
-        .syncFileRange, of: descriptor, { (_, _) throws(Failure) in 0 },
+        .syncFileRange, of: descriptor,
+        { (disk, file) throws(Failure) in
+          disk.settle(file, UInt64(offset)..<UInt64(offset + length))
+          return 0
+        },
         else: { CProtectfsIO.sync_file_range(descriptor, offset, length, flags) })
     },
     mkdirat: { directory, path, mode in

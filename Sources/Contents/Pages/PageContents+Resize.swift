@@ -27,7 +27,7 @@ extension PageContents {
     isDense = false
     try cut(to: newLength)
     backing.length = newLength
-    isDense = wasDense || newLength == 0
+    isDense = wasDense || newLength == 0 && isOnlyWriter.load(ordering: .relaxed)
     guard wasRecovered || newLength == 0 else { return }
     // If that fails, the file keeps its new length.
     try? recovering { () throws(Errno) in try clearBehindLength(cipher) }

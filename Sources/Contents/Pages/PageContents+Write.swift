@@ -27,7 +27,8 @@ extension PageContents {
       }
       if hasGap { fill(pages) }
     } catch {
-      if hasGap { isDense = false }
+      // What is there of a growth may want an ends page that is not.
+      if end > oldLength { isDense = false }
       cutBack(to: keepingPart && position > offset ? max(position, oldLength) : oldLength)
       throw error
     }
@@ -74,10 +75,9 @@ extension PageContents {
           let common = last.clamped(to: offset..<end)
           guard !common.isEmpty else { continue }
           let target = PageLayout.end(of: page).lowerBound + Int(common.lowerBound - last.lowerBound)
-          let old = unsafe UnsafeMutableRawBufferPointer(rebasing: ends[target..<target + common.count])
-          let new = unsafe bytes[Int(common.lowerBound - offset)..<Int(common.upperBound - offset)]
-          if unsafe old.elementsEqual(new) { continue }
-          unsafe old.copyMemory(from: .init(rebasing: new))
+          // Also if it is the same: after an error of write-back it is not what the disk has.
+          unsafe UnsafeMutableRawBufferPointer(rebasing: ends[target..<target + common.count])
+            .copyMemory(from: .init(rebasing: bytes[Int(common.lowerBound - offset)..<Int(common.upperBound - offset)]))
           isChanged = true
         }
         return isChanged

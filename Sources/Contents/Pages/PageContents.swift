@@ -25,6 +25,8 @@ final class PageContents: FileContents {
   /// No page is a hole, and one that is found is damage: none was when the file was opened, or it was empty, and no
   /// change since has made one.
   private let dense = Atomic(false)
+  /// Nobody else makes holes.
+  let isOnlyWriter = Atomic(false)
   /// Pages that a write has left out of a dense file which has come before the one ahead of it, by another thread: the
   /// first, and the one behind the last, in the halves of a word; 0 for none.
   private let gap = Atomic<UInt64>(0)
@@ -36,6 +38,7 @@ final class PageContents: FileContents {
   }
 
   func expect(_ known: CleanContents?, isOnlyWriter: Bool) {
+    self.isOnlyWriter.store(isOnlyWriter, ordering: .relaxed)
     isDense = isOnlyWriter && length == 0 || known?.isDense == true && known?.length == length
   }
 
@@ -141,8 +144,11 @@ final class PageContents: FileContents {
     }
   }
 
-  /// Waits until pages of the backing file may be changed.
-  func finishWriteBack(of range: Range<UInt64>) throws(Errno) { try backing.finishWriteBack(of: range, pageWait) }
+  /// Waits until pages of the backing file may be changed. Nothing is on its way of pages that were not there.
+  func finishWriteBack(of range: Range<UInt64>) throws(Errno) {
+    let known = range.clamped(to: 0..<ciphertextEnd)
+    if !known.isEmpty { try backing.finishWriteBack(of: known, pageWait) }
+  }
 
   /// Writes what is left of bytes of which some are written.
   private func writeRest(
