@@ -65,7 +65,7 @@ extension BackingTree {
   /// Notes a file that is closed, to be made clean if it was changed. The caller holds the node's lock. Returns whether
   /// the pin is taken.
   func noteClosed(_ file: ProtectedFile, of node: Node) -> Bool {
-    guard file.isChanged, file.record.clean == nil else { return false }
+    guard file.isChanged, file.record.clean == nil, !file.hasLost else { return false }
     let closed = ClosedFile(node, file.cleanContents)
     let (isNew, count) = closedFiles.withLock { files -> (Bool, Int) in
       let isNew = files[ObjectIdentifier(node)] == nil

@@ -83,23 +83,27 @@ package final class BackingFile: Sendable {
     do throws(Errno) {
       try waitForPages(of: range, wait)
     } catch {
-      errors.noteLoss(error)
-      // It may be that of another page, and reported once: this page may be fine.
+      // It may be that of another page, and is reported once: this page may be fine.
       try waitForPages(of: range, wait)
     }
   }
 
   private func waitForPages(of range: Range<UInt64>, _ wait: BackingMedium.PageWait) throws(Errno) {
-    switch wait {
-    case .nothing: break
-    case .forPages:
-      do throws(Errno) {
-        try descriptor.finishWriteBack(of: range)
-      } catch  where [.noFunction, .notPermitted, .notSupportedOnSocket].contains(error) {
-        // A filter of system calls (seccomp(2)) does not let it through.
-        try descriptor.synchronizeData()
+    do throws(Errno) {
+      switch wait {
+      case .nothing: break
+      case .forPages:
+        do throws(Errno) {
+          try descriptor.finishWriteBack(of: range)
+        } catch  where [.noFunction, .notPermitted, .notSupportedOnSocket].contains(error) {
+          // A filter of system calls (seccomp(2)) does not let it through.
+          try descriptor.synchronizeData()
+        }
+      case .forFile: try descriptor.synchronizeData()
       }
-    case .forFile: try descriptor.synchronizeData()
+    } catch {
+      errors.noteLoss(error)
+      throw error
     }
   }
 

@@ -1,7 +1,8 @@
 import Synchronization
 import SystemPackage
 
-/// The last error of write-back that fsync(2) of a backing file has met, for those to whom it was not reported.
+/// The last error of write-back that fsync(2) of a backing file, or a wait for its pages, has met, for those to whom it
+/// was not reported.
 ///
 /// The kernel reports one once for each open file description (lib/errseq.c). All handles of a file share one, so the
 /// first that asks would be the only one to learn of it.

@@ -230,6 +230,9 @@ package final class ProtectedFile: Sendable {
 
   /// What a record says of the contents once they are durable.
   package var cleanContents: CleanContents { CleanContents(length: contents.length, isDense: contents.isDense) }
+
+  /// Whether something of the contents was lost on its way to the device.
+  package var hasLost: Bool { contents.backing.writeBackErrors.count > 0 }
 }
 
 extension ContentsLayout {

@@ -111,8 +111,8 @@ package enum Defect: String, CaseIterable, Sendable {
     case .impossibleLength: "no contents have this length"
     case .lengthAltered:
       "the file is not as long as when it was closed, or its record was altered: it is not opened, and nothing is renamed "
-        + "over it; put it back from a backup, or have its length accepted with --repair --accept-lengths, as in a copy "
-        + "that was made while it was written"
+        + "over it; put it back from a backup, or, unless it is of class B, have its length accepted with "
+        + "--repair --accept-lengths, as in a copy that was made while it was written"
     case .contentsDamaged:
       "a part of the contents cannot be read; all others can: put the file back from a backup, or copy what is left"
     case .symbolicLinkDamaged: "the symbolic link's target does not open"

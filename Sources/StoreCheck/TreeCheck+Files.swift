@@ -41,7 +41,7 @@ extension TreeCheck {
         // A closure cannot capture a borrowed descriptor.
         let same = SharedDescriptor(try Descriptor.open(PathName(descriptor: file), [.path]))
         findings.report(.lengthAltered, at: entry.place) { (_) throws(Errno) in
-          try acceptLength(status.size, of: same.descriptor, record)
+          try acceptLength(of: same.descriptor, record)
         }
         if try recordBytes(of: file) != bytes { try checkFile(file, status, entry) }
         return
@@ -63,12 +63,10 @@ extension TreeCheck {
   /// Makes a file one that is not clean, if that is wanted and its key is at hand. The tag, which does not fit, is all
   /// that covers the record; that the key unwraps says that it is one of this store. In class B it says nothing:
   /// anybody can wrap a key for a public one.
-  private func acceptLength(
-    _ size: UInt64, of file: borrowing Descriptor, _ record: FileRecord
-  ) throws(Errno) -> Finding.Outcome {
-    guard acceptsLengths, layout.length(ofBacking: size) != nil, !record.fileClass.hasKeyPair,
-      case .unwrapped = keys.fileKey(of: record)
-    else { return .left }
+  private func acceptLength(of file: borrowing Descriptor, _ record: FileRecord) throws(Errno) -> Finding.Outcome {
+    guard acceptsLengths, !record.fileClass.hasKeyPair, case .unwrapped = keys.fileKey(of: record) else {
+      return .left
+    }
     var record = record
     record.clean = nil
     do throws(CryptographyError) { record = try keys.volume.tagged(record) } catch { throw Errno(error) }

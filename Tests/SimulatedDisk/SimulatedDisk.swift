@@ -119,10 +119,16 @@ package final class SimulatedDisk: @unchecked Sendable {
   /// How much of a write to a page is there as a whole, in bytes.
   func atomicSize(of page: UInt64, in inode: Int) -> UInt64 {
     if tearsPages && durable[inode].pages[page] != nil { return 512 }
-    let isOnItsWay =
-      !settled.contains(PageNumber(inode: inode, page: page))
-      && pending.contains { if case .data(inode, page, _, _) = $0 { true } else { false } }
-    return tearsWrites && isOnItsWay ? DiskImage.pageSize / 2 : DiskImage.pageSize
+    if !tearsWrites || settled.contains(PageNumber(inode: inode, page: page)) { return DiskImage.pageSize }
+    // What drops a page waits for it.
+    let last = pending.last { change in
+      switch change {
+      case .data(inode, page, _, _), .hole(inode, page): true
+      case .size(inode, let size): size <= page * DiskImage.pageSize
+      default: false
+      }
+    }
+    return last?.isData == true ? DiskImage.pageSize / 2 : DiskImage.pageSize
   }
 
   /// A page has changed since it was waited for.

@@ -46,7 +46,11 @@ extension PageContents {
         throw error
       }
       if size == backingLength { return }
-      if let removed { try? backing.descriptor.write(removed, at: DataUnits.start(of: backingLength)) }
+      if let removed {
+        let start = DataUnits.start(of: backingLength)
+        try? finishWriteBack(of: start..<start + PageLayout.size)
+        try? backing.descriptor.write(removed, at: start)
+      }
       throw error
     }
   }

@@ -124,7 +124,9 @@ final class PageContents: FileContents {
   ) throws(Errno) {
     try unsafe cipher.encrypt(pages, firstUnit: first)
     let start = first * PageLayout.size
-    try finishWriteBack(of: start..<start + UInt64(pages.count))
+    // Nothing is on its way of pages that were not there before.
+    let known = (start..<start + UInt64(pages.count)).clamped(to: 0..<ciphertextEnd)
+    if !known.isEmpty { try finishWriteBack(of: known) }
     written = 0
     do throws(Errno) {
       do throws(Errno) {
@@ -144,11 +146,8 @@ final class PageContents: FileContents {
     }
   }
 
-  /// Waits until pages of the backing file may be changed. Nothing is on its way of pages that were not there.
-  func finishWriteBack(of range: Range<UInt64>) throws(Errno) {
-    let known = range.clamped(to: 0..<ciphertextEnd)
-    if !known.isEmpty { try backing.finishWriteBack(of: known, pageWait) }
-  }
+  /// Waits until pages of the backing file may be changed.
+  func finishWriteBack(of range: Range<UInt64>) throws(Errno) { try backing.finishWriteBack(of: range, pageWait) }
 
   /// Writes what is left of bytes of which some are written.
   private func writeRest(
