@@ -58,11 +58,14 @@ extension PathName {
   /// Whether there is something at the path; of a symbolic link, where it leads.
   package var isThere: Bool { (try? Descriptor.open(self, [.path])) != nil }
 
-  /// The first line of a file of the kernel's; `nil` if it cannot be read.
-  package var firstLine: String? {
-    guard let bytes = try? Descriptor.open(self, [.readOnly]).readToEnd() else { return nil }
-    return String(decoding: bytes, as: UTF8.self).split(separator: "\n").first.map(String.init)
+  /// The lines of a file of the system's that are not empty; none if it cannot be read.
+  package var lines: [Substring] {
+    let bytes = try? Descriptor.open(self, [.readOnly]).readToEnd()
+    return String(decoding: bytes ?? [], as: UTF8.self).split(separator: "\n")
   }
+
+  /// The first of them.
+  package var firstLine: String? { lines.first.map(String.init) }
 
   /// The path of an existing file without symbolic links, `.` and `..`. A file system that is mounted there gets no
   /// request, so this works for dead mounts too.

@@ -20,8 +20,9 @@ final class ContentsCheck {
     let error: Errno
   }
 
-  /// Called with each file that has some damage, and how many bytes were read.
+  /// Called with each file that has some damage.
   private let report: (Place, Damage) -> Void
+  /// Called with the length of each file that was read, in bytes.
   private let countBytes: (UInt64) -> Void
   private var waiting: [File] = []
   /// So many files are open at most.

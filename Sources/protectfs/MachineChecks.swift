@@ -29,7 +29,7 @@ enum MachineChecks {
 
   /// Where the kernel swaps to besides memory, and whether that is encrypted; `nil`: it cannot be told.
   private static var swaps: [(path: String, isEncrypted: Bool?)] {
-    lines("/proc/swaps").dropFirst().compactMap { line in
+    PathName("/proc/swaps").lines.dropFirst().compactMap { line in
       let path = String(line.prefix { $0 != " " && $0 != "\t" })
       let name = path.split(separator: "/").last.map(String.init) ?? path
       if name.hasPrefix("zram") { return nil }
@@ -77,7 +77,7 @@ enum MachineChecks {
   private static var freedPages: Diagnosis {
     let isOn =
       PathName("/proc/cmdline").firstLine?.split(separator: " ").contains("init_on_free=1") == true
-      || PathName("/proc/sys/kernel/osrelease").firstLine.map { lines("/boot/config-\($0)") }?
+      || PathName("/proc/sys/kernel/osrelease").firstLine.map { PathName("/boot/config-\($0)").lines }?
         .contains("CONFIG_INIT_ON_FREE_DEFAULT_ON=y") == true
     return isOn
       ? .good("freed memory", "the kernel wipes it")
@@ -90,12 +90,5 @@ enum MachineChecks {
     guard let warning = SecureHeap.warning else { return .good("locked memory", "there is enough for keys") }
     return .fault(
       "locked memory", warning, "raise memlock in /etc/security/limits.conf, or LimitMEMLOCK= of the service")
-  }
-
-  static func lines(_ path: String) -> [Substring] {
-    guard let file = try? Descriptor.open(PathName(path), [.readOnly]), let bytes = try? file.readToEnd() else {
-      return []
-    }
-    return String(decoding: bytes, as: UTF8.self).split(separator: "\n")
   }
 }

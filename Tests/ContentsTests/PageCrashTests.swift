@@ -77,14 +77,20 @@ import Testing
     [.append(4099), .write("write 4200") { _ in (4200, 10) }, .truncate(group + 2 * 4096)]
   }
 
+  private static func root() throws -> Descriptor { try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory]) }
+
+  private static func makeFile(in root: borrowing Descriptor) throws -> Descriptor {
+    try root.open(name, [.readWrite, .create], mode: 0o600)
+  }
+
   private static func trial(
     _ sequence: [Step], _ beginning: [(offset: UInt64, count: Int)], with fault: PlantedFault? = nil
   ) throws -> CrashTrial? {
     let disk = SimulatedDisk(tearsWrites: true)
     var (before, expected) = (ExpectedPages(), ExpectedPages())
     try disk.run {
-      let root = try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory])
-      let file = try root.open(name, [.readWrite, .create], mode: 0o600)
+      let root = try root()
+      let file = try makeFile(in: root)
       let contents = try HeldPages(file, key: key)
       for part in beginning { try contents.write(expected.write(part.count, at: part.offset), at: Int(part.offset)) }
       try file.synchronize()
@@ -107,8 +113,7 @@ import Testing
   /// What is wrong with what a cut has left: for who reads it, and for who changes it then and has the power cut again.
   private static func problem(of image: DiskImage, _ expected: ExpectedPages, again: Bool = true) throws -> String? {
     func opened() throws -> HeldPages {
-      let root = try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory])
-      return try HeldPages(root.open(name, [.readWrite]), key: key)
+      try HeldPages(root().open(name, [.readWrite]), key: key)
     }
     let found = try SimulatedDisk(image).run { try expected.found(opened()) }
     guard let truth = found.truth else { return found.problem }
@@ -156,8 +161,7 @@ import Testing
   ) throws -> Bool {
     let disk = SimulatedDisk()
     return try disk.run {
-      let root = try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory])
-      let file = try root.open(name, [.readWrite, .create], mode: 0o600)
+      let file = try makeFile(in: root())
       var expected = ExpectedPages()
       let contents = try HeldPages(file, key: key)
       for part in beginning { try contents.write(expected.write(part.count, at: part.offset), at: Int(part.offset)) }
@@ -222,8 +226,7 @@ import Testing
   ) throws -> Bool {
     let disk = SimulatedDisk()
     return try disk.run {
-      let root = try Descriptor.open(SimulatedDisk.path, [.readOnly, .directory])
-      let file = try root.open(name, [.readWrite, .create], mode: 0o600)
+      let file = try makeFile(in: root())
       var expected = ExpectedPages()
       let held = try HeldPages(file, key: key)
       held.contents.expect(nil, isOnlyWriter: true)

@@ -36,11 +36,13 @@ import Testing
     let store: SimulatedMount.Store
     private(set) var mount: SimulatedMount
     private let names: [String: PathName]
+    let layout: ContentsLayout
     let before, after: Copy
     let directoryRecord: [UInt8]
 
     init(authenticatesContents: Bool, isClosed: Bool) throws {
-      store = try authenticatesContents ? SimulatedMount.Store.authenticated.get() : SimulatedMount.Store.shared.get()
+      store = try SimulatedMount.Store.kept(authenticatesContents: authenticatesContents)
+      layout = authenticatesContents ? .pages(.unknown) : .units
       let mount = try SimulatedMount(store)
       let root = try SimulatedMount.backing()
       var names: [String: PathName] = [:]
@@ -71,12 +73,7 @@ import Testing
 
     /// Where a page of the contents begins in the backing file.
     func offset(ofPage page: Int) -> UInt64 {
-      let isAuthenticated = store === (try? SimulatedMount.Store.authenticated.get())
-      return UInt64(isAuthenticated && page > 0 ? page + 1 : page) * 4096
-    }
-
-    func layout() throws -> ContentsLayout {
-      store === (try SimulatedMount.Store.authenticated.get()) ? .pages(.unknown) : .units
+      UInt64(layout.isAuthenticated && page > 0 ? page + 1 : page) * 4096
     }
 
     func remount() throws { mount = try SimulatedMount(store) }
@@ -166,7 +163,7 @@ import Testing
   }
 
   private static func resize(_ fixture: Fixture, to length: UInt64) throws {
-    try fixture.backing("a").truncate(to: fixture.layout().backingLength(for: length))
+    try fixture.backing("a").truncate(to: fixture.layout.backingLength(for: length))
   }
 
   /// What a program reads of a file, page by page.
@@ -212,8 +209,7 @@ import Testing
   private static func describe(_ error: Errno) -> String { error == .ioError ? "EIO" : "\(error)" }
 
   private static func answer(to attack: Attack, authenticatesContents: Bool) throws -> String {
-    let store =
-      try authenticatesContents ? SimulatedMount.Store.authenticated.get() : SimulatedMount.Store.shared.get()
+    let store = try SimulatedMount.Store.kept(authenticatesContents: authenticatesContents)
     return try SimulatedDisk(store.image).run {
       let fixture = try Fixture(authenticatesContents: authenticatesContents, isClosed: attack.isClosed)
       try attack.make(fixture)

@@ -22,6 +22,10 @@ final class SimulatedMount {
     static let shared = Result { try Simulation.repeatably(.store) { try Store() } }
     static let authenticated = Result { try Simulation.repeatably(.store) { try Store(authenticatesContents: true) } }
 
+    static func kept(authenticatesContents: Bool) throws -> Store {
+      try (authenticatesContents ? authenticated : shared).get()
+    }
+
     private let new: NewKeybag
     private let key: [UInt8]
     let image: DiskImage

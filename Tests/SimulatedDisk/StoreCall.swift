@@ -6,8 +6,8 @@ package enum StoreCall: Sendable {
   case create
   case openat, pread, pwrite, pwritev2, sendfile, lseek, ftruncate, fallocate, fsync, fdatasync, syncfs, syncFileRange,
     fstatfs, mkdirat, mknodat, symlinkat, linkat, unlinkat, renameat2, readlinkat, fchmod, chmod, fchownat, utimensat,
-    fsetxattr,
-    setxattr, fremovexattr, removexattr, fgetxattr, getxattr, lgetxattr, flistxattr, listxattr, statx, getdents64
+    fsetxattr, setxattr, fremovexattr, removexattr, fgetxattr, getxattr, lgetxattr, flistxattr, listxattr, statx,
+    getdents64
 
   /// What kinds of calls there are.
   struct Kinds: OptionSet, Sendable {

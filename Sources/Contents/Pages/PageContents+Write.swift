@@ -11,7 +11,7 @@ extension PageContents {
     let oldLength = length
     let end = offset + UInt64(bytes.count)
     var position = offset
-    let pages = offset / PageLayout.size..<(end - 1) / PageLayout.size + 1
+    let pages = PageLayout.pages(of: offset..<end)
     if offset > oldLength {
       let next = DataUnits.end(of: oldLength) / PageLayout.size
       leaveOut(next..<max(next, pages.lowerBound))
@@ -62,7 +62,7 @@ extension PageContents {
   ) throws(Errno) {
     let offset = position
     let end = offset + UInt64(bytes.count)
-    let pages = offset / PageLayout.size..<(end - 1) / PageLayout.size + 1
+    let pages = PageLayout.pages(of: offset..<end)
     let endsInside = !DataUnits.isAligned(end) && end < length
     if !DataUnits.isAligned(offset) || endsInside && pages.count == 1 { try requireNoEnd(of: pages.lowerBound, cipher) }
     if endsInside, pages.count > 1 { try requireNoEnd(of: pages.upperBound - 1, cipher) }

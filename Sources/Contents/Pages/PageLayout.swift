@@ -28,6 +28,11 @@ enum PageLayout {
     return group * (pagesInGroup + 1) + (index == 0 ? 0 : index + 1)
   }
 
+  /// The pages of plaintext that have bytes of a range, which is not empty.
+  static func pages(of bytes: Range<UInt64>) -> Range<UInt64> {
+    bytes.lowerBound / size..<(bytes.upperBound - 1) / size + 1
+  }
+
   /// The page of plaintext that a page has; for an ends page, the one behind it.
   static func page(ofBacking number: UInt64) -> UInt64 {
     let (group, index) = number.quotientAndRemainder(dividingBy: pagesInGroup + 1)
