@@ -25,6 +25,36 @@ extension BackingTree {
     return TimeChange(shift.backing(time))
   }
 
+  /// Gives the record of a file a time shift if it is about to get a modification time from before it was made. It may
+  /// have come in the place of another with the same name, length and time, as when an archive is unpacked again: a
+  /// backup that compares these has the contents of the other, and would copy the record alone.
+  package func shiftOldTime(_ change: TimeChange, of node: Node) {
+    let birth = node.identity.birthSeconds
+    guard let time = change.time, birth > 0, time.seconds < birth, node.isRegular, options.writers.mayWrite,
+      keptTimes.load(ordering: .relaxed) != .coarse, let record = try? currentRecord(of: node), mayShift(record)
+    else { return }
+    do throws(Errno) {
+      try withOpenFile(node, for: .rewrapTo, writing: false) { (file) throws(Errno) in
+        try keyChanges.read { () throws(Errno) in
+          try file.changeKey { (record, _) throws(Errno) in
+            guard mayShift(record), !file.isRekeyed, keepsShiftedTimes(tryingWith: file) else {
+              return .rewrapped(record)
+            }
+            var record = record
+            record.timeShift = TimeShift(of: record.wrappedKey, at: time, before: birth)
+            record = try tagged(record)
+            try replaceRecord(of: file, node, by: record)
+            return .rewrapped(record)
+          }
+        }
+      }
+    } catch {
+      log.debug("a file has no time shift", metadata: ["inode": "\(node.identity.inode)", "error": "\(error)"])
+    }
+  }
+
+  private func mayShift(_ record: FileRecord) -> Bool { record.timeShift == nil && record.pending == nil }
+
   /// The time shift for a record that follows from a rekey; `nil` if there is none left, or the store keeps no such
   /// times.
   func nextTimeShift(of file: ProtectedFile) -> TimeShift? {
@@ -32,11 +62,12 @@ extension BackingTree {
   }
 
   /// Whether the backing file system keeps nanoseconds: ext4 in inodes of 128 bytes does not, others keep some. Tried
-  /// once, with a file whose time a rekey moves anyway.
+  /// once, with a file whose time moves anyway.
   private func keepsShiftedTimes(tryingWith file: ProtectedFile) -> Bool {
     let known = keptTimes.load(ordering: .relaxed)
     guard known == .unknown else { return known == .whole }
     do throws(Errno) {
+      file.movedModificationTime()
       let value = try file.withDescriptor { (descriptor) throws(Errno) in
         // A program may set the time just then.
         for _ in 0..<3 {

@@ -56,6 +56,7 @@ extension ProtectedFileSystem {
       resized?.size = tree.options.layout.backingLength(for: size)
     }
     node.file?.noteChange()
+    tree.shiftOldTime(changes.modification, of: node)
     // The kernel sends times of its own accord, also within setxattr(2). They do not wait for a rekey that may hang.
     func apply(_ modification: TimeChange) throws(Errno) -> Status {
       try reference.withDescriptor { (descriptor) throws(Errno) in

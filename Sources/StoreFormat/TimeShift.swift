@@ -1,7 +1,7 @@
 /// By how much the modification time of a backing file differs from the one that users see, since a rekey.
 ///
 /// The shifted time has nanoseconds that tell the shift, so that a time that was set since is not taken for it, and so
-/// that nearly all other files are known by their time not to have a shift.
+/// that most other files are known by their time not to have a shift.
 package struct TimeShift: Sendable, Equatable {
   /// A modification time.
   package struct Time: Sendable, Equatable {
@@ -32,6 +32,16 @@ package struct TimeShift: Sendable, Equatable {
   /// The shift of a file with the shift `last` after another rekey; `nil` if there is none left.
   package init?(after last: TimeShift?, of time: Time) {
     self.init(seconds: (last?.seconds ?? 0) + 1, nanoseconds: time.nanoseconds)
+  }
+
+  /// The shift of a file that is given a time from before `birth`, the second in which it was made; the shifted time is
+  /// none later. A file with another key has it by chance only. `nil` if the time is no earlier one.
+  package init?(of wrappedKey: [UInt8], at time: Time, before birth: Int64) {
+    let (age, hasOverflown) = birth.subtractingReportingOverflow(time.seconds)
+    guard hasOverflown ? birth > 0 : age > 0 else { return nil }
+    let range = hasOverflown ? 8191 : UInt16(min(age, 8191))
+    let number = UInt16(wrappedKey[0]) << 8 | UInt16(wrappedKey[1])
+    self.init(seconds: 1 + number % range, nanoseconds: time.nanoseconds)
   }
 
   /// Whether a backing file with this time may have a shift.
