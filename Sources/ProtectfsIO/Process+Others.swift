@@ -25,6 +25,13 @@ extension Process {
     }
   }
 
+  /// Whether a thread of a process waits for a disk, or what stands for one (`State: D`).
+  package static func waitsForDisk(_ process: Int32) -> Bool {
+    let tasks = try? DirectoryNames(Descriptor.open(PathName("/proc/\(process)/task"), [.readOnly, .directory]))
+      .all(limit: 10_000)
+    return (tasks ?? []).compactMap { Int32($0.description) }.contains { (try? status(of: $0, "State:").first) == "D" }
+  }
+
   /// The words of a line of `status`, without its label.
   private static func status(of process: Int32, _ name: String) throws(Errno) -> [String] {
     let line = try lines(of: process, "status").first { $0.starts(with: name.utf8) } ?? []

@@ -100,8 +100,27 @@ extension RestoreRun {
     case .some(let error): throw .target(error)
     }
     let (wanted, now) = (metadata.status, there)
-    if wanted.size == now.size, wanted.modificationTime == now.modificationTime { return .isThere }
-    return options.overwrites ? .replace : .leave
+    guard wanted.size == now.size, wanted.modificationTime == now.modificationTime else {
+      return options.overwrites ? .replace : .leave
+    }
+    guard options.overwrites else { return .isThere }
+    return try canBeRead(name, in: target) ? .isThere : .replace
+  }
+
+  /// Whether all of a file can be read: not where a page is not authentic, or the disk is damaged.
+  private func canBeRead(_ name: PathName, in target: SharedDescriptor) throws(CopyError) -> Bool {
+    do throws(Errno) {
+      let file = try target.descriptor.openQuietly(name, [.nonBlocking])
+      let buffer = AlignedBuffer(count: 1 << 20)
+      var position: UInt64 = 0
+      while case let count = try unsafe file.read(into: buffer.bytes, at: position), count > 0 {
+        position += UInt64(count)
+      }
+      return true
+    } catch {
+      if error == .ioError { return false }
+      throw .target(error)
+    }
   }
 
   /// What was copied, which may be another file than the one that had the name before, and where to.

@@ -36,7 +36,8 @@ struct RestoreCommand: ParsableCommand {
   @Argument(help: ArgumentHelp("A directory on a mount.", valueName: "target"), completion: .directory)
   var target: String
 
-  @Flag(help: "Replace files that are there and different; no directory is replaced.")
+  @Flag(
+    help: "Replace files that are there and different, or cannot be read, which is tried; no directory is replaced.")
   var overwrite = false
 
   @Flag(help: "Report what would be done, and do nothing.")

@@ -143,7 +143,9 @@ struct UnmountCommand: ParsableCommand {
         return
       }
       holders = MountHolders(of: mount, daemon: number)
-    } while ContinuousClock.now < start + .seconds(holders.isEmpty ? 10 : 3)
+      // What was written may be on its way to a slow disk.
+    } while ContinuousClock.now
+      < start + .seconds(!holders.isEmpty ? 3 : Process.waitsForDisk(number) ? 90 : 10)
     let state =
       switch lost {
       case .success(let lost): lost?.message ?? "everything is locked"

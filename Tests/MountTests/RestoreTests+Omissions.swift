@@ -44,6 +44,30 @@ extension MountTests.RestoreTests {
     }
   }
 
+  /// A file that is as long and as old as it should be, and damaged.
+  @Test func whatCannotBeReadIsReplaced() throws {
+    try Volume.store(initOptions: ["--authenticated"]) { volume in
+      try volume.mount()
+      try volume.unlock()
+      let source = volume.directory.appending("source")
+      try source.makeDirectory()
+      for name in ["damaged", "sound"] { try source.appending(name).write(pattern(1, count: 20_000)) }
+      #expect(try volume.restore(from: source).succeeded)
+      let backing = try volume.backingFile(of: volume.path("damaged"))
+      try volume.unmount()
+      let time = try backing.status()
+      try OpenFile(backing, O_RDWR).write([1, 2, 3], at: 9000)
+      try backing.setTimes(seconds: time.modification_seconds, nanoseconds: Int64(time.modification_nanoseconds))
+      try volume.mount()
+      try volume.unlock()
+      let first = try volume.restore(from: source, ["--json"])
+      #expect(first.output.contains(#""alreadyThere":2"#), "\(first.output)")
+      let second = try volume.restore(from: source, ["--overwrite", "--json"])
+      #expect(second.succeeded && second.output.contains(#""alreadyThere":1"#), "\(second.output)")
+      #expect(try volume.path("damaged").contents() == pattern(1, count: 20_000))
+    }
+  }
+
   /// An empty `lost+found` is what every ext4 file system has in its root.
   @Test func anEmptyLostAndFoundIsNothing() throws {
     try withCopy {
