@@ -31,13 +31,21 @@ static bool is_change_of_user(pam_handle_t *pam) {
   return false;
 }
 
+/// Whether somebody is asked for a passcode of their own by su(1), as by 'protectfs login enable'.
+static bool is_own(pam_handle_t *pam, const char *asker, const char *name) {
+  const void *service = NULL;
+  return pam_get_item(pam, PAM_SERVICE, &service) == PAM_SUCCESS && service && strcmp(service, "su") == 0 &&
+         strcmp(asker, name) == 0;
+}
+
 bool protectfs_account_find(pam_handle_t *pam, struct protectfs_account *account) {
-  const void *asker = NULL;
+  const void *item = NULL;
   const char *name = NULL;
   struct passwd entry;
-  if (pam_get_item(pam, PAM_RUSER, &asker) != PAM_SUCCESS || (asker && *(const char *)asker)) return false;
-  if (is_change_of_user(pam)) return false;
+  if (pam_get_item(pam, PAM_RUSER, &item) != PAM_SUCCESS) return false;
   if (pam_get_user(pam, &name, NULL) != PAM_SUCCESS || !name) return false;
+  const char *asker = item ? item : "";
+  if ((*asker || is_change_of_user(pam)) && !is_own(pam, asker, name)) return false;
   const struct passwd *found = find_entry(name, &entry, &account->storage);
   if (!found || !found->pw_uid || !found->pw_dir || *found->pw_dir != '/') return false;
   account->user = (struct protectfs_user){found->pw_uid, found->pw_gid, found->pw_name, found->pw_dir};

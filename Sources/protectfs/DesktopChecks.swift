@@ -15,9 +15,10 @@ enum DesktopChecks {
     do { settings = try LoginSettings.read() } catch {
       return .fault("login", CommandFailure(error)?.message ?? "\(error)", "protectfs login enable")
     }
-    guard settings != nil else {
+    guard let settings else {
       return .hint("login", "no store is unlocked at logins", "protectfs login enable")
     }
+    if let problem = settings.problem { return .fault("login", problem, "protectfs login enable") }
     let remedies = LoginParts.found.remedies
     return remedies.isEmpty
       ? .good("login", "a store is unlocked with the login passcode")

@@ -33,12 +33,7 @@ struct InitCommand: ParsableCommand {
     completion: .list(DefaultClass.allValueStrings))
   var defaultClass = DefaultClass(protectionClass: .standard)
 
-  @Flag(
-    help: """
-      Authenticate the contents of files: what was changed in the backing directory is an error when it is read, and \
-      no garbage. Writing takes longer. It cannot be changed later; 'restore --from' copies into another store.
-      """)
-  var authenticated = false
+  @OptionGroup var contents: ContentsOptions
 
   @OptionGroup(title: "Passcode options") var passcode: PasscodeOptions<CurrentPasscode>
   @OptionGroup(title: "Passcode options") var files: SecretFileOptions
@@ -88,16 +83,12 @@ struct InitCommand: ParsableCommand {
     let secret = try passcode.source.readNew("New passcode", files, new)
     let protectionClass = defaultClass.protectionClass
     let (storeID, recoveryKey) = try Store.create(
-      in: path, defaultClass: protectionClass, authenticatesContents: authenticated, passcode: secret,
+      in: path, defaultClass: protectionClass, authenticatesContents: contents.authenticated, passcode: secret,
       eraseAfter: eraseAfter.map(UInt8.init), deviceKeyFile: deviceKeyFile)
     let named = "\(protectionClass.name) (\(protectionClass.letter))"
     print("Made store \(storeID) in \(path); new files are of class \(named).")
-    if authenticated, try BackingMedium(of: Store.open(path)).mayTear(4096) {
-      print(
-        "Its disk says that it does not write 4096 bytes as a whole: after a power cut, what was being written may be "
-          + "unreadable, and is then to be restored from a backup.")
-    }
     try RecoveryKeyOutput.show(recoveryKey.text, output)
+    try contents.warn(of: path)
     print("\nMount it with:\n\n    \(try FirstMount.command(backing: path, deviceKeyFile: deviceKeyFile))")
   }
 }

@@ -58,6 +58,8 @@ struct LoginEnableCommand: ParsableCommand {
     help: .init("Mount options, separated by commas, as for 'protectfs mount'.", valueName: "options"))
   var options: [String] = []
 
+  @OptionGroup var contents: ContentsOptions
+
   @OptionGroup(title: "Passcode options") var passcode: PasscodeOptions<CurrentPasscode>
   @OptionGroup(title: "Passcode options") var files: SecretFileOptions
 
@@ -85,6 +87,9 @@ struct LoginEnableCommand: ParsableCommand {
     let hasStore =
       try PathName(givenBacking).isThere
       && naming(givenBacking) { try Store.trace(in: Store.open(givenBacking)) } == .keybag
+    if hasStore, contents.authenticated, try !StoreInformation(givenBacking, deviceKeyFile: nil).authenticatesContents {
+      throw CommandFailure(.alreadyAStore, "\(givenBacking.printable) is a store already, and not authenticated")
+    }
     let secret = try readLoginPasscode {
       hasStore
         ? try passcode.source.read("Login passcode", files) : try passcode.source.readNew("Login passcode", files, nil)
@@ -97,7 +102,10 @@ struct LoginEnableCommand: ParsableCommand {
     } else {
       try makeStore(backing, options, secret)
     }
+    let former = try? LoginSettings.read()
     try LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ",")).write()
+    if let former, former.mountPoint != mountPoint { try LoginSettings.setWritable(true, former.mountPoint) }
+    try LoginSettings.setWritable(false, mountPoint)
     print("From your next login on, \(backing.printable) is mounted at \(mountPoint.printable) and unlocked.")
     let parts = LoginParts.found
     guard parts.areComplete else {
@@ -133,7 +141,7 @@ struct LoginEnableCommand: ParsableCommand {
       return CommandFailure.report("it could not be mounted now\(reason); it is at your next login")
     }
     print("It is mounted and unlocked already.")
-    let usual = ["Documents", "Pictures", "Mail", ".thunderbird", ".mozilla", ".gnupg", ".ssh"]
+    let usual = ["Documents", "Pictures", "Mail", ".thunderbird", ".mozilla", ".gnupg"]
     // What is moved already is a link.
     let movable = usual.first { name in
       let directory = try? Descriptor.open(PathName("\(home)/\(name)"), [.path, .directory, .noFollow])
@@ -165,10 +173,11 @@ struct LoginEnableCommand: ParsableCommand {
   private func makeStore(_ backing: String, _ options: [String], _ secret: borrowing SecretBytes) throws {
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
     let (storeID, recoveryKey) = try Store.create(
-      in: backing, defaultClass: .standard, passcode: secret, eraseAfter: nil,
-      deviceKeyFile: MountOptionList(options).deviceKeyFile)
+      in: backing, defaultClass: .standard, authenticatesContents: contents.authenticated, passcode: secret,
+      eraseAfter: nil, deviceKeyFile: MountOptionList(options).deviceKeyFile)
     print("Made store \(storeID) in \(backing.printable).")
     try RecoveryKeyOutput.show(recoveryKey.text, output)
+    try contents.warn(of: backing)
   }
 
   private func requireThatItOpens(
@@ -192,7 +201,8 @@ struct LoginDisableCommand: ParsableCommand {
     commandName: "disable",
     abstract: "Have nothing mounted when you log in.",
     discussion: """
-      Removes the settings of 'protectfs login enable'. The store stays, and so does its mount until you log out.
+      Removes the settings of 'protectfs login enable'. The store stays, and so does its mount until you log out. Once \
+      it is unmounted, 'chmod u+w' makes the mount point a usual directory.
 
       Example:
         protectfs login disable
@@ -202,6 +212,7 @@ struct LoginDisableCommand: ParsableCommand {
     try LoginCommand.requireUser()
     let former = try? LoginSettings.read()
     guard try LoginSettings.remove() else { return print("Nothing was mounted at logins.") }
+    if let former { try LoginSettings.setWritable(true, former.mountPoint) }
     let place = former?.backing.printable ?? "its place"
     print("From your next login on, nothing is mounted. The store stays in \(place).")
   }

@@ -1,4 +1,5 @@
 import MountDaemon
+import ProtectfsClient
 import ProtectfsIO
 import SystemPackage
 
@@ -71,6 +72,32 @@ struct LoginSettings: Encodable {
       return false
     } catch {
       throw CommandFailure(path, error)
+    }
+  }
+
+  /// Takes from its owner the right to write in a mount point, or gives it back: a program that goes on without a login
+  /// would leave plaintext there, over which nothing is mounted. One in use, and one of another's, is left alone.
+  static func setWritable(_ isWritable: Bool, _ mountPoint: String) throws {
+    guard try MountedFileSystem.at(mountPoint) == nil, PathName(mountPoint).isThere else { return }
+    do throws(Errno) {
+      let directory = try Descriptor.open(PathName(mountPoint), [.path, .directory])
+      let mode = try directory.status().mode & 0o7777
+      try directory.setModeThroughPath(isWritable ? mode | 0o200 : mode & ~0o200)
+    } catch {
+      if error != .notPermitted { throw CommandFailure(mountPoint, error) }
+    }
+  }
+
+  /// What keeps the next login from mounting; `nil` if nothing is known.
+  var problem: String? {
+    guard (try? Store.trace(in: Store.open(backing))) == .keybag else { return "\(backing.printable) is no store" }
+    if (try? MountedFileSystem.at(mountPoint)) != nil { return nil }
+    do throws(CommandFailure) {
+      let coversContents = (try? MountOptionList([options]).coversContents) ?? false
+      _ = try MountPoint.checked(mountPoint, backing: backing, coversContents: coversContents)
+      return nil
+    } catch {
+      return error.message
     }
   }
 

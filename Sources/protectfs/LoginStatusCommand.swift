@@ -10,7 +10,7 @@ struct LoginStatusCommand: ParsableCommand {
     abstract: "Show what is mounted when you log in.",
     discussion: """
       Also shows whether it is mounted now, and whether the parts of libpam-protectfs are in place. The exit status is 1 \
-      if one of them is missing while a store is on.
+      if one of them is missing while a store is on, or the next login could not mount it.
 
       Example:
         protectfs login status --json
@@ -22,6 +22,7 @@ struct LoginStatusCommand: ParsableCommand {
   private struct Report: Encodable {
     var settings: LoginSettings?
     var isMounted: Bool
+    var problem: String?
     var parts: LoginParts
   }
 
@@ -30,19 +31,21 @@ struct LoginStatusCommand: ParsableCommand {
     let settings = try LoginSettings.read()
     let mount = try settings.flatMap { try MountedFileSystem.at($0.mountPoint) }
     let parts = LoginParts.found
+    let problem = settings?.problem
     if json {
-      try JSONOutput.show(Report(settings: settings, isMounted: mount != nil, parts: parts))
+      try JSONOutput.show(Report(settings: settings, isMounted: mount != nil, problem: problem, parts: parts))
     } else if let settings {
       print("On: \(settings.backing.printable) at \(settings.mountPoint.printable)")
       if !settings.options.isEmpty { print("  options  \(settings.options.printable)") }
       print("  mounted  \(mount == nil ? "no" : "yes")")
+      if let problem { print("  problem  \(problem); 'protectfs login enable' sets it anew") }
       print("  module   \(parts.module ?? "missing: install libpam-protectfs")")
       print("  in PAM   \(parts.isInStack ? "yes" : "no: 'pam-auth-update --enable protectfs' as root")")
       print("  service  \(parts.unit ?? "missing: install protectfs")")
     } else {
       print("Off: nothing is mounted when you log in; 'protectfs login enable' turns it on.")
     }
-    if settings != nil, !parts.areComplete { throw ExitCode(ExitStatus.failure.rawValue) }
+    if settings != nil, !parts.areComplete || problem != nil { throw ExitCode(ExitStatus.failure.rawValue) }
   }
 }
 

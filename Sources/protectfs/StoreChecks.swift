@@ -18,6 +18,11 @@ enum StoreChecks {
 
   private static var deviceKey: Diagnosis? {
     let directory = DeviceKey.defaultDirectory()
+    if let mount = try? MountedFileSystem.containing(directory.description) {
+      return .fault(
+        "device key", "\(directory) is on \(mount.mountPoint.printable), and opens no store once that is unmounted",
+        "move it back where no store is mounted")
+    }
     if PathName("\(directory)/device.tpm").isThere { return .good("device key", "the TPM has sealed it") }
     guard PathName("\(directory)/device.key").isThere else { return nil }
     return .good("device key", "\(directory)/device.key, as safe as the disk it is on; recovery keys stand for it")

@@ -110,15 +110,24 @@ add_user() {
   echo 'PS1="$ "' >"/home/$1/.bashrc"
   echo '. ~/.bashrc' >"/home/$1/.bash_profile"
 }
-# Turns a store on for a user.
+# Turns a store on for a user. Without a session, what it mounts is unmounted at once.
 enable() {
   as "$1" protectfs login enable --passcode-file "$(passcode_file "$1" "$1")" --recovery-key-file "/home/$1/r"
+  await is_state "$1" 'not mounted'
 }
 
 test_enable() {
-  local user=$1
+  local user=$1 seen
   check "status is off at first" has "$(as "$user" protectfs login status)" "Off:"
-  check "enable makes a store" has "$(enable "$user")" "is mounted at /home/$user/Protected and unlocked"
+  seen=$(login_as "$user" "$user" "protectfs login enable --authenticated --recovery-key-file r --passcode-file $(
+    passcode_file "$user" "$user"
+  ); echo text >Protected/c")
+  check "enable makes a store" has "$seen" "is mounted at /home/$user/Protected and unlocked"
+  check "and mounts it at once" has "$seen" "It is mounted and unlocked already"
+  check_end "$user"
+  check "nothing is written where nothing is mounted" lacks \
+    "$(as "$user" sh -c 'echo text >~/Protected/c && echo written' 2>&1)" written
+  check "as it was wanted" has "$(as "$user" protectfs info "/home/$user/.local/share/protectfs/store")" "AES-256-GCM"
   check "status in JSON" has "$(as "$user" protectfs login status --json)" "\"mountPoint\" : \"/home/$user/Protected\""
   check "all parts are in place" as "$user" protectfs login status
   check "a store that is there is not taken with another passcode" has \
@@ -126,6 +135,7 @@ test_enable() {
   check "nor one that is not the login's" has \
     "$(echo other | as "$user" protectfs login enable --passcode-file - 2>&1)" "does not open a session of $user"
   check "but with its own" as "$user" protectfs login enable --passcode-file "$(passcode_file "$user" "$user")"
+  check_end "$user" "without a session it does not stay"
   check "root has none" has "$(protectfs login enable 2>&1)" "other than root"
   check "order of the modules" prints "pam_protectfs.so pam_systemd.so" \
     sh -c 'grep -ho "pam_\(protectfs\|systemd\).so" /etc/pam.d/common-session | xargs'

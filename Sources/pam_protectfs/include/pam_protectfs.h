@@ -82,7 +82,8 @@ struct protectfs_account {
   char *storage;
 };
 /// Who logs in. Not root, who has no store of this kind; nor whom somebody becomes who is in already, which is what
-/// PAM_RUSER says: su(1), sudo(8) and their like set it, logins and screen lockers do not.
+/// PAM_RUSER says: su(1), sudo(8) and their like set it, logins and screen lockers do not. Who becomes the same user by
+/// su(1) logs in.
 bool protectfs_account_find(pam_handle_t *pam, struct protectfs_account *account);
 void protectfs_account_free(struct protectfs_account *account);
 
