@@ -67,7 +67,7 @@ package final class BackingTree: Sendable {
     self.controller = controller
     self.options = options
     recordSource = RecordSource(writers: options.writers)
-    ownerPermissions = OwnerPermissions(mayAdd: options.addsOwnerPermissions, log: log)
+    ownerPermissions = OwnerPermissions(mayAdd: options.writers.mayWrite, log: log)
     self.log = log
     self.pagesAreStale = pagesAreStale
     // Without a record of the root, files would have no class to inherit.
@@ -106,8 +106,8 @@ package struct TreeOptions: Sendable {
   package var keepsReplacedClass = true
   /// No file is removed if none of its class can be created.
   package var keepsLocked = true
-  /// The kernel has checked what callers may do by modes. Without it, modes say what this process may do.
-  package var addsOwnerPermissions = true
+  /// Holds what was looked up, if others may replace it.
+  package var lookedUp: LookedUpFiles?
   /// The maximum number of backing directories kept open.
   package var directoryHandles = 512
   /// Descriptors from this number on are not available for what callers keep open.

@@ -6,8 +6,9 @@ import SystemPackage
 
 /// An inode that the kernel knows: the identity of its backing file, where that file is found, and what is open of it.
 ///
-/// A node holds no descriptor unless it is open or its directory is in use, so a tree may be larger than the descriptor
-/// limit. The lock of a node's state is never held across a system call.
+/// A node holds no descriptor unless it is open, its directory is in use, or it was just looked up in a store that
+/// another mount writes, so a tree may be larger than the descriptor limit. The lock of a node's state is never held
+/// across a system call.
 package final class Node: Sendable {
   /// Distinguishes a backing file from another that got the same inode number later, or has it on another layer of an
   /// overlay.
@@ -70,7 +71,7 @@ package final class Node: Sendable {
     var aliases: [Location] = []
     package var directory: Directory?
     /// The open backing directory, or file that has lost the last name that is known, for as long as the directory
-    /// cache keeps it.
+    /// cache keeps it; or a file that was just looked up (``LookedUpFiles``).
     var handle: SharedDescriptor?
     package var file: ProtectedFile?
     /// The backing file or directory after its last name was removed, opened with `O_PATH`, while the kernel still

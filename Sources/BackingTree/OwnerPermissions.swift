@@ -14,7 +14,7 @@ package final class OwnerPermissions: Sendable {
   private let adding = RankedMutex<Void>(.temporaryPermissions, ())
   private let log: Logger
 
-  /// - Parameter mayAdd: whether a refusal by modes is none of a caller's, whom the kernel has let through.
+  /// - Parameter mayAdd: whether the store may be changed. A reader would undo what the writer does to a mode.
   init(mayAdd: Bool, log: Logger) {
     self.mayAdd = mayAdd && Process.identity.user != 0
     self.log = log

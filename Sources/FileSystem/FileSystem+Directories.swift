@@ -37,7 +37,8 @@ extension ProtectedFileSystem {
   package func openDirectory(_ id: NodeID, flags: HandleFlags) throws(Errno) -> Opened {
     let node = node(id)
     _ = try tree.directory(node)
-    let open = OpenDirectory(node: node, keepsAccessTime: flags.keepsAccessTime)
+    let keepsAccessTime = flags.keepsAccessTime || !tree.options.writers.mayWrite
+    let open = OpenDirectory(node: node, keepsAccessTime: keepsAccessTime)
     // Balanced by the release in `releaseDirectory`.
     let address = unsafe UInt64(UInt(bitPattern: Unmanaged.passRetained(open).toOpaque()))
     return Opened(handle: Handle(rawValue: address), cachesDirectory: tree.options.writers == .sole)

@@ -12,8 +12,15 @@ extension ProtectedFileSystem {
     let (handle, record) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: record)
     do throws(Errno) {
-      let status = try handle.descriptor.status(of: backing.name)
-      return entry(status, at: .init(parent: parent, name: backing.name))
+      let location = Node.Location(parent: parent, name: backing.name)
+      guard let lookedUp = tree.options.lookedUp else {
+        return entry(try handle.descriptor.status(of: backing.name), at: location)
+      }
+      let file = try handle.descriptor.open(backing.name, [.path, .noFollow])
+      let status = try file.status()
+      let entry = entry(status, at: location)
+      if status.type == .regular { lookedUp.hold(file, of: node(entry.node)) }
+      return entry
     } catch .noSuchFileOrDirectory {
       // Node 0: the kernel may cache that there is no such name.
       return Entry(node: NodeID(rawValue: 0), attributes: Status(), entryTimeout: timeout, attributeTimeout: 0)

@@ -85,7 +85,7 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case openFiles
   /// The modification time that the kernel has of a file.
   case modificationTime
-  /// The ring of open directories.
+  /// The ring of open directories, and the files that were looked up.
   case directoryCache
   /// Numbers shared with the unmounter.
   case sharedNumbers

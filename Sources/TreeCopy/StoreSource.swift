@@ -31,7 +31,6 @@ package final class StoreSource: Sendable {
     controller.lockState = .unlocked
     var options = TreeOptions(layout: ContentsLayout(of: opened.keybag.record, in: backing))
     options.writers = .reading
-    options.addsOwnerPermissions = false
     // Most descriptors are for what is copied at the same time.
     options.directoryHandles = max(16, min(512, Int(Process.openFileLimit / 4)))
     device = try backing.status().device

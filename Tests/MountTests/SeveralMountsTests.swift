@@ -90,6 +90,12 @@ extension MountTests {
           #expect(try reader.path("d").protectionClass() == .completeUnlessOpen)
         }
         #expect(try held.read(at: 0, count: 100) == Array("two, and longer".utf8))
+        // Lengths are asked for: holes too are where the writer has put them.
+        #expect(try held.seek(to: 0, .hole) == 15)
+        try volume.path("d/file").write("two")
+        #expect(try held.seek(to: 0, .hole) == 3)
+        #expect(try held.read(at: 0, count: 100) == Array("two".utf8))
+        try volume.path("d/file").write("two, and longer")
         // The class set by the writer also applies to the reader's lock.
         try readers[0].lock()
         #expect(throws: Errno.permissionDenied) { try readers[0].path("d/file").contents() }
@@ -104,6 +110,20 @@ extension MountTests {
           #expect(!reader.path("d").exists)
           #expect(try reader.path("e/file").contents() == Array("three".utf8))
         }
+      }
+    }
+
+    /// Not even a time changes.
+    @Test func aReaderLeavesAccessTimes() throws {
+      try Volume.with { volume in
+        let file = volume.path("file")
+        try file.write("text")
+        try file.setTimes(seconds: 1)
+        let backing = try volume.backingFile(of: file)
+        let reader = try SecondMount(of: volume, "reader", options: "ro")
+        try reader.unlock()
+        #expect(try reader.path("file").contents() == Array("text".utf8))
+        #expect(try Program.run(["stat", "-c", "%X", backing.description]).output == "1\n")
       }
     }
 

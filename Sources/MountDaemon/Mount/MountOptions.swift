@@ -51,6 +51,7 @@ package struct MountOptions: Equatable, Sendable {
   func treeOptions(_ layout: ContentsLayout) -> TreeOptions {
     var options = TreeOptions(layout: layout)
     options.writers = writers
+    if isReadOnly { options.lookedUp = LookedUpFiles() }
     options.keepsReplacedClass = keepsReplacedClass
     options.keepsLocked = keepsLocked
     // A quarter of the descriptors for directories, some for the daemon itself; the rest is for what others keep open.

@@ -53,7 +53,9 @@ package enum MountProcess {
     let hold = latency(options)
     let choice = chooseTransport(options, hold)
     try reserveThreads(options, choice, hasServiceSocket: serviceSocket != nil, report)
-    try session.mount(at: options.mountPoint)
+    try CoveredDirectory(options.mountPoint).writable { () throws(SessionError) in
+      try session.mount(at: options.mountPoint)
+    }
     defer { session.unmount() }
     let hasRings = daemon.makeRings(session, unmounter.files, choice)
     handOver(session, of: options.mountPoint, server, to: unmounter, hasRings: hasRings, log)
@@ -71,6 +73,9 @@ package enum MountProcess {
     defer { sequence.stop() }
     let lockThread = Thread(name: "lock") { daemon.machine.run(sequence) }
     if options.restPeriod != nil { Thread(name: "rest") { daemon.machine.watchRest() }.detach() }
+    let lookedUp = daemon.tree.options.lookedUp
+    // It may be closing a file of a store that does not answer: nobody waits for it.
+    if let lookedUp { Thread(name: "looked-up", lookedUp.run).detach() }
     let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
     var isMounted = false
     session.serve(latency: hold) {
@@ -95,6 +100,7 @@ package enum MountProcess {
       }.detach()
       Thread.endReserve()
     }
+    lookedUp?.stop()
     daemon.tree.stopRekeys()
     rekeyThread?.join()
     daemon.tree.applyModificationTimes()
@@ -122,11 +128,10 @@ package enum MountProcess {
     _ report: @escaping @Sendable (String, Errno) -> Void
   ) throws(SessionError) {
     let hasRings = options.transport != .device && Session.kernelOffersRings == true && choice?.usesRings != false
-    // For the keybag and the mount, which are watched, invalidations, writes that are waited for, locks, signals, and
-    // one of the caller's.
+    // For the keybag and the mount, which are watched, invalidations, writes that are waited for, locks, signals,
+    // rekeys or what was looked up, and one of the caller's.
     let needed =
-      7 + ControlServer.threadCount + (hasServiceSocket ? 1 : 0) + (options.isReadOnly ? 0 : 1)
-      + (options.restPeriod == nil ? 0 : 1)
+      8 + ControlServer.threadCount + (hasServiceSocket ? 1 : 0) + (options.restPeriod == nil ? 0 : 1)
       + Session.threadCount(workers: options.threads, hasRings: hasRings)
     let available = Thread.reserve(needed) { [isConfined = options.isConfined] in
       if isConfined { Sandbox.dropCapabilities(report) }
