@@ -141,7 +141,8 @@ let package = Package(
     tests("FileProtectionTests", ["FileProtection", "Contents", "KeyManagement", "TestVectors"] + base),
     tests("MountDaemonTests", ["MountDaemon", "FUSE", "KeyManagement", "ProtectfsClient", "TestVectors"] + base),
     // Its directory Targets is Fuzz/Sources/FuzzTargets: no module of its own, as it needs what only tests can import.
-    tests("FuzzTests", ["MountDaemon", "KeyManagement", "TPM", "ProtectfsClient", "TestVectors"] + base),
+    tests(
+      "FuzzTests", ["MountDaemon", "Contents", "KeyManagement", "TPM", "ProtectfsClient", "TestVectors"] + base),
     .target(name: "CSystemCalls", path: "Tests/SystemCalls"),
     support("InProcessKernel", ["CFUSE", "ProtectfsIO", system]),
     tests("FUSETests", ["InProcessKernel", "FUSE", "CFUSE", "ProtectfsIO", system]),

@@ -41,7 +41,7 @@ let package = Package(
       "MountDaemon",
       ["FileSystem", "FUSE", "BackingTree", "FileProtection", "KeyManagement", "ProtectfsClient", logging] + base),
     .target(name: "CLibFuzzer"),
-    module("FuzzTargets", ["MountDaemon", "KeyManagement", "TPM", "ProtectfsClient"] + base),
+    module("FuzzTargets", ["MountDaemon", "Contents", "KeyManagement", "TPM", "ProtectfsClient"] + base),
     .executableTarget(name: "Fuzz", dependencies: ["FuzzTargets", "CLibFuzzer"], swiftSettings: settings),
   ],
   swiftLanguageModes: [.v6]

@@ -57,6 +57,16 @@ def names():
           *(f"NSFileProtection{name[0].upper()}{name[1:]}" for name in classes))
 
 
+def pages():
+    """Calls of four bytes: which, a page, a place in it and a count, a value."""
+    write(
+        "pages", bytes([0, 0, 0o40, 1, 4, 0, 0, 0, 2, 1, 4, 0, 3, 0, 0o40, 0]),
+        bytes([0, 5, 0o73, 1, 2, 11, 7, 0, 0, 9, 0o34, 3, 4, 0, 0, 0, 0, 6, 0o20, 2]),
+        bytes([0, 0, 0o70, 1, 0, 6, 0o70, 2, 5, 1, 3, 1, 0, 1, 0o40, 3, 4, 0, 0, 0, 0, 2, 0, 4]),
+        bytes([0, 0, 0o70, 1, 6, 2, 0, 0, 2, 3, 5, 0, 4, 0, 0, 0, 1, 2, 0o33, 6]),
+        bytes([0, 7, 0o70, 5, 7, 6, 4, 1, 4, 0, 0, 0, 0, 8, 0o41, 2, 7, 11, 0, 1, 4, 0, 0, 0]))
+
+
 def secrets():
     keys = vectors("keys")[0]
     text = keys["recoveryText"]
@@ -104,6 +114,7 @@ def mounts():
 
 stores()
 names()
+pages()
 secrets()
 calls()
 mounts()

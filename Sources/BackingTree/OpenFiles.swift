@@ -208,7 +208,7 @@ extension BackingTree {
     }
     let file = try ProtectedFile(
       descriptor: descriptor, layout: options.layout, isWritable: isWritable, record: record, status: status,
-      controller: controller, isOnlyWriter: options.writers == .sole,
+      controller: controller, writers: options.writers,
       known: record.clean ?? closedContents(of: node), willChange: changeAnnouncement(of: node))
     try fetchKey(of: file, for: operation)
     return (file, awaitsRecord)

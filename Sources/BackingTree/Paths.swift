@@ -54,6 +54,19 @@ extension BackingTree {
       "damaged: \(reason)", metadata: ["backing": "\(backingPath(of: node))", "inode": "\(node.identity.inode)"])
   }
 
+  /// What to answer to an operation on contents. Where they are damaged, that is `EIO`; it is logged once for each time
+  /// that the file is opened.
+  ///
+  /// - Parameter range: what was to be read or written.
+  package func answer(to error: Errno, of node: Node, in range: Range<UInt64>? = nil) -> Errno {
+    guard let damage = error.damage else { return error }
+    if node.file?.tellsDamage() != false {
+      let place = range.map { "in bytes \($0.lowerBound) to \($0.upperBound - 1) " } ?? ""
+      damaged(node, "\(damage) \(place)(\(error)); 'protectfs fsck --contents' finds all such pages")
+    }
+    return .ioError
+  }
+
   /// A node's path in the backing directory.
   func backingPath(of node: Node) -> String {
     var names: [String] = []

@@ -6,6 +6,9 @@ import SystemPackage
 /// its durability.
 package final class BackingFile: Sendable {
   package let descriptor: Descriptor
+  /// Who changes it.
+  let writers: WriterState
+  private let layout: ContentsLayout
   private let storedLength: Atomic<UInt64>
   /// The backing file may encode another length, because it could not be cut back after a failure.
   let needsLengthRepair = Atomic(false)
@@ -20,8 +23,10 @@ package final class BackingFile: Sendable {
   private let errors = Atomic(WriteBackErrors())
 
   /// - Parameter length: of the plaintext, in bytes.
-  init(_ descriptor: consuming Descriptor, length: UInt64) {
+  init(_ descriptor: consuming Descriptor, length: UInt64, layout: ContentsLayout, writers: WriterState) {
     self.descriptor = descriptor
+    self.layout = layout
+    self.writers = writers
     storedLength = Atomic(length)
   }
 
@@ -30,6 +35,18 @@ package final class BackingFile: Sendable {
     get { storedLength.load(ordering: .acquiring) }
     set { storedLength.store(newValue, ordering: .releasing) }
   }
+
+  /// The length of the plaintext that the backing file has now, where others change it too. While it has one that no
+  /// plaintext has, it is being written: then the last one holds.
+  ///
+  /// - Throws: the error of fstat(2).
+  package func currentLength() throws(Errno) -> UInt64 {
+    if writers == .sole || needsLengthRepair.load(ordering: .acquiring) { return length }
+    return layout.length(ofBacking: try descriptor.status().size) ?? length
+  }
+
+  /// Adopts ``currentLength()``. The caller holds the contents lock exclusively.
+  package func renewLength() throws(Errno) { length = try currentLength() }
 
   /// Whether a failure has left something to repair.
   var needsRepair: Bool {

@@ -62,7 +62,7 @@ package struct ContentsCipher: Sendable {
   /// Decrypts units in place, and leaves parts that were never written as zeros; the first is number `firstUnit`.
   /// Runs of whole units are decrypted in one call.
   ///
-  /// - Throws: `EIO` for a page that is not authentic.
+  /// - Throws: ``Errno/notAuthentic``.
   func decrypt(_ bytes: UnsafeMutableRawBufferPointer, firstUnit: UInt64) throws(Errno) {
     let size = Int(DataUnits.size)
     var runStart = 0
@@ -123,7 +123,7 @@ package struct ContentsCipher: Sendable {
       if count > 0 { try unsafe body(new, .init(rebasing: bytes[..<count]), firstUnit) }
       if count < bytes.count { try unsafe body(old, .init(rebasing: bytes[count...]), max(firstUnit, boundary)) }
     } catch {
-      throw .ioError
+      throw error == .notAuthentic ? .notAuthentic : .ioError
     }
   }
 }

@@ -66,14 +66,14 @@ package enum ContentsLayout: Sendable {
     if length > longest { throw .fileTooLarge }
   }
 
-  /// The contents of an open backing file that has `backingLength` bytes.
+  /// The contents of an open backing file that has `backingLength` bytes, and that these writers change.
   ///
   /// - Throws: `EIO` for a length that no contents have.
   package func contents(
-    of descriptor: consuming Descriptor, backingLength: UInt64
+    of descriptor: consuming Descriptor, backingLength: UInt64, writers: WriterState
   ) throws(Errno) -> any FileContents {
     guard let length = length(ofBacking: backingLength) else { throw .ioError }
-    let backing = BackingFile(descriptor, length: length)
+    let backing = BackingFile(descriptor, length: length, layout: self, writers: writers)
     return switch self {
     case .units: UnitContents(backing)
     case .pages(let medium): PageContents(backing, medium)

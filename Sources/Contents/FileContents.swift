@@ -13,13 +13,14 @@ package protocol FileContents: AnyObject, Sendable {
   var ciphertextEnd: UInt64 { get }
 
   /// Reads up to `count` bytes of plaintext at `offset` into `buffer`, which needs room for two more units and
-  /// a block. The chunks that `overlay` returns count as written.
+  /// a block, of a file that has `length` bytes. The chunks that `overlay` returns count as written.
   ///
   /// - Returns: the bytes, which are in `buffer` but not at its start. There are none at or past the end of the file.
-  /// - Throws: `EIO` for a length that no plaintext can have, for what is not authentic, or if the keys were wiped; the
-  ///   error of pread(2), or that of `overlay`.
+  /// - Throws: `EIO` for a length that no plaintext can have, or if the keys were wiped; ``Errno/notAuthentic``,
+  ///   ``Errno/missingPage``, the error of pread(2), or that of `overlay`.
   func plaintext(
-    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: ContentsCipher,
+    at offset: UInt64, count: Int, of length: UInt64, into buffer: UnsafeMutableRawBufferPointer,
+    cipher: ContentsCipher,
     _ overlay: Overlay?
   ) throws(Errno) -> UnsafeRawBufferPointer
 
@@ -32,8 +33,9 @@ package protocol FileContents: AnyObject, Sendable {
   ///
   /// `whenFull` is asked when there is no space; it waits for what may free some, and returns whether to try again.
   ///
-  /// - Throws: `EIO` if the keys were wiped, or what is there is not authentic, or the backing file is shorter than its
-  ///   length says; the error of pread(2) or pwrite(2).
+  /// - Throws: `EIO` if the keys were wiped, or the backing file is shorter than its length says;
+  ///   ``Errno/notAuthentic`` and ``Errno/missingPage`` for what is there, as the other changes; the error of pread(2)
+  ///   or pwrite(2).
   func write(
     _ bytes: UnsafeMutableRawBufferPointer, at offset: UInt64, cipher: ContentsCipher, keepingPart: Bool,
     whenFull: () -> Bool
@@ -51,14 +53,14 @@ package protocol FileContents: AnyObject, Sendable {
   ///   error of the backing file system.
   func allocate(_ mode: AllocationMode, _ range: Range<UInt64>, cipher: ContentsCipher) throws(Errno)
 
-  /// Finds data or a hole at or after an offset (lseek(2)). Needs no key, since holes are visible in the backing file.
+  /// Finds data or a hole at or after an offset (lseek(2)) in a file that has `length` bytes. Needs no key, since holes
+  /// are visible in the backing file.
   ///
   /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
-  func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
+  func seek(to offset: UInt64, _ origin: SeekOrigin, of length: UInt64) throws(Errno) -> UInt64
 
-  /// Takes over what is known of the contents of a closed file; `nil` if nothing. If nobody else changes the file, an
-  /// empty one is known to have no holes.
-  func expect(_ known: CleanContents?, isOnlyWriter: Bool)
+  /// Takes over what is known of the contents of a closed file; `nil` if nothing.
+  func expect(_ known: CleanContents?)
 
   /// Whether it is certain that no page is a hole.
   var isDense: Bool { get }
@@ -71,7 +73,7 @@ package protocol FileContents: AnyObject, Sendable {
 }
 
 extension FileContents {
-  package func expect(_ known: CleanContents?, isOnlyWriter: Bool) {}
+  package func expect(_ known: CleanContents?) {}
 
   package var isDense: Bool { false }
 
@@ -84,18 +86,25 @@ extension FileContents {
   /// Whether a failure has left something to repair.
   package var needsRepair: Bool { backing.needsRepair }
 
-  /// ``plaintext(at:count:into:cipher:_:)``. With `movesAccessTime` the access time moves, according to the mount
-  /// options of the backing file system. Otherwise it does not, because the descriptor has `O_NOATIME`.
+  /// ``seek(to:_:of:)`` in the file as it is now.
+  package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
+    try seek(to: offset, origin, of: backing.currentLength())
+  }
+
+  /// ``plaintext(at:count:of:into:cipher:_:)`` of the file as it is now. With `movesAccessTime` the access time moves,
+  /// according to the mount options of the backing file system. Otherwise it does not, because the descriptor has
+  /// `O_NOATIME`.
   package func read(
     at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: ContentsCipher,
     movesAccessTime: Bool, overlay: Overlay?
   ) throws(Errno) -> UnsafeRawBufferPointer {
     backing.willRead(count)
+    let length = try backing.currentLength()
     guard movesAccessTime else {
-      return try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher, overlay)
+      return try unsafe plaintext(at: offset, count: count, of: length, into: buffer, cipher: cipher, overlay)
     }
     return try unsafe backing.descriptor.movingAccessTime { () throws(Errno) in
-      try unsafe plaintext(at: offset, count: count, into: buffer, cipher: cipher, overlay)
+      try unsafe plaintext(at: offset, count: count, of: length, into: buffer, cipher: cipher, overlay)
     }
   }
 

@@ -69,7 +69,9 @@ extension ProtectedFile {
   ///
   /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
   package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
-    try contentsLock.read { () throws(Errno) in try contents.seek(to: offset, origin) }
+    try contentsLock.read { () throws(Errno) in
+      try contents.seek(to: offset, origin)
+    }
   }
 
   /// The backing file's status.
@@ -88,8 +90,10 @@ extension ProtectedFile {
     }
   }
 
-  /// The same before a change. The caller holds the contents lock exclusively.
+  /// The same before a change, for which the length is looked up where others change it too. The caller holds the
+  /// contents lock exclusively.
   func repair(_ cipher: ContentsCipher?) throws(Errno) {
+    try contents.backing.renewLength()
     guard contents.needsRepair else { return }
     // The backing file's time is not that of a change that anybody has made.
     movedModificationTime()

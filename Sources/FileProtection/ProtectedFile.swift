@@ -39,34 +39,33 @@ package final class ProtectedFile: Sendable {
   /// Called before the first change of the contents, without locks.
   private let willChange: (@Sendable (ProtectedFile) throws(Errno) -> Void)?
   private let changed: Atomic<Bool>
-  private let isOnlyWriter: Bool
+  private let isDamageTold = Atomic(false)
   /// The next reader may move the access time, because there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
 
   /// Creates an open file with a verified record and the status of the backing file.
   ///
   /// - Parameters:
-  ///   - isOnlyWriter: whether nobody else changes the file.
+  ///   - writers: who changes the file.
   ///   - known: what is known of the contents from when they were closed.
   ///   - willChange: called before the first change of the contents, without locks; `nil` for a new file.
   /// - Throws: `EIO` for a length that no plaintext can have.
   package init(
     descriptor: consuming Descriptor, layout: ContentsLayout, isWritable: Bool, record: FileRecord,
     cipher: ContentsCipher? = nil, status: Status, controller: LockController,
-    isOnlyWriter: Bool = true, known: CleanContents? = nil,
+    writers: WriterState = .sole, known: CleanContents? = nil,
     willChange: (@Sendable (ProtectedFile) throws(Errno) -> Void)? = nil
   ) throws(Errno) {
     self.layout = layout
-    contents = try layout.contents(of: descriptor, backingLength: status.size)
+    contents = try layout.contents(of: descriptor, backingLength: status.size, writers: writers)
     writable = Atomic(isWritable)
     self.controller = controller
     self.willChange = willChange
     changed = Atomic(willChange == nil)
-    self.isOnlyWriter = isOnlyWriter
     protection = RankedMutex(.protection, Protection(record: record, cipher: cipher))
     modificationTime = RankedMutex(
       .modificationTime, ModificationTime(record.shown(status.modificationTime)))
-    expect(known)
+    contents.expect(known)
   }
 
   /// The file's class.
@@ -210,12 +209,7 @@ package final class ProtectedFile: Sendable {
       protection.record = record
       protection.isRefused = false
     }
-    if !isOwn || record.clean != nil { expect(record.clean) }
-  }
-
-  /// Takes over what is known of the contents. Where others write too, they may make holes at any time.
-  private func expect(_ known: CleanContents?) {
-    contents.expect(isOnlyWriter || willChange == nil ? known : nil, isOnlyWriter: isOnlyWriter)
+    if !isOwn || record.clean != nil { contents.expect(record.clean) }
   }
 
   /// Has everything done that must come before the first change of the contents. The caller holds no lock of the file.
@@ -227,6 +221,9 @@ package final class ProtectedFile: Sendable {
 
   /// Whether the contents were changed since the file was opened, or made.
   package var isChanged: Bool { changed.load(ordering: .acquiring) }
+
+  /// Whether somebody is to be told that the contents are damaged: once.
+  package func tellsDamage() -> Bool { !isDamageTold.exchange(true, ordering: .relaxed) }
 
   /// What a record says of the contents once they are durable.
   package var cleanContents: CleanContents { CleanContents(length: contents.length, isDense: contents.isDense) }

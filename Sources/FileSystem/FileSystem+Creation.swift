@@ -108,7 +108,7 @@ extension ProtectedFileSystem {
       let status = try descriptor.status()
       let file = try ProtectedFile(
         descriptor: descriptor, layout: tree.options.layout, isWritable: true, record: record, cipher: cipher,
-        status: status, controller: tree.controller, isOnlyWriter: tree.options.writers == .sole)
+        status: status, controller: tree.controller, writers: tree.options.writers)
       return (file, status)
     } catch {
       undo(backing, in: handle, after: error) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }

@@ -58,7 +58,8 @@ extension ProtectedFileSystem {
     let isAccess = flags.forReading && !flags.keepsAccessTime
     let node = node(id)
     let start = offset == 0 ? MonotonicClock.nanoseconds : .max
-    let bytes = try unsafe reportingDenial(of: .read, on: node, by: caller) { () throws(Errno) in
+    let range = offset..<offset + UInt64(count)
+    let bytes = try unsafe reportingDenial(of: .read, on: node, by: caller, in: range) { () throws(Errno) in
       guard tree.options.writers == .reading else {
         return try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess)
       }
@@ -67,7 +68,7 @@ extension ProtectedFileSystem {
         // The file may have become shorter.
         if isRepeated { unsafe Memory.wipe(buffer) }
         isRepeated = true
-        return try unsafe file.read(at: offset, count: count, into: buffer, isAccess: isAccess, overlay: overlay)
+        return try unsafe file.read(at: offset, count: count, into: buffer, overlay: overlay)
       }
     }
     if offset == 0, MonotonicClock.nanoseconds - start > Self.diskWait {
@@ -90,7 +91,8 @@ extension ProtectedFileSystem {
     let isFromCache = flags.contains(.fromCache)
     let count = bytes.count
     do throws(Errno) {
-      try reportingDenial(of: .write, on: node(id), by: caller) { () throws(Errno) in
+      let range = offset..<offset + UInt64(count)
+      try reportingDenial(of: .write, on: node(id), by: caller, in: range) { () throws(Errno) in
         if flags.contains(.clearsSetID) { try clearSetID(of: file, id, before: .write, for: caller) }
         try unsafe file.write(bytes, at: offset, keepingPart: isFromCache, whenFull: forgets.wait)
       }
@@ -138,7 +140,8 @@ extension ProtectedFileSystem {
   }
 
   package func copyRange(
-    from source: Handle, at sourceOffset: UInt64, to target: Handle, of id: NodeID, at targetOffset: UInt64,
+    from source: Handle, of sourceID: NodeID, at sourceOffset: UInt64,
+    to target: Handle, of id: NodeID, at targetOffset: UInt64,
     count: Int, buffer: UnsafeMutableRawBufferPointer, caller: Caller
   ) throws(Errno) -> Int {
     let (source, target) = (file(source), file(target))
@@ -149,7 +152,12 @@ extension ProtectedFileSystem {
       do throws(Errno) {
         let copied = try source.copying { () throws(Errno) in
           defer { unsafe Memory.wipe(room) }
-          let bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: room)
+          let bytes: UnsafeRawBufferPointer
+          do throws(Errno) {
+            unsafe bytes = try unsafe source.read(at: sourceOffset + UInt64(done), count: chunk, into: room)
+          } catch {
+            throw tree.answer(to: error, of: node(sourceID))
+          }
           guard unsafe !bytes.isEmpty else { return 0 }
           if done == 0, caller.user != 0 { try clearSetID(of: target, id, before: .write, for: caller) }
           try unsafe target.write(UnsafeMutableRawBufferPointer(mutating: bytes), at: targetOffset + UInt64(done))
@@ -160,7 +168,7 @@ extension ProtectedFileSystem {
       } catch {
         if done > 0 { break }
         if error == .permissionDenied { denied(.write, on: node(id), by: caller) }
-        throw error
+        throw tree.answer(to: error, of: node(id))
       }
     }
     if done > 0 { tree.noteChange(of: target) }

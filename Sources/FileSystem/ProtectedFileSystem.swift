@@ -53,16 +53,19 @@ package protocol FileSystemObserver: AnyObject, Sendable {
 }
 
 extension ProtectedFileSystem {
-  /// Runs a request on contents, and reports to the observer if the file's class was the reason for a refusal.
+  /// Runs a request on contents. Reports to the observer if the file's class was the reason for a refusal, and logs
+  /// damage.
+  ///
+  /// - Parameter range: what is to be read or written.
   func reportingDenial<Result: ~Copyable>(
-    of operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller,
+    of operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller, in range: Range<UInt64>? = nil,
     _ body: () throws(Errno) -> Result
   ) throws(Errno) -> Result {
     do throws(Errno) {
       return try body()
     } catch {
       if error == .permissionDenied { denied(operation, on: node, by: caller) }
-      throw error
+      throw tree.answer(to: error, of: node, in: range)
     }
   }
 

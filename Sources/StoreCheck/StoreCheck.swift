@@ -14,25 +14,35 @@ package enum StoreCheck {
     borrowing KeybagFile, Keybag, borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> ClassKeys
 
+  /// What a check does besides looking at the records of everything.
+  package struct Options: OptionSet, Sendable {
+    package let rawValue: UInt8
+    package init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// It reads the contents of files whose keys are at hand.
+    package static let contents = Options(rawValue: 1)
+    /// It repairs what can be repaired without losing content.
+    package static let repairs = Options(rawValue: 2)
+    /// A repair takes files as long as they are whose keys are at hand.
+    package static let acceptsLengths = Options(rawValue: 4)
+  }
+
   /// Checks everything in a store.
   ///
   /// - Parameters:
   ///   - keybag: one of `copies`, verified with `deviceKey`.
   ///   - unlock: returns the class keys, with which the keys of files are checked too. Without it, only the keys of
   ///     class D are.
-  ///   - readsContents: whether the contents are read too of files whose keys are at hand.
-  ///   - isRepairing: whether to repair what can be repaired without losing content.
-  ///   - acceptsLengths: whether a repair takes files as long as they are whose keys are at hand.
   /// - Throws: `KeyManagementError` if the keys are not available, `Errno` if the root or `lost+found` cannot be used.
   package static func run(
     _ backing: borrowing Descriptor, copies: KeybagCopies, keybag: Keybag, deviceKey: borrowing VolumeDeviceKey,
-    unlock: Unlock? = nil, readsContents: Bool = false, isRepairing: Bool, acceptsLengths: Bool = false,
-    observer: any CheckObserver
+    unlock: Unlock? = nil, options: Options = [], observer: any CheckObserver
   ) throws -> CheckSummary {
     let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
     // If someone has put the keybag of another store here, everything looks altered under its keys. Then nothing is
     // changed.
-    let mayRepair = try isRepairing ? hasRoot(backing, VolumeKeys(deviceKey, storeID: keybag.storeID)) : false
+    let mayRepair =
+      try options.contains(.repairs) && hasRoot(backing, VolumeKeys(deviceKey, storeID: keybag.storeID))
     let repair = mayRepair ? try Repair(store: store) : nil
     let findings = Findings(observer: observer, repair: repair)
     let targets = try LongSymlinkFiles(store: store)
@@ -53,7 +63,7 @@ package enum StoreCheck {
     ).run { (bytes) throws(KeyManagementError) in try Keybag(parsing: bytes, deviceKey: deviceKey) }
     try TreeCheck(
       backing, keys: keys, findings: findings, targets: targets, layout: ContentsLayout(of: keybag.record, in: backing),
-      readsContents: readsContents, acceptsLengths: acceptsLengths
+      options: options
     ).run()
     targets.checkOrphans(findings)
     try repair?.finish()

@@ -64,9 +64,8 @@ extension TreeCheck {
   /// that covers the record; that the key unwraps says that it is one of this store. In class B it says nothing:
   /// anybody can wrap a key for a public one.
   private func acceptLength(of file: borrowing Descriptor, _ record: FileRecord) throws(Errno) -> Finding.Outcome {
-    guard acceptsLengths, !record.fileClass.hasKeyPair, case .unwrapped = keys.fileKey(of: record) else {
-      return .left
-    }
+    guard options.contains(.acceptsLengths), !record.fileClass.hasKeyPair, case .unwrapped = keys.fileKey(of: record)
+    else { return .left }
     var record = record
     record.clean = nil
     do throws(CryptographyError) { record = try keys.volume.tagged(record) } catch { throw Errno(error) }
@@ -126,8 +125,8 @@ extension TreeCheck {
           return try Descriptor.open(path, [.readOnly])
         }
       }
-      let contents = try layout.contents(of: opened, backingLength: status.size)
-      contents.expect(record.clean, isOnlyWriter: true)
+      let contents = try layout.contents(of: opened, backingLength: status.size, writers: .reading)
+      contents.expect(record.clean)
       let cipher: ContentsCipher
       do throws(CryptographyError) { cipher = try layout.cipher(key, record) } catch { throw Errno(error) }
       check.add(.init(place: place, contents: contents, cipher: cipher))

@@ -14,8 +14,7 @@ final class TreeCheck {
   let findings: Findings
   let targets: LongSymlinkFiles
   let layout: ContentsLayout
-  /// A repair takes files as long as they are.
-  let acceptsLengths: Bool
+  let options: StoreCheck.Options
   /// `nil` if contents are not read.
   let contents: ContentsCheck?
   private var visits: [Visit] = []
@@ -25,22 +24,23 @@ final class TreeCheck {
 
   init(
     _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, targets: LongSymlinkFiles,
-    layout: ContentsLayout, readsContents: Bool, acceptsLengths: Bool, mostOpened: Int = 128
+    layout: ContentsLayout, options: StoreCheck.Options, mostOpened: Int = 128
   ) throws(Errno) {
     self.keys = keys
     self.targets = targets
     self.layout = layout
     self.findings = findings
     self.mostOpened = mostOpened
-    self.acceptsLengths = acceptsLengths
+    self.options = options
     contents =
-      readsContents
+      options.contains(.contents)
       ? ContentsCheck(countBytes: findings.countBytes) { place, damage in
         let last = damage.first.upperBound - 1
         let rest = damage.count - UInt64(damage.first.count)
         let more = rest > 0 ? " and \(rest) more" : ""
+        let reason = damage.error.damage ?? "\(damage.error)"
         findings.report(
-          .contentsDamaged, at: place, "bytes \(damage.first.lowerBound) to \(last)\(more): \(damage.error)")
+          .contentsDamaged, at: place, "bytes \(damage.first.lowerBound) to \(last)\(more): \(reason)")
       } : nil
     let root = try backing.open(".", [.readOnly, .directory])
     device = try root.status().device

@@ -64,6 +64,14 @@ struct FsckCommand: ParsableCommand {
     if acceptLengths, !repair { throw ValidationError("--accept-lengths changes the store: give --repair too.") }
   }
 
+  private var options: StoreCheck.Options {
+    var options: StoreCheck.Options = []
+    if contents { options.insert(.contents) }
+    if repair { options.insert(.repairs) }
+    if acceptLengths { options.insert(.acceptsLengths) }
+    return options
+  }
+
   private var wantsKeys: Bool { unlock || contents || acceptLengths || opening.isGiven }
 
   func run() throws {
@@ -116,7 +124,7 @@ struct FsckCommand: ParsableCommand {
       try DeviceKey.load(forKeybag: bytes, file: deviceKeyFile)
     }
     return try StoreCheck.run(
-      directory, copies: copies, keybag: keybag, deviceKey: storeKey.key, isRepairing: repair, observer: report)
+      directory, copies: copies, keybag: keybag, deviceKey: storeKey.key, options: options, observer: report)
   }
 
   private func checkUnlocking(
@@ -130,7 +138,7 @@ struct FsckCommand: ParsableCommand {
       directory, copies: copies, keybag: keybag, deviceKey: storeKey.key,
       unlock: { (file, keybag, deviceKey) throws(KeyManagementError) in
         try file.open(keybag, with: secret.value, deviceKey: deviceKey).classKeys()
-      }, readsContents: contents, isRepairing: repair, acceptsLengths: acceptLengths, observer: report)
+      }, options: options, observer: report)
   }
 
   /// A good keybag, and the store's device key.

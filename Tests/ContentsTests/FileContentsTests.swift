@@ -20,7 +20,7 @@ import Testing
   @Test(arguments: try VectorFile.read("StoreFormatTests/contents", as: Vector.self), [Int.max, 1000, -1])
   func vector(_ vector: Vector, inPartsOf part: Int) throws {
     let plaintext = (0..<vector.length).map { UInt8($0 * $0 % 251) }
-    let contents = try ContentsLayout.units.contents(of: .temporary(), backingLength: 0)
+    let contents = try ContentsLayout.units.contents(of: .temporary(), backingLength: 0, writers: .sole)
     let cipher = ContentsCipher(try FileKey(SecretBytes(vector.fileKey.bytes)).contentsCipher())
     if part < 0 { try contents.resize(to: UInt64(vector.length), cipher: cipher, taking: nil) }
     let part = part < 0 ? Int.max : part

@@ -16,7 +16,7 @@ struct HeldPages {
   /// - Parameter key: of the file, 32 bytes.
   init(_ file: borrowing Descriptor, key: [UInt8]) throws {
     contents = try ContentsLayout.pages(BackingMedium(of: file)).contents(
-      of: Descriptor.open(PathName(descriptor: file), [.readWrite]), backingLength: file.status().size)
+      of: Descriptor.open(PathName(descriptor: file), [.readWrite]), backingLength: file.status().size, writers: .sole)
     cipher = ContentsCipher(try FileKey(SecretBytes(key)).pageCipher())
   }
 

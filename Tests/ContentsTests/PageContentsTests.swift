@@ -27,7 +27,7 @@ import Testing
     #expect(try contents.read(0..<vector.length + 1) == plaintext)
     for bit in [0, vector.pages.bytes.count * 8 - 1] {
       try file.write(vector.pages.bytes.flippingBit(bit))
-      #expect(throws: Errno.ioError) { try contents.read(0..<vector.length) }
+      #expect(throws: Errno.notAuthentic) { try contents.read(0..<vector.length) }
     }
   }
 
@@ -129,7 +129,7 @@ import Testing
     let pages = 5 * 4096
     for position in stride(from: 0, to: pages, by: 501) {
       try file.write([backing[position] ^ 1], at: UInt64(position))
-      #expect(throws: Errno.ioError, "\(position)") { try contents.read(0..<plaintext.count) }
+      #expect(throws: Errno.notAuthentic, "\(position)") { try contents.read(0..<plaintext.count) }
       try file.write([backing[position]], at: UInt64(position))
     }
     // Two pages exchanged, and one in the place of the ends page.
@@ -138,7 +138,7 @@ import Testing
       let other = second * 4096..<second * 4096 + 4096
       try file.write(Array(backing[one]), at: UInt64(other.lowerBound))
       try file.write(Array(backing[other]), at: UInt64(one.lowerBound))
-      #expect(throws: Errno.ioError, "\(first), \(second)") { try contents.read(0..<plaintext.count) }
+      #expect(throws: Errno.notAuthentic, "\(first), \(second)") { try contents.read(0..<plaintext.count) }
       try file.write(backing)
     }
     #expect(try contents.read(0..<plaintext.count) == plaintext)
@@ -151,9 +151,49 @@ import Testing
     let plaintext = RepeatableGenerator.bytes(4 * 4096, seed: 4)
     try contents.write(plaintext, at: 0)
     try file.write([0], at: 3 * 4096 + 17)
-    #expect(throws: Errno.ioError) { try contents.read(2 * 4096..<3 * 4096) }
+    #expect(throws: Errno.notAuthentic) { try contents.read(2 * 4096..<3 * 4096) }
     #expect(try contents.read(0..<2 * 4096) == Array(plaintext[..<8192]))
     #expect(try contents.read(3 * 4096..<4 * 4096) == Array(plaintext[12288...]))
+  }
+
+  /// Nor is it one to refuse a change of another, though the contents end there; written whole, it is whole again.
+  @Test func othersAreWritten() throws {
+    let key = [UInt8](repeating: 7, count: 32)
+    let file = try Descriptor.temporary()
+    let start = 4 * 4096
+    var plaintext = RepeatableGenerator.bytes(start + 100, seed: 5)
+    try HeldPages(file, key: key).write(plaintext, at: 0)
+    let backing = try file.readAll(limit: 1 << 20)
+
+    try file.write([backing[5 * 4096] ^ 1], at: 5 * 4096)
+    var contents = try HeldPages(file, key: key)
+    plaintext.replaceSubrange(4096..<8192, with: repeatElement(1, count: 4096))
+    try contents.write(Array(plaintext[4096..<8192]), at: 4096)
+    #expect(try contents.read(0..<start) == Array(plaintext[..<start]))
+    #expect(throws: Errno.notAuthentic) { try contents.read(start..<start + 1) }
+    #expect(throws: Errno.notAuthentic) { try contents.write([1], at: start + 50) }
+    #expect(throws: Errno.notAuthentic) { try contents.write([1], at: start + 5000) }
+    try contents.write(Array(plaintext[start...]), at: start)
+    #expect(try HeldPages(file, key: key).read(0..<plaintext.count) == plaintext)
+
+    // A hole where there should be none.
+    try file.allocate([.punchHole, .keepSize], offset: 5 * 4096, length: 4096)
+    contents = try HeldPages(file, key: key)
+    contents.contents.expect(CleanContents(length: UInt64(plaintext.count), isDense: true))
+    try contents.write([plaintext[0]], at: 0)
+    #expect(throws: Errno.missingPage) { try contents.read(start..<start + 1) }
+    #expect(throws: Errno.notAuthentic) { try contents.write([1], at: start + 5000) }
+    try contents.write(Array(plaintext[start...]), at: start)
+    #expect(try contents.read(0..<plaintext.count) == plaintext)
+
+    // The ends of all pages but the last, which has none.
+    try file.write([try file.readAll(limit: 1 << 20)[4096] ^ 1], at: 4096)
+    contents = try HeldPages(file, key: key)
+    plaintext[start + 50] ^= 1
+    try contents.write([plaintext[start + 50]], at: start + 50)
+    #expect(try contents.read(start..<start + 100) == Array(plaintext[start...]))
+    #expect(throws: Errno.notAuthentic) { try contents.write([1], at: 4096) }
+    #expect(throws: Errno.notAuthentic) { try contents.read(0..<4096) }
   }
 }
 

@@ -14,6 +14,8 @@ final class HeldFileSystem: LowLevelFileSystem {
     var dirty: Set<UInt64> = []
     /// Those whose end closes a descriptor.
     var withDescriptor: Set<UInt64> = []
+    /// What writes end with.
+    var failure: Errno?
     /// What has been done, in order.
     var done: [String] = []
   }
@@ -70,6 +72,7 @@ final class HeldFileSystem: LowLevelFileSystem {
     caller: Caller
   ) throws(Errno) -> Int {
     run("write of \(bytes.count)", node)
+    if let failure = state.read({ $0.failure }) { throw failure }
     return bytes.count
   }
 
@@ -127,7 +130,8 @@ extension HeldFileSystem {
     _ handle: Handle, of node: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno) { throw .notSupported }
   func copyRange(
-    from source: Handle, at sourceOffset: UInt64, to target: Handle, of node: NodeID, at targetOffset: UInt64,
+    from source: Handle, of sourceNode: NodeID, at sourceOffset: UInt64,
+    to target: Handle, of node: NodeID, at targetOffset: UInt64,
     count: Int, buffer: UnsafeMutableRawBufferPointer, caller: Caller
   ) throws(Errno) -> Int { throw .notSupported }
   func openDirectory(_ node: NodeID, flags: HandleFlags) throws(Errno) -> Opened { throw .notSupported }

@@ -61,6 +61,17 @@ import Testing
     }
   }
 
+  /// A server behind the backing directory that is gone is not taken for this daemon.
+  @Test func theBackingFileSystemIsGone() throws {
+    try with(workers: 1) { served in
+      let file = try served.kernel.open("any", O_RDWR)
+      for error in [Errno.socketNotConnected, .connectionAbort, .canceled] {
+        served.fileSystem.state.update { $0.failure = error }
+        #expect(throws: Errno.ioError) { try file.write([1], at: 0) }
+      }
+    }
+  }
+
   /// A request that takes long holds up nobody while a worker is free.
   @Test func someoneElseHelpsOut() throws {
     try with(workers: 3) { served in

@@ -1,6 +1,7 @@
 import Contents
 import ProtectfsIO
 import SimulatedDisk
+import StoreCheck
 import StoreFormat
 import SystemPackage
 import Testing
@@ -36,8 +37,8 @@ import Testing
       return (version & 0x20 != 0 ? ["clean"] : []) + (version & 0x10 != 0 ? ["dense"] : [])
     }
 
-    func errors(readsContents: Bool = false, acceptsLengths: Bool = false) throws -> [String] {
-      try SimulatedMount.errors(in: store, readsContents: readsContents, acceptsLengths: acceptsLengths)
+    func errors(_ options: StoreCheck.Options = []) throws -> [String] {
+      try SimulatedMount.errors(in: store, options)
     }
 
     func contents() throws -> [UInt8] { try mount.contents("a") }
@@ -196,14 +197,14 @@ import Testing
       fixture.mount.clean()
       try fixture.remount(isReadOnly: isReadOnly)
       #expect(try fixture.contents().starts(with: Self.contents))
-      #expect(try fixture.errors(readsContents: true).isEmpty)
+      #expect(try fixture.errors(.contents).isEmpty)
       try attack.make(fixture.backing())
       try fixture.remount(isReadOnly: isReadOnly)
       #expect(throws: Errno.ioError) { try fixture.contents() }
       let changesLength = attack != .zeroPage && attack != .zeroEnds
       #expect(try fixture.errors() == (changesLength ? ["length-altered"] : []))
       #expect(
-        try fixture.errors(readsContents: true) == [changesLength ? "length-altered" : "contents-damaged"])
+        try fixture.errors(.contents) == [changesLength ? "length-altered" : "contents-damaged"])
     }
   }
 
@@ -216,8 +217,8 @@ import Testing
       try Attack.cutWholePages.make(fixture.backing())
       try fixture.remount()
       #expect(throws: Errno.ioError) { try fixture.contents() }
-      #expect(try fixture.errors(readsContents: true, acceptsLengths: true) == ["length-altered"])
-      #expect(try fixture.errors(readsContents: true).isEmpty)
+      #expect(try fixture.errors([.contents, .repairs, .acceptsLengths]) == ["length-altered"])
+      #expect(try fixture.errors(.contents).isEmpty)
       try fixture.remount()
       #expect(try fixture.contents().starts(with: Self.contents[..<8192]))
       #expect(try fixture.marks().isEmpty)
@@ -227,8 +228,8 @@ import Testing
       try fixture.mount.write([1], at: 0, to: "a")
       fixture.mount.clean()
       try fixture.backing().truncate(to: 4097)
-      #expect(try fixture.errors(acceptsLengths: true) == ["length-altered"])
-      #expect(try fixture.errors(readsContents: true, acceptsLengths: true) == ["length-altered"])
+      #expect(try fixture.errors([.repairs, .acceptsLengths]) == ["length-altered"])
+      #expect(try fixture.errors([.contents, .repairs, .acceptsLengths]) == ["length-altered"])
       #expect(try fixture.errors() == ["length-altered"])
     }
   }

@@ -59,8 +59,8 @@ final class SimulatedMount {
 
   /// What `fsck` says is an error, of a store that nobody has mounted since.
   ///
-  /// - Parameter readsContents: whether it reads contents too; of one file, as threads know no simulated disk.
-  static func errors(in store: Store, readsContents: Bool = false, acceptsLengths: Bool = false) throws -> [String] {
+  /// - Parameter options: contents are read of one file only, as threads know no simulated disk.
+  static func errors(in store: Store, _ options: StoreCheck.Options = []) throws -> [String] {
     final class Errors: CheckObserver {
       var codes: [String] = []
 
@@ -77,8 +77,7 @@ final class SimulatedMount {
     _ = try StoreCheck.run(
       backing, copies: KeybagCopies(backing: backing),
       keybag: Keybag(parsing: KeybagFile(backing: backing).read(), deviceKey: deviceKey), deviceKey: deviceKey,
-      unlock: readsContents ? unlock : nil, readsContents: readsContents, isRepairing: acceptsLengths,
-      acceptsLengths: acceptsLengths, observer: errors)
+      unlock: options.contains(.contents) ? unlock : nil, options: options, observer: errors)
     return errors.codes
   }
 
@@ -176,11 +175,13 @@ final class SimulatedMount {
     return try entry(place.name, in: place.directory)
   }
 
-  /// Opens a file for `body`.
+  /// Opens a file for `body`; before that, and after it was looked up, calls `beforeOpen`.
   private func with<Result>(
-    _ name: String, _ mode: CInt = O_RDWR, _ body: (NodeID, Handle) throws(Errno) -> Result
+    _ name: String, _ mode: CInt = O_RDWR, beforeOpen: () throws(Errno) -> Void = {},
+    _ body: (NodeID, Handle) throws(Errno) -> Result
   ) throws(Errno) -> Result {
     let node = try entry(name).node
+    try beforeOpen()
     let flags = HandleFlags(rawValue: mode)
     let handle = try fileSystem.open(node, flags: flags, caller: .own).handle
     defer { fileSystem.release(handle, of: node, flags: flags) }
@@ -246,10 +247,11 @@ final class SimulatedMount {
   func copy(_ name: String, _ count: Int, to other: String, at offset: UInt64) throws(Errno) {
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 4096)
     defer { unsafe buffer.deallocate() }
-    try with(name) { (_, source) throws(Errno) in
+    try with(name) { (sourceNode, source) throws(Errno) in
       try with(other) { (node, target) throws(Errno) in
         _ = try unsafe fileSystem.copyRange(
-          from: source, at: 0, to: target, of: node, at: offset, count: count, buffer: buffer, caller: .own)
+          from: source, of: sourceNode, at: 0, to: target, of: node, at: offset, count: count, buffer: buffer,
+          caller: .own)
       }
     }
   }
@@ -366,8 +368,10 @@ final class SimulatedMount {
 
   func size(of path: String) throws(Errno) -> Int { Int(try entry(path).attributes.size) }
 
-  func read(_ path: String, at offset: UInt64, count: Int) throws(Errno) -> [UInt8] {
-    try with(path, O_RDONLY) { (node, handle) throws(Errno) in
+  func read(
+    _ path: String, at offset: UInt64, count: Int, beforeOpen: () throws(Errno) -> Void = {}
+  ) throws(Errno) -> [UInt8] {
+    try with(path, O_RDONLY, beforeOpen: beforeOpen) { (node, handle) throws(Errno) in
       let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: count + 3 * 4096, alignment: 4096)
       defer { unsafe buffer.deallocate() }
       return unsafe Array(

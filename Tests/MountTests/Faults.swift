@@ -149,7 +149,7 @@ extension Volume {
     }
     let codes = FoundCodes()
     let summary = try StoreCheck.run(
-      directory, copies: copies, keybag: keybag, deviceKey: deviceKey, isRepairing: false, observer: codes)
+      directory, copies: copies, keybag: keybag, deviceKey: deviceKey, observer: codes)
     #expect(summary.errors == 0, "\(comment): \(codes.all)", sourceLocation: sourceLocation)
     return codes.all
   }

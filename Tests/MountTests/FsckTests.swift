@@ -1,5 +1,7 @@
+import Foundation
 import Glibc
 import ProtectfsIO
+import SystemPackage
 import Testing
 
 extension MountTests {
@@ -63,6 +65,57 @@ extension MountTests {
         try volume.mount()
         try volume.unlock()
         try volume.shell("test \"$(cat d/kept)\" = kept; test \"$(ls d)\" = kept; echo lost > d/lost")
+      }
+    }
+
+    /// More files than are open at a time, read by several threads: what is found is of the file where it is, in order.
+    @Test func contentsAreReadOnRequest() throws {
+      try Volume.store(initOptions: ["--authenticated"]) { volume in
+        try volume.mount()
+        try volume.unlock()
+        let counts = (0..<70).map { 10_000 + $0 } + [3 << 20]
+        let files = counts.indices.map { volume.path("f\($0)") }
+        for (file, count) in zip(files, counts) { try file.write(pattern(3, count: count)) }
+        let backing = try [5, 66, 70, 40].map { try volume.backingFile(of: files[$0]) }
+        try volume.unmount()
+        let passcode = ["--passcode-file", volume.passcodeFile.description]
+        let sound = try fsck(volume, ["--contents", "--json"] + passcode)
+        #expect(sound.ending == .exited(0))
+        #expect(sound.output.contains("\"bytesRead\":\(counts.reduce(0, +))"), "\(sound.output)")
+
+        // A page, the ends of all pages of a file, and two pages of a group that is not the first.
+        for (file, offset) in [(0, 8192), (1, 4096), (2, 2 << 20), (2, 2 << 20 + 12_288)] {
+          let file = try OpenFile(backing[file], O_RDWR)
+          let byte = try file.read(at: offset, count: 1)
+          try file.write([byte[0] ^ 1], at: offset)
+        }
+        try backing[3].truncate(to: 13_096)
+        let damaged = try fsck(volume, ["--contents", "--json"] + passcode)
+        #expect(damaged.ending == .exited(4))
+        let count = { (text: String) in damaged.output.components(separatedBy: text).count - 1 }
+        #expect(count("\"code\":\"contents-damaged\"") == 3 && count("\"code\":\"length-altered\"") == 1)
+        #expect(count("\"code\"") == 4)
+        // The page 512 of the backing file is page 508 of the contents.
+        let places = ["bytes 4096 to 8191:", "bytes 0 to 8191:", "bytes 2080768 to 2084863 and 4096 more:"]
+        for (path, place) in zip(["/f5", "/f66", "/f70"], places) {
+          let line = damaged.output.split(separator: "\n").first { $0.contains("\"path\":\"\(path)\"") }
+          #expect(line?.contains(place) == true, "\(path), \(place): \(damaged.output)")
+        }
+        #expect(damaged.output.contains("\"path\":\"/f40\""))
+
+        #expect(try fsck(volume, ["--accept-lengths"] + passcode).ending == .exited(16))
+        #expect(try fsck(volume, ["--repair", "--accept-lengths"] + passcode).ending == .exited(1))
+        #expect(try fsck(volume, passcode).ending == .exited(0))
+        try volume.mount()
+        try volume.unlock()
+        #expect(try files[40].contents() == pattern(3, count: 4904))
+        #expect(throws: Errno.ioError) { () throws in _ = try files[66].contents() }
+        let name = String(backing[1].description.split(separator: "/").last!)
+        let lines = volume.log.split(separator: "\n")
+        let line = lines.first { $0.contains("a page is not what was written in bytes 0 to") }
+        #expect(line?.contains(name) == true, "\(volume.log)")
+        let rest = Array(pattern(3, count: 10_005)[8192...])
+        #expect(try OpenFile(files[5], O_RDONLY).read(at: 8192, count: 1813) == rest)
       }
     }
 

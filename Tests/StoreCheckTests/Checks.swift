@@ -28,7 +28,7 @@ extension StoreCheck {
     }
     let summary = try run(
       backing, copies: copies, keybag: keybag, deviceKey: deviceKey, unlock: withPasscode ? unlock : nil,
-      isRepairing: isRepairing, observer: collector)
+      options: isRepairing ? .repairs : [], observer: collector)
     return (collector.findings, summary)
   }
 

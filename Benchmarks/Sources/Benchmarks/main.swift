@@ -75,8 +75,8 @@ func files() throws -> [Measurement] {
   // A file without a name, in memory (O_TMPFILE).
   let backing = try Descriptor.open("/dev/shm", OpenFlags(rawValue: 0o20200000 | O_RDWR), mode: 0o600)
   let file = try ProtectedFile(
-    descriptor: Descriptor.open(PathName(descriptor: backing), [.readWrite]), isWritable: true, record: record,
-    status: backing.status(), controller: controller)
+    descriptor: Descriptor.open(PathName(descriptor: backing), [.readWrite]), layout: .units, isWritable: true,
+    record: record, status: backing.status(), controller: controller)
   let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: (1 << 20) + 3 * 4096, alignment: 4096)
   func write(_ count: Int, at offset: UInt64) -> () throws -> Void {
     { try unsafe file.write(UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]), at: offset) }

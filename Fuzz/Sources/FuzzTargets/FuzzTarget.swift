@@ -11,6 +11,8 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
   case records
   /// Batches of rekeys.
   case rekeyBatches = "rekey-batches"
+  /// Contents in pages, and what an attacker makes of them.
+  case pages
   /// The record of wrong passcodes.
   case attempts
   /// Names, sidecars and target files as a backing directory has them.
@@ -38,13 +40,13 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     case .keybag, .keybagContents, .sealedObject, .rekeyBatches: 2048
     case .records, .attempts: 160
     case .names, .sealedNames: 4300
-    case .encodings, .attributes, .recoveryKey, .mountLines: 512
+    case .encodings, .attributes, .recoveryKey, .mountLines, .pages: 512
     case .control, .mountOptions: 1024
     }
   }
 
   /// Whether an input takes so long that a short run tries fewer.
-  package var isSlow: Bool { self == .keybagContents || self == .control }
+  package var isSlow: Bool { [.keybagContents, .control, .pages].contains(self) }
 
   /// Tries one input.
   package func run(_ bytes: [UInt8]) {
@@ -53,6 +55,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     case .keybagContents: fuzzKeybagContents(bytes)
     case .records: fuzzRecords(bytes)
     case .rekeyBatches: fuzzRekeyBatches(bytes)
+    case .pages: fuzzPages(bytes)
     case .attempts: fuzzAttempts(bytes)
     case .names: fuzzNames(bytes)
     case .sealedNames: fuzzSealedNames(bytes)

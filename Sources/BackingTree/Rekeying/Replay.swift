@@ -95,7 +95,8 @@ extension BackingTree {
         if try recordBytes(of: file) == record.bytes { return unsafe bytes }
       } catch {
         attempts -= 1
-        guard options.layout.isAuthenticated, error == .ioError, attempts > 0 else { throw error }
+        let mayBeRight = options.layout.isAuthenticated && (error == .ioError || error.damage != nil)
+        guard mayBeRight, attempts > 0 else { throw error }
         // Whoever writes it may not be running.
         MonotonicClock.sleep(microseconds: [25_000, 5000, 1000][attempts - 1])
       }

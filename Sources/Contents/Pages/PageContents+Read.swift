@@ -4,26 +4,20 @@ import SystemPackage
 
 extension PageContents {
   func plaintext(
-    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: ContentsCipher,
-    _ overlay: Overlay?
+    at offset: UInt64, count: Int, of length: UInt64, into buffer: UnsafeMutableRawBufferPointer,
+    cipher: ContentsCipher, _ overlay: Overlay?
   ) throws(Errno) -> UnsafeRawBufferPointer {
-    let wanted = offset + UInt64(count)
-    let end = wanted <= length ? wanted : try min(wanted, currentLength())
-    guard end > offset else { return unsafe UnsafeRawBufferPointer(rebasing: buffer[..<0]) }
-    do throws(Errno) {
-      return try unsafe plaintext(offset..<end, into: buffer, cipher, overlay)
-    } catch {
-      // Another mount may have cut the file.
-      guard error == .ioError, case let length = try currentLength(), length < end else { throw error }
-      guard length > offset else { return unsafe UnsafeRawBufferPointer(rebasing: buffer[..<0]) }
-      return try unsafe plaintext(offset..<length, into: buffer, cipher, overlay)
+    var end = min(offset + UInt64(count), length)
+    while end > offset {
+      do throws(Errno) {
+        return try unsafe plaintext(offset..<end, into: buffer, cipher, overlay)
+      } catch {
+        // Others may have cut the file meanwhile.
+        guard case let length = try backing.currentLength(), length < end else { throw error }
+        end = length
+      }
     }
-  }
-
-  /// The length that the backing file encodes now. Another mount may have changed it.
-  private func currentLength() throws(Errno) -> UInt64 {
-    guard let length = PageLayout.length(ofBacking: try backing.descriptor.status().size) else { throw .ioError }
-    return length
+    return unsafe UnsafeRawBufferPointer(rebasing: buffer[..<0])
   }
 
   private func plaintext(
@@ -72,7 +66,7 @@ extension PageContents {
       for index in page..<next {
         let start = Int((index - page) * PageLayout.size)
         let isHole = unsafe Memory.isZero(.init(rebasing: run[start..<start + Int(PageLayout.size)]))
-        if isHole, isDense { throw .ioError }
+        if isHole, isDense { throw .missingPage }
         if !isHole, hasEnd(index, ofLength: end) { ends |= 1 << UInt128(index - pages.lowerBound) }
       }
       try unsafe cipher.decrypt(run, firstUnit: number)
@@ -88,7 +82,7 @@ extension PageContents {
     try unsafe withPage { (page) throws(Errno) in
       let number = PageLayout.endsPage(of: PageLayout.group(of: pages.lowerBound))
       let cipher = try unsafe load(page, from: number, cipher: cipher, overlay)
-      if isDense, unsafe Memory.isZero(UnsafeRawBufferPointer(page)) { throw .ioError }
+      if isDense, unsafe Memory.isZero(UnsafeRawBufferPointer(page)) { throw .missingPage }
       try unsafe cipher.decrypt(page, firstUnit: number)
       for index in pages where ends >> UInt128(index - pages.lowerBound) & 1 == 1 {
         let target = Int((index - pages.lowerBound) * PageLayout.size + PageLayout.payload)

@@ -8,20 +8,33 @@ extension PageContents {
   /// Puts right what a change would make contents: something behind the length, a page in the hole behind the last one,
   /// and ends of pages that are holes. It comes before the first change.
   ///
-  /// - Throws: the error of the backing file system, and `EIO` for a page that is not authentic.
+  /// What is not authentic, or missing, may stay: nobody is shown anything of it. But the file does not grow then, and
+  /// the next change tries again.
+  ///
+  /// - Throws: the error of the backing file system.
   func recover(_ cipher: ContentsCipher) throws(Errno) {
     if isRecovered { return }
     // What was lost may be written anew.
     if backing.writeBackErrors.count > 0 { isDense = false }
-    try recovering { () throws(Errno) in
-      var isChanged = try removePage(under: PageLayout.backingLength(for: length)) != nil
-      try forEachGroupWithHoles { (group, holes) throws(Errno) in
-        let areCleared = try clearEnds(of: group, holes, cipher)
-        isChanged = isChanged || areCleared
+    var (isChanged, isDamaged) = (false, false)
+    func note(_ clear: () throws(Errno) -> Bool) throws(Errno) {
+      do throws(Errno) {
+        if try clear() { isChanged = true }
+      } catch {
+        guard error.damage != nil else { throw error }
+        isDamaged = true
       }
-      let isCleared = try clearBehindLength(cipher)
-      if isCleared || isChanged { try backing.synchronize(dataOnly: true) }
     }
+    try recovering { () throws(Errno) in
+      try note { () throws(Errno) in try removePage(under: PageLayout.backingLength(for: length)) != nil }
+      try forEachGroupWithHoles { (group, holes) throws(Errno) in
+        try note { () throws(Errno) in try clearEnds(of: group, holes, cipher) }
+      }
+      try note { () throws(Errno) in try clearLastPage(cipher) }
+      try note { () throws(Errno) in try clearLastEnds(cipher) }
+      if isChanged { try backing.synchronize(dataOnly: true) }
+    }
+    hasDamage.store(isDamaged, ordering: .relaxed)
   }
 
   /// Calls `body` with each group that has data as well as holes, and with where the ends page has the ends of the

@@ -5,28 +5,32 @@ import SystemPackage
 
 // What failures and power cuts leave behind the end of a file, and in holes.
 extension PageContents {
-  /// Makes what the last page and the last ends page have behind the length zeros. Returns whether there was something.
-  @discardableResult
-  func clearBehindLength(_ cipher: ContentsCipher) throws(Errno) -> Bool {
-    let length = length
-    guard length > 0 else { return false }
-    var isChanged = false
-    let page = length / PageLayout.size
-    let first = Int(length % PageLayout.size)
+  /// Makes what the last page has behind the length zeros. Returns whether there was something.
+  func clearLastPage(_ cipher: ContentsCipher) throws(Errno) -> Bool {
+    let (page, first) = lastPage
     let payload = Int(PageLayout.payload)
-    if first > 0, first < payload {
-      try unsafe changePage(page, cipher: cipher) { (bytes, isThere) in
-        isChanged = unsafe isThere && Self.clear(.init(rebasing: bytes[first..<payload]))
-        return isChanged
-      }
-    }
-    let group = (length - 1) / PageLayout.groupLength
-    if PageLayout.group(of: page) == group {
-      let start = PageLayout.end(of: page).lowerBound + max(0, first - payload)
-      let areCleared = try clearEnds(of: group, [start..<payload], cipher)
-      isChanged = isChanged || areCleared
+    guard first > 0, first < payload else { return false }
+    var isChanged = false
+    try unsafe changePage(page, cipher: cipher) { (bytes, isThere) in
+      isChanged = unsafe isThere && Self.clear(.init(rebasing: bytes[first..<payload]))
+      return isChanged
     }
     return isChanged
+  }
+
+  /// Does that with the last ends page.
+  func clearLastEnds(_ cipher: ContentsCipher) throws(Errno) -> Bool {
+    let (page, first) = lastPage
+    let group = PageLayout.group(of: page)
+    guard length > group * PageLayout.groupLength else { return false }
+    let start = PageLayout.end(of: page).lowerBound + max(0, first - Int(PageLayout.payload))
+    return try clearEnds(of: group, [start..<Int(PageLayout.payload)], cipher)
+  }
+
+  /// The page of plaintext in which the contents end, or behind which, and how many of its bytes they have.
+  private var lastPage: (page: UInt64, count: Int) {
+    let length = length
+    return (length / PageLayout.size, Int(length % PageLayout.size))
   }
 
   /// Gives the file its accepted length after a failed change. What that has written is taken away before the next

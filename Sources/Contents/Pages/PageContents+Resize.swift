@@ -27,10 +27,13 @@ extension PageContents {
     isDense = false
     try cut(to: newLength)
     backing.length = newLength
-    isDense = wasDense || newLength == 0 && isOnlyWriter.load(ordering: .relaxed)
+    isDense = wasDense || isKnownEmpty
     guard wasRecovered || newLength == 0 else { return }
     // If that fails, the file keeps its new length.
-    try? recovering { () throws(Errno) in try clearBehindLength(cipher) }
+    try? recovering { () throws(Errno) in
+      _ = try clearLastPage(cipher)
+      _ = try clearLastEnds(cipher)
+    }
   }
 
   /// Gives the backing file the length for a shorter length of the contents, with a hole behind the last page.

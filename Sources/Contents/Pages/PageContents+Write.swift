@@ -39,6 +39,7 @@ extension PageContents {
   func growing(to end: UInt64, cipher: ContentsCipher, _ body: () throws(Errno) -> Void) throws(Errno) {
     let oldLength = length
     guard end > oldLength else { return try body() }
+    if hasDamage.load(ordering: .relaxed) { throw .notAuthentic }
     let backingLength = PageLayout.backingLength(for: end)
     let addsPages = backingLength / PageLayout.size > PageLayout.backingLength(for: oldLength) / PageLayout.size
     if addsPages { try backing.descriptor.truncate(to: backingLength) }
@@ -157,7 +158,7 @@ extension PageContents {
       var isThere = false
       if readsRest {
         isThere = try unsafe open(bytes, number: number, cipher: cipher)
-        if !isThere, isDense, page * PageLayout.size < length { throw .ioError }
+        if !isThere, isDense, page * PageLayout.size < length { throw .missingPage }
       } else {
         unsafe bytes.initializeMemory(as: UInt8.self, repeating: 0)
       }

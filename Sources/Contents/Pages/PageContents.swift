@@ -7,7 +7,7 @@ import SystemPackage
 /// Contents in pages that are authenticated, encrypted with AES-256-GCM: a page that was changed in the backing file,
 /// or moved, is noticed when it is read. An earlier version of the same page is not, nor one that was made a hole.
 ///
-/// A hole is noticed in a dense file: see ``expect(_:isOnlyWriter:)``.
+/// A hole is noticed in a dense file: see ``expect(_:)``.
 ///
 /// A page is written as a whole, and verifies by itself. Pages and the length of the backing file may reach the disk in
 /// any order: whatever a power cut leaves of them reads as it was before or after. These rules see to that:
@@ -22,11 +22,11 @@ final class PageContents: FileContents {
   /// One more than the number of errors of write-back at the time when nothing was known to be in the way of a change;
   /// 0 before, and after a failure.
   private let recovery: Atomic<UInt64>
+  /// There was something last time that is not authentic, or missing.
+  let hasDamage = Atomic(false)
   /// No page is a hole, and one that is found is damage: none was when the file was opened, or it was empty, and no
   /// change since has made one.
   private let dense = Atomic(false)
-  /// Nobody else makes holes.
-  let isOnlyWriter = Atomic(false)
   /// Pages that a write has left out of a dense file which has come before the one ahead of it, by another thread: the
   /// first, and the one behind the last, in the halves of a word; 0 for none.
   private let gap = Atomic<UInt64>(0)
@@ -35,12 +35,17 @@ final class PageContents: FileContents {
     self.backing = backing
     pageWait = medium.pageWait
     recovery = Atomic(backing.length == 0 ? 1 : 0)
+    expect(nil)
   }
 
-  func expect(_ known: CleanContents?, isOnlyWriter: Bool) {
-    self.isOnlyWriter.store(isOnlyWriter, ordering: .relaxed)
-    isDense = isOnlyWriter && length == 0 || known?.isDense == true && known?.length == length
+  func expect(_ known: CleanContents?) {
+    // Other writers may make holes at any time.
+    let isKnown = backing.writers != .shared && known?.isDense == true
+    isDense = isKnownEmpty || isKnown && (try? backing.currentLength()) == known?.length
   }
+
+  /// Whether there are no pages, and nobody else adds holes.
+  var isKnownEmpty: Bool { backing.writers == .sole && length == 0 }
 
   var isDense: Bool {
     get { dense.load(ordering: .relaxed) && !hasGap }
@@ -72,8 +77,12 @@ final class PageContents: FileContents {
     gap.store(first < end ? first << 32 | end : 0, ordering: .relaxed)
   }
 
-  /// Whether nothing that a power cut or a failure may have left is in the way of a change.
-  var isRecovered: Bool { recovery.load(ordering: .acquiring) == UInt64(backing.writeBackErrors.count) + 1 }
+  /// Whether nothing that a power cut or a failure may have left is in the way of a change. What others write may have
+  /// been left by another cut.
+  var isRecovered: Bool {
+    backing.writers != .shared && !hasDamage.load(ordering: .relaxed)
+      && recovery.load(ordering: .acquiring) == UInt64(backing.writeBackErrors.count) + 1
+  }
 
   /// Runs `body`, after which nothing is in the way of a change; but if it fails, or write-back fails meanwhile, there
   /// may be.
@@ -189,7 +198,7 @@ final class PageContents: FileContents {
     let number = PageLayout.endsPage(of: group)
     try unsafe withPage { (page) throws(Errno) in
       let isThere = try unsafe open(page, number: number, cipher: cipher)
-      if !isThere, isDense, hasEnd(group * PageLayout.pagesInGroup, ofLength: length) { throw .ioError }
+      if !isThere, isDense, hasEnd(group * PageLayout.pagesInGroup, ofLength: length) { throw .missingPage }
       let isChanged = unsafe body(page)
       guard isChanged || isNeeded && !isThere else { return }
       var written = 0
@@ -201,8 +210,7 @@ final class PageContents: FileContents {
 
   // MARK: Seeking
 
-  func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
-    let end = length
+  func seek(to offset: UInt64, _ origin: SeekOrigin, of end: UInt64) throws(Errno) -> UInt64 {
     guard offset < end else { throw .noSuchAddressOrDevice }
     var page = offset / PageLayout.size
     while page * PageLayout.size < end {

@@ -9,7 +9,8 @@ extension UnitContents {
   /// Where the file may end, one block more than requested is read. A backing file may end with up to 15 bytes that
   /// contain no data, so only a whole block past a unit proves that the unit is full.
   func plaintext(
-    at offset: UInt64, count: Int, into buffer: UnsafeMutableRawBufferPointer, cipher: ContentsCipher,
+    at offset: UInt64, count: Int, of length: UInt64, into buffer: UnsafeMutableRawBufferPointer,
+    cipher: ContentsCipher,
     _ overlay: Overlay?
   ) throws(Errno) -> UnsafeRawBufferPointer {
     var cipher = cipher

@@ -93,8 +93,7 @@ extension UnitContents {
     }
   }
 
-  func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
-    let end = length
+  func seek(to offset: UInt64, _ origin: SeekOrigin, of end: UInt64) throws(Errno) -> UInt64 {
     guard offset < end else { throw .noSuchAddressOrDevice }
     let found = try backing.descriptor.seek(to: DataUnits.start(of: offset), origin)
     if origin == .hole { return min(max(DataUnits.end(of: found), offset), end) }

@@ -89,12 +89,13 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
       .offset(try fs.seek(seek.handle, to: seek.offset, seek.origin))
     }
   }
-  unsafe table.copy_file_range = { request, _, sourceOffset, source, node, targetOffset, target, count, flags in
+  unsafe table.copy_file_range = {
+    request, sourceNode, sourceOffset, source, node, targetOffset, target, count, flags in
     unsafe serve(request) { (fs) throws(Errno) in
       guard flags == 0 else { throw .invalidArgument }
       return unsafe .written(
         try fs.copyRange(
-          from: Handle(rawValue: source!.pointee.fh), at: UInt64(sourceOffset),
+          from: Handle(rawValue: source!.pointee.fh), of: NodeID(rawValue: sourceNode), at: UInt64(sourceOffset),
           to: Handle(rawValue: target!.pointee.fh), of: NodeID(rawValue: node), at: UInt64(targetOffset),
           count: min(count, longestCopy), buffer: Worker.current.data, caller: caller(request)))
     }

@@ -54,7 +54,8 @@ func serve(
     }
     return reply.send(answer)
   } catch {
-    reply.send(error)
+    // Of a server behind the backing directory that is gone, the kernel says what it says of a daemon.
+    reply.send(error.isOfAGoneDaemon ? .ioError : error)
     return true
   }
 }

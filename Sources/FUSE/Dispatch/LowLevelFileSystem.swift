@@ -69,7 +69,8 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   func mayHaveDirtyPages(_ node: NodeID) -> Bool
   func seek(_ handle: Handle, to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64
   func copyRange(
-    from source: Handle, at sourceOffset: UInt64, to target: Handle, of node: NodeID, at targetOffset: UInt64,
+    from source: Handle, of sourceNode: NodeID, at sourceOffset: UInt64,
+    to target: Handle, of node: NodeID, at targetOffset: UInt64,
     count: Int, buffer: UnsafeMutableRawBufferPointer, caller: Caller
   ) throws(Errno) -> Int
 
