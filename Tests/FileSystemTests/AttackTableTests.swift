@@ -229,6 +229,8 @@ import Testing
       .appendingPathComponent("../../Documentation/SECURITY.md")
     let written = try String(contentsOf: document, encoding: .utf8).split(separator: "\n").map(String.init)
       .filter { line in Self.attacks.contains { line.hasPrefix("| \($0.name) |") } }
-    #expect(written == lines, "\(lines.joined(separator: "\n"))")
+    // Behind what is of stores are the columns of others.
+    let isTrue = written.count == lines.count && zip(written, lines).allSatisfy { $0.hasPrefix($1) }
+    #expect(isTrue, "\(lines.joined(separator: "\n"))")
   }
 }
