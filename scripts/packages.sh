@@ -76,12 +76,13 @@ in_release() {
   unshare --mount --fork sh -euc '
     root=$1 toolchain=$2
     shift 2
+    # First: the project may be below /tmp.
+    mount -t tmpfs tmpfs "$root/tmp"
     mkdir -p "$root$PWD" "$root$toolchain"
     mount --bind "$PWD" "$root$PWD"
     mount --bind -o ro "$toolchain" "$root$toolchain"
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
-    mount -t tmpfs tmpfs "$root/tmp"
     exec chroot "$root" env -i HOME=/root LC_ALL=C.UTF-8 PATH="$toolchain/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
       sh -c "cd \"\$1\" && shift && exec \"\$@\"" sh "$PWD" "$@"' sh "$root" "$toolchain" "$@"
 }
