@@ -76,12 +76,15 @@ struct LoginSettings: Encodable {
   }
 
   /// Takes from its owner the right to write in a mount point, or gives it back: a program that goes on without a login
-  /// would leave plaintext there, over which nothing is mounted. One in use, and one of another's, is left alone.
+  /// would leave plaintext there, over which nothing is mounted. One in use, one of another's, and one with contents,
+  /// which a mount is wanted to cover, are left alone.
   static func setWritable(_ isWritable: Bool, _ mountPoint: String) throws {
     guard try MountedFileSystem.at(mountPoint) == nil, PathName(mountPoint).isThere else { return }
     do throws(Errno) {
-      let directory = try Descriptor.open(PathName(mountPoint), [.path, .directory])
+      let directory = try Descriptor.open(PathName(mountPoint), [.readOnly, .directory])
       let mode = try directory.status().mode & 0o7777
+      let names = try DirectoryNames(Descriptor.open(PathName(mountPoint), [.readOnly, .directory])).all(limit: 1)
+      guard isWritable || names.isEmpty else { return }
       try directory.setModeThroughPath(isWritable ? mode | 0o200 : mode & ~0o200)
     } catch {
       if error != .notPermitted { throw CommandFailure(mountPoint, error) }

@@ -150,6 +150,11 @@ test_enable() {
   check "its unit ends" await eval '! systemctl --quiet is-active "$(unit_of user "$user")"'
   login_as "$user" "$user" true >/dev/null
   check "nothing is mounted then" prints inactive systemctl is-active "$(unit_of user "$user")"
+  install -d -o "$user" -m 750 "/home/$user/full"
+  touch "/home/$user/full/file"
+  as "$user" protectfs login enable --no-check -o nonempty --recovery-key-file "/home/$user/other" \
+    --passcode-file "$(passcode_file "$user" "$user")" "/home/$user/backing" "/home/$user/full" >/dev/null
+  check "a directory with contents stays as it is" prints 750 stat -c %a "/home/$user/full"
 }
 
 test_right() {
