@@ -26,7 +26,6 @@ class Gocryptfs:
 
     def __init__(self, directory):
         self.backing, self.mount_point = directory / "backing", directory / "mount"
-        self.environment = dict(os.environ)
         self.backing.mkdir()
         self.mount_point.mkdir()
         self.password = directory / "password"

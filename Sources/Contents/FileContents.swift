@@ -20,8 +20,7 @@ package protocol FileContents: AnyObject, Sendable {
   ///   ``Errno/missingPage``, the error of pread(2), or that of `overlay`.
   func plaintext(
     at offset: UInt64, count: Int, of length: UInt64, into buffer: UnsafeMutableRawBufferPointer,
-    cipher: ContentsCipher,
-    _ overlay: Overlay?
+    cipher: ContentsCipher, _ overlay: Overlay?
   ) throws(Errno) -> UnsafeRawBufferPointer
 
   /// Writes plaintext at `offset`: `bytes`, which is not empty and ends at ``ContentsLayout/longest`` at most, is

@@ -69,9 +69,7 @@ extension ProtectedFile {
   ///
   /// - Throws: `ENXIO` past the end of the file or, for data, if none follows.
   package func seek(to offset: UInt64, _ origin: SeekOrigin) throws(Errno) -> UInt64 {
-    try contentsLock.read { () throws(Errno) in
-      try contents.seek(to: offset, origin)
-    }
+    try contentsLock.read { () throws(Errno) in try contents.seek(to: offset, origin) }
   }
 
   /// The backing file's status.

@@ -167,8 +167,7 @@ extension ProtectedFileSystem {
         done += copied
       } catch {
         if done > 0 { break }
-        if error == .permissionDenied { denied(.write, on: node(id), by: caller) }
-        throw tree.answer(to: error, of: node(id))
+        throw reported(error, of: .write, on: node(id), by: caller)
       }
     }
     if done > 0 { tree.noteChange(of: target) }

@@ -64,9 +64,17 @@ extension ProtectedFileSystem {
     do throws(Errno) {
       return try body()
     } catch {
-      if error == .permissionDenied { denied(operation, on: node, by: caller) }
-      throw tree.answer(to: error, of: node, in: range)
+      throw reported(error, of: operation, on: node, by: caller, in: range)
     }
+  }
+
+  /// The same for a request that has failed; what to answer.
+  func reported(
+    _ error: Errno, of operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller,
+    in range: Range<UInt64>? = nil
+  ) -> Errno {
+    if error == .permissionDenied { denied(operation, on: node, by: caller) }
+    return tree.answer(to: error, of: node, in: range)
   }
 
   /// Reports a refusal to the observer, if the class of the contents is the reason: that of the node, or one that was

@@ -37,8 +37,8 @@ package struct TimeShift: Sendable, Equatable {
   /// The shift of a file that is given a time from before `birth`, the second in which it was made; the shifted time is
   /// none later. A file with another key has it by chance only. `nil` if the time is no earlier one.
   package init?(of wrappedKey: [UInt8], at time: Time, before birth: Int64) {
+    guard time.seconds < birth else { return nil }
     let (age, hasOverflown) = birth.subtractingReportingOverflow(time.seconds)
-    guard hasOverflown ? birth > 0 : age > 0 else { return nil }
     let range = hasOverflown ? 8191 : UInt16(min(age, 8191))
     let number = UInt16(wrappedKey[0]) << 8 | UInt16(wrappedKey[1])
     self.init(seconds: 1 + number % range, nanoseconds: time.nanoseconds)

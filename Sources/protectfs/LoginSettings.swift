@@ -81,10 +81,10 @@ struct LoginSettings: Encodable {
   static func setWritable(_ isWritable: Bool, _ mountPoint: String) throws {
     guard try MountedFileSystem.at(mountPoint) == nil, PathName(mountPoint).isThere else { return }
     do throws(Errno) {
-      let directory = try Descriptor.open(PathName(mountPoint), [.readOnly, .directory])
-      let mode = try directory.status().mode & 0o7777
-      let names = try DirectoryNames(Descriptor.open(PathName(mountPoint), [.readOnly, .directory])).all(limit: 1)
-      guard isWritable || names.isEmpty else { return }
+      let directory = try Descriptor.open(PathName(mountPoint), [.path, .directory])
+      let mode = try directory.status().permissions
+      let isEmpty = try directory.names(limit: 1).isEmpty
+      guard isWritable || isEmpty else { return }
       try directory.setModeThroughPath(isWritable ? mode | 0o200 : mode & ~0o200)
     } catch {
       if error != .notPermitted { throw CommandFailure(mountPoint, error) }

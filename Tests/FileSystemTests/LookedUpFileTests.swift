@@ -1,3 +1,4 @@
+import Glibc
 import ProtectfsIO
 import SimulatedDisk
 import SystemPackage
@@ -48,8 +49,16 @@ import Testing
     let files = LookedUpFiles(period: .zero)
     let nodes = (0..<10).map { node(UInt64($0)) }
     let thread = Thread(name: "looked-up", files.run)
-    for node in nodes { files.hold(try file(), of: node) }
-    while nodes.contains(where: \.holdsDescriptor) { MonotonicClock.sleep(microseconds: 1000) }
+    for node in nodes.dropLast() { files.hold(try file(), of: node) }
+    let (end, other) = try LocalSocket.pair()
+    defer { close(end) }
+    files.hold(Descriptor(owning: other), of: nodes[9])
+    // The end of the stream: the last one is closed.
+    var byte: UInt8 = 0
+    let count = unsafe read(end, &byte, 1)
+    #expect(count == 0)
+    let held = nodes.filter(\.holdsDescriptor)
+    #expect(held.isEmpty)
     files.stop()
     thread.join()
   }

@@ -53,9 +53,7 @@ package enum MountProcess {
     let hold = latency(options)
     let choice = chooseTransport(options, hold)
     try reserveThreads(options, choice, hasServiceSocket: serviceSocket != nil, report)
-    try CoveredDirectory(options.mountPoint).writable { () throws(SessionError) in
-      try session.mount(at: options.mountPoint)
-    }
+    try mount(session, at: options.mountPoint)
     defer { session.unmount() }
     let hasRings = daemon.makeRings(session, unmounter.files, choice)
     handOver(session, of: options.mountPoint, server, to: unmounter, hasRings: hasRings, log)
@@ -154,6 +152,18 @@ package enum MountProcess {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
     if !isReadOnly { file.reserveAttempts() }
     return keybag
+  }
+
+  /// Mounts. For users other than root, fusermount3(1) does so only where they may write; but the owner may have made
+  /// the directory one that nobody may write, so that no plaintext is left there while nothing is mounted.
+  private static func mount(_ session: Session, at path: String) throws {
+    let directory = try Descriptor.open(PathName(path), [.path, .directory])
+    let status = try directory.status()
+    let user = Process.identity.user
+    guard user != 0, status.user == user, status.mode & 0o200 == 0 else { return try session.mount(at: path) }
+    try directory.addingOwnerPermissions(0o200, notRestored: { (_, _) in }) {
+      Result { () throws(SessionError) in try session.mount(at: path) }
+    }.get()
   }
 
   /// What keeps processors from deep sleep, if that is to be done.
