@@ -84,6 +84,9 @@ enum PathTables {
   }
 
   /// Links that lead in a circle, and chains of a length that is still followed, and longer ones.
+  ///
+  /// Of the 40 links that are followed (path_resolution(7)) half are sure: a walk that begins anew, as it does where
+  /// anything is mounted meanwhile, by any process of the machine, keeps its count (`total_link_count` in fs/namei.c).
   private static var loops: [Row] {
     var rows: [Row] = []
     for call in PathCall.all {
@@ -103,11 +106,11 @@ enum PathTables {
       let chain = (0...40).map { Step.symlink(PathName("l\($0)"), to: $0 == 0 ? "d" : PathName("l\($0 - 1)")) }
       rows.append(
         Row(
-          "\(call.name): through 41 links and through 39",
+          "\(call.name): through 41 links and through 20",
           [
             .mkdir("d"), .make("d/f"), .make("old"),
           ] + chain + [
-            call.step("l40/f").fails(.tooManySymbolicLinkLevels), call.step("l38/f").compared,
+            call.step("l40/f").fails(.tooManySymbolicLinkLevels), call.step("l19/f").compared,
           ]))
     }
     return rows
