@@ -16,7 +16,8 @@ enum DaemonPath {
   ) throws {
     if let mount = try MountedFileSystem.containing(path) { return try with(mount, persists: persists, body) }
     var hasFound = false
-    for (socket, owner) in try ControlSocket.all(of: CanonicalPath.of(path)) {
+    let canonical = try CanonicalPath.of(path)
+    for (socket, owner) in try ControlSocket.all(of: canonical) {
       // A killed daemon leaves its sockets behind.
       guard let daemon = try? DaemonConnection(at: socket, owner: owner) else { continue }
       hasFound = true
@@ -26,7 +27,7 @@ enum DaemonPath {
     guard hasFound else {
       throw ControlError(
         .notMounted,
-        "\(path) is not on a protectfs mount, nor the backing directory of one; mount it with 'protectfs mount'")
+        "\(path) is not on a protectfs mount, nor the backing directory of one; \(LoginSettings.wayToMount(canonical))")
     }
   }
 

@@ -38,7 +38,8 @@ struct LoginEnableCommand: ParsableCommand {
       When your last session ends, everything is locked, and it is unmounted. 'passwd' changes the passcode of the store \
       too.
 
-      Without directories, the ciphertext is in ~/.local/share/protectfs/store, and ~/Protected is where you work. This \
+      Without directories, those that are set stay, with their mount options unless there are others; at first the \
+      ciphertext is in ~/.local/share/protectfs/store, and ~/Protected is where you work. This \
       needs the package libpam-protectfs; 'protectfs login status' says whether all is in place.
 
       Examples:
@@ -73,7 +74,7 @@ struct LoginEnableCommand: ParsableCommand {
 
   func validate() throws {
     guard (backing == nil) == (mountPoint == nil) else {
-      throw ValidationError("Give both directories, or none for ~/.local/share/protectfs/store and ~/Protected.")
+      throw ValidationError("Give both directories, or none for those that are set.")
     }
     guard try !MountOptionList(options).isRemount else { throw ValidationError("There is nothing to remount.") }
   }
@@ -81,9 +82,11 @@ struct LoginEnableCommand: ParsableCommand {
   func run() throws {
     try LoginCommand.requireUser()
     let home = Process.homeDirectory
-    let options = try serviceOptions(home)
-    let givenMountPoint = self.mountPoint ?? "\(home)/Protected"
-    let givenBacking = self.backing ?? "\(home)/.local/share/protectfs/store"
+    let former = try? LoginSettings.read()
+    let kept = self.backing == nil ? former : nil
+    let options = try serviceOptions(home, self.options.isEmpty ? kept.map { [$0.options] } ?? [] : self.options)
+    let givenMountPoint = self.mountPoint ?? kept?.mountPoint ?? "\(home)/Protected"
+    let givenBacking = self.backing ?? kept?.backing ?? "\(home)/.local/share/protectfs/store"
     let hasStore =
       try PathName(givenBacking).isThere
       && naming(givenBacking) { try Store.trace(in: Store.open(givenBacking)) } == .keybag
@@ -96,13 +99,12 @@ struct LoginEnableCommand: ParsableCommand {
     }
     for directory in [givenMountPoint, givenBacking] { try LoginSettings.makeDirectories(directory) }
     let backing = try CanonicalPath.of(givenBacking)
-    let mountPoint = try checkedMountPoint(givenMountPoint, backing)
+    let mountPoint = try checkedMountPoint(givenMountPoint, backing, options)
     if hasStore {
       try requireThatItOpens(backing, options, secret)
     } else {
       try makeStore(backing, options, secret)
     }
-    let former = try? LoginSettings.read()
     try LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ",")).write()
     if let former, former.mountPoint != mountPoint { try LoginSettings.setWritable(true, former.mountPoint) }
     try LoginSettings.setWritable(false, mountPoint)
@@ -155,7 +157,7 @@ struct LoginEnableCommand: ParsableCommand {
   }
 
   /// The mount options for the service, which does not know where this session has its configuration.
-  private func serviceOptions(_ home: String) throws -> [String] {
+  private func serviceOptions(_ home: String, _ options: [String]) throws -> [String] {
     let directory = DeviceKey.defaultDirectory().description
     guard directory != "\(home)/.config/protectfs", try MountOptionList(options).deviceKeyFile == nil else {
       return options
@@ -164,7 +166,7 @@ struct LoginEnableCommand: ParsableCommand {
   }
 
   /// The canonical mount point. One that is mounted is that of this store.
-  private func checkedMountPoint(_ path: String, _ backing: String) throws -> String {
+  private func checkedMountPoint(_ path: String, _ backing: String, _ options: [String]) throws -> String {
     let canonical = try CanonicalPath.of(path)
     if let mount = try MountedFileSystem.at(canonical), !mount.isDead, mount.backing == backing { return canonical }
     return try MountPoint.checked(path, backing: backing, coversContents: MountOptionList(options).coversContents)

@@ -91,6 +91,15 @@ struct LoginSettings: Encodable {
     }
   }
 
+  /// What to type to have a store mounted, by its backing directory or mount point, or any: what is set for logins
+  /// needs their service.
+  static func wayToMount(_ path: String?) -> String {
+    guard let settings = try? read(), path == nil || path == settings.backing || path == settings.mountPoint else {
+      return "mount a store with 'protectfs mount BACKING MOUNTPOINT'"
+    }
+    return "'protectfs login enable' mounts \(settings.mountPoint.printable)"
+  }
+
   /// What keeps the next login from mounting; `nil` if nothing is known.
   var problem: String? {
     guard (try? Store.trace(in: Store.open(backing))) == .keybag else { return "\(backing.printable) is no store" }

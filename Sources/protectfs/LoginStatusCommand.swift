@@ -37,7 +37,7 @@ struct LoginStatusCommand: ParsableCommand {
     } else if let settings {
       print("On: \(settings.backing.printable) at \(settings.mountPoint.printable)")
       if !settings.options.isEmpty { print("  options  \(settings.options.printable)") }
-      print("  mounted  \(mount == nil ? "no" : "yes")")
+      print("  mounted  \(mount == nil ? "no; 'protectfs login enable' mounts it" : "yes")")
       if let problem { print("  problem  \(problem); 'protectfs login enable' sets it anew") }
       print("  module   \(parts.module ?? "missing: install libpam-protectfs")")
       print("  in PAM   \(parts.isInStack ? "yes" : "no: 'pam-auth-update --enable protectfs' as root")")

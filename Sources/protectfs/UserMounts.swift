@@ -93,7 +93,7 @@ final class UserMounts: Sendable {
   /// - Throws: `notMounted` where there is none, `usage` where there are several.
   func only(for command: String, takesAll: Bool = false) throws(CommandFailure) -> MountedFileSystem {
     guard let mount = mounts.first else {
-      throw CommandFailure(.notMounted, "nothing is mounted; mount a store with 'protectfs mount BACKING MOUNTPOINT'")
+      throw CommandFailure(.notMounted, "nothing is mounted; \(LoginSettings.wayToMount(nil))")
     }
     guard mounts.count == 1 else {
       let points = mounts.map { $0.mountPoint.printable }

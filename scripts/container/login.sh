@@ -155,6 +155,11 @@ test_enable() {
   as "$user" protectfs login enable --no-check -o nonempty --recovery-key-file "/home/$user/other" \
     --passcode-file "$(passcode_file "$user" "$user")" "/home/$user/backing" "/home/$user/full" >/dev/null
   check "a directory with contents stays as it is" prints 750 stat -c %a "/home/$user/full"
+  check "unlock says what mounts it" has "$(as "$user" protectfs unlock "/home/$user/full" 2>&1)" \
+    "'protectfs login enable' mounts /home/$user/full"
+  check "and without directories keeps those that are set" as "$user" protectfs login enable --no-check \
+    --passcode-file "$(passcode_file "$user" "$user")"
+  check "and their options" has "$(as "$user" protectfs login status)" "options  nonempty"
 }
 
 test_right() {
