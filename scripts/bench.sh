@@ -1,8 +1,9 @@
 #!/bin/bash
 # Compares protectfs with its peers in one run: a plain directory, a passthrough, gocryptfs, securefs and encfs, all over
 # the same backing file system. protectfs takes its requests from the device and over io_uring, with latency=system and,
-# called +hold, with latency=low. Prints a Markdown table of medians and of ratios to gocryptfs, and one of the limits that
-# protectfs is to keep: how it grows, and what a lock, an unlock and a change of classes cost. Exits with 1 if one is exceeded.
+# called +hold, with latency=low; besides by the transport that it chooses (auto), and with an authenticated store. Prints a
+# Markdown table of medians and of ratios to gocryptfs, and one of the limits that protectfs is to keep: how it grows, and
+# what a lock, an unlock and a change of classes cost. Exits with 1 if one is exceeded.
 #
 #   scripts/bench.sh [--quick] [--rounds N] [--only NAME,…] [--workloads WORD,…] [--limits | --no-limits]
 #                    [--plot FILE.svg] [--directory DIR]
