@@ -13,6 +13,7 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   let observer: any FileSystemObserver
   package let kernelAttributes = KernelAttributes()
   package let forgets = PendingForgets()
+  package let hold = StoreHold()
   /// The number of completed write-backs from the kernel to classes that are being locked. A program that writes past
   /// the cache all the time does not count: a lock would wait for it.
   let pushes = Atomic<Int>(0)
@@ -33,6 +34,8 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   /// How long the kernel may keep names and inode attributes, in seconds: practically forever, unless others write the
   /// store.
   var timeout: Double { tree.options.writers == .sole ? 86_400 : 0 }
+
+  package func waitForStore() { hold.wait() }
 
   /// The node with the kernel's number.
   func node(_ id: NodeID) -> Node { tree.nodes.node(id.rawValue) }

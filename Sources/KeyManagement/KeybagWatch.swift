@@ -3,20 +3,28 @@ import SystemPackage
 
 /// Waits for a keybag that is put in place, by whomever.
 package struct KeybagWatch: ~Copyable, Sendable {
-  private let watch: DirectoryWatch
+  /// `nil` where other hosts may do that, of which nothing tells.
+  private let watch: DirectoryWatch?
 
-  fileprivate init(_ watch: consuming DirectoryWatch) {
+  fileprivate init(_ watch: consuming DirectoryWatch?) {
     self.watch = watch
   }
 
-  /// Waits until that has happened since the watch was made, or since this was last called. Returns `false` when it
-  /// never will any more: the store's own directory is gone.
-  package func wait() -> Bool { (try? watch.wait(for: KeybagFile.name)) != nil }
+  /// Waits until that has, or may have, happened since the watch was made, or since this was last called. Returns
+  /// `false` when it never will any more: the store's own directory is gone.
+  package func wait() -> Bool {
+    guard watch != nil else {
+      MonotonicClock.sleep(microseconds: 1_000_000)
+      return true
+    }
+    return (try? watch?.wait(for: KeybagFile.name)) != nil
+  }
 }
 
 extension KeybagFile {
   /// Watches the keybag from now on.
   package func watch() throws(KeyManagementError) -> KeybagWatch {
+    if directory.mayServeSeveralHosts { return KeybagWatch(nil) }
     do throws(Errno) { return KeybagWatch(try DirectoryWatch(directory)) } catch { throw .keybagUnreadable(error) }
   }
 }

@@ -13,6 +13,10 @@ struct FileSystemKind: RawRepresentable, Equatable, Sendable {
   static let tmpfs = FileSystemKind(rawValue: 0x0102_1994)
   static let fuse = FileSystemKind(rawValue: 0x6573_5546)
   static let ecryptfs = FileSystemKind(rawValue: 0xf15f)
+  static let overlay = FileSystemKind(rawValue: 0x794c_7630)
+  static let bcachefs = FileSystemKind(rawValue: 0xca45_1a4e)
+  /// OpenZFS's (`ZFS_SUPER_MAGIC`).
+  static let zfs = FileSystemKind(rawValue: 0x2fc1_2fc1)
 }
 
 extension Descriptor {
@@ -21,6 +25,12 @@ extension Descriptor {
     var status = statfs()
     try call("fstatfs", unsafe store_fstatfs(rawValue, &status))
     return FileSystemKind(rawValue: UInt32(truncatingIfNeeded: status.f_type))
+  }
+
+  /// Whether other hosts may change what is on its file system: every kind that is not known to be of one host.
+  package var mayServeSeveralHosts: Bool {
+    guard let kind = try? fileSystemKind() else { return true }
+    return ![.ext, .xfs, .btrfs, .f2fs, .tmpfs, .overlay, .bcachefs, .zfs].contains(kind)
   }
 }
 

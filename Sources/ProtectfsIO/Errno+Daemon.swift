@@ -1,3 +1,4 @@
+import ProtectfsLibc
 import SystemPackage
 
 extension Errno {
@@ -5,4 +6,10 @@ extension Errno {
   /// `ENOTCONN`. A request that is on its way when the connection ends gets `ECONNABORTED`, or `ECANCELED` if the
   /// daemon had rings, whose end comes a moment after the daemon's.
   package var isOfAGoneDaemon: Bool { self == .socketNotConnected || self == .connectionAbort || self == .canceled }
+
+  /// Whether a network file system says with this that it takes nothing more of a host that it had given up: GlusterFS
+  /// `EBADFD` of a descriptor that had a lock, CephFS `ESHUTDOWN` of everything, NFS `ESTALE` of a file.
+  package var isOfAGivenUpHost: Bool {
+    [Errno(rawValue: EBADFD), .socketShutdown, .staleNFSFileHandle].contains(self)
+  }
 }

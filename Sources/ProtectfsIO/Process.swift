@@ -146,6 +146,13 @@ package enum Process {
     return number
   }
 
+  /// The same, for so many seconds; `nil` if none has come by then.
+  package static func endingSignal(within seconds: Int) -> Int32? {
+    var (signals, time) = (endingSignals, timespec(tv_sec: seconds, tv_nsec: 0))
+    let number = unsafe sigtimedwait(&signals, nil, &time)
+    return number > 0 ? number : nil
+  }
+
   /// Sends SIGTERM to this process.
   package static func endSelf() { kill(getpid(), SIGTERM) }
 

@@ -47,6 +47,14 @@ extension Descriptor {
     return status
   }
 
+  /// The status of the open file as the server of a network file system has it, and not this host's memory of it
+  /// (`AT_STATX_FORCE_SYNC`, statx(2)).
+  package func statusOfServer() throws(Errno) -> Status {
+    var status = Status()
+    try check(unsafe linux_statx(rawValue, "", Self.emptyPath | 0x2000, &status))
+    return status
+  }
+
   /// The status of a name in this directory. A symbolic link is not followed.
   package func status(of name: PathName) throws(Errno) -> Status {
     var status = Status()

@@ -29,6 +29,11 @@ struct MountCommand: ParsableCommand {
                             save by removing the old file first then lose it
         shared              cache nothing; no second mount may write all the same
         ro                  read-only
+        standby             with --foreground, wait until no other host writes the
+                            store, and take over
+        isolation=S         lock every class when the file system of the store,
+                            where it may serve several hosts, has not answered
+                            for so many seconds (off)
         remount             with ro or rw, make a mount read-only, or writable
                             again; only root may
         allow_other         other users may use the mount
@@ -104,6 +109,9 @@ struct MountCommand: ParsableCommand {
       throw CommandFailure(.usage, "'\(option.printable)' is no mount option; did you mean '\(meant)'?")
     }
     if list.isRemount { return try Remount.run(mountPoint, isReadOnly: options.isReadOnly) }
+    guard foreground || !options.isStandby else {
+      throw CommandFailure(.usage, "'standby' waits: it needs --foreground, as in a service")
+    }
     options.backing = try CanonicalPath.ofBacking(backing)
     // There has to be a store that this version understands.
     let storeID = try StoreSummary.read(options.backing).storeID
@@ -124,7 +132,7 @@ struct MountCommand: ParsableCommand {
       let unmounter = try Unmounter(mountPoint: options.mountPoint)
       try unlocking.recoverDeviceKey()
       try unlocking.runCommand()
-      let end = MountEnd()
+      let end = MountEnd(statusOfLoss: ExitStatus.storeLost.rawValue)
       try launch.serve(.standardError, unmounter, end) {
         runner?.tellMounted()
         Thread(name: "unlock") { unlocking.runInDaemon(end) }.detach()
@@ -135,7 +143,8 @@ struct MountCommand: ParsableCommand {
         try unlocking.recoverDeviceKey()
       } serve: { ready in
         let runner = try hooks.map { try launch.startHooks($0, keepsError: false) }
-        try launch.serve(.system, Unmounter(mountPoint: launch.options.mountPoint)) {
+        let end = MountEnd(statusOfLoss: ExitStatus.storeLost.rawValue)
+        try launch.serve(.system, Unmounter(mountPoint: launch.options.mountPoint), end) {
           runner?.tellMounted()
           ready()
         }

@@ -15,7 +15,7 @@ struct MountLaunch {
   let logFile: String?
 
   /// Mounts and serves until unmounted. The device key is read here, in the process that keeps it.
-  func serve(_ log: DaemonLog, _ unmounter: Unmounter, _ end: MountEnd = MountEnd(), _ ready: () -> Void) throws {
+  func serve(_ log: DaemonLog, _ unmounter: Unmounter, _ end: MountEnd, _ ready: () -> Void) throws {
     let deviceKey = try DeviceKey.load(for: storeID, file: deviceKeyFile.map { PathName($0) })
     let log = try logFile.map { DaemonLog.file(try Self.openLog($0)) } ?? log
     try MountProcess.run(

@@ -4,6 +4,7 @@ import SystemPackage
 
 /// A file system whose handlers can be held up, as a store that does not answer holds them. It has any inode.
 final class HeldFileSystem: LowLevelFileSystem {
+  func waitForStore() {}
   struct State {
     /// Requests for these inodes wait.
     var held: Set<UInt64> = []

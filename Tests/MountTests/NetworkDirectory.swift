@@ -39,7 +39,14 @@ final class NetworkDirectory {
     try? probe.removeDirectory()
   }
 
+  /// Gives the locks of this host away. `isFenced`: what had one refuses this host from then on.
+  func loseLocks(isFenced: Bool = false) { server.send(isFenced ? SIGVTALRM : SIGPWR) }
+
+  /// Has the file system answer nothing, or end that.
+  func setSilent(_ isSilent: Bool) { server.send(isSilent ? SIGSTOP : SIGCONT) }
+
   func end() {
+    setSilent(false)
     try? path.unmount(isLazy: true)
     server.send(SIGTERM)
     _ = server.wait(seconds: 10)

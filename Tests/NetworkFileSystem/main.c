@@ -3,8 +3,9 @@
 //
 // usage: NetworkFileSystem DIRECTORY MOUNTPOINT
 //
-// SIGUSR1 makes the file system read-only under those who use it, as errors of a disk may; SIGUSR2 ends that. SIGTERM
-// unmounts.
+// SIGUSR1 makes the file system read-only under those who use it, as errors of a disk may; SIGUSR2 ends that. SIGPWR
+// gives the locks of this host away, as a server does that has not heard of it for long; SIGVTALRM too, and what was
+// locked refuses this host from then on. SIGTERM unmounts.
 
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -34,7 +35,7 @@
   RESULT(call)
 
 static int root;
-static volatile sig_atomic_t is_read_only;
+static volatile sig_atomic_t is_read_only, is_fenced;
 
 /// An open file, and whose locks of fcntl(2) on it are: open file descriptions have one owner each, which is enough
 /// here.
@@ -104,7 +105,7 @@ static int keep(int descriptor, struct fuse_file_info *info) {
 
 static int open_file(const char *path, struct fuse_file_info *info) {
   if (is_read_only && (info->flags & O_ACCMODE) != O_RDONLY) return -EROFS;
-  return keep(openat(root, below(path), info->flags & ~(O_CREAT | O_EXCL)), info);
+  return keep(openat(root, below(path), info->flags & ~(O_CREAT | O_EXCL | O_DIRECT)), info);
 }
 static int create_file(const char *path, mode_t mode, struct fuse_file_info *info) {
   if (is_read_only) return -EROFS;
@@ -175,6 +176,7 @@ static int read_directory(const char *path, void *buffer, fuse_fill_dir_t fill, 
 static int lock_file(const char *path, struct fuse_file_info *info, int command, struct flock *lock) {
   (void)path;
   struct file *file = file_of(info);
+  if (is_fenced && file->owner) return -EBADFD;
   lock->l_pid = 0;
   if (lock->l_type == F_UNLCK && file->owner != info->lock_owner) return 0;
   command = command == F_GETLK ? F_OFD_GETLK : command == F_SETLK ? F_OFD_SETLK : F_OFD_SETLKW;
@@ -192,6 +194,12 @@ static void *initialise(struct fuse_conn_info *connection, struct fuse_config *c
 }
 
 static void refuse_changes(int number) { is_read_only = number == SIGUSR1; }
+
+static void give_locks_away(int number) {
+  struct flock all = {.l_type = F_UNLCK};
+  for (int descriptor = 3; descriptor < 1024; descriptor++) fcntl(descriptor, F_OFD_SETLK, &all);
+  is_fenced = number == SIGVTALRM;
+}
 
 static const struct fuse_operations operations = {
     .init = initialise,          .getattr = get_attributes,     .readlink = read_link,
@@ -218,6 +226,9 @@ int main(int count, char **arguments) {
   struct sigaction action = {.sa_handler = refuse_changes, .sa_flags = SA_RESTART};
   sigaction(SIGUSR1, &action, NULL);
   sigaction(SIGUSR2, &action, NULL);
+  action.sa_handler = give_locks_away;
+  sigaction(SIGPWR, &action, NULL);
+  sigaction(SIGVTALRM, &action, NULL);
   char *own[] = {arguments[0], "-f", "-o", "allow_other,default_permissions,fsname=network", arguments[2]};
   return fuse_main(sizeof own / sizeof *own, own, &operations, NULL);
 }

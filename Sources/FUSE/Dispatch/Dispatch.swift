@@ -42,6 +42,7 @@ func serve(
 ) -> Bool {
   let reply = unsafe Reply(request!)
   let fileSystem = unsafe target(of: request).fileSystem
+  fileSystem.waitForStore()
   do throws(Errno) {
     let answer: Answer
     do throws(Errno) {

@@ -15,6 +15,9 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   /// What a request waits for that finds no space.
   var forgets: PendingForgets { get }
 
+  /// Called before a request is served: waits while it is not known whether the store may be used.
+  func waitForStore()
+
   func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry
   func forget(_ node: NodeID, count: UInt64)
   func attributes(

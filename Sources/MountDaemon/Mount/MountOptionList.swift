@@ -65,6 +65,12 @@ package struct MountOptionList: Equatable {
     case "log_file": logFile = try Self.path(option, value)
     case "hooks": hooks = try Self.path(option, value)
     case "device_key": deviceKeyFile = try Self.path(option, value)
+    case "standby" where value == nil: mount.isStandby = true
+    case "isolation":
+      mount.isolation = value == "off" ? nil : try Self.seconds(option, value)
+      guard mount.isolation ?? .seconds(3) >= .seconds(3) else {
+        throw MountOptionError("'\(option)': give seconds, from 3 to 86400, or off")
+      }
     case "shared" where value == nil: mount.isShared = true
     case "ro" where value == nil: mount.isReadOnly = true
     case "rw" where value == nil: mount.isReadOnly = false

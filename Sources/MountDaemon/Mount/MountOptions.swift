@@ -28,6 +28,10 @@ package struct MountOptions: Equatable, Sendable {
   package var isReadOnly = false
   /// Others may write the backing directory too.
   package var isShared = false
+  /// Waits until nobody else writes the store, and then mounts it.
+  package var isStandby = false
+  /// Everything is locked when a file system that may serve several hosts has not answered for so long; `nil`: never.
+  package var isolation: Duration?
   /// Other users may use the mount; what they may do there is for the files' modes to say.
   package var allowsOthers = false
   /// Threads that serve requests.

@@ -11,8 +11,8 @@ import SystemPackage
 
 /// The life of a daemon: from a keybag and a device key to a mounted file system, until it is unmounted.
 package enum MountProcess {
-  /// Mounts a store, calls `ready`, and serves it; returns when it has been unmounted. From `ready` on the process is
-  /// confined (``Sandbox``): it can start no program.
+  /// Mounts a store, calls `ready`, and serves it; returns when it has been unmounted, or a standby is told to end.
+  /// From `ready` on the process is confined (``Sandbox``): it can start no program.
   ///
   /// The calling process must have no thread but this one yet. `end` is for what ends the mount from another one.
   /// - Throws: `StoreError`, `KeyManagementError`, `SessionError`, or what the control socket fails with.
@@ -35,10 +35,9 @@ package enum MountProcess {
       log.warning("memory for keys cannot be locked (see ulimit -l); it may be written to the swap")
     }
 
-    let backing = try Store.open(options.backing)
-    let storeLock = try Store.lock(backing, path: options.backing, for: .mount(isReadOnly: options.isReadOnly))
-    try Store.requireAttributes(backing, path: options.backing)
-    let keybag = try openKeybag(in: backing, deviceKey, isReadOnly: options.isReadOnly, log)
+    guard let storeLock = try takeStore(options, log) else { return }
+    try Store.requireAttributes(storeLock.root, path: options.backing)
+    let keybag = try openKeybag(in: storeLock.root, deviceKey, isReadOnly: options.isReadOnly, log)
     let daemon = try Daemon(options: options, keybag: keybag, deviceKey: deviceKey, files: unmounter.files, log: log)
 
     let session = try Session(
@@ -52,7 +51,9 @@ package enum MountProcess {
     }
     let hold = latency(options)
     let choice = chooseTransport(options, hold)
-    try reserveThreads(options, choice, hasServiceSocket: serviceSocket != nil, report)
+    try reserveThreads(
+      options, choice, hasServiceSocket: serviceSocket != nil,
+      servesSeveralHosts: daemon.backing.mayServeSeveralHosts, report)
     try mount(session, at: options.mountPoint)
     defer { session.unmount() }
     let hasRings = daemon.makeRings(session, unmounter.files, choice)
@@ -62,6 +63,9 @@ package enum MountProcess {
     }
     if options.isConfined { Sandbox.enter(allowsRings: hasRings, report: report) }
     _ = daemon.session.storeIfNil(session)
+    if daemon.backing.mayServeSeveralHosts {
+      StoreWatch(daemon, storeLock.claim, statusOfLoss: end.statusOfLoss).start()
+    }
     daemon.watchKeybag()
     daemon.watchMount(session)
 
@@ -110,6 +114,25 @@ package enum MountProcess {
     storeLock.hold()
   }
 
+  /// Takes the store, at once or, as a standby, once nobody else writes it, whatever fails until then. Returns `nil` if
+  /// the process is told to end before.
+  private static func takeStore(_ options: MountOptions, _ log: Logger) throws(StoreError) -> StoreLock? {
+    var reason: StoreError?
+    while true {
+      do throws(StoreError) {
+        // Anew each time: the file system may have been mounted again meanwhile.
+        return try Store.lock(
+          Store.open(options.backing), path: options.backing, for: .mount(isReadOnly: options.isReadOnly),
+          waits: !options.isStandby)
+      } catch {
+        guard options.isStandby else { throw error }
+        if error != reason { log.notice("standing by", metadata: ["reason": "\(error)"]) }
+        reason = error
+      }
+      if Process.endingSignal(within: 1) != nil { return nil }
+    }
+  }
+
   /// Chooses how requests come, where that was left open and there is a choice, with processors kept from sleep as they
   /// will be.
   private static func chooseTransport(_ options: MountOptions, _ hold: WakeupLatency?) -> TransportChoice? {
@@ -122,14 +145,18 @@ package enum MountProcess {
   /// Starts the threads that the mount will have, all of them or none: one that could not be had once it is mounted
   /// would leave it half made. Each drops its own capabilities: this one's are needed until the rings are made.
   private static func reserveThreads(
-    _ options: MountOptions, _ choice: TransportChoice?, hasServiceSocket: Bool,
+    _ options: MountOptions, _ choice: TransportChoice?, hasServiceSocket: Bool, servesSeveralHosts: Bool,
     _ report: @escaping @Sendable (String, Errno) -> Void
   ) throws(SessionError) {
     let hasRings = options.transport != .device && Session.kernelOffersRings == true && choice?.usesRings != false
     // For the keybag and the mount, which are watched, invalidations, writes that are waited for, locks, signals,
     // rekeys or what was looked up, and one of the caller's.
     let needed =
-      8 + ControlServer.threadCount + (hasServiceSocket ? 1 : 0) + (options.restPeriod == nil ? 0 : 1)
+      8 + ControlServer.threadCount
+      + [
+        hasServiceSocket, options.restPeriod != nil, servesSeveralHosts, servesSeveralHosts && options.isolation != nil,
+      ]
+      .count { $0 }
       + Session.threadCount(workers: options.threads, hasRings: hasRings)
     let available = Thread.reserve(needed) { [isConfined = options.isConfined] in
       if isConfined { Sandbox.dropCapabilities(report) }

@@ -24,17 +24,18 @@ extension Store {
   /// One that nobody has mounted is waited for, up to five seconds: a daemon whose mount is gone goes soon, and so does
   /// a change of the passcode.
   ///
+  /// - Parameter waits: nothing is waited for otherwise.
   /// - Throws: `inUse` when someone has it who leaves no room for this use, `written` when that is known of the claim
   ///   alone.
   package static func lock(
-    _ backing: borrowing Descriptor, path: String, for use: Use
+    _ backing: borrowing Descriptor, path: String, for use: Use, waits: Bool = true
   ) throws(StoreError) -> StoreLock {
     let deadline = MonotonicClock.now + .seconds(5)
     while true {
       do throws(StoreError) {
         return try take(backing, path: path, for: use)
       } catch {
-        guard error.mayPass, !isMounted(backing), MonotonicClock.now < deadline else { throw error }
+        guard waits, error.mayPass, !isMounted(backing), MonotonicClock.now < deadline else { throw error }
         MonotonicClock.sleep(microseconds: 10_000)
       }
     }
@@ -63,8 +64,9 @@ extension Store {
       }
     let store = try locked(NameEncoding.storeDirectory, in: backing, isShared: writing, path)
     let root = try locked(".", in: backing, isShared: presence, path)
-    let claim = try claim(in: store, isShared: writing, path)
-    return StoreLock(store: store, root: root, claim: claim)
+    let claim = writing == false ? try WriterClaim.take(in: store, path: path) : nil
+    let exclusion = writing == true ? try WriterClaim.keepOut(in: store, path: path) : nil
+    return StoreLock(store: store, root: root, claim: claim, exclusion: exclusion)
   }
 
   /// Opens one of the two directories, and locks it where that is wanted.
@@ -83,29 +85,27 @@ extension Store {
       }
     }
   }
-
-  private static func claim(
-    in store: borrowing Descriptor, isShared: Bool?, _ path: String
-  ) throws(StoreError) -> Descriptor? {
-    guard let isShared else { return nil }
-    if isShared { return try WriterClaim.keepOut(in: store, path: path) }
-    return try WriterClaim.take(in: store, path: path)
-  }
 }
 
 /// A store that is taken, until this ends.
 package struct StoreLock: ~Copyable, Sendable {
   let store: Descriptor
+  /// The backing directory.
   let root: Descriptor
-  let claim: Descriptor?
+  /// Of those who write.
+  let claim: WriterClaim?
+  /// Of those who keep writers out.
+  let exclusion: Descriptor?
 
   /// Says that it is wanted until here.
   package borrowing func hold() {}
+
+  deinit { claim?.leave() }
 }
 
 extension StoreError {
-  /// Whether it is to be expected that who has the store goes soon.
-  fileprivate var mayPass: Bool {
+  /// Whether it is to be expected that who has the store goes, sooner or later.
+  var mayPass: Bool {
     switch self {
     case .inUse, .written: true
     default: false

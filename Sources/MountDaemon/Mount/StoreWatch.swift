@@ -1,0 +1,100 @@
+import FileSystem
+import Logging
+import ProtectfsIO
+import ProtectfsPolicy
+import Synchronization
+import SystemPackage
+
+/// Asks a file system that may serve several hosts whether this one still has the claim to write the store, and whether
+/// it answers at all.
+///
+/// A host may be cut off, or a virtual machine paused, and go on when another has taken its place. So requests wait
+/// while the last answer is too old (``StoreHold``).
+final class StoreWatch: Sendable {
+  private static let interval: Int64 = 1_000_000_000
+  /// How often in a row the lock may be missing, though nobody has made the claim anew: a version that does not put an
+  /// identifier in the file may have it.
+  private static let mostWithoutLock = 10
+
+  private let daemon: Daemon
+  private let claim: WriterClaim?
+  private let statusOfLoss: Int32
+  /// When the file system has last answered.
+  private let answered = Atomic(MonotonicClock.nanosecondsWithSuspension)
+
+  /// - Parameters:
+  ///   - claim: of a mount that writes.
+  ///   - statusOfLoss: what the process ends with when the claim is lost.
+  init(_ daemon: Daemon, _ claim: WriterClaim?, statusOfLoss: Int32) {
+    (self.daemon, self.claim, self.statusOfLoss) = (daemon, claim, statusOfLoss)
+  }
+
+  func start() {
+    Thread(name: "store watch", run).detach()
+    guard let isolation = daemon.options.isolation else { return }
+    // Another one: the first may be waiting for the file system.
+    Thread(name: "isolation") { self.watchIsolation(isolation) }.detach()
+  }
+
+  private func run() {
+    var failure: Errno?
+    var looksWithoutLock = 0
+    while true {
+      let time = MonotonicClock.nanosecondsWithSuspension
+      let state = claim?.state() ?? reachability
+      switch state {
+      case .held:
+        (failure, looksWithoutLock) = (nil, 0)
+        note(time, isCertain: true)
+      case .unlocked(let error):
+        looksWithoutLock += 1
+        if looksWithoutLock == Self.mostWithoutLock { end("its claim cannot be had any more: \(error)") }
+      case .lost(let reason): end(reason)
+      case .unknown(let error):
+        // What this host would write fails too.
+        note(time, isCertain: false)
+        if error != failure { daemon.log.warning("the store's file system fails", metadata: ["error": "\(error)"]) }
+        failure = error
+      }
+      MonotonicClock.sleep(untilWithSuspension: time + Self.interval)
+    }
+  }
+
+  /// - Parameter time: when the file system was asked.
+  private func note(_ time: Int64, isCertain: Bool) {
+    if isCertain { answered.store(MonotonicClock.nanosecondsWithSuspension, ordering: .relaxed) }
+    if claim != nil { daemon.fileSystem.hold.goOn(until: time + WriterClaim.validity) }
+  }
+
+  /// What a mount that only reads asks for.
+  private var reachability: WriterClaim.State {
+    do throws(Errno) {
+      _ = try daemon.backing.statusOfServer()
+      return .held
+    } catch {
+      return .unknown(error)
+    }
+  }
+
+  /// Ends the process at once. All that it knows of the store may be wrong by now, and whatever it still wrote would be
+  /// written into what another host relies on; the process beside it takes the kernel's pages away (``KeptMount``).
+  private func end(_ reason: String) -> Never {
+    daemon.log.critical("the store is lost, and the mount ends at once", metadata: ["reason": "\(reason)"])
+    Process.exitAtOnce(statusOfLoss)
+  }
+
+  /// Locks everything whenever the file system has not answered for so long, sleep of the machine included: whoever
+  /// took this host away has its keys in memory, and nobody else can lock it.
+  private func watchIsolation(_ isolation: Duration) {
+    let patience = Int64(isolation / .nanoseconds(1))
+    while true {
+      let last = answered.load(ordering: .relaxed)
+      MonotonicClock.sleep(untilWithSuspension: last + patience)
+      if answered.load(ordering: .relaxed) != last { continue }
+      daemon.log.warning("the store's file system does not answer: everything is locked")
+      daemon.machine.cancelUnlocks()
+      daemon.machine.lockEverything(includingNone: false)
+      while answered.load(ordering: .relaxed) == last { MonotonicClock.sleep(microseconds: 100_000) }
+    }
+  }
+}

@@ -1,0 +1,154 @@
+import CSystemCalls
+import Glibc
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// A store on a file system that serves several hosts, of which one is not heard of for long.
+  @Suite struct LostStoreTests {
+    /// Calls `body` with a mount that writes and is unlocked, the disk that the hosts share, the mount's host and
+    /// another.
+    private func onTwoHosts(
+      _ options: String = "allow_other", _ body: (Volume, PathName, NetworkDirectory, PathName) throws -> Void
+    ) throws {
+      try Volume.onHosts(others: 1) { volume, host, others in
+        try volume.mount(["-o", options])
+        try volume.unlock()
+        try volume.path("file").write("ours")
+        try body(volume, volume.directory.appending("disk"), host, others[0])
+      }
+    }
+
+    /// Whether another process has the claim.
+    private func isClaimed(_ disk: PathName) throws -> Bool {
+      let file = try Descriptor.open(disk.appending(".protectfs/writer"), [.readWrite])
+      return failure { () throws(Errno) in try file.lockBytes(isShared: false) } == .wouldBlock
+    }
+
+    /// Takes the claim from a mount whose daemon does not run meanwhile, as that of a virtual machine that is paused.
+    private func takeClaim(_ volume: Volume, _ host: NetworkDirectory, _ disk: PathName) throws {
+      #expect(calls_kill(volume.processID, SIGSTOP) == 0)
+      host.loseLocks()
+      try #require(eventually { try !isClaimed(disk) })
+    }
+
+    private func expectLoss(_ volume: Volume, reason: String) throws {
+      calls_kill(volume.processID, SIGCONT)
+      #expect(eventually { volume.log.contains("the store is lost") })
+      #expect(volume.log.contains(reason), "\(volume.log)")
+      #expect(volume.waitForDaemon() == .exited(30))
+      try volume.waitForEndOfConnection()
+      try volume.mountPoint.unmount(isLazy: true)
+    }
+
+    @Test func aStandbyTakesOver() throws {
+      try onTwoHosts { volume, disk, host, other in
+        let mountPoint = volume.directory.appending("standby")
+        try mountPoint.makeDirectory()
+        let standby = try Program(
+          [
+            Command.path, "mount", other.description, mountPoint.description, "--foreground", "-o", "standby",
+            "--device-key", volume.deviceKey.description,
+          ], output: volume.directory.appending("log.standby"))
+        defer {
+          try? mountPoint.unmount(isLazy: true)
+          standby.send(SIGTERM)
+          #expect(standby.wait() == .exited(0), "\(standby.output)")
+        }
+        try #require(eventually { standby.output.contains("standing by") }, "\(standby.output)")
+        try takeClaim(volume, host, disk)
+        // Its request is there when the daemon goes on.
+        let late = try Program(
+          ["mkdir", volume.path("late").description], output: volume.directory.appending("log.late"))
+        defer { #expect(late.wait() == .exited(1), "\(late.output)") }
+        var connection: DaemonConnection?
+        try #require(
+          eventually {
+            connection = try? DaemonConnection(mountPoint: mountPoint.description)
+            return connection != nil
+          }, "\(standby.output)")
+        try connection?.unlock(recoveryKey: volume.recoveryKey)
+        #expect(try mountPoint.appending("file").contents() == Array("ours".utf8))
+        try mountPoint.appending("file").write("theirs")
+        try expectLoss(volume, reason: "another host or process has written the store since")
+        #expect(try mountPoint.appending("file").contents() == Array("theirs".utf8))
+        #expect(!mountPoint.appending("late").exists, "a host that was paused asks first")
+      }
+    }
+
+    /// The other may be gone by the time that the first is heard of again.
+    @Test func whoWasThereMeanwhileIsNoticed() throws {
+      try onTwoHosts { volume, disk, host, other in
+        try takeClaim(volume, host, disk)
+        let second = try SecondMount(of: volume, "second", backing: other, options: "allow_other")
+        try second.unlock()
+        try second.end()
+        try expectLoss(volume, reason: "another host or process has written the store since")
+      }
+    }
+
+    @Test func aServerThatRefusesTheHost() throws {
+      try onTwoHosts { volume, _, host, _ in
+        host.loseLocks(isFenced: true)
+        try expectLoss(volume, reason: "does not let this host write any more")
+      }
+    }
+
+    /// A lock that nobody else has had is taken again.
+    @Test func aClaimThatNobodyTook() throws {
+      try onTwoHosts { volume, disk, host, _ in
+        try takeClaim(volume, host, disk)
+        calls_kill(volume.processID, SIGCONT)
+        #expect(try eventually { try isClaimed(disk) })
+        try volume.path("file").write("still ours")
+        #expect(try volume.path("file").contents() == Array("still ours".utf8))
+      }
+    }
+
+    @Test func aStandbyThatIsToldToEnd() throws {
+      try onTwoHosts { volume, _, _, other in
+        let mountPoint = volume.directory.appending("standby")
+        try mountPoint.makeDirectory()
+        let words = ["mount", other.description, mountPoint.description, "-o", "standby"]
+        let standby = try Program(
+          [Command.path] + words + ["--foreground", "--device-key", volume.deviceKey.description],
+          output: volume.directory.appending("log.standby"))
+        try #require(eventually { standby.output.contains("standing by") }, "\(standby.output)")
+        standby.send(SIGTERM)
+        #expect(standby.wait() == .exited(0), "\(standby.output)")
+        let detached = try Command.run(words)
+        #expect(detached.ending == .exited(64) && detached.output.contains("--foreground"), "\(detached.output)")
+      }
+    }
+
+    @Test func aHostThatIsCutOffLocks() throws {
+      try onTwoHosts("allow_other,isolation=3,push_timeout=0.1") { volume, _, host, _ in
+        host.setSilent(true)
+        #expect(eventually { (try? volume.status().state) == .beforeFirstUnlock }, "\(volume.log)")
+        host.setSilent(false)
+        try volume.unlock()
+        #expect(try volume.path("file").contents() == Array("ours".utf8))
+      }
+    }
+
+    @Test func anErasureReachesOtherHosts() throws {
+      try onTwoHosts { volume, _, _, other in
+        let reader = try SecondMount(of: volume, "reader", backing: other, options: "ro")
+        try reader.unlock()
+        let erased = try Command.run([
+          "erase", "--yes", volume.mountPoint.description,
+        ])
+        try #require(erased.succeeded, "\(erased.output)")
+        #expect(
+          eventually {
+            var connection = try? DaemonConnection(mountPoint: reader.mountPoint.description)
+            return (try? connection?.status().erased) != nil
+          })
+        #expect(failure(of: { () throws(Errno) in _ = try reader.path("file").contents() }) != nil)
+      }
+    }
+  }
+}
