@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 source scripts/packages.sh
 
 prepare_build attr acl git rsync sqlite3 vim-tiny xxd util-linux e2fsprogs man-db python3 \
-  python3-cryptography python3-venv swtpm dbus-daemon python3-dbusmock
+  python3-cryptography python3-venv swtpm dbus-daemon python3-dbusmock iproute2 moosefs-master moosefs-chunkserver \
+  moosefs-client
 
 # udev makes /dev/fuse usable for everyone; a machine without udev may not have.
 if ((EUID == 0)) && [[ -c /dev/fuse ]]; then chmod 666 /dev/fuse; fi
@@ -106,6 +107,15 @@ check_crashes() {
   fi
 }
 
+check_hosts() {
+  step "Two hosts, on a file system that serves both"
+  if ((EUID == 0)); then
+    python3 scripts/hosts-test.py --protectfs "$protectfs" --quick
+  else
+    echo "Skipped: the hosts. Only root has network namespaces." >&2
+  fi
+}
+
 simulated_crashes() {
   step "Simulated crashes: all sequences of two changes, and planted faults"
   PROTECTFS_SIMULATED_LENGTH=2 tests_in_turn --filter '(Keybag|File)CrashTests/'
@@ -151,7 +161,8 @@ timed=$(scripts/timing-tests.sh --pattern)
 # Runs functions, with their arguments, two at a time.
 two_at_a_time() { printf '%s\n' "$@" | xargs -d '\n' -P 2 -I '{}' bash -c 'run_quietly .build "$1"' job '{}'; }
 export protectfs timed
-export -f step unit_tests check_service_manager check_command check_crashes simulated_crashes tests_in_turn mount_group authenticated_group device_group run_quietly
+export -f step unit_tests check_service_manager check_command check_crashes check_hosts simulated_crashes tests_in_turn
+export -f mount_group authenticated_group device_group run_quietly
 
 # No test mounts anything meanwhile: a container has copies of all mounts that are there when it is made, and so would keep
 # those of other tests.
@@ -163,7 +174,7 @@ if ! [[ -r /dev/fuse && -w /dev/fuse ]]; then
   echo "Skipped: the command from outside, units, crashes. /dev/fuse is missing or may not be used." >&2
 else
   first=(check_service_manager unit_tests)
-  jobs+=(check_command check_crashes)
+  jobs+=(check_command check_crashes check_hosts)
 fi
 jobs+=(simulated_crashes)
 two_at_a_time "${first[@]}"

@@ -107,6 +107,15 @@ extension ProtectedFileSystem {
     return count
   }
 
+  /// Other hosts see what was written by the time that a program has closed the file, as network file systems have it
+  /// (close-to-open consistency, nfs(5)): the handle's own close comes later.
+  package var flushesOnClose: Bool { tree.options.writers.mayWrite && tree.root.descriptor.mayServeSeveralHosts }
+
+  package func flush(_ handle: Handle) throws(Errno) {
+    let file = file(handle)
+    if file.isWritable { try file.withDescriptor { (descriptor) throws(Errno) in try descriptor.flush() } }
+  }
+
   package func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) {
     let handle = unsafe reference(handle).takeUnretainedValue()
     // The record that a file had when an earlier mount was killed may not be durable either.

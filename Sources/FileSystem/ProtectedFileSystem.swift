@@ -35,7 +35,9 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   /// store.
   var timeout: Double { tree.options.writers == .sole ? 86_400 : 0 }
 
-  package func waitForStore() { hold.wait() }
+  package var mustWaitForStore: Bool { !hold.isValid }
+
+  package func waitForStore() throws(Errno) { try hold.wait() }
 
   /// The node with the kernel's number.
   func node(_ id: NodeID) -> Node { tree.nodes.node(id.rawValue) }

@@ -1,19 +1,39 @@
 import ProtectfsIO
 import Synchronization
+import SystemPackage
 
-/// Until when requests may be served without another question whether this host may still write the store. Without such
-/// a time, which only file systems that serve several hosts need, they always may.
+/// When this host has last asked whether it may still write the store, and was told that it may. Requests wait while
+/// that is too long ago. On file systems that serve one host alone, nothing is asked.
 package final class StoreHold: Sendable {
-  private let end = Atomic(Int64.max)
+  /// For so many nanoseconds an answer holds.
+  package static let validity: Int64 = 8_000_000_000
 
-  /// Sets the time, in nanoseconds of ``MonotonicClock/nanosecondsWithSuspension``: what was paused is late.
-  package func goOn(until time: Int64) { end.store(time, ordering: .releasing) }
+  private let asked = Atomic(Int64.max)
+  private let isFailing = Atomic(false)
 
-  /// Waits for a later time, if it is past the last one.
-  func wait() {
-    guard end.load(ordering: .relaxed) != .max else { return }
-    while MonotonicClock.nanosecondsWithSuspension > end.load(ordering: .acquiring) {
-      MonotonicClock.sleep(microseconds: 10_000)
+  /// Notes an answer to a question that was asked then, in nanoseconds of
+  /// ``MonotonicClock/nanosecondsWithSuspension``: after a suspension of the machine it is too old.
+  package func note(asked time: Int64) {
+    isFailing.store(false, ordering: .releasing)
+    asked.store(time, ordering: .releasing)
+  }
+
+  /// Notes that the question failed, as requests would.
+  package func noteFailure() { isFailing.store(true, ordering: .releasing) }
+
+  /// Whether the last answer holds.
+  package var isValid: Bool {
+    let asked = asked.load(ordering: .acquiring)
+    return asked == .max || MonotonicClock.nanosecondsWithSuspension <= asked + Self.validity
+  }
+
+  /// Waits for an answer that holds.
+  ///
+  /// - Throws: `EIO` where the question fails.
+  func wait() throws(Errno) {
+    while !isValid {
+      if isFailing.load(ordering: .acquiring) { throw .ioError }
+      MonotonicClock.sleep(microseconds: 50_000)
     }
   }
 }

@@ -15,6 +15,13 @@ struct FileSystemKind: RawRepresentable, Equatable, Sendable {
   static let ecryptfs = FileSystemKind(rawValue: 0xf15f)
   static let overlay = FileSystemKind(rawValue: 0x794c_7630)
   static let bcachefs = FileSystemKind(rawValue: 0xca45_1a4e)
+  static let nilfs = FileSystemKind(rawValue: 0x3434)
+  /// fs/jfs/jfs_superblock.h.
+  static let jfs = FileSystemKind(rawValue: 0x3153_464a)
+  /// fs/ntfs3/super.c.
+  static let ntfs = FileSystemKind(rawValue: 0x7366_746e)
+  /// fs/ubifs/ubifs.h.
+  static let ubifs = FileSystemKind(rawValue: 0x2405_1905)
   /// OpenZFS's (`ZFS_SUPER_MAGIC`).
   static let zfs = FileSystemKind(rawValue: 0x2fc1_2fc1)
 }
@@ -30,7 +37,10 @@ extension Descriptor {
   /// Whether other hosts may change what is on its file system: every kind that is not known to be of one host.
   package var mayServeSeveralHosts: Bool {
     guard let kind = try? fileSystemKind() else { return true }
-    return ![.ext, .xfs, .btrfs, .f2fs, .tmpfs, .overlay, .bcachefs, .zfs].contains(kind)
+    let ofOneHost: [FileSystemKind] = [
+      .ext, .xfs, .btrfs, .f2fs, .tmpfs, .overlay, .ecryptfs, .bcachefs, .zfs, .nilfs, .jfs, .ntfs, .ubifs,
+    ]
+    return !ofOneHost.contains(kind)
   }
 }
 

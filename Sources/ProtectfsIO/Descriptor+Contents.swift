@@ -10,13 +10,18 @@ extension Descriptor {
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Errno) -> Int {
     var done = 0
     while done < buffer.count {
-      let position = off_t(truncatingIfNeeded: offset) + off_t(done)
-      let count = try call(
-        "pread", unsafe store_pread(rawValue, buffer.baseAddress! + done, buffer.count - done, position))
+      let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
+      let count = try unsafe readOnce(into: rest, at: offset + UInt64(done))
       if count == 0 { break }
       done += count
     }
     return done
+  }
+
+  /// The same by one call, which may read less.
+  package func readOnce(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(Errno) -> Int {
+    try call(
+      "pread", unsafe store_pread(rawValue, buffer.baseAddress, buffer.count, off_t(truncatingIfNeeded: offset)))
   }
 
   /// Has the kernel read twice as far ahead of reads that follow each other (posix_fadvise(2)). Where it does not, only

@@ -72,6 +72,15 @@ extension Descriptor {
     try call("fcntl", fcntl(rawValue, F_SETFL, OpenFlags.direct.rawValue))
   }
 
+  /// Has the file system do what it does whenever a descriptor of the file is closed; a network file system sends what
+  /// was written (close(2)).
+  ///
+  /// - Throws: the error of that.
+  package func flush() throws(Errno) {
+    let copy = try call("fcntl", fcntl(rawValue, F_DUPFD_CLOEXEC, 0))
+    try call("close", close(copy))
+  }
+
   /// Makes this number refer to the open file of another descriptor. Calls in progress complete on the old file
   /// (dup3(2)).
   package func stand(for other: borrowing Descriptor) throws(Errno) {

@@ -109,8 +109,9 @@ struct MountCommand: ParsableCommand {
       throw CommandFailure(.usage, "'\(option.printable)' is no mount option; did you mean '\(meant)'?")
     }
     if list.isRemount { return try Remount.run(mountPoint, isReadOnly: options.isReadOnly) }
-    guard foreground || !options.isStandby else {
-      throw CommandFailure(.usage, "'standby' waits: it needs --foreground, as in a service")
+    if options.isStandby, !foreground || options.isReadOnly {
+      throw CommandFailure(
+        .usage, "'standby' waits for the writer's place: it needs --foreground, as in a service, and goes with no 'ro'")
     }
     options.backing = try CanonicalPath.ofBacking(backing)
     // There has to be a store that this version understands.

@@ -4,7 +4,10 @@ import SystemPackage
 
 /// A file system whose handlers can be held up, as a store that does not answer holds them. It has any inode.
 final class HeldFileSystem: LowLevelFileSystem {
-  func waitForStore() {}
+  var mustWaitForStore: Bool { false }
+  var flushesOnClose: Bool { false }
+  func flush(_ handle: Handle) throws(Errno) {}
+  func waitForStore() throws(Errno) {}
   struct State {
     /// Requests for these inodes wait.
     var held: Set<UInt64> = []

@@ -4,7 +4,7 @@ import ProtectfsIO
 import SystemPackage
 
 /// Requests on open files.
-func addFileOperations(to table: inout fuse_lowlevel_ops) {
+func addFileOperations(to table: inout fuse_lowlevel_ops, flushesOnClose: Bool) {
   unsafe table.create = { request, parent, name, mode, info in
     unsafe serveChange(request, of: parent) { (fs) throws(Errno) in
       let (entry, opened) = try unsafe fs.create(
@@ -59,6 +59,14 @@ func addFileOperations(to table: inout fuse_lowlevel_ops) {
         Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node),
         flags: HandleFlags(rawValue: info!.pointee.flags))
       return .done
+    }
+  }
+  if flushesOnClose {
+    unsafe table.flush = { request, _, info in
+      unsafe serve(request) { (fs) throws(Errno) in
+        try unsafe fs.flush(Handle(rawValue: info!.pointee.fh))
+        return .done
+      }
     }
   }
   unsafe table.fsync = { request, _, dataOnly, info in

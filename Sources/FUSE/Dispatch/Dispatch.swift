@@ -42,8 +42,12 @@ func serve(
 ) -> Bool {
   let reply = unsafe Reply(request!)
   let fileSystem = unsafe target(of: request).fileSystem
-  fileSystem.waitForStore()
   do throws(Errno) {
+    if fileSystem.mustWaitForStore {
+      // What a lock refuses needs no store.
+      if Worker.ofThread?.isRefused ?? false { throw Errno.permissionDenied }
+      try fileSystem.waitForStore()
+    }
     let answer: Answer
     do throws(Errno) {
       answer = try handler(fileSystem)
@@ -97,9 +101,9 @@ func caller(_ request: fuse_req_t?) -> Caller {
 }
 
 /// libfuse's table of operations. An operation that is missing is answered with ENOSYS, and the kernel stops requesting
-/// it. So `flush` costs nothing, and the kernel itself keeps locks, which is right for a file system used by one
-/// machine.
-func operationTable() -> fuse_lowlevel_ops {
+/// it. So `flush` costs nothing where nobody needs it, and the kernel itself keeps locks, which is right for a file
+/// system used by one machine.
+func operationTable(flushesOnClose: Bool) -> fuse_lowlevel_ops {
   var table = fuse_lowlevel_ops()
   unsafe table.`init` = { userData, connection in
     let target = unsafe Unmanaged<DispatchTarget>.fromOpaque(userData!).takeUnretainedValue()
@@ -107,7 +111,7 @@ func operationTable() -> fuse_lowlevel_ops {
   }
   addNameOperations(to: &table)
   addAttributeOperations(to: &table)
-  addFileOperations(to: &table)
+  addFileOperations(to: &table, flushesOnClose: flushesOnClose)
   addDirectoryOperations(to: &table)
   return table
 }

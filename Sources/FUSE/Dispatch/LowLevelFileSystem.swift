@@ -15,8 +15,10 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   /// What a request waits for that finds no space.
   var forgets: PendingForgets { get }
 
-  /// Called before a request is served: waits while it is not known whether the store may be used.
-  func waitForStore()
+  /// Whether it is not known now whether the store may be used.
+  var mustWaitForStore: Bool { get }
+  /// Waits until that is known. Throws `EIO` if the question fails.
+  func waitForStore() throws(Errno)
 
   func lookup(_ name: PathName, in parent: NodeID) throws(Errno) -> Entry
   func forget(_ node: NodeID, count: UInt64)
@@ -60,6 +62,10 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   ) throws(Errno) -> Int
   func release(_ handle: Handle, of node: NodeID, flags: HandleFlags)
   func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno)
+  /// Whether ``flush(_:)`` is to be called.
+  var flushesOnClose: Bool { get }
+  /// A program closes a file, whose pages were written back.
+  func flush(_ handle: Handle) throws(Errno)
   func allocate(
     _ handle: Handle, of node: NodeID, mode: AllocationMode, offset: UInt64, length: UInt64, caller: Caller
   ) throws(Errno)

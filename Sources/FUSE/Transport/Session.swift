@@ -39,7 +39,7 @@ import SystemPackage
     for argument in ["protectfs"] + options.flatMap({ ["-o", $0] }) {
       guard unsafe fuse_opt_add_arg(&arguments, argument) == 0 else { throw .outOfMemory }
     }
-    var table = operationTable()
+    var table = operationTable(flushesOnClose: fileSystem.flushesOnClose)
     let created = unsafe session_new(
       &arguments, &table, MemoryLayout<fuse_lowlevel_ops>.size, Unmanaged.passUnretained(target).toOpaque())
     guard let created = unsafe created else { throw .badOptions }

@@ -151,10 +151,15 @@ import ProtectfsIO
   /// Whether a lock refuses a request, as far as that can be known without the store.
   func refusesWithoutStore(_ request: UnsafeRawBufferPointer) -> Bool {
     let header = unsafe RequestHeader(request)
-    guard header.contents != nil, target.fileSystem.refuses(header) else { return false }
+    guard refuses(header) else { return false }
     target.counts.count(header.operation)
     return true
   }
+
+  /// The same of the current request.
+  var isRefused: Bool { refuses(unsafe RequestHeader(UnsafeRawBufferPointer(request))) }
+
+  private func refuses(_ header: RequestHeader) -> Bool { header.contents != nil && target.fileSystem.refuses(header) }
 
   /// Called before the current request is answered. Returns whether its worker may answer: no other thread has.
   private func claim() -> Bool {

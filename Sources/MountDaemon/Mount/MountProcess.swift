@@ -114,8 +114,8 @@ package enum MountProcess {
     storeLock.hold()
   }
 
-  /// Takes the store, at once or, as a standby, once nobody else writes it, whatever fails until then. Returns `nil` if
-  /// the process is told to end before.
+  /// Takes the store, at once or, as a standby, once nobody else writes it and its file system answers. Returns `nil`
+  /// if the process is told to end before.
   private static func takeStore(_ options: MountOptions, _ log: Logger) throws(StoreError) -> StoreLock? {
     var reason: StoreError?
     while true {
@@ -125,7 +125,7 @@ package enum MountProcess {
           Store.open(options.backing), path: options.backing, for: .mount(isReadOnly: options.isReadOnly),
           waits: !options.isStandby)
       } catch {
-        guard options.isStandby else { throw error }
+        guard options.isStandby, error.mayPass else { throw error }
         if error != reason { log.notice("standing by", metadata: ["reason": "\(error)"]) }
         reason = error
       }

@@ -35,7 +35,7 @@ extension Store {
       do throws(StoreError) {
         return try take(backing, path: path, for: use)
       } catch {
-        guard waits, error.mayPass, !isMounted(backing), MonotonicClock.now < deadline else { throw error }
+        guard waits, error.isOfAnother, !isMounted(backing), MonotonicClock.now < deadline else { throw error }
         MonotonicClock.sleep(microseconds: 10_000)
       }
     }
@@ -104,10 +104,20 @@ package struct StoreLock: ~Copyable, Sendable {
 }
 
 extension StoreError {
-  /// Whether it is to be expected that who has the store goes, sooner or later.
+  /// Whether it is to be expected that who has the store goes soon.
+  fileprivate var isOfAnother: Bool {
+    switch self {
+    case .inUse, .written: true
+    default: false
+    }
+  }
+
+  /// Whether another may go sooner or later, or the file system answer again.
   var mayPass: Bool {
     switch self {
     case .inUse, .written: true
+    case .backingUnreadable(_, let error):
+      error == .ioError || error == .timedOut || error.isOfAGoneDaemon || error.isOfAGivenUpHost
     default: false
     }
   }

@@ -8,13 +8,13 @@ import SystemPackage
 /// Asks a file system that may serve several hosts whether this one still has the claim to write the store, and whether
 /// it answers at all.
 ///
-/// A host may be cut off, or a virtual machine paused, and go on when another has taken its place. So requests wait
-/// while the last answer is too old (``StoreHold``).
+/// A host may be cut off or suspended, and go on when another has taken its place. So requests wait while the last
+/// answer is too old (``StoreHold``).
 final class StoreWatch: Sendable {
   private static let interval: Int64 = 1_000_000_000
-  /// How often in a row the lock may be missing, though nobody has made the claim anew: a version that does not put an
-  /// identifier in the file may have it.
-  private static let mostWithoutLock = 10
+  /// How often in a row another may have the lock, though nobody has made the claim anew: a version that does not put
+  /// an identifier in the file may have it for good, and a check has it for a while.
+  private static let mostLooksWithoutLock = 60
 
   private let daemon: Daemon
   private let claim: WriterClaim?
@@ -27,6 +27,7 @@ final class StoreWatch: Sendable {
   ///   - statusOfLoss: what the process ends with when the claim is lost.
   init(_ daemon: Daemon, _ claim: WriterClaim?, statusOfLoss: Int32) {
     (self.daemon, self.claim, self.statusOfLoss) = (daemon, claim, statusOfLoss)
+    if let claim { daemon.fileSystem.hold.note(asked: claim.time) }
   }
 
   func start() {
@@ -40,30 +41,28 @@ final class StoreWatch: Sendable {
     var failure: Errno?
     var looksWithoutLock = 0
     while true {
-      let time = MonotonicClock.nanosecondsWithSuspension
-      let state = claim?.state() ?? reachability
-      switch state {
+      let start = MonotonicClock.nanosecondsWithSuspension
+      switch claim?.state() ?? reachability {
       case .held:
         (failure, looksWithoutLock) = (nil, 0)
-        note(time, isCertain: true)
-      case .unlocked(let error):
+        answered.store(MonotonicClock.nanosecondsWithSuspension, ordering: .relaxed)
+        if let claim { daemon.fileSystem.hold.note(asked: claim.time) }
+      case .locked:
         looksWithoutLock += 1
-        if looksWithoutLock == Self.mostWithoutLock { end("its claim cannot be had any more: \(error)") }
+        if looksWithoutLock == Self.mostLooksWithoutLock { end("another host or process has the lock of its claim") }
       case .lost(let reason): end(reason)
       case .unknown(let error):
-        // What this host would write fails too.
-        note(time, isCertain: false)
+        daemon.fileSystem.hold.noteFailure()
         if error != failure { daemon.log.warning("the store's file system fails", metadata: ["error": "\(error)"]) }
         failure = error
       }
-      MonotonicClock.sleep(untilWithSuspension: time + Self.interval)
+      let duration = MonotonicClock.nanosecondsWithSuspension - start
+      if duration > StoreHold.validity {
+        let seconds = "\(duration / 1_000_000_000) s"
+        daemon.log.warning("the store's file system is slow: requests wait for it", metadata: ["time": "\(seconds)"])
+      }
+      MonotonicClock.sleep(untilWithSuspension: start + Self.interval)
     }
-  }
-
-  /// - Parameter time: when the file system was asked.
-  private func note(_ time: Int64, isCertain: Bool) {
-    if isCertain { answered.store(MonotonicClock.nanosecondsWithSuspension, ordering: .relaxed) }
-    if claim != nil { daemon.fileSystem.hold.goOn(until: time + WriterClaim.validity) }
   }
 
   /// What a mount that only reads asks for.
@@ -91,7 +90,7 @@ final class StoreWatch: Sendable {
       let last = answered.load(ordering: .relaxed)
       MonotonicClock.sleep(untilWithSuspension: last + patience)
       if answered.load(ordering: .relaxed) != last { continue }
-      daemon.log.warning("the store's file system does not answer: everything is locked")
+      daemon.log.warning("the store was not reached for too long: everything is locked")
       daemon.machine.cancelUnlocks()
       daemon.machine.lockEverything(includingNone: false)
       while answered.load(ordering: .relaxed) == last { MonotonicClock.sleep(microseconds: 100_000) }

@@ -1,6 +1,8 @@
 import Cryptography
+import FileSystem
 import ProtectfsIO
 import StoreFormat
+import Synchronization
 import SystemPackage
 
 /// The claim to write a store: a lock on all bytes of `.protectfs/writer`, a file that is never replaced or removed
@@ -13,29 +15,35 @@ final class WriterClaim: Sendable {
   /// What has become of a claim.
   enum State {
     case held
-    /// The lock is not to be had, and nobody else has made the claim so far.
-    case unlocked(Errno)
+    /// Another has the lock, but has not made the claim so far.
+    case locked
     /// Another has made the claim, or the file system takes nothing of this process any more.
     case lost(reason: String)
     /// The file system does not say.
     case unknown(Errno)
   }
 
-  /// For so many nanoseconds a writer may go on without having asked for its claim (``StoreWatch``).
-  static let validity: Int64 = 2_000_000_000
-
   private static let name = PathName(NameEncoding.writerFile)
   private static let identifierSize = 16
   private static let none = [UInt8](repeating: 0, count: identifierSize)
+  /// A writer whose answer has just come may go on for ``StoreHold/validity``.
+  private static let pause: UInt32 = 10_000_000
 
   private let file: Descriptor
   private let content: WriterFileContent
   private let identifier: [UInt8]
+  private let isLeft = Atomic(false)
+  private let seen: Atomic<Int64>
+  /// When it was last asked for and found, in nanoseconds of ``MonotonicClock/nanosecondsWithSuspension``.
+  var time: Int64 { seen.load(ordering: .acquiring) }
 
-  private init(_ file: consuming Descriptor, _ content: consuming WriterFileContent, _ identifier: [UInt8]) {
+  private init(
+    _ file: consuming Descriptor, _ content: consuming WriterFileContent, _ mark: (bytes: [UInt8], time: Int64)
+  ) {
     self.file = file
     self.content = content
-    self.identifier = identifier
+    identifier = mark.bytes
+    seen = Atomic(mark.time)
   }
 
   /// Takes the claim, until this ends. One that was left without a word, on a file system that may serve several hosts,
@@ -54,30 +62,36 @@ final class WriterClaim: Sendable {
     }
     try lock(file, isShared: false, path)
     let content = try opened(path) { () throws(Errno) in try WriterFileContent(of: file, in: store, name) }
-    let identifier = try opened(path) { () throws(Errno) in try mark(file, content) }
-    return WriterClaim(file, content, identifier)
+    let mark = try opened(path) { () throws(Errno) in try Self.mark(file, content, in: store) }
+    return WriterClaim(file, content, mark)
   }
 
-  /// Puts an identifier into the file, and returns what is there then.
+  /// Puts an identifier into the file. Returns what is there then, and when that was asked for.
   private static func mark(
-    _ file: borrowing Descriptor, _ content: borrowing WriterFileContent
-  ) throws(Errno) -> [UInt8] {
+    _ file: borrowing Descriptor, _ content: borrowing WriterFileContent, in store: borrowing Descriptor
+  ) throws(Errno) -> (bytes: [UInt8], time: Int64) {
     let former = try content.read()
-    guard former.isEmpty || former.count == identifierSize else { throw .invalidArgument }
     let identifier: [UInt8]
     do throws(CryptographyError) { identifier = try randomBytes(identifierSize) } catch { throw Errno(error) }
     do throws(Errno) {
       try file.write(identifier)
-      if content.isOfServer { try file.synchronizeData() }
+      try file.truncate(to: UInt64(identifierSize))
     } catch {
       // On a full disk files can be removed all the same.
-      guard error.isOutOfSpace else { throw error }
-      return try content.read()
+      guard error.isOutOfSpace, !content.isOfServer else { throw error }
     }
-    guard content.isOfServer else { return identifier }
-    if !former.isEmpty, former != none { MonotonicClock.sleep(microseconds: 3_000_000) }
-    guard try content.read() == identifier else { throw .wouldBlock }
-    return identifier
+    if content.isOfServer {
+      try file.synchronizeData()
+      if !former.isEmpty, former != none {
+        MonotonicClock.sleep(microseconds: pause)
+        // What its host may have on its way to the server is not to come into what is a keybag by then.
+        do throws(Errno) { try store.unlink("keybag.new") } catch { if error != .noSuchFileOrDirectory { throw error } }
+      }
+    }
+    let time = MonotonicClock.nanosecondsWithSuspension
+    let bytes = try content.read()
+    guard bytes == identifier || !content.isOfServer else { throw .wouldBlock }
+    return (bytes, time)
   }
 
   /// Asks the file system. A lock that was given away, and that can be had again before anybody else has made the
@@ -86,24 +100,30 @@ final class WriterClaim: Sendable {
     var failure: Errno?
     do throws(Errno) {
       do throws(Errno) { try file.lockBytes(isShared: false) } catch { failure = error }
+      guard try file.statusOfServer().links > 0 else { return .lost(reason: "the file of its claim was replaced") }
+      let time = MonotonicClock.nanosecondsWithSuspension
       // Some know no better than to refuse the lock, whoever has it.
-      guard try content.read() == identifier else {
+      guard try content.read() == identifier || isLeft.load(ordering: .acquiring) else {
         return .lost(reason: "another host or process has written the store since")
       }
-      guard try file.statusOfServer().links > 0 else { return .lost(reason: "the file of its claim was replaced") }
+      if failure == .wouldBlock { return .locked }
+      if let failure { throw failure }
+      seen.store(time, ordering: .releasing)
+      return .held
     } catch {
-      return error.isOfAGivenUpHost ? Self.refused(error) : .unknown(error)
+      guard error.isOfAGivenUpHost else { return .unknown(error) }
+      return .lost(reason: "its file system does not let this host write any more: \(error)")
     }
-    guard let failure else { return .held }
-    return failure.isOfAGivenUpHost ? Self.refused(failure) : .unlocked(failure)
   }
 
-  private static func refused(_ error: Errno) -> State {
-    .lost(reason: "its file system does not let this host write any more: \(error)")
+  /// Says that nothing more will be written, so that nobody need wait. A server that has not answered for long is not
+  /// asked: it may be silent, and the claim another's.
+  func leave() {
+    let isFresh = MonotonicClock.nanosecondsWithSuspension < time + StoreHold.validity
+    guard isFresh || !content.isOfServer, (try? content.read()) == identifier else { return }
+    isLeft.store(true, ordering: .releasing)
+    try? file.write(Self.none)
   }
-
-  /// Says that nothing more will be written, so that nobody need wait.
-  func leave() { try? file.write(Self.none) }
 
   /// Has nobody write for as long as the descriptor is open; `nil` where no writer has made the file yet.
   ///
@@ -158,7 +178,7 @@ final class WriterClaim: Sendable {
 /// What the file of the claim has: as its server has it, on a file system that may serve several hosts, and not what
 /// this host remembers.
 private struct WriterFileContent: ~Copyable, Sendable {
-  /// Larger than an identifier, so that what is too long is seen.
+  /// What a direct read takes.
   private static let blockSize = 4096
 
   let isOfServer: Bool
@@ -167,19 +187,17 @@ private struct WriterFileContent: ~Copyable, Sendable {
   init(of file: borrowing Descriptor, in store: borrowing Descriptor, _ name: PathName) throws(Errno) {
     isOfServer = file.mayServeSeveralHosts
     let flags: OpenFlags = [.readOnly, .noFollow, .nonBlocking]
-    if isOfServer, let direct = try? store.open(name, flags.union(.direct)), (try? Self.read(direct)) != nil {
-      self.file = direct
-    } else {
+    do throws(Errno) {
+      self.file = try store.open(name, isOfServer ? flags.union(.direct) : flags)
+    } catch .invalidArgument {
       self.file = try store.open(name, flags)
     }
   }
 
-  func read() throws(Errno) -> [UInt8] { try Self.read(file) }
-
-  private static func read(_ file: borrowing Descriptor) throws(Errno) -> [UInt8] {
-    let block = UnsafeMutableRawBufferPointer.allocate(byteCount: blockSize, alignment: blockSize)
+  func read() throws(Errno) -> [UInt8] {
+    let block = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.blockSize, alignment: Self.blockSize)
     defer { unsafe block.deallocate() }
-    let count = try unsafe file.read(into: block, at: 0)
+    let count = try unsafe file.readOnce(into: block, at: 0)
     return unsafe [UInt8](block[..<count])
   }
 }

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Has two hosts use one store on a file system that serves both, and prints what was seen. Called by hosts-test.sh.
+
+Exits with 1 if something was not as it must be. Times are of one run on one machine: they say what to expect of the file
+system, and only bounds that the documents name are held.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from hosts.moosefs import MooseFS
+from hosts.network import Network, run
+
+ENGINES = {"moosefs": MooseFS}
+PATIENCE = 180
+
+
+def await_that(condition, seconds=PATIENCE):
+    """The seconds until something holds; None if it does not come to that."""
+    start = time.monotonic()
+    while time.monotonic() < start + seconds:
+        if condition():
+            return time.monotonic() - start
+        time.sleep(0.02)
+    return None
+
+
+class Host:
+    """A host with a mount of the store."""
+
+    def __init__(self, test, name):
+        self.test, self.name = test, name
+        self.backing = test.engine.mount(name) / "store"
+        self.bare = self.backing.parent / "bare"
+        self.mount_point = test.directory / f"mount.{name}"
+        self.mount_point.mkdir()
+        self.daemon = None
+
+    def start(self, *options):
+        """Starts a daemon in the foreground, which unlocks; does not wait for it."""
+        log = open(self.test.directory / f"log.{self.name}", "a", encoding="utf-8")
+        self.daemon = subprocess.Popen(
+            [self.test.protectfs, "mount", "--foreground", "-o", ",".join(("push_timeout=1", *options)),
+             "--device-key", self.test.device_key, "--passcode-file", self.test.passcode, self.backing, self.mount_point],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def status(self):
+        shown = run(self.test.protectfs, "status", "--json", self.mount_point, check=False, timeout=60)
+        try:
+            found = json.loads(shown.stdout)
+            return found[0] if isinstance(found, list) else found
+        except ValueError:
+            return {}
+
+    def state(self):
+        return self.status().get("state")
+
+    def is_unlocked(self):
+        return os.path.ismount(self.mount_point) and self.state() == "unlocked"
+
+    def mount(self, *options):
+        self.start(*options)
+        return await_that(self.is_unlocked)
+
+    def unmount(self):
+        run(self.test.protectfs, "unmount", self.mount_point)
+        return self.daemon.wait(60)
+
+    def clean_up(self):
+        run("umount", "-l", self.mount_point, check=False)
+        if self.daemon and self.daemon.poll() is None:
+            self.daemon.kill()
+            self.daemon.wait()
+
+
+def save_and_read(writer, reader, count):
+    """One saves a file by rename again and again, while another reads it. Returns the seconds until the other has seen
+    each, and what it has seen besides."""
+    writer.mkdir(exist_ok=True)
+    saved, seen = {}, {}
+    torn = stale = failed = 0
+    ended = threading.Event()
+
+    def save():
+        for number in range(count):
+            (writer / "new").write_bytes(b"%08d" % number * 1024)
+            os.rename(writer / "new", writer / "file")
+            saved[number] = time.monotonic()
+            time.sleep(0.02)
+        ended.set()
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    last = False
+    while not last:
+        last = ended.is_set() and (count - 1 in seen or time.monotonic() > saved[count - 1] + 30)
+        try:
+            content = (reader / "file").read_bytes()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            stale, failed = stale + (error.errno == 116), failed + (error.errno != 116)
+            continue
+        if len(content) != 8192 or content != content[:8] * 1024:
+            torn += 1
+        else:
+            seen.setdefault(int(content[:8]), time.monotonic())
+    thread.join()
+    # What was replaced before it was looked at was seen with its successor.
+    delays, later = [], None
+    for number in reversed(range(count)):
+        later = seen.get(number, later)
+        if later is not None:
+            delays.append(max(0, later - saved[number]))
+    return delays, {"torn": torn, "stale": stale, "failed": failed, "unseen": count - len(delays)}
+
+
+class Test:
+    def __init__(self, options, directory):
+        self.protectfs, self.quick = options.protectfs, options.quick
+        self.saves = 100 if options.quick else 1000
+        self.directory = pathlib.Path(directory)
+        self.network = Network(f"protectfs-{os.getpid()}")
+        self.engine = ENGINES[options.engine](self.network, directory)
+        self.passcode, self.device_key = self.directory / "passcode", self.directory / "device.key"
+        self.rows, self.hosts = [], []
+
+    def note(self, what, holds, figure=""):
+        self.rows.append((what, holds, figure))
+        print(f"{'ok    ' if holds else 'FAILED'} {what}{': ' if figure else ''}{figure}", flush=True)
+
+    def note_time(self, what, seconds, most=PATIENCE):
+        self.note(what, seconds is not None and seconds <= most, f"{seconds:.1f} s" if seconds is not None else "never")
+
+    def run(self):
+        try:
+            self.network.start()
+            self.engine.start()
+            a, b = (Host(self, name) for name in ["a", "b"])
+            self.hosts = [a, b]
+            self.passcode.touch(0o600)
+            self.passcode.write_text("correct horse battery staple\n")
+            a.backing.mkdir()
+            run(self.protectfs, "init", a.backing, "--passcode-file", self.passcode, "--device-key", self.device_key)
+            self.note_time("mount to write, and unlock", a.mount())
+            for check in [self.second_writer, self.reader, self.killed, self.left]:
+                check(a, b)
+            if self.quick:
+                self.erasure(b, a)
+            else:
+                self.cut_off(a, b)
+                self.erasure(a, b)
+        finally:
+            for host in self.hosts:
+                host.clean_up()
+            self.engine.stop()
+            self.network.stop()
+
+    def second_writer(self, a, b):
+        b.start()
+        self.note("a second writer is refused", b.daemon.wait(60) == 7)
+
+    def reader(self, a, b):
+        self.note_time("another host reads", b.mount("ro"))
+        for name, writer, reader in [("bare", a.bare, b.bare), ("protectfs", a.mount_point, b.mount_point)]:
+            delays, faults = save_and_read(writer, reader, self.saves)
+            self.note(f"{self.saves} saves by rename, seen by the other host, {name}", not any(faults.values()),
+                      f"median {statistics.median(delays):.3f} s, most {max(delays):.3f} s, "
+                      + ", ".join(f"{count} {fault}" for fault, count in faults.items()))
+        b.unmount()
+
+    def killed(self, a, b):
+        """The daemon alone: the file system's client lives."""
+        (a.mount_point / "mine").write_text("a")
+        os.sync()
+        b.start("standby")
+        time.sleep(2)
+        self.note("a standby waits", not b.is_unlocked() and b.daemon.poll() is None)
+        a.daemon.kill()
+        a.daemon.wait()
+        self.note_time("after kill -9 of the writer, the standby takes over", await_that(b.is_unlocked))
+        self.note("and finds what was written", (b.mount_point / "mine").read_text() == "a")
+        run("umount", "-l", a.mount_point)
+
+    def left(self, a, b):
+        a.start("standby", "isolation=5")
+        time.sleep(2)
+        b.unmount()
+        self.note_time("after an unmount, the standby takes over", await_that(a.is_unlocked))
+
+    def cut_off(self, a, b):
+        b.start("standby")
+        self.network.cut("a")
+        late = subprocess.Popen(["mkdir", a.mount_point / "late"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.note_time("a writer that is cut off locks itself (isolation=5)",
+                       await_that(lambda: a.state() == "beforeFirstUnlock"))
+        self.note_time(f"a standby takes over (locks are kept for {self.engine.sustain} s)", await_that(b.is_unlocked))
+        (b.mount_point / "mine").write_text("b")
+        self.network.cut("a", False)
+        self.note_time("it is there again, and ends", await_that(lambda: a.daemon.poll() is not None))
+        self.note("with exit status 30", a.daemon.poll() == 30, f"{a.daemon.poll()}")
+        self.note("its late request fails", late.wait(60) != 0)
+        time.sleep(2)
+        self.note("and is not in the store", not (b.mount_point / "late").exists())
+        self.note("what the other wrote is", (b.mount_point / "mine").read_text() == "b")
+        run("umount", "-l", a.mount_point)
+
+    def erasure(self, reader, writer):
+        reader.mount("ro")
+        run(self.protectfs, "erase", "--yes", writer.mount_point)
+        self.note_time("an erasure reaches the reader", await_that(lambda: reader.status().get("erased")), 5)
+        reader.unmount()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("engine", nargs="?", default="moosefs", choices=ENGINES)
+    parser.add_argument("--protectfs", required=True)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the saves, and no host is cut off")
+    options = parser.parse_args()
+    directory = tempfile.mkdtemp(prefix="protectfs-hosts.")
+    test = Test(options, directory)
+    try:
+        test.run()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    failed = [what for what, holds, _ in test.rows if not holds]
+    print(f"{len(test.rows)} checks, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""MooseFS 3.0: one master, one chunk server, a client for each host."""
+
+import pathlib
+import subprocess
+import time
+
+from hosts.network import run
+
+
+class MooseFS:
+    # How long a client that is gone keeps its locks, in seconds; a day by default.
+    sustain = 20
+
+    def __init__(self, network, directory):
+        self.network, self.directory = network, pathlib.Path(directory)
+        self.processes, self.mounted = [], []
+
+    def start(self):
+        for name in ["master", "chunks", "disk"]:
+            (self.directory / name).mkdir()
+        common = "WORKING_USER=root\nWORKING_GROUP=root\nNICE_LEVEL=0\n"
+        (self.directory / "exports.cfg").write_text("* / rw,alldirs,maproot=0\n")
+        (self.directory / "disks.cfg").write_text(f"{self.directory}/disk\n")
+        (self.directory / "master.cfg").write_text(
+            f"{common}DATA_PATH={self.directory}/master\nEXPORTS_FILENAME={self.directory}/exports.cfg\n"
+            f"SESSION_SUSTAIN_TIME={self.sustain}\n")
+        (self.directory / "chunks.cfg").write_text(
+            f"{common}DATA_PATH={self.directory}/chunks\nHDD_CONF_FILENAME={self.directory}/disks.cfg\n"
+            f"MASTER_HOST={self.network.server_address}\nBIND_HOST={self.network.server_address}\n"
+            "HDD_LEAVE_SPACE_DEFAULT=64MiB\n")
+        empty = pathlib.Path("/var/lib/mfs/metadata.mfs.empty").read_bytes()
+        (self.directory / "master/metadata.mfs").write_bytes(empty)
+        self.serve("mfsmaster", "master")
+        self.serve("mfschunkserver", "chunks")
+
+    def serve(self, program, name):
+        with open(self.directory / f"{name}.log", "w", encoding="utf-8") as log:
+            self.processes.append(subprocess.Popen(
+                self.network.inside("server", program, "-c", f"{self.directory}/{name}.cfg", "-d", "start"),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+
+    def mount(self, name):
+        """Mounts it on a host; returns where. Extended attributes, in which records are, are not to be remembered."""
+        point = self.directory / name
+        point.mkdir(exist_ok=True)
+        for _ in range(60):
+            mounted = run(*self.network.inside(
+                name, "mfsmount", "-H", self.network.server_address, "-o", "mfsxattrcacheto=0", str(point)), check=False)
+            if mounted.returncode == 0:
+                self.mounted.append(point)
+                return point
+            time.sleep(0.5)
+        raise RuntimeError(f"{name} does not mount: {mounted.stdout}")
+
+    def stop(self):
+        for point in self.mounted:
+            run("umount", "-l", str(point), check=False)
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            process.wait(30)

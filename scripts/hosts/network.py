@@ -1,0 +1,49 @@
+"""A server and two hosts, each a network namespace; the hosts reach the server, and can be cut off."""
+
+import subprocess
+
+NAMES = ["a", "b"]
+
+
+def run(*command, check=True, **options):
+    return subprocess.run(command, check=check, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+
+
+class Network:
+    def __init__(self, prefix):
+        self.prefix = prefix
+        self.made = []
+
+    def namespace(self, name):
+        return f"{self.prefix}-{name}"
+
+    def start(self):
+        for name in ["server", *NAMES]:
+            run("ip", "netns", "add", self.namespace(name))
+            self.made.append(name)
+            self.ip(name, "link", "set", "lo", "up")
+        for number, name in enumerate(NAMES, 1):
+            run("ip", "link", "add", "eth0", "netns", self.namespace(name), "type", "veth",
+                "peer", "name", f"to-{name}", "netns", self.namespace("server"))
+            self.ip(name, "addr", "add", f"10.77.{number}.2/24", "dev", "eth0")
+            self.ip("server", "addr", "add", f"10.77.{number}.1/24", "dev", f"to-{name}")
+            self.ip(name, "link", "set", "eth0", "up")
+            self.ip("server", "link", "set", f"to-{name}", "up")
+            # The server has one address for all.
+            self.ip(name, "route", "add", "default", "via", f"10.77.{number}.1")
+
+    server_address = "10.77.1.1"
+
+    def ip(self, name, *words):
+        run("ip", "-n", self.namespace(name), *words)
+
+    def inside(self, name, *command):
+        """The command, in the network namespace alone: what it mounts is seen by all."""
+        return ["nsenter", f"--net=/run/netns/{self.namespace(name)}", *command]
+
+    def cut(self, name, is_cut=True):
+        self.ip("server", "link", "set", f"to-{name}", "down" if is_cut else "up")
+
+    def stop(self):
+        for name in self.made:
+            run("ip", "netns", "del", self.namespace(name), check=False)
