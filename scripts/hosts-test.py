@@ -6,6 +6,7 @@ system, and only bounds that the documents name are held.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -51,13 +52,12 @@ class Host:
         self.daemon = subprocess.Popen(
             [self.test.protectfs, "mount", "--foreground", "-o", ",".join(("push_timeout=1", *options)),
              "--device-key", self.test.device_key, "--passcode-file", self.test.passcode, self.backing, self.mount_point],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def status(self):
         shown = run(self.test.protectfs, "status", "--json", self.mount_point, check=False, timeout=60)
         try:
-            found = json.loads(shown.stdout)
-            return found[0] if isinstance(found, list) else found
+            return json.loads(shown.stdout)
         except ValueError:
             return {}
 
@@ -79,7 +79,7 @@ class Host:
         run("umount", "-l", self.mount_point, check=False)
         if self.daemon and self.daemon.poll() is None:
             self.daemon.kill()
-            self.daemon.wait()
+            self.daemon.wait(60)
 
 
 def save_and_read(writer, reader, count):
@@ -91,18 +91,20 @@ def save_and_read(writer, reader, count):
     ended = threading.Event()
 
     def save():
-        for number in range(count):
-            (writer / "new").write_bytes(b"%08d" % number * 1024)
-            os.rename(writer / "new", writer / "file")
-            saved[number] = time.monotonic()
-            time.sleep(0.02)
-        ended.set()
+        try:
+            for number in range(count):
+                (writer / "new").write_bytes(b"%08d" % number * 1024)
+                os.rename(writer / "new", writer / "file")
+                saved[number] = time.monotonic()
+                time.sleep(0.02)
+        finally:
+            ended.set()
 
     thread = threading.Thread(target=save)
     thread.start()
     last = False
     while not last:
-        last = ended.is_set() and (count - 1 in seen or time.monotonic() > saved[count - 1] + 30)
+        last = ended.is_set() and (count - 1 in seen or time.monotonic() > saved.get(count - 1, 0) + 30)
         try:
             content = (reader / "file").read_bytes()
         except FileNotFoundError:
@@ -160,10 +162,17 @@ class Test:
                 self.cut_off(a, b)
                 self.erasure(a, b)
         finally:
+            self.clean_up()
+
+    def clean_up(self):
+        """Does all of it, whatever fails."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.network.stop)
+            stack.callback(self.engine.stop)
             for host in self.hosts:
-                host.clean_up()
-            self.engine.stop()
-            self.network.stop()
+                stack.callback(host.clean_up)
+            # What waits for the server goes on.
+            stack.callback(self.network.restore)
 
     def second_writer(self, a, b):
         b.start()

@@ -92,6 +92,18 @@ package final class BackingFile: Sendable {
     durableRecordChanges.max(changes, ordering: .acquiringAndReleasing)
   }
 
+  /// Has the file system do what it does when a file is closed.
+  ///
+  /// - Throws: the error of close(2), which ``writeBackErrors`` keeps.
+  package func flush() throws(Errno) {
+    do throws(Errno) {
+      try descriptor.flush()
+    } catch {
+      errors.noteLoss(error)
+      throw error
+    }
+  }
+
   /// Waits until no page of a range is being written to the device, or will be before it is changed: what a power cut
   /// leaves of a page that changes meanwhile is neither the old one nor the new one.
   ///

@@ -6,7 +6,10 @@ import SystemPackage
 // The access time, and the modification time that the backing file must have in the end.
 extension ProtectedFile {
   /// Records a change. The next reader then moves the access time.
-  package func noteChange() { isAccessDue.store(true, ordering: .relaxed) }
+  package func noteChange() {
+    isAccessDue.store(true, ordering: .relaxed)
+    unflushed.store(true, ordering: .releasing)
+  }
 
   /// Records a change of the contents, which moved the backing file's modification time and not the kernel's.
   package func movedModificationTime() {

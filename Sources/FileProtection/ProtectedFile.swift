@@ -40,6 +40,7 @@ package final class ProtectedFile: Sendable {
   private let willChange: (@Sendable (ProtectedFile) throws(Errno) -> Void)?
   private let changed: Atomic<Bool>
   private let isDamageTold = Atomic(false)
+  let unflushed = Atomic(false)
   /// The next reader may move the access time, because there was none since the file was opened or changed.
   let isAccessDue = Atomic(true)
 
@@ -217,6 +218,17 @@ package final class ProtectedFile: Sendable {
     guard let willChange, !isChanged else { return }
     try willChange(self)
     changed.store(true, ordering: .releasing)
+  }
+
+  /// Whether the contents were changed since ``flush()``.
+  package var hasUnflushed: Bool { unflushed.load(ordering: .acquiring) }
+
+  /// Has the backing file system send what was written.
+  ///
+  /// - Throws: its error, which ``hasLost`` keeps.
+  package func flush() throws(Errno) {
+    guard unflushed.exchange(false, ordering: .acquiringAndReleasing) else { return }
+    try contents.backing.flush()
   }
 
   /// Whether the contents were changed since the file was opened, or made.

@@ -111,10 +111,9 @@ extension ProtectedFileSystem {
   /// (close-to-open consistency, nfs(5)): the handle's own close comes later.
   package var flushesOnClose: Bool { tree.options.writers.mayWrite && tree.root.descriptor.mayServeSeveralHosts }
 
-  package func flush(_ handle: Handle) throws(Errno) {
-    let file = file(handle)
-    if file.isWritable { try file.withDescriptor { (descriptor) throws(Errno) in try descriptor.flush() } }
-  }
+  package func mustFlush(_ handle: Handle) -> Bool { file(handle).hasUnflushed }
+
+  package func flush(_ handle: Handle) throws(Errno) { try file(handle).flush() }
 
   package func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno) {
     let handle = unsafe reference(handle).takeUnretainedValue()

@@ -18,8 +18,8 @@ package final class StoreHold: Sendable {
     asked.store(time, ordering: .releasing)
   }
 
-  /// Notes that the question failed, as requests would.
-  package func noteFailure() { isFailing.store(true, ordering: .releasing) }
+  /// Notes that the question is asked anew, or that it has failed, as requests would.
+  package func note(failing: Bool) { isFailing.store(failing, ordering: .releasing) }
 
   /// Whether the last answer holds.
   package var isValid: Bool {

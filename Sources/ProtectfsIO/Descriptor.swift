@@ -67,9 +67,9 @@ extension Descriptor {
     self.init(owning: try call("fcntl", fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)))
   }
 
-  /// Makes all further transfers bypass the page cache (fcntl(2), `O_DIRECT`), as with ``OpenFlags/direct``.
-  package func transferDirectly() throws(Errno) {
-    try call("fcntl", fcntl(rawValue, F_SETFL, OpenFlags.direct.rawValue))
+  /// Makes all further transfers bypass the page cache, or not (fcntl(2), `O_DIRECT`), as with ``OpenFlags/direct``.
+  package func transferDirectly(_ isDirect: Bool = true) throws(Errno) {
+    try call("fcntl", fcntl(rawValue, F_SETFL, isDirect ? OpenFlags.direct.rawValue : 0))
   }
 
   /// Has the file system do what it does whenever a descriptor of the file is closed; a network file system sends what
@@ -77,8 +77,7 @@ extension Descriptor {
   ///
   /// - Throws: the error of that.
   package func flush() throws(Errno) {
-    let copy = try call("fcntl", fcntl(rawValue, F_DUPFD_CLOEXEC, 0))
-    try call("close", close(copy))
+    try Descriptor(duplicating: rawValue).closeReporting()
   }
 
   /// Makes this number refer to the open file of another descriptor. Calls in progress complete on the old file

@@ -6,6 +6,7 @@ import SystemPackage
 final class HeldFileSystem: LowLevelFileSystem {
   var mustWaitForStore: Bool { false }
   var flushesOnClose: Bool { false }
+  func mustFlush(_ handle: Handle) -> Bool { false }
   func flush(_ handle: Handle) throws(Errno) {}
   func waitForStore() throws(Errno) {}
   struct State {

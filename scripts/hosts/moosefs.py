@@ -37,7 +37,7 @@ class MooseFS:
         with open(self.directory / f"{name}.log", "w", encoding="utf-8") as log:
             self.processes.append(subprocess.Popen(
                 self.network.inside("server", program, "-c", f"{self.directory}/{name}.cfg", "-d", "start"),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
 
     def mount(self, name):
         """Mounts it on a host; returns where. Extended attributes, in which records are, are not to be remembered."""

@@ -6,7 +6,10 @@ NAMES = ["a", "b"]
 
 
 def run(*command, check=True, **options):
-    return subprocess.run(command, check=check, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stdout}")
+    return done
 
 
 class Network:
@@ -43,6 +46,12 @@ class Network:
 
     def cut(self, name, is_cut=True):
         self.ip("server", "link", "set", f"to-{name}", "down" if is_cut else "up")
+
+    def restore(self):
+        """Ends all cuts."""
+        for name in NAMES:
+            if name in self.made and "server" in self.made:
+                run("ip", "-n", self.namespace("server"), "link", "set", f"to-{name}", "up", check=False)
 
     def stop(self):
         for name in self.made:

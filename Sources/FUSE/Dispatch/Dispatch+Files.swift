@@ -54,7 +54,7 @@ func addFileOperations(to table: inout fuse_lowlevel_ops, flushesOnClose: Bool) 
     }
   }
   unsafe table.release = { request, node, info in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serve(request, mayFail: false) { (fs) throws(Errno) in
       unsafe fs.release(
         Handle(rawValue: info!.pointee.fh), of: NodeID(rawValue: node),
         flags: HandleFlags(rawValue: info!.pointee.flags))
@@ -63,8 +63,13 @@ func addFileOperations(to table: inout fuse_lowlevel_ops, flushesOnClose: Bool) 
   }
   if flushesOnClose {
     unsafe table.flush = { request, _, info in
+      let handle = unsafe Handle(rawValue: info!.pointee.fh)
+      guard unsafe target(of: request).fileSystem.mustFlush(handle) else {
+        unsafe Reply(request!).send(Answer.done)
+        return
+      }
       unsafe serve(request) { (fs) throws(Errno) in
-        try unsafe fs.flush(Handle(rawValue: info!.pointee.fh))
+        try fs.flush(handle)
         return .done
       }
     }
@@ -128,7 +133,7 @@ func addDirectoryOperations(to table: inout fuse_lowlevel_ops) {
     unsafe list(request, size: size, offset: offset, info: info, isPlus: true)
   }
   unsafe table.releasedir = { request, _, info in
-    unsafe serve(request) { (fs) throws(Errno) in
+    unsafe serve(request, mayFail: false) { (fs) throws(Errno) in
       unsafe fs.releaseDirectory(Handle(rawValue: info!.pointee.fh))
       return .done
     }

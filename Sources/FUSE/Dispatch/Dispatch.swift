@@ -36,9 +36,11 @@ import SystemPackage
 
 /// Serves one request: calls the file system, then answers exactly once, with no lock held. Returns `false` if another
 /// thread has answered meanwhile, so that this answer was not sent.
+///
+/// - Parameter mayFail: if `false`, the handler is called whatever is known of the store.
 @discardableResult
 func serve(
-  _ request: fuse_req_t?, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
+  _ request: fuse_req_t?, mayFail: Bool = true, _ handler: (any LowLevelFileSystem) throws(Errno) -> Answer
 ) -> Bool {
   let reply = unsafe Reply(request!)
   let fileSystem = unsafe target(of: request).fileSystem
@@ -46,7 +48,7 @@ func serve(
     if fileSystem.mustWaitForStore {
       // What a lock refuses needs no store.
       if Worker.ofThread?.isRefused ?? false { throw Errno.permissionDenied }
-      try fileSystem.waitForStore()
+      do throws(Errno) { try fileSystem.waitForStore() } catch { if mayFail { throw error } }
     }
     let answer: Answer
     do throws(Errno) {

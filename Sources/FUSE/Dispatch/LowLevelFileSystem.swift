@@ -62,8 +62,9 @@ package protocol LowLevelFileSystem: AnyObject, Sendable {
   ) throws(Errno) -> Int
   func release(_ handle: Handle, of node: NodeID, flags: HandleFlags)
   func synchronize(_ handle: Handle, dataOnly: Bool) throws(Errno)
-  /// Whether ``flush(_:)`` is to be called.
+  /// Whether ``flush(_:)`` is to be called where there is something to flush.
   var flushesOnClose: Bool { get }
+  func mustFlush(_ handle: Handle) -> Bool
   /// A program closes a file, whose pages were written back.
   func flush(_ handle: Handle) throws(Errno)
   func allocate(

@@ -26,7 +26,7 @@ extension fuse_opcode {
   /// Whether such a request waits for the disk, or works through much of a file, as a rule.
   var mayWaitForDisk: Bool {
     switch self {
-    case FUSE_FSYNC, FUSE_FSYNCDIR, FUSE_FALLOCATE, FUSE_LSEEK, FUSE_COPY_FILE_RANGE, FUSE_SYNCFS: true
+    case FUSE_FSYNC, FUSE_FSYNCDIR, FUSE_FLUSH, FUSE_FALLOCATE, FUSE_LSEEK, FUSE_COPY_FILE_RANGE, FUSE_SYNCFS: true
     default: false
     }
   }

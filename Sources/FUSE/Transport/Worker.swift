@@ -156,8 +156,11 @@ import ProtectfsIO
     return true
   }
 
-  /// The same of the current request.
-  var isRefused: Bool { refuses(unsafe RequestHeader(UnsafeRawBufferPointer(request))) }
+  /// The same of the current request, but for attributes, which most callers may have of a locked file.
+  var isRefused: Bool {
+    let header = unsafe RequestHeader(UnsafeRawBufferPointer(request))
+    return header.contents != .attributes && refuses(header)
+  }
 
   private func refuses(_ header: RequestHeader) -> Bool { header.contents != nil && target.fileSystem.refuses(header) }
 

@@ -80,6 +80,7 @@ package enum MountProcess {
     if let lookedUp { Thread(name: "looked-up", lookedUp.run).detach() }
     let rekeyThread = options.isReadOnly ? nil : daemon.startRekeying()
     var isMounted = false
+    let claim = storeLock.claim
     session.serve(latency: hold) {
       isMounted = $0
       guard isMounted else {
@@ -98,7 +99,7 @@ package enum MountProcess {
       ready()
       // After that, since what a terminal has sent until then is not for the daemon.
       Thread(name: "signals") {
-        endOnSignal(end, daemon: daemon, session: session, server: server, unmounter: unmounter)
+        endOnSignal(end, claim, daemon: daemon, session: session, server: server, unmounter: unmounter)
       }.detach()
       Thread.endReserve()
     }
@@ -220,7 +221,8 @@ package enum MountProcess {
   /// Unmounts when the process is told to end. Where somebody holds the file system, everything is locked, and what is
   /// still mounted is detached, before the process goes: what programs had written is on disk, and no key in memory.
   private static func endOnSignal(
-    _ end: MountEnd, daemon: Daemon, session: Session, server: ControlServer, unmounter: Unmounter
+    _ end: MountEnd, _ claim: WriterClaim?, daemon: Daemon, session: Session, server: ControlServer,
+    unmounter: Unmounter
   ) {
     if let number = end.wait() { daemon.log.notice("told to end", metadata: ["signal": "\(number)"]) }
     _ = daemon.finishWrites(atMost: daemon.options.pushTimeout * 2)
@@ -234,6 +236,7 @@ package enum MountProcess {
     daemon.machine.lockEverything(includingNone: true)
     if !isUnmounted, !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
     daemon.tree.applyModificationTimes()
+    claim?.leave()
     server.stop()
     Process.exit(end.status)
   }

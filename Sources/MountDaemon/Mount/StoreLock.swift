@@ -41,6 +41,14 @@ extension Store {
     }
   }
 
+  /// Takes the claim to write from whoever has it on another host, which is off. Returns whether somebody had it.
+  ///
+  /// - Throws: `inUse` when a process of this host has the store.
+  package static func takeOver(_ path: String) throws(StoreError) -> Bool {
+    let store = try locked(NameEncoding.storeDirectory, in: open(path), isShared: false, path)
+    return try WriterClaim.revoke(in: store, path: path)
+  }
+
   private static func isMounted(_ backing: borrowing Descriptor) -> Bool {
     guard let own = try? backing.status() else { return false }
     return MountedFileSystem.all().contains { mount in
@@ -115,10 +123,8 @@ extension StoreError {
   /// Whether another may go sooner or later, or the file system answer again.
   var mayPass: Bool {
     switch self {
-    case .inUse, .written: true
-    case .backingUnreadable(_, let error):
-      error == .ioError || error == .timedOut || error.isOfAGoneDaemon || error.isOfAGivenUpHost
-    default: false
+    case .writerFileMalformed, .noExtendedAttributes, .noRootRecord, .alreadyAStore, .notEmpty: false
+    default: true
     }
   }
 }

@@ -12,8 +12,8 @@ import SystemPackage
 /// answer is too old (``StoreHold``).
 final class StoreWatch: Sendable {
   private static let interval: Int64 = 1_000_000_000
-  /// How often in a row another may have the lock, though nobody has made the claim anew: a version that does not put
-  /// an identifier in the file may have it for good, and a check has it for a while.
+  /// How often in a row the lock may be missing, though nobody has made the claim anew: a version that does not put an
+  /// identifier in the file may have it for good, a check has it for a while, and a server of locks is started anew.
   private static let mostLooksWithoutLock = 60
 
   private let daemon: Daemon
@@ -42,17 +42,21 @@ final class StoreWatch: Sendable {
     var looksWithoutLock = 0
     while true {
       let start = MonotonicClock.nanosecondsWithSuspension
+      daemon.fileSystem.hold.note(failing: false)
       switch claim?.state() ?? reachability {
       case .held:
         (failure, looksWithoutLock) = (nil, 0)
-        answered.store(MonotonicClock.nanosecondsWithSuspension, ordering: .relaxed)
+        noteAnswer()
         if let claim { daemon.fileSystem.hold.note(asked: claim.time) }
-      case .locked:
+      case .unlocked(let error):
+        noteAnswer()
         looksWithoutLock += 1
-        if looksWithoutLock == Self.mostLooksWithoutLock { end("another host or process has the lock of its claim") }
+        if looksWithoutLock < Self.mostLooksWithoutLock { break }
+        if error == .wouldBlock { end("another host or process has the lock of its claim") }
+        daemon.fileSystem.hold.note(failing: true)
       case .lost(let reason): end(reason)
       case .unknown(let error):
-        daemon.fileSystem.hold.noteFailure()
+        daemon.fileSystem.hold.note(failing: true)
         if error != failure { daemon.log.warning("the store's file system fails", metadata: ["error": "\(error)"]) }
         failure = error
       }
@@ -64,6 +68,8 @@ final class StoreWatch: Sendable {
       MonotonicClock.sleep(untilWithSuspension: start + Self.interval)
     }
   }
+
+  private func noteAnswer() { answered.store(MonotonicClock.nanosecondsWithSuspension, ordering: .relaxed) }
 
   /// What a mount that only reads asks for.
   private var reachability: WriterClaim.State {

@@ -15,8 +15,8 @@ final class WriterClaim: Sendable {
   /// What has become of a claim.
   enum State {
     case held
-    /// Another has the lock, but has not made the claim so far.
-    case locked
+    /// The lock is not to be had, and nobody else has made the claim so far.
+    case unlocked(Errno)
     /// Another has made the claim, or the file system takes nothing of this process any more.
     case lost(reason: String)
     /// The file system does not say.
@@ -30,18 +30,16 @@ final class WriterClaim: Sendable {
   private static let pause: UInt32 = 10_000_000
 
   private let file: Descriptor
-  private let content: WriterFileContent
+  private let isOfServer: Bool
   private let identifier: [UInt8]
   private let isLeft = Atomic(false)
   private let seen: Atomic<Int64>
   /// When it was last asked for and found, in nanoseconds of ``MonotonicClock/nanosecondsWithSuspension``.
   var time: Int64 { seen.load(ordering: .acquiring) }
 
-  private init(
-    _ file: consuming Descriptor, _ content: consuming WriterFileContent, _ mark: (bytes: [UInt8], time: Int64)
-  ) {
+  private init(_ file: consuming Descriptor, _ mark: (bytes: [UInt8], time: Int64)) {
+    isOfServer = file.mayServeSeveralHosts
     self.file = file
-    self.content = content
     identifier = mark.bytes
     seen = Atomic(mark.time)
   }
@@ -61,16 +59,16 @@ final class WriterClaim: Sendable {
       return file
     }
     try lock(file, isShared: false, path)
-    let content = try opened(path) { () throws(Errno) in try WriterFileContent(of: file, in: store, name) }
-    let mark = try opened(path) { () throws(Errno) in try Self.mark(file, content, in: store) }
-    return WriterClaim(file, content, mark)
+    let mark = try opened(path) { () throws(Errno) in try Self.mark(file, in: store) }
+    return WriterClaim(file, mark)
   }
 
   /// Puts an identifier into the file. Returns what is there then, and when that was asked for.
   private static func mark(
-    _ file: borrowing Descriptor, _ content: borrowing WriterFileContent, in store: borrowing Descriptor
+    _ file: borrowing Descriptor, in store: borrowing Descriptor
   ) throws(Errno) -> (bytes: [UInt8], time: Int64) {
-    let former = try content.read()
+    let isOfServer = file.mayServeSeveralHosts
+    let former = try file.readAll(limit: identifierSize + 1)
     let identifier: [UInt8]
     do throws(CryptographyError) { identifier = try randomBytes(identifierSize) } catch { throw Errno(error) }
     do throws(Errno) {
@@ -78,10 +76,12 @@ final class WriterClaim: Sendable {
       try file.truncate(to: UInt64(identifierSize))
     } catch {
       // On a full disk files can be removed all the same.
-      guard error.isOutOfSpace, !content.isOfServer else { throw error }
+      guard error.isOutOfSpace, !isOfServer else { throw error }
     }
-    if content.isOfServer {
+    if isOfServer {
       try file.synchronizeData()
+      // Where there is no other way, the host's memory must do.
+      try? file.transferDirectly()
       if !former.isEmpty, former != none {
         MonotonicClock.sleep(microseconds: pause)
         // What its host may have on its way to the server is not to come into what is a keybag by then.
@@ -89,9 +89,18 @@ final class WriterClaim: Sendable {
       }
     }
     let time = MonotonicClock.nanosecondsWithSuspension
-    let bytes = try content.read()
-    guard bytes == identifier || !content.isOfServer else { throw .wouldBlock }
+    let bytes = try read(file)
+    guard bytes == identifier || !isOfServer else { throw .wouldBlock }
     return (bytes, time)
+  }
+
+  /// What is in the file: past what this host remembers, once the descriptor transfers directly.
+  private static func read(_ file: borrowing Descriptor) throws(Errno) -> [UInt8] {
+    // More than an identifier, so that what is too long is seen, and what a direct transfer takes.
+    let block = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 4096)
+    defer { unsafe block.deallocate() }
+    let count = try unsafe file.readOnce(into: block, at: 0)
+    return unsafe [UInt8](block[..<count])
   }
 
   /// Asks the file system. A lock that was given away, and that can be had again before anybody else has made the
@@ -103,11 +112,13 @@ final class WriterClaim: Sendable {
       guard try file.statusOfServer().links > 0 else { return .lost(reason: "the file of its claim was replaced") }
       let time = MonotonicClock.nanosecondsWithSuspension
       // Some know no better than to refuse the lock, whoever has it.
-      guard try content.read() == identifier || isLeft.load(ordering: .acquiring) else {
+      guard try Self.read(file) == identifier || isLeft.load(ordering: .acquiring) else {
         return .lost(reason: "another host or process has written the store since")
       }
-      if failure == .wouldBlock { return .locked }
-      if let failure { throw failure }
+      if let failure {
+        if failure.isOfAGivenUpHost { throw failure }
+        return .unlocked(failure)
+      }
       seen.store(time, ordering: .releasing)
       return .held
     } catch {
@@ -120,9 +131,33 @@ final class WriterClaim: Sendable {
   /// asked: it may be silent, and the claim another's.
   func leave() {
     let isFresh = MonotonicClock.nanosecondsWithSuspension < time + StoreHold.validity
-    guard isFresh || !content.isOfServer, (try? content.read()) == identifier else { return }
+    guard isFresh || !isOfServer, (try? Self.read(file)) == identifier else { return }
     isLeft.store(true, ordering: .releasing)
+    try? file.transferDirectly(false)
     try? file.write(Self.none)
+  }
+
+  /// Takes the claim from whoever has it: another file comes into the place of the locked one. Returns whether somebody
+  /// had it.
+  static func revoke(in store: borrowing Descriptor, path: String) throws(StoreError) -> Bool {
+    let file = try opened(path) { () throws(Errno) in try openOrCreate(in: store) }
+    do throws(Errno) {
+      try file.lockBytes(isShared: false)
+      return false
+    } catch {
+      guard error == .wouldBlock else { throw .noLocks(path: path, error) }
+    }
+    try opened(path) { () throws(Errno) in
+      let identifier: [UInt8]
+      do throws(CryptographyError) { identifier = try randomBytes(identifierSize) } catch { throw Errno(error) }
+      // Whoever has that one open learns of it so, too.
+      try file.write(identifier)
+      try file.synchronizeData()
+      var new = try AtomicFile(replacing: name, in: store)
+      try unsafe identifier.withBytes { (bytes) throws(Errno) in try unsafe new.commit(bytes) }
+      try giveToOwner(of: store, open(in: store, [.readOnly]))
+    }
+    return true
   }
 
   /// Has nobody write for as long as the descriptor is open; `nil` where no writer has made the file yet.
@@ -139,10 +174,14 @@ final class WriterClaim: Sendable {
     // A new store has none.
     guard (try? store.exists(name)) == false else { return try open(in: store, [.readWrite]) }
     let file = try open(in: store, [.readWrite, .create])
-    // Root that writes another user's store must not take it from them.
+    try giveToOwner(of: store, file)
+    return file
+  }
+
+  /// Root that writes another user's store must not take it from them.
+  private static func giveToOwner(of store: borrowing Descriptor, _ file: borrowing Descriptor) throws(Errno) {
     let (owner, own) = (try store.status(), try file.status())
     if own.user != owner.user, Process.identity.user == 0 { try file.setOwner(user: owner.user, group: owner.group) }
-    return file
   }
 
   private static func open(in store: borrowing Descriptor, _ flags: OpenFlags) throws(Errno) -> Descriptor {
@@ -172,32 +211,5 @@ final class WriterClaim: Sendable {
     } catch {
       throw error == .wouldBlock ? .written(path: path) : .noLocks(path: path, error)
     }
-  }
-}
-
-/// What the file of the claim has: as its server has it, on a file system that may serve several hosts, and not what
-/// this host remembers.
-private struct WriterFileContent: ~Copyable, Sendable {
-  /// What a direct read takes.
-  private static let blockSize = 4096
-
-  let isOfServer: Bool
-  private let file: Descriptor
-
-  init(of file: borrowing Descriptor, in store: borrowing Descriptor, _ name: PathName) throws(Errno) {
-    isOfServer = file.mayServeSeveralHosts
-    let flags: OpenFlags = [.readOnly, .noFollow, .nonBlocking]
-    do throws(Errno) {
-      self.file = try store.open(name, isOfServer ? flags.union(.direct) : flags)
-    } catch .invalidArgument {
-      self.file = try store.open(name, flags)
-    }
-  }
-
-  func read() throws(Errno) -> [UInt8] {
-    let block = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.blockSize, alignment: Self.blockSize)
-    defer { unsafe block.deallocate() }
-    let count = try unsafe file.readOnce(into: block, at: 0)
-    return unsafe [UInt8](block[..<count])
   }
 }
