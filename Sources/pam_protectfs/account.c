@@ -46,7 +46,8 @@ bool protectfs_account_find(pam_handle_t *pam, struct protectfs_account *account
   struct passwd entry;
   if (!asker || !service) return false;
   if (pam_get_user(pam, &name, NULL) != PAM_SUCCESS || !name) return false;
-  if ((*asker || is_change_of_user(service)) && !is_own(service, asker, name)) return false;
+  account->has_session = is_own(service, asker, name);
+  if ((*asker || is_change_of_user(service)) && !account->has_session) return false;
   const struct passwd *found = find_entry(name, &entry, &account->storage);
   if (!found || !found->pw_uid || !found->pw_dir || *found->pw_dir != '/') return false;
   account->user = (struct protectfs_user){found->pw_uid, found->pw_gid, found->pw_name, found->pw_dir};

@@ -152,6 +152,7 @@ PROTECTFS_EXPORTED int pam_sm_open_session(pam_handle_t *pam, int flags, int arg
   }
   const uid_t user = account.user.user;
   int connection = -1;
+  protectfs_unit_expect(user, account.has_session);
   const enum protectfs_outcome outcome = protectfs_mount(user, &connection, deadline);
   struct protectfs_secret *secret = kept_secret(pam, user);
   if (secret && outcome == PROTECTFS_DONE) {

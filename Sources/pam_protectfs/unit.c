@@ -7,6 +7,7 @@
 #include <grp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -80,6 +81,18 @@ static void run_systemctl(const void *context) {
   // passwd(1) is run by a user, with root's rights.
   if (geteuid() == 0 && (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)) return;
   protectfs_child_execute("/usr/bin/systemctl", context);
+}
+
+void protectfs_unit_expect(uid_t user, bool has_session) {
+  char path[64];
+  snprintf(path, sizeof path, "/run/protectfs-user/%u.session", user);
+  if (!has_session) {
+    unlink(path);
+    return;
+  }
+  mkdir("/run/protectfs-user", 0755);
+  const int file = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
+  if (file >= 0) close(file);
 }
 
 bool protectfs_unit_start(uid_t user, long long deadline) {

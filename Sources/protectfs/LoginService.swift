@@ -38,7 +38,8 @@ struct LoginWatchCommand: ParsableCommand {
     discussion: """
       Waits for the end of the last session of class 'user' that systemd-logind knows of, whatever goes on without one: \
       a job of cron, a service that lingers, a terminal multiplexer. All classes are then locked at once, and the store is \
-      unmounted, lazily if it is in use. The same happens if no session comes within a minute. While logind does not \
+      unmounted, lazily if it is in use. The same happens if no session comes within a minute, or 'login enable' was run \
+      without one. While logind does not \
       answer, no session counts as ended.
 
       Example:
@@ -64,7 +65,8 @@ struct LoginWatchCommand: ParsableCommand {
     let user = Process.identity.user
     let limit = ContinuousClock.now + .seconds(60)
     var former: Set<String>?
-    var isAwaited = true
+    // The PAM module says where there is none to come.
+    var isAwaited = !PathName("/run/protectfs-user/\(user).session").isThere
     var isReady = false
     while true {
       let answer = sessions(of: user)

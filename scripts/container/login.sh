@@ -117,14 +117,18 @@ enable() {
 }
 
 test_enable() {
-  local user=$1 seen
+  local user=$1 seen minute
   check "status is off at first" has "$(as "$user" protectfs login status)" "Off:"
+  # A session that is awaited has a minute.
+  sleep 55 &
+  minute=$!
   seen=$(login_as "$user" "$user" "protectfs login enable --authenticated --recovery-key-file r --passcode-file $(
     passcode_file "$user" "$user"
   ); echo text >Protected/c")
   check "enable makes a store" has "$seen" "is mounted at /home/$user/Protected and unlocked"
   check "and mounts it at once" has "$seen" "It is mounted and unlocked already"
-  check_end "$user"
+  check_end "$user" "a logout just after that is noticed"
+  check "before a minute is over" kill "$minute"
   check "nothing is written where nothing is mounted" lacks \
     "$(as "$user" sh -c 'echo text >~/Protected/c && echo written' 2>&1)" written
   check "as it was wanted" has "$(as "$user" protectfs info "/home/$user/.local/share/protectfs/store")" "AES-256-GCM"

@@ -78,6 +78,8 @@ struct protectfs_user {
 
 struct protectfs_account {
   struct protectfs_user user;
+  /// Somebody became the same user, and so has a session.
+  bool has_session;
   /// What the names of the user are in.
   char *storage;
 };
@@ -104,6 +106,10 @@ enum protectfs_found {
 /// Reads what `protectfs login enable` has written, with the user's own rights. The home directory has five seconds.
 enum protectfs_found protectfs_settings_read(
     const struct protectfs_user *user, struct protectfs_settings *settings, long long deadline);
+
+/// Says whether the session that a mount is for is there already, for 'protectfs login watch', which awaits it
+/// otherwise.
+void protectfs_unit_expect(uid_t user, bool has_session);
 
 /// Has the user's unit mount, and a session awaited for it, anew where one was awaited or has ended. False where it is
 /// not mounted then. Root only.
