@@ -90,7 +90,8 @@ void protectfs_unit_expect(uid_t user, bool has_session) {
     unlink(path);
     return;
   }
-  mkdir("/run/protectfs-user", 0755);
+  // The umask is the caller's.
+  if (mkdir("/run/protectfs-user", 0755) == 0) chmod("/run/protectfs-user", 0755);
   const int file = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
   if (file >= 0) close(file);
 }

@@ -122,7 +122,7 @@ test_enable() {
   # A session that is awaited has a minute.
   sleep 55 &
   minute=$!
-  seen=$(login_as "$user" "$user" "protectfs login enable --authenticated --recovery-key-file r --passcode-file $(
+  seen=$(login_as "$user" "$user" "umask 077; protectfs login enable --authenticated --recovery-key-file r --passcode-file $(
     passcode_file "$user" "$user"
   ); echo text >Protected/c")
   check "enable makes a store" has "$seen" "is mounted at /home/$user/Protected and unlocked"

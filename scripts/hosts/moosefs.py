@@ -58,4 +58,8 @@ class MooseFS:
         for process in reversed(self.processes):
             process.terminate()
         for process in self.processes:
-            process.wait(30)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

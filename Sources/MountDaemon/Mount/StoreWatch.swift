@@ -65,7 +65,9 @@ final class StoreWatch: Sendable {
         let seconds = "\(duration / 1_000_000_000) s"
         daemon.log.warning("the store's file system is slow: requests wait for it", metadata: ["time": "\(seconds)"])
       }
-      MonotonicClock.sleep(untilWithSuspension: start + Self.interval)
+      // What fails slowly fails all the time in between.
+      let next = failure == nil ? start : MonotonicClock.nanosecondsWithSuspension
+      MonotonicClock.sleep(untilWithSuspension: next + Self.interval)
     }
   }
 

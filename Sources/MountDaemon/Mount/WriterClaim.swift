@@ -103,6 +103,17 @@ final class WriterClaim: Sendable {
     return unsafe [UInt8](block[..<count])
   }
 
+  /// The same for one that holds the claim: NFS lets nothing be read by a descriptor that has lost its lock.
+  private func content() throws(Errno) -> [UInt8] {
+    do throws(Errno) {
+      return try Self.read(file)
+    } catch .ioError {
+      let other = try Descriptor.open(PathName(descriptor: file), [.readOnly, .nonBlocking])
+      try? other.transferDirectly()
+      return try Self.read(other)
+    }
+  }
+
   /// Asks the file system. A lock that was given away, and that can be had again before anybody else has made the
   /// claim, is as good as the first.
   func state() -> State {
@@ -112,7 +123,7 @@ final class WriterClaim: Sendable {
       guard try file.statusOfServer().links > 0 else { return .lost(reason: "the file of its claim was replaced") }
       let time = MonotonicClock.nanosecondsWithSuspension
       // Some know no better than to refuse the lock, whoever has it.
-      guard try Self.read(file) == identifier || isLeft.load(ordering: .acquiring) else {
+      guard try content() == identifier || isLeft.load(ordering: .acquiring) else {
         return .lost(reason: "another host or process has written the store since")
       }
       if let failure {
