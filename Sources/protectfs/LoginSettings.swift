@@ -95,7 +95,7 @@ struct LoginSettings: Encodable {
   /// needs their service.
   static func wayToMount(_ path: String?) -> String {
     guard let settings = try? read(), path == nil || path == settings.backing || path == settings.mountPoint else {
-      return "mount a store with 'protectfs mount BACKING MOUNTPOINT'"
+      return path == nil ? "mount a store with 'protectfs mount BACKING MOUNTPOINT'" : "mount it with 'protectfs mount'"
     }
     return "'protectfs login enable' mounts \(settings.mountPoint.printable)"
   }
