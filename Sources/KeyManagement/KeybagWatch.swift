@@ -3,7 +3,7 @@ import SystemPackage
 
 /// Waits for a keybag that is put in place, by whomever.
 package struct KeybagWatch: ~Copyable, Sendable {
-  /// `nil` where other hosts may do that, of which nothing tells.
+  /// `nil` where other hosts may do that, which nothing reports.
   private let watch: DirectoryWatch?
 
   fileprivate init(_ watch: consuming DirectoryWatch?) {

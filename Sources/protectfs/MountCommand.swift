@@ -128,12 +128,12 @@ struct MountCommand: ParsableCommand {
 
     let unlocking = MountUnlocking(launch, opening, isWanted: unlock || opening.isGiven)
     let hooks = try Self.hookDirectory(list.hooks)
+    let end = MountEnd(statusOfLoss: ExitStatus.storeLost.rawValue)
     if foreground {
       let runner = try hooks.map { try launch.startHooks($0, keepsError: true) }
       let unmounter = try Unmounter(mountPoint: options.mountPoint)
       try unlocking.recoverDeviceKey()
       try unlocking.runCommand()
-      let end = MountEnd(statusOfLoss: ExitStatus.storeLost.rawValue)
       try launch.serve(.standardError, unmounter, end) {
         runner?.tellMounted()
         Thread(name: "unlock") { unlocking.runInDaemon(end) }.detach()
@@ -144,7 +144,6 @@ struct MountCommand: ParsableCommand {
         try unlocking.recoverDeviceKey()
       } serve: { ready in
         let runner = try hooks.map { try launch.startHooks($0, keepsError: false) }
-        let end = MountEnd(statusOfLoss: ExitStatus.storeLost.rawValue)
         try launch.serve(.system, Unmounter(mountPoint: launch.options.mountPoint), end) {
           runner?.tellMounted()
           ready()

@@ -28,7 +28,7 @@ extension MountTests {
       return failure { () throws(Errno) in try file.lockBytes(isShared: false) } == .wouldBlock
     }
 
-    /// Takes the claim from a mount whose daemon does not run meanwhile, as that of a virtual machine that is paused.
+    /// Takes the claim from a mount whose daemon does not run meanwhile, as that of a host that sleeps.
     private func takeClaim(_ volume: Volume, _ host: NetworkDirectory, _ disk: PathName) throws {
       #expect(calls_kill(volume.processID, SIGSTOP) == 0)
       // It may have asked for the lock before it was stopped.
@@ -37,6 +37,18 @@ extension MountTests {
           host.loseLocks()
           return try !isClaimed(disk)
         })
+    }
+
+    /// A standby on the other host, which waits for the claim.
+    private func startStandby(_ volume: Volume, _ other: PathName, at mountPoint: PathName) throws -> Program {
+      try mountPoint.makeDirectory()
+      let standby = try Program(
+        [
+          Command.path, "mount", other.description, mountPoint.description, "--foreground", "-o", "standby",
+          "--device-key", volume.deviceKey.description,
+        ], output: volume.directory.appending("log.standby"))
+      try #require(eventually { standby.output.contains("standing by") }, "\(standby.output)")
+      return standby
     }
 
     private func expectLoss(_ volume: Volume, reason: String) throws {
@@ -51,18 +63,12 @@ extension MountTests {
     @Test func aStandbyTakesOver() throws {
       try onTwoHosts { volume, _, host, other in
         let mountPoint = volume.directory.appending("standby")
-        try mountPoint.makeDirectory()
-        let standby = try Program(
-          [
-            Command.path, "mount", other.description, mountPoint.description, "--foreground", "-o", "standby",
-            "--device-key", volume.deviceKey.description,
-          ], output: volume.directory.appending("log.standby"))
+        let standby = try startStandby(volume, other, at: mountPoint)
         defer {
           try? mountPoint.unmount(isLazy: true)
           standby.send(SIGTERM)
           #expect(standby.wait() == .exited(0), "\(standby.output)")
         }
-        try #require(eventually { standby.output.contains("standing by") }, "\(standby.output)")
         #expect(calls_kill(volume.processID, SIGSTOP) == 0)
         // Its request is there when the daemon goes on.
         let late = try Program(
@@ -80,7 +86,7 @@ extension MountTests {
         try mountPoint.appending("file").write("theirs")
         try expectLoss(volume, reason: "another host or process has written the store since")
         #expect(try mountPoint.appending("file").contents() == Array("theirs".utf8))
-        #expect(!mountPoint.appending("late").exists, "a host that was paused asks first")
+        #expect(!mountPoint.appending("late").exists, "a host that was stopped asks first")
       }
     }
 
@@ -140,15 +146,10 @@ extension MountTests {
     @Test func aStandbyThatIsToldToEnd() throws {
       try onTwoHosts { volume, _, _, other in
         let mountPoint = volume.directory.appending("standby")
-        try mountPoint.makeDirectory()
-        let words = ["mount", other.description, mountPoint.description, "-o", "standby"]
-        let standby = try Program(
-          [Command.path] + words + ["--foreground", "--device-key", volume.deviceKey.description],
-          output: volume.directory.appending("log.standby"))
-        try #require(eventually { standby.output.contains("standing by") }, "\(standby.output)")
+        let standby = try startStandby(volume, other, at: mountPoint)
         standby.send(SIGTERM)
         #expect(standby.wait() == .exited(0), "\(standby.output)")
-        let detached = try Command.run(words)
+        let detached = try Command.run(["mount", other.description, mountPoint.description, "-o", "standby"])
         #expect(detached.ending == .exited(64) && detached.output.contains("--foreground"), "\(detached.output)")
       }
     }

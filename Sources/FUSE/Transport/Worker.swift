@@ -151,7 +151,7 @@ import ProtectfsIO
   /// Whether a lock refuses a request, as far as that can be known without the store.
   func refusesWithoutStore(_ request: UnsafeRawBufferPointer) -> Bool {
     let header = unsafe RequestHeader(request)
-    guard refuses(header) else { return false }
+    guard header.contents != nil, target.fileSystem.refuses(header) else { return false }
     target.counts.count(header.operation)
     return true
   }
@@ -159,10 +159,8 @@ import ProtectfsIO
   /// The same of the current request, but for attributes, which most callers may have of a locked file.
   var isRefused: Bool {
     let header = unsafe RequestHeader(UnsafeRawBufferPointer(request))
-    return header.contents != .attributes && refuses(header)
+    return header.contents != .attributes && target.fileSystem.refuses(header)
   }
-
-  private func refuses(_ header: RequestHeader) -> Bool { header.contents != nil && target.fileSystem.refuses(header) }
 
   /// Called before the current request is answered. Returns whether its worker may answer: no other thread has.
   private func claim() -> Bool {

@@ -37,9 +37,9 @@ final class WriterClaim: Sendable {
   /// When it was last asked for and found, in nanoseconds of ``MonotonicClock/nanosecondsWithSuspension``.
   var time: Int64 { seen.load(ordering: .acquiring) }
 
-  private init(_ file: consuming Descriptor, _ mark: (bytes: [UInt8], time: Int64)) {
-    isOfServer = file.mayServeSeveralHosts
+  private init(_ file: consuming Descriptor, isOfServer: Bool, _ mark: (bytes: [UInt8], time: Int64)) {
     self.file = file
+    self.isOfServer = isOfServer
     identifier = mark.bytes
     seen = Atomic(mark.time)
   }
@@ -59,18 +59,21 @@ final class WriterClaim: Sendable {
       return file
     }
     try lock(file, isShared: false, path)
-    let mark = try opened(path) { () throws(Errno) in try Self.mark(file, in: store) }
-    return WriterClaim(file, mark)
+    let isOfServer = file.mayServeSeveralHosts
+    let mark = try opened(path) { () throws(Errno) in try Self.mark(file, isOfServer: isOfServer, in: store) }
+    return WriterClaim(file, isOfServer: isOfServer, mark)
+  }
+
+  private static func newIdentifier() throws(Errno) -> [UInt8] {
+    do throws(CryptographyError) { return try randomBytes(identifierSize) } catch { throw Errno(error) }
   }
 
   /// Puts an identifier into the file. Returns what is there then, and when that was asked for.
   private static func mark(
-    _ file: borrowing Descriptor, in store: borrowing Descriptor
+    _ file: borrowing Descriptor, isOfServer: Bool, in store: borrowing Descriptor
   ) throws(Errno) -> (bytes: [UInt8], time: Int64) {
-    let isOfServer = file.mayServeSeveralHosts
     let former = try file.readAll(limit: identifierSize + 1)
-    let identifier: [UInt8]
-    do throws(CryptographyError) { identifier = try randomBytes(identifierSize) } catch { throw Errno(error) }
+    let identifier = try newIdentifier()
     do throws(Errno) {
       try file.write(identifier)
       try file.truncate(to: UInt64(identifierSize))
@@ -159,8 +162,7 @@ final class WriterClaim: Sendable {
       guard error == .wouldBlock else { throw .noLocks(path: path, error) }
     }
     try opened(path) { () throws(Errno) in
-      let identifier: [UInt8]
-      do throws(CryptographyError) { identifier = try randomBytes(identifierSize) } catch { throw Errno(error) }
+      let identifier = try newIdentifier()
       // Whoever has that one open learns of it so, too.
       try file.write(identifier)
       try file.synchronizeData()
