@@ -102,9 +102,9 @@ int linux_remount(const char *path, int read_only) {
   return RESULT(mount(NULL, path, NULL, flags, NULL));
 }
 
-int linux_open_cached(const char *path) {
+int linux_open_cached(const char *path, int flags) {
   // struct open_how of linux/openat2.h, and its RESOLVE_CACHED.
-  struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_CLOEXEC, 0, 0x20};
+  struct { uint64_t flags, mode, resolve; } how = {(uint64_t)(O_PATH | O_CLOEXEC | flags), 0, 0x20};
   return (int)RESULT(syscall(437 /* openat2 */, AT_FDCWD, path, &how, sizeof how));
 }
 

@@ -59,12 +59,11 @@ public final class UIApplication: Sendable {
     }
   }
 
-  /// Whether files of class ``ProtectionClass/complete`` can be used. `false` if nothing is mounted, or a daemon does
-  /// not answer in two seconds.
+  /// Whether files of class ``ProtectionClass/complete`` can be used. `false` if nothing is mounted, or a daemon was
+  /// stopped, or publishes no state and does not answer in two seconds.
   public var isProtectedDataAvailable: Bool {
     let mounts = followedMount.current(in: MountedFileSystem.all())
-    return !mounts.isEmpty
-      && mounts.allSatisfy { (try? LockState(of: $0)).map(ProtectionClass.complete.canBeOpened) ?? false }
+    return !mounts.isEmpty && LockState.all(of: mounts, satisfy: ProtectionClass.complete.canBeOpened)
   }
 
   /// Begins to post notifications, for observers that this module does not see being added.

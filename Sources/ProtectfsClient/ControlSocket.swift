@@ -23,12 +23,19 @@ package struct ControlSocket: Sendable, Hashable {
   /// `/run/protectfs-user/UID/protectfs`, if these directories exist and belong to the user, and `/tmp/protectfs-UID`.
   /// The third is the runtime directory of the service of a user's logins, which outlives the user's own.
   package static func directories(of user: UInt32) -> [String] {
+    directories(of: user) { isDirectory($0, ownedBy: user) }
+  }
+
+  /// Those, and the ones that are not there, or not the user's.
+  static func possibleDirectories(of user: UInt32) -> [String] { directories(of: user) { _ in true } }
+
+  private static func directories(of user: UInt32, _ isThere: (String) -> Bool) -> [String] {
     if user == 0 { return ["/run/protectfs"] }
     var parents = ["/run/user/\(user)", "/run/protectfs-user/\(user)"]
     if let path = Process.environment("XDG_RUNTIME_DIR"), path.hasPrefix("/"), path != parents[0] {
       parents.insert(path, at: 0)
     }
-    return parents.filter { isDirectory($0, ownedBy: user) }.map { "\($0)/protectfs" } + ["/tmp/protectfs-\(user)"]
+    return parents.filter(isThere).map { "\($0)/protectfs" } + ["/tmp/protectfs-\(user)"]
   }
 
   /// The name for a mount point: its path, escaped as systemd escapes paths, so that it can be decoded.

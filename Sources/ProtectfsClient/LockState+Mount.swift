@@ -6,8 +6,9 @@ extension LockState {
   /// The state of the mount that contains a file or directory. While a lock wipes keys, the state is still
   /// ``gracePeriod``; it is ``locked`` when they are gone.
   ///
-  /// Of a mount of this user's the daemon is asked, of another user's its root, where anyone who may list it can read
-  /// the state from an extended attribute. Neither is waited for longer than two seconds.
+  /// Of a mount of this user's it is what the daemon has published, or says; of another user's it is read from the
+  /// root, where anyone who may list it finds it in an extended attribute. Neither is waited for longer than two
+  /// seconds.
   ///
   /// - Throws: `ENOTSUP` if the path is not on a protectfs mount, or its daemon does not have the attribute; `EACCES`
   ///   if this user may not list the root; `ENOTCONN` if the daemon is gone, `ETIMEDOUT` if it does not answer.
@@ -20,15 +21,33 @@ extension LockState {
   ///
   /// - Throws: as ``init(ofMountAt:)``.
   package init(of mount: MountedFileSystem) throws(Errno) {
+    if let state = PublishedStates.states(of: [mount])[mount.device] {
+      self = state
+    } else {
+      self = try Self.asked(of: mount)
+    }
+  }
+
+  /// Whether the states of all mounts are known and satisfy a condition. Nobody is asked where a published one does
+  /// not.
+  package static func all(of mounts: [MountedFileSystem], satisfy condition: (LockState) -> Bool) -> Bool {
+    let published = PublishedStates.states(of: mounts)
+    return published.values.allSatisfy(condition)
+      && mounts.allSatisfy { mount in
+        published[mount.device] != nil || (try? asked(of: mount)).map(condition) ?? false
+      }
+  }
+
+  private static func asked(of mount: MountedFileSystem) throws(Errno) -> LockState {
     let mayAsk = [mount.owner, 0].contains(Process.identity.user)
-    self = try BoundedCall.result(about: mount.device) { () throws(Errno) in
-      if mayAsk, let state = try Self.asked(of: mount) { return state }
-      return try Self.read(from: mount)
+    return try BoundedCall.result(about: mount.device) { () throws(Errno) in
+      if mayAsk, let state = try answer(of: mount) { return state }
+      return try read(from: mount)
     }
   }
 
   /// What the daemon says; `nil` if it is not reached: it has ended, or its socket is not seen from here.
-  private static func asked(of mount: MountedFileSystem) throws(Errno) -> LockState? {
+  private static func answer(of mount: MountedFileSystem) throws(Errno) -> LockState? {
     guard var daemon = try? DaemonConnection(to: mount, patience: BoundedCall.seconds) else { return nil }
     do throws(ControlError) {
       return try daemon.status(patience: BoundedCall.seconds).state

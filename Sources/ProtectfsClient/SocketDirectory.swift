@@ -13,7 +13,17 @@ package struct SocketDirectory: ~Copyable, Sendable {
   /// - Throws: `EPERM` if that is not so, or it is on a FUSE file system; `ELOOP` or `ENOTDIR` if it is not a
   ///   directory.
   package init(opening path: String, of user: UInt32) throws(Errno) {
-    let found = try Descriptor.open(PathName(path), [.path, .directory, .noFollow])
+    try self.init(Descriptor.open(PathName(path), [.path, .directory, .noFollow]), of: user)
+  }
+
+  /// The same, where the kernel knows all of the path: no file system is waited for.
+  ///
+  /// - Throws: `EAGAIN` if it does not.
+  init(openingCached path: String, of user: UInt32) throws(Errno) {
+    try self.init(Descriptor.openCached(PathName(path), followsLink: false), of: user)
+  }
+
+  private init(_ found: consuming Descriptor, of user: UInt32) throws(Errno) {
     if try Self.isFUSE(found) { throw .notPermitted }
     let descriptor = try found.open(".", [.readOnly, .directory])
     let status = try descriptor.status()
@@ -53,6 +63,15 @@ package struct SocketDirectory: ~Copyable, Sendable {
     // Something may have been bound there from elsewhere.
     if try MountedFileSystem.identifier(ofMountOf: file) != mount, try isFUSE(file) { throw .notPermitted }
     return file
+  }
+
+  /// Opens a regular file in the directory for reading.
+  ///
+  /// - Throws: `EINVAL` for what is none, `EPERM`, `ENOENT`.
+  package func openFile(_ name: String) throws(Errno) -> Descriptor {
+    let found = try open(name)
+    guard try found.status().type == .regular else { throw .invalidArgument }
+    return try Descriptor.open(PathName(descriptor: found), [.readOnly, .nonBlocking])
   }
 
   /// A path of a name in the directory, which is valid while the directory is open and short enough for a socket

@@ -52,4 +52,11 @@ extension Descriptor {
       throw error == .permissionDenied ? .wouldBlock : error
     }
   }
+
+  /// Whether another process has locked bytes of the file in that way. Where not, this one has locked them afterwards,
+  /// shared.
+  package var isLockedByOthers: Bool {
+    do throws(Errno) { try lockBytes(isShared: true) } catch { return error == .wouldBlock }
+    return false
+  }
 }

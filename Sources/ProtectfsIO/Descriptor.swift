@@ -43,8 +43,9 @@ package struct Descriptor: ~Copyable, Sendable {
   /// (openat2(2), `RESOLVE_CACHED`, Linux 5.12).
   ///
   /// - Throws: `EAGAIN` if it does not, another error where there is no such call.
-  package static func openCached(_ path: PathName) throws(Errno) -> Descriptor {
-    Descriptor(owning: try check(unsafe path.withCString { unsafe linux_open_cached($0) }))
+  package static func openCached(_ path: PathName, followsLink: Bool = true) throws(Errno) -> Descriptor {
+    let flags = followsLink ? 0 : O_NOFOLLOW
+    return Descriptor(owning: try check(unsafe path.withCString { unsafe linux_open_cached($0, flags) }))
   }
 
   /// Opens a name in this directory (openat(2)).

@@ -25,6 +25,11 @@ extension Process {
   /// tracer, `Z` has ended. `nil` if there is no such process or it is hidden.
   package static func state(of process: Int32) -> Character? { state(of: "\(process)") }
 
+  /// Whether a process is one that this process can see, was not stopped, and is not about to end.
+  package static func isRunning(_ process: Int32) -> Bool {
+    state(of: process).map { !["T", "t", "Z", "X"].contains($0) } ?? false
+  }
+
   /// The same of a thread, by its directory `PROCESS/task/THREAD` in `/proc`.
   package static func state(of task: String) -> Character? {
     guard let bytes = try? Descriptor.open(PathName("/proc/\(task)/stat"), [.readOnly]).readAll(limit: 4096) else {

@@ -1,5 +1,6 @@
 import CSystemCalls
 import Glibc
+import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
@@ -45,6 +46,8 @@ extension MountTests {
           #expect(try read.result() == .socketNotConnected)
           let hasEnded = daemon.waitForEnd(atMost: .zero)
           #expect(!hasEnded, "nothing kept it")
+          let mount = try #require(try MountedFileSystem.at(volume.mountPoint.description))
+          #expect(PublishedStates.states(of: [mount]).isEmpty)
           thaw()
           #expect(volume.waitForDaemon() == .killed(SIGKILL))
         }

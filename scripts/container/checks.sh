@@ -48,3 +48,19 @@ is_not_mounted() { ! findmnt --mountpoint "$1"; }
 status_of() { protectfs status --json "$1" | sed -n 's/.*"'"$2"'" *: *"\{0,1\}\([A-Za-z0-9]*\).*/\1/p'; }
 state_of() { status_of "$1" state; }
 daemon_of() { status_of "$1" processID; }
+
+# For expect(1): starts $PROGRAM, and waits until it asks for a password. The login of util-linux hangs its terminal up
+# first, which looks like its end to who reads from the terminal just then.
+start_program='
+  proc start {} {
+    global env spawn_id
+    foreach attempt {1 2 3 4 5 6 7 8 9} {
+      set process [spawn -noecho {*}$env(PROGRAM)]
+      expect {
+        "assword:" { return $process }
+        eof { wait }
+      }
+    }
+    puts "$env(PROGRAM) asks for no password"
+    exit 1
+  }'

@@ -26,22 +26,6 @@ unit_of() { echo "protectfs-$1@$(id -u "$2").service"; }
 has_counted_nothing() { ! tr -d '\0' <"/home/$1/.local/share/protectfs/store/.protectfs/attempts" | grep -q .; }
 lock() { as "$1" protectfs lock --now "/home/$1/Protected" >/dev/null; }
 
-# For expect(1): starts $PROGRAM, and waits until it asks for a password. The login of util-linux hangs its terminal up
-# first, which looks like its end to who reads from the terminal just then.
-start_program='
-  proc start {} {
-    global env spawn_id
-    foreach attempt {1 2 3 4 5 6 7 8 9} {
-      set process [spawn -noecho {*}$env(PROGRAM)]
-      expect {
-        "assword:" { return $process }
-        eof { wait }
-      }
-    }
-    puts "$env(PROGRAM) asks for no password"
-    exit 1
-  }'
-
 # Starts a program that asks for a password, types lines at what it asks with "assword:", runs a command at the shell's
 # prompt, and logs out. Prints all that is seen.
 type_at() {

@@ -37,10 +37,9 @@ missing_programs() {
 # Logs ana in until the file 'leave' is there, at a prompt. As a service: a login out of a session is no session of its own.
 log_in() {
   rm -f leave session
-  systemd-run --quiet --collect --pipe --wait --same-dir expect -c '
+  systemd-run --quiet --collect --pipe --wait --same-dir --setenv=PROGRAM="login ana" expect -c "$start_program"'
     set timeout 60
-    spawn -noecho login ana
-    expect "assword:"
+    start
     send "ana\r"
     expect -re {\$ $}
     while {![file exists leave]} { after 100 }

@@ -33,7 +33,7 @@ int pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const st
 int linux_statx(int directory, const char *path, int flags, struct linux_status *status);
 /// Opens a path with O_PATH if the kernel has all of it in its cache, and so asks no file system for anything; else
 /// -EAGAIN or, where it cannot, another error.
-int linux_open_cached(const char *path);
+int linux_open_cached(const char *path, int flags);
 /// The device number of the file system that a path leads to, which is not asked for anything.
 int linux_device_of(const char *path, uint32_t *major_number, uint32_t *minor_number);
 ssize_t linux_getdents64(int fd, void *buffer, size_t count);

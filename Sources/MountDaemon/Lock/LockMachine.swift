@@ -42,6 +42,8 @@ final class LockMachine: Sendable {
     /// The mount is gone, and it is not known yet whether the file system lives on, and is to be locked.
     var isMountGone = false
     var isStopping = false
+    /// Where programs find the state.
+    var published: PublishedState?
 
     /// When an announced lock takes effect at the latest.
     var takesEffectAt: ContinuousClock.Instant? { locksAt.map { delays.effect(after: $0) } }
@@ -107,6 +109,15 @@ final class LockMachine: Sendable {
   func enter(_ lockState: LockState, _ state: inout State) {
     state.lockState = lockState
     controller.lockState = lockState
+    state.published?.set(lockState)
+  }
+
+  /// Publishes the state from now on.
+  func publish(_ published: PublishedState) {
+    monitor.update { state in
+      published.set(state.lockState)
+      state.published = published
+    }
   }
 
   /// Has a file's pages dropped soon.

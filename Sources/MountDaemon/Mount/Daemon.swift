@@ -75,6 +75,19 @@ package final class Daemon: DaemonControl {
     Thread(name: "rekey", stackSize: 1 << 20) { [tree] in RekeyEngine(tree).run() }
   }
 
+  /// Has programs find the state of the mount without asking for it, in the directory of the control socket or, where
+  /// that is on no tmpfs, in one that is.
+  func publishState(in directory: String) {
+    guard let mount = try? MountedFileSystem.at(options.mountPoint) else { return }
+    for path in [directory, PublishedStates.lastDirectory(of: owner)] {
+      do throws(Errno) {
+        return machine.publish(try PublishedState(of: mount, machine.state.lockState, in: path))
+      } catch {
+        log.debug("the state is not published", metadata: ["directory": "\(path)", "error": "\(error)"])
+      }
+    }
+  }
+
   // MARK: What the control socket asks for
 
   package func lock(gracePeriod: Duration?, includingInactive: Bool, wait: Bool) throws(ControlError) {

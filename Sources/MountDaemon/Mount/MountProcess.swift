@@ -58,6 +58,7 @@ package enum MountProcess {
     defer { session.unmount() }
     let hasRings = daemon.makeRings(session, unmounter.files, choice)
     handOver(session, of: options.mountPoint, server, to: unmounter, hasRings: hasRings, log)
+    daemon.publishState(in: server.location.directory)
     if !PageCacheLimits.raise(for: options.mountPoint) {
       log.debug("the kernel's limit of dirty pages stays as it is: only root may raise it")
     }
@@ -103,6 +104,8 @@ package enum MountProcess {
       }.detach()
       Thread.endReserve()
     }
+    // The next mount may have its number at once.
+    daemon.machine.state.published?.remove()
     lookedUp?.stop()
     daemon.tree.stopRekeys()
     rekeyThread?.join()
@@ -237,6 +240,7 @@ package enum MountProcess {
     if !isUnmounted, !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
     daemon.tree.applyModificationTimes()
     claim?.leave()
+    daemon.machine.state.published?.remove()
     server.stop()
     Process.exit(end.status)
   }

@@ -57,11 +57,7 @@ package struct PageRemovalMark: Sendable {
   }
 
   private static func read(_ name: String, in directory: borrowing SocketDirectory) -> [UInt8]? {
-    // The directory is the user's, who may have put anything there: root must not wait for it.
-    guard let found = try? directory.open(name), (try? found.status().type) == .regular,
-      let file = try? Descriptor.open(PathName(descriptor: found), [.readOnly, .nonBlocking])
-    else { return nil }
-    return try? file.readAll(limit: 4096)
+    try? directory.openFile(name).readAll(limit: 4096)
   }
 
   /// Removes the mark of a mount that is gone.

@@ -66,6 +66,7 @@ extension MountTests {
         try volume.path("directory/file").write("contents")
         #expect(ProtectedData.isAvailable(at: url))
         #expect(calls_kill(volume.processID, SIGSTOP) == 0)
+        #expect(eventually { !ProtectfsIO.Process.isRunning(volume.processID) })
         defer { #expect(calls_kill(volume.processID, SIGCONT) == 0) }
         let flag = Flag()
         ProtectfsIO.Thread(name: "asks") {
