@@ -19,10 +19,11 @@ import tempfile
 import threading
 import time
 
+from hosts.glusterfs import GlusterFS
 from hosts.moosefs import MooseFS
 from hosts.network import Network, run
 
-ENGINES = {"moosefs": MooseFS}
+ENGINES = {"glusterfs": GlusterFS, "moosefs": MooseFS}
 PATIENCE = 180
 
 
@@ -131,6 +132,7 @@ class Test:
     def __init__(self, options, directory):
         self.protectfs, self.quick = options.protectfs, options.quick
         self.saves = 100 if options.quick else 1000
+        self.kind = ["--authenticated"] if options.authenticated else []
         self.directory = pathlib.Path(directory)
         self.network = Network(f"protectfs-{os.getpid()}")
         self.engine = ENGINES[options.engine](self.network, directory)
@@ -153,7 +155,8 @@ class Test:
             self.passcode.touch(0o600)
             self.passcode.write_text("correct horse battery staple\n")
             a.backing.mkdir()
-            run(self.protectfs, "init", a.backing, "--passcode-file", self.passcode, "--device-key", self.device_key)
+            run(self.protectfs, "init", a.backing, "--passcode-file", self.passcode, "--device-key", self.device_key,
+                *self.kind)
             self.note_time("mount to write, and unlock", a.mount())
             for check in [self.second_writer, self.reader, self.killed, self.left]:
                 check(a, b)
@@ -237,6 +240,7 @@ def main():
     parser.add_argument("engine", nargs="?", default="moosefs", choices=ENGINES)
     parser.add_argument("--protectfs", required=True)
     parser.add_argument("--quick", action="store_true", help="a tenth of the saves, and no host is cut off")
+    parser.add_argument("--authenticated", action="store_true", help="the store's contents are authenticated")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     directory = tempfile.mkdtemp(prefix="protectfs-hosts.")

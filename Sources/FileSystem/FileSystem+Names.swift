@@ -16,11 +16,20 @@ extension ProtectedFileSystem {
       guard let lookedUp = tree.options.lookedUp else {
         return entry(try handle.descriptor.status(of: backing.name), at: location)
       }
-      let file = try handle.descriptor.open(backing.name, [.path, .noFollow])
-      let status = try file.status()
-      let entry = entry(status, at: location)
-      if status.type == .regular { lookedUp.hold(file, of: node(entry.node)) }
-      return entry
+      var attempts = 10
+      while true {
+        do throws(Errno) {
+          let file = try handle.descriptor.open(backing.name, [.path, .noFollow])
+          let status = try file.status()
+          let entry = entry(status, at: location)
+          if status.type == .regular { lookedUp.hold(file, of: node(entry.node)) }
+          return entry
+        } catch .staleNFSFileHandle {
+          // Another host has replaced it in between.
+          attempts -= 1
+          if attempts == 0 { throw .staleNFSFileHandle }
+        }
+      }
     } catch .noSuchFileOrDirectory {
       // Node 0: the kernel may cache that there is no such name.
       return Entry(node: NodeID(rawValue: 0), attributes: Status(), entryTimeout: timeout, attributeTimeout: 0)

@@ -180,7 +180,7 @@ READ(ssize_t, lgetxattr, is_ours_at(AT_FDCWD, path), (const char *path, const ch
      name, value, count)
 // The kernel asks for capabilities before a write, and passes over an error.
 CALL_AS(ssize_t, fgetxattr, strcmp(name, "security.capability") == 0 ? "fgetxattr of capabilities" : "fgetxattr",
-        FAULTS_READS, is_ours(fd), fgetxattr(fd, name, value, count),
+        FAULTS_READS | FAULTS_RECORDS, is_ours(fd), fgetxattr(fd, name, value, count),
         (int fd, const char *name, void *value, size_t count), )
 READ(ssize_t, listxattr, is_ours_at(AT_FDCWD, path), (const char *path, char *list, size_t count), path, list, count)
 READ(ssize_t, flistxattr, is_ours(fd), (int fd, char *list, size_t count), fd, list, count)

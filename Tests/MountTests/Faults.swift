@@ -25,6 +25,7 @@ import Testing
     static let room = Kinds(rawValue: UInt32(FAULTS_ROOM))
     static let writes = Kinds(rawValue: UInt32(FAULTS_WRITES))
     static let flushes = Kinds(rawValue: UInt32(FAULTS_FLUSH))
+    static let records = Kinds(rawValue: UInt32(FAULTS_RECORDS))
     static let synchronization = Kinds(rawValue: UInt32(FAULTS_SYNC))
     /// None, but no two names are exchanged meanwhile.
     static let withoutExchange = Kinds(rawValue: UInt32(FAULTS_NO_EXCHANGE))

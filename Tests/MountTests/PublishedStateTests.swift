@@ -23,7 +23,8 @@ extension MountTests {
 
     private func file(of volume: borrowing Volume) throws -> PathName {
       let mount = try #require(try MountedFileSystem.at(volume.mountPoint.description))
-      return PathName(try #require(MountTests.publishingDirectories.first)).appending(PublishedStates.name(ofDevice: mount.device))
+      return PathName(try #require(MountTests.publishingDirectories.first)).appending(
+        PublishedStates.name(ofDevice: mount.device))
     }
 
     @Test func followsTheState() throws {

@@ -161,6 +161,39 @@ extension MountTests {
       }
     }
 
+    /// Of an open file that another host has removed, GlusterFS has the contents still, but not the record: who cannot
+    /// say which key they are under returns none of them, unless they verify. A lock closes it.
+    @Test(arguments: [false, true]) func aFileThatAnotherHostHasRemoved(isAuthenticated: Bool) throws {
+      let environment = { (directory: PathName) in Faults.environment(directory.appending("faults")) }
+      try Volume.store(initOptions: isAuthenticated ? ["--authenticated"] : [], environment: environment) { volume in
+        let faults = try Faults(of: volume)
+        let contents = pattern(1, count: 1 << 20)
+        try volume.mount()
+        try volume.unlock()
+        try volume.path("file").write(contents)
+        try volume.unmount()
+        try volume.mount(["-o", "ro"])
+        try volume.unlock()
+        let held = try OpenFile(volume.path("file"), O_RDONLY | OpenFile.direct)
+        var found: [UInt8] = []
+        func read() throws(Errno) { found = try held.read(at: 4096, count: 4096) }
+        func readWithoutRecord() -> Errno? {
+          faults.during(.failOn(.staleNFSFileHandle), at: 1, of: .records, read).error
+        }
+        #expect(readWithoutRecord() == (isAuthenticated ? nil : .staleNFSFileHandle))
+        #expect(found == (isAuthenticated ? Array(contents[4096..<8192]) : []))
+        let lock = faults.during(.failOn(.staleNFSFileHandle), at: 1, of: .records) { () throws(Errno) in
+          do { try volume.lock() } catch { throw .canceled }
+        }
+        #expect(lock.error == nil && lock.hit == "fgetxattr")
+        #expect(failure(of: read) == .ioError)
+        try volume.unlock()
+        #expect(try volume.path("file").contents() == contents)
+        try read()
+        #expect(found == Array(contents[4096..<8192]))
+      }
+    }
+
     /// Files get new keys while another mount reads them, also through older handles.
     @Test func readersFollowARekey() throws {
       try Volume.with { volume in

@@ -87,12 +87,12 @@ extension BackingTree {
   ) throws(Errno) -> UnsafeRawBufferPointer {
     var attempts = 4
     while true {
-      let before = try recordBytes(of: file)
+      let before = try recordBesideWriter(of: file)
       if before != file.record.bytes { try renewRecord(of: file, node) }
       let record = file.record
       do throws(Errno) {
         let bytes = try unsafe read(record.pending.map(overlay))
-        if try recordBytes(of: file) == record.bytes { return unsafe bytes }
+        if try recordBesideWriter(of: file) == record.bytes { return unsafe bytes }
       } catch {
         attempts -= 1
         let mayBeRight = options.layout.isAuthenticated && (error == .ioError || error.damage != nil)
@@ -101,6 +101,22 @@ extension BackingTree {
         MonotonicClock.sleep(microseconds: [25_000, 5000, 1000][attempts - 1])
       }
     }
+  }
+
+  private func recordBesideWriter(of file: ProtectedFile) throws(Errno) -> [UInt8] {
+    do throws(Errno) {
+      return try recordBytes(of: file)
+    } catch {
+      guard mayReadRemoved(file, after: error) else { throw error }
+      return file.record.bytes
+    }
+  }
+
+  /// Whether an open file may be read with the record that is known: another host has removed it, and its file system
+  /// still has its contents, but no attributes (GlusterFS). Nothing says then which key they are under: only those are
+  /// read that would not verify under another. A lock closes it (``renewRecords(within:)``).
+  func mayReadRemoved(_ file: ProtectedFile, after error: Errno) -> Bool {
+    [.staleNFSFileHandle, .noSuchFileOrDirectory].contains(error) && options.layout.isAuthenticated && !file.isRefused
   }
 
   /// The chunks that the journal has of a file, looked up after the file was read.

@@ -16,7 +16,8 @@ enum {
   FAULTS_SYNC = 16,   // syncfs(2) alone
   // None; but names cannot be exchanged, as on NFS.
   FAULTS_NO_EXCHANGE = 32,
-  FAULTS_FLUSH = 64, // fsync(2) and fdatasync(2) alone
+  FAULTS_FLUSH = 64,    // fsync(2) and fdatasync(2) alone
+  FAULTS_RECORDS = 128, // fgetxattr(2) alone
 };
 
 // What happens at the call that is meant.
