@@ -2,10 +2,10 @@
 # Has several hosts use one store on a real file system of several hosts, each in a network namespace of its own, and prints
 # a table of what was tried: a second writer, a reader, a writer that is killed or cut off, an erasure. See hosts-test.py.
 #
-#   scripts/hosts-test.sh [moosefs|glusterfs] [--quick] [--authenticated]
+#   scripts/hosts-test.sh [moosefs|glusterfs|cephfs] [--quick] [--saves N] [--authenticated]
 #
 # On GlusterFS, a store whose contents are not authenticated fails one check: see README.md, "Several hosts". Needs root, and
-# /dev/fuse. Takes about four minutes; --quick on MooseFS, which is part of test.sh, one. Leaves nothing behind but
+# /dev/fuse. Takes about four minutes, on CephFS more; --quick on MooseFS, which is part of test.sh, one. Leaves nothing behind but
 # installed packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,10 @@ if ((EUID != 0)); then
   exit 1
 fi
 engine=(moosefs-master moosefs-chunkserver moosefs-client)
-if [[ " $* " == *" glusterfs "* ]]; then engine=(glusterfs-server glusterfs-client); fi
+case " $* " in
+*" glusterfs "*) engine=(glusterfs-server glusterfs-client) ;;
+*" cephfs "*) engine=(ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse) ;;
+esac
 prepare_build python3 iproute2 util-linux "${engine[@]}"
 export PROTECTFS_STRICT=1
 swift build --product protectfs 2>&1 | tail -n 1

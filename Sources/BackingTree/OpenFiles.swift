@@ -31,13 +31,7 @@ extension BackingTree {
       }
       if let file = known {
         do throws(Errno) {
-          if recordSource.mustRenew(file) {
-            do throws(Errno) {
-              try renewRecord(of: file, node)
-            } catch {
-              guard mayReadRemoved(file, after: error) else { throw error }
-            }
-          }
+          if recordSource.mustRenew(file) { try renewRecord(of: file, node) }
           try requireKey(of: file, node)
           guard controller.allows(operation, on: file.fileClass) else { throw .permissionDenied }
           try fetchKey(of: file, for: operation)

@@ -20,7 +20,10 @@ extension ProtectedFileSystem {
       while true {
         do throws(Errno) {
           let file = try handle.descriptor.open(backing.name, [.path, .noFollow])
-          let status = try file.status()
+          let status: Status
+          do throws(Errno) { status = try file.status() } catch {
+            throw error == .noSuchFileOrDirectory ? .staleNFSFileHandle : error
+          }
           let entry = entry(status, at: location)
           if status.type == .regular { lookedUp.hold(file, of: node(entry.node)) }
           return entry

@@ -87,12 +87,23 @@ extension BackingTree {
   ) throws(Errno) -> UnsafeRawBufferPointer {
     var attempts = 4
     while true {
-      let before = try recordBesideWriter(of: file)
+      let before: [UInt8]
+      do throws(Errno) {
+        before = try recordBytes(of: file)
+      } catch {
+        guard isRemoved(after: error), mayReadRemoved(file) else { throw error }
+        do throws(Errno) { return try unsafe read(nil) } catch _ { throw error }
+      }
       if before != file.record.bytes { try renewRecord(of: file, node) }
       let record = file.record
       do throws(Errno) {
         let bytes = try unsafe read(record.pending.map(overlay))
-        if try recordBesideWriter(of: file) == record.bytes { return unsafe bytes }
+        do throws(Errno) {
+          if try recordBytes(of: file) == record.bytes { return unsafe bytes }
+        } catch {
+          guard isRemoved(after: error), mayReadRemoved(file) else { throw error }
+          return unsafe bytes
+        }
       } catch {
         attempts -= 1
         let mayBeRight = options.layout.isAuthenticated && (error == .ioError || error.damage != nil)
@@ -103,20 +114,15 @@ extension BackingTree {
     }
   }
 
-  private func recordBesideWriter(of file: ProtectedFile) throws(Errno) -> [UInt8] {
-    do throws(Errno) {
-      return try recordBytes(of: file)
-    } catch {
-      guard mayReadRemoved(file, after: error) else { throw error }
-      return file.record.bytes
-    }
-  }
+  private func isRemoved(after error: Errno) -> Bool { [.staleNFSFileHandle, .noSuchFileOrDirectory].contains(error) }
 
   /// Whether an open file may be read with the record that is known: another host has removed it, and its file system
   /// still has its contents, but no attributes (GlusterFS). Nothing says then which key they are under: only those are
-  /// read that would not verify under another. A lock closes it (``renewRecords(within:)``).
-  func mayReadRemoved(_ file: ProtectedFile, after error: Errno) -> Bool {
-    [.staleNFSFileHandle, .noSuchFileOrDirectory].contains(error) && options.layout.isAuthenticated && !file.isRefused
+  /// read that would not verify under another. Nor does anything say whether it was raised to a class that is locked:
+  /// none may be.
+  private func mayReadRemoved(_ file: ProtectedFile) -> Bool {
+    options.layout.isAuthenticated && !file.isRefused && file.record.pending == nil
+      && controller.allows(.open, on: .complete)
   }
 
   /// The chunks that the journal has of a file, looked up after the file was read.

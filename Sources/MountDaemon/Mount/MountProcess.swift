@@ -104,7 +104,6 @@ package enum MountProcess {
       }.detach()
       Thread.endReserve()
     }
-    // The next mount may have its number at once.
     daemon.machine.state.published?.remove()
     lookedUp?.stop()
     daemon.tree.stopRekeys()

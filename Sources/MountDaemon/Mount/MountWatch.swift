@@ -60,6 +60,8 @@ extension Daemon {
       let watch = try MountWatch(of: options.mountPoint)
       Thread(name: "mount watch") { [self] in
         watch.waitForEnd()
+        // The next mount may have its number at once.
+        machine.state.published?.remove()
         // An unlock that has begun is cancelled. One that comes now, by the backing directory, is not to be undone.
         machine.cancelUnlocks()
         machine.monitor.update { $0.isMountGone = true }

@@ -1,0 +1,100 @@
+"""CephFS 16: a monitor, a manager, one device in memory and one metadata server; ceph-fuse on each host."""
+
+import pathlib
+import subprocess
+import time
+import uuid
+
+from hosts.network import run
+
+
+class CephFS:
+    # After how many seconds a client that is gone is evicted and blocklisted: 60 and 300 by default.
+    timeout = 30
+    sustain = 30
+
+    def __init__(self, network, directory):
+        self.network, self.directory = network, pathlib.Path(directory)
+        self.configuration = self.directory / "ceph.conf"
+        self.processes, self.mounted = [], []
+
+    def start(self):
+        cluster = uuid.uuid4()
+        self.configuration.write_text(
+            f"[global]\nfsid = {cluster}\nmon host = v1:{self.network.server_address}:6789\nmon initial members = a\n"
+            "auth cluster required = none\nauth service required = none\nauth client required = none\n"
+            "ms bind msgr2 = false\nms bind ipv6 = false\n"
+            "osd pool default size = 1\nosd pool default min size = 1\nosd crush chooseleaf type = 0\n"
+            "mon allow pool size one = true\nmon warn on pool no redundancy = false\nosd objectstore = memstore\n"
+            "memstore device bytes = 1073741824\nosd max object name len = 256\nosd max object namespace len = 64\n"
+            f"run dir = {self.directory}\nlog file = {self.directory}/$name.$pid.log\npid file = {self.directory}/$name.$pid.pid\n"
+            f"admin socket = {self.directory}/$name.$pid.asok\ncrash dir = {self.directory}\n"
+            f"mon data = {self.directory}/mon\nosd data = {self.directory}/osd\nmgr data = {self.directory}/mgr\n"
+            f"mds data = {self.directory}/mds\nmon pg warn min per osd = 0\n"
+            + "".join(f"[{kind}]\npublic addr = {self.network.server_address}\n" for kind in ["mon", "mgr", "osd", "mds"]))
+        for name in ["mon", "osd", "mgr", "mds"]:
+            (self.directory / name).mkdir()
+        monitors = self.directory / "monmap"
+        run("monmaptool", "--create", "--fsid", str(cluster), "--addv", "a",
+            f"[v1:{self.network.server_address}:6789]", str(monitors))
+        self.inside("ceph-mon", "--mkfs", "-i", "a", "--monmap", str(monitors))
+        self.serve("ceph-mon", "a")
+        self.wait_for("", "status")
+        self.serve("ceph-mgr", "a")
+        self.ceph("osd", "new", str(device := uuid.uuid4()))
+        self.inside("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", str(device))
+        self.serve("ceph-osd", "0")
+        self.serve("ceph-mds", "a")
+        for pool in ["metadata", "data"]:
+            self.ceph("osd", "pool", "create", pool, "8")
+        self.ceph("fs", "new", "store", "metadata", "data")
+        self.ceph("fs", "set", "store", "session_timeout", str(self.timeout))
+        self.ceph("fs", "set", "store", "session_autoclose", str(self.timeout))
+        self.wait_for("up:active", "mds", "stat")
+
+    def inside(self, program, *words, check=True):
+        return run(*self.network.inside("server", program, "-c", self.configuration, *words), check=check)
+
+    def ceph(self, *words, check=True):
+        return self.inside("ceph", "--connect-timeout", "10", *words, check=check)
+
+    def wait_for(self, part, *words):
+        """Waits until a command succeeds and prints something."""
+        for _ in range(180):
+            shown = self.ceph(*words, check=False)
+            if shown.returncode == 0 and part in shown.stdout:
+                return
+            time.sleep(0.5)
+        raise RuntimeError(f"ceph {' '.join(words)}: {shown.stdout}")
+
+    def serve(self, program, identifier):
+        with open(self.directory / f"{program}.out", "w", encoding="utf-8") as log:
+            self.processes.append(subprocess.Popen(
+                self.network.inside("server", program, "-c", self.configuration, "-i", identifier, "-f"),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+
+    def mount(self, name):
+        """Mounts it on a host; returns where."""
+        point = self.directory / name
+        point.mkdir(exist_ok=True)
+        for _ in range(60):
+            mounted = run(*self.network.inside(
+                name, "ceph-fuse", "-c", self.configuration, "--id", "admin", "--client_mount_timeout", "10",
+                str(point)), check=False)
+            if mounted.returncode == 0:
+                self.mounted.append(point)
+                return point
+            time.sleep(0.5)
+        raise RuntimeError(f"{name} does not mount: {mounted.stdout}")
+
+    def stop(self):
+        for point in self.mounted:
+            run("umount", "-l", str(point), check=False)
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
