@@ -128,7 +128,7 @@ struct MountCommand: ParsableCommand {
 
     let unlocking = MountUnlocking(launch, opening, isWanted: unlock || opening.isGiven)
     let hooks = try Self.hookDirectory(list.hooks)
-    let end = MountEnd(statusOfLoss: ExitStatus.storeLost.rawValue)
+    let end = MountEnd()
     if foreground {
       let runner = try hooks.map { try launch.startHooks($0, keepsError: true) }
       let unmounter = try Unmounter(mountPoint: options.mountPoint)

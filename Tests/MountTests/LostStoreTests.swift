@@ -51,6 +51,28 @@ extension MountTests {
       return standby
     }
 
+    /// It is in the middle of its work, and neither asks nor changes anything more.
+    @Test func aCommandThatHasLostTheStoreEnds() throws {
+      let environment = { (directory: PathName) in Faults.environment(directory.appending("faults")) }
+      try Volume.onHosts(others: 0, environment: environment) { volume, _, _ in
+        try volume.mount()
+        try volume.unlock()
+        try volume.path("file").write("x")
+        try volume.unmount()
+        let faults = try Faults(of: volume)
+        defer { faults.disarm() }
+        faults.arm(.hang, at: 1, of: .records)
+        let command = try Program(
+          [Command.path, "fsck", "--repair", volume.backing.description, "--device-key", volume.deviceKey.description],
+          environment: faults.environment, output: volume.directory.appending("log.fsck"))
+        try #require(eventually { faults.hit != nil })
+        let file = try Descriptor.open(volume.directory.appending("disk/.protectfs/writer"), [.readWrite])
+        try file.write([UInt8](repeating: 1, count: 16))
+        #expect(command.wait() == .exited(30), "\(command.output)")
+        #expect(command.output.contains("the store is lost, and nothing more is changed: another host or process"))
+      }
+    }
+
     private func expectLoss(_ volume: Volume, reason: String) throws {
       calls_kill(volume.processID, SIGCONT)
       #expect(eventually { volume.log.contains("the store is lost") })

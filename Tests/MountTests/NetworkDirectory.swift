@@ -56,7 +56,10 @@ final class NetworkDirectory {
 extension Volume {
   /// Creates a store in a directory of several hosts, and calls `body` with the volume, its host, and the paths on the
   /// other hosts.
-  static func onHosts(others: Int, _ body: (Volume, NetworkDirectory, [PathName]) throws -> Void) throws {
+  static func onHosts(
+    others: Int, environment: (PathName) -> [String: String] = { _ in [:] },
+    _ body: (Volume, NetworkDirectory, [PathName]) throws -> Void
+  ) throws {
     var hosts: [NetworkDirectory] = []
     defer { for host in hosts { host.end() } }
     let attach = { (directory: PathName) in
@@ -66,7 +69,7 @@ extension Volume {
         hosts.append(try NetworkDirectory(disk, at: directory.appending(name)))
       }
     }
-    try Volume.store(prepare: attach) { volume in
+    try Volume.store(environment: environment, prepare: attach) { volume in
       // Before the volume's directory goes.
       defer { for host in hosts { host.end() } }
       try body(volume, hosts[0], hosts.dropFirst().map(\.path))

@@ -1,5 +1,6 @@
 """CephFS 16: a monitor, a manager, one device in memory and one metadata server; ceph-fuse on each host."""
 
+import os
 import pathlib
 import subprocess
 import time
@@ -56,7 +57,13 @@ class CephFS:
         return run(*self.network.inside("server", program, "-c", self.configuration, *words), check=check)
 
     def ceph(self, *words, check=True):
-        return self.inside("ceph", "--connect-timeout", "10", *words, check=check)
+        # A monitor that has just begun may refuse any command.
+        for _ in range(10):
+            done = self.inside("ceph", "--connect-timeout", "10", *words, check=False)
+            if done.returncode == 0 or not check:
+                return done
+            time.sleep(1)
+        raise RuntimeError(f"ceph {' '.join(words)}: {done.stdout}")
 
     def wait_for(self, part, *words):
         """Waits until a command succeeds and prints something."""
@@ -68,24 +75,29 @@ class CephFS:
         raise RuntimeError(f"ceph {' '.join(words)}: {shown.stdout}")
 
     def serve(self, program, identifier):
-        with open(self.directory / f"{program}.out", "w", encoding="utf-8") as log:
-            self.processes.append(subprocess.Popen(
-                self.network.inside("server", program, "-c", self.configuration, "-i", identifier, "-f"),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+        self.begin(program, "server", program, "-i", identifier, "-f")
+
+    def begin(self, log, host, program, *words):
+        with open(self.directory / f"{log}.out", "w", encoding="utf-8") as output:
+            process = subprocess.Popen(
+                self.network.inside(host, program, "-c", self.configuration, *words),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+        self.processes.append(process)
+        return process
 
     def mount(self, name):
         """Mounts it on a host; returns where."""
         point = self.directory / name
         point.mkdir(exist_ok=True)
-        for _ in range(60):
-            mounted = run(*self.network.inside(
-                name, "ceph-fuse", "-c", self.configuration, "--id", "admin", "--client_mount_timeout", "10",
-                str(point)), check=False)
-            if mounted.returncode == 0:
-                self.mounted.append(point)
+        client = self.begin(f"client.{name}", name, "ceph-fuse", "-f", "--id", "admin", str(point))
+        self.mounted.append(point)
+        for _ in range(600):
+            if os.path.ismount(point):
                 return point
-            time.sleep(0.5)
-        raise RuntimeError(f"{name} does not mount: {mounted.stdout}")
+            if client.poll() is not None:
+                break
+            time.sleep(0.1)
+        raise RuntimeError(f"{name} does not mount: {(self.directory / f'client.{name}.out').read_text()}")
 
     def stop(self):
         for point in self.mounted:

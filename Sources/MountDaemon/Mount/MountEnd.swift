@@ -7,10 +7,7 @@ package final class MountEnd: Sendable {
   // The first reason counts: what fails because the mount ends is none.
   private let reason = Atomic<Int32>(none)
 
-  /// The status that the process ends with where the store was lost (``StoreWatch``).
-  let statusOfLoss: Int32
-
-  package init(statusOfLoss: Int32) { self.statusOfLoss = statusOfLoss }
+  package init() {}
 
   /// The status that the process is to end with; 0 unless it ends by ``request(status:)``.
   package var status: Int32 { max(0, reason.load(ordering: .acquiring)) }

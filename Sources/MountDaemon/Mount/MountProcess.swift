@@ -65,7 +65,7 @@ package enum MountProcess {
     if options.isConfined { Sandbox.enter(allowsRings: hasRings, report: report) }
     _ = daemon.session.storeIfNil(session)
     if daemon.backing.mayServeSeveralHosts {
-      StoreWatch(daemon, storeLock.claim, statusOfLoss: end.statusOfLoss).start()
+      StoreWatch(daemon, storeLock.claim).start()
     }
     daemon.watchKeybag()
     daemon.watchMount(session)

@@ -73,6 +73,7 @@ extension Store {
     let store = try locked(NameEncoding.storeDirectory, in: backing, isShared: writing, path)
     let root = try locked(".", in: backing, isShared: presence, path)
     let claim = writing == false ? try WriterClaim.take(in: store, path: path) : nil
+    if case .mount = use {} else { claim?.endProcessWhenLost(path) }
     let exclusion = writing == true ? try WriterClaim.keepOut(in: store, path: path) : nil
     return StoreLock(store: store, root: root, claim: claim, exclusion: exclusion)
   }

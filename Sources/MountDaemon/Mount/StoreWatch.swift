@@ -18,15 +18,12 @@ final class StoreWatch: Sendable {
 
   private let daemon: Daemon
   private let claim: WriterClaim?
-  private let statusOfLoss: Int32
   /// When the file system has last answered.
   private let answered = Atomic(MonotonicClock.nanosecondsWithSuspension)
 
-  /// - Parameters:
-  ///   - claim: of a mount that writes.
-  ///   - statusOfLoss: what the process ends with when the claim is lost.
-  init(_ daemon: Daemon, _ claim: WriterClaim?, statusOfLoss: Int32) {
-    (self.daemon, self.claim, self.statusOfLoss) = (daemon, claim, statusOfLoss)
+  /// - Parameter claim: of a mount that writes.
+  init(_ daemon: Daemon, _ claim: WriterClaim?) {
+    (self.daemon, self.claim) = (daemon, claim)
     if let claim { daemon.fileSystem.hold.note(asked: claim.time) }
   }
 
@@ -87,7 +84,7 @@ final class StoreWatch: Sendable {
   /// written into what another host relies on; the process beside it takes the kernel's pages away (``KeptMount``).
   private func end(_ reason: String) -> Never {
     daemon.log.critical("the store is lost, and the mount ends at once", metadata: ["reason": "\(reason)"])
-    Process.exitAtOnce(statusOfLoss)
+    Process.exitAtOnce(WriterClaim.statusOfLoss)
   }
 
   /// Locks everything whenever the file system has not answered for so long, sleep of the machine included: whoever

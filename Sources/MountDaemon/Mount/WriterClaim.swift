@@ -11,7 +11,7 @@ import SystemPackage
 /// Locks of flock(2) on directories say the same on one host. Network file systems may grant those to each host; this
 /// lock counts on all that a file system serves. A server that has not heard of a host for long gives its locks away:
 /// so each claim also has an identifier, which is in the file.
-final class WriterClaim: Sendable {
+package final class WriterClaim: Sendable {
   /// What has become of a claim.
   enum State {
     case held
@@ -22,6 +22,9 @@ final class WriterClaim: Sendable {
     /// The file system does not say.
     case unknown(Errno)
   }
+
+  /// The status that a process ends with that has lost it.
+  package static let statusOfLoss: Int32 = 30
 
   private static let name = PathName(NameEncoding.writerFile)
   private static let identifierSize = 16
@@ -111,7 +114,7 @@ final class WriterClaim: Sendable {
     do throws(Errno) {
       return try Self.read(file)
     } catch .ioError {
-      let other = try Descriptor.open(PathName(descriptor: file), [.readOnly, .nonBlocking])
+      let other = try reopened()
       try? other.transferDirectly()
       return try Self.read(other)
     }
@@ -136,9 +139,38 @@ final class WriterClaim: Sendable {
       seen.store(time, ordering: .releasing)
       return .held
     } catch {
-      guard error.isOfAGivenUpHost else { return .unknown(error) }
-      return .lost(reason: "its file system does not let this host write any more: \(error)")
+      // A client of CephFS that was blocklisted says so when a file is opened, and hardly elsewhere.
+      let refusal = [failure, error, errorOfOpening].lazy.compactMap { $0 }.first(where: \.isOfAGivenUpHost)
+      guard let refusal else { return .unknown(error) }
+      return .lost(reason: "its file system does not let this host write any more: \(refusal)")
     }
+  }
+
+  private var errorOfOpening: Errno? {
+    do throws(Errno) { _ = try reopened() } catch { return error }
+    return nil
+  }
+
+  private func reopened() throws(Errno) -> Descriptor {
+    try Descriptor.open(PathName(descriptor: file), [.readOnly, .nonBlocking])
+  }
+
+  /// Has this process end when the claim is lost, for as long as somebody holds on to it. For commands, which may be
+  /// stopped at any call; a mount has requests that wait meanwhile (``StoreWatch``).
+  func endProcessWhenLost(_ path: String) {
+    guard isOfServer else { return }
+    // Without a thread nobody looks, and the claim ends no earlier than the command.
+    let thread = try? Thread(starting: "claim") { [weak self] in
+      while true {
+        MonotonicClock.sleep(microseconds: 1_000_000)
+        guard let state = self?.state() else { return }
+        guard case .lost(let reason) = state else { continue }
+        let message = "protectfs: \(path): the store is lost, and nothing more is changed: \(reason)\n"
+        StandardStream.writeError(message)
+        Process.exitAtOnce(Self.statusOfLoss)
+      }
+    }
+    thread?.detach()
   }
 
   /// Says that nothing more will be written, so that nobody need wait. A server that has not answered for long is not
