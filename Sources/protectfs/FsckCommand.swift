@@ -22,7 +22,8 @@ struct FsckCommand: ParsableCommand {
       A repair deletes nothing but leftovers: what has no place in the tree is moved to .protectfs/lost+found. Files \
       under a class key that no keybag here has are reported, and stay: the keybag that has the key opens them.
 
-      Exit status, the sum of: 0 no errors, 1 errors repaired, 4 errors left, 8 could not be checked, 16 wrong usage.
+      Exit status, the sum of: 0 no errors, 1 errors repaired, 4 errors left, 8 could not be checked, 16 wrong usage;
+      30 alone: the store was lost to another host.
 
       Examples:
         protectfs fsck ~/.private

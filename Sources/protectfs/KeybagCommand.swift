@@ -109,13 +109,18 @@ struct KeybagResetCommand: ParsableCommand {
   func run() throws {
     let path = try CanonicalPath.ofBacking(backing)
     try StoreSummary.requireStore(path)
-    let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file)
-    try store.requireThatNoOtherOpens()
-    try confirmation.require(
-      "All files of classes A, B, C and CX in \(path.printable) will be unreadable, until they are restored from a copy."
-    )
-    let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
-    let recoveryKey = try store.reset(passcode: newPasscode.source.readNew("New passcode", files, new))
+    let output: NewSecretFile?
+    let recoveryKey: RecoveryKeyText
+    do {
+      // Not taken any more when the key is shown: a store that is lost ends the process.
+      let store = try UnmountedStore(path, deviceKeyFile: deviceKey.file)
+      try store.requireThatNoOtherOpens()
+      try confirmation.require(
+        "All files of classes A, B, C and CX in \(path.printable) will be unreadable, until they are restored from a copy."
+      )
+      output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
+      recoveryKey = try store.reset(passcode: newPasscode.source.readNew("New passcode", files, new))
+    }
     print(
       "The store has new keys. Until the keybag is next changed, 'protectfs keybag restore' brings back the one before it."
     )

@@ -64,22 +64,29 @@ struct KeybagImportCommand: ParsableCommand {
   private func replaceKeybag(
     of path: String, with exported: consuming OpenKeybag, _ bytes: [UInt8], _ backupPasscode: borrowing SecretBytes
   ) throws {
-    let replacement = try KeybagImport(exported, into: path)
-    if !replacement.lost.isEmpty {
-      let advice =
-        replacement.isRestorationBetter
-        ? " Try 'protectfs keybag restore' first: the second copy of the keybag opens the store." : ""
-      try confirmation.require(
-        "The exported keybag lacks keys that the store's own keybag, or its second copy, has, "
-          + "of class \(replacement.lost.joined(separator: ", ")): files under them will be unreadable.\(advice)")
+    let lost: [String]
+    let output: NewSecretFile?
+    let (recoveryKey, kept): (RecoveryKeyText, PathName?)
+    do {
+      // Not taken any more when the key is shown: a store that is lost ends the process.
+      let replacement = try KeybagImport(exported, into: path)
+      lost = replacement.lost
+      if !lost.isEmpty {
+        let advice =
+          replacement.isRestorationBetter
+          ? " Try 'protectfs keybag restore' first: the second copy of the keybag opens the store." : ""
+        try confirmation.require(
+          "The exported keybag lacks keys that the store's own keybag, or its second copy, has, "
+            + "of class \(lost.joined(separator: ", ")): files under them will be unreadable.\(advice)")
+      }
+      output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
+      let passcode = try newPasscode.source.readNew("New passcode", options.opening.files, new)
+      (recoveryKey, kept) = try replacement.commit(
+        passcode: passcode, bytes, backupPasscode: backupPasscode, deviceKeyFile: options.deviceKey.file)
     }
-    let output = try newRecoveryKeyFile.map { try NewSecretFile(path: $0) }
-    let passcode = try newPasscode.source.readNew("New passcode", options.opening.files, new)
-    let (recoveryKey, kept) = try replacement.commit(
-      passcode: passcode, bytes, backupPasscode: backupPasscode, deviceKeyFile: options.deviceKey.file)
     let keptWords = kept.map { "The device's part of the keys is kept as \($0)." }
     print("The keybag was imported. \(keptWords ?? "The device key at hand is the store's.")")
-    if !replacement.lost.isEmpty {
+    if !lost.isEmpty {
       print("Until the keybag is next changed, 'protectfs keybag restore' brings back the one before it.")
     }
     try RecoveryKeyOutput.show(recoveryKey.text, output)

@@ -10,6 +10,8 @@ from hosts.network import run
 
 
 class CephFS:
+    # What a reader may see while another host replaces a file: the old or the new one.
+    unkept = []
     # After how many seconds a client that is gone is evicted and blocklisted: 60 and 300 by default.
     timeout = 30
     sustain = 30
@@ -29,6 +31,7 @@ class CephFS:
             "mon allow pool size one = true\nmon warn on pool no redundancy = false\nosd objectstore = memstore\n"
             "memstore device bytes = 1073741824\nosd max object name len = 256\nosd max object namespace len = 64\n"
             f"run dir = {self.directory}\nlog file = {self.directory}/$name.$pid.log\npid file = {self.directory}/$name.$pid.pid\n"
+            f"mon cluster log file = {self.directory}/cluster.log\n"
             f"admin socket = {self.directory}/$name.$pid.asok\ncrash dir = {self.directory}\n"
             f"mon data = {self.directory}/mon\nosd data = {self.directory}/osd\nmgr data = {self.directory}/mgr\n"
             f"mds data = {self.directory}/mds\nmon pg warn min per osd = 0\n"

@@ -8,6 +8,8 @@ from hosts.network import run
 
 
 class GlusterFS:
+    # What a reader may see while another host replaces a file: none.
+    unkept = ["gone"]
     # How long a client that is gone keeps its locks, at most: TCP's keepalive finds it (20 + 9 × 2 s by default).
     sustain = 40
     # Locks that were lost are not taken again in silence (client.strict-locks): the descriptor that had one fails.
@@ -66,6 +68,13 @@ class GlusterFS:
     def stop(self):
         for point in self.mounted:
             run("umount", "-l", str(point), check=False)
-        self.gluster("volume", "stop", "store", "force", check=False)
-        self.server.terminate()
-        self.server.wait(60)
+        if self.server:
+            self.gluster("volume", "stop", "store", "force", check=False)
+            self.server.terminate()
+            try:
+                self.server.wait(60)
+            except subprocess.TimeoutExpired:
+                self.server.kill()
+                self.server.wait()
+        for log in pathlib.Path("/var/log/glusterfs/bricks").glob(f"{str(self.directory)[1:].replace('/', '-')}-*"):
+            log.unlink()

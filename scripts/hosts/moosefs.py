@@ -8,6 +8,8 @@ from hosts.network import run
 
 
 class MooseFS:
+    # What a reader may see while another host replaces a file: the old or the new one.
+    unkept = []
     # How long a client that is gone keeps its locks, in seconds; a day by default.
     sustain = 20
 

@@ -1,5 +1,8 @@
 """A server and two hosts, each a network namespace; the hosts reach the server, and can be cut off."""
 
+import contextlib
+import os
+import signal
 import subprocess
 
 NAMES = ["a", "b"]
@@ -55,4 +58,9 @@ class Network:
 
     def stop(self):
         for name in self.made:
+            # What has not ended, with what it has started.
+            inside = run("ip", "netns", "pids", self.namespace(name), check=False)
+            for number in inside.stdout.split() if inside.returncode == 0 else []:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(number), signal.SIGKILL)
             run("ip", "netns", "del", self.namespace(name), check=False)

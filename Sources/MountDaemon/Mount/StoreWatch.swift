@@ -12,9 +12,6 @@ import SystemPackage
 /// answer is too old (``StoreHold``).
 final class StoreWatch: Sendable {
   private static let interval: Int64 = 1_000_000_000
-  /// How often in a row the lock may be missing, though nobody has made the claim anew: a version that does not put an
-  /// identifier in the file may have it for good, a check has it for a while, and a server of locks is started anew.
-  private static let mostLooksWithoutLock = 60
 
   private let daemon: Daemon
   private let claim: WriterClaim?
@@ -48,8 +45,8 @@ final class StoreWatch: Sendable {
       case .unlocked(let error):
         noteAnswer()
         looksWithoutLock += 1
-        if looksWithoutLock < Self.mostLooksWithoutLock { break }
-        if error == .wouldBlock { end("another host or process has the lock of its claim") }
+        if looksWithoutLock < WriterClaim.mostLooksWithoutLock { break }
+        if error == .wouldBlock { end(WriterClaim.reasonOfLock) }
         daemon.fileSystem.hold.note(failing: true)
       case .lost(let reason): end(reason)
       case .unknown(let error):

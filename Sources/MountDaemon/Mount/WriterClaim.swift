@@ -26,6 +26,11 @@ package final class WriterClaim: Sendable {
   /// The status that a process ends with that has lost it.
   package static let statusOfLoss: Int32 = 30
 
+  /// How often in a row the lock may be missing, though nobody has made the claim anew: a version that does not put an
+  /// identifier in the file may have it for good, a check has it for a while, and a server of locks is started anew.
+  static let mostLooksWithoutLock = 60
+  static let reasonOfLock = "another host or process has the lock of its claim"
+
   private static let name = PathName(NameEncoding.writerFile)
   private static let identifierSize = 16
   private static let none = [UInt8](repeating: 0, count: identifierSize)
@@ -140,8 +145,8 @@ package final class WriterClaim: Sendable {
       return .held
     } catch {
       // A client of CephFS that was blocklisted says so when a file is opened, and hardly elsewhere.
-      let refusal = [failure, error, errorOfOpening].lazy.compactMap { $0 }.first(where: \.isOfAGivenUpHost)
-      guard let refusal else { return .unknown(error) }
+      func refusal(_ error: Errno?) -> Errno? { error.flatMap { $0.isOfAGivenUpHost ? $0 : nil } }
+      guard let refusal = refusal(failure) ?? refusal(error) ?? refusal(errorOfOpening) else { return .unknown(error) }
       return .lost(reason: "its file system does not let this host write any more: \(refusal)")
     }
   }
@@ -159,18 +164,30 @@ package final class WriterClaim: Sendable {
   /// stopped at any call; a mount has requests that wait meanwhile (``StoreWatch``).
   func endProcessWhenLost(_ path: String) {
     guard isOfServer else { return }
-    // Without a thread nobody looks, and the claim ends no earlier than the command.
+    // Without a thread nobody looks.
     let thread = try? Thread(starting: "claim") { [weak self] in
+      var looksWithoutLock = 0
       while true {
         MonotonicClock.sleep(microseconds: 1_000_000)
         guard let state = self?.state() else { return }
-        guard case .lost(let reason) = state else { continue }
-        let message = "protectfs: \(path): the store is lost, and nothing more is changed: \(reason)\n"
-        StandardStream.writeError(message)
-        Process.exitAtOnce(Self.statusOfLoss)
+        switch state {
+        case .held: looksWithoutLock = 0
+        case .unlocked(.wouldBlock):
+          looksWithoutLock += 1
+          if looksWithoutLock >= Self.mostLooksWithoutLock { Self.endProcess(path, Self.reasonOfLock) }
+        case .lost(let reason): Self.endProcess(path, reason)
+        case .unlocked, .unknown: break
+        }
       }
     }
     thread?.detach()
+  }
+
+  private static func endProcess(_ path: String, _ reason: String) -> Never {
+    // A terminal that was stopped is not waited for, and may have a line of progress.
+    let message = "\nprotectfs: \(path): the store is lost, and nothing more is changed: \(reason)\n"
+    StandardStream.writeIfReady(Array(message.utf8.dropFirst(StandardStream.isErrorTerminal ? 0 : 1)), to: nil)
+    Process.exitAtOnce(statusOfLoss)
   }
 
   /// Says that nothing more will be written, so that nobody need wait. A server that has not answered for long is not
