@@ -16,27 +16,31 @@ extension ProtectedFileSystem {
       guard let lookedUp = tree.options.lookedUp else {
         return entry(try handle.descriptor.status(of: backing.name), at: location)
       }
-      var attempts = 10
-      while true {
-        do throws(Errno) {
-          let file = try handle.descriptor.open(backing.name, [.path, .noFollow])
-          let status: Status
-          do throws(Errno) { status = try file.status() } catch {
-            throw error == .noSuchFileOrDirectory ? .staleNFSFileHandle : error
-          }
-          let entry = entry(status, at: location)
-          if status.type == .regular { lookedUp.hold(file, of: node(entry.node)) }
-          return entry
-        } catch .staleNFSFileHandle {
-          // Another host has replaced it in between.
-          attempts -= 1
-          if attempts == 0 { throw .staleNFSFileHandle }
-        }
-      }
+      var status = Status()
+      let file = try openBesideWriter(backing.name, in: handle, &status)
+      let entry = entry(status, at: location)
+      if status.type == .regular { lookedUp.hold(file, of: node(entry.node)) }
+      return entry
     } catch .noSuchFileOrDirectory {
       // Node 0: the kernel may cache that there is no such name.
       return Entry(node: NodeID(rawValue: 0), attributes: Status(), entryTimeout: timeout, attributeTimeout: 0)
     }
+  }
+
+  /// Opens a name without access, and anew where another host has replaced its file before its status was read.
+  private func openBesideWriter(
+    _ name: PathName, in handle: SharedDescriptor, _ status: inout Status
+  ) throws(Errno) -> Descriptor {
+    for _ in 0..<10 {
+      do throws(Errno) {
+        let file = try handle.descriptor.open(name, [.path, .noFollow])
+        do throws(Errno) { status = try file.status() } catch .noSuchFileOrDirectory { continue }
+        return file
+      } catch .staleNFSFileHandle {
+        continue
+      }
+    }
+    throw .staleNFSFileHandle
   }
 
   package func forget(_ node: NodeID, count: UInt64) {
