@@ -1,15 +1,13 @@
 """CephFS 16: a monitor, a manager, one device in memory and one metadata server; ceph-fuse on each host."""
 
 import os
-import pathlib
-import subprocess
 import time
 import uuid
 
-from hosts.network import run
+from hosts.network import Engine, run
 
 
-class CephFS:
+class CephFS(Engine):
     # What a reader may see while another host replaces a file: the old or the new one.
     unkept = []
     # After how many seconds a client that is gone is evicted and blocklisted: 60 and 300 by default.
@@ -17,9 +15,8 @@ class CephFS:
     sustain = 30
 
     def __init__(self, network, directory):
-        self.network, self.directory = network, pathlib.Path(directory)
+        super().__init__(network, directory)
         self.configuration = self.directory / "ceph.conf"
-        self.processes, self.mounted = [], []
 
     def start(self):
         cluster = uuid.uuid4()
@@ -78,21 +75,14 @@ class CephFS:
         raise RuntimeError(f"ceph {' '.join(words)}: {shown.stdout}")
 
     def serve(self, program, identifier):
-        self.begin(program, "server", program, "-i", identifier, "-f")
-
-    def begin(self, log, host, program, *words):
-        with open(self.directory / f"{log}.out", "w", encoding="utf-8") as output:
-            process = subprocess.Popen(
-                self.network.inside(host, program, "-c", self.configuration, *words),
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
-        self.processes.append(process)
-        return process
+        self.begin(program, "server", program, "-c", self.configuration, "-i", identifier, "-f")
 
     def mount(self, name):
         """Mounts it on a host; returns where."""
         point = self.directory / name
         point.mkdir(exist_ok=True)
-        client = self.begin(f"client.{name}", name, "ceph-fuse", "-f", "--id", "admin", str(point))
+        client = self.begin(
+            f"client.{name}", name, "ceph-fuse", "-c", self.configuration, "-f", "--id", "admin", str(point))
         self.mounted.append(point)
         for _ in range(600):
             if os.path.ismount(point):
@@ -100,16 +90,4 @@ class CephFS:
             if client.poll() is not None:
                 break
             time.sleep(0.1)
-        raise RuntimeError(f"{name} does not mount: {(self.directory / f'client.{name}.out').read_text()}")
-
-    def stop(self):
-        for point in self.mounted:
-            run("umount", "-l", str(point), check=False)
-        for process in reversed(self.processes):
-            process.terminate()
-        for process in self.processes:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        raise RuntimeError(f"{name} does not mount: {(self.directory / f'client.{name}.log').read_text()}")

@@ -1,13 +1,12 @@
 """GlusterFS 10: a volume of two bricks with data and an arbiter, which one server has; a client for each host."""
 
 import pathlib
-import subprocess
 import time
 
-from hosts.network import run
+from hosts.network import Engine, run
 
 
-class GlusterFS:
+class GlusterFS(Engine):
     # What a reader may see while another host replaces a file: none.
     unkept = ["gone"]
     # How long a client that is gone keeps its locks, at most: TCP's keepalive finds it (20 + 9 × 2 s by default).
@@ -20,10 +19,6 @@ class GlusterFS:
     }
     mount_options = ["--entry-timeout=0", "--attribute-timeout=0", "--negative-timeout=0"]
 
-    def __init__(self, network, directory):
-        self.network, self.directory = network, pathlib.Path(directory)
-        self.server, self.mounted = None, []
-
     def start(self):
         work = self.directory / "gluster"
         work.mkdir()
@@ -32,10 +27,8 @@ class GlusterFS:
             f"  option working-directory {work}\n  option run-directory {work}\n"
             f"  option transport-type socket\n  option transport.socket.listen-port 24007\n"
             f"  option glusterd-sockfile {work}/socket\n  option base-port 49152\nend-volume\n")
-        self.server = subprocess.Popen(
-            self.network.inside("server", "glusterd", "--no-daemon", "--volfile", work / "glusterd.vol",
-                                "--pid-file", work / "pid", "--log-file", work / "log"),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.begin("glusterd", "server", "glusterd", "--no-daemon", "--volfile", work / "glusterd.vol",
+                   "--pid-file", work / "pid", "--log-file", work / "log")
         for _ in range(120):
             if self.gluster("volume", "list", check=False).returncode == 0:
                 break
@@ -66,15 +59,8 @@ class GlusterFS:
         raise RuntimeError(f"{name} does not mount")
 
     def stop(self):
-        for point in self.mounted:
-            run("umount", "-l", str(point), check=False)
-        if self.server:
-            self.gluster("volume", "stop", "store", "force", check=False)
-            self.server.terminate()
-            try:
-                self.server.wait(60)
-            except subprocess.TimeoutExpired:
-                self.server.kill()
-                self.server.wait()
+        # Its bricks are processes of their own. Without a server this fails.
+        self.gluster("volume", "stop", "store", "force", check=False)
+        super().stop()
         for log in pathlib.Path("/var/log/glusterfs/bricks").glob(f"{str(self.directory)[1:].replace('/', '-')}-*"):
             log.unlink()

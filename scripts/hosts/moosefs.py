@@ -1,21 +1,16 @@
 """MooseFS 3.0: one master, one chunk server, a client for each host."""
 
 import pathlib
-import subprocess
 import time
 
-from hosts.network import run
+from hosts.network import Engine, run
 
 
-class MooseFS:
+class MooseFS(Engine):
     # What a reader may see while another host replaces a file: the old or the new one.
     unkept = []
     # How long a client that is gone keeps its locks, in seconds; a day by default.
     sustain = 20
-
-    def __init__(self, network, directory):
-        self.network, self.directory = network, pathlib.Path(directory)
-        self.processes, self.mounted = [], []
 
     def start(self):
         for name in ["master", "chunks", "disk"]:
@@ -32,14 +27,8 @@ class MooseFS:
             "HDD_LEAVE_SPACE_DEFAULT=64MiB\n")
         empty = pathlib.Path("/var/lib/mfs/metadata.mfs.empty").read_bytes()
         (self.directory / "master/metadata.mfs").write_bytes(empty)
-        self.serve("mfsmaster", "master")
-        self.serve("mfschunkserver", "chunks")
-
-    def serve(self, program, name):
-        with open(self.directory / f"{name}.log", "w", encoding="utf-8") as log:
-            self.processes.append(subprocess.Popen(
-                self.network.inside("server", program, "-c", f"{self.directory}/{name}.cfg", "-d", "start"),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+        for program, name in [("mfsmaster", "master"), ("mfschunkserver", "chunks")]:
+            self.begin(name, "server", program, "-c", f"{self.directory}/{name}.cfg", "-d", "start")
 
     def mount(self, name):
         """Mounts it on a host; returns where. Extended attributes, in which records are, are not to be remembered."""
@@ -53,15 +42,3 @@ class MooseFS:
                 return point
             time.sleep(0.5)
         raise RuntimeError(f"{name} does not mount: {mounted.stdout}")
-
-    def stop(self):
-        for point in self.mounted:
-            run("umount", "-l", str(point), check=False)
-        for process in reversed(self.processes):
-            process.terminate()
-        for process in self.processes:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()

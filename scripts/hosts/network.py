@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -64,3 +65,31 @@ class Network:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(number), signal.SIGKILL)
             run("ip", "netns", "del", self.namespace(name), check=False)
+
+
+class Engine:
+    """A file system of several hosts: what its servers and clients run as, and where it is mounted."""
+
+    def __init__(self, network, directory):
+        self.network, self.directory = network, pathlib.Path(directory)
+        self.processes, self.mounted = [], []
+
+    def begin(self, log, host, *command):
+        """Starts a process that stays in the foreground."""
+        with open(self.directory / f"{log}.log", "w", encoding="utf-8") as output:
+            process = subprocess.Popen(self.network.inside(host, *command), stdin=subprocess.DEVNULL, stdout=output,
+                                       stderr=output, start_new_session=True)
+        self.processes.append(process)
+        return process
+
+    def stop(self):
+        for point in self.mounted:
+            run("umount", "-l", str(point), check=False)
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
