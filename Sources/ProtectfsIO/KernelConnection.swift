@@ -54,12 +54,23 @@ package struct KernelConnection: ~Copyable, Sendable {
   /// - Throws: `ENOENT` if it is not to be had: the kernel's list of connections is mounted nowhere, and the caller may
   ///   not mount it.
   package static func openAbort(of device: some StringProtocol) throws(Errno) -> Descriptor {
-    guard let minor = device.split(separator: ":").last.flatMap({ UInt32($0) }) else { throw .invalidArgument }
-    return Descriptor(owning: try check(linux_open_fuse_abort(minor)))
+    Descriptor(owning: try check(linux_open_fuse_abort(try minor(of: device))))
   }
 
   /// Ends the connection, by the file that ``openAbort(of:)`` has opened: every request fails, of now and later.
   package static func abort(_ file: borrowing Descriptor) throws(Errno) { try check(linux_abort_fuse(file.rawValue)) }
+
+  /// Has the kernel ask a mounted file system for its status, and waits for the answer. `device` is `MAJOR:MINOR`. That
+  /// is no use of the mount, for which umount(8) would fail, except where the kernel can only be told by way of the
+  /// mount point.
+  package static func askForStatus(of device: some StringProtocol, at mountPoint: String) throws(Errno) {
+    try check(unsafe linux_ask_fuse_status(try minor(of: device), mountPoint))
+  }
+
+  private static func minor(of device: some StringProtocol) throws(Errno) -> UInt32 {
+    guard let minor = device.split(separator: ":").last.flatMap({ UInt32($0) }) else { throw .invalidArgument }
+    return minor
+  }
 
   /// Whether the file system is gone, since nothing holds it.
   package var hasNoFileSystem: Bool { linux_probe_fuse(descriptor.rawValue) == -ENOENT }

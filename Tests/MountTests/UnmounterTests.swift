@@ -103,6 +103,33 @@ extension MountTests {
       }
     }
 
+    #if arch(x86_64)
+      /// What the daemon has the kernel ask it, so that a queue of its rings goes on, keeps nobody from unmounting.
+      @Test func aQuestionIsNoUse() throws {
+        try Volume.with { volume in
+          let place = volume.mountPoint
+          let device = try #require(try MountedFileSystem.at(place.description)?.device)
+          let thread = Monitor(.test, Int32(0))
+          #expect(calls_kill(volume.processID, SIGSTOP) == 0)
+          defer { _ = calls_kill(volume.processID, SIGCONT) }
+          let question = PendingCall { () throws(Errno) in
+            thread.update { $0 = Thread.number }
+            try KernelConnection.askForStatus(of: device, at: place.description)
+          }
+          #expect(
+            eventually {
+              let call = PathName("/proc/self/task/\(thread.read { $0 })/syscall")
+              return (try? call.text().starts(with: "136 ")) == true  // ustat(2)
+            })
+          let unmounting = PendingCall { () throws(Errno) in try place.unmount(isLazy: false) }
+          #expect(eventually { !volume.isMounted || !unmounting.isPending })
+          #expect(calls_kill(volume.processID, SIGCONT) == 0)
+          #expect(try unmounting.result() == nil && question.result() == nil)
+          #expect(volume.waitForDaemon() == .exited(0))
+        }
+      }
+    #endif
+
     /// It holds nothing of the caller or the store, and ignores the signals of a terminal or service manager.
     @Test func holdsNothing() throws {
       try Mounter.root.withVolume(byPasscode: true) { volume in

@@ -12,7 +12,7 @@ extension RequestRings {
   /// which the daemon may not run gets none.
   ///
   /// The request is an ``EmptyRetrieval``. If the kernel knows no regular file, another thread asks for the status of
-  /// the mount.
+  /// the file system.
   func nudge(_ queue: RingQueue) {
     if !queue.takesNudges { return }
     if requestPages(on: queue, from: EmptyRetrieval.firstNumber) { return }
@@ -21,8 +21,8 @@ extension RequestRings {
       CommandRing.bindThread(to: queue.number)
       let number = Thread.number
       state.withLock { _ = $0.nudgers.insert(number) }
-      var status = statvfs()
-      _ = unsafe statvfs(mountPoint, &status)
+      // What it fails with, if it does, is the daemon's own answer.
+      try? KernelConnection.askForStatus(of: fileSystem, at: mountPoint)
       state.withLock { _ = $0.nudgers.remove(number) }
     }
     thread?.detach()

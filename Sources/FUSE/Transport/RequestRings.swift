@@ -33,6 +33,8 @@ final class RequestRings: Sendable {
   }
 
   let mountPoint: String
+  /// The device number of what is mounted there, as `MAJOR:MINOR`.
+  let fileSystem: String
   /// The regular files that the kernel knows.
   let files: SharedNumbers
   let queues: [RingQueue]
@@ -61,9 +63,11 @@ final class RequestRings: Sendable {
     device: CInt, mountPoint: String, files: SharedNumbers, threads: Int,
     processors: Int? = Process.possibleProcessorCount
   ) throws(Errno) {
-    guard let count = processors, count <= Self.mostProcessors else { throw .notSupported }
+    guard let count = processors, count <= Self.mostProcessors, let fileSystem = Process.device(of: mountPoint)
+    else { throw .notSupported }
     self.device = device
     self.mountPoint = mountPoint
+    self.fileSystem = fileSystem
     self.files = files
     queues = (0..<count).map { RingQueue(number: $0) }
     let spares = min(threads * Self.sparesForThread, Int(Process.openFileLimit / 8))
