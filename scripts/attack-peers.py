@@ -51,10 +51,15 @@ class Gocryptfs:
             self.names[name], = set(os.listdir(self.backing)) - known
         self.unmount()
         self.before = self.file("a").read_bytes()
+        self.store_before = {file.name: file.read_bytes() for file in self.backing.iterdir() if not file.is_symlink()}
         self.mount()
         with open(self.mount_point / "a", "r+b") as stream:
             stream.write(CURRENT)
         self.unmount()
+        self.password_before = self.password.read_text()
+        subprocess.run(["gocryptfs", "-passwd", "-q", "-scryptn", "10", self.backing], check=True, capture_output=True,
+                       input=f"{self.password_before}another\nanother\n", text=True)
+        self.password.write_text("another\n")
         self.after = self.file("a").read_bytes()
 
     def file(self, name):
@@ -118,6 +123,14 @@ class Gocryptfs:
 
     def links(self):
         self.exchange("s", "t")
+
+    def keys_earlier(self):
+        (self.backing / "gocryptfs.conf").write_bytes(self.store_before["gocryptfs.conf"])
+
+    def store_earlier(self):
+        for name, data in self.store_before.items():
+            (self.backing / name).write_bytes(data)
+        self.password.write_text(self.password_before)
 
 
 class CryFS(Gocryptfs):
@@ -222,6 +235,8 @@ class CryFS(Gocryptfs):
             self.write(name, data)
 
     exchanged = None
+    keys_earlier = None
+    store_earlier = whole_earlier
 
     def links(self):
         one, other = self.names["s"][0], self.names["t"][0]
@@ -251,6 +266,10 @@ ATTACKS = {
     "the file is as it was before, with its record": "whole_earlier",
     "two files are exchanged": "exchanged",
     "the targets of two links are exchanged": "links",
+    "the record of a directory is as it was before": None,
+    "the keybag is as it was before a change of the passcode": "keys_earlier",
+    "the keybag and the effaceable secret are as they were before": None,
+    "the whole store is as it was before": "store_earlier",
 }
 
 
@@ -293,9 +312,23 @@ def target(path):
     return {"one": "nothing changes", "two": "that of the other"}.get(text, "garbage")
 
 
+def earlier_password(store):
+    """Whether the one from before opens a store that today's does not."""
+    today = store.password.read_text()
+    try:
+        store.password.write_text(store.password_before)
+        store.mount()
+        store.unmount()
+        return "the passcode of then opens it"
+    except subprocess.CalledProcessError:
+        return "the store does not open"
+    finally:
+        store.password.write_text(today)
+
+
 def answer(store, kept, attack):
     """Of a store that is as it was kept."""
-    if getattr(store, attack) is None:
+    if attack is None or getattr(store, attack) is None:
         return "–"
     for directory in kept.iterdir():
         shutil.rmtree(kept.parent / directory.name)
@@ -304,7 +337,7 @@ def answer(store, kept, attack):
     try:
         store.mount()
     except subprocess.CalledProcessError:
-        return "the store does not open"
+        return "the store does not open" if attack != "keys_earlier" else earlier_password(store)
     try:
         return target(store.mount_point / "s") if attack == "links" else state(store.mount_point / "a")
     finally:

@@ -1,6 +1,8 @@
 import Contents
 import Contract
+import Cryptography
 import Foundation
+import KeyManagement
 import ProtectfsIO
 import ProtectfsPolicy
 import SimulatedDisk
@@ -31,7 +33,7 @@ import Testing
   }
 
   /// A store with the files `a`, which has other contents than it had before, and `b`, the links `s` and `t`, and the
-  /// directory `d`, which has another class than it had before.
+  /// directory `d`, which has another class than it had before, as the store has another passcode.
   private final class Fixture {
     let store: SimulatedMount.Store
     private(set) var mount: SimulatedMount
@@ -39,8 +41,10 @@ import Testing
     let layout: ContentsLayout
     let before, after: Copy
     let directoryRecord: [UInt8]
+    let storeBefore: DiskImage
+    private let keysBefore: [PathName: [UInt8]]
 
-    init(authenticatesContents: Bool, isClosed: Bool) throws {
+    init(on disk: SimulatedDisk, authenticatesContents: Bool, isClosed: Bool) throws {
       store = try SimulatedMount.Store.kept(authenticatesContents: authenticatesContents)
       layout = authenticatesContents ? .pages(.unknown) : .units
       let mount = try SimulatedMount(store)
@@ -60,6 +64,10 @@ import Testing
       before = try Copy(root.open(names["a"]!, [.readWrite]))
       directoryRecord = try root.open(names["d"]!, [.readOnly, .directory])
         .attribute(PathName(DirectoryRecord.attributeName))
+      storeBefore = disk.image
+      keysBefore = try Dictionary(
+        uniqueKeysWithValues: Self.keyFiles.map { ($0, try Self.keys().open($0, [.readOnly]).readAll(limit: 1 << 20)) })
+      try store.changePasscode(to: "another")
       try mount.write(AttackTableTests.current, at: 0, to: "a")
       try mount.setClass(of: "d", to: .complete)
       if isClosed { mount.clean() }
@@ -76,6 +84,17 @@ import Testing
       UInt64(layout.isAuthenticated && page > 0 ? page + 1 : page) * 4096
     }
 
+    /// The files with the store's keys, the one with the effaceable secret last.
+    static let keyFiles: [PathName] = ["keybag", "keybag.previous", "effaceable"]
+
+    private static func keys() throws -> Descriptor {
+      try SimulatedMount.backing().open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory])
+    }
+
+    func putBack(_ files: some Sequence<PathName>) throws {
+      for name in files { try Self.keys().open(name, [.readWrite]).write(keysBefore[name]!, at: 0) }
+    }
+
     func remount() throws { mount = try SimulatedMount(store) }
   }
 
@@ -83,7 +102,9 @@ import Testing
     let name: String
     /// Whether the file was closed, and is not being written.
     var isClosed = true
-    let make: @Sendable (Fixture) throws -> Void
+    /// Whether everything is put back.
+    var isOfAll = false
+    var make: @Sendable (Fixture) throws -> Void = { _ in }
     /// What programs get; by default, what `a` has.
     var result: @Sendable (Fixture) throws -> String = { try AttackTableTests.state(of: "a", $0) }
   }
@@ -155,7 +176,23 @@ import Testing
         let fileClass = String(decoding: try fixture.mount.contents("d/x"), as: UTF8.self)
         return fileClass == ProtectionClass.complete.name ? "nothing changes" : "new files get the class of then"
       }),
+    Attack(
+      name: "the keybag is as it was before a change of the passcode",
+      make: { try $0.putBack(Fixture.keyFiles.dropLast()) }, result: passcode),
+    Attack(
+      name: "the keybag and the effaceable secret are as they were before", make: { try $0.putBack(Fixture.keyFiles) },
+      result: passcode),
+    Attack(name: "the whole store is as it was before", isOfAll: true),
   ]
+
+  /// Which passcode opens the store.
+  private static func passcode(_ fixture: Fixture) throws -> String {
+    do {
+      return try fixture.store.opens(with: "another") ? "nothing changes" : "the passcode of then opens it"
+    } catch KeyManagementError.effaceableSecretMissing {
+      return "the store does not open"
+    }
+  }
 
   private static func zero(_ fixture: Fixture) throws {
     try fixture.backing("a")
@@ -210,10 +247,13 @@ import Testing
 
   private static func answer(to attack: Attack, authenticatesContents: Bool) throws -> String {
     let store = try SimulatedMount.Store.kept(authenticatesContents: authenticatesContents)
-    return try SimulatedDisk(store.image).run {
-      let fixture = try Fixture(authenticatesContents: authenticatesContents, isClosed: attack.isClosed)
+    let disk = SimulatedDisk(store.image)
+    let fixture = try disk.run {
+      try Fixture(on: disk, authenticatesContents: authenticatesContents, isClosed: attack.isClosed)
+    }
+    return try (attack.isOfAll ? SimulatedDisk(fixture.storeBefore) : disk).run {
       try attack.make(fixture)
-      try fixture.remount()
+      do { try fixture.remount() } catch KeyManagementError.effaceableSecretMissing { return "the store does not open" }
       return try attack.result(fixture)
     }
   }

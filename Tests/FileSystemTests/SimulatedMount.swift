@@ -36,7 +36,7 @@ final class SimulatedMount {
       let deviceKey = try VolumeDeviceKey(deviceKey: SecretBytes(key), storeID: storeID)
       let new = try Keybag.create(
         authenticatesContents: authenticatesContents, passcode: SecretBytes(Array("passcode".utf8)),
-        deviceKey: deviceKey, storeID: storeID, eraseAfter: nil, cost: ScryptParameters(logN: 16, r: 8, p: 1))
+        deviceKey: deviceKey, storeID: storeID, eraseAfter: nil, cost: Self.cost)
       let disk = SimulatedDisk()
       try disk.run {
         let backing = try SimulatedMount.backing()
@@ -55,6 +55,29 @@ final class SimulatedMount {
     }
 
     func secret() throws -> UnlockSecret { try .recoveryKey(new.recoveryKey.text()) }
+
+    func changePasscode(to passcode: String) throws {
+      let file = try KeybagFile(backing: SimulatedMount.backing())
+      let deviceKey = try deviceKey()
+      let opened = try file.open(
+        Keybag(parsing: file.read(), deviceKey: deviceKey), with: secret(), deviceKey: deviceKey)
+      try file.commit(opened.changed(by: .changePasscode(SecretBytes(Array(passcode.utf8))), cost: Self.cost))
+    }
+
+    /// Whether it is the passcode.
+    func opens(with passcode: String) throws -> Bool {
+      let file = try KeybagFile(backing: SimulatedMount.backing())
+      let deviceKey = try deviceKey()
+      let keybag = try Keybag(parsing: file.read(), deviceKey: deviceKey)
+      do {
+        _ = try file.open(keybag, with: .passcode(SecretBytes(Array(passcode.utf8))), deviceKey: deviceKey)
+        return true
+      } catch KeyManagementError.wrongPasscode {
+        return false
+      }
+    }
+
+    private static let cost = ScryptParameters(logN: 16, r: 8, p: 1)
   }
 
   /// What `fsck` says is an error, of a store that nobody has mounted since.
