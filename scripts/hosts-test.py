@@ -26,6 +26,18 @@ from hosts.network import Network, run
 
 ENGINES = {"cephfs": CephFS, "glusterfs": GlusterFS, "moosefs": MooseFS}
 PATIENCE = 180
+# A file that is overwritten in place while its host is cut off.
+WRITTEN = 4 << 20
+OVERWRITE = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+number = 0
+while True:
+    number += 1
+    os.pwrite(file, b"%08d" % number * 8192, number * 65536 % (4 << 20))
+    if number % 5 == 0: os.fsync(file)
+    if number == 100: print("begun", flush=True)
+"""
 
 
 def await_that(condition, seconds=PATIENCE):
@@ -73,6 +85,11 @@ class Host:
     def mount(self, *options):
         self.start(*options)
         return await_that(self.is_unlocked)
+
+    def backing_file(self, name):
+        """Found by its number, which is that of the file on the mount."""
+        number = (self.mount_point / name).stat().st_ino
+        return next(entry for entry in self.backing.iterdir() if entry.lstat().st_ino == number)
 
     def unmount(self):
         run(self.test.protectfs, "unmount", self.mount_point)
@@ -218,12 +235,22 @@ class Test:
 
     def cut_off(self, a, b):
         b.start("standby")
+        (a.mount_point / "open").write_bytes(b"a" * WRITTEN)
+        overwriting = subprocess.Popen([sys.executable, "-c", OVERWRITE, a.mount_point / "open"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        # It has begun, and is in the middle of it.
+        overwriting.stdout.readline()
         self.network.cut("a")
         late = subprocess.Popen(["mkdir", a.mount_point / "late"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.note_time("a writer that is cut off locks itself (isolation=5)",
                        await_that(lambda: a.state() == "beforeFirstUnlock"))
         self.note_time(f"a standby takes over (locks are kept for {self.engine.sustain} s)", await_that(b.is_unlocked))
         (b.mount_point / "mine").write_text("b")
+        with open(b.mount_point / "open", "r+b") as stream:
+            stream.write(b"b" * WRITTEN)
+            os.fsync(stream.fileno())
+        backing = b.backing_file("open")
+        written = backing.read_bytes()
         self.network.cut("a", False)
         self.note_time("it is there again, and ends", await_that(lambda: a.daemon.poll() is not None))
         self.note("with exit status 30", a.daemon.poll() == 30, f"{a.daemon.poll()}")
@@ -231,6 +258,8 @@ class Test:
         time.sleep(2)
         self.note("and is not in the store", not (b.mount_point / "late").exists())
         self.note("what the other wrote is", (b.mount_point / "mine").read_text() == "b")
+        overwriting.wait(60)
+        self.note("also where the first was writing", backing.read_bytes() == written)
         run("umount", "-l", a.mount_point)
 
     def erasure(self, reader, writer):

@@ -35,6 +35,9 @@ package final class BackingTree: Sendable {
   /// reported once to each open descriptor (fsync(2)).
   let flushing: SharedDescriptor?
   let maySayClean = Atomic(true)
+  /// Whether a flush of the file system makes all files durable. Behind FUSE is another file system, or a server, which
+  /// the kernel has nothing flushed by: there, each file is synchronised.
+  let isSynchronizedWhole: Bool
   /// Files that were closed and are not clean yet.
   let closedFiles = RankedMutex<[ObjectIdentifier: ClosedFile]>(.rekeyQueue, [:])
   let rekeyJournal: RekeyJournal
@@ -62,6 +65,7 @@ package final class BackingTree: Sendable {
     unreplayed = UnreplayedBatches(try rekeyJournal.batches())
     flushing =
       options.layout.isAuthenticated ? SharedDescriptor(try root.descriptor.open(".", [.readOnly, .directory])) : nil
+    isSynchronizedWhole = root.descriptor.isSynchronizedWhole
     directories = DirectoryCache(capacity: options.directoryHandles)
     self.volume = volume
     self.controller = controller

@@ -105,7 +105,7 @@ extension BackingTree {
     let files = closedFiles.withLock { $0 }
     if files.isEmpty { return }
     do throws(Errno) {
-      try flushing?.descriptor.synchronizeFileSystem()
+      if isSynchronizedWhole { try flushing?.descriptor.synchronizeFileSystem() }
     } catch {
       maySayClean.store(false, ordering: .releasing)
       log.warning(
@@ -126,6 +126,7 @@ extension BackingTree {
     let node = closed.node
     do throws(Errno) {
       let reference = try reference(to: node)
+      if !isSynchronizedWhole { try reference.withDescriptor(synchronize) }
       try keyChanges.write { () throws(Errno) in
         guard closedFiles.withLock({ $0[ObjectIdentifier(node)] === closed }) else { return }
         // A program may have it open; and what failed may have been carried out.

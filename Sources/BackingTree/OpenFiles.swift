@@ -246,6 +246,9 @@ extension BackingTree {
     }
   }
 
+  /// Makes a file durable, its record and its contents. `O_PATH` is enough.
+  func synchronize(_ path: borrowing Descriptor) throws(Errno) { try reopen(path, .readOnly).synchronize() }
+
   private func reopen(_ path: borrowing Descriptor, _ flags: OpenFlags) throws(Errno) -> Descriptor {
     try ownerPermissions.ensuring(on: path) { () throws(Errno) in
       do throws(Errno) {

@@ -39,6 +39,9 @@ final class NetworkDirectory {
     try? probe.removeDirectory()
   }
 
+  /// What was done with files, in order: `fsync`, `fdatasync`, or the name of an attribute that was set, and the path.
+  var log: [Substring] { server.output.split(separator: "\n") }
+
   /// Gives the locks of this host away. `isFenced`: what had one refuses this host from then on.
   func loseLocks(isFenced: Bool = false) { server.send(isFenced ? SIGVTALRM : SIGPWR) }
 
@@ -57,7 +60,7 @@ extension Volume {
   /// Creates a store in a directory of several hosts, and calls `body` with the volume, its host, and the paths on the
   /// other hosts.
   static func onHosts(
-    others: Int, environment: (PathName) -> [String: String] = { _ in [:] },
+    others: Int, initOptions: [String]? = nil, environment: (PathName) -> [String: String] = { _ in [:] },
     _ body: (Volume, NetworkDirectory, [PathName]) throws -> Void
   ) throws {
     var hosts: [NetworkDirectory] = []
@@ -69,7 +72,7 @@ extension Volume {
         hosts.append(try NetworkDirectory(disk, at: directory.appending(name)))
       }
     }
-    try Volume.store(environment: environment, prepare: attach) { volume in
+    try Volume.store(initOptions: initOptions, environment: environment, prepare: attach) { volume in
       // Before the volume's directory goes.
       defer { for host in hosts { host.end() } }
       try body(volume, hosts[0], hosts.dropFirst().map(\.path))

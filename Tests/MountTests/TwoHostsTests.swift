@@ -53,6 +53,34 @@ extension MountTests {
       }
     }
 
+    /// syncfs(2) has nothing made durable there: each file is, before it is marked as clean, and before the class key
+    /// goes that its last record was wrapped with.
+    @Test func filesAreMadeDurableOneByOne() throws {
+      try Volume.onHosts(others: 0, initOptions: ["--authenticated"]) { volume, host, _ in
+        try volume.mount()
+        try volume.unlock()
+        let files = ["one", "two"].map(volume.path)
+        for file in files { try file.write("x") }
+        let paths = try files.map { "/\(try volume.backingFile(of: $0).description.split(separator: "/").last!)" }
+        let rotation = try Command.run([
+          "rotate", "--class", "C", "--recovery-key-file", volume.recoveryKeyFile(), volume.mountPoint.description,
+        ])
+        #expect(rotation.succeeded, "\(rotation.output)")
+        let rotated = host.log
+        let keybags = rotated.indices.filter { rotated[$0].hasPrefix("fsync /.protectfs/keybag") }
+        for path in paths {
+          let file = rotated.indices.filter { rotated[$0].hasSuffix(" \(path)") }
+          #expect(file.suffix(2).map { rotated[$0] } == ["user.cprotect \(path)", "fsync \(path)"], "\(rotated)")
+          #expect(file.last! < keybags.last!, "\(rotated)")
+        }
+        try volume.unmount()
+        for path in paths {
+          let file = host.log.dropFirst(rotated.count).filter { $0.hasSuffix(" \(path)") }
+          #expect(file == ["fsync \(path)", "user.cprotect \(path)"], "\(file)")
+        }
+      }
+    }
+
     /// The claim ends with the process that has it, also at a crash.
     @Test func theOtherWritesThen() throws {
       try Volume.onHosts(others: 1) { volume, _, others in

@@ -5,7 +5,7 @@
 //
 // SIGUSR1 makes the file system read-only under those who use it, as errors of a disk may; SIGUSR2 ends that. SIGPWR
 // gives the locks of this host away, as a server does that has not heard of it for long; SIGVTALRM too, and what was
-// locked refuses this host from then on. SIGTERM unmounts.
+// locked refuses this host from then on. SIGTERM unmounts. Prints which files are made durable, and which get attributes.
 
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -33,6 +33,12 @@
 #define CHANGE(call)              \
   if (is_read_only) return -EROFS; \
   RESULT(call)
+
+/// A line of the log, as a server has it in the order in which it is asked.
+static void tell(const char *what, const char *path) {
+  printf("%s %s\n", what, path);
+  fflush(stdout);
+}
 
 static int root;
 static volatile sig_atomic_t is_read_only, is_fenced;
@@ -128,7 +134,7 @@ static int write_file(const char *path, const char *data, size_t size, off_t off
   COUNT(pwrite(file_of(info)->descriptor, data, size, offset));
 }
 static int synchronize(const char *path, int data_only, struct fuse_file_info *info) {
-  (void)path, (void)data_only;
+  tell(data_only ? "fdatasync" : "fsync", path);
   RESULT(fsync(file_of(info)->descriptor));
 }
 static int allocate(const char *path, int mode, off_t offset, off_t length, struct fuse_file_info *info) {
@@ -147,6 +153,7 @@ static int file_system_status(const char *path, struct statvfs *status) {
 }
 
 static int set_attribute(const char *path, const char *name, const char *value, size_t size, int flags) {
+  tell(name, path);
   CHANGE(lsetxattr(ABSOLUTE(path), name, value, size, flags));
 }
 static int get_attribute(const char *path, const char *name, char *value, size_t size) {

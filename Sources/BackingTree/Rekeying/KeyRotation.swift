@@ -94,14 +94,19 @@ package final class KeyRotation: TreeVisitor {
 
   /// Replaces a file's record on disk, then in memory.
   private func rewrap(_ descriptor: borrowing Descriptor, _ node: Node) throws(Errno) {
-    try tree.keyChanges.write { () throws(Errno) in
-      guard let old = try storedRecord(of: descriptor, node), old.fileClass == fileClass else { return }
-      guard let new = try rewrapped(old) else { return }
+    let isOfClass = try tree.keyChanges.write { () throws(Errno) in
+      guard let old = try storedRecord(of: descriptor, node), old.fileClass == fileClass else { return false }
+      guard let new = try rewrapped(old) else { return true }
       let written: Void? = try keeping(node) { () throws(Errno) in try tree.setRecord(new.bytes, of: descriptor) }
-      guard written != nil else { return }
+      guard written != nil else { return false }
       progress.rewrapped += 1
       // A record in memory that still has the old key may be written back by a rekey.
       if let known = tree.nodes.find(try descriptor.status()) { try tree.renewRecordInMemory(of: known) }
+      return true
+    }
+    // Also one that has the new key from a rotation that was ended.
+    if isOfClass, !tree.isSynchronizedWhole {
+      _ = try keeping(node) { () throws(Errno) in try tree.synchronize(descriptor) }
     }
   }
 

@@ -112,7 +112,7 @@ extension RekeyEngine {
   // MARK: Durability
 
   func synchronize(_ jobs: [Job]) throws(Errno) {
-    guard jobs.count > Self.mostSynchronizedAlone, tree.root.descriptor.isSynchronizedWhole else {
+    guard jobs.count > Self.mostSynchronizedAlone, tree.isSynchronizedWhole else {
       for job in jobs { try job.file.synchronize(dataOnly: false) }
       return
     }
