@@ -25,7 +25,7 @@ from hosts.moosefs import MooseFS
 from hosts.network import Network, run
 
 ENGINES = {"cephfs": CephFS, "glusterfs": GlusterFS, "moosefs": MooseFS}
-PATIENCE = 180
+PATIENCE = 400
 # A file that is overwritten in place while its host is cut off.
 WRITTEN = 4 << 20
 OVERWRITE = """
@@ -185,6 +185,10 @@ class Test:
             else:
                 self.cut_off(a, b)
                 self.erasure(a, b)
+        except BaseException:
+            for log in sorted(self.directory.glob("log.*")):
+                print(f"-- {log.name}", *log.read_text().splitlines()[-20:], sep="\n", file=sys.stderr)
+            raise
         finally:
             self.clean_up()
 
@@ -261,6 +265,7 @@ class Test:
         overwriting.wait(60)
         self.note("also where the first was writing", backing.read_bytes() == written)
         run("umount", "-l", a.mount_point)
+        self.engine.mount_again("a")
 
     def erasure(self, reader, writer):
         self.note_time("another host reads", reader.mount("ro"))

@@ -77,7 +77,7 @@ package final class Node: Sendable {
     /// The backing file or directory after its last name was removed, opened with `O_PATH`, while the kernel still
     /// knows it: programs may be about to open it, or have it as their working directory. While it is open, its inode
     /// number is not reused. While `file` is there, that is enough.
-    var unlinked: SharedDescriptor?
+    package internal(set) var unlinked: SharedDescriptor?
     /// A separate object: nearly no file has one, and all nodes are in memory.
     var movedTime: MovedTime?
     /// Open handles of `file`.

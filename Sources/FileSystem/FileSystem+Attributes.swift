@@ -77,7 +77,12 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> Status {
     func time() -> TimeChange { node.timeAfterRekeys(sent) }
     while true {
-      let (file, changes) = node.state.withLock { ($0.file, $0.classChanges) }
+      let (file, changes, isUnlinked) = node.state.withLock { ($0.file, $0.classChanges, $0.unlinked != nil) }
+      // The kernel sends the time of a file that was written and removed, which nobody will see any more.
+      if isUnlinked, file == nil {
+        let status = try body(.leave)
+        if status.links == 0 { return status }
+      }
       let status = if let file { try file.setModificationTime(time, body) } else { try body(time()) }
       if node.state.withLock({ $0.file === file && $0.classChanges == changes }) { return status }
     }

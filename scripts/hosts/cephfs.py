@@ -91,3 +91,8 @@ class CephFS(Engine):
                 break
             time.sleep(0.1)
         raise RuntimeError(f"{name} does not mount: {(self.directory / f'client.{name}.log').read_text()}")
+
+    def mount_again(self, name):
+        # One that was blocklisted is refused everything.
+        run("umount", "-l", str(self.directory / name))
+        self.mount(name)

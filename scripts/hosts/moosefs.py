@@ -10,7 +10,10 @@ class MooseFS(Engine):
     # What a reader may see while another host replaces a file: the old or the new one.
     unkept = []
     # How long a client that is gone keeps its locks, in seconds; a day by default.
-    sustain = 20
+    sustain = 170
+    # How long a client tries to write. By default it does so when another host has written there long since. For two
+    # minutes it may have to wait for what a client that is gone was writing.
+    timeout = 140
 
     def start(self):
         for name in ["master", "chunks", "disk"]:
@@ -36,7 +39,8 @@ class MooseFS(Engine):
         point.mkdir(exist_ok=True)
         for _ in range(60):
             mounted = run(*self.network.inside(
-                name, "mfsmount", "-H", self.network.server_address, "-o", "mfsxattrcacheto=0", str(point)), check=False)
+                name, "mfsmount", "-H", self.network.server_address, "-o",
+                f"mfsxattrcacheto=0,mfstimeout={self.timeout}", str(point)), check=False)
             if mounted.returncode == 0:
                 self.mounted.append(point)
                 return point
