@@ -1,4 +1,5 @@
 import CSystemCalls
+import Contract
 import Glibc
 import ProtectfsIO
 import ProtectfsPolicy
@@ -53,6 +54,10 @@ extension MountTests {
         try backing.setExtendedAttribute(Self.record, to: old.record)
         try volume.mount()
         try volume.unlock()
+        if TestedStores.areAuthenticated {
+          #expect(throws: Errno.ioError) { try file.contents() }
+          return
+        }
         let found = try file.contents()
         #expect(found.count == contents.count)
         let same = stride(from: 0, to: contents.count - 15, by: 16).filter {

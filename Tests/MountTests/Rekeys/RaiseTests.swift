@@ -1,3 +1,4 @@
+import Contract
 import Glibc
 import ProtectfsIO
 import ProtectfsPolicy
@@ -67,7 +68,11 @@ extension MountTests {
         try backing.setExtendedAttribute(Self.record, to: record)
         try volume.mount()
         try volume.unlock()
-        #expect(try !volume.path("file").contents().containsBlocks(of: secret))
+        if TestedStores.areAuthenticated {
+          #expect(throws: Errno.ioError) { try volume.path("file").contents() }
+        } else {
+          #expect(try !volume.path("file").contents().containsBlocks(of: secret))
+        }
       }
     }
 
