@@ -198,6 +198,15 @@ import Testing
     }
   }
 
+  /// The ends page goes with a cut and comes with the growth behind it: the disk may have it as it was before both.
+  @Test func theEndsPageGoesAndComes() throws {
+    for growth in [Step.append(1), .truncate(Self.group + 1)] {
+      var generator = Simulation.generator(0)
+      let trial = try #require(try Self.trial([.truncate(4064), growth], Self.beginnings[1]))
+      #expect(trial.run(using: &generator).problems == [], "\(growth.name)")
+    }
+  }
+
   /// A file is not said to be dense, after whatever has failed, if a page of it is a hole: it would not be read any
   /// more. What is cached by the kernel may be there in part.
   @Test(arguments: [0, 100, 4064, 5000, Int(group), Int(group) + 100]) func densityIsTrue(count: Int) throws {

@@ -5,7 +5,8 @@
 //
 // SIGUSR1 makes the file system read-only under those who use it, as errors of a disk may; SIGUSR2 ends that. SIGPWR
 // gives the locks of this host away, as a server does that has not heard of it for long; SIGVTALRM too, and what was
-// locked refuses this host from then on. SIGTERM unmounts. Prints which files are made durable, and which get attributes.
+// locked refuses this host from then on. SIGTERM unmounts. Prints which files are made durable, and which get
+// attributes.
 
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64

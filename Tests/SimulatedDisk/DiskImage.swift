@@ -70,7 +70,7 @@ package struct DiskImage: Hashable, Sendable {
       contents.replaceSubrange(start..<start + bytes.count, with: bytes)
       inodes[number]!.pages[page] = contents
     case .hole(let number, let page): inodes[number]!.pages[page] = nil
-    case .size(let number, let size): inodes[number]!.resize(to: size)
+    case .size(let number, let size, let clears): inodes[number]!.resize(to: size, clears: clears)
     case .attribute(let number, let name, let value): inodes[number]!.attributes[name] = value
     case .mode(let number, let mode): inodes[number]!.mode = mode
     case .owner(let number, let user, let group): (inodes[number]!.user, inodes[number]!.group) = (user, group)
@@ -86,12 +86,12 @@ package struct DiskImage: Hashable, Sendable {
 
 extension DiskImage.Inode {
   /// Cuts the contents off, or adds a hole to them.
-  fileprivate mutating func resize(to size: UInt64) {
+  fileprivate mutating func resize(to size: UInt64, clears: Bool) {
     let end = size / DiskImage.pageSize
     if size < self.size {
       pages = pages.filter { $0.key < end || $0.key == end && size % DiskImage.pageSize > 0 }
       let kept = Int(size % DiskImage.pageSize)
-      if let page = pages[end] { pages[end] = page[..<kept] + [UInt8](repeating: 0, count: page.count - kept) }
+      if clears, let page = pages[end] { pages[end] = page[..<kept] + [UInt8](repeating: 0, count: page.count - kept) }
     }
     self.size = size
   }
@@ -102,7 +102,8 @@ enum Change: Hashable, Sendable {
   /// Within a page.
   case data(Int, page: UInt64, start: Int, [UInt8])
   case hole(Int, page: UInt64)
-  case size(Int, UInt64)
+  /// Clears the rest of the last page, or not.
+  case size(Int, UInt64, clears: Bool = false)
   case attribute(Int, PathName, [UInt8]?)
   case mode(Int, UInt32)
   case owner(Int, user: UInt32, group: UInt32)
@@ -133,7 +134,7 @@ enum Change: Hashable, Sendable {
   /// contents (fsync(2), POSIX.1-2024). That of a directory is about its names, and that of a file is about none.
   func isFlushed(with inode: Int, dataOnly: Bool) -> Bool {
     switch self {
-    case .data(inode, _, _, _), .hole(inode, _), .size(inode, _), .entry(inode, _, _): true
+    case .data(inode, _, _, _), .hole(inode, _), .size(inode, _, _), .entry(inode, _, _): true
     case .attribute(inode, _, _), .mode(inode, _), .owner(inode, _, _), .time(inode, _, _): !dataOnly
     case .move(let from, let to, _, _): from.directory == inode || to.directory == inode
     default: false

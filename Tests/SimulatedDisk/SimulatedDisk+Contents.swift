@@ -69,13 +69,15 @@ extension SimulatedDisk {
     let old = image[inode].size
     if size == old { return }
     // The rest of the last page is cleared in memory and written back like other contents, before the journal has the
-    // new length or without it (ext4_block_truncate_page in fs/ext4/inode.c, xfs_setattr_size in fs/xfs/xfs_iops.c).
+    // new length or without it (ext4_block_truncate_page in fs/ext4/inode.c, xfs_setattr_size in fs/xfs/xfs_iops.c). Of
+    // a page that is a hole in memory there is nothing to clear, whatever the disk still has there.
     let (page, start) = size.quotientAndRemainder(dividingBy: Self.pageSize)
-    if size < old, start > 0, image[inode].pages[page] != nil {
+    let clears = size < old && start > 0 && image[inode].pages[page] != nil
+    if clears {
       let zeros = [UInt8](repeating: 0, count: Int(min(old, (page + 1) * Self.pageSize) - size))
       unsafe zeros.withUnsafeBytes { unsafe put($0, at: size, of: inode) }
     }
-    make(.size(inode, size))
+    make(.size(inode, size, clears: clears))
   }
 
   func allocate(_ file: OpenFile, _ mode: AllocationMode, _ range: Range<UInt64>) throws(Failure) {

@@ -124,7 +124,7 @@ package final class SimulatedDisk: @unchecked Sendable {
     let last = pending.last { change in
       switch change {
       case .data(inode, page, _, _), .hole(inode, page): true
-      case .size(inode, let size): size <= page * DiskImage.pageSize
+      case .size(inode, let size, _): size <= page * DiskImage.pageSize
       default: false
       }
     }
