@@ -5,7 +5,7 @@
 #   scripts/hosts-test.sh [moosefs|glusterfs|cephfs] [--quick] [--saves N] [--authenticated]
 #
 # On GlusterFS, a store whose contents are not authenticated fails one check: see README.md, "Several hosts". Needs root,
-# and /dev/fuse. Takes about four minutes, on CephFS more; --quick on MooseFS, which is part of test.sh, one. Leaves nothing
+# and /dev/fuse. Takes some minutes, on MooseFS ten; --quick on MooseFS, which is part of test.sh, one. Leaves nothing
 # behind but installed packages, and lines in the logs of GlusterFS.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -100,25 +100,29 @@ extension BackingTree {
     if isForgotten { nodes.forget(node, count: 1) }
   }
 
+  /// How long files are synchronised each, where that must be. The others stay unclean.
+  private static let mostCleaning = Duration.seconds(10)
+
   /// Makes the files clean that were closed, once their contents are durable.
   package func cleanClosedFiles() {
     let files = closedFiles.withLock { $0 }
     if files.isEmpty { return }
-    do throws(Errno) {
-      if isSynchronizedWhole { try flushing?.descriptor.synchronizeFileSystem() }
-    } catch {
-      maySayClean.store(false, ordering: .releasing)
-      log.warning(
-        "the store cannot be flushed: no more files are marked as clean until it is mounted again",
-        metadata: ["error": "\(error)"])
-    }
-    let maySayClean = maySayClean.load(ordering: .acquiring)
+    do throws(Errno) { try flushing?.descriptor.writeFileSystemBack() } catch { endCleaning(after: error) }
+    let end = MonotonicClock.now + Self.mostCleaning
     for file in files.values {
-      if maySayClean { makeClean(file) }
+      let hasTime = isSynchronizedWhole || MonotonicClock.now < end
+      if hasTime, maySayClean.load(ordering: .acquiring) { makeClean(file) }
       forgetClosed(file.node, file)
     }
     // What was closed meanwhile.
     if closedFiles.withLock({ !$0.isEmpty }) { rekeys.clean(at: MonotonicClock.now + Self.cleaningDelay) }
+  }
+
+  private func endCleaning(after error: Errno) {
+    maySayClean.store(false, ordering: .releasing)
+    log.warning(
+      "the store cannot be flushed: no more files are marked as clean until it is mounted again",
+      metadata: ["error": "\(error)"])
   }
 
   /// Makes a file clean whose contents are durable, unless it has changed since.
@@ -126,7 +130,14 @@ extension BackingTree {
     let node = closed.node
     do throws(Errno) {
       let reference = try reference(to: node)
-      if !isSynchronizedWhole { try reference.withDescriptor(synchronize) }
+      if !isSynchronizedWhole {
+        do throws(Errno) {
+          try reference.withDescriptor(synchronize)
+        } catch {
+          if ![.noSuchFileOrDirectory, .staleNFSFileHandle].contains(error) { endCleaning(after: error) }
+          throw error
+        }
+      }
       try keyChanges.write { () throws(Errno) in
         guard closedFiles.withLock({ $0[ObjectIdentifier(node)] === closed }) else { return }
         // A program may have it open; and what failed may have been carried out.

@@ -4,20 +4,31 @@ import SystemPackage
 
 // Unlinked files and directories that the kernel still knows, and leftovers.
 extension BackingTree {
+  /// What has a name, opened with `O_PATH`.
+  package struct NamedFile {
+    package let file: SharedDescriptor
+    package let status: Status
+  }
+
+  /// What has a name in the backing directory; `nil` if nothing has.
+  package func named(_ name: PathName, in handle: SharedDescriptor) throws(Errno) -> NamedFile? {
+    do throws(Errno) {
+      let file = SharedDescriptor(try handle.descriptor.open(name, [.path, .noFollow]))
+      return NamedFile(file: file, status: try file.descriptor.status())
+    } catch .noSuchFileOrDirectory {
+      return nil
+    }
+  }
+
   /// Removes a name with `body`. If that was the last name of a file or directory, its node keeps the file open. If it
   /// was the last that is known of a file with others, which the kernel may know, the directory cache does. If it was
   /// that of a link, the link's long symlink file is removed.
+  ///
+  /// - Parameter last: what has the name; `nil` also if no descriptor is left: the node of the file becomes stale.
   package func keepingUnlinked(
-    _ location: Node.Location, in handle: SharedDescriptor, _ body: () throws(Errno) -> Void
+    _ last: NamedFile?, at location: Node.Location, _ body: () throws(Errno) -> Void
   ) throws(Errno) {
-    let last: (file: SharedDescriptor, status: Status)
-    do throws(Errno) {
-      let file = SharedDescriptor(try handle.descriptor.open(location.name, [.path, .noFollow]))
-      last = (file, try file.descriptor.status())
-    } catch {
-      // There is no such name, or no descriptor left. In the latter case the node of the file becomes stale.
-      return try body()
-    }
+    guard let last else { return try body() }
     let node = nodes.find(last.status)
     guard last.status.links == 1 || last.status.type == .directory else {
       if let node, !node.forget(location), node.location == location { directories.keep(last.file, for: node) }

@@ -79,7 +79,7 @@ extension ProtectedFileSystem {
     while true {
       let (file, changes, isUnlinked) = node.state.withLock { ($0.file, $0.classChanges, $0.unlinked != nil) }
       // The kernel sends the time of a file that was written and removed, which nobody will see any more.
-      if isUnlinked, file == nil {
+      if isUnlinked, file == nil, node.isRegular {
         let status = try body(.leave)
         if status.links == 0 { return status }
       }

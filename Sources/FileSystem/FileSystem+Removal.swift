@@ -12,8 +12,9 @@ extension ProtectedFileSystem {
     let parent = node(parent)
     let (handle, record) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: record)
-    try requireRemovable(backing.name, in: parent, by: caller)
-    try tree.keepingUnlinked(.init(parent: parent, name: backing.name), in: handle) { () throws(Errno) in
+    let location = Node.Location(parent: parent, name: backing.name)
+    try requireRemovable(location, in: handle, record.directoryClass, by: caller)
+    try tree.keepingUnlinked(try? tree.named(backing.name, in: handle), at: location) { () throws(Errno) in
       try handle.descriptor.unlink(backing.name)
     }
     tree.removeSidecar(of: backing, in: handle)
@@ -23,7 +24,8 @@ extension ProtectedFileSystem {
     let parent = node(parent)
     let (handle, record) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: record)
-    try tree.keepingUnlinked(.init(parent: parent, name: backing.name), in: handle) { () throws(Errno) in
+    let location = Node.Location(parent: parent, name: backing.name)
+    try tree.keepingUnlinked(try? tree.named(backing.name, in: handle), at: location) { () throws(Errno) in
       try tree.ignoringLeftovers(in: backing.name, of: handle) { () throws(Errno) in
         try handle.descriptor.removeDirectory(backing.name)
       }
@@ -34,14 +36,15 @@ extension ProtectedFileSystem {
   /// Refuses to remove a file if none of its class, or of that of its directory, can be created now. Programs that
   /// remove a file before they create its successor (`cp -f`, `mv` from another file system, `tar -x`) would be left
   /// with neither.
-  private func requireRemovable(_ name: PathName, in parent: Node, by caller: Caller) throws(Errno) {
+  private func requireRemovable(
+    _ location: Node.Location, in handle: SharedDescriptor, _ directoryClass: ProtectionClass, by caller: Caller
+  ) throws(Errno) {
     guard tree.options.keepsLocked,
       ProtectionClass.allCases.contains(where: { !tree.controller.allows(.remove, on: $0) })
     else { return }
-    let directoryClass = try tree.directory(parent).record.directoryClass
     let (node, fileClass): (Node, ProtectionClass)
     do throws(Errno) {
-      switch try storedRecord(of: name, in: parent) {
+      switch try storedRecord(of: tree.named(location.name, in: handle), at: location) {
       // What was erased can be read in no state, and removed in all.
       case .stored(let record, _) where tree.controller.hasEnded(record): return
       case .stored(let record, let file): (node, fileClass) = (file, record.fileClass)

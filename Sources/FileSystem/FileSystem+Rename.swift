@@ -17,14 +17,16 @@ extension ProtectedFileSystem {
     let (targetHandle, targetRecord) = try tree.directory(target)
     let old = try tree.backingName(name, in: sourceRecord)
     let new = try tree.backingName(newName, in: targetRecord)
-    if flags.isDisjoint(with: [.exchange, .noReplace]), tree.options.keepsReplacedClass {
-      try keepReplacedClass(of: new.name, in: target, for: old.name, in: source, caller: caller)
-    }
-    try tree.writeSidecar(of: new, in: targetHandle)
     let oldLocation = Node.Location(parent: source, name: old.name)
     let newLocation = Node.Location(parent: target, name: new.name)
+    let mayReplace = flags.isDisjoint(with: [.exchange, .noReplace])
+    let replaced = mayReplace ? try tree.named(new.name, in: targetHandle) : nil
+    if tree.options.keepsReplacedClass, let replaced {
+      try keepClass(of: replaced, at: newLocation, for: oldLocation, in: sourceHandle, caller: caller)
+    }
+    try tree.writeSidecar(of: new, in: targetHandle)
     do throws(Errno) {
-      try keepingReplaced(newLocation, in: targetHandle, flags) { () throws(Errno) in
+      try tree.keepingUnlinked(replaced, at: newLocation) { () throws(Errno) in
         try tree.renames.write { () throws(Errno) in
           do throws(Errno) {
             try tree.ignoringLeftovers(in: new.name, of: targetHandle) { () throws(Errno) in
@@ -62,13 +64,6 @@ extension ProtectedFileSystem {
     return tree.nodes.find(status)?.location == old
   }
 
-  private func keepingReplaced(
-    _ location: Node.Location, in handle: SharedDescriptor, _ flags: RenameFlags, _ body: () throws(Errno) -> Void
-  ) throws(Errno) {
-    guard flags.isDisjoint(with: [.exchange, .noReplace]) else { return try body() }
-    try tree.keepingUnlinked(location, in: handle, body)
-  }
-
   /// Updates the location of the kernel's node of a renamed file.
   private func noteMove(from old: Node.Location, to location: Node.Location, _ handle: SharedDescriptor) {
     tree.moves.note(location)
@@ -89,22 +84,23 @@ extension ProtectedFileSystem {
   ///
   /// - Throws: `EIO` if a class is unknown because a record is damaged or gone: the new file might get a weaker class
   ///   than the old one. `EPERM` if the caller may not change the new file's class.
-  private func keepReplacedClass(
-    of replaced: PathName, in target: Node, for name: PathName, in source: Node, caller: Caller
+  private func keepClass(
+    of replaced: BackingTree.NamedFile, at location: Node.Location, for source: Node.Location,
+    in handle: SharedDescriptor, caller: Caller
   ) throws(Errno) {
-    guard case .stored(let old, _) = try storedRecord(of: replaced, in: target), old.isExplicit else { return }
-    let status = try tree.directoryHandle(source).descriptor.status(of: name)
+    guard case .stored(let old, _) = try storedRecord(of: replaced, at: location), old.isExplicit else { return }
+    guard let renamed = try tree.named(source.name, in: handle) else { throw .noSuchFileOrDirectory }
     let fileClass: ProtectionClass?
-    switch try storedRecord(of: name, in: source) {
+    switch try storedRecord(of: renamed, at: source) {
     case .stored(let new, _) where new.isExplicit: return
     case .stored(let new, _): fileClass = new.fileClass
     // A file whose creation was cut short has no record yet, and so an inherited class.
     case .awaited: fileClass = nil
     case .noFile: return
     }
-    try requireOwner(of: status, caller)
-    let node = tree.nodes.find(status) ?? Node(status, location: .init(parent: source, name: name))
-    node.moved(to: .init(parent: source, name: name), hasOtherNames: status.links > 1)
+    try requireOwner(of: renamed.status, caller)
+    let node = tree.nodes.find(renamed.status) ?? Node(renamed.status, location: source)
+    node.moved(to: source, hasOtherNames: renamed.status.links > 1)
     if fileClass == old.fileClass {
       try tree.makeClassExplicit(of: node)
     } else {

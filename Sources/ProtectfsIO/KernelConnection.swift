@@ -60,11 +60,12 @@ package struct KernelConnection: ~Copyable, Sendable {
   /// Ends the connection, by the file that ``openAbort(of:)`` has opened: every request fails, of now and later.
   package static func abort(_ file: borrowing Descriptor) throws(Errno) { try check(linux_abort_fuse(file.rawValue)) }
 
-  /// Has the kernel ask a mounted file system for its status, and waits for the answer. `device` is `MAJOR:MINOR`. That
-  /// is no use of the mount, for which umount(8) would fail, except where the kernel can only be told by way of the
-  /// mount point.
-  package static func askForStatus(of device: some StringProtocol, at mountPoint: String) throws(Errno) {
-    try check(unsafe linux_ask_fuse_status(try minor(of: device), mountPoint))
+  /// Has the kernel ask a mounted file system for its status, and waits for the answer, whatever it is. `device` is
+  /// `MAJOR:MINOR`. That is no use of the mount, for which umount(8) would fail; but an umount(8) waits for the answer.
+  /// Returns whether the kernel can be told so: not on every processor, and it may be forbidden.
+  package static func askForStatus(of device: some StringProtocol) -> Bool {
+    guard let minor = try? minor(of: device) else { return false }
+    return ![-ENOSYS, -EPERM].contains(linux_ask_fuse_status(minor))
   }
 
   private static func minor(of device: some StringProtocol) throws(Errno) -> UInt32 {

@@ -188,7 +188,8 @@ import Testing
   /// Which passcode opens the store.
   private static func passcode(_ fixture: Fixture) throws -> String {
     do {
-      return try fixture.store.opens(with: "another") ? "nothing changes" : "the passcode of then opens it"
+      if try fixture.store.opens(with: "another") { return "nothing changes" }
+      return try fixture.store.opens(with: "passcode") ? "the passcode of then opens it" : "no passcode opens it"
     } catch KeyManagementError.effaceableSecretMissing {
       return "the store does not open"
     }

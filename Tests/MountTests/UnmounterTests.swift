@@ -114,7 +114,7 @@ extension MountTests {
           defer { _ = calls_kill(volume.processID, SIGCONT) }
           let question = PendingCall { () throws(Errno) in
             thread.update { $0 = Thread.number }
-            try KernelConnection.askForStatus(of: device, at: place.description)
+            if !KernelConnection.askForStatus(of: device) { throw .noFunction }
           }
           #expect(
             eventually {

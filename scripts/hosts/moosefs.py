@@ -10,9 +10,8 @@ class MooseFS(Engine):
     # What a reader may see while another host replaces a file: the old or the new one.
     unkept = []
     # How long a client that is gone keeps its locks, in seconds; a day by default.
-    sustain = 170
-    # How long a client tries to write. By default it does so when another host has written there long since. For two
-    # minutes it may have to wait for what a client that is gone was writing.
+    sustain = 330
+    # For how long it tries to write: without a limit by default, and so also over what another host has written since.
     timeout = 140
 
     def start(self):
@@ -27,7 +26,7 @@ class MooseFS(Engine):
         (self.directory / "chunks.cfg").write_text(
             f"{common}DATA_PATH={self.directory}/chunks\nHDD_CONF_FILENAME={self.directory}/disks.cfg\n"
             f"MASTER_HOST={self.network.server_address}\nBIND_HOST={self.network.server_address}\n"
-            "HDD_LEAVE_SPACE_DEFAULT=64MiB\n")
+            "HDD_FSYNC_BEFORE_CLOSE=1\nHDD_LEAVE_SPACE_DEFAULT=64MiB\n")
         empty = pathlib.Path("/var/lib/mfs/metadata.mfs.empty").read_bytes()
         (self.directory / "master/metadata.mfs").write_bytes(empty)
         for program, name in [("mfsmaster", "master"), ("mfschunkserver", "chunks")]:

@@ -47,6 +47,8 @@ extension BackingTree {
         return changed
       }
     }
+    // The key that the record named before may be retired or erased next.
+    if !isSynchronizedWhole { try file.synchronize(dataOnly: false) }
   }
 
   /// Replaces the record of an open file on disk. The caller holds the contents lock exclusively. After an error the

@@ -105,8 +105,12 @@ package final class KeyRotation: TreeVisitor {
       return true
     }
     // Also one that has the new key from a rotation that was ended.
-    if isOfClass, !tree.isSynchronizedWhole {
-      _ = try keeping(node) { () throws(Errno) in try tree.synchronize(descriptor) }
+    guard isOfClass, !tree.isSynchronizedWhole else { return }
+    _ = try keeping(node) { () throws(Errno) in
+      do throws(Errno) { try tree.synchronize(descriptor) } catch {
+        // Removed meanwhile.
+        guard [.noSuchFileOrDirectory, .staleNFSFileHandle].contains(error) else { throw error }
+      }
     }
   }
 

@@ -7,12 +7,15 @@ import SystemPackage
 final class RekeySearch: TreeVisitor {
   private let tree: BackingTree
   private let mayContinue: () -> Bool
+  /// A daemon that was killed may have moved records before the journal goes, and not made that durable.
+  private let synchronizesEach: Bool
   /// Whether everything could be examined.
   private(set) var isComplete = true
 
   package init(_ tree: BackingTree, mayContinue: @escaping () -> Bool) {
     self.tree = tree
     self.mayContinue = mayContinue
+    synchronizesEach = !tree.unreplayed.isEmpty && !tree.isSynchronizedWhole
   }
 
   /// Searches the tree. It includes the files that a check moved out of it if a batch was left: they are not in use
@@ -38,13 +41,16 @@ final class RekeySearch: TreeVisitor {
 
   func visit(_ name: PathName, in directory: SharedDescriptor, _ file: Node) throws(Errno) {
     do throws(Errno) {
-      guard let record = try record(of: name, in: directory), record.pending != nil else { return }
+      guard let record = try record(of: name, in: directory) else { return }
+      if record.pending == nil, !synchronizesEach { return }
       // By this name: those that the node knows may be gone. In the table, so that it is the node that requests have.
       let file = tree.nodes.keep(file)
       defer { tree.nodes.forget(file, count: 1) }
       let path = try tree.ownerPermissions.ensuring(on: directory.descriptor) { () throws(Errno) in
         try directory.descriptor.open(name, [.path, .noFollow])
       }
+      if synchronizesEach { try tree.synchronize(path) }
+      if record.pending == nil { return }
       _ = try tree.replayed(record, of: path, file)
       tree.awaitRekey(of: file)
     } catch {

@@ -70,9 +70,8 @@ int linux_clone_fuse_device(int device);
 /// Opens what ends a connection when it is written to: that of the file system with a minor device number.
 int linux_open_fuse_abort(unsigned minor);
 int linux_abort_fuse(int file);
-/// Has the kernel ask a FUSE file system for its status: by its minor device number (ustat(2)), which keeps nobody from
-/// unmounting it meanwhile, or, where that call does not exist or is forbidden, by its mount point.
-int linux_ask_fuse_status(unsigned minor, const char *mount_point);
+/// Has the kernel ask a FUSE file system for its status, by its minor device number (ustat(2)): no use of its mount.
+int linux_ask_fuse_status(unsigned minor);
 /// Takes every request of the kernel's and refuses it, until the connection has ended or the other end of `stop` is
 /// closed.
 void linux_refuse_fuse_requests(int device, int error, int stop);

@@ -20,9 +20,17 @@ extension RequestRings {
     let thread = try? Thread(starting: "nudge") { [self] in
       CommandRing.bindThread(to: queue.number)
       let number = Thread.number
-      state.withLock { _ = $0.nudgers.insert(number) }
-      // What it fails with, if it does, is the daemon's own answer.
-      try? KernelConnection.askForStatus(of: fileSystem, at: mountPoint)
+      let isOver = state.withLock { state in
+        if !state.isOver { state.nudgers.insert(number) }
+        return state.isOver
+      }
+      // Its number may be another file system's by now.
+      if isOver { return }
+      // The keeper may hold back one that is made while requests are deferred. That is a use of the mount, as those are.
+      if deferredCount.load(ordering: .relaxed) > 0 || !KernelConnection.askForStatus(of: fileSystem) {
+        var status = statvfs()
+        _ = unsafe statvfs(mountPoint, &status)
+      }
       state.withLock { _ = $0.nudgers.remove(number) }
     }
     thread?.detach()

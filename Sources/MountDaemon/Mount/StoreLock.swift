@@ -52,10 +52,12 @@ extension Store {
   private static func isMounted(_ backing: borrowing Descriptor) -> Bool {
     guard let own = try? backing.status() else { return false }
     return MountedFileSystem.all().contains { mount in
-      guard mount.isTrusted(by: own.user),
-        let other = try? Descriptor.open(PathName(mount.backing), [.path]).status()
-      else { return false }
-      return other.device == own.device && other.inode == own.inode
+      guard mount.isTrusted(by: own.user) else { return false }
+      // The store of another mount may be on a file system that does not answer.
+      let other = try? BoundedCall.result(about: mount.backing) { () throws(Errno) in
+        try Descriptor.open(PathName(mount.backing), [.path]).status()
+      }
+      return other?.device == own.device && other?.inode == own.inode
     }
   }
 
