@@ -73,6 +73,26 @@ extension MountTests {
       }
     }
 
+    /// Another store is in use, which is said while the file system of this one answers nothing.
+    @Test func othersAreNotWaitedFor() throws {
+      try onTwoHosts { _, _, host, _ in
+        host.setSilent(true)
+        defer { host.setSilent(false) }
+        try Volume.onHosts(others: 1) { volume, _, others in
+          try volume.mount()
+          let mountPoint = volume.directory.appending("second")
+          try mountPoint.makeDirectory()
+          let second = try Program(
+            [
+              Command.path, "mount", others[0].description, mountPoint.description, "--foreground", "--device-key",
+              volume.deviceKey.description,
+            ], output: volume.directory.appending("log.second"))
+          #expect(second.wait() == .exited(7), "\(second.output)")
+          #expect(second.output.contains("another host or process writes the store"), "\(second.output)")
+        }
+      }
+    }
+
     private func expectLoss(_ volume: Volume, reason: String) throws {
       calls_kill(volume.processID, SIGCONT)
       #expect(eventually { volume.log.contains("the store is lost") })

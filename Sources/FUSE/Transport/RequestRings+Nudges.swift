@@ -26,7 +26,7 @@ extension RequestRings {
       }
       // Its number may be another file system's by now.
       if isOver { return }
-      // The keeper may hold back one that is made while requests are deferred. That is a use of the mount, as those are.
+      // The keeper may hold back one that is made while requests are deferred: a use of the mount, as those are.
       if deferredCount.load(ordering: .relaxed) > 0 || !KernelConnection.askForStatus(of: fileSystem) {
         var status = statvfs()
         _ = unsafe statvfs(mountPoint, &status)
