@@ -25,7 +25,7 @@ from hosts.moosefs import MooseFS
 from hosts.network import Network, run
 
 ENGINES = {"cephfs": CephFS, "glusterfs": GlusterFS, "moosefs": MooseFS}
-PATIENCE = 600
+PATIENCE = 180
 # A file that is overwritten in place while its host is cut off.
 WRITTEN = 4 << 20
 OVERWRITE = """

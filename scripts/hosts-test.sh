@@ -4,9 +4,9 @@
 #
 #   scripts/hosts-test.sh [moosefs|glusterfs|cephfs] [--quick] [--saves N] [--authenticated]
 #
-# On GlusterFS, a store whose contents are not authenticated fails one check: see README.md, "Several hosts". Needs root,
-# and /dev/fuse. Takes some minutes, on MooseFS ten; --quick on MooseFS, which is part of test.sh, one. Leaves nothing
-# behind but installed packages, and lines in the logs of GlusterFS.
+# On GlusterFS, a store whose contents are not authenticated fails one check, and on MooseFS one fails without --quick:
+# see README.md, "Several hosts". Needs root, and /dev/fuse. Takes about four minutes; --quick on MooseFS, which is part
+# of test.sh, one. Leaves nothing behind but installed packages, and lines in the logs of GlusterFS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh

@@ -10,9 +10,7 @@ class MooseFS(Engine):
     # What a reader may see while another host replaces a file: the old or the new one.
     unkept = []
     # How long a client that is gone keeps its locks, in seconds; a day by default.
-    sustain = 330
-    # For how long it tries to write: without a limit by default, and so also over what another host has written since.
-    timeout = 140
+    sustain = 20
 
     def start(self):
         for name in ["master", "chunks", "disk"]:
@@ -38,8 +36,7 @@ class MooseFS(Engine):
         point.mkdir(exist_ok=True)
         for _ in range(60):
             mounted = run(*self.network.inside(
-                name, "mfsmount", "-H", self.network.server_address, "-o",
-                f"mfsxattrcacheto=0,mfstimeout={self.timeout}", str(point)), check=False)
+                name, "mfsmount", "-H", self.network.server_address, "-o", "mfsxattrcacheto=0", str(point)), check=False)
             if mounted.returncode == 0:
                 self.mounted.append(point)
                 return point
