@@ -86,6 +86,13 @@ class Host:
         self.start(*options)
         return await_that(self.is_unlocked)
 
+    def unlock(self):
+        return run(self.test.protectfs, "unlock", "--passcode-file", self.test.passcode, self.mount_point, check=False,
+                   timeout=60).returncode == 0
+
+    def awaits_word(self):
+        return "has not given it up" in (self.test.directory / f"log.{self.name}").read_text().rsplit("mounted", 1)[-1]
+
     def backing_file(self, name):
         """Found by its number, which is that of the file on the mount."""
         number = (self.mount_point / name).stat().st_ino
@@ -227,9 +234,16 @@ class Test:
         self.note("a standby waits", not b.is_unlocked() and b.daemon.poll() is None)
         a.daemon.kill()
         a.daemon.wait()
+        if not self.engine.keeps_out:
+            self.said_to_be_off(b)
         self.note_time("after kill -9 of the writer, the standby takes over", await_that(b.is_unlocked))
         self.note("and finds what was written", (b.mount_point / "mine").read_text() == "a")
         run("umount", "-l", a.mount_point)
+
+    def said_to_be_off(self, standby):
+        """A standby does not take a claim that was not given up, until somebody says that its host is off."""
+        self.note_time("the standby waits for who says that the host is off", await_that(standby.awaits_word))
+        run(self.protectfs, "takeover", "--old-host-is-off", standby.backing)
 
     def left(self, a, b):
         a.start("standby", *([] if self.quick else ["isolation=5"]))
@@ -248,6 +262,8 @@ class Test:
         late = subprocess.Popen(["mkdir", a.mount_point / "late"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.note_time("a writer that is cut off locks itself (isolation=5)",
                        await_that(lambda: a.state() == "beforeFirstUnlock"))
+        if not self.engine.keeps_out:
+            return self.there_again(a, b, late, overwriting)
         self.note_time(f"a standby takes over (locks are kept for {self.engine.sustain} s)", await_that(b.is_unlocked))
         (b.mount_point / "mine").write_text("b")
         with open(b.mount_point / "open", "r+b") as stream:
@@ -266,6 +282,20 @@ class Test:
         self.note("also where the first was writing", backing.read_bytes() == written)
         run("umount", "-l", a.mount_point)
         self.engine.mount_again("a")
+
+    def there_again(self, a, b, late, overwriting):
+        """No standby has taken over, and the writer goes on."""
+        self.note_time(f"the standby does not take over (locks are kept for {self.engine.sustain} s)",
+                       await_that(b.awaits_word))
+        self.network.cut("a", False)
+        self.note_time("it is there again, and has the store", await_that(a.unlock))
+        (a.mount_point / "mine").write_text("again")
+        overwriting.kill()
+        overwriting.wait()
+        late.wait(60)
+        a.unmount()
+        self.note_time("after an unmount, the standby takes over", await_that(b.is_unlocked))
+        self.note("and finds what was written", (b.mount_point / "mine").read_text() == "again")
 
     def erasure(self, reader, writer):
         self.note_time("another host reads", reader.mount("ro"))

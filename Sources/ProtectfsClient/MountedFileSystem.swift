@@ -84,7 +84,7 @@ public struct MountedFileSystem: Sendable, Hashable {
   }
 
   /// The type of the file system that an open file is on.
-  static func type(of file: borrowing Descriptor) throws(Errno) -> String? {
+  package static func type(of file: borrowing Descriptor) throws(Errno) -> String? {
     guard let identifier = try identifier(ofMountOf: file) else { return nil }
     for line in try read("/proc/self/mountinfo").split(separator: UInt8(ascii: "\n")) {
       let fields = line.split(separator: UInt8(ascii: " "))

@@ -112,7 +112,7 @@ struct CommandFailure: Error {
     switch error {
     case .noStore: .noStore
     case .alreadyAStore, .notEmpty: .alreadyAStore
-    case .inUse, .written: .alreadyMounted
+    case .inUse, .written, .abandoned: .alreadyMounted
     case .backingUnreadable(_, .permissionDenied): .notPermitted
     case .backingUnreadable(_, .noSuchFileOrDirectory), .backingUnreadable(_, .notDirectory): .noStore
     case .backingUnreadable, .noExtendedAttributes, .noRootRecord, .noLocks, .writerFileMalformed, .readOnlyFileSystem:

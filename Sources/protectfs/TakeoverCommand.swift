@@ -9,9 +9,9 @@ struct TakeoverCommand: ParsableCommand {
     abstract: "Take the claim to write a store from a host that is off.",
     discussion: """
       Of several hosts that share a store one writes it, and a lock keeps the others from that. When that host is lost, \
-      the file system gives its lock away, after minutes or, as MooseFS by default, after a day. If you know that the \
-      host is off, this puts another file in the place of the locked one: then the store can be mounted, and a standby \
-      mounts it.
+      the file system gives its lock away, after minutes or, as MooseFS by default, after a day; but what the host had \
+      begun to write may come later, except on CephFS and GlusterFS. If you know that the host is off, this gives the \
+      store up for it: then the store can be mounted, and a standby mounts it.
 
       A host that is not off, or comes back, ends its mount as soon as it looks, within about a second; what it writes \
       before may damage what the next host has written.

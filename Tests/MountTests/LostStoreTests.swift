@@ -102,6 +102,7 @@ extension MountTests {
       try volume.mountPoint.unmount(isLazy: true)
     }
 
+    /// Where the file system does not keep a client out that it has given up, once somebody says that its host is off.
     @Test func aStandbyTakesOver() throws {
       try onTwoHosts { volume, _, host, other in
         let mountPoint = volume.directory.appending("standby")
@@ -116,10 +117,16 @@ extension MountTests {
         let late = try Program(
           ["mkdir", volume.path("late").description], output: volume.directory.appending("log.late"))
         defer { #expect(late.wait() == .exited(1), "\(late.output)") }
-        var connection: DaemonConnection?
         try #require(
           eventually {
             host.loseLocks()
+            return standby.output.contains("has not given it up")
+          }, "\(standby.output)")
+        let taken = try Command.run(["takeover", "--old-host-is-off", other.description])
+        #expect(taken.succeeded && taken.output.contains("The store can be mounted"), "\(taken.output)")
+        var connection: DaemonConnection?
+        try #require(
+          eventually {
             connection = try? DaemonConnection(mountPoint: mountPoint.description)
             return connection != nil
           }, "\(standby.output)")

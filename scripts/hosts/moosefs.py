@@ -11,6 +11,7 @@ class MooseFS(Engine):
     unkept = []
     # How long a client that is gone keeps its locks, in seconds; a day by default.
     sustain = 20
+    keeps_out = False
 
     def start(self):
         for name in ["master", "chunks", "disk"]:

@@ -70,6 +70,9 @@ class Network:
 class Engine:
     """A file system of several hosts: what its servers and clients run as, and where it is mounted."""
 
+    # Whether nothing comes any more that a client had begun to write when its locks were given away.
+    keeps_out = True
+
     def __init__(self, network, directory):
         self.network, self.directory = network, pathlib.Path(directory)
         self.processes, self.mounted = [], []

@@ -126,7 +126,7 @@ package enum MountProcess {
         // Anew each time: the file system may have been mounted again meanwhile.
         return try Store.lock(
           Store.open(options.backing), path: options.backing, for: .mount(isReadOnly: options.isReadOnly),
-          waits: !options.isStandby)
+          isStandby: options.isStandby)
       } catch {
         guard options.isStandby, error.mayPass else { throw error }
         if error != reason { log.notice("standing by", metadata: ["reason": "\(error)"]) }

@@ -9,6 +9,8 @@ package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   case inUse(path: String)
   /// Who holds the claim is not known to this kernel: it may be on another host.
   case written(path: String)
+  /// A writer of another host may be cut off, and its client write later.
+  case abandoned(path: String)
   case noLocks(path: String, Errno)
   case writerFileMalformed(path: String)
   case readOnlyFileSystem(path: String)
@@ -24,6 +26,8 @@ package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     case .notEmpty(let path): "\(path) is not empty; a store starts in an empty directory"
     case .inUse(let path): "\(path) is in use by another daemon or command"
     case .written(let path): "another host or process writes the store in \(path)"
+    case .abandoned(let path):
+      "the last writer of \(path) has not given it up, and what it has begun to write may come later; once its host is off, type 'protectfs takeover --old-host-is-off \(path)'"
     case .noLocks(let path, let error):
       "\(path) cannot be written: its file system has no locks by which several hosts keep one another out (\(error))"
     case .writerFileMalformed(let path):

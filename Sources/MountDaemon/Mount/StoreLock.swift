@@ -24,18 +24,18 @@ extension Store {
   /// One that nobody has mounted is waited for, up to five seconds: a daemon whose mount is gone goes soon, and so does
   /// a change of the passcode.
   ///
-  /// - Parameter waits: nothing is waited for otherwise.
+  /// - Parameter isStandby: nothing is waited for here, and the claim of a host that may be cut off is not taken.
   /// - Throws: `inUse` when someone has it who leaves no room for this use, `written` when that is known of the claim
   ///   alone.
   package static func lock(
-    _ backing: borrowing Descriptor, path: String, for use: Use, waits: Bool = true
+    _ backing: borrowing Descriptor, path: String, for use: Use, isStandby: Bool = false
   ) throws(StoreError) -> StoreLock {
     let deadline = MonotonicClock.now + .seconds(5)
     while true {
       do throws(StoreError) {
-        return try take(backing, path: path, for: use)
+        return try take(backing, path: path, for: use, isStandby: isStandby)
       } catch {
-        guard waits, error.isOfAnother, !isMounted(backing), MonotonicClock.now < deadline else { throw error }
+        guard !isStandby, error.isOfAnother, !isMounted(backing), MonotonicClock.now < deadline else { throw error }
         MonotonicClock.sleep(microseconds: 10_000)
       }
     }
@@ -62,7 +62,7 @@ extension Store {
   }
 
   private static func take(
-    _ backing: borrowing Descriptor, path: String, for use: Use
+    _ backing: borrowing Descriptor, path: String, for use: Use, isStandby: Bool
   ) throws(StoreError) -> StoreLock {
     let (writing, presence): (Bool?, Bool?) =
       switch use {
@@ -74,7 +74,7 @@ extension Store {
       }
     let store = try locked(NameEncoding.storeDirectory, in: backing, isShared: writing, path)
     let root = try locked(".", in: backing, isShared: presence, path)
-    let claim = writing == false ? try WriterClaim.take(in: store, path: path) : nil
+    let claim = writing == false ? try WriterClaim.take(in: store, path: path, isStandby: isStandby) : nil
     if case .mount = use {} else { claim?.endProcessWhenLost(path) }
     let exclusion = writing == true ? try WriterClaim.keepOut(in: store, path: path) : nil
     return StoreLock(store: store, root: root, claim: claim, exclusion: exclusion)

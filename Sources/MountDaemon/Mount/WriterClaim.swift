@@ -1,5 +1,6 @@
 import Cryptography
 import FileSystem
+import ProtectfsClient
 import ProtectfsIO
 import StoreFormat
 import Synchronization
@@ -58,8 +59,12 @@ package final class WriterClaim: Sendable {
   /// - Parameters:
   ///   - store: the store's own directory.
   ///   - path: the backing directory, for messages.
-  /// - Throws: `StoreError.written` when another process has it, here or on another host.
-  static func take(in store: borrowing Descriptor, path: String) throws(StoreError) -> WriterClaim {
+  ///   - isStandby: nobody says that the last writer is off.
+  /// - Throws: `StoreError.written` when another process has it, here or on another host; `abandoned` if a standby is
+  ///   not to take it.
+  static func take(
+    in store: borrowing Descriptor, path: String, isStandby: Bool
+  ) throws(StoreError) -> WriterClaim {
     let file = try opened(path) { () throws(Errno) in
       let file = try openOrCreate(in: store)
       // Who can open it can lock it, and keep writers out.
@@ -68,8 +73,25 @@ package final class WriterClaim: Sendable {
     }
     try lock(file, isShared: false, path)
     let isOfServer = file.mayServeSeveralHosts
+    if isStandby, isOfServer, !keepsOutClients(file) {
+      let mayTake: Bool = try opened(path) { () throws(Errno) in try isLeft(file) }
+      if !mayTake { throw .abandoned(path: path) }
+    }
     let mark = try opened(path) { () throws(Errno) in try Self.mark(file, isOfServer: isOfServer, in: store) }
     return WriterClaim(file, isOfServer: isOfServer, mark)
+  }
+
+  /// Whether the last writer has said that it will write no more, if there was one.
+  private static func isLeft(_ file: borrowing Descriptor) throws(Errno) -> Bool {
+    let last = try file.readAll(limit: identifierSize + 1)
+    return last.isEmpty || last == none
+  }
+
+  /// Whether nothing reaches the file system any more that a client had begun to write when its locks were given away:
+  /// CephFS refuses it, a client of GlusterFS gives up before. One of MooseFS writes it whenever it is there again.
+  private static func keepsOutClients(_ file: borrowing Descriptor) -> Bool {
+    let type = (try? MountedFileSystem.type(of: file)) ?? nil
+    return type.map { ["ceph", "fuse.ceph-fuse", "fuse.glusterfs"].contains($0) } ?? false
   }
 
   private static func newIdentifier() throws(Errno) -> [UInt8] {
@@ -80,7 +102,7 @@ package final class WriterClaim: Sendable {
   private static func mark(
     _ file: borrowing Descriptor, isOfServer: Bool, in store: borrowing Descriptor
   ) throws(Errno) -> (bytes: [UInt8], time: Int64) {
-    let former = try file.readAll(limit: identifierSize + 1)
+    let isLeft = try isLeft(file)
     let identifier = try newIdentifier()
     do throws(Errno) {
       try file.write(identifier)
@@ -93,7 +115,7 @@ package final class WriterClaim: Sendable {
       try file.synchronizeData()
       // Where there is no other way, the host's memory must do.
       try? file.transferDirectly()
-      if !former.isEmpty, former != none {
+      if !isLeft {
         MonotonicClock.sleep(microseconds: pause)
         // What its host may have on its way to the server is not to come into what is a keybag by then.
         do throws(Errno) { try store.unlink("keybag.new") } catch { if error != .noSuchFileOrDirectory { throw error } }
@@ -200,26 +222,30 @@ package final class WriterClaim: Sendable {
     try? file.write(Self.none)
   }
 
-  /// Takes the claim from whoever has it: another file comes into the place of the locked one. Returns whether somebody
-  /// had it.
+  /// Takes the claim from whoever has it: another file comes into the place of the locked one, or what is in it says
+  /// that it was left. Returns whether somebody had it.
   static func revoke(in store: borrowing Descriptor, path: String) throws(StoreError) -> Bool {
     let file = try opened(path) { () throws(Errno) in try openOrCreate(in: store) }
-    do throws(Errno) {
-      try file.lockBytes(isShared: false)
-      return false
-    } catch {
+    var isFree = true
+    do throws(Errno) { try file.lockBytes(isShared: false) } catch {
       guard error == .wouldBlock else { throw .noLocks(path: path, error) }
+      isFree = false
     }
-    try opened(path) { () throws(Errno) in
-      let identifier = try newIdentifier()
+    return try opened(path) { () throws(Errno) in
+      if isFree {
+        if try isLeft(file) { return false }
+        try file.write(none)
+        try file.synchronizeData()
+        return true
+      }
       // Whoever has that one open learns of it so, too.
-      try file.write(identifier)
+      try file.write(newIdentifier())
       try file.synchronizeData()
       var new = try AtomicFile(replacing: name, in: store)
-      try unsafe identifier.withBytes { (bytes) throws(Errno) in try unsafe new.commit(bytes) }
+      try unsafe none.withBytes { (bytes) throws(Errno) in try unsafe new.commit(bytes) }
       try giveToOwner(of: store, open(in: store, [.readOnly]))
+      return true
     }
-    return true
   }
 
   /// Has nobody write for as long as the descriptor is open; `nil` where no writer has made the file yet.
