@@ -58,6 +58,7 @@ extension BackingTree {
       if newClass.keepsOpenFiles { _ = try file.cipher(for: .rewrapFrom) }
       // Also when the change fails: by then the new class may be noted.
       defer { cacheClass(of: file, node) }
+      let old = file.record
       try changeKey(of: file, node) { (record, isEmpty) throws(Errno) in
         let isRaise = ProtectionPolicy.isRaise(from: record.fileClass, to: newClass)
         // Before the check of the new class: a lock that begins after it finds the file there, and pushes and drops its
@@ -71,6 +72,7 @@ extension BackingTree {
       }
       cacheClass(of: file, node)
       keyHasChanged(of: file, node)
+      try makeKeyDurable(of: file, insteadOf: old)
     }
   }
 

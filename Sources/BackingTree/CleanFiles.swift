@@ -134,7 +134,7 @@ extension BackingTree {
         do throws(Errno) {
           try reference.withDescriptor(synchronize)
         } catch {
-          if ![.noSuchFileOrDirectory, .staleNFSFileHandle].contains(error) { endCleaning(after: error) }
+          if error == .ioError || error.isOutOfSpace { endCleaning(after: error) }
           throw error
         }
       }

@@ -47,8 +47,13 @@ extension BackingTree {
         return changed
       }
     }
-    // The key that the record named before may be retired or erased next.
-    if !isSynchronizedWhole { try file.synchronize(dataOnly: false) }
+  }
+
+  /// Makes a record with another key durable where a flush of the file system does not: the class key that was named
+  /// before may be retired or erased next.
+  func makeKeyDurable(of file: ProtectedFile, insteadOf old: FileRecord) throws(Errno) {
+    guard !isSynchronizedWhole, file.record.classKeyID != old.classKeyID else { return }
+    try file.synchronize(dataOnly: false)
   }
 
   /// Replaces the record of an open file on disk. The caller holds the contents lock exclusively. After an error the

@@ -60,7 +60,7 @@ final class RekeySearch: TreeVisitor {
 
   /// Records and logs a failure, unless the name is gone: then so is the file, or the walk finds it by another name.
   func failed(_ error: Errno, at node: Node) {
-    guard error != .noSuchFileOrDirectory else { return }
+    if [.noSuchFileOrDirectory, .staleNFSFileHandle].contains(error) { return }
     isComplete = false
     report(error, at: node)
   }

@@ -90,6 +90,7 @@ package enum MountProcess {
         log.error("the mount could not be detached")
         Process.exit(1)
       }
+      claim?.serves()
       server.start()
       if let socket = serviceSocket.take() { server.start(on: socket) }
       log.notice(
@@ -129,7 +130,10 @@ package enum MountProcess {
           isStandby: options.isStandby)
       } catch {
         guard options.isStandby, error.mayPass else { throw error }
-        if error != reason { log.notice("standing by", metadata: ["reason": "\(error)"]) }
+        if error != reason {
+          let level = if case .abandoned = error { Logger.Level.warning } else { Logger.Level.notice }
+          log.log(level: level, "standing by", metadata: ["reason": "\(error)"])
+        }
         reason = error
       }
       if Process.endingSignal(within: 1) != nil { return nil }

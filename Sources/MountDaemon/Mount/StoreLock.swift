@@ -45,8 +45,18 @@ extension Store {
   ///
   /// - Throws: `inUse` when a process of this host has the store.
   package static func takeOver(_ path: String) throws(StoreError) -> Bool {
-    let store = try locked(NameEncoding.storeDirectory, in: open(path), isShared: false, path)
-    return try WriterClaim.revoke(in: store, path: path)
+    let backing = try open(path)
+    let deadline = MonotonicClock.now + .seconds(5)
+    while true {
+      do throws(StoreError) {
+        let store = try locked(NameEncoding.storeDirectory, in: backing, isShared: false, path)
+        return try WriterClaim.revoke(in: store, path: path)
+      } catch {
+        // A standby has it each second.
+        guard error.isOfAnother, MonotonicClock.now < deadline else { throw error }
+        MonotonicClock.sleep(microseconds: 10_000)
+      }
+    }
   }
 
   private static func isMounted(_ backing: borrowing Descriptor) -> Bool {

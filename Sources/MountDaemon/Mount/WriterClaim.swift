@@ -41,15 +41,20 @@ package final class WriterClaim: Sendable {
   private let file: Descriptor
   private let isOfServer: Bool
   private let identifier: [UInt8]
+  /// The writer before had given it up; or a mount has said, by being there, that the writer before is off.
+  private let mayBeLeft: Atomic<Bool>
   private let isLeft = Atomic(false)
   private let seen: Atomic<Int64>
   /// When it was last asked for and found, in nanoseconds of ``MonotonicClock/nanosecondsWithSuspension``.
   var time: Int64 { seen.load(ordering: .acquiring) }
 
-  private init(_ file: consuming Descriptor, isOfServer: Bool, _ mark: (bytes: [UInt8], time: Int64)) {
+  private init(
+    _ file: consuming Descriptor, isOfServer: Bool, mayBeLeft: Bool, _ mark: (bytes: [UInt8], time: Int64)
+  ) {
     self.file = file
     self.isOfServer = isOfServer
     identifier = mark.bytes
+    self.mayBeLeft = Atomic(mayBeLeft)
     seen = Atomic(mark.time)
   }
 
@@ -73,12 +78,12 @@ package final class WriterClaim: Sendable {
     }
     try lock(file, isShared: false, path)
     let isOfServer = file.mayServeSeveralHosts
-    if isStandby, isOfServer, !keepsOutClients(file) {
-      let mayTake: Bool = try opened(path) { () throws(Errno) in try isLeft(file) }
-      if !mayTake { throw .abandoned(path: path) }
+    let wasLeft: Bool = try opened(path) { () throws(Errno) in try isLeft(file) }
+    if !wasLeft, isStandby, isOfServer, !keepsOutClients(file) { throw .abandoned(path: path) }
+    let mark = try opened(path) { () throws(Errno) in
+      try Self.mark(file, isOfServer: isOfServer, wasLeft: wasLeft, in: store)
     }
-    let mark = try opened(path) { () throws(Errno) in try Self.mark(file, isOfServer: isOfServer, in: store) }
-    return WriterClaim(file, isOfServer: isOfServer, mark)
+    return WriterClaim(file, isOfServer: isOfServer, mayBeLeft: wasLeft || !isOfServer, mark)
   }
 
   /// Whether the last writer has said that it will write no more, if there was one.
@@ -100,9 +105,8 @@ package final class WriterClaim: Sendable {
 
   /// Puts an identifier into the file. Returns what is there then, and when that was asked for.
   private static func mark(
-    _ file: borrowing Descriptor, isOfServer: Bool, in store: borrowing Descriptor
+    _ file: borrowing Descriptor, isOfServer: Bool, wasLeft: Bool, in store: borrowing Descriptor
   ) throws(Errno) -> (bytes: [UInt8], time: Int64) {
-    let isLeft = try isLeft(file)
     let identifier = try newIdentifier()
     do throws(Errno) {
       try file.write(identifier)
@@ -115,16 +119,19 @@ package final class WriterClaim: Sendable {
       try file.synchronizeData()
       // Where there is no other way, the host's memory must do.
       try? file.transferDirectly()
-      if !isLeft {
-        MonotonicClock.sleep(microseconds: pause)
-        // What its host may have on its way to the server is not to come into what is a keybag by then.
-        do throws(Errno) { try store.unlink("keybag.new") } catch { if error != .noSuchFileOrDirectory { throw error } }
-      }
+      if !wasLeft { try waitForLastWriter(in: store) }
     }
     let time = MonotonicClock.nanosecondsWithSuspension
     let bytes = try read(file)
     guard bytes == identifier || !isOfServer else { throw .wouldBlock }
     return (bytes, time)
+  }
+
+  /// What the host of a writer that has not given the store up may have on its way to the server is not to come into
+  /// what is a keybag afterwards.
+  private static func waitForLastWriter(in store: borrowing Descriptor) throws(Errno) {
+    MonotonicClock.sleep(microseconds: pause)
+    do throws(Errno) { try store.unlink("keybag.new") } catch { if error != .noSuchFileOrDirectory { throw error } }
   }
 
   /// What is in the file: past what this host remembers, once the descriptor transfers directly.
@@ -212,11 +219,17 @@ package final class WriterClaim: Sendable {
     Process.exitAtOnce(statusOfLoss)
   }
 
-  /// Says that nothing more will be written, so that nobody need wait. A server that has not answered for long is not
-  /// asked: it may be silent, and the claim another's.
+  /// Called when the store is mounted.
+  func serves() { mayBeLeft.store(true, ordering: .releasing) }
+
+  /// Says that nothing more will be written, so that nobody need wait. Of a writer before that has not said so, a
+  /// command does not either: what that may still write is none of its business. A server that has not answered for
+  /// long is not asked: it may be silent, and the claim another's.
   func leave() {
     let isFresh = MonotonicClock.nanosecondsWithSuspension < time + StoreHold.validity
-    guard isFresh || !isOfServer, (try? Self.read(file)) == identifier else { return }
+    guard mayBeLeft.load(ordering: .acquiring), isFresh || !isOfServer, (try? Self.read(file)) == identifier else {
+      return
+    }
     isLeft.store(true, ordering: .releasing)
     try? file.transferDirectly(false)
     try? file.write(Self.none)
@@ -232,20 +245,30 @@ package final class WriterClaim: Sendable {
       isFree = false
     }
     return try opened(path) { () throws(Errno) in
-      if isFree {
-        if try isLeft(file) { return false }
-        try file.write(none)
-        try file.synchronizeData()
-        return true
-      }
+      if isFree, try isLeft(file) { return false }
       // Whoever has that one open learns of it so, too.
-      try file.write(newIdentifier())
+      let identifier = try newIdentifier()
+      try file.write(identifier)
       try file.synchronizeData()
-      var new = try AtomicFile(replacing: name, in: store)
-      try unsafe none.withBytes { (bytes) throws(Errno) in try unsafe new.commit(bytes) }
-      try giveToOwner(of: store, open(in: store, [.readOnly]))
+      if !isFree {
+        var new = try AtomicFile(replacing: name, in: store)
+        try unsafe identifier.withBytes { (bytes) throws(Errno) in try unsafe new.commit(bytes) }
+        try giveToOwner(of: store, open(in: store, [.readOnly]))
+      }
+      if file.mayServeSeveralHosts { try waitForLastWriter(in: store) }
+      if isFree { try giveUp(file, identifier) } else { try giveUp(open(in: store, [.readWrite]), identifier) }
       return true
     }
+  }
+
+  /// Writes zeros, unless another has made the claim meanwhile.
+  private static func giveUp(_ file: borrowing Descriptor, _ identifier: [UInt8]) throws(Errno) {
+    do throws(Errno) { try file.lockBytes(isShared: false) } catch {
+      if error == .wouldBlock { return } else { throw error }
+    }
+    guard try file.readAll(limit: identifierSize + 1) == identifier else { return }
+    try file.write(none)
+    try file.synchronizeData()
   }
 
   /// Has nobody write for as long as the descriptor is open; `nil` where no writer has made the file yet.
