@@ -13,7 +13,10 @@ package final class PendingForgets: Sendable {
   }
 
   /// How long to wait, in steps of 100 µs: a store may take long to close a file, or hang.
-  private static let longestWait = 500
+  private static let longestWait = 2000
+  /// In how many steps in a row there must be nothing. A thread that has taken a request, and does not run, serves it
+  /// only when it goes on.
+  private static let calmSteps = 100
 
   private let source = RankedMutex<Source?>(.pendingForgets, nil)
 
@@ -26,16 +29,17 @@ package final class PendingForgets: Sendable {
   /// Waits until what the kernel has forgotten is let go of. To be called by a request that has found no space, before
   /// it tries once more.
   ///
-  /// - Returns: whether there was something to wait for.
+  /// - Returns: whether there may have been something to wait for.
   package func wait() -> Bool {
     guard let worker = Worker.ofThread, worker.ringAnswer != nil, let source = source.withLock({ $0 }) else {
       return false
     }
-    var steps = 0
-    while steps < Self.longestWait, source.device.hasNewRequest(milliseconds: 0) || source.watch.isServing {
+    var (steps, calm) = (0, 0)
+    while steps < Self.longestWait, calm < Self.calmSteps {
+      calm = source.device.hasNewRequest(milliseconds: 0) || source.watch.isServing ? 0 : calm + 1
       Thread.sleep(microseconds: 100)
       steps += 1
     }
-    return steps > 0
+    return true
   }
 }
