@@ -7,6 +7,9 @@ extension Errno {
   /// daemon had rings, whose end comes a moment after the daemon's.
   package var isOfAGoneDaemon: Bool { self == .socketNotConnected || self == .connectionAbort || self == .canceled }
 
+  /// Whether this says of an open file that it was removed: on a network file system, perhaps by another host.
+  package var isOfARemovedFile: Bool { self == .noSuchFileOrDirectory || self == .staleNFSFileHandle }
+
   /// Whether a network file system says with this that it takes nothing more of a host that it had given up: GlusterFS
   /// `EBADFD` of a descriptor that had a lock, CephFS `ESHUTDOWN` of everything, NFS `ESTALE` of a file.
   package var isOfAGivenUpHost: Bool {

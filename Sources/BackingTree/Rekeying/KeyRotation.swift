@@ -109,7 +109,7 @@ package final class KeyRotation: TreeVisitor {
     _ = try keeping(node) { () throws(Errno) in
       do throws(Errno) { try tree.synchronize(descriptor) } catch {
         // Removed meanwhile.
-        guard [.noSuchFileOrDirectory, .staleNFSFileHandle].contains(error) else { throw error }
+        guard error.isOfARemovedFile else { throw error }
       }
     }
   }

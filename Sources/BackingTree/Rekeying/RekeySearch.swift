@@ -49,7 +49,13 @@ final class RekeySearch: TreeVisitor {
       let path = try tree.ownerPermissions.ensuring(on: directory.descriptor) { () throws(Errno) in
         try directory.descriptor.open(name, [.path, .noFollow])
       }
-      if synchronizesEach { try tree.synchronize(path) }
+      if synchronizesEach {
+        do throws(Errno) { try tree.synchronize(path) } catch {
+          // One that the walk finds by no name has nothing to lose.
+          guard error.isOfARemovedFile, try !directory.descriptor.exists(name) else { throw error }
+          return
+        }
+      }
       if record.pending == nil { return }
       _ = try tree.replayed(record, of: path, file)
       tree.awaitRekey(of: file)
@@ -60,7 +66,7 @@ final class RekeySearch: TreeVisitor {
 
   /// Records and logs a failure, unless the name is gone: then so is the file, or the walk finds it by another name.
   func failed(_ error: Errno, at node: Node) {
-    if [.noSuchFileOrDirectory, .staleNFSFileHandle].contains(error) { return }
+    guard error != .noSuchFileOrDirectory else { return }
     isComplete = false
     report(error, at: node)
   }

@@ -91,7 +91,7 @@ extension BackingTree {
       do throws(Errno) {
         before = try recordBytes(of: file)
       } catch {
-        guard isRemoved(after: error), mayReadRemoved(file) else { throw error }
+        guard error.isOfARemovedFile, mayReadRemoved(file) else { throw error }
         do throws(Errno) { return try unsafe read(nil) } catch _ { throw error }
       }
       if before != file.record.bytes { try renewRecord(of: file, node) }
@@ -101,7 +101,7 @@ extension BackingTree {
         do throws(Errno) {
           if try recordBytes(of: file) == record.bytes { return unsafe bytes }
         } catch {
-          guard isRemoved(after: error), mayReadRemoved(file) else { throw error }
+          guard error.isOfARemovedFile, mayReadRemoved(file) else { throw error }
           return unsafe bytes
         }
       } catch {
@@ -113,8 +113,6 @@ extension BackingTree {
       }
     }
   }
-
-  private func isRemoved(after error: Errno) -> Bool { [.staleNFSFileHandle, .noSuchFileOrDirectory].contains(error) }
 
   /// Whether an open file may be read with the record that is known: another host has removed it, and its file system
   /// still has its contents, but no attributes (GlusterFS). Nothing says then which key they are under: only those are
