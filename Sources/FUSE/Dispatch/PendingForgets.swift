@@ -9,37 +9,36 @@ import Synchronization
 package final class PendingForgets: Sendable {
   private struct Source {
     let device: RequestDevice
-    let watch: DeviceWatch
+    /// What the threads that take requests from the device serve.
+    let served: [ServedRequest]
+
+    var mayHold: Bool { device.hasRequest || served.contains { !$0.isIdle } }
   }
 
   /// How long to wait, in steps of 100 µs: a store may take long to close a file, or hang.
-  private static let longestWait = 2000
-  /// In how many steps in a row there must be nothing. A thread that has taken a request, and does not run, serves it
-  /// only when it goes on.
-  private static let calmSteps = 100
+  private static let longestWait = 10_000
 
   private let source = RankedMutex<Source?>(.pendingForgets, nil)
 
   package init() {}
 
-  func began(_ device: RequestDevice, _ watch: DeviceWatch) {
-    source.withLock { $0 = Source(device: device, watch: watch) }
+  func began(_ device: RequestDevice, _ served: [ServedRequest]) {
+    source.withLock { $0 = Source(device: device, served: served) }
   }
 
   /// Waits until what the kernel has forgotten is let go of. To be called by a request that has found no space, before
   /// it tries once more.
   ///
-  /// - Returns: whether there may have been something to wait for.
+  /// - Returns: whether anything may have been let go of since the request began.
   package func wait() -> Bool {
     guard let worker = Worker.ofThread, worker.ringAnswer != nil, let source = source.withLock({ $0 }) else {
       return false
     }
-    var (steps, calm) = (0, 0)
-    while steps < Self.longestWait, calm < Self.calmSteps {
-      calm = source.device.hasNewRequest(milliseconds: 0) || source.watch.isServing ? 0 : calm + 1
+    var steps = 0
+    while source.mayHold, steps < Self.longestWait {
       Thread.sleep(microseconds: 100)
       steps += 1
     }
-    return true
+    return steps > 0 || worker.hasBeenOvertaken
   }
 }

@@ -82,11 +82,6 @@ final class DeviceWatch: Sendable {
     if sleeper.load(ordering: .sequentiallyConsistent) >= 0 { wakeSleeper() }
   }
 
-  /// Whether a worker serves a request.
-  var isServing: Bool {
-    served.load(ordering: .sequentiallyConsistent) != taken.load(ordering: .sequentiallyConsistent)
-  }
-
   /// A worker is done with a request.
   func finish() { served.wrappingAdd(1, ordering: .sequentiallyConsistent) }
 

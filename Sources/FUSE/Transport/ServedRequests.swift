@@ -47,6 +47,9 @@ final class ServedRequest: Sendable {
   /// Whether the worker may have taken a request that is not seen yet, or has not finished an answer.
   var mayHaveTaken: Bool { unique.load(ordering: .acquiring) == Self.unknown }
 
+  /// Whether the worker neither serves a request nor may have taken one.
+  var isIdle: Bool { unique.load(ordering: .acquiring) == 0 }
+
   /// Begins to serve a request.
   func begin(_ header: RequestHeader) {
     node.store(header.node.rawValue, ordering: .relaxed)

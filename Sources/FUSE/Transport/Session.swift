@@ -107,7 +107,7 @@ import SystemPackage
     let device = unsafe RequestDevice(fuse_session_fd(session), backlog)
     let hold = latency.map { BurstHold($0) }
     let watch = DeviceWatch(device, workers: served.count, hold: hold, ticks: ticks)
-    target.fileSystem.forgets.began(device, watch)
+    target.fileSystem.forgets.began(device, served + [target.reserveRequest])
     if let rings {
       target.negotiation.offersRings = rings.start(self, hold) {
         unsafe Worker(session, target, device, watch, $0.served, ringAnswer: $0.answer)

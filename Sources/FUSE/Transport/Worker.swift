@@ -31,6 +31,8 @@ import ProtectfsIO
   private let served: ServedRequest
   /// Another thread has answered the current request.
   private var wasAnswered = false
+  /// How many requests from the device had been served when the current one, from a ring, began.
+  private var servedBefore: UInt64 = 0
 
   /// A worker that reads requests from the device; or one that is given requests, and whose answers are taken by
   /// `ringAnswer`.
@@ -110,8 +112,12 @@ import ProtectfsIO
   func serve(_ request: UnsafeMutableRawBufferPointer, count: Int, data: UnsafeMutableRawBufferPointer) -> Bool {
     unsafe self.request = request
     unsafe self.data = data
+    servedBefore = watch.served.load(ordering: .relaxed)
     return serve(begin(count), count)
   }
+
+  /// Whether a request from the device was served since the current one, from a ring, began.
+  var hasBeenOvertaken: Bool { watch.served.load(ordering: .acquiring) != servedBefore }
 
   /// Notes the request of `count` bytes that was received: other threads see it from now on.
   private func begin(_ count: Int) -> RequestHeader {
