@@ -329,6 +329,8 @@ def backing_name(key, directory, name):
 
 
 FEATURES = {"authenticated": 0, "effaceable": 3, "eraseAfter": 4}
+HOSTS = 1 << 2
+LETTERS = {1: b"A", 2: b"B", 3: b"C", 7: b"CX"}
 
 
 def class_wrapping_key(v, b, number, volume):
@@ -338,6 +340,46 @@ def class_wrapping_key(v, b, number, volume):
         return key
     label = b"protectfs class none keys" if number == 4 else b"protectfs class keys"
     return hkdf(key + b["effaceable"], b["storeID"], label, 32)
+
+
+def host_bits(classes):
+    return sum(1 << number - 1 for number in classes)
+
+
+def host(p, v, b, volume, store, before):
+    """The protector of a host, in a keybag that begins with these bytes."""
+    key, code = bytes.fromhex(p["hostKey"]), bytes.fromhex(p["pairingCode"])
+    label = p["label"].encode()
+    body = bytes.fromhex(p["id"]) + bytes([6, len(label)]) + label
+    body += wrap(hkdf(b["keybagKey"], store, b"protectfs host keys", 32), key) + bytes([host_bits(p["classes"])])
+    body += wrap(hkdf(code, store, b"protectfs host delivery", 32), volume)
+    for entry in v["classKeys"]:
+        if entry["class"] in p["classes"]:
+            wrapping = hkdf(key, store, b"protectfs host class " + LETTERS[entry["class"]], 32)
+            if "effaceable" in v:
+                wrapping = hkdf(wrapping + b["effaceable"], store, b"protectfs class keys", 32)
+            body += wrap(wrapping, bytes.fromhex(entry["key"]))
+    return body + mac(hkdf(key, store, b"protectfs keybag seal", 32), before + body)
+
+
+def host_file(v):
+    """A host's own file."""
+    b = {name: bytes.fromhex(v[name]) for name in ["storeID", "id", "hostKey", "pairingCode", "passcode", "salt"]}
+    delivery = hkdf(b["pairingCode"], b["storeID"], b"protectfs host delivery", 32)
+    cost = (v["logN"], v["r"], v["p"])
+    key = hkdf(scrypt(b["passcode"], b["salt"], *cost) + delivery, b["storeID"], b"protectfs host passcode key", 32)
+    return (b"protkhst" + struct.pack("<H", 1) + b["storeID"] + b["id"] + bytes(cost) + b["salt"]
+            + wrap(key, b["hostKey"]) + delivery)
+
+
+def host_request(v):
+    """The request of a machine that wants to be a host."""
+    b = {name: bytes.fromhex(v[name]) for name in ["storeID", "id", "hostKey", "pairingCode"]}
+    label = v["label"].encode()
+    body = b"protkreq" + struct.pack("<H", 1) + b["storeID"] + b["id"] + bytes([len(label)]) + label
+    body += bytes([host_bits(v["classes"])])
+    body += wrap(hkdf(b["pairingCode"], b["storeID"], b"protectfs host request", 32), b["hostKey"])
+    return body + mac(hkdf(b["pairingCode"], b["storeID"], b"protectfs host request tag", 32), body)
 
 
 def protector(p, b, volume, store):
@@ -371,6 +413,7 @@ def keybag(v):
     store = b["storeID"]
     volume = volume_key(b["deviceKey"], store)
     bits = sum(1 << bit for name, bit in FEATURES.items() if name in v)
+    bits |= HOSTS if any(p["type"] == "host" for p in v["protectors"]) else 0
     body = b"protkbag" + struct.pack("<HQ", 2, bits) + store + struct.pack("<QB", v["generation"], v["defaultClass"])
     body += use_key(volume, store, "device key identifier") + struct.pack("<Q", v["creationTime"])
     if "effaceable" in v:
@@ -387,9 +430,11 @@ def keybag(v):
     body += struct.pack("<H", len(v["formerKeys"]))
     for key in v["formerKeys"]:
         body += struct.pack("<IBQ", key["id"], {"rotated": 1, "erased": 2, "reset": 3}[key["end"]], key["time"])
+    before = body
     body += bytes([len(v["protectors"])])
     for p in v["protectors"]:
-        body += protector(p, b, volume, store)
+        is_host = p["type"] == "host"
+        body += host(p, v, b, volume, store, before) if is_host else protector(p, b, volume, store)
     seal = mac(hkdf(b["keybagKey"], store, b"protectfs keybag seal", 32), body) if v["protectors"] else bytes(32)
     body += seal
     return body + mac(use_key(volume, store, "keybag"), body)
@@ -503,6 +548,7 @@ FILES = {
     FORMAT / "page-lengths.json": lambda v: {"backing": page_backing_length(v["plain"])},
     FORMAT / "page-contents.json": compute_page_contents,
     FORMAT / "keybag.json": lambda v: {"keybag": keybag(v)},
+    FORMAT / "hosts.json": lambda v: {"file": host_file(v), "request": host_request(v)},
     FORMAT / "attempts.json": lambda v: {"record": attempts(v)},
 }
 
@@ -633,6 +679,14 @@ def own_vectors():
             {"id": ids[1], "type": "recovery key", "label": "recovery key", "recoveryKey": own("recovery key", 20)}]}
     more = sorted(own("protector", i, 16) for i in range(2, 7))
     low = {"logN": 16, "r": 8, "p": 1}
+    hosts = [
+        {"id": own("host", which, 16), "type": "host", "label": label, "classes": classes,
+         "hostKey": own("host key", which, 32), "pairingCode": own("pairing code", which, 20)}
+        for which, (label, classes) in enumerate([("web1", [3]), ("all", [1, 2, 3, 7])])]
+    yield FORMAT / "hosts.json", [
+        {"name": p["label"], "storeID": store, "passcode": passcode, "salt": own("host salt", which, 32), **low,
+         **{k: x for k, x in p.items() if k != "type"}}
+        for which, p in enumerate(hosts)]
     yield FORMAT / "keybag.json", [
         first,
         {**first, "name": "an effaceable secret, every kind of protector, former keys, erasure after ten",
@@ -656,7 +710,9 @@ def own_vectors():
          "formerKeys": [{"id": key["id"], "end": "reset", "time": 1_765_000_000} for key in keys if key["class"] != 4]},
         {**first, "name": "authenticated contents", "authenticated": True},
         {**first, "name": "erased, with authenticated contents", "authenticated": True, "generation": 13, "protectors": [],
-         "classKeys": [], "formerKeys": [{"id": key["id"], "end": "erased", "time": 1_770_000_000} for key in keys]}]
+         "classKeys": [], "formerKeys": [{"id": key["id"], "end": "erased", "time": 1_770_000_000} for key in keys]},
+        {**first, "name": "two hosts", "generation": 7, "effaceable": own("effaceable secret", 32), "formerKeys": former,
+         "protectors": sorted(first["protectors"] + hosts, key=lambda p: p["id"])}]
     yield FORMAT / "attempts.json", [
         {"name": "two wrong passcodes", "storeID": store, "deviceKey": own("device key", 32), "count": 2,
          "lastTime": 1_750_000_100}]

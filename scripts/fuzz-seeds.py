@@ -32,6 +32,8 @@ def stores():
         write("records", *(bytes.fromhex(vector["record"]) for vector in vectors(name)))
     write("rekey-batches", *(bytes.fromhex(vector["batch"]) for vector in vectors("rekey-batches")
                              if len(vector["batch"]) < 4096))
+    for vector in vectors("hosts"):
+        write("host-records", bytes.fromhex(vector["request"]), bytes.fromhex(vector["file"])[:-32])
     record = bytes.fromhex(vectors("attempts")[0]["record"])
     write("attempts", record, record[:10] + b"\xff\xff\xff\xff" + record[14:])
 

@@ -19,6 +19,17 @@ package enum DeviceKey {
     return PathName(Process.homeDirectory + "/.config/protectfs")
   }
 
+  /// The volume device key of the store that a keybag is of, with what this machine has as one of its hosts.
+  ///
+  /// - Parameter file: a device key file; one that ends in `.host` is a host's. `nil`: those of the default directory.
+  /// - Throws: as ``load(for:file:)-(StoreID,_)``; `hostUnknown` where the keybag has nothing for this host.
+  package static func load(
+    for keybag: KeybagRecord, file: PathName? = nil
+  ) throws(KeyManagementError) -> VolumeDeviceKey {
+    if let host = try HostKey.find(for: keybag.storeID, file: file) { return try host.volumeDeviceKey(in: keybag) }
+    return try load(for: keybag.storeID, file: file)
+  }
+
   /// The volume device key of a store.
   ///
   /// - Parameter file: a device key file, or one named `UUID.key` for this store, or one that ends in `.tpm`. `nil`:
@@ -48,7 +59,9 @@ package enum DeviceKey {
 
   /// Whether that device key is the one of a keybag.
   package static func opens(_ keybag: [UInt8], of storeID: StoreID, file: PathName? = nil) -> Bool {
-    guard let key = try? load(for: storeID, file: file) else { return false }
+    guard let record = try? KeybagRecord(parsing: keybag), record.storeID == storeID,
+      let key = try? load(for: record, file: file)
+    else { return false }
     return (try? Keybag(parsing: keybag, deviceKey: key)) != nil
   }
 
@@ -144,8 +157,10 @@ extension DeviceKey {
     }
   }
 
-  /// Writes a key file that is not there yet, and the directories above it that are missing.
-  static func write(_ key: borrowing SecretBytes, to path: PathName) throws(KeyManagementError) {
+  /// Writes a key file, which by default must not be there yet, and the directories above it that are missing.
+  static func write(
+    _ key: borrowing SecretBytes, to path: PathName, mayReplace: Bool = false
+  ) throws(KeyManagementError) {
     do throws(Errno) {
       let parts = Array(path.bytes).split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true)
       guard let name = parts.last else { throw Errno.invalidArgument }
@@ -155,7 +170,7 @@ extension DeviceKey {
       for part in parts.dropLast() { directory = try Self.directory(PathName(bytes: part), in: directory) }
       directory = try directory.open(".", [.readOnly, .directory])
       var file = try AtomicFile(replacing: PathName(bytes: name), in: directory)
-      try unsafe key.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes, mayReplace: false) }
+      try unsafe key.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes, mayReplace: mayReplace) }
     } catch {
       throw .deviceKeyUnreadable(path: path.description, error)
     }

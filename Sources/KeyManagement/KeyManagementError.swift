@@ -51,6 +51,16 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   case lastProtector
   /// Nothing says which of the passcodes is to be replaced.
   case severalPasscodes
+  /// The keybag has no keys for this machine, which is to be one of its hosts.
+  case hostUnknown
+  /// A host opens the keys of its classes alone, and so cannot change a keybag.
+  case hostsChangeNothing
+  case hostExists
+  case hostWithoutClasses
+  case hostFileMalformed(path: String)
+  case pairingCodeMistyped
+  /// No request was made with that pairing code.
+  case noSuchRequest
   case notABackup
   case foreignKeybag
   case trustedPlatformModule(TPMError)
@@ -112,6 +122,13 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .noSuchProtector: "no-such-way-in"
     case .lastProtector: "last-way-in"
     case .severalPasscodes: "several-passcodes"
+    case .hostUnknown: "host-unknown"
+    case .hostsChangeNothing: "hosts-change-nothing"
+    case .hostExists: "host-exists"
+    case .hostWithoutClasses: "host-without-classes"
+    case .hostFileMalformed: "host-file-malformed"
+    case .pairingCodeMistyped: "pairing-code-mistyped"
+    case .noSuchRequest: "no-such-request"
     case .notABackup: "not-a-backup"
     case .foreignKeybag: "foreign-keybag"
     case .trustedPlatformModule: "tpm"
@@ -173,6 +190,14 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .lastProtector: "this is the last protector; without it nothing would open the store"
     case .severalPasscodes:
       "the store has several passcodes, and this does not say which one is forgotten"
+    case .hostUnknown: "the store has no keys for this machine, which is to be one of its hosts"
+    case .hostsChangeNothing:
+      "this machine is a host of the store, and has the keys of its classes alone: it changes no keys"
+    case .hostWithoutClasses: "a host has the keys of one class at least; class D needs none"
+    case .hostExists: "this host was added already"
+    case .hostFileMalformed(let path): "\(path) is no host's file of this store, or is damaged"
+    case .pairingCodeMistyped: "this is no pairing code: it was mistyped"
+    case .noSuchRequest: "no machine asks to become a host with this pairing code"
     case .notABackup: "this keybag was not exported"
     case .foreignKeybag: "this keybag is another store's"
     case .trustedPlatformModule(let error): "\(error)"

@@ -28,10 +28,11 @@ extension Keybag {
     _ secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret,
     _ fingerprint: inout UInt16?
   ) throws(KeyManagementError) -> OpenKeybag? {
-    try requireMemory(for: secret.kind)
+    if deviceKey.host == nil { try requireMemory(for: secret.kind) }
     let opened: KeybagKey?
     switch secret {
     case .passcode(let passcode):
+      if let host = deviceKey.host { return try open(as: host, passcode, deviceKey, effaceable, &fingerprint) }
       let byItself = try tryPasscode(passcode, deviceKey, &fingerprint)
       // The TPM counts wrong ones: it is asked last.
       opened = if let byItself { byItself } else { try tryTPMPasscode(passcode, deviceKey, &fingerprint) }
@@ -48,6 +49,25 @@ extension Keybag {
         keybag: self, protectorID: id,
         keys: KeybagKeys(keybagKey: opened.takeKey(), deviceKey: deviceKey, effaceable: effaceable, storeID))
     }
+  }
+
+  /// Opens, for a host and with its passcode, what the keybag has for it; `nil` for a wrong passcode.
+  private func open(
+    as host: HostKey, _ passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey,
+    _ effaceable: consuming EffaceableSecret, _ fingerprint: inout UInt16?
+  ) throws(KeyManagementError) -> OpenKeybag? {
+    let id = host.record.id
+    guard let protector = protectors.first(where: { $0.id == id }), let own = protector.method.host else {
+      throw .hostUnknown
+    }
+    guard let key = try host.open(passcode, &fingerprint) else { return nil }
+    let seal = try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try Self.seal(of: record, for: protector, key)
+    }
+    guard isEqualInConstantTime(seal, own.seal) else { throw .keybagAltered }
+    return OpenKeybag(
+      keybag: self, protectorID: id,
+      keys: KeybagKeys(keybagKey: key, host: id, deviceKey: deviceKey, effaceable: effaceable, storeID))
   }
 
   /// - Throws: `tooLittleMemory` where there is too little for one of the protectors that are tried: then none is, as

@@ -27,6 +27,10 @@ package enum KeybagEdit: ~Copyable, Sendable {
   case finishRotation(ProtectionClass, from: [ClassKeyID])
   /// Erases all keys of a class, and gives it a new one for new files. What was encrypted under them is gone.
   case eraseClass(ProtectionClass)
+  /// Makes a machine a host, with the keys of the request's classes; class D needs none.
+  ///
+  /// Fails with `hostExists`, `hostWithoutClasses`, `keybagFull`.
+  case addHost(HostRequest)
   /// Takes in the class keys of another keybag of the same store that this one lacks: of an exported one, or of the one
   /// before a reset. Files that were lost are readable again. The current key of a class stays the current one.
   ///
@@ -62,6 +66,7 @@ extension OpenKeybag {
   package func changed(
     by edit: borrowing KeybagEdit, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> KeybagChange {
+    guard keys.host == nil else { throw .hostsChangeNothing }
     switch edit {
     case .changePasscode(let new): return try changingPasscode(to: new, cost: cost)
     case .addProtector(let new): return try adding(new, cost: cost)
@@ -69,6 +74,7 @@ extension OpenKeybag {
     case .beginRotation(let fileClass): return try beginningRotation(of: fileClass)
     case .finishRotation(let fileClass, let known): return try finishingRotation(of: fileClass, from: known)
     case .eraseClass(let fileClass): return try erasing(fileClass, nil)
+    case .addHost(let request): return try adding(request)
     case .takeKeys(let other): return try adding(keysOf: other, .newKeys) { _ in true }
     }
   }
@@ -107,8 +113,15 @@ extension OpenKeybag {
 
   private func removing(protector id: [UInt8]) throws(KeyManagementError) -> KeybagChange {
     guard keybag.protectors.contains(where: { $0.id == id }) else { throw .noSuchProtector }
-    guard keybag.protectors.count > 1 else { throw .lastProtector }
+    guard keybag.protectors.contains(where: { $0.id != id && $0.method.host == nil }) else { throw .lastProtector }
     return try retiring { $0.protectors.removeAll { $0.id == id } }
+  }
+
+  private func adding(_ request: borrowing HostRequest) throws(KeyManagementError) -> KeybagChange {
+    guard !request.classes.isEmpty else { throw .hostWithoutClasses }
+    guard !keybag.protectors.contains(where: { $0.id == request.record.id }) else { throw .hostExists }
+    let protector = try keys.protector(for: request)
+    return try extending(.addition) { $0.insert(protector) }
   }
 
   // MARK: Class keys

@@ -101,7 +101,7 @@ extension KeybagFile {
   ) -> PasscodeAttempts {
     guard var record = attempts.record, let tag = try? Self.tag(of: record, keybag, deviceKey) else { return attempts }
     record.tag = tag
-    return attempt.write(record, in: directory) ? attempts.afterWriting : attempts
+    return attempt.write(record, to: attemptsName, in: directory) ? attempts.afterWriting : attempts
   }
 
   /// Opens a keybag in a process that tries one secret.
@@ -118,7 +118,7 @@ extension KeybagFile {
   package func attempts(
     _ keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey
   ) throws(KeyManagementError) -> PasscodeAttempts {
-    guard let bytes = try? read(Self.attemptsName, limit: AttemptsRecord.size + 1),
+    guard let bytes = try? read(attemptsName, limit: AttemptsRecord.size + 1),
       let record = try? AttemptsRecord(parsing: bytes)
     else { return PasscodeAttempts() }
     let tag = try Self.tag(of: record, keybag, deviceKey)

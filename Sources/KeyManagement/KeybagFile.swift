@@ -14,12 +14,18 @@ package struct KeybagFile: ~Copyable, Sendable {
   /// How long a writer waits for another one.
   var patience = Self.patience
   /// Whether the store is erased after as many wrong passcodes as its keybag says.
-  package var erasesItself = true
+  package var erasesItself: Bool
+  /// Where wrong passcodes are counted.
+  let attemptsName: PathName
 
   /// The keybag of the store in a backing directory.
   ///
+  /// - Parameter host: what this machine has as a host of the store. A host counts wrong passcodes by itself, and they
+  ///   erase nothing.
   /// - Throws: `keybagMissing` when the directory has no store.
-  package init(backing: borrowing Descriptor) throws(KeyManagementError) {
+  package init(backing: borrowing Descriptor, host: HostKey? = nil) throws(KeyManagementError) {
+    erasesItself = host == nil
+    attemptsName = PathName(host.map { "attempts.\($0.record.id.hexadecimal)" } ?? "attempts")
     do throws(Errno) {
       directory = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
     } catch {

@@ -80,7 +80,7 @@ extension KeybagRecord.Protector.Method {
   package var takesPasscode: Bool {
     switch self {
     case .passcode, .trustedPlatformModule: true
-    case .recoveryKey, .keyFile, .backupPasscode: false
+    case .recoveryKey, .keyFile, .backupPasscode, .host: false
     }
   }
 }

@@ -4,17 +4,21 @@ import StoreFormat
 
 /// What the parts of a keybag are wrapped and authenticated with.
 struct KeybagKeys: ~Copyable, Sendable {
+  /// In a keybag that a host opened, its host key.
   let keybagKey: SecretBytes
+  /// The identity of the host that opened the keybag; `nil` where that was opened as a whole.
+  let host: [UInt8]?
   let deviceKey: VolumeDeviceKey
   /// Absent where the keybag has none.
   let effaceable: EffaceableSecret
   let storeID: StoreID
 
   init(
-    keybagKey: consuming SecretBytes, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret,
-    _ storeID: StoreID
+    keybagKey: consuming SecretBytes, host: [UInt8]? = nil, deviceKey: borrowing VolumeDeviceKey,
+    effaceable: consuming EffaceableSecret, _ storeID: StoreID
   ) {
     self.keybagKey = keybagKey
+    self.host = host
     self.deviceKey = deviceKey.copy()
     self.effaceable = effaceable
     self.storeID = storeID
@@ -32,7 +36,7 @@ struct KeybagKeys: ~Copyable, Sendable {
 
   /// The same ones with another effaceable secret.
   func with(_ effaceable: consuming EffaceableSecret) -> KeybagKeys {
-    KeybagKeys(keybagKey: keybagKey.copy(), deviceKey: deviceKey, effaceable: effaceable, storeID)
+    KeybagKeys(keybagKey: keybagKey.copy(), host: host, deviceKey: deviceKey, effaceable: effaceable, storeID)
   }
 
   // MARK: Class keys
@@ -80,10 +84,16 @@ struct KeybagKeys: ~Copyable, Sendable {
     return entries
   }
 
-  private func wrappingKey(of fileClass: ProtectionClass) throws(CryptographyError) -> SecretBytes {
-    fileClass.isUnlockedByDevice
-      ? try effaceable.wrappingKey(with: deviceKey, of: storeID)
-      : try effaceable.wrappingKey(with: keybagKey, of: storeID)
+  func wrappingKey(of fileClass: ProtectionClass) throws(CryptographyError) -> SecretBytes {
+    if fileClass.isUnlockedByDevice { return try effaceable.wrappingKey(with: deviceKey, of: storeID) }
+    guard host != nil else { return try effaceable.wrappingKey(with: keybagKey, of: storeID) }
+    return try effaceable.wrappingKey(with: hostClassKey(of: fileClass), of: storeID)
+  }
+
+  /// What a host key gives for one class.
+  func hostClassKey(of fileClass: ProtectionClass) throws(CryptographyError) -> SecretBytes {
+    try KeyDerivation.hkdf(
+      ikm: keybagKey, salt: storeID.bytes, info: "protectfs host class \(fileClass.letter)", count: 32)
   }
 
   // MARK: The keybag
@@ -96,6 +106,7 @@ struct KeybagKeys: ~Copyable, Sendable {
     record.effaceableIdentifier = try KeyManagementError.wrapping { () throws(CryptographyError) in
       try effaceable.identifier(of: storeID)
     }
+    try renewHosts(of: &record)
     return try Keybag(authenticating: record, keybagKey: keybagKey, deviceKey: deviceKey)
   }
 }

@@ -62,14 +62,18 @@ extension KeybagRecord {
   /// Forgets former keys for which there is no room. Of the oldest those go first that were rotated away, under which
   /// nothing is; but those that ended last go last, since the keybag before still has them.
   mutating func trimFormerKeys() {
-    while formerKeys.count > Self.formerKeyCount.upperBound || (bytes.count > Self.longest && !formerKeys.isEmpty) {
+    while formerKeys.count > Self.formerKeyCount.upperBound || (bytes.count > mostBytes && !formerKeys.isEmpty) {
       formerKeys.remove(at: formerKeys.dropLast(Self.classEntryCount.upperBound).firstIndex { $0.end == .rotated } ?? 0)
     }
   }
 
   /// Whether it is no longer, and has no more of anything, than a keybag may.
   var hasRoom: Bool {
-    Self.protectorCount.contains(protectors.count) && Self.classEntryCount.contains(classEntries.count)
-      && bytes.count <= Self.longest
+    Self.protectorCount.contains(protectors.count)
+      && protectors.count { $0.method.host == nil } <= Self.mostOthers
+      && Self.classEntryCount.contains(classEntries.count)
+      && bytes.count <= mostBytes
   }
+
+  private var mostBytes: Int { features.contains(.hosts) ? Self.longest : Self.longestWithoutHosts }
 }

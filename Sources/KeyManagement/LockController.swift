@@ -186,6 +186,11 @@ package final class LockController: Sendable {
     slot(of: fileClass).read { !$0.held.isEmpty }
   }
 
+  /// On a host, what other keys of a class are unwrapped with, where one is in memory.
+  func successors(of fileClass: ProtectionClass) -> HostClassKey? {
+    slot(of: fileClass).read { $0.held.lazy.compactMap(\.successors).first }
+  }
+
   /// Wipes a class's secret keys. Uses that had begun have ended when this returns.
   package func wipe(_ fileClass: ProtectionClass) {
     slot(of: fileClass).write { $0.held = [] }
@@ -212,10 +217,13 @@ package final class LockController: Sendable {
 package final class HeldKey: Sendable {
   package let id: ClassKeyID
   let secret: SecretBytes
+  /// On a host, what other keys of the class are unwrapped with that the keybag comes to have.
+  let successors: HostClassKey?
 
-  package init(_ key: consuming ClassKey) {
+  package init(_ key: consuming ClassKey, successors: HostClassKey? = nil) {
     id = key.id
     secret = key.takeSecret()
+    self.successors = successors
   }
 }
 

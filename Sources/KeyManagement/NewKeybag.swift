@@ -70,6 +70,7 @@ extension Keybag {
     passcode: borrowing SecretBytes, deviceKey: borrowing VolumeDeviceKey,
     effaceable: consuming EffaceableSecret?, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> NewKeybag {
+    guard deviceKey.host == nil else { throw .hostsChangeNothing }
     try Self.require(passcode: passcode)
     if let time = record.erasureTime { throw .storeErased(at: time) }
     let isLost = effaceable == nil
@@ -130,6 +131,7 @@ extension OpenKeybag {
   package func exported(
     for passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> Keybag {
+    guard keys.host == nil else { throw .hostsChangeNothing }
     try Keybag.require(passcode: passcode)
     let new = try KeybagKeys(newFor: keybag.storeID, keys.deviceKey, .absent())
     var record = keybag.record

@@ -10,12 +10,24 @@ package struct OpenKeybag: ~Copyable, Sendable {
   package let protectorID: [UInt8]
   let keys: KeybagKeys
 
+  /// The class keys that it opens, as they are wrapped for who opened it.
+  private var classEntries: [KeybagRecord.ClassEntry] {
+    keys.host.map { keybag.record.classEntries(ofHost: $0) } ?? keybag.record.classEntries
+  }
+
+  /// The classes whose keys the host that opened it was not given.
+  package var missingClasses: [ProtectionClass] {
+    guard let host = keys.host else { return [] }
+    let own = keybag.protectors.first { $0.id == host }?.method.host?.classes ?? []
+    return [ProtectionClass].ofHosts.filter { !own.contains($0) }
+  }
+
   /// The keys of classes A, B, C and CX.
   ///
   /// - Throws: `keybagAltered` when one does not unwrap, or a public key is not that of its private key.
   package func classKeys() throws(KeyManagementError) -> ClassKeys {
     var all = ClassKeys()
-    for entry in keybag.record.classEntries where entry.fileClass != .none {
+    for entry in classEntries where entry.fileClass != .none {
       all.add(try keys.classKey(entry), of: entry.fileClass)
     }
     return all
@@ -26,8 +38,11 @@ package struct OpenKeybag: ~Copyable, Sendable {
     of classes: [ProtectionClass] = ProtectionClass.allCases.filter { $0 != .none }
   ) throws(KeyManagementError) -> [ProtectionClass: [HeldKey]] {
     var held: [ProtectionClass: [HeldKey]] = [:]
-    for entry in keybag.record.classEntries where classes.contains(entry.fileClass) {
-      held[entry.fileClass, default: []].append(HeldKey(try keys.classKey(entry)))
+    for fileClass in classes {
+      let successors = try hostClassKey(of: fileClass)
+      for entry in classEntries where entry.fileClass == fileClass {
+        held[fileClass, default: []].append(HeldKey(try keys.classKey(entry), successors: successors))
+      }
     }
     return held
   }

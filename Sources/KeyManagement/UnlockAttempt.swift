@@ -24,28 +24,30 @@ package struct UnlockAttempt: ~Copyable {
 
   /// Writes the new count, and lets others go on; returns whether it could be written. Where it cannot be written
   /// aside, it is written over the one before.
-  mutating func write(_ record: AttemptsRecord, in directory: borrowing Descriptor) -> Bool {
+  mutating func write(_ record: AttemptsRecord, to name: PathName, in directory: borrowing Descriptor) -> Bool {
     if var aside = aside.take() {
       do throws(Errno) {
         try unsafe record.bytes.withBytes { (bytes) throws(Errno) in try unsafe aside.commit(bytes) }
         return true
       } catch {
         guard !aside.isCommitted else { return false }
-        let isWritten = (try? Self.overwrite(record, in: directory)) != nil
+        let isWritten = (try? Self.overwrite(record, name, in: directory)) != nil
         // The lock of the file is held until here.
         return isWritten && !aside.isCommitted
       }
     }
     guard let lock = inPlace.take() else { return false }
-    let isWritten = (try? Self.overwrite(record, in: directory)) != nil
+    let isWritten = (try? Self.overwrite(record, name, in: directory)) != nil
     _ = consume lock
     return isWritten
   }
 
   /// Writes a record over what is there. It is one write within a sector, and never shorter than what the count before
   /// left, so that nothing has to be cut off: a crash leaves the old record or the new one.
-  private static func overwrite(_ record: AttemptsRecord, in directory: borrowing Descriptor) throws(Errno) {
-    let file = try directory.openAttempts()
+  private static func overwrite(
+    _ record: AttemptsRecord, _ name: PathName, in directory: borrowing Descriptor
+  ) throws(Errno) {
+    let file = try directory.openAttempts(name)
     let bytes = record.bytes
     try file.write(bytes)
     if try file.status().size > UInt64(bytes.count) { try file.truncate(to: UInt64(bytes.count)) }
@@ -54,7 +56,6 @@ package struct UnlockAttempt: ~Copyable {
 }
 
 extension KeybagFile {
-  static let attemptsName: PathName = "attempts"
   /// Begins an attempt, after those of other processes. A recovery key and a key file cannot be guessed, and wait for
   /// none.
   ///
@@ -71,12 +72,12 @@ extension KeybagFile {
     guard isCounted, secret.kind.takesPasscode else { return UnlockAttempt(isCounted: isCounted) }
     do throws(Errno) {
       return UnlockAttempt(
-        aside: try AtomicFile(replacing: Self.attemptsName, in: directory, patience: patience, overtakes: true))
+        aside: try AtomicFile(replacing: attemptsName, in: directory, patience: patience, overtakes: true))
     } catch {
       // There is no room, or no permission.
     }
     do throws(Errno) {
-      let file = try directory.openAttempts()
+      let file = try directory.openAttempts(attemptsName)
       _ = try file.lock(until: MonotonicClock.now + patience)
       return UnlockAttempt(inPlace: file)
     } catch {
@@ -87,13 +88,13 @@ extension KeybagFile {
   /// Ends the count of wrong passcodes: those of a keybag that is no more say nothing. The file keeps its room.
   package func forgetAttempts() {
     do throws(Errno) {
-      let file = try directory.openAttempts()
+      let file = try directory.openAttempts(attemptsName)
       try file.write(AttemptsRecord.blank)
       try file.truncate(to: UInt64(AttemptsRecord.size))
       // A power cut must not bring the count back: the next slip might be the one that erases the store.
       try file.synchronize()
     } catch {
-      try? directory.unlink(Self.attemptsName)
+      try? directory.unlink(attemptsName)
     }
   }
 
@@ -101,27 +102,27 @@ extension KeybagFile {
   /// What cannot be made now is made by the next wrong passcode, or the next mount.
   package func reserveAttempts() {
     // One that is too long is malformed: zeros take its place.
-    if let status = try? directory.status(of: Self.attemptsName), status.size > UInt64(AttemptsRecord.size) {
+    if let status = try? directory.status(of: attemptsName), status.size > UInt64(AttemptsRecord.size) {
       forgetAttempts()
     }
     guard !hasRoomForAttempts,
       var file = try? AtomicFile(
-        replacing: Self.attemptsName, in: directory, patience: Self.patience, overtakes: true),
+        replacing: attemptsName, in: directory, patience: Self.patience, overtakes: true),
       !hasRoomForAttempts
     else { return }
     try? unsafe AttemptsRecord.blank.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
   }
 
   private var hasRoomForAttempts: Bool {
-    guard let status = try? directory.status(of: Self.attemptsName) else { return false }
+    guard let status = try? directory.status(of: attemptsName) else { return false }
     return status.type == .regular && status.size >= UInt64(AttemptsRecord.size)
   }
 }
 
 extension Descriptor {
   /// The record of wrong passcodes in a store's own directory, to be written over.
-  fileprivate func openAttempts() throws(Errno) -> Descriptor {
-    let file = try open(KeybagFile.attemptsName, [.readWrite, .noFollow, .nonBlocking])
+  fileprivate func openAttempts(_ name: PathName) throws(Errno) -> Descriptor {
+    let file = try open(name, [.readWrite, .noFollow, .nonBlocking])
     guard try file.status().type == .regular else { throw .invalidArgument }
     return file
   }

@@ -10,25 +10,30 @@ package struct VolumeDeviceKey: ~Copyable, Sendable {
   package static let size = 32
 
   let secret: SecretBytes
+  /// What this machine has as a host of the store, where it is one.
+  package let host: HostKey?
 
   /// The key of a store on the device with this device key.
   package init(deviceKey: borrowing SecretBytes, storeID: StoreID) throws(CryptographyError) {
     guard deviceKey.count == Self.size else { throw .invalidLength("a device key") }
     secret = try KeyDerivation.hkdf(
       ikm: deviceKey, salt: storeID.bytes, info: "protectfs volume device key", count: Self.size)
+    host = nil
   }
 
-  /// The key that was kept, or that a recovery key gave back.
-  package init(_ secret: consuming SecretBytes) throws(CryptographyError) {
+  /// The key that was kept, or that a recovery key gave back; or that of a host, whose own keys come with it.
+  package init(_ secret: consuming SecretBytes, host: HostKey? = nil) throws(CryptographyError) {
     guard secret.count == Self.size else { throw .invalidLength("a volume's device key") }
     self.secret = secret
+    self.host = host
   }
 
   /// One more value with the same key.
-  func copy() -> VolumeDeviceKey { VolumeDeviceKey(copying: secret) }
+  func copy() -> VolumeDeviceKey { VolumeDeviceKey(copying: secret, host) }
 
-  private init(copying other: borrowing SecretBytes) {
+  private init(copying other: borrowing SecretBytes, _ host: HostKey?) {
     secret = other.copy()
+    self.host = host
   }
 
   /// What keys are derived for; the raw value is the end of HKDF's info.

@@ -19,6 +19,7 @@ package enum ControlInterface {
     case changePasscode = "ChangePasscode"
     case addKey = "AddKey"
     case removeKey = "RemoveKey"
+    case addHost = "AddHost"
     case rotate = "RotateClassKey"
     case eraseClass = "EraseClassKeys"
     case erase = "EraseStore"
@@ -31,7 +32,7 @@ package enum ControlInterface {
 
   /// The members whose values are secrets. They are sent in the parameters of a call.
   package enum SecretMember: String, CaseIterable, Sendable {
-    case passcode, recoveryKey, keyFile, newPasscode, newTPMPasscode, newRecoveryKey, newKeyFile
+    case passcode, recoveryKey, keyFile, newPasscode, newTPMPasscode, newRecoveryKey, newKeyFile, pairingCode
   }
 }
 

@@ -106,6 +106,18 @@ extension DaemonConnection {
     try unsafe call(SecretMessage(.removeKey, [secret.member, .plain("id", id)]))
   }
 
+  /// Makes the machine a host of the store that asked for it with a pairing code.
+  ///
+  /// - Parameters:
+  ///   - code: the code that `protectfs host add` printed there, in UTF-8.
+  ///   - classes: the classes whose keys the host gets; `nil` for those that it asked for.
+  public mutating func addHost(
+    _ code: UnsafeRawBufferPointer, classes: [ProtectionClass]?, with secret: Secret
+  ) throws(ControlError) {
+    let list = unsafe classes.map { unsafe [SecretMessage.Member.list("classes", $0.map(\.name))] } ?? []
+    try unsafe call(SecretMessage(.addHost, [secret.member, .text(.pairingCode, code)] + list))
+  }
+
   /// Gives a class a new key and wraps the keys of all its files again. Continues a rotation that was interrupted.
   ///
   /// - Parameter report: called with the progress a few times a second, and at the end. Returning `false` ends the

@@ -16,6 +16,8 @@ import ProtectfsIO
     case bytes(ControlInterface.SecretMember, UnsafeRawBufferPointer)
     /// Not secret.
     case plain(String, String)
+    /// Texts that are not secret.
+    case list(String, [String])
   }
 
   /// A call of a method with these parameters.
@@ -53,6 +55,14 @@ import ProtectfsIO
     case .plain(let name, let value):
       append("\"\(name)\":\"")
       value.utf8.forEach { append(escaping: $0) }
+    case .list(let name, let values):
+      append("\"\(name)\":[")
+      for (index, value) in values.enumerated() {
+        append(index == 0 ? "\"" : ",\"")
+        value.utf8.forEach { append(escaping: $0) }
+        append("\"")
+      }
+      return append("]")
     }
     append("\"")
   }
@@ -107,6 +117,7 @@ extension SecretMessage.Member {
     switch unsafe self {
     case .text(_, let value), .bytes(_, let value): value.count
     case .plain(_, let value): value.utf8.count
+    case .list(_, let values): values.reduce(0) { $0 + $1.utf8.count + 1 }
     }
   }
 }

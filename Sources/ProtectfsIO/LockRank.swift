@@ -81,6 +81,8 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case currentKeybag
   /// Wrong passcodes.
   case passcodeAttempts
+  /// What shows a host who has changed the keybag.
+  case hostSeal
   /// The files that are open.
   case openFiles
   /// The modification time that the kernel has of a file.

@@ -191,6 +191,13 @@ package enum Process {
     return (numbers.first ?? 0, numbers.dropFirst().first ?? 0)
   }
 
+  /// The machine's name (uname(2)).
+  package static var hostName: String {
+    var name = utsname()
+    unsafe uname(&name)
+    return unsafe withUnsafeBytes(of: &name.nodename) { unsafe String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+  }
+
   /// Unmounts, as root, what is mounted at a name in a directory (umount2(2)).
   package static func unmount(_ name: PathName, in directory: borrowing Descriptor, isLazy: Bool) throws(Errno) {
     let flags = CInt(UMOUNT_NOFOLLOW) | (isLazy ? CInt(MNT_DETACH) : 0)

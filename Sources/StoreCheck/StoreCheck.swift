@@ -46,7 +46,7 @@ package enum StoreCheck {
     let repair = mayRepair ? try Repair(store: store) : nil
     let findings = Findings(observer: observer, repair: repair)
     let targets = try LongSymlinkFiles(store: store)
-    let file = try KeybagFile(backing: backing)
+    let file = try KeybagFile(backing: backing, host: deviceKey.host)
     let keys = try CheckKeys(
       keybag: keybag, other: copies.other(than: keybag, in: file, deviceKey: deviceKey), deviceKey: deviceKey,
       effaceable: try effaceableSecret(of: keybag, file, findings))

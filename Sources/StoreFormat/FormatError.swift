@@ -24,4 +24,6 @@ package enum RecordKind: String, Sendable {
   case attribute = "extended attribute"
   case attempts = "record of attempts"
   case rekeyBatch = "batch of a rekey"
+  case hostRequest = "request of a host"
+  case host = "host file"
 }

@@ -3,8 +3,8 @@ import ProtectfsPolicy
 // The record as bytes. Of fields that determine each other (class, key type, wrapping), one is stored and the others
 // are derived from it.
 extension KeybagRecord {
-  /// The bytes that the seal authenticates.
-  package var bytesBeforeSeal: [UInt8] {
+  /// The bytes that each host's seal begins with.
+  package var bytesBeforeProtectors: [UInt8] {
     var bytes = Self.magic
     bytes.append(integer: Self.version)
     bytes.append(integer: features.rawValue)
@@ -19,6 +19,12 @@ extension KeybagRecord {
     for entry in classEntries { bytes += entry.bytes }
     bytes.append(integer: UInt16(formerKeys.count))
     for key in formerKeys { bytes += key.bytes }
+    return bytes
+  }
+
+  /// The bytes that the seal authenticates.
+  package var bytesBeforeSeal: [UInt8] {
+    var bytes = bytesBeforeProtectors
     bytes.append(UInt8(protectors.count))
     for protector in protectors { bytes += protector.bytes }
     return bytes
@@ -58,7 +64,10 @@ extension KeybagRecord.FormerKey {
 }
 
 extension KeybagRecord.Protector {
-  var bytes: [UInt8] {
+  var bytes: [UInt8] { bytesBeforeSeal + (method.host?.seal ?? []) }
+
+  /// All bytes but a host's seal.
+  package var bytesBeforeSeal: [UInt8] {
     var bytes = id
     bytes += [method.type, UInt8(label.utf8.count)]
     bytes += label.utf8
@@ -72,6 +81,8 @@ extension KeybagRecord.Protector {
       bytes += sealedObject + wrappedKeybagKey
     case .backupPasscode(let derivation, let wrappedVolumeKey):
       bytes += derivation.bytes + wrappedKeybagKey + wrappedVolumeKey
+    case .host(let host):
+      bytes += wrappedKeybagKey + [host.classes.hostBits] + host.wrappedVolumeKey + host.wrappedClassKeys.joined()
     }
     return bytes
   }
@@ -85,10 +96,26 @@ extension KeybagRecord.Protector.Method {
     case .keyFile: 3
     case .trustedPlatformModule: 4
     case .backupPasscode: 5
+    case .host: 6
     }
   }
 }
 
+extension [ProtectionClass] {
+  /// The classes that a host may have keys of, sorted by their numbers: all but D, which needs none.
+  package static let ofHosts = ProtectionClass.allCases.filter { !$0.isUnlockedByDevice }
+    .sorted { $0.rawValue < $1.rawValue }
+
+  /// A bit for each class, by its number, from 0 for class A.
+  package var hostBits: UInt8 { reduce(0) { $0 | 1 << ($1.rawValue - 1) } }
+
+  /// The classes that such bits stand for; `nil` for bits that stand for none, or if there is no bit.
+  init?(hostBits: UInt8) {
+    self = Self.ofHosts.filter { hostBits & 1 << ($0.rawValue - 1) != 0 }
+    guard !isEmpty, self.hostBits == hostBits else { return nil }
+  }
+}
+
 extension KeybagRecord.PasscodeDerivation {
-  var bytes: [UInt8] { [logN, r, p] + salt }
+  package var bytes: [UInt8] { [logN, r, p] + salt }
 }

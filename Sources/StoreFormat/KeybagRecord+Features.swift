@@ -9,19 +9,22 @@ package struct KeybagFeatures: OptionSet, Sendable, Equatable {
 
   /// Contents are authenticated.
   package static let authenticatedContents = KeybagFeatures(rawValue: 1 << 0)
+  /// Hosts of the store have class keys of their own.
+  package static let hosts = KeybagFeatures(rawValue: 1 << 2)
   /// Class keys are wrapped with an effaceable secret.
   package static let effaceableSecret = KeybagFeatures(rawValue: 1 << 3)
   /// The store erases itself after too many wrong passcodes.
   package static let eraseAfter = KeybagFeatures(rawValue: 1 << 4)
 
   /// The features that this version knows.
-  package static let known: KeybagFeatures = [.authenticatedContents, .effaceableSecret, .eraseAfter]
+  package static let known: KeybagFeatures = [.authenticatedContents, .hosts, .effaceableSecret, .eraseAfter]
 }
 
 extension KeybagRecord {
   /// The keybag's features.
   package var features: KeybagFeatures {
     var features: KeybagFeatures = authenticatesContents ? [.authenticatedContents] : []
+    if protectors.contains(where: { $0.method.host != nil }) { features.insert(.hosts) }
     if effaceableIdentifier != nil { features.insert(.effaceableSecret) }
     if eraseAfter != nil { features.insert(.eraseAfter) }
     return features

@@ -10,9 +10,12 @@ extension KeybagRecord {
     let features = KeybagFeatures(rawValue: try reader.readInteger("features"))
     let unknown = features.subtracting(.known)
     guard unknown.isEmpty else { throw .unknownFeatures(unknown.rawValue) }
+    if !features.contains(.hosts) {
+      let longest = Self.longestWithoutHosts
+      try reader.require(bytes.count <= longest, "length", "is more than \(longest) bytes")
+    }
 
-    let id = try reader.read(16, "store ID")
-    guard let storeID = StoreID(bytes: id) else { throw reader.malformed("store ID", "is cut off") }
+    let storeID = try reader.readStoreID()
     let generation: UInt64 = try reader.readInteger("generation")
     try reader.require(generation > 0, "generation", "is 0")
     let defaultClass = try reader.readClass("default class")
@@ -27,12 +30,14 @@ extension KeybagRecord {
       try reader.require(Self.eraseAfterRange.contains(eraseAfter), "erase after", "\(eraseAfter) is not in 4...100")
     }
 
+    let classEntries = try reader.readClassEntries()
     self.init(
       storeID: storeID, generation: generation, authenticatesContents: features.contains(.authenticatedContents),
       defaultClass: defaultClass, deviceKeyIdentifier: identifier, creationTime: creationTime,
       effaceableIdentifier: effaceable, eraseAfter: eraseAfter,
-      classEntries: try reader.readClassEntries(), formerKeys: try reader.readFormerKeys(),
-      protectors: try reader.readProtectors())
+      classEntries: classEntries, formerKeys: try reader.readFormerKeys(),
+      protectors: try reader.readProtectors(classEntries, hasHosts: features.contains(.hosts)))
+    try reader.require(self.features == features, "features", "are not those that the keybag has")
     let ids = classEntries.map(\.id) + formerKeys.map(\.id)
     try reader.require(Set(ids).count == ids.count, "identifier of a class key", "is there twice")
     try reader.require(!classEntries.isEmpty || formerKeys.last?.end == .erased, "former keys", "do not end erased")
@@ -50,6 +55,11 @@ extension KeybagRecord {
 }
 
 extension ByteReader {
+  mutating func readStoreID() throws(FormatError) -> StoreID {
+    guard let storeID = StoreID(bytes: try read(16, "store ID")) else { throw malformed("store ID", "is cut off") }
+    return storeID
+  }
+
   fileprivate mutating func readCount(_ bounds: ClosedRange<Int>, _ field: String) throws(FormatError) -> Int {
     let count = Int(try readInteger(field, as: UInt8.self))
     try require(bounds.contains(count), field, "\(count) is not in \(bounds.lowerBound)...\(bounds.upperBound)")
@@ -101,48 +111,84 @@ extension ByteReader {
     return keys
   }
 
-  fileprivate mutating func readProtectors() throws(FormatError) -> [KeybagRecord.Protector] {
+  fileprivate mutating func readProtectors(
+    _ classEntries: [KeybagRecord.ClassEntry], hasHosts: Bool
+  ) throws(FormatError) -> [KeybagRecord.Protector] {
     var protectors: [KeybagRecord.Protector] = []
-    for _ in 0..<(try readCount(KeybagRecord.protectorCount, "number of protectors")) {
-      let protector = try readProtector()
+    let count = hasHosts ? KeybagRecord.protectorCount : 0...KeybagRecord.mostOthers
+    for _ in 0..<(try readCount(count, "number of protectors")) {
+      let protector = try readProtector(hasHosts ? classEntries : nil)
       if let last = protectors.last {
         try require(last.id.lexicographicallyPrecedes(protector.id), "protectors", "are not sorted by their identity")
       }
       protectors.append(protector)
     }
+    let others = protectors.count { $0.method.host == nil }
+    try require(others <= KeybagRecord.mostOthers, "protectors", "are more than 16 beside hosts")
+    try require(others > 0 || protectors.isEmpty, "protectors", "are hosts alone")
     return protectors
   }
 
-  private mutating func readProtector() throws(FormatError) -> KeybagRecord.Protector {
+  /// - Parameter classEntries: `nil` in a keybag that has no hosts.
+  private mutating func readProtector(
+    _ classEntries: [KeybagRecord.ClassEntry]?
+  ) throws(FormatError) -> KeybagRecord.Protector {
     let id = try read(16, "identity of a protector")
     let type: UInt8 = try readInteger("type of a protector")
+    let label = try readLabel()
+    let method: KeybagRecord.Protector.Method
+    let wrappedKeybagKey: [UInt8]
+    switch (type, classEntries) {
+    case (1, _):
+      method = .passcode(try readPasscodeDerivation())
+      wrappedKeybagKey = try readWrappedKeybagKey()
+    case (2, _):
+      wrappedKeybagKey = try readWrappedKeybagKey()
+      method = .recoveryKey(wrappedVolumeKey: try readWrappedVolumeKey())
+    case (3, _):
+      method = .keyFile
+      wrappedKeybagKey = try readWrappedKeybagKey()
+    case (4, _):
+      let derivation = try readPasscodeDerivation()
+      method = .trustedPlatformModule(derivation, sealedObject: try readSealedObject())
+      wrappedKeybagKey = try readWrappedKeybagKey()
+    case (5, _):
+      let derivation = try readPasscodeDerivation()
+      wrappedKeybagKey = try readWrappedKeybagKey()
+      method = .backupPasscode(derivation, wrappedVolumeKey: try readWrappedVolumeKey())
+    case (6, .some(let classEntries)):
+      wrappedKeybagKey = try readWrappedKeybagKey()
+      method = .host(try readHost(classEntries))
+    default: throw malformed("type of a protector", "\(type) is not known")
+    }
+    return KeybagRecord.Protector(id: id, label: label, wrappedKeybagKey: wrappedKeybagKey, method: method)
+  }
+
+  mutating func readLabel() throws(FormatError) -> String {
     let length = Int(try readInteger("length of a label", as: UInt8.self))
     try require(length <= KeybagRecord.Protector.longestLabel, "length of a label", "is more than 64")
     let bytes = try read(length, "label")
     guard let label = String(validating: bytes, as: UTF8.self) else { throw malformed("label", "is not UTF-8") }
-    let method: KeybagRecord.Protector.Method
-    let wrappedKeybagKey: [UInt8]
-    switch type {
-    case 1:
-      method = .passcode(try readPasscodeDerivation())
-      wrappedKeybagKey = try readWrappedKeybagKey()
-    case 2:
-      wrappedKeybagKey = try readWrappedKeybagKey()
-      method = .recoveryKey(wrappedVolumeKey: try readWrappedVolumeKey())
-    case 3:
-      method = .keyFile
-      wrappedKeybagKey = try readWrappedKeybagKey()
-    case 4:
-      let derivation = try readPasscodeDerivation()
-      method = .trustedPlatformModule(derivation, sealedObject: try readSealedObject())
-      wrappedKeybagKey = try readWrappedKeybagKey()
-    case 5:
-      let derivation = try readPasscodeDerivation()
-      wrappedKeybagKey = try readWrappedKeybagKey()
-      method = .backupPasscode(derivation, wrappedVolumeKey: try readWrappedVolumeKey())
-    default: throw malformed("type of a protector", "\(type) is not known")
+    return label
+  }
+
+  private mutating func readHost(
+    _ classEntries: [KeybagRecord.ClassEntry]
+  ) throws(FormatError) -> KeybagRecord.Protector.Host {
+    var host = KeybagRecord.Protector.Host(classes: try readHostClasses(), wrappedVolumeKey: try readWrappedVolumeKey())
+    for entry in classEntries where host.classes.contains(entry.fileClass) {
+      host.wrappedClassKeys.append(try read(40, "class key of a host"))
     }
-    return KeybagRecord.Protector(id: id, label: label, wrappedKeybagKey: wrappedKeybagKey, method: method)
+    host.seal = try read(32, "seal of a host")
+    return host
+  }
+
+  mutating func readHostClasses() throws(FormatError) -> [ProtectionClass] {
+    let bits: UInt8 = try readInteger("classes of a host")
+    guard let classes = [ProtectionClass](hostBits: bits) else {
+      throw malformed("classes of a host", "\(bits) stands for none")
+    }
+    return classes
   }
 
   private mutating func readWrappedKeybagKey() throws(FormatError) -> [UInt8] { try read(40, "wrapped keybag key") }
@@ -158,7 +204,7 @@ extension ByteReader {
     return try read(length, "sealed object")
   }
 
-  private mutating func readPasscodeDerivation() throws(FormatError) -> KeybagRecord.PasscodeDerivation {
+  mutating func readPasscodeDerivation() throws(FormatError) -> KeybagRecord.PasscodeDerivation {
     let logN: UInt8 = try readInteger("scrypt log N")
     let r: UInt8 = try readInteger("scrypt r")
     let p: UInt8 = try readInteger("scrypt p")

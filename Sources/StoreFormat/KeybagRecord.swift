@@ -11,13 +11,17 @@ package struct KeybagRecord: Sendable, Equatable {
   /// The version that this module reads and writes.
   package static let version: UInt16 = 2
   /// The maximum length of a keybag, in bytes.
-  package static let longest = 16_384
+  package static let longest = 65_536
+  /// The same of one that no host has keys in.
+  package static let longestWithoutHosts = 16_384
   /// The number of class keys of all classes; 0 if the store was erased.
   package static let classEntryCount = 0...64
   /// The number of former keys.
   package static let formerKeyCount = 0...256
   /// The number of protectors; 0 if the store was erased.
-  package static let protectorCount = 0...16
+  package static let protectorCount = 0...255
+  /// The maximum number of those that are no hosts.
+  package static let mostOthers = 16
   /// The numbers of wrong passcodes that may be set for a store to erase itself after.
   package static let eraseAfterRange: ClosedRange<UInt8> = 4...100
 
@@ -98,7 +102,8 @@ package struct KeybagRecord: Sendable, Equatable {
     package var id: [UInt8]
     /// The name that users see, at most ``longestLabel`` bytes of UTF-8.
     package var label: String
-    /// The keybag key, wrapped under this protector's key, 40 bytes.
+    /// The keybag key, wrapped under this protector's key, 40 bytes. Of a host, the host key, under a key of the
+    /// keybag's.
     package var wrappedKeybagKey: [UInt8]
     /// How the protector's key is obtained.
     package var method: Method
@@ -119,6 +124,31 @@ package struct KeybagRecord: Sendable, Equatable {
       case trustedPlatformModule(PasscodeDerivation, sealedObject: [UInt8])
       /// In exported keybags: from a passcode alone, which also unwraps the volume's device key.
       case backupPasscode(PasscodeDerivation, wrappedVolumeKey: [UInt8])
+      /// A host, which opens the keys of its classes alone, with a host key that its own passcode gives.
+      case host(Host)
+
+      /// What a host has.
+      package var host: Host? { if case .host(let host) = self { host } else { nil } }
+    }
+
+    /// What a host of the store has, beside its host key.
+    package struct Host: Sendable, Equatable {
+      /// The classes whose keys it has, sorted by their numbers; class D needs none.
+      package var classes: [ProtectionClass]
+      /// The volume's device key, wrapped under the host's delivery key, 40 bytes.
+      package var wrappedVolumeKey: [UInt8]
+      /// The class keys of its classes, in the order in which the keybag has them, wrapped for it, 40 bytes each.
+      package var wrappedClassKeys: [[UInt8]]
+      /// HMAC-SHA256 over ``KeybagRecord/bytesBeforeProtectors`` and the protector's bytes before this, under a key
+      /// that only the host and who opens the keybag have.
+      package var seal: [UInt8]
+
+      package init(classes: [ProtectionClass], wrappedVolumeKey: [UInt8]) {
+        self.classes = classes
+        self.wrappedVolumeKey = wrappedVolumeKey
+        wrappedClassKeys = []
+        seal = [UInt8](repeating: 0, count: 32)
+      }
     }
 
     /// The maximum length of an object sealed by a TPM, in bytes.

@@ -25,6 +25,11 @@ enum Advice {
     case .noSuchProtector: "; 'protectfs key list' shows those it has"
     case .severalPasscodes:
       ": remove it with 'protectfs key remove', and add another with 'protectfs key add --new-passcode'"
+    case .hostUnknown:
+      ": it was removed, or not accepted yet; give the code of 'protectfs host add' to 'protectfs host accept' where the "
+        + "store was made, or ask anew"
+    case .hostsChangeNothing: "; do that where the store was made"
+    case .noSuchRequest: "; 'protectfs host list' shows those that ask"
     case .notABackup: "; 'protectfs keybag export' makes one that can be imported"
     case .tooLittleMemory: memory
     default: ""
@@ -35,7 +40,7 @@ enum Advice {
   static func about(_ error: ControlError) -> String {
     let errors: [KeyManagementError] = [
       .keybagMissing, .keybagInUse, .keybagAltered, .effaceableSecretMissing, .keyFileMalformed, .noSuchProtector,
-      .severalPasscodes,
+      .severalPasscodes, .hostUnknown, .hostsChangeNothing, .noSuchRequest,
     ]
     if error.code == .tooLittleMemory { return memory }
     if let known = errors.first(where: { $0.description == error.message }) { return about(known) }

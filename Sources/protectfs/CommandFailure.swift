@@ -93,11 +93,14 @@ struct CommandFailure: Error {
 
   private static func status(of error: KeyManagementError) -> ExitStatus {
     switch error {
-    case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped, .wrongKeyFile: .wrongSecret
+    case .wrongPasscode, .wrongRecoveryKey, .recoveryKeyMistyped, .wrongKeyFile, .pairingCodeMistyped, .noSuchRequest:
+      .wrongSecret
     case .passcodeDelayed: .passcodeDelayed
     case .storeErased: .storeErased
     case .tooLittleMemory: .tooLittleMemory
-    case .deviceKeyMissing, .deviceKeyUnreadable, .deviceKeyExposed, .deviceKeyMalformed: .deviceKeyMissing
+    case .deviceKeyMissing, .deviceKeyUnreadable, .deviceKeyExposed, .deviceKeyMalformed, .hostUnknown,
+      .hostFileMalformed:
+      .deviceKeyMissing
     case .foreignDeviceKey: .foreignDeviceKey
     case .keybagMissing: .noStore
     case .keybagMalformed, .keybagAltered, .effaceableSecretMissing: .keybagCorrupt

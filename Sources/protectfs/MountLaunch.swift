@@ -16,7 +16,8 @@ struct MountLaunch {
 
   /// Mounts and serves until unmounted. The device key is read here, in the process that keeps it.
   func serve(_ log: DaemonLog, _ unmounter: Unmounter, _ end: MountEnd, _ ready: () -> Void) throws {
-    let deviceKey = try DeviceKey.load(for: storeID, file: deviceKeyFile.map { PathName($0) })
+    let deviceKey = try DeviceKey.load(
+      forKeybag: StoreSummary.readKeybag(options.backing).bytes, file: deviceKeyFile)
     let log = try logFile.map { DaemonLog.file(try Self.openLog($0)) } ?? log
     try MountProcess.run(
       options, deviceKey: deviceKey, unmounter: unmounter, log: log.logger(level: .info), end: end, ready: ready)

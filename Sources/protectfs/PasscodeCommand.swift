@@ -1,6 +1,7 @@
 import ArgumentParser
 import KeyManagement
 import MountDaemon
+import ProtectfsIO
 
 /// `protectfs passcode`
 struct PasscodeCommand: ParsableCommand {
@@ -18,7 +19,7 @@ struct PasscodeChangeCommand: ParsableCommand {
     discussion: """
       Rewrites the keybag alone, no file. Recovery keys and key files stay valid, and stand for a forgotten passcode: \
       with one of them the only passcode is replaced. Where the store has several passcodes, use 'protectfs key add' \
-      and 'protectfs key remove' instead.
+      and 'protectfs key remove' instead. On a host of the store, changes the host's own passcode, and not the keybag.
 
       Examples:
         protectfs passcode change ~/private
@@ -39,7 +40,12 @@ struct PasscodeChangeCommand: ParsableCommand {
     let kinds = try StoreSummary.read(owner.backing).protectors.map { ProtectorInformation($0).kind }
     let limit = kinds.contains(UnlockSecret.Kind.passcode.label) ? PasscodeStrength.Limit.deviceKey : .tpm
     let new = try newPasscode.source.readNew("New passcode", options.opening.files, self.new, limit)
-    try owner.change(.changePasscode(new), with: old, deviceKeyFile: options.deviceKey.file)
+    let file = options.deviceKey.file
+    if try HostKey.find(for: StoreSummary.read(owner.backing).storeID, file: file.map { PathName($0) }) != nil {
+      try StoreReader(owner.backing).open(with: old, deviceKeyFile: file).changeHostPasscode(to: new)
+      return print("The passcode of this host was changed.")
+    }
+    try owner.change(.changePasscode(new), with: old, deviceKeyFile: file)
     print("The passcode was changed. A backup made before still opens with the old one.")
   }
 }

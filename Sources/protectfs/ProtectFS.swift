@@ -34,6 +34,6 @@ struct ProtectFS: ParsableCommand {
       StatusCommand.self, ClassCommand.self, PasscodeCommand.self, KeyCommand.self, KeybagCommand.self,
       RotateCommand.self, EraseCommand.self, OrphansCommand.self, RestoreCommand.self, DeviceKeyCommand.self,
       EventsCommand.self, HooksCommand.self, SessionCommand.self, LoginCommand.self, ManifestCommand.self,
-      InfoCommand.self, FsckCommand.self, DoctorCommand.self, TakeoverCommand.self,
+      InfoCommand.self, FsckCommand.self, DoctorCommand.self, HostCommand.self, TakeoverCommand.self,
     ])
 }

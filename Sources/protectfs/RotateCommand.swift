@@ -60,42 +60,11 @@ struct RotateCommand: ParsableCommand {
 
   func run() throws {
     if let protectionClass {
-      try rotate(protectionClass, on: paths[0])
+      var daemon = try DaemonConnection(mountPoint: paths[0])
+      _ = try daemon.status()
+      try ClassRotation(fileClass: protectionClass, mountPoint: paths[0], isJSON: json).run(with: opening.read())
     } else {
       try rotateData()
-    }
-  }
-
-  private func rotate(_ protectionClass: ProtectionClass, on mountPoint: String) throws {
-    var daemon = try DaemonConnection(mountPoint: mountPoint)
-    _ = try daemon.status()
-    let secret = try opening.read()
-    let progress = TreeProgress("files looked at", isShown: !json) { TreeTotal(of: mountPoint, while: $0).files }
-    var last = RotationStatus(files: 0, rewrapped: 0, damaged: 0, isFinished: false)
-    func rest() -> String { ", \(last.rewrapped) wrapped anew" }
-    do throws(ControlError) {
-      defer { progress.finish(last.files, rest()) }
-      // An interrupt ends this process, and with it the rotation.
-      try unsafe secret.withSecret { (secret) throws(ControlError) in
-        try unsafe DaemonConnection(mountPoint: mountPoint).rotate(protectionClass, with: secret) { status in
-          last = status
-          if json {
-            try? JSONOutput.showLine(status)
-          } else if !status.isFinished {
-            progress.show(last.files, rest())
-          }
-          return true
-        }
-      }
-    } catch {
-      if error.code == .failed, let kept = last.kept, kept > 0 { throw CommandFailure(.partial, error.message) }
-      throw error
-    }
-    guard !json else { return }
-    print("Class \(protectionClass.letter) has a new key; \(last.rewrapped) files were wrapped anew.")
-    if last.damaged > 0 {
-      CommandFailure.report(
-        "\(last.damaged) files have damaged records and open with no key; 'protectfs fsck' names them")
     }
   }
 

@@ -325,16 +325,16 @@ import Testing
       method: .trustedPlatformModule(
         KeybagRecord.PasscodeDerivation(logN: 16, r: 8, p: 1, salt: [UInt8](repeating: 1, count: 32)),
         sealedObject: [UInt8](repeating: 1, count: 1024)))
-    while record.bytes.count <= KeybagRecord.longest { record.protectors.append(way) }
+    while record.bytes.count <= KeybagRecord.longestWithoutHosts { record.protectors.append(way) }
     record.protectors.removeLast()
-    while record.bytes.count + 13 <= KeybagRecord.longest {
+    while record.bytes.count + 13 <= KeybagRecord.longestWithoutHosts {
       record.formerKeys.append(KeybagRecord.FormerKey(id: try record.newKeyID(), end: .rotated, time: 1))
     }
     let ids = record.classEntries.filter { $0.fileClass == key.fileClass }.map(\.id)
     record.end(.erased) { $0.fileClass == key.fileClass }
     record.insert(key.renamed(try record.newKeyID()))
     record.trimFormerKeys()
-    #expect(record.bytes.count <= KeybagRecord.longest)
+    #expect(record.bytes.count <= KeybagRecord.longestWithoutHosts)
     #expect(record.formerKeys.suffix(ids.count).map(\.id) == ids)
   }
 

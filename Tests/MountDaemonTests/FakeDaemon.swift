@@ -90,6 +90,15 @@ final class FakeDaemon: DaemonControl {
     state.withLock { $0.changes.append("remove \(id.hexadecimal)") }
   }
 
+  func addHost(
+    _ code: borrowing SecretBytes, classes: [ProtectionClass]?, with secret: borrowing UnlockSecret
+  ) throws(ControlError) {
+    try require(secret)
+    let text = unsafe code.withBytes { unsafe String(decoding: $0, as: UTF8.self) }
+    let letters = classes.map { $0.map(\.letter).joined() } ?? "as asked"
+    state.withLock { $0.changes.append("host \(text) \(letters)") }
+  }
+
   func beginRotation(
     of fileClass: ProtectionClass, with secret: borrowing UnlockSecret
   ) throws(ControlError) -> any RotationControl {

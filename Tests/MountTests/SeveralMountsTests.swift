@@ -12,14 +12,16 @@ final class SecondMount {
   private let recoveryKey: String
   private let program: Program
 
-  init(of volume: Volume, _ name: String, backing: PathName? = nil, options: String) throws {
+  init(
+    of volume: Volume, _ name: String, backing: PathName? = nil, deviceKey: PathName? = nil, options: String
+  ) throws {
     mountPoint = volume.directory.appending(name)
     recoveryKey = volume.recoveryKey
     if !mountPoint.exists { try mountPoint.makeDirectory() }
     program = try Program(
       [
         Command.path, "mount", (backing ?? volume.backing).description, mountPoint.description, "--foreground",
-        "--device-key", volume.deviceKey.description, "-o", options,
+        "--device-key", (deviceKey ?? volume.deviceKey).description, "-o", options,
       ] + Volume.optionsOfAll, output: volume.directory.appending("log.\(name)"))
     let deadline = ContinuousClock.now + patience
     while (try? DaemonConnection(mountPoint: mountPoint.description)) == nil {

@@ -83,6 +83,7 @@ extension CallSecrets {
     case .newTPMPasscode: exposed(new.tpmPasscode)
     case .newRecoveryKey: exposed(new.recoveryKey)
     case .newKeyFile: exposed(new.keyFile)
+    case .pairingCode: exposed(pairingCode)
     }
   }
 

@@ -15,6 +15,8 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
   case pages
   /// The record of wrong passcodes.
   case attempts
+  /// Requests of hosts, and their own files.
+  case hostRecords = "host-records"
   /// Names, sidecars and target files as a backing directory has them.
   case names
   /// Names and targets, sealed and opened again.
@@ -39,6 +41,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     switch self {
     case .keybag, .keybagContents, .sealedObject, .rekeyBatches: 2048
     case .records, .attempts: 160
+    case .hostRecords: 256
     case .names, .sealedNames: 4300
     case .encodings, .attributes, .recoveryKey, .mountLines, .pages: 512
     case .control, .mountOptions: 1024
@@ -57,6 +60,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     case .rekeyBatches: fuzzRekeyBatches(bytes)
     case .pages: fuzzPages(bytes)
     case .attempts: fuzzAttempts(bytes)
+    case .hostRecords: fuzzHostRecords(bytes)
     case .names: fuzzNames(bytes)
     case .sealedNames: fuzzSealedNames(bytes)
     case .encodings: fuzzEncodings(bytes)

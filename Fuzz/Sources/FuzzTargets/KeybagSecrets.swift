@@ -51,7 +51,7 @@ struct KeybagSecrets: ~Copyable {
       case .keyFile:
         let key = try Keybag.keyFileKey(SecretBytes(Self.keyFileContent), deviceKey, storeID)
         record.protectors[index].wrappedKeybagKey = try KeyWrap.wrap(keybagKey, under: key)
-      case .passcode, .trustedPlatformModule, .backupPasscode: break
+      case .passcode, .trustedPlatformModule, .backupPasscode, .host: break
       }
     }
   }

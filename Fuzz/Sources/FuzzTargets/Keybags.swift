@@ -41,6 +41,10 @@ private func checkProtector(_ protector: KeybagRecord.Protector) {
     precondition(wrappedVolumeKey.count == 40)
   case .recoveryKey(let wrappedVolumeKey): precondition(wrappedVolumeKey.count == 40)
   case .keyFile: break
+  case .host(let host):
+    precondition(!host.classes.isEmpty && !host.classes.contains(.none))
+    precondition(host.wrappedVolumeKey.count == 40 && host.seal.count == 32)
+    precondition(host.wrappedClassKeys.allSatisfy { $0.count == 40 })
   }
 }
 

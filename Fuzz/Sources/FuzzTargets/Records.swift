@@ -22,6 +22,19 @@ func fuzzRecords(_ bytes: [UInt8]) {
   }
 }
 
+/// What hosts have outside the keybag.
+func fuzzHostRecords(_ bytes: [UInt8]) {
+  if let request = try? HostRequestRecord(parsing: bytes) {
+    precondition(request.bytes == bytes, "a request has one form")
+    precondition(bytes.count <= HostRequestRecord.longest)
+    precondition(!request.classes.isEmpty && !request.classes.contains(.none))
+  }
+  if let host = try? HostRecord(parsing: bytes) {
+    precondition(host.bytes == bytes, "a host's file has one form")
+    precondition(bytes.count == HostRecord.size && host.derivation.salt.count == 32)
+  }
+}
+
 func fuzzRekeyBatches(_ bytes: [UInt8]) {
   guard let batch = try? RekeyBatch(parsing: bytes) else { return }
   precondition(batch.bytes == bytes, "a batch has one form")

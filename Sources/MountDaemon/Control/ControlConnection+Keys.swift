@@ -38,6 +38,16 @@ extension ControlConnection {
     try derivation.attempt { () throws(ControlError) in try control.removeKey(id, with: secret) }
   }
 
+  func addHost(_ call: inout VarlinkCall) throws(VarlinkError) {
+    struct Parameters: Decodable { var classes: [ProtectionClass]? }
+    let classes = try call.parameters(as: Parameters.self)?.classes
+    guard let text = call.secrets.pairingCode.take(), text.count > 0 else { throw .invalidParameter("pairingCode") }
+    let secret = try call.secrets.old.take()
+    try derivation.attempt(text) { (text: consuming SecretBytes) throws(ControlError) in
+      try control.addHost(text, classes: classes, with: secret)
+    }
+  }
+
   static func fileClass(_ call: borrowing VarlinkCall) throws(VarlinkError) -> ProtectionClass {
     guard let parameters = try call.parameters(as: ClassParameters.self) else { throw .invalidParameter("class") }
     return parameters.protectionClass

@@ -85,6 +85,8 @@ struct ControlConnection: ~Copyable {
       try addKey(&call)
     case .daemon(.removeKey):
       try removeKey(&call)
+    case .daemon(.addHost):
+      try addHost(&call)
     case .daemon(.eraseClass):
       let fileClass = try Self.fileClass(call)
       let secret = try call.secrets.old.take()

@@ -11,7 +11,9 @@ extension ControlError {
       case .storeErased: .storeErased
       case .lastProtector: .lastWayIn
       case .tooLittleMemory: .tooLittleMemory
-      case .invalidPasscode, .invalidLabel, .keyFileMalformed, .noSuchProtector, .severalPasscodes: .invalidRequest
+      case .invalidPasscode, .invalidLabel, .keyFileMalformed, .noSuchProtector, .severalPasscodes,
+        .pairingCodeMistyped, .noSuchRequest, .hostWithoutClasses:
+        .invalidRequest
       case .keybagMissing, .keybagUnreadable, .keybagMalformed, .keybagAltered, .unsupportedStore,
         .effaceableSecretMissing:
         .keybagCorrupt

@@ -46,6 +46,13 @@ package protocol DaemonControl: AnyObject, Sendable {
   /// Removes the protector with that identity, 16 bytes.
   func removeKey(_ id: [UInt8], with secret: borrowing UnlockSecret) throws(ControlError)
 
+  /// Makes the machine a host that asked for it with a pairing code, given as text.
+  ///
+  /// - Parameter classes: `nil` for those that it asked for.
+  func addHost(
+    _ code: borrowing SecretBytes, classes: [ProtectionClass]?, with secret: borrowing UnlockSecret
+  ) throws(ControlError)
+
   /// Gives a class a new key, or finds one that a rotation cut short has left. The rotation is then run, once.
   func beginRotation(
     of fileClass: ProtectionClass, with secret: borrowing UnlockSecret

@@ -1,3 +1,5 @@
+import ProtectfsIO
+
 /// The characters of JSON text (RFC 8259).
 enum JSONCharacter {
   /// Whether the byte may stand between tokens.

@@ -21,6 +21,8 @@ struct CallSecrets: ~Copyable {
   var old = Group()
   /// What is to open it from now on.
   var new = Group()
+  /// What a host was asked for with.
+  var pairingCode: SecretBytes?
 
   /// One of each kind.
   struct Group: ~Copyable {
@@ -48,6 +50,7 @@ struct CallSecrets: ~Copyable {
     case .newTPMPasscode: try Self.fill(&new.tpmPasscode, value)
     case .newRecoveryKey: try Self.fill(&new.recoveryKey, value)
     case .newKeyFile: try Self.fill(&new.keyFile, value)
+    case .pairingCode: try Self.fill(&pairingCode, value)
     }
   }
 

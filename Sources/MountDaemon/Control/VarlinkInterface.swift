@@ -189,6 +189,16 @@ enum VarlinkInterface {
     # Removes the protector with an identity of 32 hexadecimal digits.
     method RemoveKey(passcode: ?string, recoveryKey: ?string, keyFile: ?string, id: string) -> ()
 
+    # Makes the machine a host of the store that asked for it with that pairing code. It gets the keys of the classes that it
+    # asked for, or of these; class none needs none.
+    method AddHost(
+      passcode: ?string,
+      recoveryKey: ?string,
+      keyFile: ?string,
+      pairingCode: string,
+      classes: ?[]ProtectionClass
+    ) -> ()
+
     # Only with more: gives a class a new key and wraps the keys of all its files anew, or goes on with that. Replies a few
     # times a second with how far it has come; the old key is gone when isFinished. The last reply says otherwise where so many
     # files could not be changed (kept), which still need it. A client that goes ends it early.

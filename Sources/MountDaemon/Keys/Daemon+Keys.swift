@@ -2,6 +2,7 @@ import Cryptography
 import FileSystem
 import KeyManagement
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
 import Synchronization
@@ -39,10 +40,13 @@ extension Daemon {
     return try withKeybag { (file) throws(KeyManagementError) in
       let own = keybag.withLock { $0 }
       // Another mount that writes may also have changed the passcode.
-      let current = options.writers == .sole ? own : try readKeybag(file)
+      let current = options.writers == .sole && deviceKey.host == nil ? own : try readKeybag(file)
       guard current.storeID == own.storeID else { throw .foreignKeybag }
       let opened = try open(current, in: file, with: secret, &attempt)
-      guard current != own else { return machine.unlock(try opened.heldKeys(), beginning) }
+      if let seal = try opened.hostSealKey() { hostSeal.withLock { $0 = seal } }
+      guard current != own else {
+        return machine.unlock(try opened.heldKeys(), beginning, without: opened.missingClasses)
+      }
       return try unlock(withOthers: opened, beginning)
     }
   }
@@ -57,7 +61,7 @@ extension Daemon {
     if (try? requireSuccessor(changed)) == nil {
       log.error("another keybag was put in place, which may lack class keys")
     }
-    return machine.unlock(keys, beginning) { [self] in
+    return machine.unlock(keys, beginning, without: opened.missingClasses) { [self] in
       keybag.withLock { $0 = changed }
       controller.adopt(changed, with: keys)
     }
@@ -80,6 +84,22 @@ extension Daemon {
   package func removeKey(_ id: [UInt8], with secret: borrowing UnlockSecret) throws(ControlError) {
     try change(.removeProtector(id), with: secret)
     log.notice("a protector was removed")
+  }
+
+  package func addHost(
+    _ code: borrowing SecretBytes, classes: [ProtectionClass]?, with secret: borrowing UnlockSecret
+  ) throws(ControlError) {
+    let storeID = keybag.withLock { $0.storeID }
+    let acceptance: HostAcceptance
+    do throws(KeyManagementError) {
+      acceptance = try HostAcceptance(code, in: backing, of: storeID)
+    } catch {
+      throw refusal(error)
+    }
+    let id = acceptance.id
+    try change(acceptance.edit(classes), with: secret)
+    log.notice("a host was added", metadata: ["host": "\(id.hexadecimal)"])
+    HostAcceptance.finish(id, in: backing, of: storeID)
   }
 
   private func change(
@@ -107,7 +127,11 @@ extension Daemon {
   func withKeybag<Result: ~Copyable & Sendable>(
     _ body: (borrowing KeybagFile) throws(KeyManagementError) -> Result
   ) throws(KeyManagementError) -> Result {
-    try keybagFile.withLock { (_) throws(KeyManagementError) in try body(KeybagFile(backing: backing)) }
+    try keybagFile.withLock { (_) throws(KeyManagementError) in try body(openKeybagFile()) }
+  }
+
+  func openKeybagFile() throws(KeyManagementError) -> KeybagFile {
+    try KeybagFile(backing: backing, host: deviceKey.host)
   }
 
   func readKeybag(_ file: borrowing KeybagFile) throws(KeyManagementError) -> Keybag {
@@ -133,7 +157,7 @@ extension Daemon {
   func attempt(
     with secret: borrowing UnlockSecret, isCounted: Bool = true
   ) throws(KeyManagementError) -> UnlockAttempt {
-    try KeybagFile(backing: backing).attempt(with: secret, isCounted: isCounted)
+    try openKeybagFile().attempt(with: secret, isCounted: isCounted)
   }
 
   /// Opens the keybag that is in place, to change it.
@@ -184,7 +208,7 @@ extension Daemon {
   /// whose keys go from memory too. Not within ``withKeybag(_:)``.
   func refusal(_ error: KeyManagementError) -> ControlError {
     log.warning("a secret or a change of keys was refused", metadata: ["reason": "\(error.code)"])
-    guard let erased = try? readKeybag(KeybagFile(backing: backing)), let time = erased.erasureTime else {
+    guard let erased = try? readKeybag(openKeybagFile()), let time = erased.erasureTime else {
       return ControlError(error)
     }
     wipeErased(erased)

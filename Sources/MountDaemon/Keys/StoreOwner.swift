@@ -1,5 +1,7 @@
+import Cryptography
 import KeyManagement
 import ProtectfsClient
+import ProtectfsPolicy
 
 /// Who has a store, and so changes its keys: the daemon that may write it, or this process alone.
 package enum StoreOwner {
@@ -51,6 +53,30 @@ package enum StoreOwner {
       try daemon.change(edit, with: secret)
     case .nobody(let path):
       try UnmountedStore(path, deviceKeyFile: deviceKeyFile, secret: secret).apply(edit, with: secret)
+    }
+  }
+
+  /// Makes the machine a host of the store that asked for it with a pairing code, or has the daemon do so.
+  ///
+  /// - Parameter classes: the classes whose keys it gets; `nil` for those that it asked for.
+  package func addHost(
+    _ code: borrowing SecretBytes, classes: [ProtectionClass]?, with secret: borrowing UnlockSecret,
+    deviceKeyFile: String?
+  ) throws {
+    switch self {
+    case .daemon(let mount):
+      var daemon = try DaemonConnection(to: mount)
+      try unsafe secret.withSecret { (secret) throws(ControlError) in
+        try unsafe code.withBytes { (code) throws(ControlError) in
+          try unsafe daemon.addHost(code, classes: classes, with: secret)
+        }
+      }
+    case .nobody(let path):
+      let store = try UnmountedStore(path, deviceKeyFile: deviceKeyFile, secret: secret)
+      let acceptance = try HostAcceptance(code, in: store.backing, of: store.keybag.storeID)
+      let id = acceptance.id
+      try store.apply(acceptance.edit(classes), with: secret)
+      HostAcceptance.finish(id, in: store.backing, of: store.keybag.storeID)
     }
   }
 

@@ -27,10 +27,11 @@ package struct UnmountedStore: ~Copyable {
   private init(_ path: String, _ loadKey: ([UInt8]) throws(KeyManagementError) -> VolumeDeviceKey) throws {
     let backing = try Store.open(path)
     let lock = try Store.lock(backing, path: path, for: .change)
-    let file = try KeybagFile(backing: backing)
-    let bytes = try file.read()
+    let bytes = try KeybagFile(backing: backing).read()
     let deviceKey = try loadKey(bytes)
-    keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
+    let keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
+    let file = try KeybagFile(backing: backing, host: deviceKey.host)
+    self.keybag = keybag
     self.backing = backing
     self.lock = lock
     self.file = file
@@ -67,7 +68,8 @@ package struct UnmountedStore: ~Copyable {
 
 /// The keybag of a store that anyone may have, to be read.
 package struct StoreReader: ~Copyable {
-  private let file: KeybagFile
+  private let backing: Descriptor
+  private let isBackup: Bool
   private let bytes: [UInt8]
 
   /// Finds out that there is a store that this version understands, and that it was not erased.
@@ -75,16 +77,18 @@ package struct StoreReader: ~Copyable {
   /// - Parameter isBackup: wrong passcodes do not erase it: it may have the only copy of what its original has lost.
   package init(_ path: String, isBackup: Bool = false) throws {
     if let time = try StoreSummary.read(path).erasureTime { throw KeyManagementError.storeErased(at: time) }
-    var file = try KeybagFile(backing: Store.open(path))
-    file.erasesItself = !isBackup
-    bytes = try file.read()
-    self.file = file
+    let backing = try Store.open(path)
+    bytes = try KeybagFile(backing: backing).read()
+    self.backing = backing
+    self.isBackup = isBackup
   }
 
   /// Opens the keybag. A recovery key stands for the device key too.
   package func open(with secret: borrowing UnlockSecret, deviceKeyFile: String?) throws -> OpenKeybag {
     let deviceKey = try secret.deviceKey(forKeybag: bytes, file: deviceKeyFile)
     let keybag = try Keybag(parsing: bytes, deviceKey: deviceKey)
+    var file = try KeybagFile(backing: backing, host: deviceKey.host)
+    if isBackup { file.erasesItself = false }
     // An erasure that was cut short.
     return try file.open(file.tombstone(of: keybag, deviceKey) ?? keybag, with: secret, deviceKey: deviceKey)
   }

@@ -131,9 +131,12 @@ extension LockMachine {
 
   /// Takes the keys of an unlock, and cancels a lock that was asked for before it and has not begun to lock classes.
   ///
-  /// - Parameter adopt: goes on with the keybag that the keys are of, where that is another one. It waits for nothing.
+  /// - Parameters:
+  ///   - missing: classes of which a host has no keys, and which stay as before the first unlock.
+  ///   - adopt: goes on with the keybag that the keys are of, where that is another one. It waits for nothing.
   func unlock(
-    _ keys: [ProtectionClass: [HeldKey]], _ beginning: UnlockBeginning, adopting adopt: () -> Void = {}
+    _ keys: [ProtectionClass: [HeldKey]], _ beginning: UnlockBeginning, without missing: [ProtectionClass] = [],
+    adopting adopt: () -> Void = {}
   ) -> UnlockResult {
     change { state in
       guard state.lockRequests == beginning.lockRequests else { return .cancelled }
@@ -141,7 +144,7 @@ extension LockMachine {
       let previous = state.lockState
       adopt()
       for (fileClass, held) in keys { controller.install(held, for: fileClass) }
-      for fileClass in ProtectionClass.allCases {
+      for fileClass in ProtectionClass.allCases where !missing.contains(fileClass) {
         controller.setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .unlocked), of: fileClass)
       }
       enter(.unlocked, &state)
@@ -150,7 +153,7 @@ extension LockMachine {
       state.isInactivityDue = false
       state.expiresAt = nil
       goToRest(after: nil, &state)
-      let gained = Self.classesGained(from: previous)
+      let gained = Self.classesGained(from: previous).filter { !missing.contains($0) }
       if !gained.isEmpty { note(.didBecomeAvailable(classes: gained), &state) }
       return .unlocked
     }

@@ -175,7 +175,7 @@ package enum MountProcess {
   static func openKeybag(
     in backing: borrowing Descriptor, _ deviceKey: borrowing VolumeDeviceKey, isReadOnly: Bool, _ log: Logger
   ) throws(KeyManagementError) -> Keybag {
-    let file = try KeybagFile(backing: backing)
+    let file = try KeybagFile(backing: backing, host: deviceKey.host)
     let found = try Keybag(parsing: file.read(), deviceKey: deviceKey)
     let keybag = file.tombstone(of: found, deviceKey) ?? found
     do throws(KeyManagementError) {

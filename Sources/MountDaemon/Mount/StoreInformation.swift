@@ -98,6 +98,8 @@ package struct ProtectorInformation: Encodable {
   package let label: String
   /// How a passcode is stretched.
   package let keyDerivation: String?
+  /// The classes whose keys a host has.
+  package let classes: [ProtectionClass]?
 
   package init(_ protector: KeybagRecord.Protector) {
     id = protector.id.hexadecimal
@@ -110,7 +112,9 @@ package struct ProtectorInformation: Encodable {
       case .keyFile: ("key file", nil)
       case .trustedPlatformModule(let derivation, _): ("TPM passcode", derivation)
       case .backupPasscode(let derivation, _): ("backup", derivation)
+      case .host: ("host", nil)
       }
+    classes = protector.method.host?.classes
     keyDerivation = derivation.map {
       "scrypt N=2^\($0.logN) r=\($0.r) p=\($0.p), \((128 * UInt64($0.r) << UInt64($0.logN)) >> 20) MiB"
     }

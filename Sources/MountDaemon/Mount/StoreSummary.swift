@@ -38,9 +38,9 @@ package enum StoreSummary {
 }
 
 extension DeviceKey {
-  /// The device key of the store that a keybag is of.
+  /// The device key of the store that a keybag is of, with what this machine has as one of its hosts.
   package static func load(forKeybag bytes: [UInt8], file: String?) throws(KeyManagementError) -> VolumeDeviceKey {
-    try load(for: StoreSummary.parse(bytes).storeID, file: file.map { PathName($0) })
+    try load(for: StoreSummary.parse(bytes), file: file.map { PathName($0) })
   }
 }
 

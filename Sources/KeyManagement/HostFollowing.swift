@@ -1,0 +1,75 @@
+import Cryptography
+import ProtectfsPolicy
+import StoreFormat
+
+// How a host goes on with a keybag that another machine has changed, without its passcode: new keys of the classes that
+// it has in memory now, and no others.
+
+/// What a host key gives for one class, wiped with its last reference: with the keys of the class.
+package final class HostClassKey: Sendable {
+  fileprivate let secret: SecretBytes
+
+  fileprivate init(_ secret: consuming SecretBytes) {
+    self.secret = secret
+  }
+}
+
+/// What shows a host that a keybag was made by who opens it as a whole. It opens nothing.
+package final class HostSealKey: Sendable {
+  private let id: [UInt8]
+  private let secret: SecretBytes
+
+  fileprivate init(_ id: [UInt8], _ secret: consuming SecretBytes) {
+    self.id = id
+    self.secret = secret
+  }
+
+  /// The keys of classes that a changed keybag has for the host, of those classes that `controller` has keys of.
+  ///
+  /// - Throws: `hostUnknown`, `keybagAltered`; `cryptography`.
+  package func keys(
+    of keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, _ effaceable: borrowing EffaceableSecret,
+    for controller: LockController
+  ) throws(KeyManagementError) -> [ProtectionClass: [HeldKey]] {
+    guard let protector = keybag.protectors.first(where: { $0.id == id }), let host = protector.method.host else {
+      throw .hostUnknown
+    }
+    return try KeyManagementError.wrapping { () throws(CryptographyError) in
+      let seal = try RecordAuthenticator(key: secret.copy()).code(
+        "", keybag.record.bytesBeforeProtectors + protector.bytesBeforeSeal)
+      guard isEqualInConstantTime(seal, host.seal) else { throw CryptographyError.wrongKey }
+      var keys: [ProtectionClass: [HeldKey]] = [:]
+      for entry in keybag.record.classEntries(ofHost: id) {
+        let successors = controller.successors(of: entry.fileClass)
+        let wrappingKey: SecretBytes
+        if entry.fileClass.isUnlockedByDevice {
+          wrappingKey = try effaceable.wrappingKey(with: deviceKey, of: keybag.storeID)
+        } else if let successors {
+          wrappingKey = try effaceable.wrappingKey(with: successors.secret, of: keybag.storeID)
+        } else {
+          continue
+        }
+        let key = ClassKey(id: entry.id, secret: try KeyWrap.unwrap(entry.wrappedKey, under: wrappingKey))
+        keys[entry.fileClass, default: []].append(HeldKey(key, successors: successors))
+      }
+      return keys
+    }
+  }
+}
+
+extension OpenKeybag {
+  /// What shows the host that opened it who has made the next one; `nil` where it was opened as a whole.
+  package func hostSealKey() throws(KeyManagementError) -> HostSealKey? {
+    guard let host = keys.host else { return nil }
+    return try KeyManagementError.wrapping { () throws(CryptographyError) in
+      HostSealKey(host, try Keybag.sealKey(of: keybag.storeID, keys.keybagKey))
+    }
+  }
+
+  func hostClassKey(of fileClass: ProtectionClass) throws(KeyManagementError) -> HostClassKey? {
+    guard keys.host != nil, !fileClass.isUnlockedByDevice else { return nil }
+    return try KeyManagementError.wrapping { () throws(CryptographyError) in
+      HostClassKey(try keys.hostClassKey(of: fileClass))
+    }
+  }
+}

@@ -1,0 +1,104 @@
+import ArgumentParser
+import Cryptography
+import KeyManagement
+import MountDaemon
+import ProtectfsIO
+import ProtectfsPolicy
+import StoreFormat
+import SystemPackage
+
+/// `protectfs host add`
+struct HostAddCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "add",
+    abstract: "Ask, on a new host, for the keys of classes of a store.",
+    discussion: """
+      Asks for a passcode, which is this host's own, and prints a pairing code. Give that to 'protectfs host accept' on \
+      the machine that the store was made on; then the store can be mounted here.
+
+      Examples:
+        protectfs host add /srv/store --classes C
+        protectfs host add /srv/store --classes A --classes C --name web1
+      """)
+
+  @Argument(help: .init("The directory of ciphertext.", valueName: "backing"), completion: .directory)
+  var backing: String
+
+  @Option(
+    name: .customLong("classes"),
+    help: .init("A class that this host is to have the keys of; can be given several times.", valueName: "class"))
+  var classes: [ProtectionClass]
+
+  @Option(help: .init("The name of this host, up to 64 bytes; by default that of the machine.", valueName: "name"))
+  var name: String?
+
+  @OptionGroup(title: "New passcode options") var passcode: PasscodeOptions<NewPasscode>
+  @OptionGroup(title: "New passcode options") var new: NewPasscodeOptions
+  @OptionGroup var files: SecretFileOptions
+
+  @Option(help: .init("Write the pairing code to a new file.", valueName: "file"), completion: .file())
+  var codeFile: String?
+
+  @Option(
+    name: .customLong("device-key"),
+    help: .init("Keep this host's keys in a file whose name ends in '.host'.", valueName: "file"), completion: .file())
+  var deviceKeyFile: String?
+
+  func validate() throws {
+    guard deviceKeyFile?.hasSuffix(".host") != false else { throw ValidationError("The file's name ends in '.host'.") }
+    try requireHostClasses(classes)
+  }
+
+  func run() throws {
+    let path = try CanonicalPath.ofBacking(backing)
+    let record = try StoreSummary.read(path)
+    let file = deviceKeyFile.map { PathName($0) }
+    try requireNoHost(record, file)
+    let output = try codeFile.map { try NewSecretFile(path: $0) }
+    let passcode = try passcode.source.readNew("New passcode of this host", files, new)
+    let label = name ?? Process.hostName
+    let made = try HostKey.create(
+      for: record.storeID, label: label, classes: [ProtectionClass].ofHosts.filter(classes.contains),
+      passcode: passcode, file: file)
+    do {
+      try HostRequests.add(made.request, to: Store.open(path))
+    } catch {
+      try? HostKey.forget(of: record.storeID, file: file)
+      throw error
+    }
+    try PairingCodeOutput.show(made.code.text(), output)
+    print(
+      """
+      It lets this machine become a host of the store, as \(label.printable), once, and is never shown again. On the \
+      machine that the store was made on, type it at:
+
+          protectfs host accept STORE
+      """)
+  }
+
+  private func requireNoHost(_ record: KeybagRecord, _ file: PathName?) throws {
+    let exists = try file.map { $0.isThere } ?? (HostKey.find(for: record.storeID) != nil)
+    guard exists else { return }
+    let path = file ?? HostKey.path(for: record.storeID)
+    throw CommandFailure(
+      .failure,
+      "this machine is a host of the store already, or has asked to be: \(path); to ask anew, remove that file")
+  }
+}
+
+/// How a pairing code is given out: once.
+private enum PairingCodeOutput {
+  static func show(_ text: borrowing SecretBytes, _ output: NewSecretFile?) throws {
+    if let output {
+      try output.write(text, newline: true)
+      return print("The pairing code is in \(output.path).")
+    }
+    print("\nPairing code:\n\n    ", terminator: "")
+    do throws(Errno) {
+      try unsafe text.withBytes { (bytes) throws(Errno) in try unsafe StandardStream.writeOutput(bytes) }
+    } catch {
+      throw CommandFailure(.failure, "the pairing code could not be shown (\(error)), and is lost; ask anew")
+    }
+    print("\n")
+  }
+}

@@ -1,0 +1,168 @@
+import Glibc
+import ProtectfsClient
+import ProtectfsIO
+import ProtectfsPolicy
+import SystemPackage
+import Testing
+
+extension MountTests {
+  /// Hosts of a store, each with a passcode and classes of its own. Here they are mounts with files of their own in
+  /// place of the device key.
+  @Suite struct HostTests {
+    private static let passcode = "a host's own passcode"
+
+    /// Asks for a host, and accepts it; returns its file.
+    private func addHost(
+      _ name: String, _ classes: [ProtectionClass], to volume: Volume, _ words: [String] = []
+    ) throws -> PathName {
+      let file = volume.directory.appending("\(name).host")
+      let code = volume.directory.appending("code of \(name)").description
+      let asked = try Command.run(
+        ["host", "add", "--name", name, "--device-key", file.description, "--code-file", code]
+          + classes.flatMap { ["--classes", $0.letter] }
+          + [
+            "--new-passcode-file", volume.passcodeFile("secret of \(name)", Self.passcode), volume.backing.description,
+          ])
+      try #require(asked.succeeded, "\(asked.output)")
+      let accepted = try volume.command(
+        "host", ["accept", "--code-file", code, "--recovery-key-file", volume.recoveryKeyFile()] + words)
+      try #require(accepted.succeeded, "\(accepted.output)")
+      return file
+    }
+
+    private func reader(_ name: String, _ file: PathName, of volume: Volume) throws -> SecondMount {
+      let reader = try SecondMount(of: volume, name, deviceKey: file, options: "ro")
+      try reader.unlock(Self.passcode)
+      return reader
+    }
+
+    private func makeFiles(on volume: Volume) throws {
+      for fileClass in ProtectionClass.allCases {
+        let directory = volume.path(fileClass.letter)
+        try directory.makeDirectory()
+        try directory.setProtectionClass(fileClass)
+        try directory.appending("file").write("of class \(fileClass.letter)")
+      }
+    }
+
+    @Test func aHostHasItsClassesAlone() throws {
+      try Volume.with { volume in
+        try makeFiles(on: volume)
+        let reader = try reader(
+          "web1", addHost("web1", [.completeUntilFirstUserAuthentication], to: volume), of: volume)
+        for fileClass in ProtectionClass.allCases {
+          let file = reader.path(fileClass.letter).appending("file")
+          if fileClass == .completeUntilFirstUserAuthentication || fileClass == .none {
+            #expect(try file.contents() == Array("of class \(fileClass.letter)".utf8))
+          } else {
+            #expect(throws: Errno.permissionDenied, "\(fileClass)") { try OpenFile(file, O_RDONLY) }
+          }
+        }
+        #expect(throws: ControlError.self, "the store's own passcode is not the host's") {
+          try reader.unlock(Volume.passcode)
+        }
+        let list = try Command.run(["host", "list", "--json", volume.mountPoint.description])
+        #expect(list.succeeded && list.output.contains("\"name\" : \"web1\""), "\(list.output)")
+        #expect(!list.output.contains("\"isAccepted\" : false"), "the request was removed: \(list.output)")
+      }
+    }
+
+    /// A rotation on one machine reaches a host that is unlocked, without its passcode; an erasure does too.
+    @Test func aHostGoesOnWithNewKeys() throws {
+      try Volume.with { volume in
+        try makeFiles(on: volume)
+        let (fileClass, secret) = (ProtectionClass.completeUntilFirstUserAuthentication, try volume.recoveryKeyFile())
+        let reader = try reader("web1", addHost("web1", [fileClass], to: volume), of: volume)
+        for number in 1...3 {
+          let result = try Command.run(
+            ["rotate", "--class", "C", "--recovery-key-file", secret, volume.mountPoint.description])
+          #expect(result.succeeded, "\(result.output)")
+          try volume.path("C/after \(number)").write("after \(number)")
+          #expect(
+            eventually { (try? reader.path("C/after \(number)").contents()) == Array("after \(number)".utf8) })
+          #expect(try reader.path("C/file").contents() == Array("of class C".utf8))
+        }
+        let erased = try volume.command("erase", ["--yes", "--class", "C", "--recovery-key-file", secret])
+        #expect(erased.succeeded, "\(erased.output)")
+        #expect(
+          eventually { failure { () throws(Errno) in _ = try OpenFile(reader.path("C/file"), O_RDONLY) } == keyRevoked }
+        )
+        try volume.path("C/last").write("last")
+        #expect(eventually { (try? reader.path("C/last").contents()) == Array("last".utf8) })
+      }
+    }
+
+    /// One that is removed wipes its keys, those of class D too, and its file opens nothing.
+    @Test func aRemovedHostWipesItsKeys() throws {
+      try Volume.with { volume in
+        try makeFiles(on: volume)
+        let file = try addHost("web1", .ofHosts, to: volume)
+        let reader = try reader("web1", file, of: volume)
+        let other = try reader2(of: volume)
+        var held: OpenFile? = try OpenFile(reader.path("A/file"), O_RDONLY)
+        #expect(try held?.read(at: 0, count: 100) == Array("of class A".utf8))
+        let removed = try Command.run(
+          [
+            "host", "remove", "--device-key", volume.deviceKey.description, "--recovery-key-file",
+            volume.recoveryKeyFile(), volume.mountPoint.description, "web1",
+          ])
+        #expect(removed.succeeded, "\(removed.output)")
+        for fileClass in ProtectionClass.allCases {
+          let letter = fileClass.letter
+          let file = reader.path("\(letter)/file")
+          #expect(
+            eventually { failure { () throws(Errno) in _ = try file.contents() } == .permissionDenied }, "\(fileClass)")
+          #expect(try volume.path("\(letter)/file").contents() == Array("of class \(letter)".utf8))
+          #expect(removed.output.contains("Class \(letter) has a new key") == (fileClass != .none), "\(removed.output)")
+        }
+        #expect(throws: Errno.permissionDenied) { try held?.read(at: 0, count: 100) }
+        held = nil
+        #expect(throws: ControlError.self) { try reader.unlock(Self.passcode) }
+        #expect(eventually { (try? other.path("A/file").contents()) == Array("of class A".utf8) }, "the other host")
+        try reader.end()
+        let again = try Command.run(
+          [
+            "mount", "--device-key", file.description, "-o", "ro", volume.backing.description,
+            reader.mountPoint.description,
+          ])
+        #expect(!again.succeeded && again.output.contains("has no keys for this machine"), "\(again.output)")
+      }
+    }
+
+    private func reader2(of volume: Volume) throws -> SecondMount {
+      try reader("web2", addHost("web2", .ofHosts, to: volume), of: volume)
+    }
+
+    /// A host that writes the store: what it makes opens everywhere.
+    @Test func aHostWrites() throws {
+      try Volume.with { volume in
+        try makeFiles(on: volume)
+        try volume.unmount()
+        let file = try addHost("web1", .ofHosts, to: volume, ["--classes", "C"])
+        let writer = try SecondMount(of: volume, "web1", deviceKey: file, options: "nodev")
+        #expect(throws: Errno.permissionDenied) { try writer.path("C/new").write("before the first unlock") }
+        let changed = try Command.run(
+          [
+            "passcode", "change", "--device-key", file.description, "--passcode-file",
+            volume.passcodeFile("old", Self.passcode), "--new-passcode-file",
+            volume.passcodeFile("new", "another one, its"),
+            writer.mountPoint.description,
+          ])
+        #expect(changed.succeeded, "\(changed.output)")
+        #expect(throws: ControlError.self) { try writer.unlock(Self.passcode) }
+        try writer.unlock("another one, its")
+        try writer.path("C/new").write("by the host")
+        #expect(throws: Errno.permissionDenied) { try writer.path("A/new").write("not its class") }
+        for words in [["rotate", "--class", "C"], ["erase", "--yes", "--class", "C"]] {
+          let refused = try Command.run(
+            words + ["--passcode-file", volume.passcodeFile("new", "another one, its"), writer.mountPoint.description])
+          #expect(refused.output.contains("it changes no keys"), "\(refused.output)")
+        }
+        try writer.end()
+        try volume.mount()
+        try volume.unlock()
+        #expect(try volume.path("C/new").contents() == Array("by the host".utf8))
+      }
+    }
+  }
+}
