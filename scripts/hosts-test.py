@@ -7,6 +7,7 @@ system, and only bounds that the documents name are held.
 
 import argparse
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -59,6 +60,7 @@ class Host:
         self.bare = self.backing.parent / "bare"
         self.mount_point = test.directory / f"mount.{name}"
         self.mount_point.mkdir()
+        self.device_key, self.passcode = test.device_key, test.passcode
         self.daemon = None
 
     def start(self, *options):
@@ -66,7 +68,7 @@ class Host:
         log = open(self.test.directory / f"log.{self.name}", "a", encoding="utf-8")
         self.daemon = subprocess.Popen(
             [self.test.protectfs, "mount", "--foreground", "-o", ",".join(("push_timeout=1", *options)),
-             "--device-key", self.test.device_key, "--passcode-file", self.test.passcode, self.backing, self.mount_point],
+             "--device-key", self.device_key, "--passcode-file", self.passcode, self.backing, self.mount_point],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def status(self):
@@ -87,7 +89,7 @@ class Host:
         return await_that(self.is_unlocked)
 
     def unlock(self):
-        return run(self.test.protectfs, "unlock", "--passcode-file", self.test.passcode, self.mount_point, check=False,
+        return run(self.test.protectfs, "unlock", "--passcode-file", self.passcode, self.mount_point, check=False,
                    timeout=60).returncode == 0
 
     def awaits_word(self):
@@ -155,9 +157,18 @@ def save_and_read(writer, reader, count):
     return delays, {"torn": torn, "stale": stale, "gone": gone, "failed": failed, "unseen": count - len(delays)}
 
 
+def read(path):
+    """What a file has, or why that cannot be read."""
+    try:
+        return path.read_text()
+    except OSError as error:
+        return error.errno
+
+
 class Test:
     def __init__(self, options, directory):
         self.protectfs, self.quick = options.protectfs, options.quick
+        self.rotations = options.rotations
         self.saves = options.saves or (100 if options.quick else 1000)
         self.kind = ["--authenticated"] if options.authenticated else []
         self.directory = pathlib.Path(directory)
@@ -185,7 +196,7 @@ class Test:
             run(self.protectfs, "init", a.backing, "--passcode-file", self.passcode, "--device-key", self.device_key,
                 *self.kind)
             self.note_time("mount to write, and unlock", a.mount())
-            for check in [self.second_writer, self.reader, self.killed, self.left]:
+            for check in [self.second_writer, self.reader, self.own_keys, self.killed, self.left]:
                 check(a, b)
             if self.quick:
                 self.erasure(b, a)
@@ -224,6 +235,41 @@ class Test:
                       not any(count for fault, count in faults.items() if fault not in unkept),
                       times + ", ".join(f"{count} {fault}" for fault, count in faults.items()))
         b.unmount()
+
+    def own_keys(self, a, b):
+        """The other host has a passcode of its own, and class C alone."""
+        b.device_key, b.passcode = self.directory / "b.host", self.directory / "passcode.b"
+        b.passcode.touch(0o600)
+        b.passcode.write_text("another one, of host b\n")
+        code = self.directory / "code"
+        run(self.protectfs, "host", "add", "--name", "b", "--classes", "C", "--device-key", b.device_key,
+            "--new-passcode-file", b.passcode, "--code-file", code, b.backing)
+        run(self.protectfs, "host", "accept", "--code-file", code, "--passcode-file", a.passcode, a.mount_point)
+        for letter in "AC":
+            (a.mount_point / letter).write_text(letter)
+            run(self.protectfs, "class", "set", letter, a.mount_point / letter)
+        self.note_time("a host with keys of its own reads", b.mount("ro"))
+        self.note("the class that it was given", read(b.mount_point / "C") == "C")
+        self.note("and not another", read(b.mount_point / "A") == errno.EACCES)
+        run(self.protectfs, "lock", "--now", b.mount_point)
+        self.note("it locks for itself", (b.state(), a.state()) == ("locked", "unlocked"))
+        b.unlock()
+        times = []
+        for number in range(3 if self.quick else self.rotations):
+            run(self.protectfs, "rotate", "--class", "C", "--passcode-file", a.passcode, a.mount_point)
+            (a.mount_point / f"after {number}").write_text(f"{number}")
+            times.append(await_that(lambda: read(b.mount_point / f"after {number}") == f"{number}", 30))
+        seen = [time for time in times if time is not None]
+        self.note(f"{len(times)} rotations, each gone on with by the other host", len(seen) == len(times),
+                  f"median {statistics.median(seen):.1f} s, most {max(seen):.1f} s" if seen else "never")
+        self.note("and no file is lost to it",
+                  all(read(b.mount_point / f"after {number}") == f"{number}" for number in range(len(times))))
+        run(self.protectfs, "host", "remove", "--passcode-file", a.passcode, a.mount_point, "b")
+        self.note_time("a host that is removed wipes its keys",
+                       await_that(lambda: read(b.mount_point / "C") == errno.EACCES), 30 if self.quick else 5)
+        self.note("and cannot unlock again", not b.unlock())
+        b.unmount()
+        b.device_key, b.passcode = self.device_key, self.passcode
 
     def killed(self, a, b):
         """The daemon alone: the file system's client lives."""
@@ -311,6 +357,7 @@ def main():
     parser.add_argument("--protectfs", required=True)
     parser.add_argument("--quick", action="store_true", help="a tenth of the saves, and no host is cut off")
     parser.add_argument("--saves", type=int, help="how often a file is saved while another host reads it")
+    parser.add_argument("--rotations", type=int, default=30, help="how often a class is rotated while a host reads")
     parser.add_argument("--authenticated", action="store_true", help="the store's contents are authenticated")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))

@@ -26,8 +26,18 @@ package enum DeviceKey {
   package static func load(
     for keybag: KeybagRecord, file: PathName? = nil
   ) throws(KeyManagementError) -> VolumeDeviceKey {
-    if let host = try HostKey.find(for: keybag.storeID, file: file) { return try host.volumeDeviceKey(in: keybag) }
-    return try load(for: keybag.storeID, file: file)
+    guard let host = try HostKey.find(for: keybag.storeID, file: file) else {
+      return try load(for: keybag.storeID, file: file)
+    }
+    do throws(KeyManagementError) {
+      return try host.volumeDeviceKey(in: keybag)
+    } catch {
+      // The store's own device key may be here too: it was recovered, or this machine asked its own store.
+      guard error == .hostUnknown, file == nil, let key = try? load(for: keybag.storeID),
+        (try? Keybag(keybag, deviceKey: key)) != nil
+      else { throw error }
+      return key
+    }
   }
 
   /// The volume device key of a store.

@@ -26,7 +26,8 @@ package final class HostSealKey: Sendable {
 
   /// The keys of classes that a changed keybag has for the host, of those classes that `controller` has keys of.
   ///
-  /// - Throws: `hostUnknown`, `keybagAltered`; `cryptography`.
+  /// - Throws: `hostUnknown`, `keybagAltered`, `cryptography`; `keybagChangedMeanwhile` where a class has keys in
+  ///   memory that something else than the host's passcode has opened.
   package func keys(
     of keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, _ effaceable: borrowing EffaceableSecret,
     for controller: LockController
@@ -34,13 +35,17 @@ package final class HostSealKey: Sendable {
     guard let protector = keybag.protectors.first(where: { $0.id == id }), let host = protector.method.host else {
       throw .hostUnknown
     }
-    return try KeyManagementError.wrapping { () throws(CryptographyError) in
+    let keys = try KeyManagementError.wrapping {
+      () throws(CryptographyError) -> [ProtectionClass: [HeldKey]]? in
       let seal = try RecordAuthenticator(key: secret.copy()).code(
         "", keybag.record.bytesBeforeProtectors + protector.bytesBeforeSeal)
       guard isEqualInConstantTime(seal, host.seal) else { throw CryptographyError.wrongKey }
       var keys: [ProtectionClass: [HeldKey]] = [:]
       for entry in keybag.record.classEntries(ofHost: id) {
         let successors = controller.successors(of: entry.fileClass)
+        let isHeldOtherwise =
+          successors == nil && !entry.fileClass.isUnlockedByDevice && controller.holdsKey(of: entry.fileClass)
+        if isHeldOtherwise { return nil }
         let wrappingKey: SecretBytes
         if entry.fileClass.isUnlockedByDevice {
           wrappingKey = try effaceable.wrappingKey(with: deviceKey, of: keybag.storeID)
@@ -54,6 +59,16 @@ package final class HostSealKey: Sendable {
       }
       return keys
     }
+    guard let keys else { throw .keybagChangedMeanwhile }
+    return keys
+  }
+}
+
+extension Keybag {
+  /// The classes of which it remembers a key as erased that another one has.
+  package func classesErased(since other: Keybag) -> [ProtectionClass] {
+    let erased = Set(record.formerKeys.lazy.filter { $0.end == .erased }.map(\.id))
+    return ProtectionClass.allCases.filter { !erased.isDisjoint(with: other.keyIDs(of: $0)) }
   }
 }
 

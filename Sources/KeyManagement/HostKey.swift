@@ -83,8 +83,9 @@ package final class HostKey: Sendable {
 
   /// The volume's device key, as a keybag has it for this host. The keybag is verified with it.
   ///
-  /// - Throws: `hostUnknown` where the keybag has none, or one for whom else.
+  /// - Throws: `hostUnknown` where the keybag has none, or one for whom else; `storeErased`.
   package func volumeDeviceKey(in keybag: KeybagRecord) throws(KeyManagementError) -> VolumeDeviceKey {
+    if let time = keybag.erasureTime { throw .storeErased(at: time) }
     guard let host = keybag.protectors.first(where: { $0.id == record.id })?.method.host else { throw .hostUnknown }
     do throws(CryptographyError) {
       return try VolumeDeviceKey(KeyWrap.unwrap(host.wrappedVolumeKey, under: delivery), host: self)
@@ -99,7 +100,7 @@ package final class HostKey: Sendable {
     _ passcode: borrowing SecretBytes, _ fingerprint: inout UInt16?
   ) throws(KeyManagementError) -> SecretBytes? {
     try Keybag.require(passcode: passcode)
-    let record = (try? HostKey(reading: path, record.storeID))?.record ?? record
+    let record = try current()
     try PasscodeKey.requireMemory(for: record.derivation.cost)
     do throws(CryptographyError) {
       let key = try Self.passcodeKey(
@@ -109,6 +110,20 @@ package final class HostKey: Sendable {
     } catch {
       if error == .wrongKey { return nil }
       throw KeyManagementError(error)
+    }
+  }
+
+  /// The record as it is in the file now; the known one where that cannot be read.
+  private func current() throws(KeyManagementError) -> HostRecord {
+    do throws(KeyManagementError) {
+      let now = try HostKey(reading: path, record.storeID).record
+      guard now.id == record.id else { throw .hostUnknown }
+      return now
+    } catch {
+      switch error {
+      case .hostUnknown, .deviceKeyMissing: throw .hostUnknown
+      default: return record
+      }
     }
   }
 
@@ -158,11 +173,12 @@ extension OpenKeybag {
   /// Gives the host that opened this keybag another passcode. The keybag stays as it is.
   ///
   /// - Parameter cost: of trying it; `nil` for one that is calibrated.
-  /// - Throws: `hostUnknown` where no host opened it; `invalidPasscode`, `tooLittleMemory`, `deviceKeyUnreadable`.
+  /// - Throws: `hostPasscodeNeeded` where something else opened it; `invalidPasscode`, `tooLittleMemory`,
+  ///   `deviceKeyUnreadable`.
   package func changeHostPasscode(
     to new: borrowing SecretBytes, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) {
-    guard keys.host != nil, let host = keys.deviceKey.host else { throw .hostUnknown }
+    guard keys.host != nil, let host = keys.deviceKey.host else { throw .hostPasscodeNeeded }
     try host.replace(passcode: new, of: keys.keybagKey, cost: cost)
   }
 }

@@ -66,8 +66,6 @@ extension PairingCode {
 package struct HostRequests: ~Copyable {
   private static let name: PathName = "hosts"
   private static let suffix = ".request"
-  /// No more names are looked at. Whoever can write the backing directory can put any number there.
-  private static let most = 1000
 
   private let directory: Descriptor
   private let storeID: StoreID
@@ -96,7 +94,7 @@ package struct HostRequests: ~Copyable {
       try store.synchronize()
       let directory = try store.open(name, [.readOnly, .directory, .noFollow])
       var file = try AtomicFile(replacing: fileName(of: request.id), in: directory)
-      try unsafe request.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes, mayReplace: false) }
+      try unsafe request.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
     } catch {
       throw .keybagUnwritable(error)
     }
@@ -105,7 +103,7 @@ package struct HostRequests: ~Copyable {
   /// All of them, sorted by their labels. What is none is left out.
   package func all() throws(KeyManagementError) -> [HostRequestRecord] {
     let names: [PathName]
-    do throws(Errno) { names = try directory.names(limit: Self.most) } catch { throw .keybagUnreadable(error) }
+    do throws(Errno) { names = try directory.names(limit: .max) } catch { throw .keybagUnreadable(error) }
     var found: [HostRequestRecord] = []
     for name in names { if let record = request(name) { found.append(record) } }
     return found.sorted { ($0.label, $0.id.hexadecimal) < ($1.label, $1.id.hexadecimal) }

@@ -56,6 +56,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   /// A host opens the keys of its classes alone, and so cannot change a keybag.
   case hostsChangeNothing
   case hostExists
+  /// The passcode of a host is changed with the one before alone.
+  case hostPasscodeNeeded
   case hostWithoutClasses
   case hostFileMalformed(path: String)
   case pairingCodeMistyped
@@ -125,6 +127,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .hostUnknown: "host-unknown"
     case .hostsChangeNothing: "hosts-change-nothing"
     case .hostExists: "host-exists"
+    case .hostPasscodeNeeded: "host-passcode-needed"
     case .hostWithoutClasses: "host-without-classes"
     case .hostFileMalformed: "host-file-malformed"
     case .pairingCodeMistyped: "pairing-code-mistyped"
@@ -139,6 +142,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
 
   package var description: String {
     switch self {
+    case .deviceKeyMissing(let path) where path.hasSuffix(".host"):
+      "there is no host's file at \(path); 'protectfs host add' makes one"
     case .deviceKeyMissing(let path):
       "there is no device key at \(path); copy it from where the store was made, or open the store with its recovery key"
     case .deviceKeyUnreadable(let path, let error): "the device key \(path) cannot be read or written: \(error)"
@@ -194,6 +199,8 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     case .hostsChangeNothing:
       "this machine is a host of the store, and has the keys of its classes alone: it changes no keys"
     case .hostWithoutClasses: "a host has the keys of one class at least; class D needs none"
+    case .hostPasscodeNeeded:
+      "the passcode of a host is changed with the one before; if that is forgotten, remove the host, and add it anew"
     case .hostExists: "this host was added already"
     case .hostFileMalformed(let path): "\(path) is no host's file of this store, or is damaged"
     case .pairingCodeMistyped: "this is no pairing code: it was mistyped"

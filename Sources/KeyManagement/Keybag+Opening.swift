@@ -28,7 +28,7 @@ extension Keybag {
     _ secret: borrowing UnlockSecret, deviceKey: borrowing VolumeDeviceKey, effaceable: consuming EffaceableSecret,
     _ fingerprint: inout UInt16?
   ) throws(KeyManagementError) -> OpenKeybag? {
-    if deviceKey.host == nil { try requireMemory(for: secret.kind) }
+    if !deviceKey.isOfHost { try requireMemory(for: secret.kind) }
     let opened: KeybagKey?
     switch secret {
     case .passcode(let passcode):

@@ -106,9 +106,14 @@ extension OpenKeybag {
   private func adding(
     _ new: borrowing NewProtector, cost: ScryptParameters?
   ) throws(KeyManagementError) -> KeybagChange {
+    try requireRoomForProtector()
     guard new.label.utf8.count <= KeybagRecord.Protector.longestLabel else { throw .invalidLabel }
     let protector = try keys.protector(for: new.secret, label: new.label, cost: cost)
     return try extending(.addition) { $0.insert(protector) }
+  }
+
+  private func requireRoomForProtector() throws(KeyManagementError) {
+    guard keybag.protectors.count < KeybagRecord.protectorCount.upperBound else { throw .keybagFull }
   }
 
   private func removing(protector id: [UInt8]) throws(KeyManagementError) -> KeybagChange {
@@ -118,6 +123,7 @@ extension OpenKeybag {
   }
 
   private func adding(_ request: borrowing HostRequest) throws(KeyManagementError) -> KeybagChange {
+    try requireRoomForProtector()
     guard !request.classes.isEmpty else { throw .hostWithoutClasses }
     guard !keybag.protectors.contains(where: { $0.id == request.record.id }) else { throw .hostExists }
     let protector = try keys.protector(for: request)

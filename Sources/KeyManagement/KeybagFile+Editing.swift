@@ -99,6 +99,8 @@ extension KeybagFile {
   ) throws(KeyManagementError) -> AppliedEdit {
     // Under one secret, so that there is a free slot for the next.
     var record = other.keybag.record
+    // No key is wrapped for a host that is none any more.
+    record.protectors = opened.keybag.protectors
     record.classEntries = try opened.keys.rewrapped(record.classEntries, from: other.keys)
     let moved = try opened.keys.keybag(of: record)
     let change = try opened.erasing(fileClass, .random())

@@ -70,7 +70,7 @@ extension Keybag {
     passcode: borrowing SecretBytes, deviceKey: borrowing VolumeDeviceKey,
     effaceable: consuming EffaceableSecret?, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> NewKeybag {
-    guard deviceKey.host == nil else { throw .hostsChangeNothing }
+    guard !deviceKey.isOfHost else { throw .hostsChangeNothing }
     try Self.require(passcode: passcode)
     if let time = record.erasureTime { throw .storeErased(at: time) }
     let isLost = effaceable == nil

@@ -15,6 +15,9 @@ package struct OpenKeybag: ~Copyable, Sendable {
     keys.host.map { keybag.record.classEntries(ofHost: $0) } ?? keybag.record.classEntries
   }
 
+  /// Whether a host opened it, which changes no keys.
+  package var isOfHost: Bool { keys.host != nil }
+
   /// The classes whose keys the host that opened it was not given.
   package var missingClasses: [ProtectionClass] {
     guard let host = keys.host else { return [] }

@@ -28,6 +28,9 @@ package struct VolumeDeviceKey: ~Copyable, Sendable {
     self.host = host
   }
 
+  /// Whether this machine is a host of the store.
+  package var isOfHost: Bool { host != nil }
+
   /// One more value with the same key.
   func copy() -> VolumeDeviceKey { VolumeDeviceKey(copying: secret, host) }
 

@@ -37,6 +37,8 @@ package struct KeybagCopies: Sendable {
         first = first ?? keybag
       } catch {
         if case .unsupportedStore = error { throw error }
+        // It is whole, and has no keys for this host any more: an older one is not to be taken for it.
+        if error == .hostUnknown, first == nil, reason == nil { throw error }
         reason = reason ?? error
       }
     }

@@ -59,7 +59,7 @@ package enum StoreCheck {
     }
     try KeybagCheck(
       copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag,
-      mayReplace: file.hasSecret(of: keybag.record) != false
+      mayReplace: mayReplaceKeybag(by: keybag, file, isHost: deviceKey.isOfHost)
     ).run { (bytes) throws(KeyManagementError) in try Keybag(parsing: bytes, deviceKey: deviceKey) }
     try TreeCheck(
       backing, keys: keys, findings: findings, targets: targets, layout: ContentsLayout(of: keybag.record, in: backing),
@@ -68,6 +68,13 @@ package enum StoreCheck {
     targets.checkOrphans(findings)
     try repair?.finish()
     return findings.summary
+  }
+
+  /// Whether a keybag may take the place of the one that is there: it opens the store, and this is no host, which an
+  /// older one may have keys for that the one in place has not.
+  private static func mayReplaceKeybag(by keybag: Keybag, _ file: borrowing KeybagFile, isHost: Bool) -> Bool {
+    if isHost { return false }
+    return file.hasSecret(of: keybag.record) != false
   }
 
   /// Whether the root's record is authentic under these keys, or missing or malformed.

@@ -18,7 +18,7 @@ struct HostAddCommand: ParsableCommand {
 
       Examples:
         protectfs host add /srv/store --classes C
-        protectfs host add /srv/store --classes A --classes C --name web1
+        protectfs host add /srv/store --classes A,C --name web1
       """)
 
   @Argument(help: .init("The directory of ciphertext.", valueName: "backing"), completion: .directory)
@@ -26,8 +26,8 @@ struct HostAddCommand: ParsableCommand {
 
   @Option(
     name: .customLong("classes"),
-    help: .init("A class that this host is to have the keys of; can be given several times.", valueName: "class"))
-  var classes: [ProtectionClass]
+    help: .init("The classes that this host is to have the keys of, as in A,C.", valueName: "classes"))
+  var classes: HostClasses
 
   @Option(help: .init("The name of this host, up to 64 bytes; by default that of the machine.", valueName: "name"))
   var name: String?
@@ -46,27 +46,38 @@ struct HostAddCommand: ParsableCommand {
 
   func validate() throws {
     guard deviceKeyFile?.hasSuffix(".host") != false else { throw ValidationError("The file's name ends in '.host'.") }
-    try requireHostClasses(classes)
+    guard name.map({ (1...KeybagRecord.Protector.longestLabel).contains($0.utf8.count) }) != false else {
+      throw ValidationError("A name has 1 to 64 bytes.")
+    }
   }
 
   func run() throws {
     let path = try CanonicalPath.ofBacking(backing)
-    let record = try StoreSummary.read(path)
+    let (bytes, record) = try StoreSummary.readKeybag(path)
+    if let time = record.erasureTime { throw KeyManagementError.storeErased(at: time) }
     let file = deviceKeyFile.map { PathName($0) }
     try requireNoHost(record, file)
+    if file == nil, DeviceKey.opens(bytes, of: record.storeID) {
+      throw CommandFailure(.failure, "this machine has the device key of the store, and opens it as a whole")
+    }
     let output = try codeFile.map { try NewSecretFile(path: $0) }
     let passcode = try passcode.source.readNew("New passcode of this host", files, new)
     let label = name ?? Process.hostName
     let made = try HostKey.create(
-      for: record.storeID, label: label, classes: [ProtectionClass].ofHosts.filter(classes.contains),
-      passcode: passcode, file: file)
+      for: record.storeID, label: label, classes: classes.classes, passcode: passcode, file: file)
     do {
-      try HostRequests.add(made.request, to: Store.open(path))
+      let directory = try Store.open(path)
+      try HostRequests.add(made.request, to: directory)
+      do {
+        try PairingCodeOutput.show(made.code.text(), output)
+      } catch {
+        if let requests = try? HostRequests(in: directory, of: record.storeID) { try? requests.remove(made.request.id) }
+        throw error
+      }
     } catch {
       try? HostKey.forget(of: record.storeID, file: file)
       throw error
     }
-    try PairingCodeOutput.show(made.code.text(), output)
     print(
       """
       It lets this machine become a host of the store, as \(label.printable), once, and is never shown again. On the \

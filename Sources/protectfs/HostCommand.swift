@@ -2,6 +2,7 @@ import ArgumentParser
 import Cryptography
 import KeyManagement
 import MountDaemon
+import ProtectfsClient
 import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
@@ -47,10 +48,8 @@ struct HostAcceptCommand: ParsableCommand {
 
   @Option(
     name: .customLong("classes"),
-    help: .init(
-      "A class whose keys the host gets, in place of those it asks for; several times for several.",
-      valueName: "class"))
-  var classes: [ProtectionClass] = []
+    help: .init("The classes whose keys the host gets, in place of those that it asks for.", valueName: "classes"))
+  var classes: HostClasses?
 
   @Option(
     help: .init("Read the pairing code from a file; '-' is standard input.", valueName: "file"), completion: .file())
@@ -58,27 +57,26 @@ struct HostAcceptCommand: ParsableCommand {
 
   @OptionGroup var options: KeybagOptions
 
-  func validate() throws {
-    if !classes.isEmpty { try requireHostClasses(classes) }
-  }
-
   func run() throws {
     let owner = try location.ownerOfStore()
     try options.requireDeviceKey(owner)
     let source = SecretSource(file: codeFile) ?? .terminal(instead: "--code-file")
     let code = try source.read("Pairing code", options.opening.files)
-    let (label, asked) = try request(code, owner.backing)
-    let given = classes.isEmpty ? asked : [ProtectionClass].ofHosts.filter(classes.contains)
+    let (id, label, asked) = try request(code, owner.backing)
+    let given = classes?.classes ?? asked
     let names = given.map(\.letter).joined(separator: ", ")
     if codeFile == nil { CommandFailure.report("\(label.printable) gets the keys of class \(names)") }
     try owner.addHost(code, classes: given, with: options.opening.read(), deviceKeyFile: options.deviceKey.file)
-    print("\(label.printable) is a host of the store now, with class \(names). It can mount the store.")
+    print(
+      "\(label.printable) (\(id.prefix(8))) is a host of the store now, with class \(names). It can mount the store.")
   }
 
-  /// What the machine calls itself, and the classes that it asks for.
-  private func request(_ code: borrowing SecretBytes, _ backing: String) throws -> (String, [ProtectionClass]) {
+  /// The host's identity, what the machine calls itself, and the classes that it asks for.
+  private func request(
+    _ code: borrowing SecretBytes, _ backing: String
+  ) throws -> (id: String, label: String, classes: [ProtectionClass]) {
     let acceptance = try HostAcceptance(code, in: Store.open(backing), of: StoreSummary.read(backing).storeID)
-    return (acceptance.label, acceptance.classes)
+    return (acceptance.id.hexadecimal, acceptance.label, acceptance.classes)
   }
 }
 
@@ -134,11 +132,12 @@ struct HostListCommand: ParsableCommand {
 struct HostRemoveCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "remove",
-    abstract: "Remove a host from a store, and give its classes new keys.",
+    abstract: "Remove a host from a store, and give its classes new keys; or remove the request of one.",
     discussion: """
       Where the host is running, it wipes its keys when it sees that, within a few seconds. It may have kept copies: \
       therefore its classes get new keys, as with 'protectfs rotate', which needs the store mounted and unlocked. The \
-      key of names and of class none, which every host has, stays the same.
+      key of names and of class none, which every host has, stays the same. A host that has the store mounted to write \
+      must unmount it first, or be off (see 'protectfs takeover').
 
       Examples:
         protectfs host remove /srv/private web1
@@ -154,26 +153,61 @@ struct HostRemoveCommand: ParsableCommand {
 
   func run() throws {
     let owner = try location.owner()
-    let protector = try find(in: StoreSummary.read(owner.backing).protectors)
+    let record = try StoreSummary.read(owner.backing)
+    if try withdrawRequest(from: owner.backing, record) { return print("The request was removed.") }
+    let protector = try find(in: record.protectors)
+    if case .daemon(let mount) = owner { try requireRotatable(mount) }
     let secret = try options.opening.read()
     try owner.change(.removeProtector(protector.id), with: secret, deviceKeyFile: options.deviceKey.file)
     print("\(protector.label.printable) is no host of the store any more.")
     let classes = protector.method.host?.classes ?? []
     guard case .daemon(let mount) = owner else {
-      let commands = classes.map { "\n    protectfs rotate --class \($0.letter) MOUNTPOINT" }.joined()
-      throw CommandFailure(
-        .partial, "the classes that it had keep their keys until the store is mounted and they are rotated:\(commands)")
+      throw Self.failure(classes, "MOUNTPOINT", "the store is not mounted")
     }
-    for fileClass in classes {
-      try ClassRotation(fileClass: fileClass, mountPoint: mount.mountPoint).run(with: secret)
+    for (index, fileClass) in classes.enumerated() {
+      do {
+        try ClassRotation(fileClass: fileClass, mountPoint: mount.mountPoint).run(with: secret)
+      } catch {
+        let reason = CommandFailure(error)?.message ?? "\(error)"
+        throw Self.failure(Array(classes[index...]), mount.mountPoint.shellQuoted, reason)
+      }
     }
   }
 
-  private func find(in protectors: [KeybagRecord.Protector]) throws(CommandFailure) -> KeybagRecord.Protector {
-    let found = protectors.filter {
-      $0.method.host != nil
-        && ($0.label == host || host.utf8.count >= 4 && $0.id.hexadecimal.hasPrefix(host.lowercased()))
+  /// Removes the request of a machine that is no host yet; returns whether there is one.
+  private func withdrawRequest(from backing: String, _ record: KeybagRecord) throws -> Bool {
+    guard let requests = try HostRequests(in: Store.open(backing), of: record.storeID) else { return false }
+    let found = try requests.all().filter { isMeant($0.id, $0.label) }
+    guard found.count == 1, !record.protectors.contains(where: { isMeant($0.id, $0.label) }) else { return false }
+    try requests.remove(found[0].id)
+    return true
+  }
+
+  private func isMeant(_ id: [UInt8], _ label: String) -> Bool {
+    label == host || host.utf8.count >= 4 && id.hexadecimal.hasPrefix(host.lowercased())
+  }
+
+  /// Finds out, before the host is removed, that its classes can be given new keys.
+  private func requireRotatable(_ mount: MountedFileSystem) throws {
+    var daemon = try DaemonConnection(to: mount)
+    guard try daemon.status().state == .unlocked else {
+      throw CommandFailure(
+        .failure, "the mount is locked, and new keys for the host's classes need all keys: unlock it first")
     }
+  }
+
+  /// What is left to do.
+  private static func failure(
+    _ classes: [ProtectionClass], _ mountPoint: String, _ reason: String
+  ) -> CommandFailure {
+    let commands = classes.map { "\n    protectfs rotate --class \($0.letter) \(mountPoint)" }.joined()
+    return CommandFailure(
+      .partial,
+      "classes that it had keep their keys (\(reason)) until they are rotated, with the store mounted:\(commands)")
+  }
+
+  private func find(in protectors: [KeybagRecord.Protector]) throws(CommandFailure) -> KeybagRecord.Protector {
+    let found = protectors.filter { $0.method.host != nil && isMeant($0.id, $0.label) }
     guard let first = found.first else {
       throw CommandFailure(.failure, "there is no host '\(host)'; 'protectfs host list' shows those there are")
     }
@@ -184,10 +218,15 @@ struct HostRemoveCommand: ParsableCommand {
   }
 }
 
-/// Finds out that classes are such as a host can have keys of.
-func requireHostClasses(_ classes: [ProtectionClass]) throws {
-  guard !classes.isEmpty, !classes.contains(.none) else {
-    throw ValidationError(
-      "A host has keys of class A, B, C or CX; those of D need no passcode, and every host has them.")
+/// Classes that a host has keys of, as in `A,C`.
+struct HostClasses: ExpressibleByArgument {
+  /// Sorted by their numbers.
+  let classes: [ProtectionClass]
+
+  init?(argument: String) {
+    let given = argument.split(separator: ",").map { ProtectionClass(name: String($0)) }
+    classes = [ProtectionClass].ofHosts.filter(given.contains)
+    // The keys of class D need no passcode: every host has them.
+    guard !classes.isEmpty, given.allSatisfy({ $0 != nil && $0 != ProtectionClass.none }) else { return nil }
   }
 }

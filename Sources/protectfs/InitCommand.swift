@@ -62,6 +62,9 @@ struct InitCommand: ParsableCommand {
   var eraseAfter: Int?
 
   func validate() throws {
+    guard deviceKeyFile?.hasSuffix(".host") != true else {
+      throw ValidationError("A file whose name ends in '.host' is a host's, which 'protectfs host add' makes.")
+    }
     if let eraseAfter, UInt8(exactly: eraseAfter).map(KeybagRecord.eraseAfterRange.contains) != true {
       throw ValidationError("Give --erase-after a number from 4 to 100.")
     }

@@ -169,7 +169,9 @@ struct KeyRemoveCommand: ParsableCommand {
         .usage, "the store comes first, then the protector: protectfs key remove \(words[0]) \(words[1])")
     }
     let owner = try location.owner()
-    try options.change(owner, .removeProtector(identity(in: StoreSummary.read(owner.backing).protectors)))
+    // A host's classes need new keys too, which 'host remove' gives them.
+    let protectors = try StoreSummary.read(owner.backing).protectors.filter { $0.method.host == nil }
+    try options.change(owner, .removeProtector(identity(in: protectors)))
     print("The protector was removed.")
   }
 

@@ -149,7 +149,7 @@ import Testing
     #expect(throws: KeyManagementError.wrongPasscode) { _ = try pair.open() }
     #expect(try keys(pair.open("new")) == keys(pair.opened))
     #expect(try pair.stored.file.read() == bytes)
-    #expect(throws: KeyManagementError.hostUnknown) { try pair.opened.changeHostPasscode(to: "x".secret) }
+    #expect(throws: KeyManagementError.hostPasscodeNeeded) { try pair.opened.changeHostPasscode(to: "x".secret) }
     // A passcode change of the store is nothing to the host.
     try pair.apply(.changePasscode("the store's next".secret))
     #expect(try keys(pair.open("new")) == keys(pair.opened))
@@ -211,6 +211,37 @@ import Testing
       #expect(throws: KeyManagementError.keybagAltered) {
         _ = try pair.stored.file.open(forged, with: .passcode(Self.passcode.secret), deviceKey: deviceKey)
       }
+    }
+  }
+
+  /// As many as a keybag counts, and no more.
+  @Test func aKeybagIsFull() throws {
+    var pair = try Pair(classes: [.complete])
+    try pair.accept()
+    var record = pair.opened.keybag.record
+    let host = try #require(record.protectors.first { $0.method.host != nil })
+    while record.protectors.count < 255 {
+      var other = host
+      other.id = try randomBytes(16)
+      record.insert(other)
+    }
+    let keybag = try pair.opened.keys.keybag(of: record)
+    #expect(try KeybagRecord(parsing: keybag.bytes) == keybag.record)
+    let opened = OpenKeybag(
+      keybag: keybag, protectorID: pair.opened.protectorID, keys: pair.opened.keys.with(try pair.effaceable()))
+    #expect(throws: KeyManagementError.keybagFull) {
+      _ = try opened.changed(by: .addProtector(NewProtector(.keyFile(SecretBytes(count: 32)), label: "one more")))
+    }
+    #expect(try opened.changed(by: .removeProtector(host.id)).keybag.protectors.count == 254)
+  }
+
+  @Test func anErasedStoreSaysSo() throws {
+    var pair = try Pair(classes: [.complete])
+    try pair.accept()
+    let erased = try pair.opened.keybag.erased(deviceKey: pair.stored.deviceKey)
+    let time = try #require(erased.erasureTime)
+    #expect(throws: KeyManagementError.storeErased(at: time)) {
+      _ = try DeviceKey.load(for: erased.record, file: pair.file)
     }
   }
 

@@ -31,6 +31,7 @@ extension Daemon {
     var attempt = try attempt(with: secret)
     return try withKeybag { (file) throws(KeyManagementError) in
       let opened = try openToChange(in: file, with: secret, &attempt)
+      guard !opened.isOfHost else { throw KeyManagementError.hostsChangeNothing }
       // Of what was prepared, only the rest is left to do.
       try Store.prepareErasure(of: backing)
       let applied = try file.apply(.eraseClass(fileClass), to: opened)
@@ -78,57 +79,6 @@ extension Daemon {
       log.notice("the store was erased")
       isErased = true
     }
-  }
-
-  // MARK: Changed by others
-
-  /// Has a thread wait for an erasure of the store by someone else: wrong passcodes may be tried beside this daemon, by
-  /// a command or by a mount that only reads; and, on a host, for every change of the keybag. It sleeps until a keybag
-  /// is put in place.
-  func watchKeybag() {
-    do throws(KeyManagementError) {
-      let watch = try openKeybagFile().watch()
-      Thread(name: "keybag watch") { [self] in
-        repeat { followKeybag() } while watch.wait()
-      }.detach()
-    } catch {
-      log.warning(
-        "an erasure by others is noticed when a secret is tried, not before", metadata: ["reason": "\(error)"])
-    }
-  }
-
-  private func followKeybag() {
-    let own = keybag.withLock { $0 }
-    guard let current = try? readKeybag(openKeybagFile()), current.storeID == own.storeID else { return }
-    if current.erasureTime != nil { return wipeErased(current) }
-    guard let host = deviceKey.host, current.generation > own.generation else { return }
-    guard current.hasHost(host) else {
-      if own.hasHost(host) { wipeRemovedHost() }
-      adopt(current)
-      return
-    }
-    do throws(KeyManagementError) {
-      try withKeybag { (file) throws(KeyManagementError) in try follow(readSuccessor(file), in: file) }
-    } catch {
-      log.error("a changed keybag is not gone on with until the next unlock", metadata: ["reason": "\(error.code)"])
-    }
-  }
-
-  /// Goes on, on a host, with a keybag that another machine has changed. Before the first unlock nothing shows who has
-  /// made it.
-  private func follow(_ current: Keybag, in file: borrowing KeybagFile) throws(KeyManagementError) {
-    guard let seal = hostSeal.withLock({ $0 }) else { return }
-    let keys = try seal.keys(of: current, deviceKey, file.effaceableSecret(of: current), for: controller)
-    machine.replaceKeys(keys)
-    adopt(current)
-    log.notice("the keybag was changed by another host", metadata: ["generation": "\(current.generation)"])
-  }
-
-  /// Takes all keys out of memory when the store has none any more for this host. No unlock brings them back.
-  private func wipeRemovedHost() {
-    log.error("this machine is no host of the store any more: all keys are wiped")
-    machine.cancelUnlocks()
-    machine.lockEverything(includingNone: true)
   }
 
   /// Where others may write the backing directory, files under an old class key may come at any time.

@@ -40,7 +40,7 @@ extension Daemon {
     return try withKeybag { (file) throws(KeyManagementError) in
       let own = keybag.withLock { $0 }
       // Another mount that writes may also have changed the passcode.
-      let current = options.writers == .sole && deviceKey.host == nil ? own : try readKeybag(file)
+      let current = options.writers == .sole && !deviceKey.isOfHost ? own : try readKeybag(file)
       guard current.storeID == own.storeID else { throw .foreignKeybag }
       let opened = try open(current, in: file, with: secret, &attempt)
       if let seal = try opened.hostSealKey() { hostSeal.withLock { $0 = seal } }
@@ -58,6 +58,7 @@ extension Daemon {
   ) throws(KeyManagementError) -> LockMachine.UnlockResult {
     let changed = opened.keybag
     let keys = try opened.heldKeys(of: ProtectionClass.allCases)
+    if deviceKey.isOfHost { try requireSuccessor(changed) }
     if (try? requireSuccessor(changed)) == nil {
       log.error("another keybag was put in place, which may lack class keys")
     }
@@ -70,6 +71,12 @@ extension Daemon {
   package func changePasscode(
     from old: borrowing UnlockSecret, to new: consuming SecretBytes, isCounted: Bool = true
   ) throws(ControlError) {
+    guard !deviceKey.isOfHost else {
+      throw ControlError(
+        .invalidRequest,
+        "this is the mount of a host, whose own passcode is changed with its file: protectfs passcode change "
+          + "--device-key FILE.host")
+    }
     try change(.changePasscode(new), with: old, isCounted: isCounted)
     log.notice("the passcode was changed")
   }
@@ -208,6 +215,7 @@ extension Daemon {
   /// whose keys go from memory too. Not within ``withKeybag(_:)``.
   func refusal(_ error: KeyManagementError) -> ControlError {
     log.warning("a secret or a change of keys was refused", metadata: ["reason": "\(error.code)"])
+    if error == .hostUnknown { wipeRemovedHost() }
     guard let erased = try? readKeybag(openKeybagFile()), let time = erased.erasureTime else {
       return ControlError(error)
     }

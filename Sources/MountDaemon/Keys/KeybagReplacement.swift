@@ -23,6 +23,7 @@ package struct KeybagRestoration: ~Copyable {
     try file.finishRestoration()
     let bytes = try file.readPrevious()
     let deviceKey = try DeviceKey.load(forKeybag: bytes, file: deviceKeyFile)
+    guard !deviceKey.isOfHost else { throw KeyManagementError.hostsChangeNothing }
     let previous = try Keybag(parsing: bytes, deviceKey: deviceKey)
     let found = try file.authenticKeybags(of: previous.storeID, deviceKey)
     if found.bytes == previous.bytes { return nil }
@@ -87,6 +88,9 @@ package struct KeybagImport: ~Copyable {
   ) throws -> (recoveryKey: RecoveryKeyText, keptDeviceKey: PathName?) {
     let new = try exported.replacement(over: found, passcode: passcode)
     let storeID = new.keybag.storeID
+    guard try HostKey.find(for: storeID, file: deviceKeyFile.map { PathName($0) }) == nil else {
+      throw KeyManagementError.hostsChangeNothing
+    }
     var kept: PathName?
     let hasKey =
       deviceKeyFile.map { DeviceKey.opens(bytes, of: storeID, file: PathName($0)) } == true

@@ -43,6 +43,7 @@ extension Daemon {
     of fileClass: ProtectionClass, in file: borrowing KeybagFile, _ opened: consuming OpenKeybag,
     _ isContinuing: inout Bool
   ) throws(KeyManagementError) -> OpenKeybag {
+    guard !opened.isOfHost else { throw .hostsChangeNothing }
     if let united = try file.unite(opened) {
       try goOn(with: united)
       opened = united.takeOpened()

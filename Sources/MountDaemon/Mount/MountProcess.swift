@@ -179,11 +179,13 @@ package enum MountProcess {
     let found = try Keybag(parsing: file.read(), deviceKey: deviceKey)
     let keybag = file.tombstone(of: found, deviceKey) ?? found
     do throws(KeyManagementError) {
-      if !isReadOnly { try file.repair(keybag, deviceKey: deviceKey) }
+      // A host leaves that to who can open the keybag.
+      if !isReadOnly, !deviceKey.isOfHost { try file.repair(keybag, deviceKey: deviceKey) }
     } catch {
       log.warning("a change of keys is not finished", metadata: ["reason": "\(error.code)"])
     }
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
+    if let host = deviceKey.host, !keybag.hasHost(host) { throw .hostUnknown }
     if !isReadOnly { file.reserveAttempts() }
     return keybag
   }

@@ -19,8 +19,8 @@ extension MountTests {
       let code = volume.directory.appending("code of \(name)").description
       let asked = try Command.run(
         ["host", "add", "--name", name, "--device-key", file.description, "--code-file", code]
-          + classes.flatMap { ["--classes", $0.letter] }
           + [
+            "--classes", classes.map(\.letter).joined(separator: ","),
             "--new-passcode-file", volume.passcodeFile("secret of \(name)", Self.passcode), volume.backing.description,
           ])
       try #require(asked.succeeded, "\(asked.output)")
@@ -82,11 +82,14 @@ extension MountTests {
             eventually { (try? reader.path("C/after \(number)").contents()) == Array("after \(number)".utf8) })
           #expect(try reader.path("C/file").contents() == Array("of class C".utf8))
         }
+        let held = try OpenFile(reader.path("C/file"), O_RDONLY)
         let erased = try volume.command("erase", ["--yes", "--class", "C", "--recovery-key-file", secret])
         #expect(erased.succeeded, "\(erased.output)")
         #expect(
           eventually { failure { () throws(Errno) in _ = try OpenFile(reader.path("C/file"), O_RDONLY) } == keyRevoked }
         )
+        #expect(
+          eventually { failure { () throws(Errno) in _ = try held.read(at: 0, count: 100) } != nil }, "also open ones")
         try volume.path("C/last").write("last")
         #expect(eventually { (try? reader.path("C/last").contents()) == Array("last".utf8) })
       }
@@ -110,8 +113,9 @@ extension MountTests {
         for fileClass in ProtectionClass.allCases {
           let letter = fileClass.letter
           let file = reader.path("\(letter)/file")
-          #expect(
-            eventually { failure { () throws(Errno) in _ = try file.contents() } == .permissionDenied }, "\(fileClass)")
+          // What was wrapped anew is under a key that the keybag which it goes by does not have.
+          let expected = fileClass == .none ? Errno.permissionDenied : keyMissing
+          #expect(eventually { failure { () throws(Errno) in _ = try file.contents() } == expected }, "\(fileClass)")
           #expect(try volume.path("\(letter)/file").contents() == Array("of class \(letter)".utf8))
           #expect(removed.output.contains("Class \(letter) has a new key") == (fileClass != .none), "\(removed.output)")
         }
@@ -131,6 +135,47 @@ extension MountTests {
 
     private func reader2(of volume: Volume) throws -> SecondMount {
       try reader("web2", addHost("web2", .ofHosts, to: volume), of: volume)
+    }
+
+    /// A host that the keybag in place does not know does not put an older one back, which does.
+    @Test func aDroppedHostPutsNothingBack() throws {
+      try Volume.store { volume in
+        let file = try addHost("web1", .ofHosts, to: volume)
+        let reset = try volume.command(
+          "keybag", ["reset", "--yes", "--new-passcode-file", volume.passcodeFile("new", "another passcode")])
+        #expect(reset.succeeded, "\(reset.output)")
+        let keybag = volume.backing.appending(".protectfs/keybag")
+        let bytes = try keybag.contents()
+        for words in [["fsck", "--repair"], ["keybag", "restore", "--yes"], ["keybag", "reset", "--yes"]] {
+          let extra =
+            words == ["keybag", "reset", "--yes"]
+            ? ["--new-passcode-file", try volume.passcodeFile("x", "one more")] : []
+          let result = try Command.run(words + extra + ["--device-key", file.description, volume.backing.description])
+          #expect(!result.succeeded, "\(words): \(result.output)")
+          #expect(try keybag.contents() == bytes, "\(words)")
+        }
+      }
+    }
+
+    /// A request is withdrawn by its name, without a secret.
+    @Test func aRequestIsWithdrawn() throws {
+      try Volume.store { volume in
+        let file = volume.directory.appending("own.host").description
+        let code = volume.directory.appending("code").description
+        let asked = try Command.run([
+          "host", "add", "--name", "web1", "--classes", "A,CX", "--device-key", file, "--code-file", code,
+          "--new-passcode-file", volume.passcodeFile("secret", Self.passcode), volume.backing.description,
+        ])
+        #expect(asked.succeeded, "\(asked.output)")
+        let list = ["host", "list", volume.backing.description]
+        #expect(try Command.run(list).output.contains("A CX      web1, asks to be a host"))
+        let removed = try Command.run(["host", "remove", volume.backing.description, "web1"])
+        #expect(removed.succeeded, "\(removed.output)")
+        #expect(try Command.run(list).output.isEmpty)
+        let accepted = try volume.command(
+          "host", ["accept", "--code-file", code, "--recovery-key-file", volume.recoveryKeyFile()])
+        #expect(accepted.output.contains("no machine asks to become a host"), "\(accepted.output)")
+      }
     }
 
     /// A host that writes the store: what it makes opens everywhere.
