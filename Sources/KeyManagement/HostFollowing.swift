@@ -65,6 +65,13 @@ package final class HostSealKey: Sendable {
 }
 
 extension Keybag {
+  /// The classes whose keys a host was not given; none where there is no host.
+  package func classesMissing(for host: HostKey?) -> [ProtectionClass] {
+    guard let host else { return [] }
+    let own = protectors.first { $0.id == host.record.id }?.method.host?.classes ?? []
+    return [ProtectionClass].ofHosts.filter { !own.contains($0) }
+  }
+
   /// The classes of which it remembers a key as erased that another one has.
   package func classesErased(since other: Keybag) -> [ProtectionClass] {
     let erased = Set(record.formerKeys.lazy.filter { $0.end == .erased }.map(\.id))

@@ -31,6 +31,8 @@ package final class HostKey: Sendable {
   package static func find(for storeID: StoreID, file: PathName? = nil) throws(KeyManagementError) -> HostKey? {
     if let file {
       guard file.bytes.reversed().starts(with: suffix.utf8.reversed()) else { return nil }
+      // A device key may have such a name.
+      if (try? DeviceKey.open(file).status().size) == UInt64(VolumeDeviceKey.size) { return nil }
       return try HostKey(reading: file, storeID)
     }
     do throws(KeyManagementError) {
@@ -120,10 +122,8 @@ package final class HostKey: Sendable {
       guard now.id == record.id else { throw .hostUnknown }
       return now
     } catch {
-      switch error {
-      case .hostUnknown, .deviceKeyMissing: throw .hostUnknown
-      default: return record
-      }
+      if error == .hostUnknown { throw error }
+      return record
     }
   }
 

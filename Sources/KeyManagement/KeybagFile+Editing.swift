@@ -27,6 +27,7 @@ extension KeybagFile {
   package func apply(
     _ edit: borrowing KeybagEdit, to opened: borrowing OpenKeybag
   ) throws(KeyManagementError) -> AppliedEdit {
+    guard !opened.isOfHost else { throw .hostsChangeNothing }
     let erased = edit.erasedClass
     guard let other = try keybagWithMore(than: opened, isErasing: erased != nil) else {
       return try commit(opened.changed(by: edit), of: opened)

@@ -20,9 +20,7 @@ package struct OpenKeybag: ~Copyable, Sendable {
 
   /// The classes whose keys the host that opened it was not given.
   package var missingClasses: [ProtectionClass] {
-    guard let host = keys.host else { return [] }
-    let own = keybag.protectors.first { $0.id == host }?.method.host?.classes ?? []
-    return [ProtectionClass].ofHosts.filter { !own.contains($0) }
+    keys.host == nil ? [] : keybag.classesMissing(for: keys.deviceKey.host)
   }
 
   /// The keys of classes A, B, C and CX.

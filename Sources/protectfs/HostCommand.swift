@@ -158,9 +158,17 @@ struct HostRemoveCommand: ParsableCommand {
     let protector = try find(in: record.protectors)
     if case .daemon(let mount) = owner { try requireRotatable(mount) }
     let secret = try options.opening.read()
-    try owner.change(.removeProtector(protector.id), with: secret, deviceKeyFile: options.deviceKey.file)
-    print("\(protector.label.printable) is no host of the store any more.")
     let classes = protector.method.host?.classes ?? []
+    do {
+      try owner.change(.removeProtector(protector.id), with: secret, deviceKeyFile: options.deviceKey.file)
+    } catch {
+      // It may be removed, and what failed be something after that.
+      let isThere = try StoreSummary.read(owner.backing).protectors.contains { $0.id == protector.id }
+      if isThere { throw error }
+      let reason = CommandFailure(error)?.message ?? "\(error)"
+      throw Self.failure(classes, "MOUNTPOINT", reason)
+    }
+    print("\(protector.label.printable) is no host of the store any more.")
     guard case .daemon(let mount) = owner else {
       throw Self.failure(classes, "MOUNTPOINT", "the store is not mounted")
     }

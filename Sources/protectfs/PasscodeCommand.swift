@@ -1,7 +1,6 @@
 import ArgumentParser
 import KeyManagement
 import MountDaemon
-import ProtectfsIO
 
 /// `protectfs passcode`
 struct PasscodeCommand: ParsableCommand {
@@ -36,12 +35,15 @@ struct PasscodeChangeCommand: ParsableCommand {
     let owner = try location.ownerOfStore()
     try options.requireDeviceKey(owner)
     let old = try options.opening.read("Old passcode")
-    // With a TPM in the passcode that is replaced, the new one has it too.
-    let kinds = try StoreSummary.read(owner.backing).protectors.map { ProtectorInformation($0).kind }
-    let limit = kinds.contains(UnlockSecret.Kind.passcode.label) ? PasscodeStrength.Limit.deviceKey : .tpm
-    let new = try newPasscode.source.readNew("New passcode", options.opening.files, self.new, limit)
+    let (bytes, record) = try StoreSummary.readKeybag(owner.backing)
     let file = options.deviceKey.file
-    if try HostKey.find(for: StoreSummary.read(owner.backing).storeID, file: file.map { PathName($0) }) != nil {
+    let isHost = (try? DeviceKey.load(forKeybag: bytes, file: file).isOfHost) == true
+    // With a TPM in the passcode that is replaced, the new one has it too.
+    let kinds = record.protectors.map { ProtectorInformation($0).kind }
+    let hasPasscode = isHost || kinds.contains(UnlockSecret.Kind.passcode.label)
+    let limit = hasPasscode ? PasscodeStrength.Limit.deviceKey : .tpm
+    let new = try newPasscode.source.readNew("New passcode", options.opening.files, self.new, limit)
+    if isHost {
       try StoreReader(owner.backing).open(with: old, deviceKeyFile: file).changeHostPasscode(to: new)
       return print("The passcode of this host was changed.")
     }

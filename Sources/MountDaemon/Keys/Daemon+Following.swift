@@ -10,8 +10,8 @@ extension Daemon {
     do throws(KeyManagementError) {
       let watch = try openKeybagFile().watch()
       Thread(name: "keybag watch") { [self] in
-        var refused: Keybag?
-        repeat { follow(&refused) } while watch.wait()
+        var reported: Keybag?
+        repeat { follow(&reported) } while watch.wait()
       }.detach()
     } catch {
       log.warning(
@@ -20,52 +20,83 @@ extension Daemon {
     }
   }
 
-  /// - Parameter refused: the keybag that could not be gone on with, so that it is reported once.
-  private func follow(_ refused: inout Keybag?) {
+  /// - Parameter reported: the keybag that could not be gone on with, so that it is reported once.
+  private func follow(_ reported: inout Keybag?) {
     let own = keybag.withLock { $0 }
     guard let current = try? readKeybag(openKeybagFile()), current.storeID == own.storeID else { return }
     if current.erasureTime != nil { return wipeErased(current) }
-    guard let host = deviceKey.host, current != own, current != refused else { return }
+    guard let host = deviceKey.host, current != own else { return reported = nil }
+    let isNew = current != reported
+    reported = current
     guard current.hasHost(host) else {
-      refused = current
-      return wipeRemovedHost()
+      if isNew { wipeRemovedHost() }
+      return
     }
     guard current.generation > own.generation else { return }
     do throws(KeyManagementError) {
       try goOn(with: current, after: own)
       log.notice("the keybag was changed by another host", metadata: ["generation": "\(current.generation)"])
     } catch {
-      refused = current
-      log.error("a changed keybag is not gone on with until the next unlock", metadata: ["reason": "\(error.code)"])
+      guard isNew else { return }
+      log.error("a changed keybag is not gone on with yet", metadata: ["reason": "\(error.code)"])
     }
   }
 
-  /// Goes on, on a host, with a keybag that another machine has changed. What was read under keys that it has erased
-  /// goes from memory with them.
+  /// Goes on, on a host, with a keybag that another machine has changed.
   private func goOn(with changed: Keybag, after own: Keybag) throws(KeyManagementError) {
-    let erased = changed.classesErased(since: own)
-    let successors = try withKeybag { (file) throws(KeyManagementError) -> [ProtectionClass: [HeldKey]] in
+    let erased = try withKeybag { (file) throws(KeyManagementError) -> ErasedElsewhere? in
       guard try readSuccessor(file) == changed, let seal = hostSeal.withLock({ $0 }) else {
         throw .keybagChangedMeanwhile
       }
       let keys = try seal.keys(of: changed, deviceKey, file.effaceableSecret(of: changed), for: controller)
-      machine.replaceKeys(keys.filter { !erased.contains($0.key) })
-      if erased.isEmpty { adopt(changed) }
-      return keys.filter { erased.contains($0.key) }
+      let erased = ErasedElsewhere(changed, after: own, keys, deviceKey.host)
+      machine.replaceKeys(keys.filter { erased?.successors[$0.key] == nil })
+      if erased == nil { adopt(changed) }
+      return erased
     }
-    guard !erased.isEmpty else { return }
+    if let erased { destroy(erased) }
+  }
+
+  /// Takes everything of erased classes out of memory, what was read under their keys too, and goes on with the keybag
+  /// that has erased them, unless another has come since. Not within ``withKeybag(_:)``.
+  func destroy(_ erased: ErasedElsewhere) {
     machine.destroy(
-      LockMachine.Destruction(classes: erased) { [self] in
-        adopt(changed)
-        return successors
+      LockMachine.Destruction(classes: erased.classes) { [self] in
+        adopt(erased.keybag) && keybag.withLock { $0 == erased.keybag } ? erased.successors : [:]
       })
+  }
+
+  /// Takes all keys out of memory when the keybag in place has none for this host. After a secret was refused.
+  func wipeIfRemoved() {
+    guard let host = deviceKey.host, let current = try? readKeybag(openKeybagFile()), !current.hasHost(host) else {
+      return
+    }
+    wipeRemovedHost()
   }
 
   /// Takes all keys out of memory when the store has none any more for this host. The keybag is not gone on with:
   /// nothing shows who has made it.
-  func wipeRemovedHost() {
+  private func wipeRemovedHost() {
     log.error("this machine is no host of the store any more: all keys are wiped")
     machine.cancelUnlocks()
     machine.lockEverything(includingNone: true)
+  }
+}
+
+/// Classes of which a host finds that another machine has erased keys.
+struct ErasedElsewhere {
+  let keybag: Keybag
+  let classes: [ProtectionClass]
+  /// The keys that the classes have now.
+  let successors: [ProtectionClass: [HeldKey]]
+
+  /// `nil` where there is no such class. `keys` are those of the changed keybag.
+  init?(_ changed: Keybag, after own: Keybag, _ keys: [ProtectionClass: [HeldKey]], _ host: HostKey?) {
+    let missing = changed.classesMissing(for: host)
+    let classes = changed.classesErased(since: own).filter { !missing.contains($0) }
+    guard !classes.isEmpty else { return nil }
+    keybag = changed
+    self.classes = classes
+    successors = keys.filter { classes.contains($0.key) }
   }
 }

@@ -37,28 +37,37 @@ extension Daemon {
     _ secret: borrowing UnlockSecret, _ beginning: UnlockBeginning, _ isCounted: Bool
   ) throws(KeyManagementError) -> LockMachine.UnlockResult {
     var attempt = try attempt(with: secret, isCounted: isCounted)
-    return try withKeybag { (file) throws(KeyManagementError) in
+    var erased: ErasedElsewhere?
+    let result = try withKeybag { (file) throws(KeyManagementError) in
       let own = keybag.withLock { $0 }
       // Another mount that writes may also have changed the passcode.
       let current = options.writers == .sole && !deviceKey.isOfHost ? own : try readKeybag(file)
       guard current.storeID == own.storeID else { throw .foreignKeybag }
       let opened = try open(current, in: file, with: secret, &attempt)
-      if let seal = try opened.hostSealKey() { hostSeal.withLock { $0 = seal } }
       guard current != own else {
-        return machine.unlock(try opened.heldKeys(), beginning, without: opened.missingClasses)
+        // A host that was removed and is one again has not those of class D either.
+        let keys = try opened.isOfHost ? opened.heldKeys(of: ProtectionClass.allCases) : opened.heldKeys()
+        if let seal = try opened.hostSealKey() { hostSeal.withLock { $0 = seal } }
+        return machine.unlock(keys, beginning, without: opened.missingClasses)
       }
-      return try unlock(withOthers: opened, beginning)
+      let keys = try opened.heldKeys(of: ProtectionClass.allCases)
+      let result = try unlock(withOthers: opened, keys, beginning)
+      if let seal = try opened.hostSealKey() { hostSeal.withLock { $0 = seal } }
+      if result == .unlocked, opened.isOfHost { erased = ErasedElsewhere(current, after: own, keys, deviceKey.host) }
+      return result
     }
+    if let erased { destroy(erased) }
+    return result
   }
 
   /// Unlocks with a keybag that others have put in place. All of it has authenticated by now, and nothing of it is
   /// taken over unless all is, since its keys all unwrap.
   private func unlock(
-    withOthers opened: borrowing OpenKeybag, _ beginning: UnlockBeginning
+    withOthers opened: borrowing OpenKeybag, _ keys: [ProtectionClass: [HeldKey]], _ beginning: UnlockBeginning
   ) throws(KeyManagementError) -> LockMachine.UnlockResult {
     let changed = opened.keybag
-    let keys = try opened.heldKeys(of: ProtectionClass.allCases)
-    if deviceKey.isOfHost { try requireSuccessor(changed) }
+    // Before, nothing has shown that the one which the mount goes by is the store's.
+    if hostSeal.withLock({ $0 != nil }) { try requireSuccessor(changed) }
     if (try? requireSuccessor(changed)) == nil {
       log.error("another keybag was put in place, which may lack class keys")
     }
@@ -215,7 +224,7 @@ extension Daemon {
   /// whose keys go from memory too. Not within ``withKeybag(_:)``.
   func refusal(_ error: KeyManagementError) -> ControlError {
     log.warning("a secret or a change of keys was refused", metadata: ["reason": "\(error.code)"])
-    if error == .hostUnknown { wipeRemovedHost() }
+    if error == .hostUnknown { wipeIfRemoved() }
     guard let erased = try? readKeybag(openKeybagFile()), let time = erased.erasureTime else {
       return ControlError(error)
     }

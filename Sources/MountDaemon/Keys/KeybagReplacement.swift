@@ -88,9 +88,6 @@ package struct KeybagImport: ~Copyable {
   ) throws -> (recoveryKey: RecoveryKeyText, keptDeviceKey: PathName?) {
     let new = try exported.replacement(over: found, passcode: passcode)
     let storeID = new.keybag.storeID
-    guard try HostKey.find(for: storeID, file: deviceKeyFile.map { PathName($0) }) == nil else {
-      throw KeyManagementError.hostsChangeNothing
-    }
     var kept: PathName?
     let hasKey =
       deviceKeyFile.map { DeviceKey.opens(bytes, of: storeID, file: PathName($0)) } == true

@@ -48,8 +48,8 @@ extension MountTests {
     @Test func aHostHasItsClassesAlone() throws {
       try Volume.with { volume in
         try makeFiles(on: volume)
-        let reader = try reader(
-          "web1", addHost("web1", [.completeUntilFirstUserAuthentication], to: volume), of: volume)
+        let own = try addHost("web1", [.completeUntilFirstUserAuthentication], to: volume)
+        let reader = try reader("web1", own, of: volume)
         for fileClass in ProtectionClass.allCases {
           let file = reader.path(fileClass.letter).appending("file")
           if fileClass == .completeUntilFirstUserAuthentication || fileClass == .none {
@@ -60,6 +60,14 @@ extension MountTests {
         }
         #expect(throws: ControlError.self, "the store's own passcode is not the host's") {
           try reader.unlock(Volume.passcode)
+        }
+        // Its file is gone: what was read from it holds, and nothing is wiped.
+        let aside = volume.directory.appending("aside")
+        try own.rename(to: aside)
+        #expect(throws: ControlError.self) { try reader.unlock("a wrong passcode") }
+        try reader.unlock(Self.passcode)
+        for letter in ["C", "D"] {
+          #expect(try reader.path("\(letter)/file").contents() == Array("of class \(letter)".utf8))
         }
         let list = try Command.run(["host", "list", "--json", volume.mountPoint.description])
         #expect(list.succeeded && list.output.contains("\"name\" : \"web1\""), "\(list.output)")
