@@ -79,10 +79,8 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case classSlot
   /// The keybag that the daemon goes by.
   case currentKeybag
-  /// Wrong passcodes.
+  /// Wrong passcodes; and on a host what shows who has changed the keybag.
   case passcodeAttempts
-  /// What shows a host who has changed the keybag.
-  case hostSeal
   /// The files that are open.
   case openFiles
   /// The modification time that the kernel has of a file.

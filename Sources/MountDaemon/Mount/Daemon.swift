@@ -21,7 +21,7 @@ package final class Daemon: DaemonControl {
   /// Wrong passcodes, also where the store cannot be written to.
   let attempts = RankedMutex(.passcodeAttempts, PasscodeAttempts())
   /// On a host that was unlocked, what shows who has changed the keybag since.
-  let hostSeal = RankedMutex<HostSealKey?>(.hostSeal, nil)
+  let hostSeal = RankedMutex<HostSealKey?>(.passcodeAttempts, nil)
   /// Whether the keys of an erased store have gone from memory; held while they go.
   let isErased = RankedMutex(.erasure, false)
   /// Held while the keybag is read, changed and put in place (`withKeybag`).
