@@ -32,14 +32,9 @@ package final class HostSealKey: Sendable {
     of keybag: Keybag, _ deviceKey: borrowing VolumeDeviceKey, _ effaceable: borrowing EffaceableSecret,
     for controller: LockController
   ) throws(KeyManagementError) -> [ProtectionClass: [HeldKey]] {
-    guard let protector = keybag.protectors.first(where: { $0.id == id }), let host = protector.method.host else {
-      throw .hostUnknown
-    }
+    try keybag.require(sealOfHost: id, secret)
     let keys = try KeyManagementError.wrapping {
       () throws(CryptographyError) -> [ProtectionClass: [HeldKey]]? in
-      let seal = try RecordAuthenticator(key: secret.copy()).code(
-        "", keybag.record.bytesBeforeProtectors + protector.bytesBeforeSeal)
-      guard isEqualInConstantTime(seal, host.seal) else { throw CryptographyError.wrongKey }
       var keys: [ProtectionClass: [HeldKey]] = [:]
       for entry in keybag.record.classEntries(ofHost: id) {
         let successors = controller.successors(of: entry.fileClass)
@@ -68,7 +63,7 @@ extension Keybag {
   /// The classes whose keys a host was not given; none where there is no host.
   package func classesMissing(for host: HostKey?) -> [ProtectionClass] {
     guard let host else { return [] }
-    let own = protectors.first { $0.id == host.record.id }?.method.host?.classes ?? []
+    let own = record.host(host.record.id)?.host.classes ?? []
     return [ProtectionClass].ofHosts.filter { !own.contains($0) }
   }
 

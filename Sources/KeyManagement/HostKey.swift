@@ -88,7 +88,7 @@ package final class HostKey: Sendable {
   /// - Throws: `hostUnknown` where the keybag has none, or one for whom else; `storeErased`.
   package func volumeDeviceKey(in keybag: KeybagRecord) throws(KeyManagementError) -> VolumeDeviceKey {
     if let time = keybag.erasureTime { throw .storeErased(at: time) }
-    guard let host = keybag.protectors.first(where: { $0.id == record.id })?.method.host else { throw .hostUnknown }
+    guard let host = keybag.host(record.id)?.host else { throw .hostUnknown }
     do throws(CryptographyError) {
       return try VolumeDeviceKey(KeyWrap.unwrap(host.wrappedVolumeKey, under: delivery), host: self)
     } catch {

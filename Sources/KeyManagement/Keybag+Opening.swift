@@ -56,15 +56,13 @@ extension Keybag {
     as host: HostKey, _ passcode: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey,
     _ effaceable: consuming EffaceableSecret, _ fingerprint: inout UInt16?
   ) throws(KeyManagementError) -> OpenKeybag? {
-    let id = host.record.id
-    guard let protector = protectors.first(where: { $0.id == id }), let own = protector.method.host else {
-      throw .hostUnknown
-    }
+    guard hasHost(host) else { throw .hostUnknown }
     guard let key = try host.open(passcode, &fingerprint) else { return nil }
-    let seal = try KeyManagementError.wrapping { () throws(CryptographyError) in
-      try Self.seal(of: record, for: protector, key)
+    let sealKey = try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try Self.sealKey(of: storeID, key)
     }
-    guard isEqualInConstantTime(seal, own.seal) else { throw .keybagAltered }
+    let id = host.record.id
+    try require(sealOfHost: id, sealKey)
     return OpenKeybag(
       keybag: self, protectorID: id,
       keys: KeybagKeys(keybagKey: key, host: id, deviceKey: deviceKey, effaceable: effaceable, storeID))

@@ -41,11 +41,6 @@ package struct Keybag: Sendable, Equatable {
   /// Whether it has the class key that a record names.
   package func hasKey(of record: FileRecord) -> Bool { keyIDs(of: record.fileClass).contains(record.classKeyID) }
 
-  /// Whether it has keys for a host.
-  package func hasHost(_ host: HostKey) -> Bool {
-    protectors.contains { $0.id == host.record.id && $0.method.host != nil }
-  }
-
   /// Whether a class key is known to be no more.
   package func isRetired(_ id: ClassKeyID) -> Bool { record.formerKeys.contains { $0.id == id } }
 
@@ -120,22 +115,17 @@ package struct Keybag: Sendable, Equatable {
 
   /// The MAC that only who can unlock can make. Who has the device's key alone cannot exchange a public key unnoticed.
   static func seal(of record: KeybagRecord, _ keybagKey: borrowing SecretBytes) throws(CryptographyError) -> [UInt8] {
-    try seal(record.bytesBeforeSeal, of: record.storeID, keybagKey)
+    try RecordAuthenticator(key: sealKey(of: record.storeID, keybagKey)).code("", record.bytesBeforeSeal)
   }
 
   /// The MAC that only a host, and who can unlock, can make. Another host cannot exchange a public key unnoticed.
   static func seal(
-    of record: KeybagRecord, for host: KeybagRecord.Protector, _ hostKey: borrowing SecretBytes
+    of record: KeybagRecord, for host: KeybagRecord.Protector, _ sealKey: borrowing SecretBytes
   ) throws(CryptographyError) -> [UInt8] {
-    try seal(record.bytesBeforeProtectors + host.bytesBeforeSeal, of: record.storeID, hostKey)
+    try RecordAuthenticator(key: sealKey.copy()).code("", record.bytesBeforeProtectors + host.bytesBeforeSeal)
   }
 
-  private static func seal(
-    _ bytes: [UInt8], of storeID: StoreID, _ key: borrowing SecretBytes
-  ) throws(CryptographyError) -> [UInt8] {
-    try RecordAuthenticator(key: sealKey(of: storeID, key)).code("", bytes)
-  }
-
+  /// What a keybag key, or a host key, gives for the seal.
   static func sealKey(of storeID: StoreID, _ key: borrowing SecretBytes) throws(CryptographyError) -> SecretBytes {
     try KeyDerivation.hkdf(ikm: key, salt: storeID.bytes, info: "protectfs keybag seal", count: 32)
   }

@@ -66,7 +66,6 @@ extension OpenKeybag {
   package func changed(
     by edit: borrowing KeybagEdit, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> KeybagChange {
-    guard keys.host == nil else { throw .hostsChangeNothing }
     switch edit {
     case .changePasscode(let new): return try changingPasscode(to: new, cost: cost)
     case .addProtector(let new): return try adding(new, cost: cost)

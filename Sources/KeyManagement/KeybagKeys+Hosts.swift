@@ -22,38 +22,36 @@ extension KeybagKeys {
   ///
   /// - Throws: `keybagFull`.
   func renewHosts(of record: inout KeybagRecord) throws(KeyManagementError) {
-    guard record.features.contains(.hosts) else { return }
-    var hostKeys: [Int: SharedSecret] = [:]
     for index in record.protectors.indices {
       guard var host = record.protectors[index].method.host else { continue }
-      let wrapped = record.protectors[index].wrappedKeybagKey
-      let key = SharedSecret(
-        try KeyManagementError.wrapping { () throws(CryptographyError) in
-          try KeyWrap.unwrap(wrapped, under: keyOfHosts())
-        })
-      host.wrappedClassKeys = try wrappedKeys(
-        of: record.classEntries.filter { host.classes.contains($0.fileClass) },
-        for: key, record.protectors[index].id)
+      // As long as those that are to come, which say what there is room for.
+      host.wrappedClassKeys = record.classEntries(given: host.classes).map(\.wrappedKey)
       record.protectors[index].method = .host(host)
-      hostKeys[index] = key
     }
     // The seals are of all that comes before the protectors.
     record.trimFormerKeys()
-    for (index, key) in hostKeys {
-      guard var host = record.protectors[index].method.host else { continue }
-      host.seal = try KeyManagementError.wrapping { [record] () throws(CryptographyError) in
-        try Keybag.seal(of: record, for: record.protectors[index], key.secret)
-      }
-      record.protectors[index].method = .host(host)
+    for index in record.protectors.indices {
+      guard let host = record.protectors[index].method.host else { continue }
+      record.protectors[index] = try renewed(host, of: record.protectors[index], in: record)
     }
   }
 
-  private func wrappedKeys(
-    of entries: [KeybagRecord.ClassEntry], for hostKey: SharedSecret, _ id: [UInt8]
-  ) throws(KeyManagementError) -> [[UInt8]] {
-    let keys = KeybagKeys(
-      keybagKey: hostKey.secret.copy(), host: id, deviceKey: deviceKey, effaceable: effaceable.copy(), storeID)
-    return try keys.rewrapped(entries, from: self).map(\.wrappedKey)
+  private func renewed(
+    _ host: KeybagRecord.Protector.Host, of protector: KeybagRecord.Protector, in record: KeybagRecord
+  ) throws(KeyManagementError) -> KeybagRecord.Protector {
+    var (host, protector) = (host, protector)
+    let keys = try KeyManagementError.wrapping { [protector] () throws(CryptographyError) in
+      KeybagKeys(
+        keybagKey: try KeyWrap.unwrap(protector.wrappedKeybagKey, under: keyOfHosts()), host: protector.id,
+        deviceKey: deviceKey, effaceable: effaceable.copy(), storeID)
+    }
+    host.wrappedClassKeys = try keys.rewrapped(record.classEntries(given: host.classes), from: self).map(\.wrappedKey)
+    protector.method = .host(host)
+    host.seal = try KeyManagementError.wrapping { [protector] () throws(CryptographyError) in
+      try Keybag.seal(of: record, for: protector, Keybag.sealKey(of: storeID, keys.keybagKey))
+    }
+    protector.method = .host(host)
+    return protector
   }
 
   /// What the host keys in a keybag are wrapped under.
@@ -62,26 +60,39 @@ extension KeybagKeys {
   }
 }
 
-/// A secret that a collection can hold, wiped with its last reference.
-private final class SharedSecret: Sendable {
-  let secret: SecretBytes
+extension KeybagRecord {
+  /// A host's protector, and what it has there; `nil` where there is none.
+  func host(_ id: [UInt8]) -> (protector: Protector, host: Protector.Host)? {
+    guard let protector = protectors.first(where: { $0.id == id }), let host = protector.method.host else { return nil }
+    return (protector, host)
+  }
 
-  init(_ secret: consuming SecretBytes) {
-    self.secret = secret
+  fileprivate func classEntries(given classes: [ProtectionClass]) -> [ClassEntry] {
+    classEntries.filter { classes.contains($0.fileClass) }
+  }
+
+  /// The class keys that a host has, as they are wrapped for it, and those that need no host key.
+  func classEntries(ofHost id: [UInt8]) -> [ClassEntry] {
+    guard let host = host(id)?.host else { return [] }
+    let own = zip(classEntries(given: host.classes), host.wrappedClassKeys).map { entry, key in
+      ClassEntry(fileClass: entry.fileClass, id: entry.id, wrappedKey: key, publicKey: entry.publicKey)
+    }
+    return own + classEntries.filter(\.fileClass.isUnlockedByDevice)
   }
 }
 
-extension KeybagRecord {
-  /// The class keys that a host has, as they are wrapped for it, and those that need no host key.
-  func classEntries(ofHost id: [UInt8]) -> [ClassEntry] {
-    guard let host = protectors.first(where: { $0.id == id })?.method.host else { return [] }
-    var wrapped = host.wrappedClassKeys.makeIterator()
-    return classEntries.compactMap { entry in
-      if entry.fileClass.isUnlockedByDevice { return entry }
-      guard host.classes.contains(entry.fileClass), let key = wrapped.next() else { return nil }
-      var entry = entry
-      entry.wrappedKey = key
-      return entry
+extension Keybag {
+  /// Whether it has keys for a host.
+  package func hasHost(_ host: HostKey) -> Bool { record.host(host.record.id) != nil }
+
+  /// Verifies the seal of a host.
+  ///
+  /// - Throws: `hostUnknown`, `keybagAltered`.
+  func require(sealOfHost id: [UInt8], _ sealKey: borrowing SecretBytes) throws(KeyManagementError) {
+    guard let (protector, host) = record.host(id) else { throw .hostUnknown }
+    let seal = try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try Self.seal(of: record, for: protector, sealKey)
     }
+    guard isEqualInConstantTime(seal, host.seal) else { throw .keybagAltered }
   }
 }

@@ -131,7 +131,7 @@ extension OpenKeybag {
   package func exported(
     for passcode: borrowing SecretBytes, cost: ScryptParameters? = nil
   ) throws(KeyManagementError) -> Keybag {
-    guard keys.host == nil else { throw .hostsChangeNothing }
+    guard !isOfHost else { throw .hostsChangeNothing }
     try Keybag.require(passcode: passcode)
     let new = try KeybagKeys(newFor: keybag.storeID, keys.deviceKey, .absent())
     var record = keybag.record

@@ -69,7 +69,7 @@ struct HostAddCommand: ParsableCommand {
       let directory = try Store.open(path)
       try HostRequests.add(made.request, to: directory)
       do {
-        try PairingCodeOutput.show(made.code.text(), output)
+        try SecretOutput.show(made.code.text(), "pairing code", output, ifLost: "ask anew")
       } catch {
         if let requests = try? HostRequests(in: directory, of: record.storeID) { try? requests.remove(made.request.id) }
         throw error
@@ -94,22 +94,5 @@ struct HostAddCommand: ParsableCommand {
     throw CommandFailure(
       .failure,
       "this machine is a host of the store already, or has asked to be: \(path); to ask anew, remove that file")
-  }
-}
-
-/// How a pairing code is given out: once.
-private enum PairingCodeOutput {
-  static func show(_ text: borrowing SecretBytes, _ output: NewSecretFile?) throws {
-    if let output {
-      try output.write(text, newline: true)
-      return print("The pairing code is in \(output.path).")
-    }
-    print("\nPairing code:\n\n    ", terminator: "")
-    do throws(Errno) {
-      try unsafe text.withBytes { (bytes) throws(Errno) in try unsafe StandardStream.writeOutput(bytes) }
-    } catch {
-      throw CommandFailure(.failure, "the pairing code could not be shown (\(error)), and is lost; ask anew")
-    }
-    print("\n")
   }
 }

@@ -151,11 +151,14 @@ struct HostRemoveCommand: ParsableCommand {
 
   @OptionGroup var options: KeybagOptions
 
+  private var name: ItemName { ItemName(text: host) }
+
   func run() throws {
     let owner = try location.owner()
     let record = try StoreSummary.read(owner.backing)
     if try withdrawRequest(from: owner.backing, record) { return print("The request was removed.") }
-    let protector = try find(in: record.protectors)
+    let hosts = record.protectors.filter { $0.method.host != nil && name.means($0.id, $0.label) }
+    let protector = try name.one(of: hosts, "host", shownBy: "host list")
     if case .daemon(let mount) = owner { try requireRotatable(mount) }
     let secret = try options.opening.read()
     let classes = protector.method.host?.classes ?? []
@@ -185,14 +188,10 @@ struct HostRemoveCommand: ParsableCommand {
   /// Removes the request of a machine that is no host yet; returns whether there is one.
   private func withdrawRequest(from backing: String, _ record: KeybagRecord) throws -> Bool {
     guard let requests = try HostRequests(in: Store.open(backing), of: record.storeID) else { return false }
-    let found = try requests.all().filter { isMeant($0.id, $0.label) }
-    guard found.count == 1, !record.protectors.contains(where: { isMeant($0.id, $0.label) }) else { return false }
+    let found = try requests.all().filter { name.means($0.id, $0.label) }
+    guard found.count == 1, !record.protectors.contains(where: { name.means($0.id, $0.label) }) else { return false }
     try requests.remove(found[0].id)
     return true
-  }
-
-  private func isMeant(_ id: [UInt8], _ label: String) -> Bool {
-    label == host || host.utf8.count >= 4 && id.hexadecimal.hasPrefix(host.lowercased())
   }
 
   /// Finds out, before the host is removed, that its classes can be given new keys.
@@ -212,17 +211,6 @@ struct HostRemoveCommand: ParsableCommand {
     return CommandFailure(
       .partial,
       "classes that it had keep their keys (\(reason)) until they are rotated, with the store mounted:\(commands)")
-  }
-
-  private func find(in protectors: [KeybagRecord.Protector]) throws(CommandFailure) -> KeybagRecord.Protector {
-    let found = protectors.filter { $0.method.host != nil && isMeant($0.id, $0.label) }
-    guard let first = found.first else {
-      throw CommandFailure(.failure, "there is no host '\(host)'; 'protectfs host list' shows those there are")
-    }
-    guard found.count == 1 else {
-      throw CommandFailure(.failure, "'\(host)' may mean \(found.count) hosts; give more digits of its identity")
-    }
-    return first
   }
 }
 

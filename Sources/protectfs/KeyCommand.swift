@@ -177,18 +177,10 @@ struct KeyRemoveCommand: ParsableCommand {
 
   /// The identity of the protector that is meant: by its first digits, its name, or its kind.
   private func identity(in protectors: [KeybagRecord.Protector]) throws(CommandFailure) -> [UInt8] {
-    let digits = way.lowercased()
-    let named = protectors.filter {
-      $0.label == way || digits.count >= 4 && $0.id.hexadecimal.hasPrefix(digits)
-    }
+    let name = ItemName(text: way)
+    let named = protectors.filter { name.means($0.id, $0.label) }
     let found = named.isEmpty ? protectors.filter { ProtectorInformation($0).kind == way } : named
-    guard let first = found.first else {
-      throw CommandFailure(.failure, "there is no protector '\(way)'; 'protectfs key list' shows those there are")
-    }
-    guard found.count == 1 else {
-      throw CommandFailure(.failure, "'\(way)' may mean \(found.count) protectors; give more digits of its identity")
-    }
-    return first.id
+    return try name.one(of: found, "protector", shownBy: "key list").id
   }
 }
 

@@ -36,27 +36,39 @@ final class NewSecretFile {
   }
 }
 
-/// How a recovery key is given out: once.
-enum RecoveryKeyOutput {
+/// How a recovery key or a pairing code is given out: once.
+enum SecretOutput {
   /// Writes it to a new file, or prints it.
   ///
-  /// - Throws: where it cannot be, and so is lost.
-  static func show(_ text: borrowing SecretBytes, _ output: NewSecretFile?) throws {
+  /// - Parameters:
+  ///   - name: what it is called.
+  ///   - advice: what to do where it is lost.
+  /// - Throws: where it cannot be given out, and so is lost.
+  static func show(
+    _ text: borrowing SecretBytes, _ name: String, _ output: NewSecretFile?, ifLost advice: String
+  ) throws {
     if let output {
       try output.write(text, newline: true)
-      print("The recovery key is in \(output.path).\n")
-    } else {
-      print("\nRecovery key:\n\n    ", terminator: "")
-      do throws(Errno) {
-        try unsafe text.withBytes { (bytes) throws(Errno) in try unsafe StandardStream.writeOutput(bytes) }
-      } catch {
-        throw CommandFailure(
-          .failure,
-          "the recovery key could not be shown (\(error)), and is lost; all else is done: remove it with "
-            + "'protectfs key remove', and add another with 'protectfs key add --new-recovery-key'")
-      }
-      print("\n")
+      return print("The \(name) is in \(output.path).")
     }
+    print("\n\(name.prefix(1).uppercased())\(name.dropFirst()):\n\n    ", terminator: "")
+    do throws(Errno) {
+      try unsafe text.withBytes { (bytes) throws(Errno) in try unsafe StandardStream.writeOutput(bytes) }
+    } catch {
+      throw CommandFailure(.failure, "the \(name) could not be shown (\(error)), and is lost; \(advice)")
+    }
+    print("\n")
+  }
+}
+
+/// How a recovery key is given out.
+enum RecoveryKeyOutput {
+  static func show(_ text: borrowing SecretBytes, _ output: NewSecretFile?) throws {
+    try SecretOutput.show(
+      text, "recovery key", output,
+      ifLost: "all else is done: remove it with 'protectfs key remove', and add another with 'protectfs key add "
+        + "--new-recovery-key'")
+    if output != nil { print() }
     print(
       """
       The recovery key opens the store without the passcode and without this machine's device key. It is kept \

@@ -31,7 +31,6 @@ extension Daemon {
     var attempt = try attempt(with: secret)
     return try withKeybag { (file) throws(KeyManagementError) in
       let opened = try openToChange(in: file, with: secret, &attempt)
-      guard !opened.isOfHost else { throw KeyManagementError.hostsChangeNothing }
       // Of what was prepared, only the rest is left to do.
       try Store.prepareErasure(of: backing)
       let applied = try file.apply(.eraseClass(fileClass), to: opened)

@@ -44,14 +44,13 @@ extension Daemon {
       let current = options.writers == .sole && !deviceKey.isOfHost ? own : try readKeybag(file)
       guard current.storeID == own.storeID else { throw .foreignKeybag }
       let opened = try open(current, in: file, with: secret, &attempt)
-      guard current != own else {
-        // A host that was removed and is one again has not those of class D either.
-        let keys = try opened.isOfHost ? opened.heldKeys(of: ProtectionClass.allCases) : opened.heldKeys()
-        if let seal = try opened.hostSealKey() { hostSeal.withLock { $0 = seal } }
-        return machine.unlock(keys, beginning, without: opened.missingClasses)
-      }
-      let keys = try opened.heldKeys(of: ProtectionClass.allCases)
-      let result = try unlock(withOthers: opened, keys, beginning)
+      let isOwn = current == own
+      // A host that was removed and is one again has not those of class D either.
+      let keys = try isOwn && !opened.isOfHost ? opened.heldKeys() : opened.heldKeys(of: ProtectionClass.allCases)
+      let result =
+        try isOwn
+        ? machine.unlock(keys, beginning, without: opened.missingClasses)
+        : unlock(withOthers: opened, keys, beginning)
       if let seal = try opened.hostSealKey() { hostSeal.withLock { $0 = seal } }
       if result == .unlocked, opened.isOfHost { erased = ErasedElsewhere(current, after: own, keys, deviceKey.host) }
       return result
