@@ -382,6 +382,15 @@ def host_request(v):
     return body + mac(hkdf(b["pairingCode"], b["storeID"], b"protectfs host request tag", 32), body)
 
 
+def host_lock(v, host, content):
+    """A request that all hosts lock, or what says that one has."""
+    store = bytes.fromhex(v["storeID"])
+    body = b"protklck" + struct.pack("<H", 1) + store + struct.pack("<Q", int(v["lockRequest"], 16)) + host
+    body += bytes([content])
+    volume = hkdf(bytes.fromhex(v["deviceKey"]), store, b"protectfs volume device key", 32)
+    return body + mac(hkdf(volume, store, b"protectfs host locks", 32), body)
+
+
 def protector(p, b, volume, store):
     label = p["label"].encode()
     kind = {"passcode": 1, "recovery key": 2, "key file": 3, "TPM": 4, "backup": 5}[p["type"]]
@@ -548,7 +557,10 @@ FILES = {
     FORMAT / "page-lengths.json": lambda v: {"backing": page_backing_length(v["plain"])},
     FORMAT / "page-contents.json": compute_page_contents,
     FORMAT / "keybag.json": lambda v: {"keybag": keybag(v)},
-    FORMAT / "hosts.json": lambda v: {"file": host_file(v), "request": host_request(v)},
+    FORMAT / "hosts.json": lambda v: {
+        "file": host_file(v), "request": host_request(v),
+        # Asked for by the machine that the store was made on.
+        "lock": host_lock(v, bytes(16), v["lockContent"]), "locked": host_lock(v, bytes.fromhex(v["id"]), 3)},
     FORMAT / "attempts.json": lambda v: {"record": attempts(v)},
 }
 
@@ -685,7 +697,8 @@ def own_vectors():
         for which, (label, classes) in enumerate([("web1", [3]), ("all", [1, 2, 3, 7])])]
     yield FORMAT / "hosts.json", [
         {"name": p["label"], "storeID": store, "passcode": passcode, "salt": own("host salt", which, 32), **low,
-         **{k: x for k, x in p.items() if k != "type"}}
+         **{k: x for k, x in p.items() if k != "type"},
+         "deviceKey": own("device key", 32), "lockRequest": own("lock request", which, 8), "lockContent": 2 * which}
         for which, p in enumerate(hosts)]
     yield FORMAT / "keybag.json", [
         first,

@@ -33,7 +33,8 @@ def stores():
     write("rekey-batches", *(bytes.fromhex(vector["batch"]) for vector in vectors("rekey-batches")
                              if len(vector["batch"]) < 4096))
     for vector in vectors("hosts"):
-        write("host-records", bytes.fromhex(vector["request"]), bytes.fromhex(vector["file"])[:-32])
+        write("host-records", bytes.fromhex(vector["request"]), bytes.fromhex(vector["file"])[:-32],
+              bytes.fromhex(vector["lock"]), bytes.fromhex(vector["locked"]))
     record = bytes.fromhex(vectors("attempts")[0]["record"])
     write("attempts", record, record[:10] + b"\xff\xff\xff\xff" + record[14:])
 

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import statistics
@@ -169,6 +170,8 @@ class Test:
     def __init__(self, options, directory):
         self.protectfs, self.quick = options.protectfs, options.quick
         self.rotations = options.rotations
+        # An even number, so that the hosts have their parts again.
+        self.takeovers = 0 if options.quick else options.takeovers // 2 * 2
         self.saves = options.saves or (100 if options.quick else 1000)
         self.kind = ["--authenticated"] if options.authenticated else []
         self.directory = pathlib.Path(directory)
@@ -196,7 +199,7 @@ class Test:
             run(self.protectfs, "init", a.backing, "--passcode-file", self.passcode, "--device-key", self.device_key,
                 *self.kind)
             self.note_time("mount to write, and unlock", a.mount())
-            for check in [self.second_writer, self.reader, self.own_keys, self.killed, self.left]:
+            for check in [self.second_writer, self.reader, self.own_keys, self.killed, self.rotating, self.left]:
                 check(a, b)
             if self.quick:
                 self.erasure(b, a)
@@ -264,6 +267,14 @@ class Test:
                   f"median {statistics.median(seen):.1f} s, most {max(seen):.1f} s" if seen else "never")
         self.note("and no file is lost to it",
                   all(read(b.mount_point / f"after {number}") == f"{number}" for number in range(len(times))))
+        self.set_classes(a, "A,C")
+        b.unlock()
+        self.note("a class that it is given comes with its next unlock", read(b.mount_point / "A") == "A")
+        self.set_classes(a, "C")
+        self.note_time("one that is taken from it goes",
+                       await_that(lambda: read(b.mount_point / "A") in (errno.EACCES, errno.ENOKEY)),
+                       30 if self.quick else 5)
+        self.all_lock(a, b)
         run(self.protectfs, "host", "remove", "--passcode-file", a.passcode, a.mount_point, "b")
         self.note_time("a host that is removed wipes its keys",
                        await_that(lambda: read(b.mount_point / "C") in (errno.EACCES, errno.ENOKEY)),
@@ -271,6 +282,30 @@ class Test:
         self.note("and cannot unlock again", not b.unlock())
         b.unmount()
         b.device_key, b.passcode = self.device_key, self.passcode
+
+    def set_classes(self, a, classes):
+        run(self.protectfs, "host", "set", "--classes", classes, "--passcode-file", a.passcode, a.mount_point, "b")
+
+    def all_lock(self, a, b):
+        start = time.monotonic()
+        run(self.protectfs, "lock", "--all-hosts", "--every-class", a.mount_point)
+        self.note("all hosts lock", (a.state(), b.state()) == ("beforeFirstUnlock", "beforeFirstUnlock"),
+                  f"{time.monotonic() - start:.1f} s")
+        a.unlock(), b.unlock()
+        start = time.monotonic()
+        run(self.protectfs, "lock", "--all-hosts", b.mount_point)
+        self.note("also when another asks than the one that writes", (a.state(), b.state()) == ("locked", "locked"),
+                  f"{time.monotonic() - start:.1f} s")
+        a.unlock(), b.unlock()
+        if self.quick:
+            return
+        self.network.cut("b")
+        shown = run(self.protectfs, "lock", "--all-hosts", "--timeout", "5", a.mount_point, check=False)
+        self.note("one that is cut off is named", shown.returncode == 15 and "elsewhere: b." in shown.stdout)
+        self.note("and the one that asks has locked", a.state() == "locked")
+        self.network.cut("b", False)
+        self.note_time("it locks when it is there again", await_that(lambda: b.state() == "locked"))
+        a.unlock(), b.unlock()
 
     def killed(self, a, b):
         """The daemon alone: the file system's client lives."""
@@ -286,6 +321,42 @@ class Test:
         self.note_time("after kill -9 of the writer, the standby takes over", await_that(b.is_unlocked))
         self.note("and finds what was written", (b.mount_point / "mine").read_text() == "a")
         run("umount", "-l", a.mount_point)
+
+    def rotating(self, a, b):
+        """The one that writes is killed in the middle of a rotation, again and again; the other finishes it."""
+        def damaged(host):
+            return sum(read(host.mount_point / "rotated" / name) != name for name in names)
+
+        if not self.takeovers:
+            return
+        writer, standby, names = b, a, [f"{number}" for number in range(100)]
+        (writer.mount_point / "rotated").mkdir()
+        for name in names:
+            (writer.mount_point / "rotated" / name).write_text(name)
+        os.sync()
+        lost = interrupted = 0
+        for _ in range(self.takeovers):
+            standby.start("standby")
+            rotation = ["rotate", "--class", "C", "--passcode-file", writer.passcode]
+            first = subprocess.Popen([self.protectfs, *rotation, writer.mount_point], stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            # The passcode alone takes most of a second.
+            time.sleep(random.uniform(0, 2))
+            writer.daemon.kill()
+            writer.daemon.wait()
+            interrupted += first.wait() != 0
+            run("umount", "-l", writer.mount_point)
+            if not self.engine.keeps_out:
+                await_that(standby.awaits_word)
+                run(self.protectfs, "takeover", "--old-host-is-off", standby.backing)
+            if await_that(standby.is_unlocked) is None:
+                raise RuntimeError("the standby does not take over")
+            lost += damaged(standby)
+            run(self.protectfs, *rotation, standby.mount_point)
+            lost += damaged(standby)
+            writer, standby = standby, writer
+        self.note(f"{self.takeovers} takeovers in the middle of rotations lose no file", lost == 0,
+                  f"{interrupted} rotations were interrupted, {lost} files of {len(names)} lost")
 
     def said_to_be_off(self, standby):
         """A standby does not take a claim that was not given up, until somebody says that its host is off."""
@@ -359,6 +430,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a tenth of the saves, and no host is cut off")
     parser.add_argument("--saves", type=int, help="how often a file is saved while another host reads it")
     parser.add_argument("--rotations", type=int, default=30, help="how often a class is rotated while a host reads")
+    parser.add_argument("--takeovers", type=int, default=30,
+                        help="how often the one that writes is killed in the middle of a rotation")
     parser.add_argument("--authenticated", action="store_true", help="the store's contents are authenticated")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))

@@ -2,11 +2,12 @@
 # Has several hosts use one store on a real file system of several hosts, each in a network namespace of its own, and prints
 # a table of what was tried: a second writer, a reader, a writer that is killed or cut off, an erasure. See hosts-test.py.
 #
-#   scripts/hosts-test.sh [moosefs|glusterfs|cephfs] [--quick] [--saves N] [--authenticated]
+#   scripts/hosts-test.sh [moosefs|glusterfs|cephfs] [--quick] [--saves N] [--rotations N] [--takeovers N]
+#                         [--authenticated]
 #
 # On GlusterFS, a store whose contents are not authenticated fails one check, and on MooseFS one fails without --quick:
-# see README.md, "Several hosts". Needs root, and /dev/fuse. Takes about four minutes; --quick on MooseFS, which is part
-# of test.sh, one. Leaves nothing behind but installed packages, and lines in the logs of GlusterFS.
+# see README.md, "Several hosts". Needs root, and /dev/fuse. Takes about a quarter of an hour; --quick on MooseFS, which
+# is part of test.sh, a minute. Leaves nothing behind but installed packages, and lines in the logs of GlusterFS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh

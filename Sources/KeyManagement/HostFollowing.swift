@@ -67,6 +67,12 @@ extension Keybag {
     return [ProtectionClass].ofHosts.filter { !own.contains($0) }
   }
 
+  /// What a host is called, and the classes whose keys it was given; `nil` where there is no host.
+  package func nameAndClasses(of host: HostKey?) -> (name: String?, classes: [ProtectionClass]?) {
+    let own = host.flatMap { record.host($0.record.id) }
+    return (own?.protector.label, own?.host.classes)
+  }
+
   /// The classes of which it remembers a key as erased that another one has.
   package func classesErased(since other: Keybag) -> [ProtectionClass] {
     let erased = Set(record.formerKeys.lazy.filter { $0.end == .erased }.map(\.id))

@@ -64,7 +64,6 @@ extension PairingCode {
 
 /// The requests in a store: `.protectfs/hosts/ID.request`.
 package struct HostRequests: ~Copyable {
-  private static let name: PathName = "hosts"
   private static let suffix = ".request"
 
   private let directory: Descriptor
@@ -74,7 +73,7 @@ package struct HostRequests: ~Copyable {
   package init?(in backing: borrowing Descriptor, of storeID: StoreID) throws(KeyManagementError) {
     do throws(Errno) {
       let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
-      directory = try store.open(Self.name, [.readOnly, .directory, .noFollow])
+      directory = try HostDirectory.open(in: store)
     } catch {
       if error == .noSuchFileOrDirectory { return nil }
       throw .keybagUnreadable(error)
@@ -88,12 +87,7 @@ package struct HostRequests: ~Copyable {
   ) throws(KeyManagementError) {
     do throws(Errno) {
       let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
-      do throws(Errno) { try store.makeDirectory(name, mode: 0o700) } catch {
-        guard error == .fileExists else { throw error }
-      }
-      try store.synchronize()
-      let directory = try store.open(name, [.readOnly, .directory, .noFollow])
-      var file = try AtomicFile(replacing: fileName(of: request.id), in: directory)
+      var file = try AtomicFile(replacing: fileName(of: request.id), in: HostDirectory.make(in: store))
       try unsafe request.bytes.withBytes { (bytes) throws(Errno) in try unsafe file.commit(bytes) }
     } catch {
       throw .keybagUnwritable(error)
@@ -130,9 +124,7 @@ package struct HostRequests: ~Copyable {
 
   private func request(_ name: PathName) -> HostRequestRecord? {
     guard name.bytes.reversed().starts(with: Self.suffix.utf8.reversed()),
-      let file = try? directory.open(name, [.readOnly, .noFollow, .nonBlocking]),
-      (try? file.status())?.type == .regular,
-      let bytes = try? file.readAll(limit: HostRequestRecord.longest + 1),
+      let bytes = HostDirectory.read(name, in: directory, limit: HostRequestRecord.longest + 1),
       let record = try? HostRequestRecord(parsing: bytes), record.storeID == storeID,
       Self.fileName(of: record.id) == name
     else { return nil }

@@ -31,6 +31,10 @@ package enum KeybagEdit: ~Copyable, Sendable {
   ///
   /// Fails with `hostExists`, `hostWithoutClasses`, `keybagFull`.
   case addHost(HostRequest)
+  /// Gives the host with an identity the keys of other classes than it has. One that had a key may have kept it.
+  ///
+  /// Fails with `noSuchProtector`, `hostWithoutClasses`, `keybagFull`.
+  case setHost([UInt8], classes: [ProtectionClass])
   /// Takes in the class keys of another keybag of the same store that this one lacks: of an exported one, or of the one
   /// before a reset. Files that were lost are readable again. The current key of a class stays the current one.
   ///
@@ -57,6 +61,14 @@ extension KeybagEdit {
     default: nil
     }
   }
+
+  /// The identity of the protector that it removes, 16 bytes.
+  var removedProtector: [UInt8]? {
+    switch self {
+    case .removeProtector(let id): id
+    default: nil
+    }
+  }
 }
 
 extension OpenKeybag {
@@ -74,6 +86,7 @@ extension OpenKeybag {
     case .finishRotation(let fileClass, let known): return try finishingRotation(of: fileClass, from: known)
     case .eraseClass(let fileClass): return try erasing(fileClass, nil)
     case .addHost(let request): return try adding(request)
+    case .setHost(let id, let classes): return try giving(classes, toHost: id)
     case .takeKeys(let other): return try adding(keysOf: other, .newKeys) { _ in true }
     }
   }
@@ -127,6 +140,19 @@ extension OpenKeybag {
     guard !keybag.protectors.contains(where: { $0.id == request.record.id }) else { throw .hostExists }
     let protector = try keys.protector(for: request)
     return try extending(.addition) { $0.insert(protector) }
+  }
+
+  private func giving(
+    _ classes: [ProtectionClass], toHost id: [UInt8]
+  ) throws(KeyManagementError) -> KeybagChange {
+    guard let index = keybag.protectors.firstIndex(where: { $0.id == id }),
+      var host = keybag.protectors[index].method.host
+    else { throw .noSuchProtector }
+    let losesNone = host.classes.allSatisfy(classes.contains)
+    host.classes = [ProtectionClass].ofHosts.filter(classes.contains)
+    guard !host.classes.isEmpty else { throw .hostWithoutClasses }
+    let edit = { [host] (record: inout KeybagRecord) in record.protectors[index].method = .host(host) }
+    return losesNone ? try extending(.addition, edit) : try retiring(nil, edit)
   }
 
   // MARK: Class keys

@@ -28,6 +28,17 @@ extension KeybagFile {
     _ edit: borrowing KeybagEdit, to opened: borrowing OpenKeybag
   ) throws(KeyManagementError) -> AppliedEdit {
     guard !opened.isOfHost else { throw .hostsChangeNothing }
+    let applied = try put(edit, into: opened)
+    if let id = edit.removedProtector {
+      try? directory.unlink(Self.attemptsName(ofHost: id))
+      HostLocks.forget(id, in: directory)
+    }
+    return applied
+  }
+
+  private func put(
+    _ edit: borrowing KeybagEdit, into opened: borrowing OpenKeybag
+  ) throws(KeyManagementError) -> AppliedEdit {
     let erased = edit.erasedClass
     guard let other = try keybagWithMore(than: opened, isErasing: erased != nil) else {
       return try commit(opened.changed(by: edit), of: opened)

@@ -25,13 +25,15 @@ package struct KeybagFile: ~Copyable, Sendable {
   /// - Throws: `keybagMissing` when the directory has no store.
   package init(backing: borrowing Descriptor, host: HostKey? = nil) throws(KeyManagementError) {
     erasesItself = host == nil
-    attemptsName = PathName(host.map { "attempts.\($0.record.id.hexadecimal)" } ?? "attempts")
+    attemptsName = host.map { Self.attemptsName(ofHost: $0.record.id) } ?? "attempts"
     do throws(Errno) {
       directory = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
     } catch {
       throw error == .noSuchFileOrDirectory ? .keybagMissing : .keybagUnreadable(error)
     }
   }
+
+  static func attemptsName(ofHost id: [UInt8]) -> PathName { PathName("attempts.\(id.hexadecimal)") }
 
   /// Makes the store's own directory, for a new store. One without a keybag may be there already.
   package static func makeDirectory(in backing: borrowing Descriptor) throws(KeyManagementError) {

@@ -1,7 +1,7 @@
 import ProtectfsIO
 import SystemPackage
 
-/// Waits for a keybag that is put in place, by whomever.
+/// Waits for a keybag that is put in place, by whomever, and for a request that all hosts lock.
 package struct KeybagWatch: ~Copyable, Sendable {
   /// `nil` where other hosts may do that, which nothing reports.
   private let watch: DirectoryWatch?
@@ -17,7 +17,7 @@ package struct KeybagWatch: ~Copyable, Sendable {
       MonotonicClock.sleep(microseconds: 1_000_000)
       return true
     }
-    return (try? watch?.wait(for: KeybagFile.name)) != nil
+    return (try? watch?.wait(for: KeybagFile.name, HostLocks.name)) != nil
   }
 }
 

@@ -50,13 +50,14 @@ package struct VolumeDeviceKey: ~Copyable, Sendable {
     case classNone = "class none"
     case keybag = "keybag"
     case attempts = "attempts"
+    case hostLocks = "host locks"
     case deviceKeyIdentifier = "device key identifier"
 
     /// The length of the key, in bytes.
     var count: Int {
       switch self {
       case .names, .symbolicLinks, .attributeNames, .directoryAttributes: NameCipher.Strength.aes256.keySize
-      case .attributeNameHash, .records, .classNone, .keybag, .attempts: 32
+      case .attributeNameHash, .records, .classNone, .keybag, .attempts, .hostLocks: 32
       case .deviceKeyIdentifier: 16
       }
     }

@@ -20,6 +20,8 @@ package enum ControlInterface {
     case addKey = "AddKey"
     case removeKey = "RemoveKey"
     case addHost = "AddHost"
+    case setHost = "SetHost"
+    case lockHosts = "LockHosts"
     case rotate = "RotateClassKey"
     case eraseClass = "EraseClassKeys"
     case erase = "EraseStore"
@@ -81,6 +83,32 @@ package struct LockParameters: Codable, Sendable {
     self.gracePeriod = gracePeriod
     self.inactive = inactive
     self.wait = wait
+  }
+}
+
+/// The parameters of `LockHosts`.
+package struct HostLockParameters: Codable, Sendable {
+  /// Whether class CX goes too.
+  package var inactive: Bool?
+  /// Whether every class but `none` goes.
+  package var everyClass: Bool?
+  /// How many seconds the other hosts are waited for. If absent, 30.
+  package var timeout: Double?
+
+  package init(inactive: Bool?, everyClass: Bool?, timeout: Double?) {
+    self.inactive = inactive
+    self.everyClass = everyClass
+    self.timeout = timeout
+  }
+}
+
+/// The parameters of the reply to `LockHosts`.
+package struct HostLockReply: Codable, Sendable {
+  /// The names of those who have not said that they locked.
+  package var silent: [String]
+
+  package init(silent: [String]) {
+    self.silent = silent
   }
 }
 

@@ -118,6 +118,31 @@ extension DaemonConnection {
     try unsafe call(SecretMessage(.addHost, [secret.member, .text(.pairingCode, code)] + list))
   }
 
+  /// Gives the host with an identity, 32 hexadecimal digits, the keys of other classes than it has. One that had a key
+  /// may have kept it until ``rotate(_:with:_:)`` has ended.
+  public mutating func setHost(
+    _ id: String, classes: [ProtectionClass], with secret: Secret
+  ) throws(ControlError) {
+    try unsafe call(
+      SecretMessage(.setHost, [secret.member, .plain("id", id), .list("classes", classes.map(\.name))]))
+  }
+
+  /// Locks the mount without a grace period, and has all other hosts of the store do so.
+  ///
+  /// - Parameters:
+  ///   - inactive: whether class CX goes too.
+  ///   - everyClass: whether every class but `none` goes, as before the first unlock.
+  ///   - timeout: how long the others are waited for.
+  /// - Returns: the names of those who have not said in that time that they locked.
+  public mutating func lockHosts(
+    inactive: Bool = false, everyClass: Bool = false, timeout: Duration = .seconds(30)
+  ) throws(ControlError) -> [String] {
+    let seconds = timeout / .seconds(1)
+    let parameters = HostLockParameters(inactive: inactive, everyClass: everyClass, timeout: seconds)
+    // The file system of the store may not answer, which the lock itself does not depend on.
+    return try call(.lockHosts, parameters, returning: HostLockReply.self, patience: Int(seconds) + 60).silent
+  }
+
   /// Gives a class a new key and wraps the keys of all its files again. Continues a rotation that was interrupted.
   ///
   /// - Parameter report: called with the progress a few times a second, and at the end. Returning `false` ends the

@@ -64,6 +64,11 @@ public struct DaemonStatus: Codable, Sendable, Hashable {
   /// Why: what waking a processor takes, or what keeps requests from io_uring. `nil` if it was asked for so.
   public var transportReason: String?
 
+  /// The name of the host of the store that the machine is; `nil` where it opens all of the store.
+  public var host: String?
+  /// The classes whose keys the host has.
+  public var hostClasses: [ProtectionClass]?
+
   /// Creates a status.
   public init(
     state: LockState, secondsUntilRevoked: Double? = nil, secondsUntilInactive: Double? = nil, gracePeriod: Double,
@@ -127,6 +132,8 @@ extension DaemonStatus {
     erased = try container.decodeIfPresent(String.self, forKey: .erased)
     transport = try container.decodeIfPresent(RequestTransport.self, forKey: .transport) ?? .device
     transportReason = try container.decodeIfPresent(String.self, forKey: .transportReason)
+    host = try container.decodeIfPresent(String.self, forKey: .host)
+    hostClasses = try container.decodeIfPresent([ProtectionClass].self, forKey: .hostClasses)
   }
 }
 

@@ -18,10 +18,10 @@ package struct DirectoryWatch: ~Copyable, Sendable {
     self.queue = queue
   }
 
-  /// Waits until a file with that name was replaced or written, or, if there is one, until a deadline.
+  /// Waits until a file with one of these names was replaced or written, or, if there is one, until a deadline.
   ///
   /// - Throws: `ESTALE` if the directory is gone.
-  package func wait(for name: PathName, until deadline: ContinuousClock.Instant? = nil) throws(Errno) {
+  package func wait(for names: PathName..., until deadline: ContinuousClock.Instant? = nil) throws(Errno) {
     let header = MemoryLayout<inotify_event>.size
     var events = [UInt8](repeating: 0, count: 4096)
     var hasCome = false
@@ -38,7 +38,7 @@ package struct DirectoryWatch: ~Copyable, Sendable {
         if event.mask & UInt32(IN_IGNORED) != 0 { throw .staleNFSFileHandle }
         let found = events[(next + header)...].prefix(Int(event.len)).prefix { $0 != 0 }
         // The event may be among those that the queue had no room for.
-        if event.mask & UInt32(IN_Q_OVERFLOW) != 0 || found == name.bytes { hasCome = true }
+        if event.mask & UInt32(IN_Q_OVERFLOW) != 0 || names.contains(where: { $0.bytes == found }) { hasCome = true }
         next += header + Int(event.len)
       }
     }

@@ -26,4 +26,5 @@ package enum RecordKind: String, Sendable {
   case rekeyBatch = "batch of a rekey"
   case hostRequest = "request of a host"
   case host = "host file"
+  case hostLock = "lock of hosts"
 }

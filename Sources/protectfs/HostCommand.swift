@@ -21,9 +21,12 @@ struct HostCommand: ParsableCommand {
         protectfs host add /srv/store --classes C --name web1     (on the new host)
         protectfs host accept /srv/private                        (where the store was made)
         protectfs host list /srv/private
+        protectfs host set --classes C /srv/private web1
         protectfs host remove /srv/private web1
       """,
-    subcommands: [HostAddCommand.self, HostAcceptCommand.self, HostListCommand.self, HostRemoveCommand.self])
+    subcommands: [
+      HostAddCommand.self, HostAcceptCommand.self, HostListCommand.self, HostSetCommand.self, HostRemoveCommand.self,
+    ])
 }
 
 /// `protectfs host accept`
@@ -125,92 +128,6 @@ struct HostListCommand: ParsableCommand {
       let classes = host.classes.map(\.letter).joined(separator: " ").padded(to: 9)
       print("\(host.id.prefix(8))  \(classes) \(host.name.printable)\(host.isAccepted ? "" : ", asks to be a host")")
     }
-  }
-}
-
-/// `protectfs host remove`
-struct HostRemoveCommand: ParsableCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "remove",
-    abstract: "Remove a host from a store, and give its classes new keys; or remove the request of one.",
-    discussion: """
-      Where the host is running, it wipes its keys when it sees that, within a few seconds. It may have kept copies: \
-      therefore its classes get new keys, as with 'protectfs rotate', which needs the store mounted and unlocked. The \
-      key of names and of class none, which every host has, stays the same. A host that has the store mounted to write \
-      must unmount it first, or be off (see 'protectfs takeover').
-
-      Examples:
-        protectfs host remove /srv/private web1
-        protectfs host remove /srv/private 1f0a93c2
-      """)
-
-  @OptionGroup var location: StoreArgument
-
-  @Argument(help: .init("The host: its name, or the first digits of its identity.", valueName: "host"))
-  var host: String
-
-  @OptionGroup var options: KeybagOptions
-
-  private var name: ItemName { ItemName(text: host) }
-
-  func run() throws {
-    let owner = try location.owner()
-    let record = try StoreSummary.read(owner.backing)
-    if try withdrawRequest(from: owner.backing, record) { return print("The request was removed.") }
-    let hosts = record.protectors.filter { $0.method.host != nil && name.means($0.id, $0.label) }
-    let protector = try name.one(of: hosts, "host", shownBy: "host list")
-    if case .daemon(let mount) = owner { try requireRotatable(mount) }
-    let secret = try options.opening.read()
-    let classes = protector.method.host?.classes ?? []
-    do {
-      try owner.change(.removeProtector(protector.id), with: secret, deviceKeyFile: options.deviceKey.file)
-    } catch {
-      // It may be removed, and what failed be something after that.
-      let isThere = try StoreSummary.read(owner.backing).protectors.contains { $0.id == protector.id }
-      if isThere { throw error }
-      let reason = CommandFailure(error)?.message ?? "\(error)"
-      throw Self.failure(classes, "MOUNTPOINT", reason)
-    }
-    print("\(protector.label.printable) is no host of the store any more.")
-    guard case .daemon(let mount) = owner else {
-      throw Self.failure(classes, "MOUNTPOINT", "the store is not mounted")
-    }
-    for (index, fileClass) in classes.enumerated() {
-      do {
-        try ClassRotation(fileClass: fileClass, mountPoint: mount.mountPoint).run(with: secret)
-      } catch {
-        let reason = CommandFailure(error)?.message ?? "\(error)"
-        throw Self.failure(Array(classes[index...]), mount.mountPoint.shellQuoted, reason)
-      }
-    }
-  }
-
-  /// Removes the request of a machine that is no host yet; returns whether there is one.
-  private func withdrawRequest(from backing: String, _ record: KeybagRecord) throws -> Bool {
-    guard let requests = try HostRequests(in: Store.open(backing), of: record.storeID) else { return false }
-    let found = try requests.all().filter { name.means($0.id, $0.label) }
-    guard found.count == 1, !record.protectors.contains(where: { name.means($0.id, $0.label) }) else { return false }
-    try requests.remove(found[0].id)
-    return true
-  }
-
-  /// Finds out, before the host is removed, that its classes can be given new keys.
-  private func requireRotatable(_ mount: MountedFileSystem) throws {
-    var daemon = try DaemonConnection(to: mount)
-    guard try daemon.status().state == .unlocked else {
-      throw CommandFailure(
-        .failure, "the mount is locked, and new keys for the host's classes need all keys: unlock it first")
-    }
-  }
-
-  /// What is left to do.
-  private static func failure(
-    _ classes: [ProtectionClass], _ mountPoint: String, _ reason: String
-  ) -> CommandFailure {
-    let commands = classes.map { "\n    protectfs rotate --class \($0.letter) \(mountPoint)" }.joined()
-    return CommandFailure(
-      .partial,
-      "classes that it had keep their keys (\(reason)) until they are rotated, with the store mounted:\(commands)")
   }
 }
 

@@ -42,9 +42,15 @@ struct LockCommand: ParsableCommand {
       as one that failed. What fails on one is reported, and keeps none of the others \
       from being locked; the exit status is that of the first of the mounts that failed, in the order of 'status'.
 
+      With --all-hosts, the other hosts of the store lock too (see 'protectfs host'), at once as with --now. Each says so \
+      when its lock has taken effect; those that have not after the timeout are named, and the exit status is 15. A host \
+      that is cut off cannot be reached: it locks itself if it has the mount option isolation, so give a timeout that is \
+      longer than that.
+
       Examples:
         protectfs lock ~/private
         protectfs lock --now ~/private
+        protectfs lock --all-hosts --every-class /srv/private
         protectfs lock --all --now
         protectfs lock --all --inactive
         protectfs lock --grace 60 --no-wait ~/private
@@ -67,7 +73,19 @@ struct LockCommand: ParsableCommand {
   @Flag(exclusivity: .exclusive)
   var extent: LockExtent?
 
+  @Flag(help: "Have the other hosts of the store lock too.")
+  var allHosts = false
+
+  @Option(help: .init("With --all-hosts: how long the others are waited for, 30 if not given.", valueName: "seconds"))
+  var timeout: Double?
+
   func validate() throws {
+    if allHosts && (choice.all || grace != nil || noWait) {
+      throw ValidationError("--all-hosts is for one store, and at once: leave out --all, --grace and --no-wait.")
+    }
+    if let timeout, !allHosts || !(0...3600).contains(timeout) {
+      throw ValidationError("Give --timeout with --all-hosts, in seconds, from 0 to 3600.")
+    }
     if extent != nil && (grace != nil || noWait) {
       throw ValidationError("--inactive and --every-class lock at once: leave out --grace and --no-wait.")
     }
@@ -83,12 +101,23 @@ struct LockCommand: ParsableCommand {
       try daemon.lock(gracePeriod: period, waiting: isWaiting)
     }
     try choice.reporting {
+      guard !allHosts else { return try choice.withOne(for: "lock", lockHosts) }
       guard choice.all else { return try choice.withOne(for: "lock", persists: true, lock) }
       let all = try UserMounts(includingDaemons: true)
       all.lockTogether(lock)
       all.reportUnreached("protectfs lock --all")
       try all.finish(of: "locked")
     }
+  }
+
+  private func lockHosts(_ daemon: inout DaemonConnection) throws {
+    let silent = try daemon.lockHosts(
+      inactive: extent == .inactive, everyClass: extent == .everyClass, timeout: .seconds(timeout ?? 30))
+    guard !silent.isEmpty else { return }
+    throw CommandFailure(
+      .partial,
+      "locked here, but not known to be locked elsewhere: \(silent.map(\.printable).joined(separator: ", ")). Each is "
+        + "off, has not mounted the store, or was not reached in time")
   }
 }
 

@@ -74,6 +74,10 @@ struct StatusCommand: ParsableCommand {
     }
     line("backing", status.backing.printable)
     line("store", status.storeID)
+    if let host = status.host {
+      let classes = (status.hostClasses ?? []).map(\.letter).joined(separator: ", ")
+      line("host", "\(host.printable), with the keys of class \(classes)")
+    }
     line("default class", "\(status.defaultClass.name) (\(status.defaultClass.letter))")
     line("grace period", "\(status.gracePeriod.seconds); class CX \(status.inactivityPeriod.seconds)")
     let options = [status.isReadOnly ? "read-only" : nil, status.isShared ? "shared" : nil].compactMap { $0 }

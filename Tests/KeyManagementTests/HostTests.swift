@@ -303,14 +303,77 @@ import Testing
     }
   }
 
+  /// What a host is given later opens with its passcode; what it is to have no more is retired with the keybag before.
+  @Test func aHostGetsOtherClasses() throws {
+    var pair = try Pair(classes: [.complete])
+    try pair.accept()
+    let id = pair.request.id
+    #expect(throws: KeyManagementError.hostWithoutClasses) { try pair.apply(.setHost(id, classes: [.none])) }
+    let others = pair.opened.keybag.protectors.map(\.id).filter { $0 != id } + [[UInt8](repeating: 0, count: 16)]
+    for other in others {
+      #expect(throws: KeyManagementError.noSuchProtector) { try pair.apply(.setHost(other, classes: [.complete])) }
+    }
+    try pair.apply(.setHost(id, classes: [.completeWhenUserInactive, .complete]))
+    let deviceKey = try pair.deviceKey()
+    let more = try Keybag(parsing: pair.stored.file.read(), deviceKey: deviceKey)
+    var (own, all) = (try keys(pair.open()), try keys(pair.opened))
+    for fileClass in [ProtectionClass.complete, .completeWhenUserInactive] { #expect(own[fileClass] == all[fileClass]) }
+    try pair.apply(.setHost(id, classes: [.completeUntilFirstUserAuthentication]))
+    (own, all) = (try keys(pair.open()), try keys(pair.opened))
+    for fileClass in [ProtectionClass].ofHosts {
+      let has = fileClass == .completeUntilFirstUserAuthentication
+      #expect(own[fileClass] == (has ? all[fileClass] : []), "\(fileClass)")
+    }
+    #expect(throws: KeyManagementError.effaceableSecretMissing) {
+      _ = try pair.stored.file.open(more, with: .passcode(Self.passcode.secret), deviceKey: deviceKey)
+    }
+  }
+
+  /// Whoever knows the volume's device key makes requests, and says that it has locked; nobody else does.
+  @Test func locksOfAllHosts() throws {
+    let stored = try StoredKeybag()
+    let locks = try HostLocks(of: stored.keybag.storeID, stored.deviceKey)
+    let web1 = [UInt8](repeating: 1, count: 16)
+    #expect(locks.request(beside: stored.file) == nil)
+    let first = try locks.newRequest(.lock, by: web1)
+    try locks.make(first, beside: stored.file)
+    #expect(
+      locks.request(beside: stored.file)?.bytesBeforeTag == first.bytesBeforeTag
+        && locks.request(beside: stored.file)?.host == web1)
+    for host in [web1, nil] {
+      #expect(locks.isAcknowledged(first, by: host, beside: stored.file) == false)
+      try locks.acknowledge(first, by: host, beside: stored.file)
+      #expect(locks.isAcknowledged(first, by: host, beside: stored.file) == true)
+    }
+    let second = try locks.newRequest(.lockEveryClass, by: nil)
+    #expect(second.request != first.request)
+    try locks.make(second, beside: stored.file)
+    #expect(locks.request(beside: stored.file)?.content == .lockEveryClass)
+    #expect(locks.isAcknowledged(second, by: web1, beside: stored.file) == false, "of the first request")
+    // Another host's word is not this one's, nor is a request one.
+    let (own, others) = ("\(web1.hexadecimal).locked", "\(HostLockRecord.none.hexadecimal).locked")
+    try locks.acknowledge(second, by: nil, beside: stored.file)
+    for name in ["hosts/\(others)", "lock"] {
+      try stored.directory.write(".protectfs/hosts/\(own)", stored.directory.read(".protectfs/\(name)"))
+      #expect(locks.isAcknowledged(second, by: web1, beside: stored.file) == false)
+    }
+    var forged = try stored.directory.read(".protectfs/lock")
+    forged[30] ^= 1
+    try stored.directory.write(".protectfs/lock", forged)
+    #expect(locks.request(beside: stored.file) == nil)
+    try stored.directory.write(".protectfs/lock", stored.directory.read(".protectfs/hosts/\(others)"))
+    #expect(locks.request(beside: stored.file) == nil, "no request")
+  }
+
   private static func isRefused(_ record: HostRequestRecord, _ code: borrowing PairingCode) throws -> Bool {
     if case .some = try HostRequest.open(record, code) { false } else { true }
   }
 
   @Test func vectors() throws {
     struct Vector: Decodable {
-      let storeID, passcode, hostKey, pairingCode, file, request: Hex
+      let storeID, id, passcode, hostKey, pairingCode, file, request, lock, locked: Hex
       let label: String
+      let lockContent: UInt8
     }
     let store = try TestStore.read(6)
     let volume = try store.volumeKey()
@@ -335,6 +398,19 @@ import Testing
       } else {
         Issue.record("the code does not open the request")
       }
+      for name in [".protectfs", ".protectfs/hosts"] {
+        try? directory.descriptor.makeDirectory(PathName(name), mode: 0o700)
+      }
+      try directory.write(".protectfs/lock", vector.lock.bytes)
+      try directory.write(".protectfs/hosts/\(vector.id.bytes.hexadecimal).locked", vector.locked.bytes)
+      let locks = try HostLocks(of: keybag.storeID, key)
+      let file = try KeybagFile(backing: directory.descriptor)
+      let request = locks.request(beside: file)
+      let lock = try #require(request)
+      #expect(lock.bytes == vector.lock.bytes && lock.content.rawValue == vector.lockContent)
+      #expect(
+        locks.isAcknowledged(lock, by: vector.id.bytes, beside: file)
+          && !locks.isAcknowledged(lock, by: nil, beside: file))
       var altered = vector.request.bytes
       altered[50] ^= 1
       #expect(try Self.isRefused(HostRequestRecord(parsing: altered), code))

@@ -4,6 +4,7 @@ import KeyManagement
 import Logging
 import ProtectfsClient
 import ProtectfsPolicy
+import StoreFormat
 import Synchronization
 
 @testable import MountDaemon
@@ -97,6 +98,19 @@ final class FakeDaemon: DaemonControl {
     let text = unsafe code.withBytes { unsafe String(decoding: $0, as: UTF8.self) }
     let letters = classes.map { $0.map(\.letter).joined() } ?? "as asked"
     state.withLock { $0.changes.append("host \(text) \(letters)") }
+  }
+
+  func setHost(
+    _ id: [UInt8], classes: [ProtectionClass], with secret: borrowing UnlockSecret
+  ) throws(ControlError) {
+    try require(secret)
+    let letters = classes.map(\.letter).joined()
+    state.withLock { $0.changes.append("host \(id.hexadecimal) \(letters)") }
+  }
+
+  func lockHosts(_ content: HostLockRecord.Content, within time: Duration) throws(ControlError) -> [String] {
+    state.withLock { $0.changes.append("lock hosts \(content) \(time)") }
+    return ["web2"]
   }
 
   func beginRotation(

@@ -116,6 +116,26 @@ import Testing
     }
   }
 
+  @Test func hostsAreSetAndLocked() throws {
+    try FakeDaemon.withServer { daemon, server in
+      let id = String(repeating: "0f", count: 16)
+      var connection = try DaemonConnection(socketPath: server.socketPath)
+      try unsafe with(Array("secret".utf8)) { passcode in
+        try unsafe connection.setHost(id, classes: [.complete, .none], with: .passcode(passcode))
+        #expect(throws: ControlError.self) {
+          try unsafe connection.setHost("no digits", classes: [.complete], with: .passcode(passcode))
+        }
+      }
+      #expect(try connection.lockHosts(inactive: true, timeout: .seconds(2)) == ["web2"])
+      #expect(try connection.lockHosts(everyClass: true) == ["web2"])
+      #expect(throws: ControlError.self) { _ = try connection.lockHosts(timeout: .seconds(-1)) }
+      #expect(
+        daemon.state.withLock { $0.changes } == [
+          "host \(id) AD", "lock hosts lockInactive 2.0 seconds", "lock hosts lockEveryClass 30.0 seconds",
+        ])
+    }
+  }
+
   @Test func aWrongSecretChangesNothing() throws {
     try FakeDaemon.withServer { daemon, server in
       try unsafe with(Array("wrong".utf8)) { wrong in

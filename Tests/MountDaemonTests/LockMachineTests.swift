@@ -257,7 +257,7 @@ import Testing
       let early = machine.lock.beginUnlock()
       machine.lock.cancelUnlocks()
       #expect(!machine.lock.waitUntilUnlockable(early))
-      machine.lock.lockEverything(includingNone: false)
+      machine.lock.lockEverything()
       machine.lock.monitor.update { $0.isMountGone = false }
       #expect(machine.lock.unlock([:], early) == .cancelled && machine.state == .beforeFirstUnlock)
       #expect(machine.unlockNow() == .unlocked)
@@ -270,7 +270,7 @@ import Testing
       machine.lock.monitor.update { $0.isMountGone = true }
       #expect(machine.unlockNow() == .locking)
       let unlocking = Thread(name: "unlock") { machine.unlock() }
-      machine.lock.lockEverything(includingNone: false)
+      machine.lock.lockEverything()
       #expect(machine.state == .beforeFirstUnlock)
       machine.lock.monitor.update { $0.isMountGone = false }
       unlocking.join()
@@ -321,7 +321,9 @@ import Testing
         }
       }
       #expect(machine.lock.beginRotation())
-      let locking = Thread(name: "lock everything") { machine.lock.lockEverything(includingNone: isEnding) }
+      let locking = Thread(name: "lock everything") {
+        isEnding ? machine.lock.withholdEverything() : machine.lock.lockEverything()
+      }
       machine.waitForLock(after: 0)
       replaceKeys()
       machine.lock.endRotation()

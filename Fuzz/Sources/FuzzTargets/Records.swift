@@ -33,6 +33,10 @@ func fuzzHostRecords(_ bytes: [UInt8]) {
     precondition(host.bytes == bytes, "a host's file has one form")
     precondition(bytes.count == HostRecord.size && host.derivation.salt.count == 32)
   }
+  if let lock = try? HostLockRecord(parsing: bytes) {
+    precondition(lock.bytes == bytes, "a lock of hosts has one form")
+    precondition(bytes.count == HostLockRecord.size && lock.request != 0)
+  }
 }
 
 func fuzzRekeyBatches(_ bytes: [UInt8]) {

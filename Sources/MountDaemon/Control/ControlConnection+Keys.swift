@@ -48,6 +48,34 @@ extension ControlConnection {
     }
   }
 
+  func setHost(_ call: inout VarlinkCall) throws(VarlinkError) {
+    struct Parameters: Decodable { var id: String, classes: [ProtectionClass] }
+    guard let parameters = try call.parameters(as: Parameters.self), let id = [UInt8](hexadecimal: parameters.id) else {
+      throw .invalidParameter("id")
+    }
+    let secret = try call.secrets.old.take()
+    try derivation.attempt { () throws(ControlError) in
+      try control.setHost(id, classes: parameters.classes, with: secret)
+    }
+  }
+
+  /// Locks, and waits for the other hosts.
+  func lockHosts(_ call: borrowing VarlinkCall) throws(VarlinkError) -> [UInt8] {
+    let parameters = try call.parameters(as: HostLockParameters.self)
+    let seconds = parameters?.timeout ?? 30
+    guard (0...limits.longestGracePeriod).contains(seconds) else { throw .invalidParameter("timeout") }
+    let hasRoom = streams.begin()
+    defer { if hasRoom { streams.end() } }
+    let content: HostLockRecord.Content =
+      parameters?.everyClass == true ? .lockEveryClass : parameters?.inactive == true ? .lockInactive : .lock
+    var silent: [String] = []
+    try VarlinkError.translating { () throws(ControlError) in
+      silent = try control.lockHosts(content, within: .seconds(hasRoom ? seconds : 0))
+      if !hasRoom { throw .tooManyWaitForLock(streams.limit) }
+    }
+    return VarlinkReply(HostLockReply(silent: silent)).encoded()
+  }
+
   static func fileClass(_ call: borrowing VarlinkCall) throws(VarlinkError) -> ProtectionClass {
     guard let parameters = try call.parameters(as: ClassParameters.self) else { throw .invalidParameter("class") }
     return parameters.protectionClass

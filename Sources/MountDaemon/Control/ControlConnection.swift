@@ -87,6 +87,10 @@ struct ControlConnection: ~Copyable {
       try removeKey(&call)
     case .daemon(.addHost):
       try addHost(&call)
+    case .daemon(.setHost):
+      try setHost(&call)
+    case .daemon(.lockHosts):
+      return try lockHosts(call)
     case .daemon(.eraseClass):
       let fileClass = try Self.fileClass(call)
       let secret = try call.secrets.old.take()

@@ -2,6 +2,7 @@ import Cryptography
 import KeyManagement
 import ProtectfsClient
 import ProtectfsPolicy
+import StoreFormat
 
 /// What the control socket asks of the daemon behind it. Calls come from several threads at once.
 package protocol DaemonControl: AnyObject, Sendable {
@@ -52,6 +53,15 @@ package protocol DaemonControl: AnyObject, Sendable {
   func addHost(
     _ code: borrowing SecretBytes, classes: [ProtectionClass]?, with secret: borrowing UnlockSecret
   ) throws(ControlError)
+
+  /// Gives the host with that identity, 16 bytes, the keys of other classes than it has.
+  func setHost(
+    _ id: [UInt8], classes: [ProtectionClass], with secret: borrowing UnlockSecret
+  ) throws(ControlError)
+
+  /// Locks without a grace period, and has all other hosts do so. Returns the names of those who have not said so in
+  /// time.
+  func lockHosts(_ content: HostLockRecord.Content, within time: Duration) throws(ControlError) -> [String]
 
   /// Gives a class a new key, or finds one that a rotation cut short has left. The rotation is then run, once.
   func beginRotation(

@@ -118,7 +118,9 @@ enum VarlinkInterface {
       secondsUntilRest: ?float,
       erased: ?string,
       transport: RequestTransport,
-      transportReason: ?string
+      transportReason: ?string,
+      host: ?string,
+      hostClasses: ?[]ProtectionClass
     )
 
     type EventKind (
@@ -198,6 +200,21 @@ enum VarlinkInterface {
       pairingCode: string,
       classes: ?[]ProtectionClass
     ) -> ()
+
+    # Gives the host with an identity of 32 hexadecimal digits the keys of these classes, in place of those that it has. It
+    # may have kept what it had until the class has a new key.
+    method SetHost(
+      passcode: ?string,
+      recoveryKey: ?string,
+      keyFile: ?string,
+      id: string,
+      classes: []ProtectionClass
+    ) -> ()
+
+    # Locks without a grace period, and has all other hosts of the store do so. Class CX goes too with inactive, every class but
+    # none with everyClass. Replies when all have said that they locked, or after timeout seconds (30), with the names of those
+    # that have not.
+    method LockHosts(inactive: ?bool, everyClass: ?bool, timeout: ?float) -> (silent: []string)
 
     # Only with more: gives a class a new key and wraps the keys of all its files anew, or goes on with that. Replies a few
     # times a second with how far it has come; the old key is gone when isFinished. The last reply says otherwise where so many

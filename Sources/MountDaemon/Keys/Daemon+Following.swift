@@ -3,15 +3,22 @@ import ProtectfsIO
 import ProtectfsPolicy
 
 // A keybag that others have put in place: an erasure of the store, by wrong passcodes that were tried beside this
-// daemon; and, on a host, every change.
+// daemon; and, on a host, every change. And a lock that another host asks for.
 extension Daemon {
   /// Has a thread wait for that. It sleeps until a keybag is put in place.
   func watchKeybag() {
     do throws(KeyManagementError) {
-      let watch = try openKeybagFile().watch()
+      let file = try openKeybagFile()
+      let watch = try file.watch()
+      noteLastHostLock(file)
       Thread(name: "keybag watch") { [self] in
         var reported: Keybag?
-        repeat { follow(&reported) } while watch.wait()
+        var seen: HostLocks.Mark?
+        repeat {
+          guard let file = try? openKeybagFile() else { continue }
+          follow(file, &reported)
+          followHostLocks(file, &seen)
+        } while watch.wait()
       }.detach()
     } catch {
       log.warning(
@@ -21,9 +28,9 @@ extension Daemon {
   }
 
   /// - Parameter reported: the keybag that could not be gone on with, so that it is reported once.
-  private func follow(_ reported: inout Keybag?) {
+  private func follow(_ file: borrowing KeybagFile, _ reported: inout Keybag?) {
     let own = keybag.withLock { $0 }
-    guard let current = try? readKeybag(openKeybagFile()), current.storeID == own.storeID else { return }
+    guard let current = try? readKeybag(file), current.storeID == own.storeID else { return }
     if current.erasureTime != nil { return wipeErased(current) }
     guard let host = deviceKey.host, current != own else { return reported = nil }
     let isNew = current != reported
@@ -44,25 +51,25 @@ extension Daemon {
 
   /// Goes on, on a host, with a keybag that another machine has changed.
   private func goOn(with changed: Keybag, after own: Keybag) throws(KeyManagementError) {
-    let erased = try withKeybag { (file) throws(KeyManagementError) -> ErasedElsewhere? in
+    let lost = try withKeybag { (file) throws(KeyManagementError) -> LostClasses? in
       guard try readSuccessor(file) == changed, let seal = hostSeal.withLock({ $0 }) else {
         throw .keybagChangedMeanwhile
       }
       let keys = try seal.keys(of: changed, deviceKey, file.effaceableSecret(of: changed), for: controller)
-      let erased = ErasedElsewhere(changed, after: own, keys, deviceKey.host)
-      machine.replaceKeys(keys.filter { erased?.successors[$0.key] == nil })
-      if erased == nil { adopt(changed) }
-      return erased
+      let lost = LostClasses(changed, after: own, keys, deviceKey.host)
+      machine.replaceKeys(keys.filter { lost?.successors[$0.key] == nil })
+      if lost == nil { adopt(changed) }
+      return lost
     }
-    if let erased { destroy(erased) }
+    if let lost { destroy(lost) }
   }
 
-  /// Takes everything of erased classes out of memory, what was read under their keys too, and goes on with the keybag
-  /// that has erased them, unless another has come since. Not within ``withKeybag(_:)``.
-  func destroy(_ erased: ErasedElsewhere) {
+  /// Takes everything of lost classes out of memory, what was read under their keys too, and goes on with the keybag
+  /// that says so, unless another has come since. Not within ``withKeybag(_:)``.
+  func destroy(_ lost: LostClasses) {
     machine.destroy(
-      LockMachine.Destruction(classes: erased.classes) { [self] in
-        adopt(erased.keybag) && keybag.withLock { $0 == erased.keybag } ? erased.successors : [:]
+      LockMachine.Destruction(classes: lost.erased + lost.withheld, withheld: lost.withheld) { [self] in
+        adopt(lost.keybag) && keybag.withLock { $0 == lost.keybag } ? lost.successors : [:]
       })
   }
 
@@ -79,24 +86,27 @@ extension Daemon {
   private func wipeRemovedHost() {
     log.error("this machine is no host of the store any more: all keys are wiped")
     machine.cancelUnlocks()
-    machine.lockEverything(includingNone: true)
+    machine.withholdEverything()
   }
 }
 
-/// Classes of which a host finds that another machine has erased keys.
-struct ErasedElsewhere {
+/// Classes whose keys a host finds that another machine has erased, or has taken from it.
+struct LostClasses {
   let keybag: Keybag
-  let classes: [ProtectionClass]
-  /// The keys that the classes have now.
+  let erased: [ProtectionClass]
+  /// Those that it is to have no keys of any more.
+  let withheld: [ProtectionClass]
+  /// The keys that the erased ones have now.
   let successors: [ProtectionClass: [HeldKey]]
 
   /// `nil` where there is no such class. `keys` are those of the changed keybag.
   init?(_ changed: Keybag, after own: Keybag, _ keys: [ProtectionClass: [HeldKey]], _ host: HostKey?) {
-    let missing = changed.classesMissing(for: host)
-    let classes = changed.classesErased(since: own).filter { !missing.contains($0) }
-    guard !classes.isEmpty else { return nil }
+    let (missing, missingBefore) = (changed.classesMissing(for: host), own.classesMissing(for: host))
+    withheld = missing.filter { !missingBefore.contains($0) }
+    let erased = changed.classesErased(since: own).filter { !missing.contains($0) }
+    guard !erased.isEmpty || !withheld.isEmpty else { return nil }
     keybag = changed
-    self.classes = classes
-    successors = keys.filter { classes.contains($0.key) }
+    self.erased = erased
+    successors = keys.filter { erased.contains($0.key) }
   }
 }

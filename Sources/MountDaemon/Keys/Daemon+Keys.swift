@@ -37,7 +37,7 @@ extension Daemon {
     _ secret: borrowing UnlockSecret, _ beginning: UnlockBeginning, _ isCounted: Bool
   ) throws(KeyManagementError) -> LockMachine.UnlockResult {
     var attempt = try attempt(with: secret, isCounted: isCounted)
-    var erased: ErasedElsewhere?
+    var lost: LostClasses?
     let result = try withKeybag { (file) throws(KeyManagementError) in
       let own = keybag.withLock { $0 }
       // Another mount that writes may also have changed the passcode.
@@ -52,10 +52,10 @@ extension Daemon {
         ? machine.unlock(keys, beginning, without: opened.missingClasses)
         : unlock(withOthers: opened, keys, beginning)
       if let seal = try opened.hostSealKey() { hostSeal.withLock { $0 = seal } }
-      if result == .unlocked, opened.isOfHost { erased = ErasedElsewhere(current, after: own, keys, deviceKey.host) }
+      if result == .unlocked, opened.isOfHost { lost = LostClasses(current, after: own, keys, deviceKey.host) }
       return result
     }
-    if let erased { destroy(erased) }
+    if let lost { destroy(lost) }
     return result
   }
 
@@ -115,6 +115,13 @@ extension Daemon {
     try change(acceptance.edit(classes), with: secret)
     log.notice("a host was added", metadata: ["host": "\(id.hexadecimal)"])
     HostAcceptance.finish(id, in: backing, of: storeID)
+  }
+
+  package func setHost(
+    _ id: [UInt8], classes: [ProtectionClass], with secret: borrowing UnlockSecret
+  ) throws(ControlError) {
+    try change(.setHost(id, classes: classes), with: secret)
+    log.notice("a host has other classes", metadata: ["host": "\(id.hexadecimal)"])
   }
 
   private func change(

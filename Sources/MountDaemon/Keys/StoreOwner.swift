@@ -118,6 +118,7 @@ extension DaemonConnection {
           try unsafe addKey(secretOfNew, label: new.label, with: secret)
         }
       case .removeProtector(let id): try unsafe removeKey(id.hexadecimal, with: secret)
+      case .setHost(let id, let classes): try unsafe setHost(id.hexadecimal, classes: classes, with: secret)
       case .eraseClass(let fileClass): try unsafe erase(fileClass, with: secret)
       default: throw ControlError(.invalidRequest, "a mounted store's keybag is not changed in this way")
       }

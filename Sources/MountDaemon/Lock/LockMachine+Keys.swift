@@ -16,17 +16,19 @@ extension LockMachine {
     makeAnnouncements()
   }
 
-  /// Takes every class from everyone, with open files of class B, as before the first unlock; class `none` only if
-  /// `includingNone`. Returns when that is done.
-  func lockEverything(includingNone: Bool) {
-    destroy(includingNone ? Self.destruction(of: ProtectionClass.allCases) : Self.destructionOfAll)
+  /// Takes every class but `none` from everyone, with open files of class B, as before the first unlock. Returns when
+  /// that is done.
+  func lockEverything() { destroy(Self.destructionOfAll) }
+
+  /// The same with class `none`, for a mount that is to have no keys any more.
+  func withholdEverything() {
+    let all = ProtectionClass.allCases
+    destroy(Destruction(classes: all, newState: .beforeFirstUnlock, withheld: all) { [:] })
   }
 
   /// That of every class that an unlock brings back.
-  static var destructionOfAll: Destruction { destruction(of: ProtectionClass.allCases.filter { $0 != .none }) }
-
-  private static func destruction(of classes: [ProtectionClass]) -> Destruction {
-    Destruction(classes: classes, newState: .beforeFirstUnlock) { [:] }
+  static var destructionOfAll: Destruction {
+    Destruction(classes: ProtectionClass.allCases.filter { $0 != .none }, newState: .beforeFirstUnlock) { [:] }
   }
 
   /// Enters the state in which no unlock has been, whatever lock was announced.

@@ -54,6 +54,8 @@ final class LockMachine: Sendable {
     let classes: [ProtectionClass]
     /// The state afterwards; `nil`: the same as before.
     var newState: LockState? = nil
+    /// Of the classes, those that the mount is to have no keys of any more.
+    var withheld: [ProtectionClass] = []
     /// Called when the old keys have gone from memory. Returns what takes their place, where the state has keys of
     /// these classes in memory.
     let completion: @Sendable () -> [ProtectionClass: [HeldKey]]
@@ -160,7 +162,8 @@ final class LockMachine: Sendable {
           install(successors, in: state.lockState)
           for fileClass in destruction.classes {
             let availability = ProtectionPolicy.keyAvailability(of: fileClass, in: state.lockState)
-            controller.setAvailability(availability, of: fileClass)
+            let isWithheld = destruction.withheld.contains(fileClass)
+            controller.setAvailability(isWithheld ? .unavailable : availability, of: fileClass)
           }
           state.isLocking = false
           state.destruction = nil

@@ -26,6 +26,8 @@ package final class Daemon: DaemonControl {
   let isErased = RankedMutex(.erasure, false)
   /// Held while the keybag is read, changed and put in place (`withKeybag`).
   let keybagFile = RankedMutex(.keybagFile, ())
+  /// The last request that all hosts lock; 0: there was none.
+  let lastHostLock = Atomic<UInt64>(0)
   let controller: LockController
   let machine: LockMachine
   let events: EventHub
@@ -110,7 +112,7 @@ package final class Daemon: DaemonControl {
   package func lockAll() throws(ControlError) {
     log.notice("locking everything")
     machine.cancelUnlocks()
-    machine.lockEverything(includingNone: false)
+    machine.lockEverything()
     if let error = machine.state.lockOutcome.error { throw error }
   }
 
@@ -161,6 +163,7 @@ package final class Daemon: DaemonControl {
     status.secondsUntilRest = state.restsAt.map { max(0, now.duration(to: $0).inSeconds) }
     status.lockedRekeys = rekeys.withoutKey
     (status.transport, status.transportReason) = transport
+    (status.host, status.hostClasses) = keybag.nameAndClasses(of: deviceKey.host)
     return status
   }
 

@@ -241,7 +241,7 @@ package enum MountProcess {
         ? "somebody still holds the file system: everything is locked, and it ends"
         : "the mount is busy: everything is locked, and it is detached")
     daemon.machine.cancelUnlocks()
-    daemon.machine.lockEverything(includingNone: true)
+    daemon.machine.withholdEverything()
     if !isUnmounted, !unmounter.unmount(isLazy: true) { daemon.log.error("the mount could not be detached") }
     daemon.tree.applyModificationTimes()
     claim?.leave()

@@ -68,7 +68,7 @@ extension Daemon {
         defer { machine.monitor.update { $0.isMountGone = false } }
         guard !session.ends(within: MountWatch.patience) else { return }
         log.warning("unmounted, but somebody still holds the file system: everything is locked")
-        machine.lockEverything(includingNone: false)
+        machine.lockEverything()
       }.detach()
     } catch {
       log.error("an unmounting by others will not be noticed", metadata: ["error": "\(error)"])

@@ -94,7 +94,7 @@ final class StoreWatch: Sendable {
       if answered.load(ordering: .relaxed) != last { continue }
       daemon.log.warning("the store was not reached for too long: everything is locked")
       daemon.machine.cancelUnlocks()
-      daemon.machine.lockEverything(includingNone: false)
+      daemon.machine.lockEverything()
       while answered.load(ordering: .relaxed) == last { MonotonicClock.sleep(microseconds: 100_000) }
     }
   }

@@ -235,6 +235,14 @@ package final class WriterClaim: Sendable {
     try? file.write(Self.none)
   }
 
+  /// Whether somebody writes the store, or has not said that they do no more.
+  static func isMade(in backing: borrowing Descriptor) -> Bool {
+    guard let store = try? backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow]),
+      let file = try? open(in: store, [.readOnly])
+    else { return false }
+    return (try? isLeft(file)) == false
+  }
+
   /// Takes the claim from whoever has it: another file comes into the place of the locked one, or what is in it says
   /// that it was left. Returns whether somebody had it.
   static func revoke(in store: borrowing Descriptor, path: String) throws(StoreError) -> Bool {

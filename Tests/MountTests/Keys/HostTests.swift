@@ -103,6 +103,77 @@ extension MountTests {
       }
     }
 
+    /// A class that a host is not to have any more is gone there, and has a new key; one that it is given comes with
+    /// its next unlock.
+    @Test func aHostGetsOtherClasses() throws {
+      try Volume.with { volume in
+        try makeFiles(on: volume)
+        let reader = try reader(
+          "web1", addHost("web1", [.complete, .completeUntilFirstUserAuthentication], to: volume), of: volume)
+        let held = try OpenFile(reader.path("A/file"), O_RDONLY)
+        let words = ["--recovery-key-file", try volume.recoveryKeyFile(), volume.mountPoint.description, "web1"]
+        let set = try Command.run(["host", "set", "--classes", "C,B"] + words)
+        #expect(set.succeeded && set.output.contains("Class A has a new key"), "\(set.output)")
+        #expect(set.output.contains("B, C now, after its next unlock"), "\(set.output)")
+        #expect(
+          eventually {
+            failure { () throws(Errno) in _ = try reader.path("A/file").contents() } == .permissionDenied
+          })
+        #expect(throws: Errno.permissionDenied, "also open files") { try held.read(at: 0, count: 100) }
+        #expect(try reader.path("C/file").contents() == Array("of class C".utf8))
+        let file = reader.path("B/file")
+        #expect(throws: Errno.permissionDenied, "not before its unlock") { try OpenFile(file, O_RDONLY) }
+        let status = try Command.run(["status", reader.mountPoint.description]).output
+        #expect(status.contains("web1, with the keys of class B, C"), "\(status)")
+        #expect(status.contains("A  complete                              not in memory"), "\(status)")
+        try reader.unlock(Self.passcode)
+        for letter in ["B", "C", "D"] {
+          #expect(try reader.path("\(letter)/file").contents() == Array("of class \(letter)".utf8))
+        }
+        #expect(throws: Errno.permissionDenied) { try OpenFile(reader.path("A/file"), O_RDONLY) }
+        let same = try Command.run(["host", "set", "--classes", "B,C"] + words)
+        #expect(same.succeeded && same.output.contains("already"), "\(same.output)")
+        #expect(try volume.path("A/file").contents() == Array("of class A".utf8))
+      }
+    }
+
+    /// Each locks for itself, and says so; one that is off is named.
+    @Test func allHostsLock() throws {
+      try Volume.with { volume in
+        try makeFiles(on: volume)
+        let reader = try reader("web1", addHost("web1", .ofHosts, to: volume), of: volume)
+        let other = try addHost("web2", [.complete], to: volume)
+        func lock(_ mountPoint: PathName, _ words: [String]) throws -> (output: String, status: CInt?) {
+          let result = try Command.run(["lock", "--all-hosts"] + words + [mountPoint.description])
+          return (result.output, result.succeeded ? 0 : 15)
+        }
+        func isReadable(_ letter: String) -> (writer: Bool, reader: Bool) {
+          (
+            (try? volume.path("\(letter)/file").contents()) != nil,
+            (try? reader.path("\(letter)/file").contents()) != nil
+          )
+        }
+        let late = try lock(volume.mountPoint, ["--timeout", "0"])
+        #expect(late.output.contains("not known to be locked elsewhere") && late.output.contains("web2"), "\(late)")
+        #expect(isReadable("A").writer == false)
+        #expect(eventually { !isReadable("A").reader })
+        #expect(isReadable("C") == (true, true))
+        let second = try SecondMount(of: volume, "web2", deviceKey: other, options: "ro")
+        try volume.unlock()
+        for mount in [reader, second] { try mount.unlock(Self.passcode) }
+        #expect(isReadable("A") == (true, true))
+        // Any of them may ask.
+        let all = try lock(second.mountPoint, ["--every-class"])
+        #expect(all.status == 0, "\(all.output)")
+        for letter in ["A", "C"] { #expect(isReadable(letter) == (false, false)) }
+        // Whoever is unlocked afterwards stays so.
+        try volume.unlock()
+        try second.unlock(Self.passcode)
+        #expect(try lock(reader.mountPoint, ["--inactive"]).status == 0)
+        #expect(isReadable("A") == (false, false) && isReadable("C") == (true, false))
+      }
+    }
+
     /// One that is removed wipes its keys, those of class D too, and its file opens nothing.
     @Test func aRemovedHostWipesItsKeys() throws {
       try Volume.with { volume in
