@@ -10,14 +10,16 @@ package struct KeybagWatch: ~Copyable, Sendable {
     self.watch = watch
   }
 
-  /// Waits until that has, or may have, happened since the watch was made, or since this was last called. Returns
-  /// `false` when it never will any more: the store's own directory is gone.
-  package func wait() -> Bool {
+  /// Waits until that has, or may have, happened since the watch was made, or since this was last called; for a second
+  /// at most where what was seen last is to be looked at again. Returns `false` when it never will any more: the
+  /// store's own directory is gone.
+  package func wait(isSettled: Bool) -> Bool {
     guard watch != nil else {
       MonotonicClock.sleep(microseconds: 1_000_000)
       return true
     }
-    return (try? watch?.wait(for: KeybagFile.name, HostLocks.name)) != nil
+    let deadline = isSettled ? nil : MonotonicClock.now + .seconds(1)
+    return (try? watch?.wait(for: KeybagFile.name, HostLocks.name, until: deadline)) != nil
   }
 }
 

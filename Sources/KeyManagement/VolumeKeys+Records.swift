@@ -1,6 +1,12 @@
 import Cryptography
 import ProtectfsIO
 import StoreFormat
+import SystemPackage
+
+extension RekeyBatch {
+  /// Where the batches in progress are, in the store's own directory.
+  package static let names: [PathName] = ["rekey.0", "rekey.1"]
+}
 
 // The formulas of records and names, for who serves a store and who checks one.
 extension VolumeKeys {
@@ -14,6 +20,29 @@ extension VolumeKeys {
   /// Whether a record carries the tag of this store.
   package func isAuthentic<Record: TaggedRecord>(_ record: Record) throws(CryptographyError) -> Bool {
     try records.verify(record.tag, Record.tagLabel, record.authenticatedBytes, size: record.tagSize)
+  }
+
+  /// The authentic batches of rekeys in the store's own directory, the earlier one first. Any other content of their
+  /// files is what a crash left of a batch being written.
+  ///
+  /// - Throws: the error of reading them.
+  package func rekeyBatches(in store: borrowing Descriptor) throws(Errno) -> [RekeyBatch] {
+    var found: [RekeyBatch] = []
+    for name in RekeyBatch.names {
+      let bytes: [UInt8]
+      do throws(Errno) {
+        bytes = try store.open(name, [.readOnly, .noFollow, .nonBlocking]).readAll(limit: RekeyBatch.longest + 1)
+      } catch .noSuchFileOrDirectory {
+        continue
+      }
+      guard let batch = try? RekeyBatch(parsing: bytes) else { continue }
+      do throws(CryptographyError) {
+        if try isAuthentic(batch) { found.append(batch) }
+      } catch {
+        throw Errno(error)
+      }
+    }
+    return found.sorted { $0.number < $1.number }
   }
 
   /// The name of an entry of the directory with that ID; `nil` when it is not authentic, or none an entry can have.

@@ -1,5 +1,6 @@
 import Contents
 import ProtectfsIO
+import StoreFormat
 import Synchronization
 import SystemPackage
 
@@ -10,6 +11,8 @@ final class ContentsCheck {
     let place: Place
     let contents: any FileContents
     let cipher: ContentsCipher
+    /// What the journal has of it: to be written when the store is mounted, and perhaps written already.
+    let chunks: [RekeyBatch.Chunk]
   }
 
   /// What cannot be read of a file.
@@ -108,6 +111,7 @@ final class ContentsCheck {
 
   private static func read(_ file: File, at offset: UInt64, count: Int, _ buffer: AlignedBuffer) throws(Errno) {
     _ = try unsafe file.contents.read(
-      at: offset, count: count, into: buffer.bytes, cipher: file.cipher, movesAccessTime: false, overlay: nil)
+      at: offset, count: count, into: buffer.bytes, cipher: file.cipher, movesAccessTime: false,
+      overlay: file.chunks.isEmpty ? nil : { file.chunks })
   }
 }

@@ -57,13 +57,14 @@ package enum StoreCheck {
     } catch .effaceableSecretMissing {
       // This has been reported already.
     }
+    let batches = try keys.volume.rekeyBatches(in: store)
     try KeybagCheck(
       copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag,
       mayReplace: mayReplaceKeybag(by: keybag, file, isHost: deviceKey.isOfHost)
     ).run { (bytes) throws(KeyManagementError) in try Keybag(parsing: bytes, deviceKey: deviceKey) }
     try TreeCheck(
-      backing, keys: keys, findings: findings, targets: targets, layout: ContentsLayout(of: keybag.record, in: backing),
-      options: options
+      backing, keys: keys, findings: findings, targets: targets, batches: batches,
+      layout: ContentsLayout(of: keybag.record, in: backing), options: options
     ).run()
     targets.checkOrphans(findings)
     try repair?.finish()

@@ -105,13 +105,12 @@ extension TreeCheck {
         return
       }
       checkAttributes(of: file, .file(ciphers), at: entry.place)
-      if record.pending != nil { return findings.report(.rekeyPending, at: entry.place) }
+      if record.pending != nil { findings.report(.rekeyPending, at: entry.place) }
       if let contents { read(file, status, record, key, by: contents, at: entry.place) }
     }
   }
 
-  /// Has the contents of a file read. While a rekey is pending, they are what the journal makes of them: they are left
-  /// out.
+  /// Has the contents of a file read. While a rekey is pending, they are what the journal makes of them.
   private func read(
     _ file: borrowing Descriptor, _ status: Status, _ record: FileRecord, _ key: borrowing FileKey,
     by check: ContentsCheck, at place: Place
@@ -129,7 +128,8 @@ extension TreeCheck {
       contents.expect(record.clean)
       let cipher: ContentsCipher
       do throws(CryptographyError) { cipher = try layout.cipher(key, record) } catch { throw Errno(error) }
-      check.add(.init(place: place, contents: contents, cipher: cipher))
+      let chunks = record.pending.map(batches.chunks) ?? []
+      check.add(.init(place: place, contents: contents, cipher: cipher, chunks: chunks))
     } catch {
       findings.report(.unreadable, at: place, "contents: \(error)")
     }

@@ -17,6 +17,8 @@ final class TreeCheck {
   let options: StoreCheck.Options
   /// `nil` if contents are not read.
   let contents: ContentsCheck?
+  /// The batches of rekeys in progress.
+  let batches: [RekeyBatch]
   private var visits: [Visit] = []
   /// The number of directories, counted from the deepest, that keep a descriptor.
   private let mostOpened: Int
@@ -24,10 +26,11 @@ final class TreeCheck {
 
   init(
     _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, targets: LongSymlinkFiles,
-    layout: ContentsLayout, options: StoreCheck.Options, mostOpened: Int = 128
+    batches: [RekeyBatch] = [], layout: ContentsLayout, options: StoreCheck.Options, mostOpened: Int = 128
   ) throws(Errno) {
     self.keys = keys
     self.targets = targets
+    self.batches = batches
     self.layout = layout
     self.findings = findings
     self.mostOpened = mostOpened

@@ -121,3 +121,18 @@ extension ByteReader {
       ciphertext: try read(Int(count), "ciphertext"))
   }
 }
+
+extension [RekeyBatch] {
+  /// The chunks, in order, that continue from the boundary in the record of a pending rekey.
+  package func chunks(after pending: PendingRekey) -> [RekeyBatch.Chunk] {
+    var boundary = pending.boundary
+    var found: [RekeyBatch.Chunk] = []
+    for batch in self {
+      for chunk in batch.chunks where chunk.wrappedOldKey == pending.wrappedOldKey && chunk.boundary == boundary {
+        found.append(chunk)
+        boundary = chunk.nextBoundary
+      }
+    }
+    return found
+  }
+}

@@ -15,9 +15,8 @@ struct FsckCommand: ParsableCommand {
     discussion: """
       Looks at both copies of the keybag, and at every file, directory and name in a store: its record, length, \
       symbolic link and extended attributes. The device key is enough for that. With the passcode or the recovery key, \
-      it also tries the key of every file; with --contents, it reads the contents too, but for those of files whose \
-      rekey is pending; in an authenticated store, that finds pages that were changed. A store whose mounts are all \
-      read-only is checked too, but not repaired.
+      it also tries the key of every file; with --contents, it reads the contents too: in an authenticated store, that \
+      finds pages that were changed. A store whose mounts are all read-only is checked too, but not repaired.
 
       A repair deletes nothing but leftovers: what has no place in the tree is moved to .protectfs/lost+found. Files \
       under a class key that no keybag here has are reported, and stay: the keybag that has the key opens them.

@@ -40,12 +40,22 @@ struct HostSetCommand: ParsableCommand {
     let before = protector.method.host?.classes ?? []
     let letters = classes.classes.map(\.letter).joined(separator: ", ")
     let label = protector.label.printable
-    guard before != classes.classes else { return print("\(label) has the keys of class \(letters) already.") }
+    guard before != classes.classes else {
+      print("\(label) has the keys of class \(letters) already.")
+      return print("A class that was taken from it, and has had no new key since, needs 'protectfs rotate --class'.")
+    }
     let rotation = HostRotation(classes: before.filter { !classes.classes.contains($0) }, owner: owner)
     try rotation.requireUnlocked()
     let secret = try options.opening.read()
-    try owner.change(
-      .setHost(protector.id, classes: classes.classes), with: secret, deviceKeyFile: options.deviceKey.file)
+    do {
+      try owner.change(
+        .setHost(protector.id, classes: classes.classes), with: secret, deviceKeyFile: options.deviceKey.file)
+    } catch {
+      // It may be done, and what failed be something after that.
+      let after = try StoreSummary.read(owner.backing).protectors.first { $0.id == protector.id }
+      guard after?.method.host?.classes == classes.classes, !rotation.classes.isEmpty else { throw error }
+      throw rotation.failure(error)
+    }
     let isGivenMore = classes.classes.contains { !before.contains($0) }
     print("\(label) has the keys of class \(letters) now\(isGivenMore ? ", after its next unlock" : "").")
     try rotation.run(with: secret)
@@ -117,7 +127,11 @@ private struct HostRotation {
   func requireUnlocked() throws {
     guard case .daemon(let mount) = owner, !classes.isEmpty else { return }
     var daemon = try DaemonConnection(to: mount)
-    guard try daemon.status().state == .unlocked else {
+    let status = try daemon.status()
+    guard !status.isShared else {
+      throw CommandFailure(.failure, "mounted with -o shared, the store's classes get no new keys: mount it without")
+    }
+    guard status.state == .unlocked else {
       throw CommandFailure(
         .failure, "the mount is locked, and new keys for the host's classes need all keys: unlock it first")
     }

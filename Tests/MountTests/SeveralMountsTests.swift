@@ -43,6 +43,9 @@ final class SecondMount {
     try #require(program.wait() == .exited(0))
   }
 
+  /// Sends its daemon a signal.
+  func send(_ signal: CInt) { program.send(signal) }
+
   func path(_ name: String) -> PathName { mountPoint.appending(name) }
 
   /// Unlocks without scrypt, which a passcode takes.

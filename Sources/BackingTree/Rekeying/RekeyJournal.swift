@@ -1,4 +1,3 @@
-import Cryptography
 import KeyManagement
 import Logging
 import ProtectfsIO
@@ -10,8 +9,6 @@ import SystemPackage
 /// The engine alternates between two slots: while the records of one batch are being made durable, it writes the next
 /// batch to the other slot. If these files exist, a rekey may be pending somewhere.
 final class RekeyJournal: Sendable {
-  static let names: [PathName] = ["rekey.0", "rekey.1"]
-
   private struct State {
     var slots: [SharedDescriptor] = []
     var number: UInt64 = 0
@@ -29,31 +26,11 @@ final class RekeyJournal: Sendable {
   /// Whether a rekey may be pending in the store.
   var isThere: Bool {
     guard let directory = try? openDirectory() else { return false }
-    return Self.names.contains { (try? directory.status(of: $0)) != nil }
+    return RekeyBatch.names.contains { (try? directory.status(of: $0)) != nil }
   }
 
-  /// The authentic batches, the earlier one first. Any other content is what a crash left of a batch being written.
-  ///
-  /// - Throws: the error of reading them.
-  func batches() throws(Errno) -> [RekeyBatch] {
-    let directory = try openDirectory()
-    var found: [RekeyBatch] = []
-    for name in Self.names {
-      let bytes: [UInt8]
-      do throws(Errno) {
-        bytes = try directory.open(name, [.readOnly, .noFollow, .nonBlocking]).readAll(limit: RekeyBatch.longest + 1)
-      } catch .noSuchFileOrDirectory {
-        continue
-      }
-      guard let batch = try? RekeyBatch(parsing: bytes) else { continue }
-      do throws(CryptographyError) {
-        if try volume.isAuthentic(batch) { found.append(batch) }
-      } catch {
-        throw Errno(error)
-      }
-    }
-    return found.sorted { $0.number < $1.number }
-  }
+  /// ``VolumeKeys/rekeyBatches(in:)`` of the store.
+  func batches() throws(Errno) -> [RekeyBatch] { try volume.rekeyBatches(in: openDirectory()) }
 
   /// Creates the files and makes them durable, before the first record of a pending rekey is written.
   ///
@@ -63,7 +40,7 @@ final class RekeyJournal: Sendable {
       guard state.slots.isEmpty else { return }
       let directory = try openDirectory()
       var slots: [SharedDescriptor] = []
-      for name in Self.names {
+      for name in RekeyBatch.names {
         slots.append(
           SharedDescriptor(
             try directory.open(name, [.readWrite, .create, .noFollow, .nonBlocking], mode: 0o600)))
@@ -104,7 +81,7 @@ final class RekeyJournal: Sendable {
     try state.withLock { (state) throws(Errno) in
       state.slots = []
       let directory = try openDirectory()
-      for name in Self.names {
+      for name in RekeyBatch.names {
         do throws(Errno) { try directory.unlink(name) } catch { if error != .noSuchFileOrDirectory { throw error } }
       }
     }

@@ -29,21 +29,6 @@ final class UnreplayedBatches: Sendable {
   func removeAll() { batches.withLock { $0 = [] } }
 }
 
-extension [RekeyBatch] {
-  /// The chunks, in order, that continue from the boundary in the record of a pending rekey.
-  func chunks(after pending: PendingRekey) -> [RekeyBatch.Chunk] {
-    var boundary = pending.boundary
-    var found: [RekeyBatch.Chunk] = []
-    for batch in self {
-      for chunk in batch.chunks where chunk.wrappedOldKey == pending.wrappedOldKey && chunk.boundary == boundary {
-        found.append(chunk)
-        boundary = chunk.nextBoundary
-      }
-    }
-    return found
-  }
-}
-
 extension BackingTree {
   /// Whether there may be files whose interrupted rekey was not replayed yet.
   package var hasUnreplayedBatches: Bool { !unreplayed.isEmpty }

@@ -63,8 +63,9 @@ extension ControlConnection {
   func lockHosts(_ call: borrowing VarlinkCall) throws(VarlinkError) -> [UInt8] {
     let parameters = try call.parameters(as: HostLockParameters.self)
     let seconds = parameters?.timeout ?? 30
-    guard (0...limits.longestGracePeriod).contains(seconds) else { throw .invalidParameter("timeout") }
+    guard (0...3600).contains(seconds) else { throw .invalidParameter("timeout") }
     let hasRoom = streams.begin()
+    defer { derivation.waitForTrial(atMost: DerivationLock.patience) }
     defer { if hasRoom { streams.end() } }
     let content: HostLockRecord.Content =
       parameters?.everyClass == true ? .lockEveryClass : parameters?.inactive == true ? .lockInactive : .lock

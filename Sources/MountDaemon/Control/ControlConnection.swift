@@ -14,8 +14,6 @@ struct ControlConnection: ~Copyable {
   /// Held while a secret is tried, so that many clients cannot make the daemon derive many keys at once.
   let derivation: DerivationLock
   let streams: CallCount
-  /// How long the reply to a lock waits for a secret that is being tried: its derivation takes about a second.
-  private static let trialPatience = Duration.seconds(3)
 
   /// Serves the client; returns why it ended. `report` is told when a call has come and when it has been answered.
   func serve(_ report: (_ isSilent: Bool) -> Void) -> MessageError {
@@ -59,7 +57,7 @@ struct ControlConnection: ~Copyable {
     case .daemon(.lock):
       try lock(call)
     case .daemon(.lockAll):
-      defer { derivation.waitForTrial(atMost: Self.trialPatience) }
+      defer { derivation.waitForTrial(atMost: DerivationLock.patience) }
       try VarlinkError.translating { () throws(ControlError) in try control.lockAll() }
     case .daemon(.finishWrites):
       guard streams.begin() else { throw .control(.tooManyStreams(streams.limit)) }
@@ -124,7 +122,7 @@ struct ControlConnection: ~Copyable {
     let lasts = wait && parameters?.gracePeriod != 0
     let hasRoom = !lasts || streams.begin()
     defer { if lasts && hasRoom { streams.end() } }
-    defer { if wait { derivation.waitForTrial(atMost: Self.trialPatience) } }
+    defer { if wait { derivation.waitForTrial(atMost: DerivationLock.patience) } }
     try VarlinkError.translating { () throws(ControlError) in
       try control.lock(
         gracePeriod: parameters?.gracePeriod.map { .seconds($0) }, includingInactive: parameters?.inactive ?? false,

@@ -48,7 +48,7 @@ package final class ControlServer: Sendable {
   private let control: any DaemonControl
   private let limits: Limits
   private let logger: Logger
-  private let derivation: DerivationLock
+  let derivation: DerivationLock
   private let streams: CallCount
   private let reserve = ControlReserve()
   private let startThread: ThreadStart

@@ -14,11 +14,10 @@ extension Daemon {
       Thread(name: "keybag watch") { [self] in
         var reported: Keybag?
         var seen: HostLocks.Mark?
+        var isSettled = false
         repeat {
-          guard let file = try? openKeybagFile() else { continue }
-          follow(file, &reported)
-          followHostLocks(file, &seen)
-        } while watch.wait()
+          isSettled = look(&reported, &seen)
+        } while watch.wait(isSettled: isSettled)
       }.detach()
     } catch {
       log.warning(
@@ -27,25 +26,43 @@ extension Daemon {
     }
   }
 
+  /// Returns whether nothing is left to do that another look might bring.
+  private func look(_ reported: inout Keybag?, _ seen: inout HostLocks.Mark?) -> Bool {
+    guard let file = try? openKeybagFile() else { return false }
+    let hasFollowed = follow(file, &reported)
+    return followHostLocks(file, &seen) && hasFollowed
+  }
+
   /// - Parameter reported: the keybag that could not be gone on with, so that it is reported once.
-  private func follow(_ file: borrowing KeybagFile, _ reported: inout Keybag?) {
+  private func follow(_ file: borrowing KeybagFile, _ reported: inout Keybag?) -> Bool {
     let own = keybag.withLock { $0 }
-    guard let current = try? readKeybag(file), current.storeID == own.storeID else { return }
-    if current.erasureTime != nil { return wipeErased(current) }
-    guard let host = deviceKey.host, current != own else { return reported = nil }
+    guard let current = try? readKeybag(file) else { return false }
+    guard current.storeID == own.storeID else { return true }
+    if current.erasureTime != nil {
+      wipeErased(current)
+      return true
+    }
+    guard let host = deviceKey.host, current != own else {
+      reported = nil
+      return true
+    }
     let isNew = current != reported
     reported = current
     guard current.hasHost(host) else {
       if isNew { wipeRemovedHost() }
-      return
+      return true
     }
-    guard current.generation > own.generation else { return }
+    guard current.generation > own.generation else { return true }
     do throws(KeyManagementError) {
       try goOn(with: current, after: own)
       log.notice("the keybag was changed by another host", metadata: ["generation": "\(current.generation)"])
+      return true
     } catch {
-      guard isNew else { return }
+      guard isNew else { return false }
       log.error("a changed keybag is not gone on with yet", metadata: ["reason": "\(error.code)"])
+      // What it takes from this host goes all the same, as a host goes that it has no keys for.
+      if let lost = LostClasses(current, after: own, [:], host) { destroy(lost, adopting: false) }
+      return false
     }
   }
 
@@ -66,10 +83,10 @@ extension Daemon {
 
   /// Takes everything of lost classes out of memory, what was read under their keys too, and goes on with the keybag
   /// that says so, unless another has come since. Not within ``withKeybag(_:)``.
-  func destroy(_ lost: LostClasses) {
+  func destroy(_ lost: LostClasses, adopting: Bool = true) {
     machine.destroy(
       LockMachine.Destruction(classes: lost.erased + lost.withheld, withheld: lost.withheld) { [self] in
-        adopt(lost.keybag) && keybag.withLock { $0 == lost.keybag } ? lost.successors : [:]
+        adopting && adopt(lost.keybag) && keybag.withLock { $0 == lost.keybag } ? lost.successors : [:]
       })
   }
 

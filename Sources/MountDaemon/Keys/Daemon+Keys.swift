@@ -97,6 +97,7 @@ extension Daemon {
   }
 
   package func removeKey(_ id: [UInt8], with secret: borrowing UnlockSecret) throws(ControlError) {
+    try requireOther(than: id)
     try change(.removeProtector(id), with: secret)
     log.notice("a protector was removed")
   }
@@ -120,8 +121,16 @@ extension Daemon {
   package func setHost(
     _ id: [UInt8], classes: [ProtectionClass], with secret: borrowing UnlockSecret
   ) throws(ControlError) {
+    try requireOther(than: id)
     try change(.setHost(id, classes: classes), with: secret)
     log.notice("a host has other classes", metadata: ["host": "\(id.hexadecimal)"])
+  }
+
+  /// What a host has in memory is not to outlast what the keybag has for it.
+  private func requireOther(than id: [UInt8]) throws(ControlError) {
+    guard deviceKey.host?.record.id == id else { return }
+    throw ControlError(
+      .invalidRequest, "this mount is the host's own: change it where the store was made, with this mount unmounted")
   }
 
   private func change(

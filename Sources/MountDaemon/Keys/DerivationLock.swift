@@ -5,6 +5,9 @@ import Synchronization
 /// Lets one secret be tried at a time, so that many clients cannot make the daemon derive many keys at once, and few
 /// wait for it, so that they leave locked memory and connections to others.
 final class DerivationLock: Sendable {
+  /// How long a lock waits for a secret that is being tried: its derivation takes about a second.
+  static let patience = Duration.seconds(3)
+
   private let mutex = RankedMutex(.keyDerivation, ())
   private let calls: CallCount
   private let isTrying = Atomic(false)

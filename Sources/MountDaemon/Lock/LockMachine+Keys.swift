@@ -48,7 +48,9 @@ extension LockMachine {
   func replaceKeys(_ keys: [ProtectionClass: [HeldKey]]) {
     monitor.update { state in
       let lost = state.destruction?.classes ?? []
-      install(keys.filter { !lost.contains($0.key) }, in: state.locksTo ?? state.lockState)
+      install(
+        keys.filter { !lost.contains($0.key) && controller.holdsKey(of: $0.key) },
+        in: state.locksTo ?? state.lockState)
     }
   }
 

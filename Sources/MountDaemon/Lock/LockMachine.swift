@@ -161,9 +161,11 @@ final class LockMachine: Sendable {
           if let newState = destruction.newState { finish(destruction.classes, enter: newState, &state) }
           install(successors, in: state.lockState)
           for fileClass in destruction.classes {
-            let availability = ProtectionPolicy.keyAvailability(of: fileClass, in: state.lockState)
             let isWithheld = destruction.withheld.contains(fileClass)
-            controller.setAvailability(isWithheld ? .unavailable : availability, of: fileClass)
+            let lockState = isWithheld ? .beforeFirstUnlock : state.lockState
+            let availability = ProtectionPolicy.keyAvailability(of: fileClass, in: lockState)
+            let isNone = isWithheld && fileClass.isUnlockedByDevice
+            controller.setAvailability(isNone ? .unavailable : availability, of: fileClass)
           }
           state.isLocking = false
           state.destruction = nil

@@ -21,6 +21,9 @@ struct LockOutcome: Sendable {
   /// A rotation that changes the keybag has the keybag key in memory still.
   var keepsKeybagKey = false
 
+  /// Whether neither pages nor keys of what was locked are in memory any more.
+  var hasTakenAll: Bool { undropped.isEmpty && beingWritten.isEmpty && !keepsKeybagKey }
+
   /// What goes on.
   var ongoing: LockOutcome { LockOutcome(beingWritten: beingWritten) }
 

@@ -28,6 +28,10 @@ package final class Daemon: DaemonControl {
   let keybagFile = RankedMutex(.keybagFile, ())
   /// The last request that all hosts lock; 0: there was none.
   let lastHostLock = Atomic<UInt64>(0)
+  /// The last one of this mount's own.
+  let ownHostLock = Atomic<UInt64>(0)
+  /// What a secret is tried in, once there are clients.
+  let trial = AtomicLazyReference<DerivationLock>()
   let controller: LockController
   let machine: LockMachine
   let events: EventHub

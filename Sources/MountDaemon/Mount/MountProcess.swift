@@ -46,6 +46,7 @@ package enum MountProcess {
     let server = try ControlServer(
       mountPoint: options.mountPoint, backing: daemon.backing.status(), control: daemon, logger: log)
     defer { server.stop() }
+    _ = daemon.trial.storeIfNil(server.derivation)
     let report = { @Sendable (part: String, error: Errno) in
       log.warning("the daemon keeps more rights than it needs", metadata: ["not": "\(part)", "error": "\(error)"])
     }

@@ -235,12 +235,16 @@ package final class WriterClaim: Sendable {
     try? file.write(Self.none)
   }
 
-  /// Whether somebody writes the store, or has not said that they do no more.
-  static func isMade(in backing: borrowing Descriptor) -> Bool {
-    guard let store = try? backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow]),
-      let file = try? open(in: store, [.readOnly])
-    else { return false }
-    return (try? isLeft(file)) == false
+  /// Whether somebody writes the store, or has not said that they do no more, or that cannot be told.
+  static func mayBeMade(in backing: borrowing Descriptor) -> Bool {
+    do throws(Errno) {
+      let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
+      let file = try open(in: store, [.readOnly])
+      // One of an earlier version leaves nothing in the file.
+      return try !isLeft(file) || file.isLockedByOthers
+    } catch {
+      return error != .noSuchFileOrDirectory
+    }
   }
 
   /// Takes the claim from whoever has it: another file comes into the place of the locked one, or what is in it says

@@ -131,6 +131,15 @@ extension MountTests {
           #expect(try reader.path("\(letter)/file").contents() == Array("of class \(letter)".utf8))
         }
         #expect(throws: Errno.permissionDenied) { try OpenFile(reader.path("A/file"), O_RDONLY) }
+        // With the store's recovery key it has all keys, from which no host class key is known; what is taken goes.
+        try reader.unlock()
+        #expect(try reader.path("B/file").contents() == Array("of class B".utf8))
+        let fewer = try Command.run(["host", "set", "--classes", "C"] + words)
+        #expect(fewer.succeeded, "\(fewer.output)")
+        #expect(
+          eventually { failure { () throws(Errno) in _ = try reader.path("B/file").contents() } != nil })
+        let more = try Command.run(["host", "set", "--classes", "B,C"] + words)
+        #expect(more.succeeded, "\(more.output)")
         let same = try Command.run(["host", "set", "--classes", "B,C"] + words)
         #expect(same.succeeded && same.output.contains("already"), "\(same.output)")
         #expect(try volume.path("A/file").contents() == Array("of class A".utf8))
@@ -166,6 +175,18 @@ extension MountTests {
         let all = try lock(second.mountPoint, ["--every-class"])
         #expect(all.status == 0, "\(all.output)")
         for letter in ["A", "C"] { #expect(isReadable(letter) == (false, false)) }
+        // An earlier request that all have answered, put back while one of them is stopped, answers no other.
+        let request = volume.backing.appending(".protectfs/lock")
+        let (early, aside) = (try request.contents(), volume.backing.appending(".protectfs/aside"))
+        reader.send(SIGSTOP)
+        let asking = try Program(
+          [Command.path, "lock", "--all-hosts", "--timeout", "2", volume.mountPoint.description],
+          output: volume.directory.appending("asking"))
+        #expect(eventually { (try? request.contents()) != early })
+        try aside.write(early)
+        try aside.rename(to: request)
+        #expect(asking.wait() == .exited(15) && asking.output.contains("web1"), "\(asking.output)")
+        reader.send(SIGCONT)
         // Whoever is unlocked afterwards stays so.
         try volume.unlock()
         try second.unlock(Self.passcode)

@@ -45,5 +45,33 @@ extension MountTests {
         }
       }
     }
+
+    /// Before the next mount, a check reads what the journal makes of a file.
+    @Test func aCheckReadsWhatIsPending() throws {
+      try Volume.withFaults { volume, faults in
+        let contents = pattern(3, count: 6 << 20)
+        let secret = ["--recovery-key-file", try volume.recoveryKeyFile()]
+        var pending = 0
+        for number in 1...12 {
+          let file = volume.path("\(number)")
+          try file.write(contents)
+          try OpenFile(file, O_RDWR).synchronize()
+          let (_, _) = faults.during(.end, at: number, of: .changes) { () throws(Errno) in
+            try file.rekey()
+            volume.awaitRekeyOrEnd()
+          }
+          volume.kill()
+          try? volume.mountPoint.unmount(isLazy: true)
+          let checked = try volume.command("fsck", ["--contents", "--json"] + secret)
+          #expect(checked.succeeded && !checked.output.contains("damaged\""), "\(number): \(checked.output)")
+          if checked.output.contains("rekey-pending") { pending += 1 }
+          try volume.mount()
+          try volume.unlock(recoveryKey: volume.recoveryKey)
+          try expectSame(file.contents(), contents, "ended at change \(number)")
+          try volume.waitForRekeys()
+        }
+        #expect(pending > 3)
+      }
+    }
   }
 }
