@@ -31,6 +31,8 @@ struct EffaceableStorage: ~Copyable {
     } catch {
       throw error == .noSuchFileOrDirectory ? .effaceableSecretMissing : .keybagUnreadable(error)
     }
+    // Another host may have overwritten it, of which this one's kernel is not told (GlusterFS).
+    if file.mayServeSeveralHosts { file.forgetPages() }
     var failure = KeyManagementError.effaceableSecretMissing
     for place in 0..<Self.slots * Self.copies {
       if let secret = Self.secret(identifier, storeID, at: place, of: file, &failure) { return secret }

@@ -53,6 +53,17 @@ extension Descriptor {
     }
   }
 
+  /// Whether another process has locked bytes of the file in that way. Locks nothing.
+  package var isClaimed: Bool {
+    get throws(Errno) {
+      var range = ProtectfsLibc.flock()
+      range.l_type = Int16(F_WRLCK)
+      // `F_OFD_GETLK`, which Glibc's module leaves out
+      try call("fcntl", unsafe fcntl(rawValue, 36, &range))
+      return range.l_type != Int16(F_UNLCK)
+    }
+  }
+
   /// Whether another process has locked bytes of the file in that way. Where not, this one has locked them afterwards,
   /// shared.
   package var isLockedByOthers: Bool {

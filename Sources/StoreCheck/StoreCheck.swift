@@ -57,7 +57,7 @@ package enum StoreCheck {
     } catch .effaceableSecretMissing {
       // This has been reported already.
     }
-    let batches = try keys.volume.rekeyBatches(in: store)
+    let batches = options.contains(.contents) ? Self.batches(in: store, keys, findings) : []
     try KeybagCheck(
       copies: copies, store: SharedDescriptor(store), findings: findings, keybag: keybag,
       mayReplace: mayReplaceKeybag(by: keybag, file, isHost: deviceKey.isOfHost)
@@ -69,6 +69,17 @@ package enum StoreCheck {
     targets.checkOrphans(findings)
     try repair?.finish()
     return findings.summary
+  }
+
+  /// The batches of rekeys in progress; `nil` where they cannot be read, and contents of files with a pending rekey
+  /// neither.
+  private static func batches(
+    in store: borrowing Descriptor, _ keys: CheckKeys, _ findings: Findings
+  ) -> [RekeyBatch]? {
+    do throws(Errno) { return try keys.volume.rekeyBatches(in: store) } catch {
+      findings.report(.unreadable, at: .ofStore("rekey"), "\(error)")
+      return nil
+    }
   }
 
   /// Whether a keybag may take the place of the one that is there: it opens the store, and this is no host, which an

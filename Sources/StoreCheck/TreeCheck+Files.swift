@@ -128,7 +128,11 @@ extension TreeCheck {
       contents.expect(record.clean)
       let cipher: ContentsCipher
       do throws(CryptographyError) { cipher = try layout.cipher(key, record) } catch { throw Errno(error) }
-      let chunks = record.pending.map(batches.chunks) ?? []
+      var chunks: [RekeyBatch.Chunk] = []
+      if let pending = record.pending {
+        guard let batches else { return }
+        chunks = batches.chunks(after: pending)
+      }
       check.add(.init(place: place, contents: contents, cipher: cipher, chunks: chunks))
     } catch {
       findings.report(.unreadable, at: place, "contents: \(error)")

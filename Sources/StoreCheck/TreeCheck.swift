@@ -17,8 +17,8 @@ final class TreeCheck {
   let options: StoreCheck.Options
   /// `nil` if contents are not read.
   let contents: ContentsCheck?
-  /// The batches of rekeys in progress.
-  let batches: [RekeyBatch]
+  /// The batches of rekeys in progress; `nil` where they cannot be read.
+  let batches: [RekeyBatch]?
   private var visits: [Visit] = []
   /// The number of directories, counted from the deepest, that keep a descriptor.
   private let mostOpened: Int
@@ -26,7 +26,7 @@ final class TreeCheck {
 
   init(
     _ backing: borrowing Descriptor, keys: CheckKeys, findings: Findings, targets: LongSymlinkFiles,
-    batches: [RekeyBatch] = [], layout: ContentsLayout, options: StoreCheck.Options, mostOpened: Int = 128
+    batches: [RekeyBatch]? = [], layout: ContentsLayout, options: StoreCheck.Options, mostOpened: Int = 128
   ) throws(Errno) {
     self.keys = keys
     self.targets = targets

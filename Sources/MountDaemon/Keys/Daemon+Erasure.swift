@@ -36,7 +36,7 @@ extension Daemon {
       let applied = try file.apply(.eraseClass(fileClass), to: opened)
       let keybag = applied.keybag
       // Keys of other classes that the second copy had.
-      if hasOtherKeys(keybag) { machine.replaceKeys(applied.keys.filter { $0.key != fileClass }) }
+      if hasOtherKeys(keybag) { replaceKeys(applied.keys.filter { $0.key != fileClass }) }
       let successors = applied.keys.filter { $0.key == fileClass }
       return (
         LockMachine.Destruction(classes: [fileClass]) { [self] in

@@ -13,10 +13,10 @@ extension Daemon {
       noteLastHostLock(file)
       Thread(name: "keybag watch") { [self] in
         var reported: Keybag?
-        var seen: HostLocks.Mark?
+        var last = LastHostLock()
         var isSettled = false
         repeat {
-          isSettled = look(&reported, &seen)
+          isSettled = look(&reported, &last)
         } while watch.wait(isSettled: isSettled)
       }.detach()
     } catch {
@@ -27,10 +27,10 @@ extension Daemon {
   }
 
   /// Returns whether nothing is left to do that another look might bring.
-  private func look(_ reported: inout Keybag?, _ seen: inout HostLocks.Mark?) -> Bool {
+  private func look(_ reported: inout Keybag?, _ last: inout LastHostLock) -> Bool {
     guard let file = try? openKeybagFile() else { return false }
     let hasFollowed = follow(file, &reported)
-    return followHostLocks(file, &seen) && hasFollowed
+    return followHostLocks(file, &last) && hasFollowed
   }
 
   /// - Parameter reported: the keybag that could not be gone on with, so that it is reported once.

@@ -8,7 +8,7 @@ import SystemPackage
 extension Daemon {
   package func lockHosts(_ content: HostLockRecord.Content, within time: Duration) throws(ControlError) -> [String] {
     // The own lock waits for nobody, and whatever becomes of it, the others are asked.
-    let failure = lock(content)
+    let failure = lock(content) ?? (machine.state.lockOutcome.hasTakenAll ? nil : machine.state.lockOutcome.error)
     let silent: [String]
     do throws(KeyManagementError) { silent = try ask(content, within: time) } catch { throw failure ?? refusal(error) }
     guard let failure else { return silent }
@@ -33,8 +33,10 @@ extension Daemon {
       if !isThere { try locks.make(request, beside: file) }
       for _ in 0..<20 {
         // Whoever can put an earlier keybag in place does not take a host from the list.
-        try silent.add(from: [keybag.withLock { $0 }, readKeybag(file)], mayWrite: WriterClaim.mayBeMade(in: backing))
-        silent.remove { locks.isAcknowledged(request, by: $0, beside: file) }
+        let keybags = [keybag.withLock { $0 }, try readKeybag(file)]
+        silent.look(in: keybags, mayWrite: WriterClaim.mayBeMade(in: backing)) {
+          locks.isAcknowledged(request, by: $0, beside: file)
+        }
         if silent.names.isEmpty || MonotonicClock.now >= deadline { return silent.names }
         MonotonicClock.sleep(microseconds: 100_000)
       }
@@ -46,33 +48,42 @@ extension Daemon {
     if let last = try? hostLocks().request(beside: file) { lastHostLock.store(last.request, ordering: .releasing) }
   }
 
-  /// Does what another host asks for, if it has asked for anything new, and says so when that has taken effect. Pages
-  /// and keys that a store which does not answer has kept in memory are not.
+  /// Does what another host asks for, if it has asked for anything new, and says so when that has taken all from
+  /// memory: pages and keys that a store which does not answer has kept there, and a secret that is being tried.
   ///
-  /// - Parameter seen: what was looked at last.
-  /// - Returns: whether there is none that could not be read.
-  func followHostLocks(_ file: borrowing KeybagFile, _ seen: inout HostLocks.Mark?) -> Bool {
-    guard let mark = HostLocks.Mark(beside: file), mark != seen else { return true }
+  /// - Returns: whether nothing is left to do.
+  func followHostLocks(_ file: borrowing KeybagFile, _ last: inout LastHostLock) -> Bool {
+    let mark = HostLocks.Mark(beside: file)
+    guard let mark, mark != last.mark || last.unanswered != nil else { return true }
     guard let locks = try? hostLocks(), let request = locks.request(beside: file) else { return false }
-    seen = mark
-    guard request.request != ownHostLock.load(ordering: .acquiring),
-      request.request != lastHostLock.exchange(request.request, ordering: .acquiringAndReleasing)
-    else { return true }
-    log.notice("another host asks all to lock", metadata: ["host": "\(request.host.hexadecimal)"])
-    let failure = lock(request.content)
-    trial.load()?.waitForTrial(atMost: DerivationLock.patience)
-    let outcome = machine.state.lockOutcome
-    guard failure == nil || failure?.code == .writesLost, outcome.hasTakenAll else {
-      log.warning("a lock that another host has asked for has not taken all from memory")
+    last.mark = mark
+    let isOwn = request.request == ownHostLock.load(ordering: .acquiring)
+    if !isOwn, request.request != lastHostLock.exchange(request.request, ordering: .acquiringAndReleasing) {
+      log.notice("another host asks all to lock", metadata: ["host": "\(request.host.hexadecimal)"])
+      let failure = lock(request.content)
+      last.unanswered = failure == nil || failure?.code == .writesLost ? request : nil
+    } else if request != last.unanswered {
+      last.unanswered = nil
+    }
+    guard last.unanswered != nil else { return true }
+    let state = machine.state
+    // Whoever is unlocked since does not say that it is locked.
+    guard state.lockState != .unlocked, state.lockState != .gracePeriod else {
+      last.unanswered = nil
       return true
+    }
+    guard state.lockOutcome.hasTakenAll, trial.load()?.waitForTrial(atMost: DerivationLock.patience) != false else {
+      return false
     }
     do throws(KeyManagementError) {
       if let host = deviceKey.host { try locks.acknowledge(request, by: host.record.id, beside: file) }
       if !options.isReadOnly { try locks.acknowledge(request, by: nil, beside: file) }
+      last.unanswered = nil
+      return true
     } catch {
-      log.warning("the host that asks is not told that this one has locked", metadata: ["reason": "\(error.code)"])
+      log.debug("the host that asks is not told yet that this one has locked", metadata: ["reason": "\(error.code)"])
+      return false
     }
-    return true
   }
 
   /// Locks this mount as a request asks for.
@@ -94,31 +105,37 @@ extension Daemon {
   }
 }
 
+/// What a mount has seen of requests that all hosts lock.
+struct LastHostLock {
+  /// The file that was looked at last.
+  fileprivate var mark: HostLocks.Mark?
+  /// A request that was done, and not answered yet.
+  fileprivate var unanswered: HostLockRecord?
+}
+
 /// Those who have not said that they locked: hosts, and whoever writes the store.
 private struct OthersOfStore {
-  private var silent: [[UInt8]?: String] = [:]
-  private var known: Set<[UInt8]?> = []
+  private var silent: [[UInt8]: String] = [:]
+  private var known: Set<[UInt8]> = []
+  private let writes: Bool
+  private var isWriterSilent = false
 
   /// - Parameters:
   ///   - writes: whether this machine writes the store.
   ///   - host: what it is as a host.
   init(writes: Bool, host: HostKey?) {
-    if writes { known.insert(nil) }
+    self.writes = writes
     if let host { known.insert(host.record.id) }
   }
 
-  var names: [String] { silent.values.sorted() }
+  var names: [String] { silent.values.sorted() + (isWriterSilent ? ["whoever writes the store"] : []) }
 
-  mutating func add(from keybags: [Keybag], mayWrite: Bool) {
+  /// - Parameter mayWrite: whether somebody may write the store now.
+  mutating func look(in keybags: [Keybag], mayWrite: Bool, _ hasLocked: ([UInt8]?) -> Bool) {
     for protector in keybags.flatMap(\.protectors) where protector.method.host != nil {
-      add(protector.id, protector.label)
+      if known.insert(protector.id).inserted { silent[protector.id] = protector.label }
     }
-    if mayWrite { add(nil, "whoever writes the store") }
+    silent = silent.filter { !hasLocked($0.key) }
+    isWriterSilent = !writes && mayWrite && !hasLocked(nil)
   }
-
-  private mutating func add(_ id: [UInt8]?, _ name: String) {
-    if known.insert(id).inserted { silent[id] = name }
-  }
-
-  mutating func remove(where hasLocked: ([UInt8]?) -> Bool) { silent = silent.filter { !hasLocked($0.key) } }
 }

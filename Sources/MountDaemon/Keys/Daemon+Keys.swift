@@ -212,9 +212,15 @@ extension Daemon {
   /// - Throws: what failed after that.
   func goOn(with applied: borrowing AppliedEdit) throws(KeyManagementError) {
     // Those of a rotation that could not be begun, too: the keybag in place may have them already.
-    if hasOtherKeys(applied.keybag) { machine.replaceKeys(applied.keys) }
+    if hasOtherKeys(applied.keybag) { replaceKeys(applied.keys) }
     adopt(applied.keybag)
     if let failure = applied.failure { throw failure }
+  }
+
+  /// Takes other keys of classes in place of those in memory: on a host, which may have been unlocked with its own
+  /// passcode alone, of no others.
+  func replaceKeys(_ keys: [ProtectionClass: [HeldKey]]) {
+    machine.replaceKeys(deviceKey.isOfHost ? keys.filter { controller.holdsKey(of: $0.key) } : keys)
   }
 
   /// Whether a keybag has other class keys than the one that this daemon goes by.

@@ -35,15 +35,16 @@ final class DerivationLock: Sendable {
   }
 
   /// Waits until the secret that is being tried has been, and for `patience` at most: a lock leaves neither that nor
-  /// what was derived from it in memory.
-  func waitForTrial(atMost patience: Duration) {
+  /// what was derived from it in memory. Returns whether it has been.
+  @discardableResult
+  func waitForTrial(atMost patience: Duration) -> Bool {
     let before = ended.load(ordering: .sequentiallyConsistent)
     let end = MonotonicClock.now + patience
-    while isTrying.load(ordering: .sequentiallyConsistent), ended.load(ordering: .sequentiallyConsistent) == before,
-      MonotonicClock.now < end
-    {
+    while isTrying.load(ordering: .sequentiallyConsistent), ended.load(ordering: .sequentiallyConsistent) == before {
+      if MonotonicClock.now >= end { return false }
       MonotonicClock.sleep(microseconds: 5000)
     }
+    return true
   }
 
   /// The same for a call that brings a new secret with it.

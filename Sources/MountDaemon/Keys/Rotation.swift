@@ -53,7 +53,7 @@ extension Daemon {
     let keys = try opened.heldKeys(of: [fileClass])
     // The last of those rotations may have ended before the second copy had its key.
     try file.repair(opened.keybag, deviceKey: deviceKey)
-    machine.replaceKeys(keys)
+    replaceKeys(keys)
     adopt(opened.keybag)
     return opened
   }

@@ -48,9 +48,7 @@ extension LockMachine {
   func replaceKeys(_ keys: [ProtectionClass: [HeldKey]]) {
     monitor.update { state in
       let lost = state.destruction?.classes ?? []
-      install(
-        keys.filter { !lost.contains($0.key) && controller.holdsKey(of: $0.key) },
-        in: state.locksTo ?? state.lockState)
+      install(keys.filter { !lost.contains($0.key) }, in: state.locksTo ?? state.lockState)
     }
   }
 

@@ -157,15 +157,18 @@ final class LockMachine: Sendable {
         sequence.report(outcome)
         let successors = destruction.completion()
         change { [outcome] state in
-          state.lockOutcome = outcome
-          if let newState = destruction.newState { finish(destruction.classes, enter: newState, &state) }
+          if let newState = destruction.newState {
+            state.lockOutcome = outcome
+            finish(destruction.classes, enter: newState, &state)
+          } else {
+            // Of one lock and of what has gone since.
+            state.lockOutcome.add(outcome)
+          }
           install(successors, in: state.lockState)
           for fileClass in destruction.classes {
+            let availability = ProtectionPolicy.keyAvailability(of: fileClass, in: state.lockState)
             let isWithheld = destruction.withheld.contains(fileClass)
-            let lockState = isWithheld ? .beforeFirstUnlock : state.lockState
-            let availability = ProtectionPolicy.keyAvailability(of: fileClass, in: lockState)
-            let isNone = isWithheld && fileClass.isUnlockedByDevice
-            controller.setAvailability(isNone ? .unavailable : availability, of: fileClass)
+            controller.setAvailability(isWithheld ? .unavailable : availability, of: fileClass)
           }
           state.isLocking = false
           state.destruction = nil
@@ -183,7 +186,7 @@ final class LockMachine: Sendable {
             state.completedLocks += 1
             state.lockOutcome = outcome
             goToRest(after: restPeriod, &state)
-          } else if state.isInactivityDue {
+          } else {
             state.lockOutcome.add(outcome)
           }
           state.locksAt = nil

@@ -40,9 +40,11 @@ extension LockSequence {
   mutating func dropLateWrites() -> LateWrites {
     lateWrites.removeAll(where: \.isDone)
     guard lateDrop?.isDone ?? true else { return .underWay }
-    let classes = ProtectionClass.allCases.filter { controller.availability(of: $0) == .unavailable }
+    let classes = ProtectionClass.allCases.filter {
+      controller.availability(of: $0) != .available && evicted.contains($0)
+    }
     let nodes = classes.flatMap { fileSystem.writtenNodes(in: $0) }
-    if nodes.isEmpty { return .none }
+    if nodes.isEmpty { return lateWrites.isEmpty ? .none : .underWay }
     lateDrop = pages.begin(nodes)
     return lateWrites.isEmpty ? .possible : .underWay
   }

@@ -47,6 +47,8 @@ struct LockSequence: ClassLocking {
   let writes: PageInvalidation
   /// Those that have outlasted a lock.
   var lateWrites: [InvalidationBatch] = []
+  /// Classes whose open files went with them when they were locked last.
+  var evicted: Set<ProtectionClass> = []
   /// The last pages that ``dropLateWrites()`` has begun to drop.
   var lateDrop: InvalidationBatch?
   /// How long to wait for the backing store from the last write-back that completed.
@@ -87,6 +89,7 @@ struct LockSequence: ClassLocking {
   /// Class B keeps its public key, and its open files their own keys, unless `evictingOpenFiles`.
   mutating func run(_ classes: [ProtectionClass], evictingOpenFiles: Bool) -> LockOutcome {
     let whole = evictingOpenFiles ? classes : classes.filter { !$0.keepsOpenFiles }
+    evicted = evicted.subtracting(classes).union(whole)
     // Where others write the store, what they have put into a class is found.
     let stale = fileSystem.renewRecords(within: patience)
     var outcome = LockOutcome()

@@ -241,7 +241,8 @@ package final class WriterClaim: Sendable {
       let store = try backing.open(PathName(NameEncoding.storeDirectory), [.readOnly, .directory, .noFollow])
       let file = try open(in: store, [.readOnly])
       // One of an earlier version leaves nothing in the file.
-      return try !isLeft(file) || file.isLockedByOthers
+      if try !isLeft(file) { return true }
+      return try file.isClaimed
     } catch {
       return error != .noSuchFileOrDirectory
     }
