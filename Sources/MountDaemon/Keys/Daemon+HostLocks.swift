@@ -1,6 +1,7 @@
 import KeyManagement
 import ProtectfsClient
 import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
@@ -67,8 +68,8 @@ extension Daemon {
     }
     guard last.unanswered != nil else { return true }
     let state = machine.state
-    // Whoever is unlocked since does not say that it is locked.
-    guard state.lockState != .unlocked, state.lockState != .gracePeriod else {
+    // It may have been unlocked since, and locked again for less.
+    guard request.content.isDone(in: state.lockState) else {
       last.unanswered = nil
       return true
     }
@@ -102,6 +103,18 @@ extension Daemon {
 
   private func hostLocks() throws(KeyManagementError) -> HostLocks {
     try HostLocks(of: keybag.withLock { $0.storeID }, deviceKey)
+  }
+}
+
+extension HostLockRecord.Content {
+  /// Whether a mount in that state has locked what a request asks for.
+  fileprivate func isDone(in state: LockState) -> Bool {
+    switch self {
+    case .lock: state != .unlocked && state != .gracePeriod
+    case .lockInactive: state == .inactive || state == .beforeFirstUnlock
+    case .lockEveryClass: state == .beforeFirstUnlock
+    case .locked: false
+    }
   }
 }
 
