@@ -195,7 +195,7 @@ def volume_key(device_key, store):
 
 USES = {
     "names": 64, "symbolic links": 64, "attribute names": 64, "attribute name hash": 32, "directory attributes": 64,
-    "records": 32, "class none": 32, "keybag": 32, "attempts": 32,
+    "records": 32, "class none": 32, "keybag": 32, "attempts": 32, "host locks": 32,
     "device key identifier": 16,
 }
 
@@ -388,7 +388,7 @@ def host_lock(v, host, content):
     body = b"protklck" + struct.pack("<H", 1) + store + struct.pack("<Q", int(v["lockRequest"], 16)) + host
     body += bytes([content])
     volume = hkdf(bytes.fromhex(v["deviceKey"]), store, b"protectfs volume device key", 32)
-    return body + mac(hkdf(volume, store, b"protectfs host locks", 32), body)
+    return body + mac(use_key(volume, store, "host locks"), body)
 
 
 def protector(p, b, volume, store):

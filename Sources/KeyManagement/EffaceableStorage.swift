@@ -21,18 +21,20 @@ struct EffaceableStorage: ~Copyable {
     self.directory = try directory.open(".", [.readOnly, .directory])
   }
 
+  private func open(_ mode: OpenFlags) throws(Errno) -> Descriptor {
+    try directory.open(Self.name, mode.union([.noFollow, .nonBlocking]), mode: 0o600).asOnServer()
+  }
+
   /// The secret that belongs to a keybag with that identifier.
   ///
   /// - Throws: `effaceableSecretMissing` when it was overwritten, or the file is lost.
   func secret(_ identifier: [UInt8], of storeID: StoreID) throws(KeyManagementError) -> EffaceableSecret {
     let file: Descriptor
     do throws(Errno) {
-      file = try directory.open(Self.name, [.readOnly, .noFollow, .nonBlocking])
+      file = try open(.readOnly)
     } catch {
       throw error == .noSuchFileOrDirectory ? .effaceableSecretMissing : .keybagUnreadable(error)
     }
-    // Another host may have overwritten it, of which this one's kernel is not told (GlusterFS).
-    if file.mayServeSeveralHosts { file.forgetPages() }
     var failure = KeyManagementError.effaceableSecretMissing
     for place in 0..<Self.slots * Self.copies {
       if let secret = Self.secret(identifier, storeID, at: place, of: file, &failure) { return secret }
@@ -58,7 +60,7 @@ struct EffaceableStorage: ~Copyable {
 
   /// In how many copies the secret with that identifier is there.
   func copies(of identifier: [UInt8], _ storeID: StoreID) throws(Errno) -> UInt64 {
-    let file = try directory.open(Self.name, [.readOnly, .noFollow, .nonBlocking])
+    let file = try open(.readOnly)
     var failure = KeyManagementError.effaceableSecretMissing
     let places = (0..<Self.slots * Self.copies).filter {
       Self.secret(identifier, storeID, at: $0, of: file, &failure) != nil
@@ -68,7 +70,7 @@ struct EffaceableStorage: ~Copyable {
 
   /// Writes a new secret into the slot that is not the one of the keybag in use, and makes it durable.
   func write(_ secret: borrowing EffaceableSecret, keeping identifier: [UInt8]?, of storeID: StoreID) throws(Errno) {
-    let file = try directory.open(Self.name, [.readWrite, .create, .noFollow, .nonBlocking], mode: 0o600)
+    let file = try open([.readWrite, .create])
     try directory.synchronize()
     try write(secret, slot: Self.freeSlot(keeping: identifier, storeID, file), file)
   }
@@ -77,7 +79,7 @@ struct EffaceableStorage: ~Copyable {
   func restoreCopies(
     _ secret: borrowing EffaceableSecret, _ identifier: [UInt8], of storeID: StoreID
   ) throws(Errno) {
-    let file = try directory.open(Self.name, [.readWrite, .noFollow, .nonBlocking])
+    let file = try open(.readWrite)
     try write(secret, slot: try 1 - Self.freeSlot(keeping: identifier, storeID, file), file)
   }
 
@@ -104,7 +106,7 @@ struct EffaceableStorage: ~Copyable {
       // A store without effaceable secrets.
       if error == .noSuchFileOrDirectory { return } else { throw error }
     }
-    let file = try directory.open(Self.name, [.readWrite, .noFollow, .nonBlocking])
+    let file = try open(.readWrite)
     var places = Array(0..<Self.slots * Self.copies)
     if let identifier {
       guard let kept = try Self.slot(of: identifier, storeID, file) else { throw .noSuchFileOrDirectory }

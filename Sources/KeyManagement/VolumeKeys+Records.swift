@@ -31,7 +31,8 @@ extension VolumeKeys {
     for name in RekeyBatch.names {
       let bytes: [UInt8]
       do throws(Errno) {
-        bytes = try store.open(name, [.readOnly, .noFollow, .nonBlocking]).readAll(limit: RekeyBatch.longest + 1)
+        let file = try store.open(name, [.readOnly, .noFollow, .nonBlocking]).asOnServer()
+        bytes = try file.readAll(limit: RekeyBatch.longest + 1)
       } catch .noSuchFileOrDirectory {
         continue
       }

@@ -28,9 +28,12 @@ extension Descriptor {
   /// time is lost.
   package func expectSequentialReads() { _ = posix_fadvise(rawValue, 0, 0, POSIX_FADV_SEQUENTIAL) }
 
-  /// Has the kernel forget its pages of the file, so that the file system is asked for what is read next
-  /// (posix_fadvise(2)). Where it does not, what is read may be old.
-  package func forgetPages() { _ = posix_fadvise(rawValue, 0, 0, POSIX_FADV_DONTNEED) }
+  /// Has the kernel forget its pages of the file where the file system may serve several hosts (posix_fadvise(2)):
+  /// another one may have overwritten it, of which some kernels are not told (GlusterFS).
+  package consuming func asOnServer() -> Descriptor {
+    if mayServeSeveralHosts { _ = posix_fadvise(rawValue, 0, 0, POSIX_FADV_DONTNEED) }
+    return self
+  }
 
   /// Has the kernel begin to read the start of the file into its page cache (posix_fadvise(2)). Where it does not, only
   /// time is lost.

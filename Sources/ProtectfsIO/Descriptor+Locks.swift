@@ -53,11 +53,11 @@ extension Descriptor {
     }
   }
 
-  /// Whether another process has locked bytes of the file in that way. Locks nothing.
+  /// Whether another process has locked bytes of the file in that way, for itself alone. Locks nothing.
   package var isClaimed: Bool {
     get throws(Errno) {
       var range = ProtectfsLibc.flock()
-      range.l_type = Int16(F_WRLCK)
+      range.l_type = Int16(F_RDLCK)
       // `F_OFD_GETLK`, which Glibc's module leaves out
       try call("fcntl", unsafe fcntl(rawValue, 36, &range))
       return range.l_type != Int16(F_UNLCK)

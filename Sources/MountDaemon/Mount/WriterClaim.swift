@@ -309,7 +309,7 @@ package final class WriterClaim: Sendable {
   }
 
   private static func open(in store: borrowing Descriptor, _ flags: OpenFlags) throws(Errno) -> Descriptor {
-    let file = try store.open(name, flags.union([.noFollow, .nonBlocking]), mode: 0o600)
+    let file = try store.open(name, flags.union([.noFollow, .nonBlocking]), mode: 0o600).asOnServer()
     guard try file.status().type == .regular else { throw .invalidArgument }
     return file
   }
