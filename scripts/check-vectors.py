@@ -387,8 +387,7 @@ def host_lock(v, host, content):
     store = bytes.fromhex(v["storeID"])
     body = b"protklck" + struct.pack("<H", 1) + store + struct.pack("<Q", int(v["lockRequest"], 16)) + host
     body += bytes([content])
-    volume = hkdf(bytes.fromhex(v["deviceKey"]), store, b"protectfs volume device key", 32)
-    return body + mac(use_key(volume, store, "host locks"), body)
+    return body + mac(use_key(volume_key(bytes.fromhex(v["deviceKey"]), store), store, "host locks"), body)
 
 
 def protector(p, b, volume, store):

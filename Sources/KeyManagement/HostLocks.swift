@@ -22,7 +22,7 @@ package struct HostLocks: Sendable {
   }
 
   /// What tells one file in the place of the last request from the next, for one question to the file system.
-  package struct Mark: Equatable {
+  package struct Mark: Equatable, Sendable {
     private let inode: UInt64
     private let seconds: Int64
     private let nanoseconds: UInt32

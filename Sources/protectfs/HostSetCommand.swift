@@ -32,11 +32,7 @@ struct HostSetCommand: ParsableCommand {
 
   func run() throws {
     let owner = try location.owner()
-    let name = ItemName(text: host)
-    let hosts = try StoreSummary.read(owner.backing).protectors.filter {
-      $0.method.host != nil && name.means($0.id, $0.label)
-    }
-    let protector = try name.one(of: hosts, "host", shownBy: "host list")
+    let protector = try ItemName(text: host).host(in: StoreSummary.read(owner.backing))
     let before = protector.method.host?.classes ?? []
     let letters = classes.classes.map(\.letter).joined(separator: ", ")
     let label = protector.label.printable
@@ -91,8 +87,7 @@ struct HostRemoveCommand: ParsableCommand {
     let owner = try location.owner()
     let record = try StoreSummary.read(owner.backing)
     if try withdrawRequest(from: owner.backing, record) { return print("The request was removed.") }
-    let hosts = record.protectors.filter { $0.method.host != nil && name.means($0.id, $0.label) }
-    let protector = try name.one(of: hosts, "host", shownBy: "host list")
+    let protector = try name.host(in: record)
     let rotation = HostRotation(classes: protector.method.host?.classes ?? [], owner: owner)
     try rotation.requireUnlocked()
     let secret = try options.opening.read()

@@ -1,4 +1,5 @@
 import ProtectfsIO
+import StoreFormat
 
 /// What a user calls one of several items: its name, or the first digits of its identity.
 struct ItemName {
@@ -25,5 +26,11 @@ struct ItemName {
         .failure, "'\(text)' may mean \(found.count) \(kind)s; give more digits of its identity")
     }
     return first
+  }
+
+  /// The one host of a store that is meant.
+  func host(in record: KeybagRecord) throws(CommandFailure) -> KeybagRecord.Protector {
+    let found = record.protectors.filter { $0.method.host != nil && means($0.id, $0.label) }
+    return try one(of: found, "host", shownBy: "host list")
   }
 }

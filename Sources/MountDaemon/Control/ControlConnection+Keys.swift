@@ -65,7 +65,7 @@ extension ControlConnection {
     let seconds = parameters?.timeout ?? 30
     guard (0...3600).contains(seconds) else { throw .invalidParameter("timeout") }
     let hasRoom = streams.begin()
-    defer { derivation.waitForTrial(atMost: DerivationLock.patience) }
+    defer { derivation.waitForTrial() }
     defer { if hasRoom { streams.end() } }
     let content: HostLockRecord.Content =
       parameters?.everyClass == true ? .lockEveryClass : parameters?.inactive == true ? .lockInactive : .lock

@@ -57,7 +57,7 @@ struct ControlConnection: ~Copyable {
     case .daemon(.lock):
       try lock(call)
     case .daemon(.lockAll):
-      defer { derivation.waitForTrial(atMost: DerivationLock.patience) }
+      defer { derivation.waitForTrial() }
       try VarlinkError.translating { () throws(ControlError) in try control.lockAll() }
     case .daemon(.finishWrites):
       guard streams.begin() else { throw .control(.tooManyStreams(streams.limit)) }
@@ -122,7 +122,7 @@ struct ControlConnection: ~Copyable {
     let lasts = wait && parameters?.gracePeriod != 0
     let hasRoom = !lasts || streams.begin()
     defer { if lasts && hasRoom { streams.end() } }
-    defer { if wait { derivation.waitForTrial(atMost: DerivationLock.patience) } }
+    defer { if wait { derivation.waitForTrial() } }
     try VarlinkError.translating { () throws(ControlError) in
       try control.lock(
         gracePeriod: parameters?.gracePeriod.map { .seconds($0) }, includingInactive: parameters?.inactive ?? false,

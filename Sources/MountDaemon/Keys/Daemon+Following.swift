@@ -10,10 +10,10 @@ extension Daemon {
     do throws(KeyManagementError) {
       let file = try openKeybagFile()
       let watch = try file.watch()
-      noteLastHostLock(file)
+      let known = lastHostLock(file)
       Thread(name: "keybag watch") { [self] in
         var reported: Keybag?
-        var last = LastHostLock()
+        var last = known
         var isSettled = false
         repeat {
           isSettled = look(&reported, &last)

@@ -32,9 +32,9 @@ extension Daemon {
       // Another may have asked meanwhile, for less, and not everyone has seen this request.
       let isThere = locks.request(beside: file)?.request == request.request
       if !isThere { try locks.make(request, beside: file) }
+      // Whoever can put an earlier keybag in place does not take a host from the list.
+      let keybags = [keybag.withLock { $0 }, try readKeybag(file)]
       for _ in 0..<20 {
-        // Whoever can put an earlier keybag in place does not take a host from the list.
-        let keybags = [keybag.withLock { $0 }, try readKeybag(file)]
         silent.look(in: keybags, mayWrite: WriterClaim.mayBeMade(in: backing)) {
           locks.isAcknowledged(request, by: $0, beside: file)
         }
@@ -45,8 +45,8 @@ extension Daemon {
   }
 
   /// The last request when the mount began, which is none of its business.
-  func noteLastHostLock(_ file: borrowing KeybagFile) {
-    if let last = try? hostLocks().request(beside: file) { lastHostLock.store(last.request, ordering: .releasing) }
+  func lastHostLock(_ file: borrowing KeybagFile) -> LastHostLock {
+    LastHostLock(request: (try? hostLocks().request(beside: file))?.request)
   }
 
   /// Does what another host asks for, if it has asked for anything new, and says so when that has taken all from
@@ -55,31 +55,31 @@ extension Daemon {
   /// - Returns: whether nothing is left to do.
   func followHostLocks(_ file: borrowing KeybagFile, _ last: inout LastHostLock) -> Bool {
     let mark = HostLocks.Mark(beside: file)
-    guard let mark, mark != last.mark || last.unanswered != nil else { return true }
+    guard let mark, mark != last.mark || last.isUnanswered else { return true }
     guard let locks = try? hostLocks(), let request = locks.request(beside: file) else { return false }
     last.mark = mark
-    let isOwn = request.request == ownHostLock.load(ordering: .acquiring)
-    if !isOwn, request.request != lastHostLock.exchange(request.request, ordering: .acquiringAndReleasing) {
+    if request.request == ownHostLock.load(ordering: .acquiring) {
+      last.isUnanswered = false
+    } else if request.request != last.request {
+      last.request = request.request
       log.notice("another host asks all to lock", metadata: ["host": "\(request.host.hexadecimal)"])
       let failure = lock(request.content)
-      last.unanswered = failure == nil || failure?.code == .writesLost ? request : nil
-    } else if request != last.unanswered {
-      last.unanswered = nil
+      last.isUnanswered = failure == nil || failure?.code == .writesLost
     }
-    guard last.unanswered != nil else { return true }
+    guard last.isUnanswered else { return true }
     let state = machine.state
     // It may have been unlocked since, and locked again for less.
     guard request.content.isDone(in: state.lockState) else {
-      last.unanswered = nil
+      last.isUnanswered = false
       return true
     }
-    guard state.lockOutcome.hasTakenAll, trial.load()?.waitForTrial(atMost: DerivationLock.patience) != false else {
+    guard state.lockOutcome.hasTakenAll, trial.load()?.waitForTrial() != false else {
       return false
     }
     do throws(KeyManagementError) {
       if let host = deviceKey.host { try locks.acknowledge(request, by: host.record.id, beside: file) }
       if !options.isReadOnly { try locks.acknowledge(request, by: nil, beside: file) }
-      last.unanswered = nil
+      last.isUnanswered = false
       return true
     } catch {
       log.debug("the host that asks is not told yet that this one has locked", metadata: ["reason": "\(error.code)"])
@@ -119,11 +119,15 @@ extension HostLockRecord.Content {
 }
 
 /// What a mount has seen of requests that all hosts lock.
-struct LastHostLock {
+struct LastHostLock: Sendable {
+  /// The last one that was not its own; `nil`: there was none.
+  fileprivate var request: UInt64?
   /// The file that was looked at last.
   fileprivate var mark: HostLocks.Mark?
-  /// A request that was done, and not answered yet.
-  fileprivate var unanswered: HostLockRecord?
+  /// Whether the request was done, and is not answered yet.
+  fileprivate var isUnanswered = false
+
+  fileprivate init(request: UInt64?) { self.request = request }
 }
 
 /// Those who have not said that they locked: hosts, and whoever writes the store.

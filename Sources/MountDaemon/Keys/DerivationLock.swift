@@ -5,9 +5,6 @@ import Synchronization
 /// Lets one secret be tried at a time, so that many clients cannot make the daemon derive many keys at once, and few
 /// wait for it, so that they leave locked memory and connections to others.
 final class DerivationLock: Sendable {
-  /// How long a lock waits for a secret that is being tried: its derivation takes about a second.
-  static let patience = Duration.seconds(3)
-
   private let mutex = RankedMutex(.keyDerivation, ())
   private let calls: CallCount
   private let isTrying = Atomic(false)
@@ -35,9 +32,9 @@ final class DerivationLock: Sendable {
   }
 
   /// Waits until the secret that is being tried has been, and for `patience` at most: a lock leaves neither that nor
-  /// what was derived from it in memory. Returns whether it has been.
+  /// what was derived from it in memory. Returns whether it has been: its derivation takes about a second.
   @discardableResult
-  func waitForTrial(atMost patience: Duration) -> Bool {
+  func waitForTrial(atMost patience: Duration = .seconds(3)) -> Bool {
     let before = ended.load(ordering: .sequentiallyConsistent)
     let end = MonotonicClock.now + patience
     while isTrying.load(ordering: .sequentiallyConsistent), ended.load(ordering: .sequentiallyConsistent) == before {

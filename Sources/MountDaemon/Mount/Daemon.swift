@@ -26,9 +26,7 @@ package final class Daemon: DaemonControl {
   let isErased = RankedMutex(.erasure, false)
   /// Held while the keybag is read, changed and put in place (`withKeybag`).
   let keybagFile = RankedMutex(.keybagFile, ())
-  /// The last request that all hosts lock; 0: there was none.
-  let lastHostLock = Atomic<UInt64>(0)
-  /// The last one of this mount's own.
+  /// The last request of this mount's own that all hosts lock; 0: there was none.
   let ownHostLock = Atomic<UInt64>(0)
   /// What a secret is tried in, once there are clients.
   let trial = AtomicLazyReference<DerivationLock>()
