@@ -63,6 +63,8 @@ class Host:
         self.mount_point.mkdir()
         self.device_key, self.passcode = test.device_key, test.passcode
         self.daemon = None
+        # What is mounted besides.
+        self.others = []
 
     def start(self, *options):
         """Starts a daemon in the foreground, which unlocks; does not wait for it."""
@@ -106,7 +108,8 @@ class Host:
         return self.daemon.wait(60)
 
     def clean_up(self):
-        run("umount", "-l", self.mount_point, check=False)
+        for point in [self.mount_point, *self.others]:
+            run("umount", "-l", point, check=False)
         if self.daemon and self.daemon.poll() is None:
             self.daemon.kill()
             self.daemon.wait(60)
@@ -229,15 +232,30 @@ class Test:
 
     def reader(self, a, b):
         self.note_time("another host reads", b.mount("ro"))
-        for name, writer, reader in [("bare", a.bare, b.bare), ("protectfs", a.mount_point, b.mount_point)]:
+        places = {"bare": (a.bare, b.bare), "protectfs": (a.mount_point, b.mount_point)}
+        if not self.quick and shutil.which("gocryptfs"):
+            places["gocryptfs -sharedstorage"] = self.start_gocryptfs(a), self.start_gocryptfs(b)
+        for name, (writer, reader) in places.items():
             delays, faults = save_and_read(writer, reader, self.saves)
-            # What the file system itself does not promise is not asked of a store on it.
-            unkept = ["gone", "stale"] if name == "bare" else self.engine.unkept
+            # What the file system itself does not promise is not asked of a store on it; of a peer nothing is.
+            unkept = {"bare": ["gone", "stale"], "protectfs": self.engine.unkept}.get(name, faults)
             times = f"median {statistics.median(delays):.3f} s, most {max(delays):.3f} s, " if delays else ""
             self.note(f"{self.saves} saves by rename, seen by the other host, {name}",
                       not any(count for fault, count in faults.items() if fault not in unkept),
                       times + ", ".join(f"{count} {fault}" for fault, count in faults.items()))
         b.unmount()
+
+    def start_gocryptfs(self, host):
+        """Mounts one of its stores, which the first host makes; returns where."""
+        backing, point = host.backing.parent / "gocryptfs", self.directory / f"gocryptfs.{host.name}"
+        passcode = ["-quiet", "-passfile", self.passcode]
+        if not backing.exists():
+            backing.mkdir()
+            run("gocryptfs", "-init", "-scryptn", "10", *passcode, backing)
+        point.mkdir()
+        run("gocryptfs", "-sharedstorage", *passcode, backing, point)
+        host.others.append(point)
+        return point
 
     def own_keys(self, a, b):
         """The other host has a passcode of its own, and class C alone."""
@@ -400,6 +418,7 @@ class Test:
         self.note("also where the first was writing", backing.read_bytes() == written)
         run("umount", "-l", a.mount_point)
         self.engine.mount_again("a")
+        self.note_time("its file system is there again", await_that(lambda: os.path.isdir(a.backing)))
 
     def there_again(self, a, b, late, overwriting):
         """No standby has taken over, and the writer goes on."""

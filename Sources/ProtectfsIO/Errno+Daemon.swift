@@ -15,4 +15,9 @@ extension Errno {
   package var isOfAGivenUpHost: Bool {
     [Errno(rawValue: EBADFD), .socketShutdown, .staleNFSFileHandle].contains(self)
   }
+
+  /// Whether a file system says with this that it does not reach its server, or is not served any more.
+  package var isOfASilentServer: Bool {
+    isOfAGivenUpHost || isOfAGoneDaemon || [.ioError, .timedOut, .hostIsDown, .noRouteToHost].contains(self)
+  }
 }

@@ -2,6 +2,8 @@ import ArgumentParser
 import Hooks
 import MountDaemon
 import ProtectfsIO
+import StoreFormat
+import SystemPackage
 
 /// `protectfs mount`
 struct MountCommand: ParsableCommand {
@@ -113,6 +115,7 @@ struct MountCommand: ParsableCommand {
       throw CommandFailure(
         .usage, "'standby' waits for the writer's place: it needs --foreground, as in a service, and goes with no 'ro'")
     }
+    if options.isStandby { Self.awaitFileSystem(of: backing) }
     options.backing = try CanonicalPath.ofBacking(backing)
     // There has to be a store that this version understands.
     let storeID = try StoreSummary.read(options.backing).storeID
@@ -150,6 +153,25 @@ struct MountCommand: ParsableCommand {
         }
       }
       try unlocking.runBesideDaemon()
+    }
+  }
+
+  /// Waits while the file system of a store does not answer: a standby whose host was cut off is started again then.
+  private static func awaitFileSystem(of backing: String) {
+    var reason: Errno?
+    while true {
+      do throws(Errno) {
+        let directory = try Descriptor.open(PathName(backing), [.readOnly, .directory])
+        let keybag = try directory.open(PathName("\(NameEncoding.storeDirectory)/keybag"), [.readOnly, .nonBlocking])
+        _ = try keybag.asOnServer().readAll(limit: 1)
+        return
+      } catch {
+        // Between two mounts of it nothing is there. What else is wrong is said by who opens the store.
+        guard error.isOfASilentServer || reason != nil && error == .noSuchFileOrDirectory else { return }
+        if error != reason { CommandFailure.report("standing by: \(backing.printable): \(error)") }
+        reason = error
+      }
+      MonotonicClock.sleep(microseconds: 1_000_000)
     }
   }
 

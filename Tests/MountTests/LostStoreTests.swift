@@ -203,6 +203,26 @@ extension MountTests {
       }
     }
 
+    /// It was cut off, its daemon has ended, and it is started again before anything is there again.
+    @Test func aStandbyWaitsForItsFileSystem() throws {
+      try onTwoHosts { volume, disk, _, _ in
+        let path = volume.directory.appending("third")
+        let third = try NetworkDirectory(disk, at: path)
+        third.kill()
+        defer { third.end() }
+        let standby = try startStandby(volume, path, at: volume.directory.appending("standby"))
+        #expect(standby.output.contains("Transport endpoint is not connected"), "\(standby.output)")
+        try path.unmount(isLazy: true)
+        try #require(eventually { standby.output.contains("No such file or directory") }, "\(standby.output)")
+        try path.removeDirectory()
+        let again = try NetworkDirectory(disk, at: path)
+        defer { again.end() }
+        try #require(eventually { standby.output.contains("another host or process writes") }, "\(standby.output)")
+        standby.send(SIGTERM)
+        #expect(standby.wait() == .exited(0), "\(standby.output)")
+      }
+    }
+
     @Test func aHostThatIsCutOffLocks() throws {
       try onTwoHosts("allow_other,isolation=3,push_timeout=0.1") { volume, _, host, _ in
         host.setSilent(true)

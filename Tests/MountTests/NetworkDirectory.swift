@@ -48,6 +48,12 @@ final class NetworkDirectory {
   /// Has the file system answer nothing, or end that.
   func setSilent(_ isSilent: Bool) { server.send(isSilent ? SIGSTOP : SIGCONT) }
 
+  /// Has the kernel answer for it that nobody serves it.
+  func kill() {
+    server.send(SIGKILL)
+    _ = server.wait()
+  }
+
   func end() {
     setSilent(false)
     try? path.unmount(isLazy: true)
