@@ -25,6 +25,14 @@ package struct FileClass: Hashable, Sendable {
     // The class stays, and counts as inherited.
     if !isExplicit { try path.removeAttribute(Self.attribute) }
   }
+
+  /// Whether something in this class is locked where it would not be in another.
+  func protectsMore(than other: FileClass) -> Bool {
+    guard let own = protectionClass, let other = other.protectionClass else { return false }
+    return ProtectionPolicy.isRaise(from: other, to: own)
+  }
+
+  private var protectionClass: ProtectionClass? { ProtectionClass(name: String(decoding: name, as: UTF8.self)) }
 }
 
 /// What a copy does not have of its source.
@@ -37,6 +45,8 @@ package enum Omission: Hashable, Sendable {
   case owner
   /// What has the name that a restore uses until a copy is complete.
   case unfinishedCopy
+  /// The class of a directory that was there already, in a class that protects less.
+  case directoryClass
 }
 
 /// Owner, permissions, times, extended attributes and ACLs of a file or directory, as they were at one moment.
@@ -44,6 +54,8 @@ struct FileMetadata: Sendable {
   private typealias List = [(name: PathName, value: [UInt8])]
 
   let status: Status
+  /// `nil` where the source knows no classes.
+  let fileClass: FileClass?
   /// What could not be read, or cannot be given by this user.
   private(set) var omissions: [Omission] = []
   /// Those of users.
@@ -56,8 +68,9 @@ struct FileMetadata: Sendable {
   init(of item: any SourceItem) throws(Errno) {
     status = try item.status()
     let names = try Self.attributeNames(of: item)
+    fileClass = [.regular, .directory].contains(status.type) ? try Self.fileClass(of: item, names) : nil
     omissions = names.undecodable.map { .attribute($0, .ioError) }
-    for name in names.usable {
+    for name in names.usable where name != FileClass.attribute {
       let text = name.description
       if text.hasPrefix("user.") {
         if let value = try read(name, of: item) { attributes.append((name, value)) }
@@ -110,9 +123,31 @@ struct FileMetadata: Sendable {
     }
   }
 
-  /// Whether a class was chosen for it.
-  var fileClass: FileClass? {
-    attributes.first { $0.name == FileClass.attribute }.map { FileClass(name: $0.value, isExplicit: true) }
+  private static func fileClass(of item: any SourceItem, _ names: SourceNames) throws(Errno) -> FileClass? {
+    do throws(Errno) {
+      let name = try item.attribute(FileClass.attribute)
+      // One that was inherited is not listed.
+      return FileClass(name: name, isExplicit: names.usable.contains(FileClass.attribute))
+    } catch {
+      // Whoever may not ask for it may not read the contents either.
+      guard [.noData, .notSupported, .permissionDenied].contains(error) else { throw error }
+      return nil
+    }
+  }
+
+  /// The class that a copy is to be given in a directory; `nil` for what the directory gives it. One that was inherited
+  /// counts where the directory's protects less.
+  func fileClass(in directory: SharedDescriptor) throws(Errno) -> FileClass? {
+    guard let fileClass, !fileClass.isExplicit else { return fileClass }
+    let given = try FileClass(of: PathName(descriptor: directory.descriptor))
+    return fileClass.protectsMore(than: given) ? fileClass : nil
+  }
+
+  /// What a directory that was there already does not have: what is made in it may be protected less.
+  func omissions(ofDirectory directory: SharedDescriptor) throws(Errno) -> [Omission] {
+    guard let fileClass else { return omissions }
+    let given = try FileClass(of: PathName(descriptor: directory.descriptor))
+    return omissions + (fileClass.protectsMore(than: given) ? [.directoryClass] : [])
   }
 
   /// Whether the file still is as it was.
@@ -135,7 +170,7 @@ struct FileMetadata: Sendable {
     let path = PathName(descriptor: file.descriptor)
     var omissions = omissions
     do throws(Errno) {
-      for (name, value) in attributes where name != FileClass.attribute { try path.setAttribute(name, to: value) }
+      for (name, value) in attributes { try path.setAttribute(name, to: value) }
     } catch {
       // Of one file's attributes, there is only so much room, however empty the disk is.
       throw error == .noSpace || error == .argListTooLong ? .attributesTooLarge : .target(error)

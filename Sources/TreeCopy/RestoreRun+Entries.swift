@@ -31,13 +31,15 @@ extension RestoreRun {
       if !options.isDryRun, let parent = sides.target { omissions = try makeDirectory(name, in: parent, metadata) }
       observer.did(.directory, Self.text(place.path + [name]))
     }
-    leftOut(omissions, place.path + [name])
     var target: SharedDescriptor?
     if there != nil || !options.isDryRun, let parent = sides.target {
       target = try onTarget { () throws(Errno) in
-        SharedDescriptor(try parent.descriptor.open(name, [.path, .directory, .noFollow]))
+        let target = SharedDescriptor(try parent.descriptor.open(name, [.path, .directory, .noFollow]))
+        if there != nil { omissions = try metadata.omissions(ofDirectory: target) }
+        return target
       }
     }
+    leftOut(omissions, place.path + [name])
     let below = Sides(source: source, target: target)
     place.label.enter()
     try enter(
@@ -144,13 +146,12 @@ extension RestoreRun {
     let file = try fromSource { () throws(Errno) in try source.file(name) }
     let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: file) }
     guard metadata.status.type == .regular else { throw .changedMeanwhile }
-    var fileClass = metadata.fileClass
-    if fileClass == nil, let there, there.type == .regular {
-      // What comes into the place of a file comes into its class.
-      fileClass = try onTarget { () throws(Errno) in
-        let old = try target.descriptor.open(name, [.path, .noFollow])
-        return try FileClass(of: PathName(descriptor: old))
-      }
+    let fileClass = try onTarget { () throws(Errno) in
+      let given = try metadata.fileClass(in: target)
+      // What comes into the place of a file comes into its class, unless one was chosen for it.
+      guard given?.isExplicit != true, there?.type == .regular else { return given }
+      let old = try target.descriptor.open(name, [.path, .noFollow])
+      return try FileClass(of: PathName(descriptor: old))
     }
     let copy = try copier.copy(file, metadata, as: name, in: target, fileClass, replacing: there?.inode)
     return (metadata.status, copy.inode, copy.omissions)

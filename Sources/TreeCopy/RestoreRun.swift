@@ -97,7 +97,7 @@ package final class RestoreRun: Sendable {
     var descent = Descent()
     attempt([]) { () throws(CopyError) in
       let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: source) }
-      leftOut(metadata.omissions, [])
+      leftOut(try onTarget { () throws(Errno) in try metadata.omissions(ofDirectory: target) }, [])
       let sides = Sides(source: source, target: target)
       let root = RestoredDirectory(".", sides, RestoredMetadata(metadata), in: nil) { $0 }
       try enter(root, sides, &descent)
@@ -178,7 +178,7 @@ package final class RestoreRun: Sendable {
     let made = try onTarget { () throws(Errno) in
       let made = SharedDescriptor(try parent.descriptor.open(temporary.name, [.path, .directory, .noFollow]))
       // What is made in it takes its class.
-      try metadata.fileClass?.assign(to: PathName(descriptor: made.descriptor))
+      try metadata.fileClass(in: parent)?.assign(to: PathName(descriptor: made.descriptor))
       return made
     }
     let omissions = try metadata.apply(to: made, adding: 0o700)

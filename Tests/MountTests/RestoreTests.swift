@@ -83,6 +83,37 @@ extension MountTests {
       }
     }
 
+    /// What a class was inherited from may be another directory's here.
+    @Test func noClassIsWeakened() throws {
+      try Volume.with { volume in
+        let (root, list) = (volume.mountPoint, ["file", "d", "d/file", "e/file", "f"])
+        try root.setProtectionClass(.complete)
+        for name in ["d", "e"] { try volume.path(name).makeDirectory() }
+        for name in ["file", "d/file", "e/file", "f"] { try volume.path(name).write("x") }
+        try volume.path("f").setProtectionClass(.none)
+        try volume.unmount()
+        let copy = volume.directory.appending("copy")
+        try #require(try Program.run(["cp", "-a", volume.backing.description, copy.description]).succeeded)
+        try volume.mount()
+        try volume.unlock()
+        try volume.shell("rm -r *")
+        try root.setProtectionClass(.completeUntilFirstUserAuthentication)
+        try volume.path("e").makeDirectory()
+        let result = try volume.restore(from: copy, volume.openingOptions)
+        #expect(result.ending == .exited(15), "\(result.output)")
+        for name in [".", "e"] {
+          #expect(result.output.contains("\(name) is in a class that protects less"), "\(result.output)")
+        }
+        let letters = try list.map { try volume.path($0).protectionClass().letter }
+        #expect(letters == ["A", "A", "A", "A", "D"])
+        let chosen = try list.map { try volume.path($0).attributeNames().contains("user.protectfs.class") }
+        #expect(chosen == [false, false, false, false, true])
+        for path in [root, volume.path("e")] { try path.setProtectionClass(.complete) }
+        let again = try volume.restore(from: copy, volume.openingOptions)
+        #expect(again.succeeded, "\(again.output)")
+      }
+    }
+
     @Test func whatIsDifferentIsLeftAlone() throws {
       try Volume.with { volume in
         let source = try SourceTree(beside: volume)

@@ -59,7 +59,10 @@ final class FakeItem: SourceItem {
     return names
   }
 
-  func attribute(_ name: PathName) throws(Errno) -> [UInt8] { try attributes[name]!.get() }
+  func attribute(_ name: PathName) throws(Errno) -> [UInt8] {
+    guard let attribute = attributes[name] else { throw .noData }
+    return try attribute.get()
+  }
 
   func names() throws(Errno) -> SourceNames {
     if let failure { throw failure }
