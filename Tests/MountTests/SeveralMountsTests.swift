@@ -46,6 +46,9 @@ final class SecondMount {
   /// Sends its daemon a signal.
   func send(_ signal: CInt) { program.send(signal) }
 
+  /// What it has logged.
+  var output: String { program.output }
+
   func path(_ name: String) -> PathName { mountPoint.appending(name) }
 
   /// Unlocks without scrypt, which a passcode takes.

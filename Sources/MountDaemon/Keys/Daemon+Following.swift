@@ -52,18 +52,20 @@ extension Daemon {
       if isNew { wipeRemovedHost() }
       return true
     }
-    guard current.generation > own.generation else { return true }
     do throws(KeyManagementError) {
-      try goOn(with: current, after: own)
-      log.notice("the keybag was changed by another host", metadata: ["generation": "\(current.generation)"])
-      return true
+      // An earlier one may have been put back, and changed since.
+      if current.generation > own.generation {
+        try goOn(with: current, after: own)
+        log.notice("the keybag was changed by another host", metadata: ["generation": "\(current.generation)"])
+        return true
+      }
     } catch {
       guard isNew else { return false }
       log.error("a changed keybag is not gone on with yet", metadata: ["reason": "\(error.code)"])
-      // What it takes from this host goes all the same, as a host goes that it has no keys for.
-      if let lost = LostClasses(current, after: own, [:], host) { destroy(lost, adopting: false) }
-      return false
     }
+    // What it takes from this host goes all the same, as a host goes that it has no keys for.
+    if isNew, let lost = LostClasses(current, after: own, [:], host) { destroy(lost, adopting: false) }
+    return current.generation <= own.generation
   }
 
   /// Goes on, on a host, with a keybag that another machine has changed.

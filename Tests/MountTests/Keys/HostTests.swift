@@ -146,6 +146,31 @@ extension MountTests {
       }
     }
 
+    /// Also by a keybag that is no later one than the host's: an earlier one was put back, and changed since.
+    @Test func aClassIsTakenAfterAnEarlierKeybag() throws {
+      try Volume.with { volume in
+        try makeFiles(on: volume)
+        let reader = try reader(
+          "web1", addHost("web1", [.complete, .completeUntilFirstUserAuthentication], to: volume), of: volume)
+        try volume.unmount()
+        let secret = ["--recovery-key-file", try volume.recoveryKeyFile()]
+        let (keybag, earlier) = (volume.backing.appending(".protectfs/keybag"), volume.directory.appending("earlier"))
+        try earlier.write(keybag.contents())
+        let passcode = try volume.passcodeFile("one more", "one more passcode")
+        let added = try volume.command("key", ["add", "--new-passcode-file", passcode] + secret)
+        try #require(added.succeeded, "\(added.output)")
+        try #require(eventually { reader.output.contains("the keybag was changed by another host") })
+        try earlier.rename(to: keybag)
+        #expect(try reader.path("A/file").contents() == Array("of class A".utf8))
+        _ = try Command.run(
+          ["host", "set", "--classes", "C", "--device-key", volume.deviceKey.description] + secret
+            + [volume.backing.description, "web1"])
+        #expect(
+          eventually { failure { () throws(Errno) in _ = try reader.path("A/file").contents() } == .permissionDenied })
+        #expect(try reader.path("C/file").contents() == Array("of class C".utf8))
+      }
+    }
+
     /// Each locks for itself, and says so; one that is off is named.
     @Test func allHostsLock() throws {
       try Volume.with { volume in
