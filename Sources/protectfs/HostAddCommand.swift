@@ -14,7 +14,8 @@ struct HostAddCommand: ParsableCommand {
     abstract: "Ask, on a new host, for the keys of classes of a store.",
     discussion: """
       Asks for a passcode, which is this host's own, and prints a pairing code. Give that to 'protectfs host accept' on \
-      the machine that the store was made on; then the store can be mounted here.
+      the machine that the store was made on; then the store can be mounted here. The file with this host's keys is not \
+      to be copied to another machine, as with its image: that asks for itself.
 
       Examples:
         protectfs host add /srv/store --classes C

@@ -37,7 +37,8 @@ class MooseFS(Engine):
         point.mkdir(exist_ok=True)
         for _ in range(60):
             mounted = run(*self.network.inside(
-                name, "mfsmount", "-H", self.network.server_address, "-o", "mfsxattrcacheto=0", str(point)), check=False)
+                name, "mfsmount", "-H", self.network.server_address, "-o", "mfsxattrcacheto=0,mfsattrcacheto=0",
+                str(point)), check=False)
             if mounted.returncode == 0:
                 self.mounted.append(point)
                 return point

@@ -25,6 +25,10 @@ final class StoreWatch: Sendable {
   }
 
   func start() {
+    let isReplaced = WriterClaim.keepsOutClients(daemon.backing)
+    daemon.log.notice(
+      "other hosts may use the file system of the store",
+      metadata: ["one that is lost": isReplaced ? "is replaced by a standby" : "keeps it until 'protectfs takeover'"])
     Thread(name: "store watch", run).detach()
     guard let isolation = daemon.options.isolation else { return }
     // Another one: the first may be waiting for the file system.

@@ -94,7 +94,7 @@ package final class WriterClaim: Sendable {
 
   /// Whether nothing reaches the file system any more that a client had begun to write when its locks were given away:
   /// CephFS refuses it, a client of GlusterFS gives up before. One of MooseFS writes it whenever it is there again.
-  private static func keepsOutClients(_ file: borrowing Descriptor) -> Bool {
+  static func keepsOutClients(_ file: borrowing Descriptor) -> Bool {
     let type = (try? MountedFileSystem.type(of: file)) ?? nil
     return type.map { ["ceph", "fuse.ceph-fuse", "fuse.glusterfs"].contains($0) } ?? false
   }
