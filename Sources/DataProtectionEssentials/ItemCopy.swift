@@ -190,17 +190,3 @@ final class CopiedDirectory: Sendable {
       source: source, target: target, status: status, lists: lists, permissions: permissions)
   }
 }
-
-extension Descriptor {
-  /// Whether this directory is one with that status, or is below it.
-  func isInside(_ other: Status) throws(Errno) -> Bool {
-    var directory = SharedDescriptor(try open(".", [.path, .directory]))
-    while true {
-      let status = try directory.descriptor.status()
-      if status.isSame(as: other) { return true }
-      let above = SharedDescriptor(try directory.descriptor.open("..", [.path, .directory]))
-      if try above.descriptor.status().isSame(as: status) { return false }
-      directory = above
-    }
-  }
-}

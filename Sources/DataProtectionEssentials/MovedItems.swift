@@ -6,7 +6,7 @@ import SystemPackage
 /// there or changed meanwhile has no copy.
 struct MovedItems: Sendable {
   private var root: ItemState?
-  private var directories: [DirectoryIdentity: [PathName: ItemState]] = [:]
+  private var directories: [FileIdentity: [PathName: ItemState]] = [:]
 
   private typealias Directory = NestedDirectory<SharedDescriptor, Void>
   private typealias Descent = TreeDescent<SharedDescriptor, Void>
@@ -16,7 +16,7 @@ struct MovedItems: Sendable {
 
   /// Notes an item in a directory, before it is copied.
   mutating func add(_ name: PathName, _ status: Status, in directory: Status) {
-    directories[DirectoryIdentity(directory), default: [:]][name] = ItemState(status)
+    directories[directory.identity, default: [:]][name] = ItemState(status)
   }
 
   /// Whether all is as it was when it was copied, and nothing has come.
@@ -50,14 +50,14 @@ struct MovedItems: Sendable {
     _ directory: Directory, _ item: SharedDescriptor, _ descent: inout Descent
   ) throws(Errno) -> Bool {
     let names = try item.descriptor.names()
-    let copied = directories[DirectoryIdentity(try item.descriptor.status())] ?? [:]
+    let copied = directories[try item.descriptor.status().identity] ?? [:]
     guard names.count == copied.count, names.allSatisfy({ copied[$0] != nil }) else { return false }
     descent.enter(directory, item, names)
     return true
   }
 
   private func state(of name: PathName, in directory: borrowing Descriptor) throws(Errno) -> ItemState? {
-    directories[DirectoryIdentity(try directory.status())]?[name]
+    directories[try directory.status().identity]?[name]
   }
 
   /// Removes what was copied. Each item is looked at once more, as closely to its removal as the kernel permits.
@@ -108,7 +108,7 @@ struct MovedItems: Sendable {
     guard status.is_mount_root == 0 else { throw .resourceBusy }
     // Its owner may have forbidden even themselves to change it. If this fails too, the removal says so.
     if status.permissions & 0o700 != 0o700 { try? item.descriptor.setModeThroughPath(0o700) }
-    descent.enter(directory, item, (directories[DirectoryIdentity(status)] ?? [:]).keys)
+    descent.enter(directory, item, (directories[status.identity] ?? [:]).keys)
   }
 
   private func unlink(
@@ -128,25 +128,16 @@ struct MovedItems: Sendable {
   }
 }
 
-/// A directory, whatever its name.
-private struct DirectoryIdentity: Hashable, Sendable {
-  private let device: UInt64
-  private let inode: UInt64
-
-  init(_ status: Status) { (device, inode) = (status.device, status.inode) }
-}
-
 /// By what it is seen that an item has become another, or was changed.
 private struct ItemState: Equatable, Sendable {
-  private let device: UInt64
-  private let inode: UInt64
+  private let identity: FileIdentity
   private let mode: UInt32
   private let size: UInt64
   private let modification: [Int64]
   private let change: [Int64]
 
   init(_ status: Status) {
-    (device, inode, mode, size) = (status.device, status.inode, UInt32(status.mode), status.size)
+    (identity, mode, size) = (status.identity, UInt32(status.mode), status.size)
     modification = [status.modification_seconds, Int64(status.modification_nanoseconds)]
     change = [status.change_seconds, Int64(status.change_nanoseconds)]
   }
@@ -154,7 +145,7 @@ private struct ItemState: Equatable, Sendable {
   var isDirectory: Bool { mode & 0o170000 == InodeType.directory.rawValue }
 
   func isSameItem(as other: ItemState) -> Bool {
-    device == other.device && inode == other.inode && mode & 0o170000 == other.mode & 0o170000
+    identity == other.identity && mode & 0o170000 == other.mode & 0o170000
   }
 
   /// The time of change is left out: it moves when another name of the same file goes.

@@ -40,8 +40,7 @@ package struct HookDirectory: Sendable {
       warn(checked)
       return []
     }
-    let names =
-      (try? DirectoryNames(Descriptor.open(PathName(directory), [.readOnly, .directory])).all(limit: 10_000)) ?? []
+    let names = (try? PathName(directory).names(limit: 10_000)) ?? []
     return names.filter(Self.isScriptName).sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }.compactMap { name in
       let script = "\(directory)/\(name)"
       guard let status = Self.status(of: script), status.type == .regular, status.mode & 0o111 != 0 else { return nil }

@@ -41,9 +41,7 @@ extension DeviceKey {
 
   /// The files `UUID.key` in a directory that hold what a device key gives for that store: who has one needs no TPM.
   static func plainCopies(of key: borrowing SecretBytes, in directory: PathName) -> [PathName] {
-    guard let opened = try? Descriptor.open(directory, [.readOnly, .directory]),
-      let names = try? DirectoryNames(opened).all(limit: .max)
-    else { return [] }
+    guard let names = try? directory.names() else { return [] }
     var copies: [PathName] = []
     for name in names.map(\.description).sorted() where name.hasSuffix(".key") {
       guard let storeID = StoreID(name.dropLast(4)) else { continue }

@@ -49,8 +49,8 @@ package final class HostSealKey: Sendable {
         } else {
           continue
         }
-        let key = ClassKey(id: entry.id, secret: try KeyWrap.unwrap(entry.wrappedKey, under: wrappingKey))
-        keys[entry.fileClass, default: []].append(HeldKey(key, successors: successors))
+        let key = try KeyWrap.unwrap(entry.wrappedKey, under: wrappingKey)
+        keys[entry.fileClass, default: []].append(HeldKey(entry.id, key, successors: successors))
       }
       return keys
     }

@@ -64,7 +64,7 @@ package final class HostKey: Sendable {
     let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
     let path = file ?? path(for: storeID)
     let made = try KeyManagementError.wrapping { () throws(CryptographyError) in
-      let hostKey = try SecretBytes(randomCount: ClassKey.size)
+      let hostKey = try SecretBytes(randomCount: HeldKey.size)
       let code = try PairingCode()
       let delivery = try code.deliveryKey(of: storeID)
       let record = HostRecord(

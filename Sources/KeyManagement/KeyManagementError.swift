@@ -83,11 +83,6 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
     if case .trustedPlatformModule = self { true } else { false }
   }
 
-  /// Whether the new keybag may not outlive a power cut.
-  package var isNotDurable: Bool {
-    if case .keybagNotDurable = self { true } else { false }
-  }
-
   /// A word for programs, which stays as it is.
   package var code: String {
     switch self {
@@ -223,7 +218,7 @@ package enum KeyManagementError: Error, Equatable, Sendable, CustomStringConvert
   }
 
   /// A time as a date and a time of day in UTC.
-  private static func date(_ time: UInt64) -> String {
+  package static func date(_ time: UInt64) -> String {
     Date(timeIntervalSince1970: Double(time)).formatted(.iso8601)
   }
 

@@ -39,7 +39,8 @@ extension Keybag {
         keybagKey: keys.keybagKey.copy(), deviceKey: keys.deviceKey, effaceable: .absent(), keybag.storeID))
   }
 
-  private static func parse(_ bytes: [UInt8]) throws(KeyManagementError) -> KeybagRecord {
+  /// What a keybag says; nothing of it is verified.
+  package static func parse(_ bytes: [UInt8]) throws(KeyManagementError) -> KeybagRecord {
     do throws(FormatError) { return try KeybagRecord(parsing: bytes) } catch { throw KeyManagementError(error) }
   }
 

@@ -55,9 +55,7 @@ package struct Keybag: Sendable, Equatable {
   /// - Throws: `unsupportedStore`, `keybagMalformed`; `foreignDeviceKey` when the device key is another store's or
   ///   machine's; `keybagAltered` when it is the right one, but the tag is wrong.
   package init(parsing bytes: [UInt8], deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {
-    let record: KeybagRecord
-    do throws(FormatError) { record = try KeybagRecord(parsing: bytes) } catch { throw KeyManagementError(error) }
-    try self.init(record, deviceKey: deviceKey)
+    try self.init(Self.parse(bytes), deviceKey: deviceKey)
   }
 
   init(_ record: KeybagRecord, deviceKey: borrowing VolumeDeviceKey) throws(KeyManagementError) {

@@ -94,8 +94,8 @@ package struct KeybagFile: ~Copyable, Sendable {
   /// Whether a keybag is not erased, and the secret is there that belongs to it.
   package func opens(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag.record) == true }
 
-  /// The same, or that cannot be told.
-  func mayOpen(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag.record) != false }
+  /// The same, or that cannot be told: a failing disk does not prove that the secret is gone.
+  package func mayOpen(_ keybag: Keybag) -> Bool { keybag.erasureTime == nil && hasSecret(of: keybag.record) != false }
 
   /// Whether the effaceable secret of a keybag is there, or it needs none; `nil` where that cannot be told.
   package func hasSecret(of record: KeybagRecord) -> Bool? {

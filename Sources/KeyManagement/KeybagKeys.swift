@@ -29,7 +29,7 @@ struct KeybagKeys: ~Copyable, Sendable {
     newFor storeID: StoreID, _ deviceKey: borrowing VolumeDeviceKey, _ effaceable: consuming EffaceableSecret
   ) throws(KeyManagementError) {
     let key = try KeyManagementError.wrapping { () throws(CryptographyError) in
-      try SecretBytes(randomCount: ClassKey.size)
+      try SecretBytes(randomCount: HeldKey.size)
     }
     self.init(keybagKey: key, deviceKey: deviceKey, effaceable: effaceable, storeID)
   }
@@ -44,13 +44,13 @@ struct KeybagKeys: ~Copyable, Sendable {
   /// A class key.
   ///
   /// - Throws: `keybagAltered` when it does not unwrap, or a public key is not that of its private key.
-  func classKey(_ entry: KeybagRecord.ClassEntry) throws(KeyManagementError) -> ClassKey {
+  func classKey(_ entry: KeybagRecord.ClassEntry) throws(KeyManagementError) -> SecretBytes {
     try KeyManagementError.wrapping { () throws(CryptographyError) in
       let secret = try KeyWrap.unwrap(entry.wrappedKey, under: wrappingKey(of: entry.fileClass))
       if let publicKey = entry.publicKey, try OnePassDiffieHellman.publicKey(of: secret) != publicKey {
         throw CryptographyError.wrongKey
       }
-      return ClassKey(id: entry.id, secret: secret)
+      return secret
     }
   }
 
@@ -58,7 +58,7 @@ struct KeybagKeys: ~Copyable, Sendable {
   func newEntry(of fileClass: ProtectionClass, id: ClassKeyID) throws(KeyManagementError) -> KeybagRecord.ClassEntry {
     try KeyManagementError.wrapping { () throws(CryptographyError) in
       // Any 32 bytes are an X25519 private key.
-      let key = try SecretBytes(randomCount: ClassKey.size)
+      let key = try SecretBytes(randomCount: HeldKey.size)
       return KeybagRecord.ClassEntry(
         fileClass: fileClass, id: id, wrappedKey: try KeyWrap.wrap(key, under: wrappingKey(of: fileClass)),
         publicKey: fileClass.hasKeyPair ? try OnePassDiffieHellman.publicKey(of: key) : nil)
@@ -78,7 +78,7 @@ struct KeybagKeys: ~Copyable, Sendable {
     for index in entries.indices {
       let key = try other.classKey(entries[index])
       entries[index].wrappedKey = try KeyManagementError.wrapping { [entries] () throws(CryptographyError) in
-        try KeyWrap.wrap(key.secret, under: wrappingKey(of: entries[index].fileClass))
+        try KeyWrap.wrap(key, under: wrappingKey(of: entries[index].fileClass))
       }
     }
     return entries

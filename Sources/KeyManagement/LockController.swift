@@ -19,8 +19,8 @@ package final class LockController: Sendable {
   private let end = Atomic<Int64>(0)
 
   /// Holds the keys of class D, and what a keybag says without an unlock: all that is known before the first one.
-  package init(keybag: Keybag, noneKeys: consuming ClassKeys) {
-    install(noneKeys.take(.none) { HeldKey($0) }, for: .none)
+  package init(keybag: Keybag, noneKeys: [HeldKey]) {
+    install(noneKeys, for: .none)
     for fileClass in ProtectionClass.allCases {
       setAvailability(ProtectionPolicy.keyAvailability(of: fileClass, in: .beforeFirstUnlock), of: fileClass)
     }
@@ -213,16 +213,21 @@ package final class LockController: Sendable {
   private static func shift(of fileClass: ProtectionClass) -> UInt64 { UInt64(index(of: fileClass)) * 8 }
 }
 
-/// A class key in memory, wiped when the last reference to it goes.
+/// A class key in memory, which wraps the keys of files; of class B, its private key. It is wiped when the last
+/// reference to it goes.
 package final class HeldKey: Sendable {
+  /// The length of a class key, in bytes.
+  package static let size = 32
+
+  /// Which key it is; records of files name it.
   package let id: ClassKeyID
   let secret: SecretBytes
   /// On a host, what other keys of the class are unwrapped with that the keybag comes to have.
   let successors: HostClassKey?
 
-  package init(_ key: consuming ClassKey, successors: HostClassKey? = nil) {
-    id = key.id
-    secret = key.takeSecret()
+  package init(_ id: ClassKeyID, _ secret: consuming SecretBytes, successors: HostClassKey? = nil) {
+    self.id = id
+    self.secret = secret
     self.successors = successors
   }
 }

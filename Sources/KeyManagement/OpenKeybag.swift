@@ -23,18 +23,10 @@ package struct OpenKeybag: ~Copyable, Sendable {
     keys.host == nil ? [] : keybag.classesMissing(for: keys.deviceKey.host)
   }
 
-  /// The keys of classes A, B, C and CX.
+  /// The keys of classes, those of a class in their order in the keybag, the current one last; by default those that an
+  /// unlock yields: of classes A, B, C and CX.
   ///
   /// - Throws: `keybagAltered` when one does not unwrap, or a public key is not that of its private key.
-  package func classKeys() throws(KeyManagementError) -> ClassKeys {
-    var all = ClassKeys()
-    for entry in classEntries where entry.fileClass != .none {
-      all.add(try keys.classKey(entry), of: entry.fileClass)
-    }
-    return all
-  }
-
-  /// The keys of classes as they are held in memory; by default those that an unlock yields.
   package func heldKeys(
     of classes: [ProtectionClass] = ProtectionClass.allCases.filter { $0 != .none }
   ) throws(KeyManagementError) -> [ProtectionClass: [HeldKey]] {
@@ -42,7 +34,7 @@ package struct OpenKeybag: ~Copyable, Sendable {
     for fileClass in classes {
       let successors = try hostClassKey(of: fileClass)
       for entry in classEntries where entry.fileClass == fileClass {
-        held[fileClass, default: []].append(HeldKey(try keys.classKey(entry), successors: successors))
+        held[fileClass, default: []].append(HeldKey(entry.id, try keys.classKey(entry), successors: successors))
       }
     }
     return held
@@ -82,13 +74,13 @@ extension Keybag {
   /// - Throws: `keybagAltered` when one does not unwrap.
   package func noneClassKeys(
     deviceKey: borrowing VolumeDeviceKey, effaceable: borrowing EffaceableSecret
-  ) throws(KeyManagementError) -> ClassKeys {
-    var keys = ClassKeys()
+  ) throws(KeyManagementError) -> [HeldKey] {
+    var keys: [HeldKey] = []
     for entry in record.classEntries where entry.fileClass.isUnlockedByDevice {
       let secret = try KeyManagementError.wrapping { () throws(CryptographyError) in
         try KeyWrap.unwrap(entry.wrappedKey, under: effaceable.wrappingKey(with: deviceKey, of: storeID))
       }
-      keys.add(ClassKey(id: entry.id, secret: secret), of: .none)
+      keys.append(HeldKey(entry.id, secret))
     }
     return keys
   }

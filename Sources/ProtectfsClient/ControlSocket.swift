@@ -49,7 +49,7 @@ package struct ControlSocket: Sendable, Hashable {
       case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
         UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "."):
         name.unicodeScalars.append(Unicode.Scalar(byte))
-      default: name += "\\x" + hexadecimal(UInt64(byte), digits: 2)
+      default: name += "\\x" + [byte].hexadecimal
       }
     }
     if name.isEmpty { name = "-" }
@@ -70,11 +70,6 @@ package struct ControlSocket: Sendable, Hashable {
 
   /// `sockaddr_un` holds 107 bytes, of which `/proc/self/fd/N/` may need about 20 and `.sock` 5.
   private static let longestName = 64
-
-  private static func hexadecimal(_ value: UInt64, digits: Int) -> String {
-    let text = String(value, radix: 16)
-    return String(repeating: "0", count: max(0, digits - text.count)) + text
-  }
 
   private static func isDirectory(_ path: String, ownedBy user: UInt32) -> Bool {
     guard let directory = try? Descriptor.open(PathName(path), [.path, .noFollow]) else { return false }

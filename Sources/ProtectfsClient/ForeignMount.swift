@@ -16,12 +16,11 @@ package struct ForeignMount: Sendable {
   package static func all(besides devices: some Sequence<String>) -> [ForeignMount] {
     guard let directory = try? Descriptor.open("/proc", [.path, .directory]),
       let own = try? directory.target(ofSymbolicLink: "self/ns/mnt"),
-      let users = try? directory.target(ofSymbolicLink: "self/ns/user"),
-      let names = try? DirectoryNames(Descriptor.open("/proc", [.readOnly, .directory])).all(limit: 1 << 22)
+      let users = try? directory.target(ofSymbolicLink: "self/ns/user")
     else { return [] }
     var (namespaces, known): (Set<[UInt8]>, Set<String>) = ([own], Set(devices))
     var found: [ForeignMount] = []
-    for process in names.compactMap({ Int32($0.description) }).sorted() {
+    for process in Process.all.sorted() {
       guard let namespace = try? directory.target(ofSymbolicLink: PathName("\(process)/ns/mnt")),
         namespaces.insert(namespace).inserted,
         let mounts = try? MountedFileSystem.listed(in: "/proc/\(process)/mountinfo")

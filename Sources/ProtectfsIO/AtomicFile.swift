@@ -115,8 +115,7 @@ package struct AtomicFile: ~Copyable {
   ) throws(Errno) -> Bool {
     let own = try file.status()
     do throws(Errno) {
-      let named = try directory.status(of: aside)
-      return named.inode == own.inode && named.device == own.device
+      return try directory.status(of: aside).isSame(as: own)
     } catch .noSuchFileOrDirectory {
       return false
     }

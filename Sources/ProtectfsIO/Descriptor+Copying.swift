@@ -9,7 +9,9 @@ extension Descriptor {
   package func copyContents(of source: borrowing Descriptor) throws(Errno) {
     let end = try source.status().size
     var position: UInt64 = 0
-    while let data = try source.data(from: position, before: end) {
+    while let data = try nextData(
+      from: position, before: end, seeking: { (from, origin) throws(Errno) in try source.seek(to: from, origin) })
+    {
       _ = try seek(to: data.lowerBound, .start)
       position = try send(data, of: source)
       // The other file has become shorter.
@@ -28,20 +30,22 @@ extension Descriptor {
     }
     return UInt64(position)
   }
+}
 
-  /// The next run of data at or behind a position; `nil` if there are only holes. A file system that does not report
-  /// holes has only data.
-  private func data(from position: UInt64, before end: UInt64) throws(Errno) -> Range<UInt64>? {
-    guard position < end else { return nil }
-    do throws(Errno) {
-      let start = try seek(to: position, .data)
-      return start < end ? start..<min(max(try seek(to: start, .hole), start + 1), end) : nil
-    } catch {
-      switch error {
-      case .noSuchAddressOrDevice: return nil
-      case .invalidArgument, .notSupported: return position..<end
-      default: throw error
-      }
+/// The next run of data at or behind a position, by what tells where the next data, or the next hole, begins; `nil`
+/// where there are only holes. Where holes cannot be told, all is data.
+package func nextData(
+  from position: UInt64, before end: UInt64, seeking seek: (UInt64, SeekOrigin) throws(Errno) -> UInt64
+) throws(Errno) -> Range<UInt64>? {
+  guard position < end else { return nil }
+  do throws(Errno) {
+    let start = try seek(position, .data)
+    return start < end ? start..<min(max(try seek(start, .hole), start + 1), end) : nil
+  } catch {
+    switch error {
+    case .noSuchAddressOrDevice: return nil
+    case .invalidArgument, .notSupported: return position..<end
+    default: throw error
     }
   }
 }

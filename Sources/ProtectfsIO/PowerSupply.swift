@@ -4,13 +4,9 @@ import SystemPackage
 package enum PowerSupply {
   /// Whether a battery of the machine is being discharged. `directory` has an entry for each supply.
   package static func isBattery(in directory: String = "/sys/class/power_supply") -> Bool {
-    let names = try? DirectoryNames(Descriptor.open(PathName(directory), [.readOnly, .directory])).all(limit: 1 << 16)
+    let names = try? PathName(directory).names(limit: 1 << 16)
     return (names ?? []).contains { name in
-      func value(_ attribute: String) -> String? {
-        let file = try? Descriptor.open(PathName("\(directory)/\(name)/\(attribute)"), [.readOnly])
-        guard let bytes = try? file?.readAll(limit: 64) else { return nil }
-        return String(decoding: bytes.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
-      }
+      func value(_ attribute: String) -> String? { PathName("\(directory)/\(name)/\(attribute)").firstLine }
       // A scope: the battery of a mouse, say.
       return value("type") == "Battery" && value("scope") != "Device" && value("status") == "Discharging"
     }

@@ -6,9 +6,8 @@ import SystemPackage
 extension Process {
   /// Closes all inherited descriptors but the standard streams and one other.
   package static func closeDescriptors(except kept: CInt) {
-    guard let directory = try? Descriptor.open("/proc/self/fd", [.readOnly, .directory]) else { return }
-    let names = (try? DirectoryNames(directory).all(limit: 65_536)) ?? []
-    for name in names {
+    // The directory is closed by then.
+    for name in (try? PathName("/proc/self/fd").names(limit: 65_536)) ?? [] {
       if let number = CInt(name.description), number > STDERR_FILENO, number != kept { close(number) }
     }
   }
@@ -104,10 +103,5 @@ extension Process {
     guard bytes?.first == UInt8(ascii: "-") else { return }
     // If this fails, the process stays protected, which does harm only when memory is short.
     try? Descriptor.open(path, [.writeOnly]).write(Array("0".utf8))
-  }
-
-  /// Sets the name of the process in ps(1), up to 15 bytes (prctl(2), `PR_SET_NAME`).
-  package static func setName(_ name: String) {
-    _ = unsafe linux_set_thread_name(name)
   }
 }

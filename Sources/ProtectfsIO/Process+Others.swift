@@ -27,8 +27,7 @@ extension Process {
 
   /// Whether a thread of a process waits for a disk, or what stands for one (`State: D`).
   package static func waitsForDisk(_ process: Int32) -> Bool {
-    let tasks = try? DirectoryNames(Descriptor.open(PathName("/proc/\(process)/task"), [.readOnly, .directory]))
-      .all(limit: 10_000)
+    let tasks = try? PathName("/proc/\(process)/task").names(limit: 10_000)
     return (tasks ?? []).compactMap { Int32($0.description) }.contains { (try? status(of: $0, "State:").first) == "D" }
   }
 

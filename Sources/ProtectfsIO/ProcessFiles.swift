@@ -5,7 +5,7 @@ import SystemPackage
 extension Process {
   /// All visible processes.
   package static var all: [Int32] {
-    let names = try? DirectoryNames(Descriptor.open("/proc", [.readOnly, .directory])).all(limit: 1 << 22)
+    let names = try? PathName("/proc").names(limit: 1 << 22)
     return (names ?? []).compactMap { Int32($0.description) }
   }
 
@@ -21,8 +21,7 @@ extension Process {
   /// written as `MAJOR:MINOR`; `false` if that is hidden.
   package static func uses(device: String, _ process: Int32) -> Bool {
     let directory = "/proc/\(process)"
-    let numbers = try? DirectoryNames(Descriptor.open(PathName("\(directory)/fd"), [.readOnly, .directory]))
-      .all(limit: 1 << 22)
+    let numbers = try? PathName("\(directory)/fd").names(limit: 1 << 22)
     let places = ["cwd", "root"] + (numbers ?? []).map { "fd/\($0)" }
     return places.contains { Self.device(of: "\(directory)/\($0)") == device } || maps(device: device, directory)
   }

@@ -11,6 +11,8 @@ package typealias FileSystemStatus = statvfs
 extension Status {
   /// The file's type bits (`S_IFMT`).
   package var type: InodeType? { InodeType(rawValue: mode & 0o170000) }
+  /// Which file it is of.
+  package var identity: FileIdentity { FileIdentity(device: device, inode: inode) }
   /// Whether it is of the same file.
   package func isSame(as other: Status) -> Bool { inode == other.inode && device == other.device }
   /// Whether this, found by its name in a directory of a file system, is of another file system. By its device number
@@ -74,4 +76,9 @@ extension Descriptor {
     try call("fstatvfs", unsafe store_fstatvfs(rawValue, &status))
     return status
   }
+}
+
+/// A file, whatever its name.
+package struct FileIdentity: Hashable, Sendable {
+  fileprivate let device, inode: UInt64
 }

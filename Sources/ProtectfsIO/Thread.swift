@@ -55,8 +55,9 @@ package struct Thread: @unchecked Sendable {
     self.identifier = identifier
   }
 
-  /// Names the calling thread.
-  static func setName(_ name: String) {
+  /// Names the calling thread, up to 15 bytes; the first one, and ps(1) shows that of the process (prctl(2),
+  /// `PR_SET_NAME`).
+  package static func setName(_ name: String) {
     _ = unsafe linux_set_thread_name(name)
   }
 

@@ -23,19 +23,17 @@ struct CheckKeys {
     } catch {
       throw .cryptography(error)
     }
-    let noneKeys: ClassKeys
+    let noneKeys: [HeldKey]
     switch consume effaceable {
     case .some(let effaceable): noneKeys = try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: effaceable)
-    case .none: noneKeys = ClassKeys()
+    case .none: noneKeys = []
     }
     controller = LockController(keybag: keybag, noneKeys: noneKeys)
   }
 
   /// Adds the keys of an unlock.
-  func install(_ keys: consuming ClassKeys) {
-    for fileClass in ProtectionClass.allCases where fileClass != .none {
-      controller.install(keys.take(fileClass) { HeldKey($0) }, for: fileClass)
-    }
+  func install(_ keys: [ProtectionClass: [HeldKey]]) {
+    for (fileClass, keys) in keys { controller.install(keys, for: fileClass) }
   }
 
   /// Whether the other copy of the keybag has the class key that a record names.

@@ -58,11 +58,3 @@ package struct KeybagCopies: Sendable {
     return nil
   }
 }
-
-extension KeybagFile {
-  /// Whether a keybag has keys, and the secret that opens them exists or may exist: a failing disk does not prove that
-  /// it is gone.
-  fileprivate func mayOpen(_ keybag: Keybag) -> Bool {
-    keybag.erasureTime == nil && hasSecret(of: keybag.record) != false
-  }
-}

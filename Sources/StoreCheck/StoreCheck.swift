@@ -2,6 +2,7 @@ import Contents
 import Cryptography
 import KeyManagement
 import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
@@ -12,7 +13,7 @@ package enum StoreCheck {
   /// Opens a keybag and returns its class keys.
   package typealias Unlock = (
     borrowing KeybagFile, Keybag, borrowing VolumeDeviceKey
-  ) throws(KeyManagementError) -> ClassKeys
+  ) throws(KeyManagementError) -> [ProtectionClass: [HeldKey]]
 
   /// What a check does besides looking at the records of everything.
   package struct Options: OptionSet, Sendable {

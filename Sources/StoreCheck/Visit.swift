@@ -14,8 +14,7 @@ final class Visit {
   /// Whether something was renamed or removed in it.
   var isChanged = false
 
-  private let inode: UInt64
-  private let device: UInt64
+  private let identity: FileIdentity
   private var directory: SharedDescriptor?
   private var offset: UInt64 = 0
   private var pending: ArraySlice<PathName> = []
@@ -23,10 +22,8 @@ final class Visit {
   init(
     _ descriptor: consuming Descriptor, at place: Place, identifier: [UInt8]?, isSearchable: Bool = true
   ) throws(Errno) {
-    let status = try descriptor.status()
+    identity = try descriptor.status().identity
     self.isSearchable = isSearchable
-    inode = status.inode
-    device = status.device
     self.place = place
     self.identifier = identifier
     directory = SharedDescriptor(descriptor)
@@ -76,8 +73,7 @@ final class Visit {
     let parent = try child.searching(0o100) { (directory) throws(Errno) in
       SharedDescriptor(try directory.descriptor.open("..", [.path, .directory]))
     }.descriptor.readable { (path) throws(Errno) in try Descriptor.open(path, [.readOnly, .directory]) }
-    let status = try parent.status()
-    guard status.inode == inode, status.device == device else { throw .staleNFSFileHandle }
+    guard try parent.status().identity == identity else { throw .staleNFSFileHandle }
     _ = try parent.seek(to: offset, .start)
     directory = SharedDescriptor(parent)
   }

@@ -55,8 +55,8 @@ package final class RestoreRun: Sendable {
   private let target: SharedDescriptor
   private let sourceDevice: UInt64
   private let targetDevice: UInt64
-  /// Files with several names.
-  private let linked = RankedMutex<[SourceIdentity: FirstName]>(.restoredNames, [:])
+  /// Files with several names. The layers of an overlay each have inode numbers of their own.
+  private let linked = RankedMutex<[FileIdentity: FirstName]>(.restoredNames, [:])
   private let progress: Progress
 
   /// Whether the run goes on.
@@ -188,22 +188,15 @@ package final class RestoreRun: Sendable {
 
   // MARK: Hard links
 
-  /// A file of the source. The layers of an overlay each have inode numbers of their own.
-  private struct SourceIdentity: Hashable {
-    let device, inode: UInt64
-
-    init(_ status: Status) { (device, inode) = (status.device, status.inode) }
-  }
-
   /// Where a file of the source was restored to, if it has several names and one of them is there.
   func firstName(of status: Status) -> FirstName? {
-    status.links > 1 ? linked.withLock { $0[SourceIdentity(status)] } : nil
+    status.links > 1 ? linked.withLock { $0[status.identity] } : nil
   }
 
   /// Notes where a file was restored to.
   func note(_ status: Status, restoredAs inode: UInt64, _ path: [PathName]) {
     guard status.links > 1 else { return }
-    let identity = SourceIdentity(status)
+    let identity = status.identity
     linked.withLock { if $0[identity] == nil { $0[identity] = (inode, path) } }
   }
 

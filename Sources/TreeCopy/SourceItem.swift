@@ -37,21 +37,9 @@ package struct SourceNames: Sendable {
 }
 
 extension SourceItem {
-  /// The next run of data at or behind a position; `nil` where there are only holes. Where holes cannot be told, all is
-  /// data.
+  /// The next run of data at or behind a position.
   func data(from position: UInt64, before end: UInt64) throws(Errno) -> Range<UInt64>? {
-    guard position < end else { return nil }
-    do throws(Errno) {
-      let start = try seek(to: position, .data)
-      guard start < end else { return nil }
-      return start..<min(max(try seek(to: start, .hole), start + 1), end)
-    } catch {
-      switch error {
-      case .noSuchAddressOrDevice: return nil
-      case .invalidArgument, .notSupported: return position..<end
-      default: throw error
-      }
-    }
+    try nextData(from: position, before: end, seeking: seek)
   }
 }
 
@@ -70,7 +58,7 @@ extension SharedDescriptor: SourceItem {
   }
 
   package func names() throws(Errno) -> SourceNames {
-    SourceNames(try DirectoryNames(descriptor.openQuietly(".", [.directory])).all(limit: .max))
+    SourceNames(try descriptor.openQuietly(".", [.directory]).remainingNames())
   }
 
   package func item(_ name: PathName) throws(Errno) -> any SourceItem {

@@ -23,7 +23,7 @@ package final class StoreSource: Sendable {
   /// - Parameter opened: the store's keybag; of its keys only copies are kept.
   /// - Throws: `KeyManagementError`, or an error of cryptography or of the system.
   package init(backing: consuming Descriptor, _ opened: borrowing OpenKeybag) throws {
-    let controller = LockController(keybag: opened.keybag, noneKeys: ClassKeys())
+    let controller = LockController(keybag: opened.keybag, noneKeys: [])
     for (fileClass, keys) in try opened.heldKeys(of: ProtectionClass.allCases) {
       controller.install(keys, for: fileClass)
     }

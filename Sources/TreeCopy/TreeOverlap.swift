@@ -14,25 +14,11 @@ package enum TreeOverlap {
   package static func of(
     source: SharedDescriptor, target: SharedDescriptor, backing: String
   ) throws(Errno) -> TreeOverlap? {
-    if try lies(source, in: target) { return .sourceIsInTarget }
-    if try lies(target, in: source) { return .targetIsInSource }
+    if try source.descriptor.isInside(target.descriptor.status()) { return .sourceIsInTarget }
+    if try target.descriptor.isInside(source.descriptor.status()) { return .targetIsInSource }
     guard let backing = try? SharedDescriptor(Descriptor.open(PathName(backing), [.path, .directory])) else {
       return nil
     }
-    return try lies(source, in: backing) ? .sourceIsBacking : nil
-  }
-
-  /// Whether a directory is another or in it, by what they are and not by how they are called.
-  private static func lies(_ directory: SharedDescriptor, in other: SharedDescriptor) throws(Errno) -> Bool {
-    let wanted = try other.descriptor.status()
-    var current = directory
-    while true {
-      let status = try current.descriptor.status()
-      if status.isSame(as: wanted) { return true }
-      let parent = SharedDescriptor(try current.descriptor.open("..", [.path, .directory]))
-      let above = try parent.descriptor.status()
-      if above.isSame(as: status) { return false }
-      current = parent
-    }
+    return try source.descriptor.isInside(backing.descriptor.status()) ? .sourceIsBacking : nil
   }
 }

@@ -60,10 +60,8 @@ enum DesktopChecks {
 
   /// Whether this user has a process of this command.
   private static func runs(_ subcommand: String) -> Bool {
-    let names = try? DirectoryNames(Descriptor.open("/proc", [.readOnly, .directory])).all(limit: 1 << 22)
-    return (names ?? []).contains { name in
-      guard Int32(name.description) != nil,
-        let file = try? Descriptor.open(PathName("/proc/\(name)/cmdline"), [.readOnly]),
+    Process.all.contains { process in
+      guard let file = try? Descriptor.open(PathName("/proc/\(process)/cmdline"), [.readOnly]),
         (try? file.status().user) == Process.identity.user, let bytes = try? file.readToEnd()
       else { return false }
       let words = String(decoding: bytes, as: UTF8.self).split(separator: "\0")

@@ -37,7 +37,6 @@ enum FirstMount {
   }
 
   private static func isEmptyDirectory(_ path: String) -> Bool {
-    let names = try? DirectoryNames(Descriptor.open(PathName(path), [.readOnly, .directory])).all(limit: 1)
-    return names?.isEmpty == true
+    (try? PathName(path).names(limit: 1))?.isEmpty == true
   }
 }

@@ -137,7 +137,7 @@ struct FsckCommand: ParsableCommand {
     return try StoreCheck.run(
       directory, copies: copies, keybag: keybag, deviceKey: storeKey.key,
       unlock: { (file, keybag, deviceKey) throws(KeyManagementError) in
-        try file.open(keybag, with: secret.value, deviceKey: deviceKey).classKeys()
+        try file.open(keybag, with: secret.value, deviceKey: deviceKey).heldKeys()
       }, options: options, observer: report)
   }
 

@@ -43,10 +43,7 @@ enum MachineChecks {
   private static func isEncrypted(_ device: String) -> Bool? {
     guard PathName(device).isThere else { return nil }
     if PathName("\(device)/dm/uuid").firstLine?.hasPrefix("CRYPT-") == true { return true }
-    let directory = try? Descriptor.open(PathName("\(device)/slaves"), [.readOnly, .directory])
-    guard let directory, let slaves = try? DirectoryNames(directory).all(limit: 256), !slaves.isEmpty else {
-      return false
-    }
+    guard let slaves = try? PathName("\(device)/slaves").names(limit: 256), !slaves.isEmpty else { return false }
     return slaves.allSatisfy { isEncrypted("\(device)/slaves/\($0)") == true }
   }
 

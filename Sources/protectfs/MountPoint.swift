@@ -73,7 +73,7 @@ enum MountPoint {
   private static func requireEmptyDirectory(_ path: String, coversContents: Bool) throws(CommandFailure) {
     let names: [PathName]
     do throws(Errno) {
-      names = try DirectoryNames(try Descriptor.open(PathName(path), [.readOnly, .directory])).all(limit: 1)
+      names = try PathName(path).names(limit: 1)
     } catch .notDirectory {
       throw CommandFailure(.unsuitableMountPoint, "\(path) is not a directory")
     } catch {

@@ -102,12 +102,7 @@ struct RotateCommand: ParsableCommand {
 private final class DrawnKeys: Sendable {
   private struct State {
     var count = 0
-    var linked: Set<FileNumber> = []
-  }
-
-  private struct FileNumber: Hashable {
-    let device: UInt64
-    let inode: UInt64
+    var linked: Set<FileIdentity> = []
   }
 
   private let state = RankedMutex(.commandState, State())
@@ -119,9 +114,7 @@ private final class DrawnKeys: Sendable {
     let status = try Descriptor.open(item, [.path]).status()
     guard status.type == .regular else { return }
     if status.links > 1 {
-      guard state.withLock({ $0.linked.insert(FileNumber(device: status.device, inode: status.inode)).inserted }) else {
-        return
-      }
+      guard state.withLock({ $0.linked.insert(status.identity).inserted }) else { return }
     }
     try item.setAttribute(PathName(ProtectionClass.rekeyAttributeName), to: Array("1".utf8))
     state.withLock { $0.count += 1 }

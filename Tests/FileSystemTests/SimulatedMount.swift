@@ -95,7 +95,7 @@ final class SimulatedMount {
     let errors = Errors()
     let unlock: StoreCheck.Unlock = { (file, keybag, deviceKey) throws(KeyManagementError) in
       guard let secret = try? store.secret() else { throw .keybagMissing }
-      return try file.open(keybag, with: secret, deviceKey: deviceKey).classKeys()
+      return try file.open(keybag, with: secret, deviceKey: deviceKey).heldKeys()
     }
     _ = try StoreCheck.run(
       backing, copies: KeybagCopies(backing: backing),

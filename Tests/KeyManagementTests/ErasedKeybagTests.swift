@@ -60,7 +60,7 @@ import Testing
     #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == nil)
     try stored.directory.write(".protectfs/keybag.previous", tombstone.bytes)
     #expect(stored.file.tombstone(of: stored.keybag, stored.deviceKey) == nil)
-    _ = try stored.open(.passcode(stored.store.passcode())).classKeys()
+    _ = try stored.open(.passcode(stored.store.passcode())).heldKeys()
     try stored.file.repair(stored.keybag, deviceKey: stored.deviceKey)
     #expect(try stored.file.readPrevious() == stored.keybag.bytes)
 

@@ -70,7 +70,7 @@ import Testing
   }
 
   private func keys(_ opened: borrowing OpenKeybag) throws -> [ProtectionClass: [ExposedKey]] {
-    try opened.classKeys().exposed()
+    try opened.heldKeys().exposed()
   }
 
   @Test(arguments: [[ProtectionClass.completeUntilFirstUserAuthentication], .ofHosts])
@@ -387,7 +387,7 @@ import Testing
       let opened = try keybag.open(
         passcode: SecretBytes(vector.passcode.bytes), deviceKey: key, effaceable: store.effaceableSecret())
       let classes = keybag.protectors.first { $0.label == vector.label }?.method.host?.classes ?? []
-      for (fileClass, keys) in try opened.classKeys().exposed() {
+      for (fileClass, keys) in try opened.heldKeys().exposed() {
         #expect(keys == (classes.contains(fileClass) ? store.expectedKeys(of: fileClass) : []))
       }
       let record = try HostRequestRecord(parsing: vector.request.bytes)

@@ -68,7 +68,7 @@ import Testing
       _ = try stored.open(.passcode(stored.store.passcode()))
     }
     _ = try stored.file.open(change.keybag, with: .passcode(stored.store.passcode()), deviceKey: stored.deviceKey)
-      .classKeys()
+      .heldKeys()
   }
 
   /// A change cut short after the keybag took its place is finished by whoever has the store next.
@@ -110,7 +110,7 @@ import Testing
       damaged[place] ^= 1
       try stored.directory.write(".protectfs/effaceable", damaged)
       #expect(try !stored.file.hasBothEffaceableCopies(of: stored.keybag))
-      _ = try stored.open(.passcode(stored.store.passcode())).classKeys()
+      _ = try stored.open(.passcode(stored.store.passcode())).heldKeys()
       try stored.file.restoreEffaceableCopies(of: stored.keybag)
       #expect(try stored.directory.read(".protectfs/effaceable") == whole)
     }

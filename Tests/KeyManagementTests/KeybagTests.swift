@@ -13,7 +13,7 @@ import Testing
     store = try TestStore.read()
   }
 
-  private func expectVectorKeys(_ keys: consuming ClassKeys) {
+  private func expectVectorKeys(_ keys: [ProtectionClass: [HeldKey]]) {
     for (fileClass, keys) in keys.exposed() {
       #expect(keys == (fileClass == .none ? [] : store.expectedKeys(of: fileClass)))
     }
@@ -23,9 +23,9 @@ import Testing
     let keybag = try store.parsed()
     #expect(keybag.bytes == store.keybag.bytes)
     expectVectorKeys(try keybag.unlock(passcode: store.passcode(), deviceKey: store.volumeKey()))
-    expectVectorKeys(try keybag.open(recoveryKey: store.recoveryKey()).classKeys())
-    let none = try keybag.noneClassKeys(deviceKey: store.volumeKey(), effaceable: .absent()).exposed()
-    #expect(none[.none] == store.expectedKeys(of: .none))
+    expectVectorKeys(try keybag.open(recoveryKey: store.recoveryKey()).heldKeys())
+    let none = try keybag.noneClassKeys(deviceKey: store.volumeKey(), effaceable: .absent()).map { ExposedKey($0) }
+    #expect(none == store.expectedKeys(of: .none))
     let privateKey = try #require(store.expectedKeys(of: .completeUnlessOpen).first)
     let publicKey = try OnePassDiffieHellman.publicKey(of: SecretBytes(privateKey.bytes))
     #expect(keybag.publicKeys.values.map { $0 } == [publicKey])
@@ -49,12 +49,14 @@ import Testing
         default: .keyFile(SecretBytes(keyFile))
         }
       let opened = try keybag.open(secret, deviceKey: deviceKey, effaceable: store.effaceableSecret())
-      for (fileClass, keys) in try opened.classKeys().exposed() {
+      for (fileClass, keys) in try opened.heldKeys().exposed() {
         #expect(keys == (fileClass == .none ? [] : store.expectedKeys(of: fileClass)))
       }
     }
-    let none = try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: store.effaceableSecret()).exposed()
-    #expect(none[.none] == store.expectedKeys(of: .none))
+    let none = try keybag.noneClassKeys(deviceKey: deviceKey, effaceable: store.effaceableSecret()).map {
+      ExposedKey($0)
+    }
+    #expect(none == store.expectedKeys(of: .none))
     let recovered = try Keybag.recover(keybag.bytes, backupPasscode: store.passcode())
     #expect(recovered.secret.exposed() == deviceKey.secret.exposed())
     #expect(keybag.record.formerKeys.map(\.end) == [.rotated, .erased])
@@ -66,7 +68,7 @@ import Testing
     }
     // Without the effaceable secret the passcode is accepted, but no class key unwraps.
     let other = try keybag.open(.passcode(store.passcode()), deviceKey: deviceKey, effaceable: EffaceableSecret())
-    #expect(throws: KeyManagementError.keybagAltered) { _ = try other.classKeys() }
+    #expect(throws: KeyManagementError.keybagAltered) { _ = try other.heldKeys() }
   }
 
   @Test func erasedVectorOpensNothing() throws {
@@ -101,13 +103,6 @@ import Testing
     #expect(!keybag.hasOrEnded(keysOf: first))
   }
 
-  @Test func keysAreTakenOnce() throws {
-    var keys = try store.parsed().unlock(passcode: store.passcode(), deviceKey: store.volumeKey())
-    #expect(keys.take(.complete) { $0.id.rawValue } == store.expectedKeys(of: .complete).map(\.id))
-    #expect(keys.take(.complete) { $0.id } == [])
-    #expect(keys.take(.standard) { $0.id.rawValue } == store.expectedKeys(of: .standard).map(\.id))
-  }
-
   @Test(arguments: ProtectionClass.allCases) func newKeybag(_ defaultClass: ProtectionClass) throws {
     let id = try StoreID.random()
     let deviceKey = try VolumeDeviceKey(SecretBytes(randomCount: 32))
@@ -126,9 +121,9 @@ import Testing
     #expect(keybag.storeID == id)
     let byPasscode = try keybag.open(
       passcode: "1234".secret, deviceKey: deviceKey, effaceable: new.change.secret.copy()
-    ).classKeys().exposed()
+    ).heldKeys().exposed()
     let byRecoveryKey = try keybag.open(recoveryKey: new.recoveryKey, effaceable: new.change.secret.copy())
-      .classKeys().exposed()
+      .heldKeys().exposed()
     #expect(byPasscode == byRecoveryKey)
     #expect(byPasscode.values.map(\.count).sorted() == [0, 1, 1, 1, 1])
     #expect(Set(byPasscode.values.joined().map(\.bytes)).count == 4)
@@ -335,6 +330,6 @@ import Testing
     }
     let keys = try before.unlock(passcode: store.passcode(), deviceKey: deviceKey).exposed()
     #expect(try parsed.unlock(passcode: new.secret, deviceKey: deviceKey).exposed() == keys)
-    #expect(try parsed.open(recoveryKey: store.recoveryKey()).classKeys().exposed() == keys)
+    #expect(try parsed.open(recoveryKey: store.recoveryKey()).heldKeys().exposed() == keys)
   }
 }

@@ -17,7 +17,7 @@ import Testing
     let (keyID, wrappedKey) = try controller.wrap(FileKey(), for: .none)
     let record = FileRecord(fileClass: .none, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey)
     let other = try #require(ClassKeyID(rawValue: keyID.rawValue ^ 1 << 20))
-    try controller.install([HeldKey(ClassKey(id: other, secret: SecretBytes(randomCount: ClassKey.size)))], for: .none)
+    try controller.install([HeldKey(other, SecretBytes(randomCount: HeldKey.size))], for: .none)
     #expect(throws: Never.self) { _ = try controller.fileKey(of: record) }
   }
 }

@@ -82,7 +82,7 @@ import Testing
     #expect(try isUnited())
     #expect(try current().keyIDs(of: .standard) == [keys[1], keys[0]], "the current key is another one")
     #expect(try previous() == current())
-    _ = try opened().classKeys()
+    _ = try opened().heldKeys()
   }
 
   /// Killed after the second copy is complete. The next change does the same again.

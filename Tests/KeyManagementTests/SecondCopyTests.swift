@@ -94,7 +94,7 @@ import Testing
     try restore(stored)
     #expect(try stored.file.read() == good)
     #expect(try stored.file.readPrevious() == new.bytes)
-    _ = try opened(stored).classKeys()
+    _ = try opened(stored).heldKeys()
     try stored.file.repair(current(stored), deviceKey: stored.deviceKey)
     #expect(try found(stored).previousOpens)
   }

@@ -84,8 +84,8 @@ extension Keybag {
   /// The class keys of a store without an effaceable secret.
   func unlock(
     passcode: consuming SecretBytes, deviceKey: borrowing VolumeDeviceKey
-  ) throws(KeyManagementError) -> ClassKeys {
-    try open(passcode: passcode, deviceKey: deviceKey).classKeys()
+  ) throws(KeyManagementError) -> [ProtectionClass: [HeldKey]] {
+    try open(passcode: passcode, deviceKey: deviceKey).heldKeys()
   }
 
   func open(
@@ -113,17 +113,17 @@ struct ExposedKey: Equatable {
     self.bytes = bytes
   }
 
-  init(_ key: consuming ClassKey) {
+  init(_ key: HeldKey) {
     id = key.id.rawValue
-    bytes = key.takeSecret().exposed()
+    bytes = key.secret.exposed()
   }
 }
 
-extension ClassKeys {
+extension [ProtectionClass: [HeldKey]] {
   /// All keys, by class.
-  consuming func exposed() -> [ProtectionClass: [ExposedKey]] {
+  func exposed() -> [ProtectionClass: [ExposedKey]] {
     var keys: [ProtectionClass: [ExposedKey]] = [:]
-    for fileClass in ProtectionClass.allCases { keys[fileClass] = take(fileClass) { ExposedKey($0) } }
+    for fileClass in ProtectionClass.allCases { keys[fileClass] = self[fileClass, default: []].map { ExposedKey($0) } }
     return keys
   }
 }

@@ -317,7 +317,7 @@ import Testing
       let id = try #require(ClassKeyID(rawValue: 7))
       func replaceKeys() {
         for fileClass in classes {
-          machine.lock.replaceKeys([fileClass: [HeldKey(ClassKey(id: id, secret: SecretBytes(count: ClassKey.size)))]])
+          machine.lock.replaceKeys([fileClass: [HeldKey(id, SecretBytes(count: HeldKey.size))]])
         }
       }
       #expect(machine.lock.beginRotation())

@@ -21,10 +21,7 @@ struct StoreKeys {
     effaceable =
       try opened.keys.effaceable.secret.bytes
       + opened.keys.effaceable.wrappingKey(with: opened.keys.keybagKey, of: opened.keybag.storeID).bytes
-    var keys = try opened.classKeys()
-    for fileClass in ProtectionClass.allCases where fileClass != .none {
-      classKeys[fileClass] = keys.take(fileClass) { $0.secret.bytes }[0]
-    }
+    for (fileClass, keys) in try opened.heldKeys() { classKeys[fileClass] = keys[0].secret.bytes }
   }
 
   /// The key of a file on the mount, and the keys derived from it.
@@ -81,7 +78,7 @@ extension Volume {
   /// - Parameter passcode: `nil` for the recovery key, which opens what the passcode opens, without scrypt.
   func refusal(of passcode: String? = Volume.passcode) -> KeyManagementError? {
     do {
-      _ = try openKeybag(passcode: passcode).classKeys()
+      _ = try openKeybag(passcode: passcode).heldKeys()
       return nil
     } catch {
       return error as? KeyManagementError ?? .keybagMissing

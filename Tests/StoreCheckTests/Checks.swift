@@ -24,7 +24,7 @@ extension StoreCheck {
         if let recoveryKey { .recoveryKey(SecretBytes(recoveryKey)) } else {
           .passcode(SecretBytes(BuiltStore.passcode))
         }
-      return try file.open(keybag, with: secret, deviceKey: deviceKey).classKeys()
+      return try file.open(keybag, with: secret, deviceKey: deviceKey).heldKeys()
     }
     let summary = try run(
       backing, copies: copies, keybag: keybag, deviceKey: deviceKey, unlock: withPasscode ? unlock : nil,
@@ -62,9 +62,7 @@ extension BuiltStore {
     var directories = [""]
     while let directory = directories.popLast() {
       let opened = try Descriptor.open(PathName(path + directory), [.readOnly, .directory])
-      let names = try DirectoryNames(Descriptor.open(PathName(path + directory), [.readOnly, .directory]))
-        .all(limit: .max)
-      for name in names {
+      for name in try opened.names() {
         let place = directory + "/" + name.description
         let status = try opened.status(of: name)
         var bytes: [UInt8] = []

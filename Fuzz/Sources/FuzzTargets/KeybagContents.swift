@@ -57,7 +57,6 @@ private func checkUnopened(_ keybag: Keybag, _ secrets: borrowing KeybagSecrets)
 /// What an opened keybag can do, but for what costs a scrypt.
 private func checkOpened(_ opened: borrowing OpenKeybag, _ secrets: borrowing KeybagSecrets, isRight: Bool) {
   do throws(KeyManagementError) {
-    _ = try opened.classKeys()
     _ = try opened.heldKeys()
   } catch {
     precondition(!isRight, "keys that are right unwrap: \(error)")

@@ -161,7 +161,7 @@ package final class Daemon: DaemonControl {
     let rekeys = tree.rekeyStatus
     status.pendingRekeys = rekeys.pending
     status.failedRekeys = rekeys.failed
-    status.erased = erasure.map(StoreInformation.date)
+    status.erased = erasure.map(KeyManagementError.date)
     status.secondsUntilRest = state.restsAt.map { max(0, now.duration(to: $0).inSeconds) }
     status.lockedRekeys = rekeys.withoutKey
     (status.transport, status.transportReason) = transport

@@ -44,7 +44,7 @@ package struct StoreInformation: Encodable {
     backing = path
     storeID = record.storeID.description
     features = record.features.rawValue
-    created = Self.date(record.creationTime)
+    created = KeyManagementError.date(record.creationTime)
     keybagGeneration = record.generation
     authenticatesContents = record.authenticatesContents
     defaultClass = record.defaultClass
@@ -55,12 +55,8 @@ package struct StoreInformation: Encodable {
     }
     waysIn = record.protectors.map { ProtectorInformation($0) }
     eraseAfter = record.eraseAfter
-    erased = record.erasureTime.map(Self.date)
+    erased = record.erasureTime.map(KeyManagementError.date)
     pendingRekeys = Self.pendingRekeys(in: path)
-  }
-
-  static func date(_ seconds: UInt64) -> String {
-    Date(timeIntervalSince1970: Double(seconds)).formatted(.iso8601)
   }
 
   private static func authenticity(of keybag: [UInt8], _ deviceKeyFile: String?) -> Authenticity {

@@ -4,17 +4,12 @@ import StoreFormat
 
 /// Keybags, read without any key.
 package enum StoreSummary {
-  /// What a keybag says; nothing of it is verified.
-  package static func parse(_ bytes: [UInt8]) throws(KeyManagementError) -> KeybagRecord {
-    do throws(FormatError) { return try KeybagRecord(parsing: bytes) } catch { throw KeyManagementError(error) }
-  }
-
   /// The keybag in a backing directory, and what it says; nothing of it is verified.
   package static func readKeybag(_ path: String) throws -> (bytes: [UInt8], record: KeybagRecord) {
     let backing = try Store.open(path)
     do throws(KeyManagementError) {
       let bytes = try KeybagFile(backing: backing).read()
-      return (bytes, try parse(bytes))
+      return (bytes, try Keybag.parse(bytes))
     } catch .keybagMissing {
       throw missingKeybag(in: backing, path: path)
     }
@@ -40,7 +35,7 @@ package enum StoreSummary {
 extension DeviceKey {
   /// The device key of the store that a keybag is of, with what this machine has as one of its hosts.
   package static func load(forKeybag bytes: [UInt8], file: String?) throws(KeyManagementError) -> VolumeDeviceKey {
-    try load(for: StoreSummary.parse(bytes), file: file.map { PathName($0) })
+    try load(for: Keybag.parse(bytes), file: file.map { PathName($0) })
   }
 }
 

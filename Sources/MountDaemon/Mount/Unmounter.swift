@@ -66,7 +66,7 @@ package final class Unmounter: Sendable {
     Process.detach(keeping: socket.rawValue)
     Process.resetSignals()
     Process.blockEndingSignals()
-    Process.setName("unmounter")
+    Thread.setName("unmounter")
     Process.forgoStreams()
     // fusermount3(1) brings its own, so this is for root.
     try? Privileges.keep([.administrate, .readAndSearch])
