@@ -26,10 +26,10 @@ package struct FileClass: Hashable, Sendable {
     if !isExplicit { try path.removeAttribute(Self.attribute) }
   }
 
-  /// Whether something in this class is locked where it would not be in another.
+  /// Whether something in this class is locked where it would not be in another. Open files of class B are not.
   func protectsMore(than other: FileClass) -> Bool {
     guard let own = protectionClass, let other = other.protectionClass else { return false }
-    return ProtectionPolicy.isRaise(from: other, to: own)
+    return ProtectionPolicy.isRaise(from: other, to: own) || own == .complete && other.keepsOpenFiles
   }
 
   private var protectionClass: ProtectionClass? { ProtectionClass(name: String(decoding: name, as: UTF8.self)) }
@@ -45,8 +45,8 @@ package enum Omission: Hashable, Sendable {
   case owner
   /// What has the name that a restore uses until a copy is complete.
   case unfinishedCopy
-  /// The class of a directory that was there already, in a class that protects less.
-  case directoryClass
+  /// The class of what was there already, in a class that protects less.
+  case protectionClass
 }
 
 /// Owner, permissions, times, extended attributes and ACLs of a file or directory, as they were at one moment.
@@ -68,7 +68,7 @@ struct FileMetadata: Sendable {
   init(of item: any SourceItem) throws(Errno) {
     status = try item.status()
     let names = try Self.attributeNames(of: item)
-    fileClass = [.regular, .directory].contains(status.type) ? try Self.fileClass(of: item, names) : nil
+    fileClass = Self.fileClass(of: item, status.type, names)
     omissions = names.undecodable.map { .attribute($0, .ioError) }
     for name in names.usable where name != FileClass.attribute {
       let text = name.description
@@ -123,31 +123,38 @@ struct FileMetadata: Sendable {
     }
   }
 
-  private static func fileClass(of item: any SourceItem, _ names: SourceNames) throws(Errno) -> FileClass? {
-    do throws(Errno) {
-      let name = try item.attribute(FileClass.attribute)
-      // One that was inherited is not listed.
-      return FileClass(name: name, isExplicit: names.usable.contains(FileClass.attribute))
-    } catch {
-      // Whoever may not ask for it may not read the contents either.
-      guard [.noData, .notSupported, .permissionDenied].contains(error) else { throw error }
+  /// One that was inherited is not listed, and only a store or its mount answers. Where a store's record is damaged,
+  /// the list has failed.
+  private static func fileClass(of item: any SourceItem, _ type: InodeType?, _ names: SourceNames) -> FileClass? {
+    guard type == .regular || type == .directory, let name = try? item.attribute(FileClass.attribute) else {
       return nil
     }
+    return FileClass(name: name, isExplicit: names.usable.contains(FileClass.attribute))
   }
 
   /// The class that a copy is to be given in a directory; `nil` for what the directory gives it. One that was inherited
   /// counts where the directory's protects less.
-  func fileClass(in directory: SharedDescriptor) throws(Errno) -> FileClass? {
+  func fileClass(in directory: SharedDescriptor) -> FileClass? {
     guard let fileClass, !fileClass.isExplicit else { return fileClass }
-    let given = try FileClass(of: PathName(descriptor: directory.descriptor))
-    return fileClass.protectsMore(than: given) ? fileClass : nil
+    // One that may not be asked for is not relied on.
+    let given = try? FileClass(of: PathName(descriptor: directory.descriptor))
+    return given.map { fileClass.protectsMore(than: $0) } == false ? nil : fileClass
   }
 
-  /// What a directory that was there already does not have: what is made in it may be protected less.
-  func omissions(ofDirectory directory: SharedDescriptor) throws(Errno) -> [Omission] {
-    guard let fileClass else { return omissions }
-    let given = try FileClass(of: PathName(descriptor: directory.descriptor))
-    return omissions + (fileClass.protectsMore(than: given) ? [.directoryClass] : [])
+  /// The class of a copy that replaces a file: that file's, unless it was inherited there and this protects more.
+  func fileClass(replacing old: FileClass) -> FileClass {
+    guard let fileClass, fileClass.isExplicit || !old.isExplicit && fileClass.protectsMore(than: old) else {
+      return old
+    }
+    return fileClass
+  }
+
+  /// What something that was there already lacks, as far as its class says; of a directory, for what is made in it.
+  func omissions(ofClass item: SharedDescriptor) -> [Omission] {
+    guard let fileClass, let given = try? FileClass(of: PathName(descriptor: item.descriptor)),
+      status.type == .directory || !given.isExplicit
+    else { return [] }
+    return fileClass.protectsMore(than: given) ? [.protectionClass] : []
   }
 
   /// Whether the file still is as it was.

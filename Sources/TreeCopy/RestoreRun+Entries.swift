@@ -34,11 +34,10 @@ extension RestoreRun {
     var target: SharedDescriptor?
     if there != nil || !options.isDryRun, let parent = sides.target {
       target = try onTarget { () throws(Errno) in
-        let target = SharedDescriptor(try parent.descriptor.open(name, [.path, .directory, .noFollow]))
-        if there != nil { omissions = try metadata.omissions(ofDirectory: target) }
-        return target
+        SharedDescriptor(try parent.descriptor.open(name, [.path, .directory, .noFollow]))
       }
     }
+    if there != nil, let target { omissions += metadata.omissions(ofClass: target) }
     leftOut(omissions, place.path + [name])
     let below = Sides(source: source, target: target)
     place.label.enter()
@@ -62,7 +61,10 @@ extension RestoreRun {
       switch try verdict(name, in: target, metadata, there) {
       case .isThere:
         note(metadata.status, restoredAs: there.inode, path)
-        leftOut(metadata.omissions(of: there), path)
+        let found = try onTarget { () throws(Errno) in
+          SharedDescriptor(try target.descriptor.open(name, [.path, .noFollow]))
+        }
+        leftOut(metadata.omissions(of: there) + metadata.omissions(ofClass: found), path)
         return observer.found()
       case .leave: return observer.differs(Self.text(path))
       case .replace: break
@@ -147,11 +149,9 @@ extension RestoreRun {
     let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: file) }
     guard metadata.status.type == .regular else { throw .changedMeanwhile }
     let fileClass = try onTarget { () throws(Errno) in
-      let given = try metadata.fileClass(in: target)
-      // What comes into the place of a file comes into its class, unless one was chosen for it.
-      guard given?.isExplicit != true, there?.type == .regular else { return given }
+      guard there?.type == .regular else { return metadata.fileClass(in: target) }
       let old = try target.descriptor.open(name, [.path, .noFollow])
-      return try FileClass(of: PathName(descriptor: old))
+      return try metadata.fileClass(replacing: FileClass(of: PathName(descriptor: old)))
     }
     let copy = try copier.copy(file, metadata, as: name, in: target, fileClass, replacing: there?.inode)
     return (metadata.status, copy.inode, copy.omissions)

@@ -97,7 +97,7 @@ package final class RestoreRun: Sendable {
     var descent = Descent()
     attempt([]) { () throws(CopyError) in
       let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: source) }
-      leftOut(try onTarget { () throws(Errno) in try metadata.omissions(ofDirectory: target) }, [])
+      leftOut(metadata.omissions + metadata.omissions(ofClass: target), [])
       let sides = Sides(source: source, target: target)
       let root = RestoredDirectory(".", sides, RestoredMetadata(metadata), in: nil) { $0 }
       try enter(root, sides, &descent)

@@ -68,9 +68,8 @@ enum CopyOutcome {
         ? "\(path): only root restores its extended attribute \(name); it was left out"
         : "\(path): its extended attribute \(name) was left out: \(error)"
     case .owner: return "\(path): only root restores its owner and group; they were left out"
-    case .directoryClass:
-      return "\(path) is in a class that protects less than that of the source: what is made in it later does too; "
-        + "'protectfs class set' changes that"
+    case .protectionClass:
+      return "\(path) was there, in a class that protects less than in the source; 'protectfs class set' changes that"
     case .unfinishedCopy: return "\(path) is what an interrupted restore has left there; it was left out"
     }
   }

@@ -115,10 +115,12 @@ struct MountCommand: ParsableCommand {
       throw CommandFailure(
         .usage, "'standby' waits for the writer's place: it needs --foreground, as in a service, and goes with no 'ro'")
     }
-    if options.isStandby { Self.awaitFileSystem(of: backing) }
-    options.backing = try CanonicalPath.ofBacking(backing)
     // There has to be a store that this version understands.
-    let storeID = try StoreSummary.read(options.backing).storeID
+    let (path, storeID) = try awaitingFileSystem(options.isStandby) {
+      let path = try CanonicalPath.ofBacking(backing)
+      return (path, try StoreSummary.read(path).storeID)
+    }
+    options.backing = path
     try MountPoint.requireFUSE(allowsOthers: options.allowsOthers)
     options.mountPoint = try MountPoint.checked(
       mountPoint, backing: options.backing, coversContents: list.coversContents)
@@ -156,22 +158,36 @@ struct MountCommand: ParsableCommand {
     }
   }
 
-  /// Waits while the file system of a store does not answer: a standby whose host was cut off is started again then.
-  private static func awaitFileSystem(of backing: String) {
+  /// Reads a store. A standby waits while its file system does not answer: where its host was cut off, it is started
+  /// again then.
+  private func awaitingFileSystem<Result>(_ isStandby: Bool, _ read: () throws -> Result) throws -> Result {
     var reason: Errno?
     while true {
-      do throws(Errno) {
-        let directory = try Descriptor.open(PathName(backing), [.readOnly, .directory])
-        let keybag = try directory.open(PathName("\(NameEncoding.storeDirectory)/keybag"), [.readOnly, .nonBlocking])
-        _ = try keybag.asOnServer().readAll(limit: 1)
-        return
-      } catch {
-        // Between two mounts of it nothing is there. What else is wrong is said by who opens the store.
-        guard error.isOfASilentServer || reason != nil && error == .noSuchFileOrDirectory else { return }
-        if error != reason { CommandFailure.report("standing by: \(backing.printable): \(error)") }
-        reason = error
+      do { return try read() } catch {
+        // Between two mounts of it nothing is there.
+        guard isStandby, let silence, silence.isOfASilentServer || reason != nil && silence == .noSuchFileOrDirectory
+        else { throw error }
+        if silence != reason { CommandFailure.report("standing by: \(backing.printable): \(silence)") }
+        reason = silence
       }
       MonotonicClock.sleep(microseconds: 1_000_000)
+    }
+  }
+
+  /// Why the keybag cannot be read; `nil` where it can.
+  private var silence: Errno? {
+    do throws(Errno) {
+      let directory = try Descriptor.open(PathName(backing), [.readOnly, .directory])
+      do throws(Errno) {
+        let keybag = try directory.open(PathName("\(NameEncoding.storeDirectory)/keybag"), [.readOnly, .nonBlocking])
+        _ = try keybag.asOnServer().readAll(limit: 1)
+        return nil
+      } catch {
+        // A disk that is damaged stays so.
+        return error == .ioError && !directory.mayServeSeveralHosts ? nil : error
+      }
+    } catch {
+      return error
     }
   }
 

@@ -35,8 +35,11 @@ enum StoreChecks {
       // Its file system may not answer.
       let record = try BoundedCall.result(about: mount.backing) { () throws(Errno) in
         Result { try StoreSummary.read(mount.backing) }
+      }.get()
+      guard try HostKey.find(for: record.storeID) == nil else {
+        return [.good("recovery key", "\(place): kept where the store was made, of which this machine is a host")]
       }
-      protectors = try record.get().protectors
+      protectors = record.protectors
     } catch {
       return [.fault("keybag", "\(place): \(CommandFailure(error)?.message ?? "\(error)")", "protectfs fsck")]
     }

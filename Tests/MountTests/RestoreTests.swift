@@ -102,7 +102,7 @@ extension MountTests {
         let result = try volume.restore(from: copy, volume.openingOptions)
         #expect(result.ending == .exited(15), "\(result.output)")
         for name in [".", "e"] {
-          #expect(result.output.contains("\(name) is in a class that protects less"), "\(result.output)")
+          #expect(result.output.contains("\(name) was there, in a class that protects less"), "\(result.output)")
         }
         let letters = try list.map { try volume.path($0).protectionClass().letter }
         #expect(letters == ["A", "A", "A", "A", "D"])
@@ -111,6 +111,21 @@ extension MountTests {
         for path in [root, volume.path("e")] { try path.setProtectionClass(.complete) }
         let again = try volume.restore(from: copy, volume.openingOptions)
         #expect(again.succeeded, "\(again.output)")
+        // What is there in a class that it has inherited here, and what is made anew.
+        for path in [root, volume.path("e")] { try path.setProtectionClass(.completeUnlessOpen) }
+        let times = try volume.path("e/file").status()
+        try volume.path("e/file").unlink()
+        try volume.path("e/file").write("x")
+        try volume.path("e/file").setTimes(
+          seconds: times.modification_seconds, nanoseconds: Int64(times.modification_nanoseconds))
+        try volume.path("file").unlink()
+        let found = try volume.restore(from: copy, volume.openingOptions)
+        #expect(found.output.contains("e/file was there, in a class that protects less"), "\(found.output)")
+        #expect(try volume.path("file").protectionClass() == .complete)
+        try volume.path("e/file").write("other")
+        let replaced = try volume.restore(from: copy, ["--overwrite"] + volume.openingOptions)
+        #expect(!replaced.output.contains("e/file"), "\(replaced.output)")
+        #expect(try volume.path("e/file").protectionClass() == .complete)
       }
     }
 

@@ -150,7 +150,7 @@ struct FinishedRun {
         case .name(let name), .attribute(let name, _): name.description
         case .owner: "owner"
         case .unfinishedCopy: "unfinished"
-        case .directoryClass: "class"
+        case .protectionClass: "class"
         }
       told.withLock { $0.leftOut.append("\(path): \(text)") }
     }

@@ -64,7 +64,11 @@ extension Daemon {
       log.error("a changed keybag is not gone on with yet", metadata: ["reason": "\(error.code)"])
     }
     // What it takes from this host goes all the same, as a host goes that it has no keys for.
-    if isNew, let lost = LostClasses(current, after: own, [:], host) { destroy(lost, adopting: false) }
+    if isNew, let lost = LostClasses(current, after: own, [:], host) {
+      let names = (lost.withheld + lost.erased).map(\.name).joined(separator: " ")
+      log.error("a keybag that is not gone on with takes classes from this host", metadata: ["classes": "\(names)"])
+      destroy(lost, adopting: false)
+    }
     return current.generation <= own.generation
   }
 

@@ -25,10 +25,12 @@ final class StoreWatch: Sendable {
   }
 
   func start() {
-    let isReplaced = WriterClaim.keepsOutClients(daemon.backing)
-    daemon.log.notice(
-      "other hosts may use the file system of the store",
-      metadata: ["one that is lost": isReplaced ? "is replaced by a standby" : "keeps it until 'protectfs takeover'"])
+    if claim != nil {
+      let waits = WriterClaim.keepsOutClients(daemon.backing) ? "the file system" : "'protectfs takeover'"
+      daemon.log.notice(
+        "other hosts may use the file system of the store",
+        metadata: ["if this one is lost, a standby waits for": "\(waits)"])
+    }
     Thread(name: "store watch", run).detach()
     guard let isolation = daemon.options.isolation else { return }
     // Another one: the first may be waiting for the file system.
@@ -71,14 +73,18 @@ final class StoreWatch: Sendable {
 
   private func noteAnswer() { answered.store(MonotonicClock.nanosecondsWithSuspension, ordering: .relaxed) }
 
-  /// What a mount that only reads asks for.
+  /// What a mount that only reads asks for. A client of CephFS that was blocklisted says so when something is opened.
   private var reachability: WriterClaim.State {
+    var failures: [Errno] = []
     do throws(Errno) {
       _ = try daemon.backing.statusOfServer()
       return .held
     } catch {
-      return .unknown(error)
+      failures.append(error)
     }
+    do throws(Errno) { _ = try daemon.backing.open(".", [.readOnly, .directory]) } catch { failures.append(error) }
+    guard let refusal = failures.first(where: \.isOfAGivenUpHost) else { return .unknown(failures[0]) }
+    return .lost(reason: "its file system does not let this host read any more: \(refusal)")
   }
 
   /// Ends the process at once. All that it knows of the store may be wrong by now, and whatever it still wrote would be
