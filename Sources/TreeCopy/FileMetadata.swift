@@ -55,7 +55,7 @@ struct FileMetadata: Sendable {
 
   let status: Status
   /// `nil` where the source knows no classes.
-  let fileClass: FileClass?
+  private(set) var fileClass: FileClass?
   /// What could not be read, or cannot be given by this user.
   private(set) var omissions: [Omission] = []
   /// Those of users.
@@ -68,8 +68,8 @@ struct FileMetadata: Sendable {
   init(of item: any SourceItem) throws(Errno) {
     status = try item.status()
     let names = try Self.attributeNames(of: item)
-    fileClass = Self.fileClass(of: item, status.type, names)
     omissions = names.undecodable.map { .attribute($0, .ioError) }
+    if status.type == .regular || status.type == .directory { fileClass = try fileClass(of: item, names) }
     for name in names.usable where name != FileClass.attribute {
       let text = name.description
       if text.hasPrefix("user.") {
@@ -107,6 +107,20 @@ struct FileMetadata: Sendable {
     }
   }
 
+  /// One that was inherited is not listed: a store, or its mount, answers all the same.
+  private mutating func fileClass(of item: any SourceItem, _ names: SourceNames) throws(Errno) -> FileClass? {
+    if names.usable.contains(FileClass.attribute) {
+      return try read(FileClass.attribute, of: item).map { FileClass(name: $0, isExplicit: true) }
+    }
+    do throws(Errno) {
+      return FileClass(name: try item.attribute(FileClass.attribute), isExplicit: false)
+    } catch {
+      // Whoever may not ask for it may not read the contents either.
+      guard [.noData, .notSupported, .permissionDenied].contains(error) else { throw error }
+      return nil
+    }
+  }
+
   private static let accessListPrefix = "system.posix_acl_"
 
   /// Whether an attribute is a label that the system gives to files, on each machine by rules of its own.
@@ -121,15 +135,6 @@ struct FileMetadata: Sendable {
       guard error == .notSupported || error == .notSupportedOnSocket else { throw error }
       return SourceNames()
     }
-  }
-
-  /// One that was inherited is not listed, and only a store or its mount answers. Where a store's record is damaged,
-  /// the list has failed.
-  private static func fileClass(of item: any SourceItem, _ type: InodeType?, _ names: SourceNames) -> FileClass? {
-    guard type == .regular || type == .directory, let name = try? item.attribute(FileClass.attribute) else {
-      return nil
-    }
-    return FileClass(name: name, isExplicit: names.usable.contains(FileClass.attribute))
   }
 
   /// The class that a copy is to be given in a directory; `nil` for what the directory gives it. One that was inherited

@@ -57,7 +57,8 @@ enum ExitStatus: Int32, CaseIterable {
   case unexpectedClass = 28
   /// The control group of the process leaves too little memory for a passcode.
   case tooLittleMemory = 29
-  /// The store was lost to another host: the daemon, or a command that was changing it, has ended.
+  /// The store was lost to another host, or its file system refuses this one: the daemon, or a command that was
+  /// changing it, has ended.
   case storeLost = 30
   /// The arguments are wrong: `EX_USAGE` of sysexits(3).
   case usage = 64

@@ -164,9 +164,11 @@ struct MountCommand: ParsableCommand {
     var reason: Errno?
     while true {
       do { return try read() } catch {
+        guard isStandby else { throw error }
+        // It has just come to answer.
+        guard let silence else { return try read() }
         // Between two mounts of it nothing is there.
-        guard isStandby, let silence, silence.isOfASilentServer || reason != nil && silence == .noSuchFileOrDirectory
-        else { throw error }
+        guard silence.isOfASilentServer || reason != nil && silence == .noSuchFileOrDirectory else { throw error }
         if silence != reason { CommandFailure.report("standing by: \(backing.printable): \(silence)") }
         reason = silence
       }

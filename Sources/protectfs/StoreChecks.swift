@@ -30,20 +30,16 @@ enum StoreChecks {
 
   private static func findings(of mount: MountedFileSystem) -> [Diagnosis] {
     let place = mount.mountPoint.printable
-    let protectors: [KeybagRecord.Protector]
+    let record: KeybagRecord
     do {
       // Its file system may not answer.
-      let record = try BoundedCall.result(about: mount.backing) { () throws(Errno) in
+      record = try BoundedCall.result(about: mount.backing) { () throws(Errno) in
         Result { try StoreSummary.read(mount.backing) }
       }.get()
-      guard try HostKey.find(for: record.storeID) == nil else {
-        return [.good("recovery key", "\(place): kept where the store was made, of which this machine is a host")]
-      }
-      protectors = record.protectors
     } catch {
       return [.fault("keybag", "\(place): \(CommandFailure(error)?.message ?? "\(error)")", "protectfs fsck")]
     }
-    let recoveryKeys = protectors.filter { ProtectorInformation($0).kind == UnlockSecret.Kind.recoveryKey.label }
+    let recoveryKeys = record.protectors.filter { ProtectorInformation($0).kind == UnlockSecret.Kind.recoveryKey.label }
     let command = { (words: String) in "protectfs key \(words) \(mount.mountPoint.shellQuoted)" }
     guard !recoveryKeys.isEmpty else {
       return [
@@ -51,6 +47,11 @@ enum StoreChecks {
           "recovery key", "\(place) has none: a forgotten passcode or a lost device key loses everything",
           command("add --new-recovery-key"))
       ]
+    }
+    // One that only asks to be a host, or was removed, has keys of its own all the same.
+    if let host = try? HostKey.find(for: record.storeID), record.protectors.contains(where: { $0.id == host.record.id })
+    {
+      return [.good("recovery key", "\(place): kept where the store was made, of which this machine is a host")]
     }
     guard let date = recoveryKeys.compactMap({ RecoveryKeyTest.date(of: $0.id) }).max() else {
       return [

@@ -75,16 +75,16 @@ final class StoreWatch: Sendable {
 
   /// What a mount that only reads asks for. A client of CephFS that was blocklisted says so when something is opened.
   private var reachability: WriterClaim.State {
-    var failures: [Errno] = []
     do throws(Errno) {
       _ = try daemon.backing.statusOfServer()
       return .held
     } catch {
-      failures.append(error)
+      let failure = error
+      do throws(Errno) { _ = try daemon.backing.open(".", [.readOnly, .directory]) } catch .socketShutdown {
+        return .lost(reason: "its file system does not let this host read any more")
+      } catch {}
+      return .unknown(failure)
     }
-    do throws(Errno) { _ = try daemon.backing.open(".", [.readOnly, .directory]) } catch { failures.append(error) }
-    guard let refusal = failures.first(where: \.isOfAGivenUpHost) else { return .unknown(failures[0]) }
-    return .lost(reason: "its file system does not let this host read any more: \(refusal)")
   }
 
   /// Ends the process at once. All that it knows of the store may be wrong by now, and whatever it still wrote would be

@@ -173,9 +173,11 @@ package final class WriterClaim: Sendable {
       seen.store(time, ordering: .releasing)
       return .held
     } catch {
-      // A client of CephFS that was blocklisted says so when a file is opened, and hardly elsewhere.
-      func refusal(_ error: Errno?) -> Errno? { error.flatMap { $0.isOfAGivenUpHost ? $0 : nil } }
-      guard let refusal = refusal(failure) ?? refusal(error) ?? refusal(errorOfOpening) else { return .unknown(error) }
+      var failures = [failure, error]
+      // A client of CephFS that was blocklisted says so when a file is opened, and hardly elsewhere. For NFS the kernel
+      // makes ESTALE of a server that does not answer then.
+      if errorOfOpening == .socketShutdown { failures.append(.socketShutdown) }
+      guard let refusal = failures.compactMap(\.self).first(where: \.isOfAGivenUpHost) else { return .unknown(error) }
       return .lost(reason: "its file system does not let this host write any more: \(refusal)")
     }
   }
