@@ -10,8 +10,9 @@ import os
 import time
 
 # What is said by a mount whose daemon was killed; with the daemon alive it is a failure, which the reader of the
-# account finds by the time.
-GONE = {errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED, errno.EIO}
+# account finds by the time. EINTR is of a request that the kernel was copying to a ring when the daemon was killed
+# (`fuse_uring_prepare_send` in fs/fuse/dev_uring.c ends it with the error of the copy).
+GONE = {errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED, errno.EIO, errno.EINTR}
 # The class of the file is locked.
 REFUSED = {errno.EACCES}
 
