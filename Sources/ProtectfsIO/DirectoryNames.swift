@@ -32,17 +32,4 @@ extension Descriptor {
       if entries.isEmpty || !names.isEmpty { return names }
     }
   }
-  /// Whether this directory is one with that status, or is below it: by what they are, and not by how they are called.
-  package func isInside(_ other: Status) throws(Errno) -> Bool {
-    var below = try status()
-    if below.isSame(as: other) { return true }
-    var directory = SharedDescriptor(try open("..", [.path, .directory]))
-    while true {
-      let status = try directory.descriptor.status()
-      if status.isSame(as: below) { return false }
-      if status.isSame(as: other) { return true }
-      directory = SharedDescriptor(try directory.descriptor.open("..", [.path, .directory]))
-      below = status
-    }
-  }
 }
