@@ -26,14 +26,17 @@ extension ProtectedFileSystem {
   }
 
   /// The reply to a lookup that found a backing file.
-  func entry(_ status: Status, at location: Node.Location) -> Entry {
-    entry(of: tree.nodes.remember(status, at: location), status)
+  ///
+  /// - Throws: `EXDEV` for something that is mounted there.
+  func entry(_ status: Status, at location: Node.Location) throws(Errno) -> Entry {
+    try tree.requireNoMount(status, at: location)
+    return entry(of: tree.nodes.remember(status, at: location), status)
   }
 
   /// The reply that makes a node known to the kernel once more.
   func entry(of node: Node, _ status: Status) -> Entry {
     Entry(
-      node: node.id, attributes: attributes(of: node, status), entryTimeout: timeout,
+      node: node.id, generation: node.generation, attributes: attributes(of: node, status), entryTimeout: timeout,
       attributeTimeout: attributeTimeout(of: node))
   }
 

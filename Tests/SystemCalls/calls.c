@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,3 +237,17 @@ ssize_t calls_send(int fd, const void *buffer, size_t count) { RESULT(send(fd, b
 #define FITHAW _IOWR('X', 120, int)
 #endif
 int calls_freeze(int fd, int frozen) { return ioctl(fd, frozen ? FIFREEZE : FITHAW, 0) < 0 ? -errno : 0; }
+
+// As struct file_handle, which the C library declares with a flexible array.
+_Static_assert(sizeof(struct file_handle) == offsetof(struct calls_handle, bytes), "another layout");
+
+int calls_handle(const char *path, struct calls_handle *handle) {
+  int mount;
+  handle->count = sizeof handle->bytes;
+  return name_to_handle_at(AT_FDCWD, path, (struct file_handle *)handle, &mount, 0) < 0 ? -errno : 0;
+}
+
+int calls_open_handle(int fd, const struct calls_handle *handle) {
+  int file = open_by_handle_at(fd, (struct file_handle *)handle, O_PATH | O_CLOEXEC);
+  return file < 0 ? -errno : file;
+}

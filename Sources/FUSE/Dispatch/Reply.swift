@@ -140,7 +140,7 @@ extension Entry {
   var parameters: fuse_entry_param {
     var parameters = fuse_entry_param()
     parameters.ino = node.rawValue
-    parameters.generation = 0
+    parameters.generation = UInt64(generation)
     parameters.attr = attributes.stat
     parameters.attr_timeout = attributeTimeout
     parameters.entry_timeout = entryTimeout

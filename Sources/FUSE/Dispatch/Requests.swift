@@ -46,12 +46,17 @@ package struct Caller: Sendable {
 /// The answer to a lookup: a node, its attributes, and for how many seconds the kernel may keep each.
 package struct Entry: Sendable {
   package var node: NodeID
+  /// Distinguishes the node from others that had, or will have, the same number.
+  package var generation: UInt32
   package var attributes: Status
   package var entryTimeout: Double
   package var attributeTimeout: Double
 
-  package init(node: NodeID, attributes: Status, entryTimeout: Double, attributeTimeout: Double) {
+  package init(
+    node: NodeID, generation: UInt32 = 0, attributes: Status, entryTimeout: Double, attributeTimeout: Double
+  ) {
     self.node = node
+    self.generation = generation
     self.attributes = attributes
     self.entryTimeout = entryTimeout
     self.attributeTimeout = attributeTimeout

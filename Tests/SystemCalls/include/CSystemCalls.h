@@ -111,5 +111,14 @@ void calls_use_other_numbers(void);
 
 // Freezes the file system that an open directory is on, or thaws it (FIFREEZE and FITHAW in linux/fs.h).
 int calls_freeze(int fd, int frozen);
+struct calls_handle {
+  uint32_t count;
+  int32_t type;
+  uint8_t bytes[128];
+};
+/// Reads the file handle of a path into `handle` (name_to_handle_at(2)), or opens what such a handle stands for, below the
+/// mount that `fd` is open in (open_by_handle_at(2)).
+int calls_handle(const char *path, struct calls_handle *handle);
+int calls_open_handle(int fd, const struct calls_handle *handle);
 
 #endif
