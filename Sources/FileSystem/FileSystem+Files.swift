@@ -98,13 +98,19 @@ extension ProtectedFileSystem {
       }
     } catch {
       if error == .permissionDenied, isFromCache { refusedWriteBack(to: id) }
+      if isFromCache, isBeingLocked(file) {
+        let fileClass = file.fileClass
+        failedPushes.withLock { $0[node(id).identity.inode] = (fileClass, error) }
+      }
       throw error
     }
-    if isFromCache, case .revoking = tree.controller.availability(of: file.fileClass) {
-      pushes.wrappingAdd(1, ordering: .relaxed)
-    }
+    if isFromCache, isBeingLocked(file) { pushes.wrappingAdd(1, ordering: .relaxed) }
     tree.noteChange(of: file)
     return count
+  }
+
+  private func isBeingLocked(_ file: ProtectedFile) -> Bool {
+    if case .revoking = tree.controller.availability(of: file.fileClass) { true } else { false }
   }
 
   /// Other hosts see what was written by the time that a program has closed the file, as network file systems have it

@@ -52,6 +52,14 @@ extension ProtectedFileSystem {
   /// The number of completed write-backs to classes that are being locked.
   package var completedPushes: Int { pushes.load(ordering: .relaxed) }
 
+  /// Returns, and forgets, the write-backs to such classes that have failed, by inode number.
+  package func takeFailedPushes() -> [UInt64: (fileClass: ProtectionClass, error: Errno)] {
+    failedPushes.withLock { failed in
+      defer { failed = [:] }
+      return failed
+    }
+  }
+
   /// The number of refused write-backs, after each of which the kernel still holds pages in the clear.
   package var refusedWriteBacks: Int { refusals.load(ordering: .sequentiallyConsistent) }
 }

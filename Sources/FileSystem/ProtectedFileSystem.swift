@@ -17,6 +17,9 @@ package final class ProtectedFileSystem: LowLevelFileSystem {
   /// The number of completed write-backs from the kernel to classes that are being locked. A program that writes past
   /// the cache all the time does not count: a lock would wait for it.
   let pushes = Atomic<Int>(0)
+  /// The write-backs from the kernel to such classes that the store failed, by inode number: the kernel has dropped
+  /// these pages.
+  let failedPushes = RankedMutex(.refusals, [UInt64: (fileClass: ProtectionClass, error: Errno)]())
   /// The number of write-backs from the kernel that were refused.
   let refusals = Atomic<Int>(0)
 
@@ -63,22 +66,22 @@ extension ProtectedFileSystem {
   ///
   /// - Parameter range: what is to be read or written.
   func reportingDenial<Result: ~Copyable>(
-    of operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller, in range: Range<UInt64>? = nil,
-    _ body: () throws(Errno) -> Result
+    of operation: ProtectionPolicy.Operation, on node: Node, inClass found: ProtectionClass? = nil, by caller: Caller,
+    in range: Range<UInt64>? = nil, _ body: () throws(Errno) -> Result
   ) throws(Errno) -> Result {
     do throws(Errno) {
       return try body()
     } catch {
-      throw reported(error, of: operation, on: node, by: caller, in: range)
+      throw reported(error, of: operation, on: node, inClass: found, by: caller, in: range)
     }
   }
 
   /// The same for a request that has failed; what to answer.
   func reported(
-    _ error: Errno, of operation: ProtectionPolicy.Operation, on node: Node, by caller: Caller,
-    in range: Range<UInt64>? = nil
+    _ error: Errno, of operation: ProtectionPolicy.Operation, on node: Node, inClass found: ProtectionClass? = nil,
+    by caller: Caller, in range: Range<UInt64>? = nil
   ) -> Errno {
-    if error == .permissionDenied { denied(operation, on: node, by: caller) }
+    if error == .permissionDenied { denied(operation, on: node, of: found, by: caller) }
     return tree.answer(to: error, of: node, in: range)
   }
 

@@ -119,8 +119,8 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case pageInvalidation
   /// The nodes of a batch of page invalidations.
   case invalidationBatch
-  /// How many refusals were logged.
-  case refusalCount
+  /// How many refusals were logged, and which write-backs of a lock failed.
+  case refusals
   /// Events that wait for one client.
   case eventQueue
   /// Calls that last.

@@ -245,6 +245,37 @@ extension MountTests {
       }
     }
 
+    /// What the store fails while the lock pushes it is lost as well, and named with the reason. The next lock, of a store
+    /// that has recovered, has nothing to say.
+    @Test(arguments: [Errno.noSpace, .ioError, .permissionDenied])
+    func namesWhatTheStoreFailed(error: Errno) throws {
+      try Volume.withFaults(Self.options) { volume, faults in
+        let file = try volume.secret("file", 1)
+        let clean = try volume.secret("clean", 7)
+        defer { withExtendedLifetime([file, clean]) { faults.disarm() } }
+        let lock = try volume.waitingLock()
+        try file.makeDirty()
+        faults.settle()
+        faults.arm(.failOn(error), at: 1, of: [.writes])
+        let result = try lock.run()
+        #expect(result.ending == .exited(26), "\(result.output)")
+        #expect(result.output.contains("(\(error))"), "\(result.output)")
+        #expect(result.output.contains("inode \(file.inode) (class A)"), "\(result.output)")
+        #expect(!result.output.contains("inode \(clean.inode) "), "\(result.output)")
+        #expect(!result.output.contains("does not answer"), "\(result.output)")
+        #expect(volume.log.contains("inode=\(file.inode)"), "\(volume.log)")
+        try file.expectUnreadable()
+
+        faults.disarm()
+        try volume.unlock()
+        #expect(try file.path.contents() == file.contents)
+        try file.makeDirty()
+        try volume.lock()
+        try volume.unlock()
+        #expect(try file.path.contents() != file.contents)
+      }
+    }
+
     /// A store that is slow but completes one write after the other loses nothing, however long that takes.
     @Test func aSlowStoreIsWaitedFor() throws {
       try Volume.withFaults(Self.options) { volume, faults in

@@ -14,7 +14,7 @@ final class EventHub: Sendable {
     var budgetEnds = MonotonicClock.now
   }
 
-  private let state = RankedMutex(.refusalCount, State())
+  private let state = RankedMutex(.refusals, State())
   let broadcast = EventBroadcast()
   private let log: Logger
   /// Refusals are logged with the path of what was refused; else with its inode number, which says nothing to who has

@@ -265,8 +265,8 @@ enum VarlinkInterface {
     # A lock was asked for while the secret was being checked: nothing was unlocked.
     error UnlockCancelled (message: string)
 
-    # The lock has taken effect, but the backing store did not answer, or a write(2) that was under way went on: the message
-    # names files that may have lost writes.
+    # The lock has taken effect, but the backing store did not answer or failed, or a write(2) that was under way went on: the
+    # message names files that have lost writes, or may have.
     error WritesLost (message: string)
 
     # The keybag cannot be read, or is damaged.

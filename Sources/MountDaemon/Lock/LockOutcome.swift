@@ -1,7 +1,8 @@
 import ProtectfsClient
 import ProtectfsPolicy
+import SystemPackage
 
-/// What a store that did not answer, or writes that went on, have left undone when a lock had taken effect.
+/// What a store that did not answer or failed, or writes that went on, have left undone when a lock had taken effect.
 struct LockOutcome: Sendable {
   /// A file, told without its name: what the daemon says of a lock is for everyone who may read its log.
   struct File: Hashable, Sendable {
@@ -13,6 +14,8 @@ struct LockOutcome: Sendable {
 
   /// Files whose writers were told of success before the store was, and the store was not in time.
   var unwritten: Set<File> = []
+  /// Files whose writers were told of success, and writes to which the store then failed, by a full disk for example.
+  var failed: [File: Errno] = [:]
   /// Files of which the kernel has not dropped all pages yet.
   var undropped: Set<File> = []
   /// Files to which a write(2) that had begun went on for longer than a lock waits. Their pages are dropped again until
@@ -30,6 +33,7 @@ struct LockOutcome: Sendable {
   /// Adds what the same lock has left undone of other classes.
   mutating func add(_ other: LockOutcome) {
     unwritten.formUnion(other.unwritten)
+    failed.merge(other.failed) { $1 }
     undropped.formUnion(other.undropped)
     beingWritten.formUnion(other.beingWritten)
     keepsKeybagKey = other.keepsKeybagKey
@@ -40,6 +44,11 @@ struct LockOutcome: Sendable {
     var parts: [String] = []
     if !unwritten.isEmpty || !undropped.isEmpty || keepsKeybagKey { parts.append("its backing store does not answer") }
     if !unwritten.isEmpty { parts.append("these files may have lost writes: \(Self.list(unwritten))") }
+    if !failed.isEmpty {
+      let reasons = Set(failed.values.map { "\($0)" }).sorted().joined(separator: "; ")
+      parts.append(
+        "its backing store failed (\(reasons)), and writes to these files are lost: \(Self.list(failed.keys))")
+    }
     if !undropped.isEmpty { parts.append("pages of these files are still in memory: \(Self.list(undropped))") }
     if keepsKeybagKey { parts.append("a rotation still has the key of the keybag in memory") }
     if !beingWritten.isEmpty {
@@ -52,7 +61,7 @@ struct LockOutcome: Sendable {
   }
 
   /// As many as fit into a message with ease.
-  private static func list(_ files: Set<File>) -> String {
+  private static func list(_ files: some Collection<File>) -> String {
     let sorted = files.sorted { $0.inode < $1.inode }
     let named = sorted.prefix(200).map(\.description).joined(separator: ", ")
     return sorted.count <= 200 ? named : "\(named), and \(sorted.count - 200) more, which the log names"

@@ -98,6 +98,11 @@ extension LockSequence {
   func report(_ outcome: LockOutcome) {
     failures.report(to: log)
     report(outcome.unwritten, "a file may have lost writes: the backing store did not answer")
+    for (file, error) in outcome.failed.sorted(by: { $0.key.inode < $1.key.inode }) {
+      log.error(
+        "writes to a file are lost: the backing store failed",
+        metadata: ["inode": "\(file.inode)", "class": "\(file.fileClass.name)", "error": "\(error)"])
+    }
     report(outcome.undropped, "the kernel has not dropped a file's pages: the backing store did not answer")
     report(outcome.beingWritten, "a write that was under way outlasts the lock, and its pages are dropped again")
     if outcome.keepsKeybagKey { log.error("a rotation has the keybag's key: the backing store did not answer") }

@@ -112,6 +112,9 @@ struct LockSequence: ClassLocking {
     let isStuck = !evictKeys(of: whole, waiting: unpushed.isEmpty) || !unpushed.isEmpty
     for fileClass in classes { controller.wipe(fileClass) }
     if isStuck { refuseUnanswered(of: whole, &outcome) }
+    for (inode, failure) in fileSystem.takeFailedPushes() {
+      outcome.failed[LockOutcome.File(inode: inode, fileClass: failure.fileClass)] = failure.error
+    }
     // 4. Drop what was read or dirtied between 2 and 3, or came into the class; also by a write(2) that had begun.
     awaitWrites(to: whole, &outcome)
     drop(whole, closed: closed, isStuck: isStuck, &outcome)
