@@ -158,6 +158,20 @@ extension BackingTree {
     return nil
   }
 
+  /// Refuses what is mounted in the backing directory. A store is on one file system: a flush of it would not make durable
+  /// what is on another, which gets no new keys either while it is not mounted.
+  ///
+  /// - Throws: `EXDEV`.
+  package func requireNoMount(_ status: Status, at location: Node.Location) throws(Errno) {
+    guard status.is_mount_root != 0 else { return }
+    if isNewlyUndecodable(location.name) {
+      log.error(
+        "something is mounted in the backing directory, and is refused: a store is on one file system",
+        metadata: ["backing": "\(backingPath(of: location.parent))/\(location.name)"])
+    }
+    throw .improperLink
+  }
+
   private func isNewlyUndecodable(_ name: PathName) -> Bool {
     undecodable.withLock { $0.count < 100_000 && $0.insert(name).inserted }
   }

@@ -104,6 +104,12 @@ extension BackingTree {
     }
     guard let found, found.type == .directory || found.type == .regular else { return nil }
     let node = nodes.find(found) ?? Node(found, location: location)
+    do throws(Errno) {
+      try requireNoMount(found, at: location)
+    } catch {
+      try visitor.failed(error, at: node)
+      return nil
+    }
     note(location, of: node, in: handle)
     guard node.isRegular else { return node }
     try visitor.visit(location.name, in: handle, node)

@@ -144,11 +144,12 @@ extension ProtectedFileSystem {
     }
     do throws(Errno) {
       let status = try directory.descriptor.status(of: raw.name)
-      listing.append(name, entry(status, at: .init(parent: open.node, name: raw.name)), next: raw.next)
-    } catch .noSuchFileOrDirectory {
+      try listing.append(name, entry(status, at: .init(parent: open.node, name: raw.name)), next: raw.next)
+    } catch {
       // Removed since it was read, so it is left out.
-    } catch .permissionDenied {
-      // The directory may be read but not searched.
+      if error == .noSuchFileOrDirectory { return true }
+      // The directory may be read but not searched, or something is mounted there.
+      guard error == .permissionDenied || error == .improperLink else { throw error }
       listing.append(name, inode: raw.inode, mode: raw.type, next: raw.next)
     }
     return true

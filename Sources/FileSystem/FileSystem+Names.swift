@@ -14,11 +14,11 @@ extension ProtectedFileSystem {
     do throws(Errno) {
       let location = Node.Location(parent: parent, name: backing.name)
       guard let lookedUp = tree.options.lookedUp else {
-        return entry(try handle.descriptor.status(of: backing.name), at: location)
+        return try entry(handle.descriptor.status(of: backing.name), at: location)
       }
       var status = Status()
       let file = try openBesideWriter(backing.name, in: handle, &status)
-      let entry = entry(status, at: location)
+      let entry = try entry(status, at: location)
       if status.type == .regular { lookedUp.hold(file, of: node(entry.node)) }
       return entry
     } catch .noSuchFileOrDirectory {
@@ -71,8 +71,8 @@ extension ProtectedFileSystem {
       throw error
     }
     do throws(Errno) {
-      var entry = entry(
-        try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
+      var entry = try entry(
+        handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
       entry.attributeTimeout = timeoutAfterChange(of: node)
       return entry
     } catch {

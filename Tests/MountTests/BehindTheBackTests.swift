@@ -119,6 +119,37 @@ extension MountTests {
         #expect(known.contains(error), "\(way): \(error)")
       }
     }
+
+    /// A store is on one file system: what is mounted in its directory is listed, refused and said, and a rotation keeps
+    /// the old class key for it.
+    @Test func whatIsMountedInTheBackingDirectoryIsRefused() throws {
+      try Volume.with { volume in
+        let (directory, other) = (volume.path("directory"), volume.path("other"))
+        let file = directory.appending("file")
+        try directory.makeDirectory()
+        try file.write("contents")
+        try other.write("other")
+        let backing = try volume.backingFile(of: directory)
+        try volume.unmount()
+        try #require(try Program.run(["mount", "--bind", backing.description, backing.description]).succeeded)
+        do {
+          defer { try? backing.unmount(isLazy: true) }
+          try volume.mount()
+          try volume.unlock()
+          #expect(throws: Errno.improperLink) { try file.contents() }
+          #expect(throws: Errno.improperLink) { try directory.makeDirectory() }
+          #expect(try Set(volume.mountPoint.names()) == ["directory", "other"])
+          #expect(volume.log.contains("something is mounted in the backing directory"), "\(volume.log)")
+          let rotation = try volume.rotateByRecoveryKey(.completeUntilFirstUserAuthentication)
+          #expect(!rotation.succeeded && rotation.output.contains("kept"), "\(rotation.output)")
+          #expect(try other.contents() == Array("other".utf8))
+          try volume.unmount()
+        }
+        try volume.mount()
+        try volume.unlock()
+        #expect(try file.contents() == Array("contents".utf8))
+      }
+    }
   }
 }
 

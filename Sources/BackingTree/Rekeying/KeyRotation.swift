@@ -155,7 +155,7 @@ package final class KeyRotation: TreeVisitor {
   }
 
   func failed(_ error: Errno, at node: Node) throws(Errno) {
-    guard [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error) else { throw error }
+    guard [.permissionDenied, .notPermitted, .readOnlyFileSystem, .improperLink].contains(error) else { throw error }
     keep(node, "\(error)")
   }
 
