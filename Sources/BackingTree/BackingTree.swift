@@ -29,6 +29,7 @@ package final class BackingTree: Sendable {
   /// Taken shared to wrap a file's key and write it into the file's record. Taken before the locks of nodes and files.
   package let keyChanges = ReaderWriterLock(.keyChanges)
   package let moves = MovedNames()
+  package let vacated = VacatedNames()
   /// Files that wait for a rekey.
   let rekeys = RekeyQueue()
   /// By which the store is flushed before files become clean, in a store that has marks: an error of write-back is
@@ -106,7 +107,7 @@ package struct TreeOptions: Sendable {
   package var writers = WriterState.sole
   /// How the store has the contents of files.
   package let layout: ContentsLayout
-  /// A file that replaces a file of an explicit class takes over that class.
+  /// A file that replaces a file of an explicit class, or gets the name that one has left, takes over that class.
   package var keepsReplacedClass = true
   /// No file is removed if none of its class can be created.
   package var keepsLocked = true

@@ -213,13 +213,15 @@ extension BackingTree {
   /// The record and cipher of a new file in a class.
   ///
   /// - Throws: `EACCES` when no file can be created in the class now.
-  package func newFileRecord(in fileClass: ProtectionClass) throws(Errno) -> (FileRecord, ContentsCipher) {
+  package func newFileRecord(
+    in fileClass: ProtectionClass, isExplicit: Bool = false
+  ) throws(Errno) -> (FileRecord, ContentsCipher) {
     guard controller.allows(.create, on: fileClass) else { throw .permissionDenied }
     let key: FileKey
     do throws(CryptographyError) { key = try FileKey() } catch { throw errno(error) }
     let (keyID, wrappedKey) = try controller.wrap(key, for: fileClass)
     let record = try tagged(
-      FileRecord(fileClass: fileClass, isExplicit: false, classKeyID: keyID, wrappedKey: wrappedKey))
+      FileRecord(fileClass: fileClass, isExplicit: isExplicit, classKeyID: keyID, wrappedKey: wrappedKey))
     return (record, try options.layout.cipher(of: key, record))
   }
 

@@ -14,7 +14,11 @@ extension ProtectedFileSystem {
 
   /// - Throws: `EPERM` if `caller` may not change the class of the file or directory with that status.
   func requireOwner(of status: Status, _ caller: Caller) throws(Errno) {
-    guard caller.user == status.user || caller.mayAct(as: status.user) else { throw .notPermitted }
+    guard isOwner(of: status, caller) else { throw .notPermitted }
+  }
+
+  func isOwner(of status: Status, _ caller: Caller) -> Bool {
+    caller.user == status.user || caller.mayAct(as: status.user)
   }
 }
 

@@ -77,11 +77,16 @@ extension ProtectedFileSystem {
   ) throws(Errno) -> Result {
     let (handle, directory) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: directory)
-    return try reportingDenial(of: .create, on: parent, by: caller) { () throws(Errno) in
+    let location = Node.Location(parent: parent, name: backing.name)
+    let kept = tree.vacated.fileClass(at: location).flatMap {
+      ProtectionPolicy.isRaise(from: directory.directoryClass, to: $0) ? $0 : nil
+    }
+    let fileClass = kept ?? directory.directoryClass
+    return try reportingDenial(of: .create, on: parent, inClass: fileClass, by: caller) { () throws(Errno) in
       try tree.keyChanges.read { () throws(Errno) in
-        let (record, cipher) = try tree.newFileRecord(in: directory.directoryClass)
+        let (record, cipher) = try tree.newFileRecord(in: fileClass, isExplicit: kept != nil)
         let (file, status) = try makeFile(backing, record, cipher, in: parent, handle, mode: mode, caller: caller)
-        let node = tree.nodes.remember(status, at: .init(parent: parent, name: backing.name))
+        let node = tree.nodes.remember(status, at: location)
         return use(file, node, entry(of: node, status))
       }
     }
@@ -127,7 +132,7 @@ extension ProtectedFileSystem {
     try tree.writeSidecar(of: backing, in: handle)
     do throws(Errno) {
       try body(handle, backing.name, record)
-      return entry(try handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
+      return try entry(handle.descriptor.status(of: backing.name), at: .init(parent: parent, name: backing.name))
     } catch {
       if error != .fileExists {
         undo(backing, in: handle, after: error) { () throws(Errno) in try remove(handle, backing.name) }

@@ -14,9 +14,10 @@ extension ProtectedFileSystem {
     let backing = try tree.backingName(name, in: record)
     let location = Node.Location(parent: parent, name: backing.name)
     try requireRemovable(location, in: handle, record.directoryClass, by: caller)
-    try tree.keepingUnlinked(try? tree.named(backing.name, in: handle), at: location) { () throws(Errno) in
-      try handle.descriptor.unlink(backing.name)
-    }
+    let file = try? tree.named(backing.name, in: handle)
+    let explicitClass = explicitClass(of: file, at: location)
+    try tree.keepingUnlinked(file, at: location) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
+    tree.vacated.note(location, explicitClass)
     tree.removeSidecar(of: backing, in: handle)
   }
 

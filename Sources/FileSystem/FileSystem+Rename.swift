@@ -19,10 +19,13 @@ extension ProtectedFileSystem {
     let new = try tree.backingName(newName, in: targetRecord)
     let oldLocation = Node.Location(parent: source, name: old.name)
     let newLocation = Node.Location(parent: target, name: new.name)
-    let mayReplace = flags.isDisjoint(with: [.exchange, .noReplace])
-    let replaced = mayReplace ? try tree.named(new.name, in: targetHandle) : nil
-    if tree.options.keepsReplacedClass, let replaced {
-      try keepClass(of: replaced, at: newLocation, for: oldLocation, in: sourceHandle, caller: caller)
+    let isExchange = flags.contains(.exchange)
+    let replaced = isExchange ? nil : try tree.named(new.name, in: targetHandle)
+    if flags.contains(.noReplace), replaced != nil { throw .fileExists }
+    let renamed = isExchange || !tree.options.keepsReplacedClass ? nil : try tree.named(old.name, in: sourceHandle)
+    let explicitClass = explicitClass(of: renamed, at: oldLocation)
+    if let renamed {
+      try keepClass(of: replaced, at: newLocation, for: renamed, at: oldLocation, caller: caller)
     }
     try tree.writeSidecar(of: new, in: targetHandle)
     do throws(Errno) {
@@ -36,19 +39,20 @@ extension ProtectedFileSystem {
             // A walk that is under way looks at what may have been carried out.
             if ![.directoryNotEmpty, .fileExists].contains(error) {
               tree.moves.note(newLocation)
-              if flags.contains(.exchange) { tree.moves.note(oldLocation) }
+              if isExchange { tree.moves.note(oldLocation) }
             }
-            guard error.mayBeDone, !flags.contains(.exchange), isDone(oldLocation, sourceHandle, new.name, targetHandle)
+            guard error.mayBeDone, !isExchange, isDone(oldLocation, sourceHandle, new.name, targetHandle)
             else { throw error }
           }
           noteMove(from: oldLocation, to: newLocation, targetHandle)
-          if flags.contains(.exchange) { noteMove(from: newLocation, to: oldLocation, sourceHandle) }
+          if isExchange { noteMove(from: newLocation, to: oldLocation, sourceHandle) }
         }
       }
     } catch {
       tree.removeSidecar(of: new, in: targetHandle, after: error)
       throw error
     }
+    if !isExchange { tree.vacated.note(oldLocation, explicitClass) }
     if flags.isDisjoint(with: [.exchange, .whiteout]), oldLocation != newLocation {
       tree.removeSidecar(of: old, in: sourceHandle)
     }
@@ -80,31 +84,40 @@ extension ProtectedFileSystem {
   }
 
   /// If a file with an explicit class is replaced by one with an inherited class, the new file takes over the explicit
-  /// class. Editors save files in this way.
+  /// class; so it does if it gets the name that such a file has left, and the class protects more than its own. Programs
+  /// save files in these ways.
   ///
   /// - Throws: `EIO` if a class is unknown because a record is damaged or gone: the new file might get a weaker class
-  ///   than the old one. `EPERM` if the caller may not change the new file's class.
+  ///   than the old one. `EPERM` if the caller may not change the class of the file that replaces another.
   private func keepClass(
-    of replaced: BackingTree.NamedFile, at location: Node.Location, for source: Node.Location,
-    in handle: SharedDescriptor, caller: Caller
+    of replaced: BackingTree.NamedFile?, at location: Node.Location, for renamed: BackingTree.NamedFile,
+    at source: Node.Location, caller: Caller
   ) throws(Errno) {
-    guard case .stored(let old, _) = try storedRecord(of: replaced, at: location), old.isExplicit else { return }
-    guard let renamed = try tree.named(source.name, in: handle) else { throw .noSuchFileOrDirectory }
-    let fileClass: ProtectionClass?
+    var kept = tree.vacated.fileClass(at: location)
+    if let replaced {
+      guard case .stored(let old, _) = try storedRecord(of: replaced, at: location), old.isExplicit else { return }
+      kept = old.fileClass
+    }
+    guard let kept else { return }
+    let own: ProtectionClass?
     switch try storedRecord(of: renamed, at: source) {
     case .stored(let new, _) where new.isExplicit: return
-    case .stored(let new, _): fileClass = new.fileClass
+    case .stored(let new, _): own = new.fileClass
     // A file whose creation was cut short has no record yet, and so an inherited class.
-    case .awaited: fileClass = nil
+    case .awaited: own = nil
     case .noFile: return
+    }
+    if replaced == nil {
+      let inherited = if let own { own } else { try tree.directory(source.parent).record.directoryClass }
+      guard isOwner(of: renamed.status, caller), ProtectionPolicy.isRaise(from: inherited, to: kept) else { return }
     }
     try requireOwner(of: renamed.status, caller)
     let node = tree.nodes.find(renamed.status) ?? Node(renamed.status, location: source)
     node.moved(to: source, hasOtherNames: renamed.status.links > 1)
-    if fileClass == old.fileClass {
+    if own == kept {
       try tree.makeClassExplicit(of: node)
     } else {
-      try tree.setClass(old.fileClass, of: node)
+      try tree.setClass(kept, of: node)
     }
   }
 }

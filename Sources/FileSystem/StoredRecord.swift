@@ -1,5 +1,6 @@
 import BackingTree
 import ProtectfsIO
+import ProtectfsPolicy
 import StoreFormat
 import SystemPackage
 
@@ -26,5 +27,13 @@ extension ProtectedFileSystem {
       tree.damaged(node, "the file has contents but no record, and so no class")
       throw .ioError
     }
+  }
+
+  /// The explicit class of what is about to leave a name; `nil` if it has none, or none that is known.
+  func explicitClass(of named: BackingTree.NamedFile?, at location: Node.Location) -> ProtectionClass? {
+    guard tree.options.keepsReplacedClass, case .stored(let record, _)? = try? storedRecord(of: named, at: location),
+      record.isExplicit
+    else { return nil }
+    return record.fileClass
   }
 }

@@ -25,8 +25,9 @@ struct MountCommand: ParsableCommand {
         inactive=S          seconds for which class CX outlives a lock (600)
         at_rest=72h         when locked for so long without an unlock, lock every
                             class, as before the first unlock (10m to 30d; off)
-        replace_class=keep  a file that replaces another by rename takes the
-                            class that was set for that one (move: it does not)
+        replace_class=keep  a file that replaces another, or gets the name that
+                            one has left, takes the class that was set for that
+                            one (move: it does not)
         remove_locked       locked files can be removed, as on iOS; programs that
                             save by removing the old file first then lose it
         shared              cache nothing; no second mount may write all the same

@@ -6,7 +6,8 @@ import Testing
 extension MountTests {
   /// What happens to classes when tools copy, move, replace and remove files.
   @Suite struct ClassToolTests {
-    /// Editors write a new file beside the old one and rename it. An explicit class is kept.
+    /// Editors write a new file beside the old one and rename it, or move the old one away first, and write a new one in
+    /// its place. An explicit class is kept.
     @Test(.enabled(if: Program.isInstalled("vim.tiny"), "vim.tiny is not installed"))
     func vimKeepsAChosenClass() throws {
       try Volume.with { volume in
@@ -14,7 +15,8 @@ extension MountTests {
         for settings in ["", "set backupcopy=no | ", "set backupcopy=yes | ", "set nowritebackup | "] {
           try file.write("one\n")
           try file.setProtectionClass(.complete)
-          try volume.shell("vim.tiny -u NONE -es -c '\(settings)%s/one/two/ | wq!' note")
+          // In a temporary directory it would make no backups, and write over the old file.
+          try volume.shell("vim.tiny -u NONE -es -c 'set backupskip= | \(settings)%s/one/two/ | wq!' note")
           #expect(try file.contents() == Array("two\n".utf8), "\(settings)")
           #expect(try file.protectionClass() == .complete, "\(settings)")
           #expect(try file.extendedAttributeNames().contains(ProtectionClass.attributeName))
@@ -34,6 +36,70 @@ extension MountTests {
         #expect(try file.contents() == Array("two\n".utf8))
         try volume.lock()
         #expect(throws: Errno.permissionDenied) { try file.contents() }
+      }
+    }
+
+    /// Programs that move the old file away or remove it, and write a new one in its place.
+    @Test(arguments: [
+      "mv note note~ && echo two > note && rm note~", "rm note && echo two > note",
+      "mv note note~ && echo two > new && mv new note", "rm note && echo two > new && mv -n new note",
+      "sed -i.bak s/one/two/ note", "cp --remove-destination other note", "cp --backup other note",
+      "mv --backup other note", "tar -cf $W/tar --transform s/other/note/ other && tar -xf $W/tar --unlink-first",
+      "git init -q && git add note && git -c user.name=a -c user.email=a commit -qm 1 && echo 2 >note && git checkout -q note",
+      "ln note note~ && rm note && echo two > note",
+    ])
+    func aClassStaysWithANameThatIsLeft(command: String) throws {
+      try Volume.with { volume in
+        let file = volume.path("note")
+        try file.write("one\n")
+        try volume.path("other").write("two\n")
+        try file.setProtectionClass(.complete)
+        try volume.shell(command)
+        #expect(try file.protectionClass() == .complete)
+        #expect(try file.extendedAttributeNames().contains(ProtectionClass.attributeName))
+        try volume.lock()
+        #expect(throws: Errno.permissionDenied) { try file.contents() }
+      }
+    }
+
+    /// A program that saves so during a lock is refused, and has the old file still.
+    @Test func aNameThatWasLeftIsRefusedWhileItsClassIsLocked() throws {
+      try Volume.with { volume in
+        let (file, old) = (volume.path("note"), volume.path("old"))
+        try file.write("one\n")
+        try volume.path("new").write("two\n")
+        try file.setProtectionClass(.complete)
+        try volume.lock()
+        try file.rename(to: old)
+        #expect(throws: Errno.permissionDenied) { try file.write("two\n") }
+        #expect(throws: Errno.permissionDenied) { try volume.path("new").rename(to: file) }
+        #expect(!file.exists && volume.path("new").exists)
+        try volume.unlock()
+        #expect(try old.contents() == Array("one\n".utf8))
+        try file.write("two\n")
+        #expect(try file.protectionClass() == .complete)
+      }
+    }
+
+    /// What protects less than the directory's class is not kept, nor what was not set for the last that had the name.
+    @Test func aNameThatWasLeftGetsNoWeakerClass() throws {
+      try Volume.with { volume in
+        let (directory, file) = (volume.path("A"), volume.path("note"))
+        try directory.makeDirectory(of: .complete)
+        let inA = directory.appending("file")
+        try inA.write("one\n")
+        try inA.setProtectionClass(.none)
+        try inA.unlink()
+        try inA.write("two\n")
+        #expect(try inA.protectionClass() == .complete)
+
+        try file.write("one\n")
+        try file.setProtectionClass(.complete)
+        try file.unlink()
+        try file.makeSymbolicLink(to: "nowhere")
+        try file.unlink()
+        try file.write("two\n")
+        #expect(try file.protectionClass() == .completeUntilFirstUserAuthentication)
       }
     }
 

@@ -29,11 +29,18 @@ enum ModelContract {
     LockState.allCases.contains { opens(old, in: $0) && !opens(new, in: $0) }
   }
 
-  /// The class that a file takes over when it is renamed over another; `nil` if it keeps its own.
-  static func classKept(by replaced: ModelInode?, for inode: ModelInode) -> ProtectionClass? {
-    guard let replaced, replaced.kind == .file, inode.kind == .file, replaced.isExplicit, !inode.isExplicit else {
-      return nil
-    }
-    return replaced.fileClass
+  /// The class that a file takes over when it is renamed over another, or to a name that one of an explicit class has
+  /// left; `nil` if it keeps its own.
+  static func classKept(
+    by replaced: ModelInode?, left: ProtectionClass?, for inode: ModelInode
+  ) -> ProtectionClass? {
+    guard inode.kind == .file, !inode.isExplicit else { return nil }
+    guard let replaced else { return raise(from: inode.fileClass!, to: left) }
+    return replaced.kind == .file && replaced.isExplicit ? replaced.fileClass : nil
+  }
+
+  /// The second class where it protects more than the first.
+  static func raise(from old: ProtectionClass, to new: ProtectionClass?) -> ProtectionClass? {
+    new.flatMap { isRaise(from: old, to: $0) ? $0 : nil }
   }
 }

@@ -52,6 +52,8 @@ struct ModelTree {
   private var next = 1
   /// Files whose last name is gone, while they are open.
   private(set) var unlinked: Set<Int> = []
+  /// The explicit classes of files that have left a name since the store was mounted.
+  private(set) var vacated: [[UInt8]: ProtectionClass] = [:]
   /// The time of the current call.
   var now = ModelTime.unknown
 
@@ -77,6 +79,11 @@ struct ModelTree {
       $0.directory != $1.directory ? $0.directory < $1.directory : $0.name.lexicographicallyPrecedes($1.name)
     }
   }
+
+  /// The explicit class of the file that was the last to leave a name.
+  func vacated(_ name: ModelName, in directory: Int) -> ProtectionClass? { vacated[Self.key(name, directory)] }
+
+  private static func key(_ name: ModelName, _ directory: Int) -> [UInt8] { Array("\(directory)/".utf8) + name }
 
   var directories: [Int] { inodes.filter { $0.value.kind == .directory }.keys.sorted() }
 
@@ -110,11 +117,14 @@ struct ModelTree {
 
 // Changes. Each is the effect of one successful call.
 extension ModelTree {
-  mutating func make(_ kind: ModelInode.Kind, _ name: ModelName, in directory: Int, mode: UInt32) -> Int {
+  mutating func make(
+    _ kind: ModelInode.Kind, _ name: ModelName, in directory: Int, mode: UInt32, keeping kept: ProtectionClass? = nil
+  ) -> Int {
     let inode = next
     next += 1
     var node = ModelInode(kind: kind, mode: mode, time: now)
-    if kind != .symbolicLink { node.fileClass = self[directory].fileClass }
+    if kind != .symbolicLink { node.fileClass = kept ?? self[directory].fileClass }
+    node.isExplicit = kept != nil
     node.parent = directory
     inodes[inode] = node
     enter(inode, as: name, in: directory)
@@ -128,6 +138,7 @@ extension ModelTree {
 
   mutating func remove(_ name: ModelName, in directory: Int) {
     let inode = self[directory].entries.removeValue(forKey: name)!
+    if self[inode].kind != .directory { vacate(name, in: directory, inode) }
     self[directory].time = now
     self[inode].links -= 1
     guard self[inode].links == 0 else { return }
@@ -140,10 +151,19 @@ extension ModelTree {
       if replaced == inode { return }
       remove(newName, in: newDirectory)
     }
+    vacate(name, in: directory, inode)
     self[directory].entries[name] = nil
     self[directory].time = now
     enter(inode, as: newName, in: newDirectory)
   }
+
+  private mutating func vacate(_ name: ModelName, in directory: Int, _ inode: Int) {
+    let node = self[inode]
+    vacated[Self.key(name, directory)] = node.kind == .file && node.isExplicit ? node.fileClass : nil
+  }
+
+  /// Forgets what has left which name, as the daemon does when it ends.
+  mutating func forgetVacated() { vacated = [:] }
 
   mutating func exchange(_ name: ModelName, in directory: Int, with other: ModelName, in otherDirectory: Int) {
     let (first, second) = (self[directory].entries[name]!, self[otherDirectory].entries[other]!)

@@ -12,6 +12,7 @@ extension ModelWorker {
     var differences: [String] = []
     for candidate in possible {
       tree = candidate
+      tree.forgetVacated()
       forgetTimes(of: candidate, otherThan: possible)
       closeEverything()
       do {

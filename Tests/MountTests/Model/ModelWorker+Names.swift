@@ -16,8 +16,12 @@ extension ModelWorker {
     let target = target()
     let path = path(target.name, in: target.directory)
     let exists = exists(target)
-    let fileClass = tree[target.directory].fileClass!
+    let inherited = tree[target.directory].fileClass!
+    let left = stage.conditions.keepsReplacedClass ? tree.vacated(target.name, in: target.directory) : nil
+    let kept = ModelContract.raise(from: inherited, to: left)
+    let fileClass = kept ?? inherited
     let isNode = chance(15)
+    let mode: UInt32 = isNode ? 0o600 : 0o644
     var inode = 0
     var file: OpenFile?
     let isMade = try attempt(
@@ -25,11 +29,14 @@ extension ModelWorker {
       failing: { exists ?? (ModelContract.creates(fileClass, in: $0) ? nil : .permissionDenied) },
       call: {
         if isNode {
-          try path.makeNode(mode: S_IFREG | 0o600)
+          try path.makeNode(mode: S_IFREG | mode)
         } else {
-          file = try OpenFile(path, O_RDWR | O_CREAT | O_EXCL, mode: 0o644)
+          file = try OpenFile(path, O_RDWR | O_CREAT | O_EXCL, mode: mode)
         }
-      }, apply: { inode = $0.make(.file, target.name, in: target.directory, mode: isNode ? 0o600 : 0o644) })
+      },
+      // Without its record, which is the class that its directory has.
+      halfway: kept == nil ? nil : { _ = $0.make(.file, target.name, in: target.directory, mode: mode) },
+      apply: { inode = $0.make(.file, target.name, in: target.directory, mode: mode, keeping: kept) })
     if isMade, let file { addHandle(file, inode, reads: true, writes: true) }
   }
 
@@ -117,8 +124,9 @@ extension ModelWorker {
     let replaced = tree.entry(target.1, in: target.0)
     let expected = renameFailure(place, target, flags)
     let inode = tree[place.inode]
-    let keeps = flags.isEmpty && expected == nil && stage.conditions.keepsReplacedClass
-    let kept = keeps ? ModelContract.classKept(by: replaced.map { tree[$0] }, for: inode) : nil
+    let keeps = flags != .exchange && expected == nil && stage.conditions.keepsReplacedClass
+    let left = tree.vacated(target.1, in: target.0)
+    let kept = keeps ? ModelContract.classKept(by: replaced.map { tree[$0] }, left: left, for: inode) : nil
     func keepClass(_ tree: inout ModelTree) {
       if let kept { tree.choose(kept, for: place.inode) }
     }

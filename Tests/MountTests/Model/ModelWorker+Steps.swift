@@ -92,6 +92,7 @@ extension ModelWorker {
 extension ModelTree {
   /// The mount has ended cleanly, so everything is on disk.
   mutating func synchronizeEverything() {
+    forgetVacated()
     for inode in places.map(\.inode) {
       self[inode].earlier = []
       self[inode].isTimeSynchronized = true
