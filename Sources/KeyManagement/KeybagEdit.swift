@@ -96,7 +96,6 @@ extension OpenKeybag {
   private func changingPasscode(
     to new: borrowing SecretBytes, cost: ScryptParameters?
   ) throws(KeyManagementError) -> KeybagChange {
-    try Keybag.require(passcode: new)
     let passcodes = keybag.protectors.filter(\.method.takesPasscode)
     let opener = passcodes.first { $0.id == protectorID }
     guard opener != nil || passcodes.count <= 1 else { throw .severalPasscodes }
@@ -104,8 +103,7 @@ extension OpenKeybag {
     let label = replaced?.label ?? "passcode"
     let protector: KeybagRecord.Protector
     if let replaced, case .trustedPlatformModule = replaced.method {
-      protector = try TPMPasscode.protector(
-        for: new, keys.keybagKey, keys.deviceKey, keys.storeID, cost: cost, id: replaced.id, label: label)
+      protector = try keys.protector(forTPM: new, label: label, cost: cost, id: replaced.id)
     } else {
       protector = try keys.protector(for: new, label: label, cost: cost, id: replaced?.id)
     }

@@ -15,8 +15,7 @@ extension KeybagKeys {
   ) throws(KeyManagementError) -> KeybagRecord.Protector {
     switch secret {
     case .passcode(let passcode): try protector(for: passcode, label: label, cost: cost, id: id)
-    case .tpmPasscode(let passcode):
-      try TPMPasscode.protector(for: passcode, keybagKey, deviceKey, storeID, cost: cost, id: id, label: label)
+    case .tpmPasscode(let passcode): try protector(forTPM: passcode, label: label, cost: cost, id: id)
     case .recoveryKey(let text): try protector(for: RecoveryKey(parsing: text), label: label)
     case .keyFile(let content): try protector(forKeyFile: content, label: label)
     }
@@ -66,7 +65,7 @@ extension KeybagKeys {
     }
   }
 
-  private func protector(
+  func protector(
     _ label: String, under key: borrowing SecretBytes, _ method: KeybagRecord.Protector.Method, id: [UInt8]? = nil
   ) throws(CryptographyError) -> KeybagRecord.Protector {
     let identity = if let id { id } else { try randomBytes(16) }

@@ -6,33 +6,7 @@ import TPM
 /// On a copy of the disk no passcode can be tried at all.
 enum TPMPasscode {
   /// The length of the secret that the TPM keeps, in bytes.
-  private static let secretSize = 32
-
-  /// A protector, sealed to the machine's TPM.
-  static func protector(
-    for passcode: borrowing SecretBytes, _ keybagKey: borrowing SecretBytes, _ deviceKey: borrowing VolumeDeviceKey,
-    _ storeID: StoreID, cost: ScryptParameters?, id: [UInt8]? = nil, label: String
-  ) throws(KeyManagementError) -> KeybagRecord.Protector {
-    let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
-    let keys = try Keys(stretched.secret, deviceKey, storeID)
-    let secret = try KeyManagementError.wrapping { () throws(CryptographyError) in
-      try SecretBytes(randomCount: secretSize)
-    }
-    let object: [UInt8]
-    do throws(TPMError) {
-      object = try TPM().seal(secret, authorization: keys.authorization.copy())
-    } catch {
-      throw .trustedPlatformModule(error)
-    }
-    do throws(CryptographyError) {
-      let identity = if let id { id } else { try randomBytes(16) }
-      return KeybagRecord.Protector(
-        id: identity, label: label, wrappedKeybagKey: try KeyWrap.wrap(keybagKey, under: keys.key(with: secret)),
-        method: .trustedPlatformModule(stretched.derivation, sealedObject: object))
-    } catch {
-      throw KeyManagementError(error)
-    }
-  }
+  fileprivate static let secretSize = 32
 
   /// The keybag key; `nil` for a wrong passcode.
   ///
@@ -68,7 +42,7 @@ enum TPMPasscode {
   }
 
   /// What a stretched passcode gives.
-  private struct Keys: ~Copyable {
+  fileprivate struct Keys: ~Copyable {
     /// What the TPM asks for.
     let authorization: SecretBytes
     /// What the passcode and the device key give.
@@ -97,6 +71,31 @@ enum TPMPasscode {
       try KeyManagementError.wrapping { () throws(CryptographyError) in
         try PasscodeKey.fingerprint(of: authorization)
       }
+    }
+  }
+}
+
+extension KeybagKeys {
+  /// A passcode with a secret that is sealed to the machine's TPM.
+  func protector(
+    forTPM passcode: borrowing SecretBytes, label: String, cost: ScryptParameters?, id: [UInt8]? = nil
+  ) throws(KeyManagementError) -> KeybagRecord.Protector {
+    try Keybag.require(passcode: passcode)
+    let stretched = try PasscodeKey.stretch(new: passcode, cost: cost)
+    let passcodeKeys = try TPMPasscode.Keys(stretched.secret, deviceKey, storeID)
+    let secret = try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try SecretBytes(randomCount: TPMPasscode.secretSize)
+    }
+    let object: [UInt8]
+    do throws(TPMError) {
+      object = try TPM().seal(secret, authorization: passcodeKeys.authorization.copy())
+    } catch {
+      throw .trustedPlatformModule(error)
+    }
+    return try KeyManagementError.wrapping { () throws(CryptographyError) in
+      try protector(
+        label, under: passcodeKeys.key(with: secret),
+        .trustedPlatformModule(stretched.derivation, sealedObject: object), id: id)
     }
   }
 }

@@ -291,7 +291,14 @@ import Testing
     #expect(throws: KeyManagementError.wrongPasscode) {
       _ = try before.open(passcode: "x".secret, deviceKey: store.volumeKey())
     }
-    #expect(throws: KeyManagementError.invalidPasscode) { _ = try opened.changed(by: .changePasscode("".secret)) }
+    for passcode in ["", String(repeating: "a", count: 1025)] {
+      #expect(throws: KeyManagementError.invalidPasscode) {
+        _ = try opened.changed(by: .changePasscode(passcode.secret))
+      }
+      #expect(throws: KeyManagementError.invalidPasscode) {
+        _ = try opened.changed(by: .addProtector(.init(.tpmPasscode(passcode.secret), label: "")))
+      }
+    }
   }
 
   @Test func byRecoveryKey() throws {

@@ -34,12 +34,6 @@ extension PathName {
     return status
   }
 
-  func statusFollowingLink() throws(Errno) -> FileStatus {
-    var status = FileStatus()
-    try check(unsafe withCString { unsafe calls_stat($0, &status) })
-    return status
-  }
-
   /// Whether a file with this name exists.
   var exists: Bool { (try? status()) != nil }
 

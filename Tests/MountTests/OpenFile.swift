@@ -7,8 +7,7 @@ import SystemPackage
 final class OpenFile: Sendable {
   let descriptor: CInt
 
-  /// O_PATH, O_DIRECT and O_SYNC, which Glibc's module leaves out or has as other types (asm-generic/fcntl.h).
-  static let pathOnly: CInt = 0o10000000
+  /// O_DIRECT and O_SYNC, which Glibc's module leaves out or has as other types (asm-generic/fcntl.h).
   static let direct: CInt = 0o40000
   static let synchronous: CInt = 0o4010000
 

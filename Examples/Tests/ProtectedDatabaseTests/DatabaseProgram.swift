@@ -33,13 +33,6 @@ final class DatabaseProgram {
     try #require(answer == "ok", "\(name): \(answer)")
   }
 
-  /// What a program is told that opens the database now.
-  func answerToAnother(_ protection: FileProtectionType, _ journal: Journal) throws -> String {
-    let other = try Self.start(url, protection, journal)
-    defer { _ = other.finish() }
-    return other.answer()
-  }
-
   private static func start(_ url: URL, _ protection: FileProtectionType, _ journal: Journal) throws -> Program {
     try Program(Program.beside("DatabaseWriter"), [url.path, protection.rawValue, journal.rawValue])
   }
