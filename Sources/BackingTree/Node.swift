@@ -118,7 +118,7 @@ package final class Node: Sendable {
   package let identity: Identity
   /// Distinguishes the node from others that had its ``number``: the kernel compares it where it has an inode of that
   /// number already, and where a file handle names one (open_by_handle_at(2), NFS).
-  package let generation = lastGeneration.add(1, ordering: .relaxed).newValue
+  package let generation = lastGeneration.wrappingAdd(1, ordering: .relaxed).newValue
   private static let lastGeneration = Atomic<UInt32>(0)
   /// The position in the list of files whose pages are dropped if the daemon is killed. Set once, before the kernel
   /// learns of the node.

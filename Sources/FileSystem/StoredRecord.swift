@@ -31,8 +31,10 @@ extension ProtectedFileSystem {
 
   /// The explicit class of what is about to leave a name; `nil` if it has none, or none that is known.
   func explicitClass(of named: BackingTree.NamedFile?, at location: Node.Location) -> ProtectionClass? {
-    guard tree.options.keepsReplacedClass, case .stored(let record, _)? = try? storedRecord(of: named, at: location),
-      record.isExplicit
+    guard tree.options.keepsReplacedClass, let named, named.status.type == .regular,
+      // Few are, and no more is asked of the others.
+      let bytes = try? tree.recordBytes(of: named.file.descriptor), FileRecord.saysExplicit(bytes),
+      case .stored(let record, _)? = try? storedRecord(of: named, at: location)
     else { return nil }
     return record.fileClass
   }

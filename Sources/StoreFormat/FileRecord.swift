@@ -42,6 +42,9 @@ package struct FileRecord: Sendable, Equatable {
   /// The first 16 bytes, with a time shift 12, of HMAC-SHA256 over the label and ``authenticatedBytes``.
   package var tag: [UInt8]
 
+  /// Whether the bytes of a record say that its class is explicit. No more of them is looked at.
+  package static func saysExplicit(_ bytes: [UInt8]) -> Bool { bytes.count > 2 && bytes[2] & 1 == 1 }
+
   /// The length of a wrapped key in a class, in bytes.
   package static func wrappedKeySize(in fileClass: ProtectionClass) -> Int {
     fileClass.hasKeyPair ? 72 : 40
