@@ -107,7 +107,7 @@ package struct TreeOptions: Sendable {
   package var writers = WriterState.sole
   /// How the store has the contents of files.
   package let layout: ContentsLayout
-  /// A file that replaces a file of an explicit class, or gets the name that one has left, takes over that class.
+  /// A file that replaces a file of an explicit class, or gets the name that one has just left, takes over that class.
   package var keepsReplacedClass = true
   /// No file is removed if none of its class can be created.
   package var keepsLocked = true

@@ -94,7 +94,7 @@ extension BackingTree {
         record.isExplicit = true
         return .rewrapped(try tagged(record))
       }
-      node.state.withLock { $0.classChanges &+= 1 }
+      cacheClass(of: file, node)
     }
   }
 

@@ -90,6 +90,8 @@ package final class Node: Sendable {
     var cachedKeyID: ClassKeyID?
     /// The class of contents that the kernel may have in its page cache; `nil` before the first open.
     package var cachedClass: ProtectionClass?
+    /// The class in that record is explicit.
+    var isExplicit = false
     /// The last name was removed, and `file` alone keeps the backing file.
     var isKeptByFile = false
     /// The file's record is only in memory: the file was empty, had no record, and was opened for reading.
@@ -103,9 +105,10 @@ package final class Node: Sendable {
     package var setsGroup = false
 
     /// Stores the class key of the contents that the kernel may have in its page cache.
-    mutating func cache(_ key: (fileClass: ProtectionClass, keyID: ClassKeyID)) {
+    mutating func cache(_ key: (fileClass: ProtectionClass, keyID: ClassKeyID, isExplicit: Bool)) {
       cachedClass = key.fileClass
       cachedKeyID = key.keyID
+      isExplicit = key.isExplicit
     }
 
     /// Whether the file was not open, and its class did not change, since `classChanges` had a value.

@@ -202,7 +202,9 @@ extension BackingTree {
     guard controller.allows(operation, on: record.fileClass) else {
       // The refusal is reported with the class.
       node.state.withLock { state in
-        if state.isUnchanged(since: classChanges) { state.cache((record.fileClass, record.classKeyID)) }
+        if state.isUnchanged(since: classChanges) {
+          state.cache((record.fileClass, record.classKeyID, record.isExplicit))
+        }
       }
       throw .permissionDenied
     }

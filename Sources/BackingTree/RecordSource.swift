@@ -37,6 +37,12 @@ struct RecordSource: Sendable {
     isMemoryCurrent && ProtectionPolicy.isRaise(from: found, to: known)
   }
 
+  /// Whether the class of a file is explicit, if the record need not be read for that.
+  func isExplicit(_ node: Node) -> Bool? {
+    guard isMemoryCurrent else { return nil }
+    return node.state.withLock { $0.cachedKeyID == nil ? nil : $0.isExplicit }
+  }
+
   /// The class of a closed file's contents and its class key, as far as they are known without the record.
   func closedFile(_ node: Node) -> (fileClass: ProtectionClass, keyID: ClassKeyID)? {
     guard isMemoryCurrent else { return nil }

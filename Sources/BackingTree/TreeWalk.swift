@@ -104,10 +104,9 @@ extension BackingTree {
     }
     guard let found, found.type == .directory || found.type == .regular else { return nil }
     let node = nodes.find(found) ?? Node(found, location: location)
-    do throws(Errno) {
-      try requireNoMount(found, at: location)
-    } catch {
-      try visitor.failed(error, at: node)
+    if found.is_mount_root != 0 {
+      // Under a name that is none of the store's, it hides nothing of the store.
+      if NameEncoding.parse(location.name.bytes) != .undecodable { try visitor.failed(.improperLink, at: node) }
       return nil
     }
     note(location, of: node, in: handle)

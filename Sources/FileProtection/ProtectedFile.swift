@@ -72,9 +72,9 @@ package final class ProtectedFile: Sendable {
   /// The file's class.
   package var fileClass: ProtectionClass { protection.withLock { $0.record.fileClass } }
 
-  /// The class key that wraps the file's key, and the class.
-  package var wrappingKey: (fileClass: ProtectionClass, keyID: ClassKeyID) {
-    protection.withLock { ($0.record.fileClass, $0.record.classKeyID) }
+  /// The class key that wraps the file's key, and the class, which may be explicit.
+  package var wrappingKey: (fileClass: ProtectionClass, keyID: ClassKeyID, isExplicit: Bool) {
+    protection.withLock { ($0.record.fileClass, $0.record.classKeyID, $0.record.isExplicit) }
   }
 
   /// The file's record.

@@ -14,15 +14,14 @@ extension ProtectedFileSystem {
 
   /// - Throws: `EPERM` if `caller` may not change the class of the file or directory with that status.
   func requireOwner(of status: Status, _ caller: Caller) throws(Errno) {
-    guard isOwner(of: status, caller) else { throw .notPermitted }
-  }
-
-  func isOwner(of status: Status, _ caller: Caller) -> Bool {
-    caller.user == status.user || caller.mayAct(as: status.user)
+    guard caller.isOwner(status.user) else { throw .notPermitted }
   }
 }
 
 extension Caller {
+  /// Whether the caller is each of these owners of files, or may act as such.
+  func isOwner(_ users: UInt32...) -> Bool { users.allSatisfy { user == $0 || mayAct(as: $0) } }
+
   /// Whether the caller has CAP_FOWNER over files of `owner` in its user namespace, in which `owner` must be mapped
   /// (`inode_owner_or_capable` in fs/inode.c). Any user may create a namespace and be root in it; that gives no rights
   /// over files of users outside it.

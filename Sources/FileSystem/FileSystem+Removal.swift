@@ -15,9 +15,9 @@ extension ProtectedFileSystem {
     let location = Node.Location(parent: parent, name: backing.name)
     try requireRemovable(location, in: handle, record.directoryClass, by: caller)
     let file = try? tree.named(backing.name, in: handle)
-    let explicitClass = explicitClass(of: file, at: location)
+    let former = former(file, at: location)
     try tree.keepingUnlinked(file, at: location) { () throws(Errno) in try handle.descriptor.unlink(backing.name) }
-    tree.vacated.note(location, explicitClass)
+    tree.vacated.note(location, former)
     tree.removeSidecar(of: backing, in: handle)
   }
 

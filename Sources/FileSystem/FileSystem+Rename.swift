@@ -23,7 +23,7 @@ extension ProtectedFileSystem {
     let replaced = isExchange ? nil : try tree.named(new.name, in: targetHandle)
     if flags.contains(.noReplace), replaced != nil { throw .fileExists }
     let renamed = isExchange || !tree.options.keepsReplacedClass ? nil : try tree.named(old.name, in: sourceHandle)
-    let explicitClass = explicitClass(of: renamed, at: oldLocation)
+    let former = former(renamed, at: oldLocation)
     if let renamed {
       try keepClass(of: replaced, at: newLocation, for: renamed, at: oldLocation, caller: caller)
     }
@@ -52,7 +52,7 @@ extension ProtectedFileSystem {
       tree.removeSidecar(of: new, in: targetHandle, after: error)
       throw error
     }
-    if !isExchange { tree.vacated.note(oldLocation, explicitClass) }
+    if !isExchange { tree.vacated.note(oldLocation, former) }
     if flags.isDisjoint(with: [.exchange, .whiteout]), oldLocation != newLocation {
       tree.removeSidecar(of: old, in: sourceHandle)
     }
@@ -84,8 +84,8 @@ extension ProtectedFileSystem {
   }
 
   /// If a file with an explicit class is replaced by one with an inherited class, the new file takes over the explicit
-  /// class; so it does if it gets the name that such a file has left, and the class protects more than its own. Programs
-  /// save files in these ways.
+  /// class; so it does if it gets the name that such a file has left a moment ago, unless its own class protects more.
+  /// Programs save files in these ways.
   ///
   /// - Throws: `EIO` if a class is unknown because a record is damaged or gone: the new file might get a weaker class
   ///   than the old one. `EPERM` if the caller may not change the class of the file that replaces another.
@@ -93,12 +93,16 @@ extension ProtectedFileSystem {
     of replaced: BackingTree.NamedFile?, at location: Node.Location, for renamed: BackingTree.NamedFile,
     at source: Node.Location, caller: Caller
   ) throws(Errno) {
-    var kept = tree.vacated.fileClass(at: location)
+    let kept: ProtectionClass
     if let replaced {
       guard case .stored(let old, _) = try storedRecord(of: replaced, at: location), old.isExplicit else { return }
       kept = old.fileClass
+    } else {
+      guard let former = tree.vacated.former(at: location), caller.isOwner(renamed.status.user, former.user) else {
+        return
+      }
+      kept = former.fileClass
     }
-    guard let kept else { return }
     let own: ProtectionClass?
     switch try storedRecord(of: renamed, at: source) {
     case .stored(let new, _) where new.isExplicit: return
@@ -109,7 +113,7 @@ extension ProtectedFileSystem {
     }
     if replaced == nil {
       let inherited = if let own { own } else { try tree.directory(source.parent).record.directoryClass }
-      guard isOwner(of: renamed.status, caller), ProtectionPolicy.isRaise(from: inherited, to: kept) else { return }
+      guard !ProtectionPolicy.protects(inherited, moreThan: kept) else { return }
     }
     try requireOwner(of: renamed.status, caller)
     let node = tree.nodes.find(renamed.status) ?? Node(renamed.status, location: source)

@@ -29,13 +29,11 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// The explicit class of what is about to leave a name; `nil` if it has none, or none that is known.
-  func explicitClass(of named: BackingTree.NamedFile?, at location: Node.Location) -> ProtectionClass? {
-    guard tree.options.keepsReplacedClass, let named, named.status.type == .regular,
-      // Few are, and no more is asked of the others.
-      let bytes = try? tree.recordBytes(of: named.file.descriptor), FileRecord.saysExplicit(bytes),
+  /// What is to be known of a file that is about to leave a name; `nil` if its class is not explicit, or not known.
+  func former(_ named: BackingTree.NamedFile?, at location: Node.Location) -> VacatedNames.Former? {
+    guard tree.options.keepsReplacedClass, let named, named.status.type == .regular, tree.saysExplicit(named),
       case .stored(let record, _)? = try? storedRecord(of: named, at: location)
     else { return nil }
-    return record.fileClass
+    return .init(fileClass: record.fileClass, user: named.status.user)
   }
 }

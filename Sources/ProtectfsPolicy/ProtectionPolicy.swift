@@ -75,6 +75,11 @@ public enum ProtectionPolicy {
     }
   }
 
+  /// Whether something in a class is locked where it would not be in another. Open files of class B are not.
+  package static func protects(_ new: ProtectionClass, moreThan old: ProtectionClass) -> Bool {
+    isRaise(from: old, to: new) || new == .complete && old.keepsOpenFiles
+  }
+
   /// The classes whose keys leave memory on the way from one state to another.
   package static func classesLosingKey(from old: LockState, to new: LockState) -> [ProtectionClass] {
     ProtectionClass.allCases.filter {

@@ -29,7 +29,7 @@ package struct FileClass: Hashable, Sendable {
   /// Whether something in this class is locked where it would not be in another. Open files of class B are not.
   func protectsMore(than other: FileClass) -> Bool {
     guard let own = protectionClass, let other = other.protectionClass else { return false }
-    return ProtectionPolicy.isRaise(from: other, to: own) || own == .complete && other.keepsOpenFiles
+    return ProtectionPolicy.protects(own, moreThan: other)
   }
 
   private var protectionClass: ProtectionClass? { ProtectionClass(name: String(decoding: name, as: UTF8.self)) }

@@ -37,6 +37,30 @@ extension MountTests {
       }
     }
 
+    /// Nobody decides by a name that was left how another's file is protected.
+    @Test func aNameThatWasLeftGivesOthersNoClass() throws {
+      try Volume.with { volume in
+        try volume.mountPoint.setMode(0o777)
+        let (lock, own) = (volume.path("lock"), volume.path("own"))
+        try own.write("x")
+        try own.give(to: .owner, mode: 0o644)
+        try Identity.stranger.perform { () throws(Errno) in
+          try lock.write("x")
+          try lock.setProtectionClass(.complete)
+          try lock.unlink()
+        }
+        try Identity.owner.perform { () throws(Errno) in try lock.write("x") }
+        #expect(try lock.protectionClass() == .completeUntilFirstUserAuthentication)
+        try Identity.owner.perform { () throws(Errno) in
+          try lock.setProtectionClass(.complete)
+          try lock.unlink()
+        }
+        try volume.lock()
+        try Identity.stranger.perform { () throws(Errno) in try own.rename(to: lock) }
+        #expect(try lock.protectionClass() == .completeUntilFirstUserAuthentication)
+      }
+    }
+
     /// A rename over a file of explicit class changes the class of the renamed file.
     @Test func aRenameChangesNoClassOfAnothersFile() throws {
       try Volume.with { volume in

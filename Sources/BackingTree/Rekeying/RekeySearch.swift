@@ -66,7 +66,8 @@ final class RekeySearch: TreeVisitor {
 
   /// Records and logs a failure, unless the name is gone: then so is the file, or the walk finds it by another name.
   func failed(_ error: Errno, at node: Node) {
-    guard error != .noSuchFileOrDirectory else { return }
+    // What is mounted in the store is none of it.
+    guard error != .noSuchFileOrDirectory, error != .improperLink else { return }
     isComplete = false
     report(error, at: node)
   }

@@ -35,12 +35,16 @@ enum ModelContract {
     by replaced: ModelInode?, left: ProtectionClass?, for inode: ModelInode
   ) -> ProtectionClass? {
     guard inode.kind == .file, !inode.isExplicit else { return nil }
-    guard let replaced else { return raise(from: inode.fileClass!, to: left) }
+    guard let replaced else { return successor(of: left, inheriting: inode.fileClass!) }
     return replaced.kind == .file && replaced.isExplicit ? replaced.fileClass : nil
   }
 
-  /// The second class where it protects more than the first.
-  static func raise(from old: ProtectionClass, to new: ProtectionClass?) -> ProtectionClass? {
-    new.flatMap { isRaise(from: old, to: $0) ? $0 : nil }
+  /// The class that a file takes over which gets the name of one that has left it; `nil` if its own protects more.
+  static func successor(of left: ProtectionClass?, inheriting inherited: ProtectionClass) -> ProtectionClass? {
+    let order: [ProtectionClass] = [
+      .none, .completeUntilFirstUserAuthentication, .completeWhenUserInactive, .completeUnlessOpen, .complete,
+    ]
+    guard let left, order.firstIndex(of: left)! >= order.firstIndex(of: inherited)! else { return nil }
+    return left
   }
 }

@@ -1,3 +1,4 @@
+import ProtectfsIO
 import ProtectfsPolicy
 
 /// A name in the kernel's form.
@@ -52,8 +53,8 @@ struct ModelTree {
   private var next = 1
   /// Files whose last name is gone, while they are open.
   private(set) var unlinked: Set<Int> = []
-  /// The explicit classes of files that have left a name since the store was mounted.
-  private(set) var vacated: [[UInt8]: ProtectionClass] = [:]
+  /// The explicit classes of files that have left a name since the store was mounted, and when that was.
+  private var vacated: [[UInt8]: (fileClass: ProtectionClass, time: Int64)] = [:]
   /// The time of the current call.
   var now = ModelTime.unknown
 
@@ -80,8 +81,13 @@ struct ModelTree {
     }
   }
 
-  /// The explicit class of the file that was the last to leave a name.
-  func vacated(_ name: ModelName, in directory: Int) -> ProtectionClass? { vacated[Self.key(name, directory)] }
+  /// The explicit class of the file that was the last to leave a name. It is known for a minute, and forgotten after two;
+  /// `nil` in between.
+  func vacated(_ name: ModelName, in directory: Int) -> ProtectionClass?? {
+    guard let former = vacated[Self.key(name, directory)] else { return .some(nil) }
+    let seconds = (MonotonicClock.nanoseconds - former.time) / 1_000_000_000
+    return seconds < 50 ? .some(former.fileClass) : seconds > 130 ? .some(nil) : nil
+  }
 
   private static func key(_ name: ModelName, _ directory: Int) -> [UInt8] { Array("\(directory)/".utf8) + name }
 
@@ -159,7 +165,8 @@ extension ModelTree {
 
   private mutating func vacate(_ name: ModelName, in directory: Int, _ inode: Int) {
     let node = self[inode]
-    vacated[Self.key(name, directory)] = node.kind == .file && node.isExplicit ? node.fileClass : nil
+    let fileClass = node.kind == .file && node.isExplicit ? node.fileClass : nil
+    vacated[Self.key(name, directory)] = fileClass.map { ($0, MonotonicClock.nanoseconds) }
   }
 
   /// Forgets what has left which name, as the daemon does when it ends.

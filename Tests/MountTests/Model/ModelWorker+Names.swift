@@ -17,8 +17,9 @@ extension ModelWorker {
     let path = path(target.name, in: target.directory)
     let exists = exists(target)
     let inherited = tree[target.directory].fileClass!
-    let left = stage.conditions.keepsReplacedClass ? tree.vacated(target.name, in: target.directory) : nil
-    let kept = ModelContract.raise(from: inherited, to: left)
+    guard let left = tree.vacated(target.name, in: target.directory) else { return try unlink() }
+    let isKept = stage.conditions.keepsReplacedClass
+    let kept = isKept ? ModelContract.successor(of: left, inheriting: inherited) : nil
     let fileClass = kept ?? inherited
     let isNode = chance(15)
     let mode: UInt32 = isNode ? 0o600 : 0o644
@@ -125,7 +126,7 @@ extension ModelWorker {
     let expected = renameFailure(place, target, flags)
     let inode = tree[place.inode]
     let keeps = flags != .exchange && expected == nil && stage.conditions.keepsReplacedClass
-    let left = tree.vacated(target.1, in: target.0)
+    guard let left = tree.vacated(target.1, in: target.0) else { return }
     let kept = keeps ? ModelContract.classKept(by: replaced.map { tree[$0] }, left: left, for: inode) : nil
     func keepClass(_ tree: inout ModelTree) {
       if let kept { tree.choose(kept, for: place.inode) }
