@@ -31,6 +31,7 @@ extension ProtectedFileSystem {
         try handle.descriptor.removeDirectory(backing.name)
       }
     }
+    tree.vacated.note(location, nil)
     tree.removeSidecar(of: backing, in: handle)
   }
 

@@ -32,7 +32,7 @@ extension ProtectedFileSystem {
   /// What is to be known of a file that is about to leave a name; `nil` if its class is not explicit, or not known.
   func former(_ named: BackingTree.NamedFile?, at location: Node.Location) -> VacatedNames.Former? {
     guard tree.options.keepsReplacedClass, let named, named.status.type == .regular, tree.saysExplicit(named),
-      case .stored(let record, _)? = try? storedRecord(of: named, at: location)
+      case .stored(let record, _)? = try? storedRecord(of: named, at: location), record.isExplicit
     else { return nil }
     return .init(fileClass: record.fileClass, user: named.status.user)
   }

@@ -89,7 +89,7 @@ public enum LockRank: UInt8, CaseIterable, Comparable, Sendable {
   case directoryCache
   /// Numbers shared with the unmounter.
   case sharedNumbers
-  /// Names that were moved while someone goes through the tree.
+  /// Names that were moved while someone goes through the tree, and those that files of an explicit class have left.
   case movedNames
   /// Backing names that were reported.
   case undecodableNames

@@ -37,7 +37,7 @@ extension MountTests {
       }
     }
 
-    /// Nobody decides by a name that was left how another's file is protected.
+    /// Nobody but root takes another user's file for the predecessor of their own.
     @Test func aNameThatWasLeftGivesOthersNoClass() throws {
       try Volume.with { volume in
         try volume.mountPoint.setMode(0o777)

@@ -144,7 +144,7 @@ extension ModelTree {
 
   mutating func remove(_ name: ModelName, in directory: Int) {
     let inode = self[directory].entries.removeValue(forKey: name)!
-    if self[inode].kind != .directory { vacate(name, in: directory, inode) }
+    vacate(name, in: directory, inode)
     self[directory].time = now
     self[inode].links -= 1
     guard self[inode].links == 0 else { return }
