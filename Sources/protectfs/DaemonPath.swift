@@ -14,9 +14,11 @@ enum DaemonPath {
   static func withEach(
     of path: String, persists: Bool = false, _ body: (inout DaemonConnection) throws -> Void
   ) throws {
-    if let mount = try MountedFileSystem.containing(path) { return try with(mount, persists: persists, body) }
-    var hasFound = false
+    let mount = try MountedFileSystem.containing(path)
     let canonical = try CanonicalPath.of(path)
+    // A backing directory may lie on the mount of another store.
+    if let mount, !mount.hasBacking(at: canonical) { return try with(mount, persists: persists, body) }
+    var hasFound = false
     for (socket, owner) in try ControlSocket.all(of: canonical) {
       // A killed daemon leaves its sockets behind.
       guard let daemon = try? DaemonConnection(at: socket, owner: owner) else { continue }

@@ -20,7 +20,9 @@ struct StoreArgument: ParsableArguments {
   /// - Parameter asWhole: whether only the store as a whole can be meant, and so not a path inside its mount.
   func ownerOfStore(asWhole: Bool = false) throws -> StoreOwner {
     let canonical = try CanonicalPath.of(path)
-    if asWhole, let mount = try MountedFileSystem.containing(canonical), mount.mountPoint != canonical {
+    if asWhole, let mount = try MountedFileSystem.containing(canonical), mount.mountPoint != canonical,
+      !mount.hasBacking(at: canonical)
+    {
       let mountPoint = mount.mountPoint.printable
       throw CommandFailure(
         .usage,

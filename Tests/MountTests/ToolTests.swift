@@ -1,5 +1,6 @@
 import ProtectfsIO
 import ProtectfsPolicy
+import SystemPackage
 import Testing
 
 /// The condition for a test of a tool: the tool is installed.
@@ -50,6 +51,38 @@ extension MountTests {
             "--device-key", volume.directory.appending("another.key").description,
           ])
           #expect(made.succeeded, "\(made.output)")
+        }
+      }
+    }
+
+    /// A store that lies on the mount of another is meant where its backing directory is given, mounted or not.
+    @Test func aStoreOnAMountIsNotTheMounts() throws {
+      try Volume.with { volume in
+        try Volume.with { kept in
+          try kept.unmount()
+          try volume.shell("cp -a '\(kept.backing)' inner")
+          let (inner, keybag) = (volume.path("inner"), ".protectfs/keybag")
+          let secrets = ["--passcode-file", kept.passcodeFile.description]
+          let keys = ["--device-key", kept.deviceKey.description]
+          let (own, others) = (inner.appending(keybag), volume.backing.appending(keybag))
+          let before = (try own.contents(), try others.contents())
+          let new = try kept.passcodeFile("new", "another passcode")
+          let change = ["passcode", "change", inner.description, "--new-passcode-file", new]
+          let changed = try Command.run(change + secrets + keys)
+          #expect(changed.succeeded, "\(changed.output)")
+          #expect(try own.contents() != before.0 && others.contents() == before.1)
+          #expect(try Command.run(["lock", "--now", inner.description]).ending == .exited(6))
+          #expect(try volume.status().state == .unlocked)
+
+          let mounted = try SecondMount(
+            of: volume, "second", backing: inner, deviceKey: kept.deviceKey, options: "allow_other")
+          #expect(try Command.run(["unlock", inner.description, "--passcode-file", new]).succeeded)
+          try mounted.path("file").write("x")
+          try mounted.path("file").setProtectionClass(.complete)
+          #expect(try Command.run(["lock", "--now", inner.description]).succeeded)
+          #expect(throws: Errno.permissionDenied) { try mounted.path("file").contents() }
+          #expect(try volume.status().state == .unlocked)
+          try mounted.end()
         }
       }
     }

@@ -1,6 +1,7 @@
 import Cryptography
 import KeyManagement
 import ProtectfsClient
+import ProtectfsIO
 import ProtectfsPolicy
 
 /// Who has a store, and so changes its keys: the daemon that may write it, or this process alone.
@@ -11,8 +12,10 @@ package enum StoreOwner {
 
   /// Finds out, from the canonical path of the backing directory or of anything on the mount.
   package init(of path: String) throws(ControlError) {
-    // A daemon that has the store must be the one to change it, or it would go on with the old keys.
-    if let mount = try MountedFileSystem.containing(path) ?? MountedFileSystem.writing(path), !mount.isDead {
+    // A daemon that has the store must be the one to change it, or it would go on with the old keys. A backing
+    // directory may lie on the mount of another store.
+    let around = try MountedFileSystem.containing(path).flatMap { $0.hasBacking(at: path) ? nil : $0 }
+    if let mount = around ?? MountedFileSystem.writing(path), !mount.isDead {
       self = .daemon(mount)
     } else {
       self = .nobody(path)
@@ -141,5 +144,15 @@ extension UnlockSecret {
     case .keyFile(let bytes):
       try unsafe bytes.withBytes { (bytes) throws(Failure) in try unsafe body(.keyFile(bytes)) }
     }
+  }
+}
+
+extension MountedFileSystem {
+  /// Whether a canonical path on this mount, and not its mount point, is that of the backing directory of a store.
+  package func hasBacking(at path: String) -> Bool {
+    guard path != mountPoint, let directory = try? Descriptor.open(PathName(path), [.path, .directory]) else {
+      return false
+    }
+    return (try? Store.trace(in: directory)) != nil
   }
 }
