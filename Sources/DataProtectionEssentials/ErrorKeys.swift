@@ -1,4 +1,5 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
+
 // The keys in `userInfo` of Foundation's errors, and its domain of error numbers, which FoundationEssentials keeps to
 // itself.
 let NSFilePathErrorKey = "NSFilePath"

@@ -111,12 +111,17 @@ extension CopyPaths {
       let mounts = try MountedFileSystem.listed()
       guard !mounts.isEmpty else { return false }
       let devices = try ProtectedDevices()
-      func isProtected(_ path: String, _ flags: OpenFlags) -> Bool {
-        (try? Descriptor.open(PathName(path), flags).status()).map(devices.contains) ?? false
+      func isProtected(_ path: String, _ flags: OpenFlags) throws(Errno) -> Bool {
+        do throws(Errno) {
+          return try devices.contains(Descriptor.open(PathName(path), flags).status())
+        } catch {
+          // What cannot be reached, Foundation does not copy. After another error, it may be on a mount.
+          guard error.isOutOfReach else { throw error }
+          return false
+        }
       }
-      if isProtected(source, [.path, .noFollow]) || isProtected(FileManager.parent(of: target), [.path]) {
-        return true
-      }
+      if try isProtected(source, [.path, .noFollow]) { return true }
+      if try isProtected(FileManager.parent(of: target), [.path]) { return true }
       guard let path = try? PathName(source).canonical().description else { return false }
       return mounts.contains { $0.mountPoint.hasPrefix(path == "/" ? path : path + "/") }
     }

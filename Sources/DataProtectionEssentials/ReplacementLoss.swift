@@ -11,7 +11,14 @@ struct ReplacementLoss {
 
   /// `nil` if nothing on a mount is lost.
   init?(ofFileAt path: String) throws(Errno) {
-    guard let item = try? Descriptor.open(PathName(path), [.path, .noFollow]) else { return nil }
+    let item: Descriptor
+    do throws(Errno) {
+      item = try Descriptor.open(PathName(path), [.path, .noFollow])
+    } catch {
+      // What cannot be reached, Foundation does not replace.
+      guard error.isOutOfReach else { throw error }
+      return nil
+    }
     switch try item.status().type {
     case .regular: try self.init(of: item)
     case .symbolicLink: try self.init(ofLinkAt: path)
@@ -56,5 +63,13 @@ struct ReplacementLoss {
     } catch .notSupported {
       return nil
     }
+  }
+}
+
+extension Errno {
+  /// Whether a path leads nowhere for this user. After another error of open(2), there may be something.
+  var isOutOfReach: Bool {
+    [.noSuchFileOrDirectory, .notDirectory, .permissionDenied, .tooManySymbolicLinkLevels, .fileNameTooLong]
+      .contains(self)
   }
 }

@@ -38,7 +38,14 @@ package struct StagedFile: ~Copyable {
   private static func takeOver(
     from staging: StagingDirectory, to file: borrowing Descriptor, _ revokedFields: RevokedFields
   ) throws(Errno) -> [PathName] {
-    guard let replaced = try? staging.parent.open(staging.name, [.path, .noFollow]) else { return [] }
+    let replaced: Descriptor
+    do throws(Errno) {
+      replaced = try staging.parent.open(staging.name, [.path, .noFollow])
+    } catch {
+      // Only where nothing is, there is nothing to take over.
+      guard error == .noSuchFileOrDirectory else { throw error }
+      return []
+    }
     let status = try replaced.status()
     guard status.type == .regular else { return [] }
     if status.user != ProtectfsIO.Process.identity.user { try? file.setOwner(user: status.user, group: status.group) }
