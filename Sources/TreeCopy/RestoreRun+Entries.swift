@@ -148,13 +148,28 @@ extension RestoreRun {
     let file = try fromSource { () throws(Errno) in try source.file(name) }
     let metadata = try fromSource { () throws(Errno) in try FileMetadata(of: file) }
     guard metadata.status.type == .regular else { throw .changedMeanwhile }
+    // While it is open, no other file gets the number of that which is replaced.
+    let old = try replaced(name, in: target, there)
+    defer { withExtendedLifetime(old) {} }
     let fileClass = try onTarget { () throws(Errno) in
-      guard there?.type == .regular else { return metadata.fileClass(in: target) }
-      let old = try target.descriptor.open(name, [.path, .noFollow])
-      return try metadata.fileClass(replacing: FileClass(of: PathName(descriptor: old)))
+      guard let old else { return metadata.fileClass(in: target) }
+      return try metadata.fileClass(replacing: FileClass(of: PathName(descriptor: old.descriptor)))
     }
     let copy = try copier.copy(file, metadata, as: name, in: target, fileClass, replacing: there?.inode)
     return (metadata.status, copy.inode, copy.omissions)
+  }
+
+  /// The regular file that is to be replaced.
+  private func replaced(
+    _ name: PathName, in target: SharedDescriptor, _ there: Status?
+  ) throws(CopyError) -> SharedDescriptor? {
+    guard let there, there.type == .regular else { return nil }
+    let old = SharedDescriptor(
+      try onTarget { () throws(Errno) in try target.descriptor.open(name, [.path, .noFollow]) })
+    guard try onTarget({ () throws(Errno) in try old.descriptor.status() }).isSame(as: there) else {
+      throw .replacedMeanwhile
+    }
+    return old
   }
 
   private func link(
