@@ -51,7 +51,12 @@ if ! [[ -e $backing/.protectfs/keybag ]]; then
   say "A new store. Keep the recovery key that it prints: it opens the store when all else is lost."
   run "$protectfs" init "$backing" "${passcode[@]}"
 fi
-if ! mountpoint -q "$mountpoint"; then
+if mountpoint -q "$mountpoint"; then
+  if [[ $(findmnt -no SOURCE --mountpoint "$mountpoint" | tail -n 1) != "$backing" ]]; then
+    echo "quickstart: something else than $backing is mounted at $mountpoint; give two other directories" >&2
+    exit 1
+  fi
+else
   say "Mount it. Nobody has unlocked it yet, so only class none could be read."
   run "$protectfs" mount "$backing" "$mountpoint"
 fi
@@ -59,11 +64,11 @@ say "Unlock it."
 run "$protectfs" unlock "$mountpoint" "${passcode[@]}"
 
 say "Write a file, and look at what the disk has of it."
-note="$mountpoint/note.txt"
-run rm -f "$note"
+tour=$(mktemp -d "$mountpoint/tour.XXXXXX")
+note="$tour/note.txt"
 echo "my secret" >"$note"
 run cat "$note"
-newest=$(find "$backing" -maxdepth 1 -type f -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)
+newest=$(find "$backing" -name .protectfs -prune -o -type f -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)
 run xxd "$newest"
 
 say "Give it the class complete, keep it open, and lock: it is gone at once, for everyone."
@@ -77,7 +82,7 @@ exec {held}<&-
 run "$protectfs" status "$note" || true
 
 say "Other things go on: class completeUntilFirstUserAuthentication, the default, stays readable."
-unlocked="$mountpoint/music.txt"
+unlocked="$tour/music.txt"
 echo "music plays on" >"$unlocked"
 run cat "$unlocked"
 
@@ -87,7 +92,7 @@ run cat "$note"
 
 cat <<END
 
-The directory $mountpoint stays mounted.
+The directory $mountpoint stays mounted; the files of this tour are in $tour.
   lock:     $protectfs lock $mountpoint
   unlock:   $protectfs unlock $mountpoint
   unmount:  $protectfs unmount $mountpoint
