@@ -158,8 +158,8 @@ extension BackingTree {
     return nil
   }
 
-  /// Refuses what is mounted in the backing directory. A store is on one file system: a flush of it would not make durable
-  /// what is on another, which gets no new keys either while it is not mounted.
+  /// Refuses what is mounted in the backing directory. A store is on one file system: a flush of it would not make
+  /// durable what is on another, which gets no new keys either while it is not mounted.
   ///
   /// - Throws: `EXDEV`.
   package func requireNoMount(_ status: Status, at location: Node.Location) throws(Errno) {

@@ -120,8 +120,8 @@ extension MountTests {
       }
     }
 
-    /// A store is on one file system: what is mounted in its directory is listed, refused and said, and a rotation keeps
-    /// the old class key for it.
+    /// A store is on one file system: what is mounted in its directory is listed, refused and said, and a rotation
+    /// keeps the old class key for it.
     @Test func whatIsMountedInTheBackingDirectoryIsRefused() throws {
       try Volume.with { volume in
         let (directory, other) = (volume.path("directory"), volume.path("other"))

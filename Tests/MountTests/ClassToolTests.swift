@@ -6,8 +6,8 @@ import Testing
 extension MountTests {
   /// What happens to classes when tools copy, move, replace and remove files.
   @Suite struct ClassToolTests {
-    /// Editors write a new file beside the old one and rename it, or move the old one away first, and write a new one in
-    /// its place. An explicit class is kept.
+    /// Editors write a new file beside the old one and rename it, or move the old one away first, and write a new one
+    /// in its place. An explicit class is kept.
     @Test(.enabled(if: Program.isInstalled("vim.tiny"), "vim.tiny is not installed"))
     func vimKeepsAChosenClass() throws {
       try Volume.with { volume in

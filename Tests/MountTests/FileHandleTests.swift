@@ -6,8 +6,8 @@ import Testing
 extension MountTests {
   /// File handles, by which NFS and programs with CAP_DAC_READ_SEARCH open files (open_by_handle_at(2)).
   @Suite struct FileHandleTests {
-    /// A handle opens its own file while the kernel keeps the inode, and nothing afterwards: not another file, whose node
-    /// has come to lie at the address by which the kernel called that of the first.
+    /// A handle opens its own file while the kernel keeps the inode, and nothing afterwards: not another file, whose
+    /// node has come to lie at the address by which the kernel called that of the first.
     @Test func aHandleOpensNoOtherFile() throws {
       try Volume.with { volume in
         let (first, second) = (volume.path("first"), volume.path("second"))

@@ -245,8 +245,8 @@ extension MountTests {
       }
     }
 
-    /// What the store fails while the lock pushes it is lost as well, and named with the reason. The next lock, of a store
-    /// that has recovered, has nothing to say.
+    /// What the store fails while the lock pushes it is lost as well, and named with the reason. The next lock, of a
+    /// store that has recovered, has nothing to say.
     @Test(arguments: [Errno.noSpace, .ioError, .permissionDenied])
     func namesWhatTheStoreFailed(error: Errno) throws {
       try Volume.withFaults(Self.options) { volume, faults in

@@ -81,8 +81,8 @@ struct ModelTree {
     }
   }
 
-  /// The explicit class of the file that was the last to leave a name. It is known for a minute, and forgotten after two;
-  /// `nil` in between.
+  /// The explicit class of the file that was the last to leave a name. It is known for a minute, and forgotten after
+  /// two; `nil` in between.
   func vacated(_ name: ModelName, in directory: Int) -> ProtectionClass?? {
     guard let former = vacated[Self.key(name, directory)] else { return .some(nil) }
     let seconds = (MonotonicClock.nanoseconds - former.time) / 1_000_000_000

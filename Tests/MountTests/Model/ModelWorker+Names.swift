@@ -143,7 +143,8 @@ extension ModelWorker {
         return isAllowed ? nil : .permissionDenied
       }, call: { try from.rename(to: to, flags: flags) }, halfway: kept == nil ? nil : keepClass,
       apply: { tree in
-        keepClass(&tree)
+        // The name was left by a file of the class that it had before.
+        defer { keepClass(&tree) }
         if flags == .exchange {
           tree.exchange(place.name, in: place.directory, with: target.1, in: target.0)
         } else {

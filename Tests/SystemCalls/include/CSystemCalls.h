@@ -116,8 +116,8 @@ struct calls_handle {
   int32_t type;
   uint8_t bytes[128];
 };
-/// Reads the file handle of a path into `handle` (name_to_handle_at(2)), or opens what such a handle stands for, below the
-/// mount that `fd` is open in (open_by_handle_at(2)).
+/// Reads the file handle of a path into `handle` (name_to_handle_at(2)), or opens what such a handle stands for, below
+/// the mount that `fd` is open in (open_by_handle_at(2)).
 int calls_handle(const char *path, struct calls_handle *handle);
 int calls_open_handle(int fd, const struct calls_handle *handle);
 
