@@ -51,8 +51,9 @@ extension MountTests {
         }
       }
       try Volume.with { volume in
-        let (file, directory) = (volume.url("file").path, volume.url("directory").path)
         for files in [Sealing(), FileManager.default] {
+          // A name would keep the class of a file that has just left it.
+          let (file, directory) = (volume.url("file of \(type(of: files))").path, volume.url("directory").path)
           try Data().write(to: volume.url("set"), options: .completeFileProtectionUnlessOpen)
           let isSealing = files is Sealing
           #expect(files.createFile(atPath: file, contents: Self.data, attributes: nil))
