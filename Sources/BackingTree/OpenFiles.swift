@@ -308,7 +308,7 @@ extension BackingTree {
   ///
   /// - Throws: `EACCES`.
   package func requireNotDenied(_ operation: ProtectionPolicy.Operation, on node: Node) throws(Errno) {
-    guard let (fileClass, keyID) = recordSource.closedFile(node), !controller.allows(operation, on: fileClass)
+    guard let (fileClass, keyID, _) = recordSource.knownClass(of: node), !controller.allows(operation, on: fileClass)
     else { return }
     if case .ifKeyHeld = controller.access(for: operation, on: fileClass) { return }
     if controller.knowsKey(keyID, of: fileClass) { throw .permissionDenied }

@@ -37,18 +37,12 @@ struct RecordSource: Sendable {
     isMemoryCurrent && ProtectionPolicy.isRaise(from: found, to: known)
   }
 
-  /// Whether the class of a file is explicit, if the record need not be read for that.
-  func isExplicit(_ node: Node) -> Bool? {
-    guard isMemoryCurrent else { return nil }
-    return node.state.withLock { $0.cachedKeyID == nil ? nil : $0.isExplicit }
-  }
-
-  /// The class of a closed file's contents and its class key, as far as they are known without the record.
-  func closedFile(_ node: Node) -> (fileClass: ProtectionClass, keyID: ClassKeyID)? {
+  /// The class of a file's contents, its class key, and whether the class is explicit, if the record need not be read.
+  func knownClass(of node: Node) -> (fileClass: ProtectionClass, keyID: ClassKeyID, isExplicit: Bool)? {
     guard isMemoryCurrent else { return nil }
     return node.state.withLock { state in
       guard let fileClass = state.cachedClass, let keyID = state.cachedKeyID else { return nil }
-      return (fileClass, keyID)
+      return (fileClass, keyID, state.isExplicit)
     }
   }
 }

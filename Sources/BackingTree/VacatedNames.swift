@@ -78,7 +78,9 @@ extension BackingTree {
   /// Whether the class of a regular file is explicit, by what is known of the file, or else by what its record says,
   /// whose tag is not checked. Of a file that its owner may not read, and the daemon may not either, that is not known.
   package func saysExplicit(_ named: NamedFile) -> Bool {
-    if let node = nodes.find(named.status), let known = recordSource.isExplicit(node) { return known }
+    if let node = nodes.find(named.status), let known = recordSource.knownClass(of: node) {
+      return known.isExplicit
+    }
     guard let bytes = try? PathName(descriptor: named.file.descriptor).attribute(Self.recordAttribute) else {
       return false
     }

@@ -35,7 +35,7 @@ extension ModelWorker {
           file = try OpenFile(path, O_RDWR | O_CREAT | O_EXCL, mode: mode)
         }
       },
-      // Without its record, which is the class that its directory has.
+      // Without its record, and so in its directory's class.
       halfway: kept == nil ? nil : { _ = $0.make(.file, target.name, in: target.directory, mode: mode) },
       apply: { inode = $0.make(.file, target.name, in: target.directory, mode: mode, keeping: kept) })
     if isMade, let file { addHandle(file, inode, reads: true, writes: true) }
