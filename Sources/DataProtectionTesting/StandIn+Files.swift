@@ -63,20 +63,9 @@ extension StandIn {
     guard let replaced else { return nil }
     if flags.contains(.exchange) { try keepClass(of: replaced) }
     guard flags.isDisjoint(with: [.exchange, .noReplace]), item.isRegular, replaced.isRegular,
-      let (new, old) = try pair(record(of: item), record(of: replaced)), old.isExplicit, !new.isExplicit
+      let new = try record(of: item), let old = try record(of: replaced), old.isExplicit, !new.isExplicit
     else { return nil }
-    if new.protectionClass == old.protectionClass {
-      // As `BackingTree.makeClassExplicit`.
-      try require(.rewrapTo, old.protectionClass)
-      try store(old, in: item)
-    } else {
-      try assign(old.protectionClass, to: item)
-    }
+    try assign(old.protectionClass, to: item)
     return nil
-  }
-
-  private func pair(_ one: Record?, _ other: Record?) -> (Record, Record)? {
-    guard let one, let other else { return nil }
-    return (one, other)
   }
 }

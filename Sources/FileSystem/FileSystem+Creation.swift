@@ -78,7 +78,7 @@ extension ProtectedFileSystem {
     let (handle, directory) = try tree.directory(parent)
     let backing = try tree.backingName(name, in: directory)
     let location = Node.Location(parent: parent, name: backing.name)
-    let kept = classKept(at: location, insteadOf: directory.directoryClass, for: caller)
+    let kept = classLeft(at: location, by: caller.user, insteadOf: directory.directoryClass, caller)
     let fileClass = kept ?? directory.directoryClass
     return try reportingDenial(of: .create, on: parent, inClass: fileClass, by: caller) { () throws(Errno) in
       try tree.keyChanges.read { () throws(Errno) in
@@ -88,17 +88,6 @@ extension ProtectedFileSystem {
         return use(file, node, entry(of: node, status))
       }
     }
-  }
-
-  /// The class of a file of an explicit class that the caller has moved away or removed a moment ago, unless the
-  /// directory's protects more: what is created under that name is its successor.
-  private func classKept(
-    at location: Node.Location, insteadOf inherited: ProtectionClass, for caller: Caller
-  ) -> ProtectionClass? {
-    guard let former = tree.vacated.former(at: location), caller.isOwner(former.user),
-      !ProtectionPolicy.protects(inherited, moreThan: former.fileClass)
-    else { return nil }
-    return former.fileClass
   }
 
   private func makeFile(

@@ -82,7 +82,7 @@ extension ProtectedFileSystem {
   /// All names in a directory, for who asks without the kernel in between.
   ///
   /// - Parameter undecodable: told the backing name of each entry that callers do not see, or whose name cannot be
-  ///   read, and that is not the store's own.
+  ///   read, and that is not the store's own; and, in the root, that of what a repair has moved out of the tree.
   package func names(of id: NodeID, undecodable: (PathName) -> Void) throws(Errno) -> [PathName] {
     let node = node(id)
     let (handle, record) = try tree.directory(node)
@@ -91,20 +91,25 @@ extension ProtectedFileSystem {
       guard raw.name != ".", raw.name != ".." else { return true }
       if let name = try? tree.visibleName(of: raw.name, in: node, record, handle) {
         names.append(name)
-      } else if !tree.isOwn(raw.name, in: node), holdsSomething(raw.name, in: node, handle) {
-        undecodable(raw.name)
+      } else {
+        let name = raw.name == Self.storeDirectory ? Self.movedOut : raw.name
+        if !tree.isOwn(name, in: node), holdsSomething(name, in: node, handle) { undecodable(name) }
       }
       return true
     }
     return names
   }
 
+  private static let storeDirectory = PathName(NameEncoding.storeDirectory)
+  /// Where `fsck --repair` moves what has no place in the tree.
+  private static let movedOut = PathName("\(NameEncoding.storeDirectory)/lost+found")
+
   /// Whether there still is something under a backing name. An empty `lost+found` in the root is the backing file
   /// system's, and nothing.
   private func holdsSomething(_ name: PathName, in node: Node, _ handle: SharedDescriptor) -> Bool {
     do throws(Errno) {
       _ = try handle.descriptor.status(of: name)
-      guard node === tree.nodes.root, name == "lost+found" else { return true }
+      guard node === tree.nodes.root, [Self.movedOut, "lost+found"].contains(name) else { return true }
       return try !handle.descriptor.open(name, [.readOnly, .directory, .noFollow]).nextNames().isEmpty
     } catch {
       return error != .noSuchFileOrDirectory

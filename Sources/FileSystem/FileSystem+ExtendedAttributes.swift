@@ -98,7 +98,7 @@ extension ProtectedFileSystem {
     guard mode != .create, mode != .createAndReplace else { throw .fileExists }
     guard let newClass = ProtectionClass(name: String(decoding: value, as: UTF8.self)) else { throw .invalidArgument }
     try requireOwner(of: node, caller)
-    try reportingDenial(of: .rewrapFrom, on: node, by: caller) { () throws(Errno) in
+    try reportingDenial(ofClass: newClass, for: node, by: caller) { () throws(Errno) in
       try tree.setClass(newClass, of: node, rekeying)
     }
   }

@@ -22,9 +22,10 @@ extension ProtectedFileSystem {
     let isExchange = flags.contains(.exchange)
     let replaced = isExchange ? nil : try tree.named(new.name, in: targetHandle)
     if flags.contains(.noReplace), replaced != nil { throw .fileExists }
-    let renamed = isExchange || !tree.options.keepsReplacedClass ? nil : try tree.named(old.name, in: sourceHandle)
+    let renamed = isExchange ? nil : try tree.named(old.name, in: sourceHandle)
     let former = former(renamed, at: oldLocation)
-    if let renamed {
+    if let replaced { try requireReplaceable(replaced, by: renamed, at: oldLocation, caller) }
+    if tree.options.keepsReplacedClass, let renamed {
       try keepClass(of: replaced, at: newLocation, for: renamed, at: oldLocation, caller: caller)
     }
     try tree.writeSidecar(of: new, in: targetHandle)
@@ -56,6 +57,20 @@ extension ProtectedFileSystem {
     if flags.isDisjoint(with: [.exchange, .whiteout]), oldLocation != newLocation {
       tree.removeSidecar(of: old, in: sourceHandle)
     }
+  }
+
+  /// Refuses to replace a file that has contents by an empty one of a class of which no file can be created now:
+  /// programs that fill a new file and do not look at errors come here with one that a lock has kept empty.
+  private func requireReplaceable(
+    _ replaced: BackingTree.NamedFile, by renamed: BackingTree.NamedFile?, at location: Node.Location, _ caller: Caller
+  ) throws(Errno) {
+    guard tree.options.keepsLocked, replaced.status.type == .regular, replaced.status.size > 0,
+      let renamed, renamed.status.size == 0,
+      case .stored(let record, let node) = try storedRecord(of: renamed, at: location),
+      !tree.controller.allows(.remove, on: record.fileClass)
+    else { return }
+    denied(.remove, on: node, of: record.fileClass, by: caller)
+    throw .permissionDenied
   }
 
   /// Whether the new name is that of the node that had the old one, which is gone.
@@ -93,35 +108,25 @@ extension ProtectedFileSystem {
     of replaced: BackingTree.NamedFile?, at location: Node.Location, for renamed: BackingTree.NamedFile,
     at source: Node.Location, caller: Caller
   ) throws(Errno) {
-    let kept: ProtectionClass
+    var former: ProtectionClass?
     if let replaced {
       guard case .stored(let old, _) = try storedRecord(of: replaced, at: location), old.isExplicit else { return }
-      kept = old.fileClass
-    } else {
-      guard let former = tree.vacated.former(at: location), caller.isOwner(renamed.status.user, former.user) else {
-        return
-      }
-      kept = former.fileClass
+      former = old.fileClass
+    } else if tree.vacated.former(at: location) == nil {
+      return
     }
-    let own: ProtectionClass?
+    let own: ProtectionClass
     switch try storedRecord(of: renamed, at: source) {
     case .stored(let new, _) where new.isExplicit: return
     case .stored(let new, _): own = new.fileClass
     // A file whose creation was cut short has no record yet, and so an inherited class.
-    case .awaited: own = nil
+    case .awaited: own = try tree.directory(source.parent).record.directoryClass
     case .noFile: return
     }
-    if replaced == nil {
-      let inherited = if let own { own } else { try tree.directory(source.parent).record.directoryClass }
-      guard !ProtectionPolicy.protects(inherited, moreThan: kept) else { return }
-    }
+    guard let kept = former ?? classLeft(at: location, by: renamed.status.user, insteadOf: own, caller) else { return }
     try requireOwner(of: renamed.status, caller)
     let node = tree.nodes.find(renamed.status) ?? Node(renamed.status, location: source)
     node.moved(to: source, hasOtherNames: renamed.status.links > 1)
-    if own == kept {
-      try tree.makeClassExplicit(of: node)
-    } else {
-      try tree.setClass(kept, of: node)
-    }
+    try reportingDenial(ofClass: kept, for: node, by: caller) { () throws(Errno) in try tree.setClass(kept, of: node) }
   }
 }

@@ -76,6 +76,15 @@ extension ProtectedFileSystem {
     }
   }
 
+  /// The same for a change to a class, which that of the file can refuse, or the new one.
+  func reportingDenial(
+    ofClass new: ProtectionClass, for node: Node, by caller: Caller, _ body: () throws(Errno) -> Void
+  ) throws(Errno) {
+    let isRefused = node.isRegular && !tree.controller.allows(.rewrapTo, on: new)
+    try reportingDenial(
+      of: isRefused ? .rewrapTo : .rewrapFrom, on: node, inClass: isRefused ? new : nil, by: caller, body)
+  }
+
   /// The same for a request that has failed; what to answer.
   func reported(
     _ error: Errno, of operation: ProtectionPolicy.Operation, on node: Node, inClass found: ProtectionClass? = nil,

@@ -1,4 +1,5 @@
 import BackingTree
+import FUSE
 import ProtectfsIO
 import ProtectfsPolicy
 import StoreFormat
@@ -35,5 +36,20 @@ extension ProtectedFileSystem {
       case .stored(let record, _)? = try? storedRecord(of: named, at: location), record.isExplicit
     else { return nil }
     return .init(fileClass: record.fileClass, user: named.status.user)
+  }
+
+  /// The class that a file takes over with a name, from the file of an explicit class that has left it a moment ago: it
+  /// is that one's successor. `nil` for its own class where that protects more, and for class B where the other is
+  /// locked: new files of class B can be created at all times.
+  ///
+  /// - Parameter user: who owns the successor.
+  func classLeft(
+    at location: Node.Location, by user: UInt32, insteadOf own: ProtectionClass, _ caller: Caller
+  ) -> ProtectionClass? {
+    guard let former = tree.vacated.former(at: location), caller.isOwner(user, former.user),
+      !ProtectionPolicy.protects(own, moreThan: former.fileClass),
+      !own.keepsOpenFiles || tree.controller.allows(.create, on: former.fileClass)
+    else { return nil }
+    return former.fileClass
   }
 }

@@ -58,7 +58,7 @@ extension RestoreRun {
   ) throws(CopyError) {
     let path = place.path + [name]
     if let there, let target = sides.target {
-      switch try verdict(name, in: target, metadata, there) {
+      switch try verdict(name, of: sides.source, in: target, metadata, there) {
       case .isThere:
         note(metadata.status, restoredAs: there.inode, path)
         let found = try onTarget { () throws(Errno) in
@@ -95,7 +95,7 @@ extension RestoreRun {
   }
 
   private func verdict(
-    _ name: PathName, in target: SharedDescriptor, _ metadata: FileMetadata, _ there: Status
+    _ name: PathName, of source: any SourceItem, in target: SharedDescriptor, _ metadata: FileMetadata, _ there: Status
   ) throws(CopyError) -> Verdict {
     guard there.type == .regular else { return there.type == .directory || !options.overwrites ? .leave : .replace }
     switch OrphanSearch.openError(name, in: target) {
@@ -108,23 +108,12 @@ extension RestoreRun {
       return options.overwrites ? .replace : .leave
     }
     guard options.overwrites else { return .isThere }
-    return try canBeRead(name, in: target) ? .isThere : .replace
-  }
-
-  /// Whether all of a file can be read: not where a page is not authentic, or the disk is damaged.
-  private func canBeRead(_ name: PathName, in target: SharedDescriptor) throws(CopyError) -> Bool {
-    do throws(Errno) {
-      let file = try target.descriptor.openQuietly(name, [.nonBlocking])
-      let buffer = AlignedBuffer(count: 1 << 20)
-      var position: UInt64 = 0
-      while case let count = try unsafe file.read(into: buffer.bytes, at: position), count > 0 {
-        position += UInt64(count)
-      }
-      return true
-    } catch {
-      if error == .ioError { return false }
-      throw .target(error)
+    // It may be damaged without an error, or have been written with its former time.
+    let wantedFile = try fromSource { () throws(Errno) in try source.file(name) }
+    let file = try onTarget { () throws(Errno) in
+      SharedDescriptor(try target.descriptor.openQuietly(name, [.nonBlocking]))
     }
+    return try VerifiedCopy { _ in }.isCopy(file, of: wantedFile, wanted.size) ? .isThere : .replace
   }
 
   /// What was copied, which may be another file than the one that had the name before, and where to.

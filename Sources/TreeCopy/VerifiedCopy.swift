@@ -69,6 +69,20 @@ final class VerifiedCopy {
 
   // MARK: Reading back
 
+  /// Whether a file can be read, and has the contents of another: not where a page is not authentic, say, or the disk
+  /// is damaged.
+  func isCopy(_ file: SharedDescriptor, of source: any SourceItem, _ size: UInt64) throws(CopyError) -> Bool {
+    do throws(CopyError) {
+      try compare(file, with: source, size, [0..<size])
+      return true
+    } catch {
+      switch error {
+      case .different, .target(.ioError): return false
+      default: throw error
+      }
+    }
+  }
+
   /// Finds out that a copy has the contents of its source.
   private func compare(
     _ copy: SharedDescriptor, with source: any SourceItem, _ size: UInt64, _ data: [Range<UInt64>]

@@ -118,7 +118,8 @@ struct CommandFailure: Error {
     case .inUse, .written, .abandoned: .alreadyMounted
     case .backingUnreadable(_, .permissionDenied): .notPermitted
     case .backingUnreadable(_, .noSuchFileOrDirectory), .backingUnreadable(_, .notDirectory): .noStore
-    case .backingUnreadable, .noExtendedAttributes, .noRootRecord, .noLocks, .writerFileMalformed, .readOnlyFileSystem:
+    case .backingUnreadable, .noExtendedAttributes, .noRootRecord, .noLocks, .writerFileMalformed, .readOnlyFileSystem,
+      .hardLinked:
       .failure
     }
   }

@@ -36,6 +36,21 @@ import Testing
     }
   }
 
+  /// So is that of a change to a class which is locked, by setxattr(2) or by a rename: few programs look at its error.
+  @Test func aRefusedRaiseIsReported() throws {
+    try InProcessStore.with { store in
+      for name in ["own", "old", "new"] { _ = try store.kernel.open(PathName(name), O_RDWR | O_CREAT) }
+      let name = PathName(ProtectionClass.attributeName), complete = Array(ProtectionClass.complete.name.utf8)
+      try store.kernel.setAttribute(name, of: "old", to: complete)
+      try store.enter(.locked)
+      let refusals = { store.daemon.daemon.status().refusals }
+      #expect(throws: Errno.permissionDenied) { try store.kernel.setAttribute(name, of: "own", to: complete) }
+      #expect(refusals() == 1)
+      #expect(throws: Errno.permissionDenied) { try store.kernel.rename("new", to: "old") }
+      #expect(refusals() == 2)
+    }
+  }
+
   /// A lock waits for the kernel's write-backs as long as they come. A program that writes past the cache does not hold
   /// it up.
   @Test func onlyWriteBacksProlongALock() throws {

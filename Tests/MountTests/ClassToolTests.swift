@@ -81,6 +81,53 @@ extension MountTests {
       }
     }
 
+    /// Programs that do not look at the errors of their writes: `sort f > new; mv new f` at the moment of a lock.
+    @Test func anEmptyFileReplacesNoLockedOne() throws {
+      try Volume.with { volume in
+        let directory = volume.path("A")
+        let (file, empty) = (directory.appending("file"), directory.appending("empty"))
+        try directory.makeDirectory(of: .complete)
+        try file.write("one")
+        try empty.write("")
+        try directory.appending("full").write("two")
+        try volume.path("inC").write("")
+        try volume.lock()
+        #expect(throws: Errno.permissionDenied) { try empty.rename(to: file) }
+        // What has contents does, as on iOS, and so does a file that could be filled.
+        try directory.appending("full").rename(to: file)
+        try empty.rename(to: directory.appending("new"))
+        try volume.path("inC").rename(to: directory.appending("new"))
+        try volume.unlock()
+        #expect(try file.contents() == Array("two".utf8))
+        try directory.appending("new").rename(to: file)
+        #expect(try file.contents().isEmpty)
+      }
+    }
+
+    /// A name may have been left by a file of class A: class B takes new files at all times.
+    @Test func aNameThatWasLeftLeavesClassBUsable() throws {
+      try Volume.with { volume in
+        let directory = volume.path("B")
+        let (file, other) = (directory.appending("inbox"), directory.appending("other"))
+        try directory.makeDirectory(of: .completeUnlessOpen)
+        for file in [file, other] {
+          try file.write("read")
+          try file.setProtectionClass(.complete)
+          try file.unlink()
+        }
+        try volume.lock()
+        try file.write("new")
+        try directory.appending("more").write("more")
+        try directory.appending("more").rename(to: other)
+        #expect(try file.protectionClass() == .completeUnlessOpen)
+        #expect(try other.protectionClass() == .completeUnlessOpen)
+        // The class that it has already may be set, for which its key is not needed.
+        try file.setProtectionClass(.completeUnlessOpen)
+        #expect(try file.extendedAttributeNames().contains(ProtectionClass.attributeName))
+        #expect(throws: Errno.permissionDenied) { try file.setProtectionClass(.none) }
+      }
+    }
+
     /// What protects less than the directory's class is not kept, nor what was not set for the last that had the name.
     @Test func aNameThatWasLeftGetsNoWeakerClass() throws {
       try Volume.with { volume in

@@ -68,6 +68,37 @@ extension MountTests.RestoreTests {
     }
   }
 
+  /// One byte of a file that is as long and as old as it should be; without authentication, reading does not fail.
+  @Test func whatHasOtherContentsIsReplaced() throws {
+    try Volume.with { volume in
+      let source = volume.directory.appending("source")
+      try source.makeDirectory()
+      for name in ["damaged", "sound"] { try source.appending(name).write(pattern(1, count: 20_000)) }
+      #expect(try volume.restore(from: source).succeeded)
+      let (file, time) = (volume.path("damaged"), try source.appending("damaged").status())
+      try OpenFile(file, O_RDWR).write([1], at: 9000)
+      try file.setTimes(seconds: time.modification_seconds, nanoseconds: Int64(time.modification_nanoseconds))
+      let result = try volume.restore(from: source, ["--overwrite", "--json"])
+      #expect(result.succeeded && result.output.contains(#""alreadyThere":1"#), "\(result.output)")
+      #expect(try file.contents() == pattern(1, count: 20_000))
+    }
+  }
+
+  /// What a repair has moved out of the tree has no path there.
+  @Test func whatARepairHasMovedOutIsTold() throws {
+    try withCopy {
+      "echo kept > kept; printf -v name '%0255d' 1; echo long > $name"
+    } damage: {
+      "rm '\($0)'/*.name"
+    } body: { volume, copy in
+      let repair = try Command.run(["fsck", "--repair", "--device-key", volume.deviceKey.description, copy.description])
+      #expect(repair.ending == .exited(1), "\(repair.output)")
+      let result = try volume.restore(from: copy, volume.openingOptions)
+      #expect(result.ending == .exited(15) && result.output.contains(".protectfs/lost+found"), "\(result.output)")
+      #expect(try volume.path("kept").contents() == Array("kept\n".utf8))
+    }
+  }
+
   /// An empty `lost+found` is what every ext4 file system has in its root.
   @Test func anEmptyLostAndFoundIsNothing() throws {
     try withCopy {

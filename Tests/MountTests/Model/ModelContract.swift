@@ -29,22 +29,24 @@ enum ModelContract {
     LockState.allCases.contains { opens(old, in: $0) && !opens(new, in: $0) }
   }
 
-  /// The class that a file takes over when it is renamed over another, or to a name that one of an explicit class has
-  /// left; `nil` if it keeps its own.
-  static func classKept(
-    by replaced: ModelInode?, left: ProtectionClass?, for inode: ModelInode
-  ) -> ProtectionClass? {
-    guard inode.kind == .file, !inode.isExplicit else { return nil }
-    guard let replaced else { return successor(of: left, inheriting: inode.fileClass!) }
-    return replaced.kind == .file && replaced.isExplicit ? replaced.fileClass : nil
+  /// The class that a file hands over to what replaces it.
+  static func explicitClass(of inode: ModelInode) -> ProtectionClass? {
+    inode.kind == .file && inode.isExplicit ? inode.fileClass : nil
   }
 
-  /// The class that a file takes over which gets the name of one that has left it; `nil` if its own protects more.
-  static func successor(of left: ProtectionClass?, inheriting inherited: ProtectionClass) -> ProtectionClass? {
+  /// The class that a file takes over which gets the name of one that has left it. `nil` if its own protects more, or
+  /// is B while the other is locked.
+  static func successor(
+    of left: ProtectionClass?, inheriting own: ProtectionClass, in state: LockState
+  ) -> ProtectionClass? {
+    guard let left, rank(left) >= rank(own), own != .completeUnlessOpen || creates(left, in: state) else { return nil }
+    return left
+  }
+
+  private static func rank(_ fileClass: ProtectionClass) -> Int {
     let order: [ProtectionClass] = [
       .none, .completeUntilFirstUserAuthentication, .completeWhenUserInactive, .completeUnlessOpen, .complete,
     ]
-    guard let left, order.firstIndex(of: left)! >= order.firstIndex(of: inherited)! else { return nil }
-    return left
+    return order.firstIndex(of: fileClass)!
   }
 }

@@ -164,8 +164,7 @@ extension ModelTree {
   }
 
   private mutating func vacate(_ name: ModelName, in directory: Int, _ inode: Int) {
-    let node = self[inode]
-    let fileClass = node.kind == .file && node.isExplicit ? node.fileClass : nil
+    let fileClass = ModelContract.explicitClass(of: self[inode])
     vacated[Self.key(name, directory)] = fileClass.map { ($0, MonotonicClock.nanoseconds) }
   }
 

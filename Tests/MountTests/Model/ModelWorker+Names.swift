@@ -1,5 +1,6 @@
 import Glibc
 import ProtectfsIO
+import ProtectfsPolicy
 import SystemPackage
 
 // Calls that create, move and remove names.
@@ -17,28 +18,43 @@ extension ModelWorker {
     let path = path(target.name, in: target.directory)
     let exists = exists(target)
     let inherited = tree[target.directory].fileClass!
-    guard let left = tree.vacated(target.name, in: target.directory) else { return try unlink() }
-    let isKept = stage.conditions.keepsReplacedClass
-    let kept = isKept ? ModelContract.successor(of: left, inheriting: inherited) : nil
-    let fileClass = kept ?? inherited
+    guard let former = tree.vacated(target.name, in: target.directory) else { return try unlink() }
+    let left = stage.conditions.keepsReplacedClass ? former : nil
+    let kept = { (state: LockState) in ModelContract.successor(of: left, inheriting: inherited, in: state) }
+    var found: ProtectionClass??
     let isNode = chance(15)
     let mode: UInt32 = isNode ? 0o600 : 0o644
     var inode = 0
     var file: OpenFile?
     let isMade = try attempt(
       isNode ? "mknod" : "create", show(target.name, in: target.directory),
-      failing: { exists ?? (ModelContract.creates(fileClass, in: $0) ? nil : .permissionDenied) },
+      failing: { exists ?? (ModelContract.creates(kept($0) ?? inherited, in: $0) ? nil : .permissionDenied) },
       call: {
         if isNode {
           try path.makeNode(mode: S_IFREG | mode)
         } else {
           file = try OpenFile(path, O_RDWR | O_CREAT | O_EXCL, mode: mode)
         }
+        if left != nil { found = .some(try explicitClass(of: path)) }
       },
       // Without its record, and so in its directory's class.
-      halfway: kept == nil ? nil : { _ = $0.make(.file, target.name, in: target.directory, mode: mode) },
-      apply: { inode = $0.make(.file, target.name, in: target.directory, mode: mode, keeping: kept) })
+      halfway: left == nil ? nil : { _ = $0.make(.file, target.name, in: target.directory, mode: mode) },
+      apply: {
+        inode = $0.make(.file, target.name, in: target.directory, mode: mode, keeping: taken(kept, found))
+      })
     if isMade, let file { addHandle(file, inode, reads: true, writes: true) }
+  }
+
+  /// The class that a file has taken over. Which one that is, the state may decide: where it changed during the call,
+  /// what was found after it.
+  private func taken(_ kept: (LockState) -> ProtectionClass?, _ found: ProtectionClass??) -> ProtectionClass? {
+    let classes = Set(lastStates.map(kept))
+    guard let found else { return classes.compactMap { $0 }.first }
+    return classes.contains(found) ? found : classes.first!
+  }
+
+  private func explicitClass(of path: PathName) throws(Errno) -> ProtectionClass? {
+    try path.extendedAttributeNames().contains(ProtectionClass.attributeName) ? path.protectionClass() : nil
   }
 
   func makeDirectory() throws {
@@ -122,26 +138,44 @@ extension ModelWorker {
     let flags: RenameFlags = [[], [], [], .noReplace, .exchange].randomElement(using: &random)!
     let (from, to) = (path(place), path(target.1, in: target.0))
     let mode = flags == .exchange ? "exchange" : flags == .noReplace ? "rename without replacing" : "rename"
-    let replaced = tree.entry(target.1, in: target.0)
+    let other = tree.entry(target.1, in: target.0)
     let expected = renameFailure(place, target, flags)
     let inode = tree[place.inode]
-    let keeps = flags != .exchange && expected == nil && stage.conditions.keepsReplacedClass
     guard let left = tree.vacated(target.1, in: target.0) else { return }
-    let kept = keeps ? ModelContract.classKept(by: replaced.map { tree[$0] }, left: left, for: inode) : nil
-    func keepClass(_ tree: inout ModelTree) {
-      if let kept { tree.choose(kept, for: place.inode) }
+    let isMoved = flags != .exchange && expected == nil && other != place.inode && inode.kind == .file
+    let replaced = other.map { tree[$0] }
+    func kept(_ state: LockState) -> ProtectionClass? {
+      guard isMoved, stage.conditions.keepsReplacedClass, !inode.isExplicit else { return nil }
+      if let replaced { return ModelContract.explicitClass(of: replaced) }
+      return ModelContract.successor(of: left, inheriting: inode.fileClass!, in: state)
     }
+    let mayKeep = LockState.allCases.contains { kept($0) != nil }
+    var found: ProtectionClass??
+    func keepClass(_ tree: inout ModelTree) {
+      if let kept = taken(kept, found) { tree.choose(kept, for: place.inode) }
+    }
+    // An empty file of a class that is locked replaces none that has contents. What was not synchronised may not have
+    // come to the store.
+    let isSynchronized = inode.earlier.isEmpty && replaced?.earlier.isEmpty != false
+    let emptiesFile =
+      isMoved && replaced.map { $0.contents.count > 0 } == true
+      && (inode.contents.count == 0 || !isSynchronized)
     try attempt(
-      mode, "\(show(place)) to \(show(target.1, in: target.0))\(replaced.map { " (inode \($0))" } ?? "")",
+      mode, "\(show(place)) to \(show(target.1, in: target.0))\(other.map { " (inode \($0))" } ?? "")",
       failing: { state in
         if let expected { return expected }
-        guard let kept else { return nil }
+        if emptiesFile, !ModelContract.creates(inode.fileClass!, in: state) { return .permissionDenied }
+        guard let kept = kept(state) else { return nil }
         // Within a class no key is wrapped, so the file's key is not needed.
         let isWrapped = kept != inode.fileClass
         let isAllowed =
           ModelContract.creates(kept, in: state) && (!isWrapped || ModelContract.opens(inode.fileClass!, in: state))
         return isAllowed ? nil : .permissionDenied
-      }, call: { try from.rename(to: to, flags: flags) }, halfway: kept == nil ? nil : keepClass,
+      }, mayPass: emptiesFile && !isSynchronized,
+      call: {
+        try from.rename(to: to, flags: flags)
+        if mayKeep { found = .some(try explicitClass(of: to)) }
+      }, halfway: mayKeep ? keepClass : nil,
       apply: { tree in
         // The name was left by a file of the class that it had before.
         defer { keepClass(&tree) }
