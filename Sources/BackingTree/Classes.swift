@@ -43,9 +43,9 @@ extension BackingTree {
 
   /// Sets the class of a file or directory, in one atomic setxattr(2).
   ///
-  /// A file's key is wrapped again, unless it has the class already, of which no key is needed then: that of a file of
-  /// class B may be gone. If the class is raised, the file gets a new key, and its contents are re-encrypted afterwards.
-  /// The class of a directory applies to what is created in it later.
+  /// A file's key is wrapped again, unless the file has the class already: no key is needed then, and that of a file of
+  /// class B may be gone. If the class is raised, the file gets a new key, and its contents are re-encrypted
+  /// afterwards. The class of a directory applies to what is created in it later.
   ///
   /// - Throws: `EACCES` for a file when the old or the new class is locked; `ENOSPC` if there is no room for a record
   ///   with two keys; at a raise, what ``rekeyed(_:for:isExplicit:of:_:)`` throws.

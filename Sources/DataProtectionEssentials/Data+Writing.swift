@@ -16,7 +16,8 @@ extension Data {
     ///   leaves the old file or the new one.
     /// - An existing file is put into the class and then overwritten, as the same file: hard links and open files see
     ///   the new content. It is durable when the call returns. Its space is reserved first, so that a full store leaves
-    ///   the old content; a crash meanwhile, or a backing file system that cannot reserve space, may leave a mixture.
+    ///   the old content; a crash or a lock meanwhile, or a backing file system that cannot reserve space, may leave a
+    ///   mixture.
     ///   Only `.atomic` keeps the old content in every case.
     /// - A file of class ``ProtectionClass/completeUnlessOpen`` can be created even while locked, whatever the class of
     ///   its directory.
@@ -27,7 +28,8 @@ extension Data {
     ///
     /// - Throws: `CocoaError.fileWriteNoPermission` (513) if the class is locked, `CocoaError.featureUnsupported` if a
     ///   class was requested and the path is not on a protectfs mount, `CocoaError.fileWriteOutOfSpace` (640), and
-    ///   Foundation's errors. Nothing has changed then, unless the disk fails while a file is overwritten.
+    ///   Foundation's errors. Nothing has changed then, unless the disk fails or the class is locked while a file
+    ///   is overwritten.
     public func callAsFunction(to url: URL, options: WritingOptions = []) throws {
       if try ProtectedWrite.run(data, to: url, options) { return }
       let foundation: (URL, WritingOptions) throws -> Void = data.write

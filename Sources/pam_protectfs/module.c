@@ -125,14 +125,15 @@ PROTECTFS_EXPORTED int pam_sm_setcred(pam_handle_t *pam, int flags, int argc, co
 
 enum protectfs_outcome protectfs_mount(uid_t user, int *connection, long long deadline) {
   enum protectfs_outcome outcome = PROTECTFS_UNREACHABLE;
-  // Twice: the end of the last session, or an unmount, may have ended it meanwhile.
-  for (int attempt = 0; attempt < 2 && outcome == PROTECTFS_UNREACHABLE; attempt++) {
+  // Several times: the end of the last session, or an unmount, may have ended it meanwhile, and systemd refuses to
+  // start what follows a daemon that has just ended. No more: each login would wait for a store that does not mount.
+  for (int attempt = 0; attempt < 4 && outcome == PROTECTFS_UNREACHABLE; attempt++) {
+    if (attempt > 0) usleep(250000);
     if (*connection >= 0) close(*connection);
     *connection = -1;
     if (!protectfs_unit_start(user, deadline)) continue;
     *connection = protectfs_daemon_connect(user);
     if (*connection >= 0) outcome = protectfs_daemon_state(*connection, deadline);
-    if (outcome == PROTECTFS_UNREACHABLE) usleep(250000);
   }
   return outcome;
 }

@@ -104,7 +104,8 @@ final class SessionAgent {
   private func listenToScreenSavers() throws(BusError) {
     let bus = try MessageBus.user()
     do throws(BusError) {
-      for name in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver"] {
+      for desktop in ["freedesktop", "gnome", "cinnamon", "mate", "xfce"] {
+        let name = "org.\(desktop).ScreenSaver"
         let receive = { [self] (message: borrowing BusMessage) throws(BusError) in
           if try message.bool() { lock("the screen saver is active") }
         }

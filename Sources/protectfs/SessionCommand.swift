@@ -13,7 +13,9 @@ struct SessionCommand: ParsableCommand {
         at screen lock   when logind asks a session of the user to lock itself
                          ('loginctl lock-session'), when a session says that it is
                          locked (LockedHint), and when a screen saver begins
-                         (org.freedesktop.ScreenSaver, org.gnome.ScreenSaver)
+                         (org.freedesktop.ScreenSaver, or of gnome, cinnamon,
+                         mate or xfce). Others (swaylock, i3lock) tell nobody:
+                         run 'protectfs lock --all --now' before them
         before sleep     classes A, B and CX, without any period. The sleep is
                          delayed until their keys are wiped, for the time at most
                          that logind grants (InhibitDelayMaxSec=, 5 seconds)

@@ -107,7 +107,7 @@ echo 'PS1="$ "' | tee /home/ana/.bashrc >/home/ana/.bash_profile
 install --owner ana --mode 600 /dev/stdin /home/ana/passcode <<<ana
 as_ana protectfs login enable --passcode-file /home/ana/passcode --recovery-key-file /home/ana/recovery >said 2>&1
 check "  'login enable' finds all that is needed" as_ana protectfs login status
-log_in
+check "  a login" log_in
 check "  it unlocks" prints unlocked state_of_ana
 as_ana tee /home/ana/Protected/file <<<text >/dev/null
 
@@ -136,7 +136,7 @@ if [[ -n $packages ]]; then
   protectfs unlock --passcode-file <(echo secret) /srv/plain
   log_out
   check "  the last logout unmounts" await is_not_mounted /home/ana/Protected
-  log_in
+  check "  the next login" log_in
   check "  the next login has the new version" \
     prints /usr/bin/protectfs readlink "/proc/$(systemctl show --value -p MainPID "protectfs-user@$(id -u ana)")/exe"
   check "  and unlocks" prints unlocked state_of_ana

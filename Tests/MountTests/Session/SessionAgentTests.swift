@@ -96,7 +96,8 @@ extension MountTests {
           #expect(try volume.status().state == .locked, "nothing unlocks")
           try volume.unlock()
         }
-        for name in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver"] {
+        for desktop in ["freedesktop", "gnome", "cinnamon", "mate", "xfce"] {
+          let name = "org.\(desktop).ScreenSaver"
           try bus.run("signal('/ScreenSaver', '\(name)', 'ActiveChanged', False)")
           try stage.expectUnlocked()
           try bus.run("signal('/org/gnome/ScreenSaver', '\(name)', 'ActiveChanged', True)")
@@ -248,7 +249,7 @@ extension MountTests {
     }
 
     @Test func locksWithAScreenSaverThatIsActiveAlready() throws {
-      for name in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver"] {
+      for name in ["org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver", "org.xfce.ScreenSaver"] {
         try with(before: { try $0.startScreenSaver(name, isActive: true) }) { stage in
           try stage.waitUntilRefused()
         }
