@@ -54,8 +54,10 @@ extension BackingTree {
   ) throws(Errno) {
     if node.isDirectory { return try setDirectoryClass(newClass, of: node, isExplicit: isExplicit) }
     guard node.isRegular else { throw .notSupportedOnSocket }
-    if isExplicit, rekeying == .onRaise, try protectionClass(of: node).0 == newClass {
-      return try makeClassExplicit(of: node)
+    if isExplicit, rekeying == .onRaise, try protectionClass(of: node).0 == newClass,
+      try makeClassExplicit(newClass, of: node)
+    {
+      return
     }
     try withOpenFile(node, for: .rewrapFrom, writing: false) { (file) throws(Errno) in
       // Open files keep working after the lock, so the key is fetched while it is available.
@@ -89,14 +91,17 @@ extension BackingTree {
     }
   }
 
-  private func makeClassExplicit(of node: Node) throws(Errno) {
+  /// Marks the class of a file as explicit. Returns `false` if it has another by now.
+  private func makeClassExplicit(_ fileClass: ProtectionClass, of node: Node) throws(Errno) -> Bool {
     try withOpenFile(node, for: .rewrapTo, writing: false) { (file) throws(Errno) in
       try changeKey(of: file, node) { (record, _) throws(Errno) in
+        guard record.fileClass == fileClass else { return .rewrapped(record) }
         var record = record
         record.isExplicit = true
         return .rewrapped(try tagged(record))
       }
       cacheClass(of: file, node)
+      return file.record.fileClass == fileClass
     }
   }
 

@@ -61,6 +61,11 @@ extension StandIn {
   func move(_ item: StandInItem, _ flags: RenameFlags, replacing replaced: StandInItem?) throws(Errno) -> Int? {
     try keepClass(of: item)
     guard let replaced else { return nil }
+    if !flags.contains(.exchange), item.isRegular, item.status.size == 0, replaced.isRegular, replaced.status.size > 0,
+      let old = try record(of: replaced)
+    {
+      try require(.open, old.protectionClass)
+    }
     if flags.contains(.exchange) { try keepClass(of: replaced) }
     guard flags.isDisjoint(with: [.exchange, .noReplace]), item.isRegular, replaced.isRegular,
       let new = try record(of: item), let old = try record(of: replaced), old.isExplicit, !new.isExplicit

@@ -92,7 +92,7 @@ extension ProtectedFileSystem {
       if let name = try? tree.visibleName(of: raw.name, in: node, record, handle) {
         names.append(name)
       } else {
-        let name = raw.name == Self.storeDirectory ? Self.movedOut : raw.name
+        let name = node === tree.nodes.root && raw.name == Self.storeDirectory ? Self.movedOut : raw.name
         if !tree.isOwn(name, in: node), holdsSomething(name, in: node, handle) { undecodable(name) }
       }
       return true

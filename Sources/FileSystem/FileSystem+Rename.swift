@@ -24,7 +24,7 @@ extension ProtectedFileSystem {
     if flags.contains(.noReplace), replaced != nil { throw .fileExists }
     let renamed = isExchange ? nil : try tree.named(old.name, in: sourceHandle)
     let former = former(renamed, at: oldLocation)
-    if let replaced { try requireReplaceable(replaced, by: renamed, at: oldLocation, caller) }
+    if let replaced { try requireReplaceable(replaced, at: newLocation, by: renamed, caller) }
     if tree.options.keepsReplacedClass, let renamed {
       try keepClass(of: replaced, at: newLocation, for: renamed, at: oldLocation, caller: caller)
     }
@@ -59,17 +59,22 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Refuses to replace a file that has contents by an empty one of a class of which no file can be created now:
-  /// programs that fill a new file and do not look at errors come here with one that a lock has kept empty.
+  /// Refuses to replace a file that is locked and has contents by an empty one: programs that do not look at errors
+  /// come here when they could not read that file, or not write the new one. Of an open file that can still be written,
+  /// the kernel may have more than the store.
   private func requireReplaceable(
-    _ replaced: BackingTree.NamedFile, by renamed: BackingTree.NamedFile?, at location: Node.Location, _ caller: Caller
+    _ replaced: BackingTree.NamedFile, at location: Node.Location, by renamed: BackingTree.NamedFile?, _ caller: Caller
   ) throws(Errno) {
     guard tree.options.keepsLocked, replaced.status.type == .regular, replaced.status.size > 0,
-      let renamed, renamed.status.size == 0,
-      case .stored(let record, let node) = try storedRecord(of: renamed, at: location),
-      !tree.controller.allows(.remove, on: record.fileClass)
+      let renamed, renamed.status.type == .regular, renamed.status.size == 0,
+      case .stored(let old, let node)? = try? storedRecord(of: replaced, at: location),
+      !tree.controller.allows(.open, on: old.fileClass), !tree.controller.hasEnded(old)
     else { return }
-    denied(.remove, on: node, of: record.fileClass, by: caller)
+    let isFilled = tree.nodes.find(renamed.status)?.state.withLock { state in
+      state.writers > 0 && state.cachedClass.map { tree.controller.allows(.write, on: $0) } != false
+    }
+    if isFilled == true { return }
+    denied(.open, on: node, of: old.fileClass, by: caller)
     throw .permissionDenied
   }
 

@@ -9,7 +9,7 @@ import SystemPackage
 /// It has two slots, of which one is in use except during a change of the keybag, and each slot has two copies in
 /// blocks of their own: one unreadable sector must not be the end of the store.
 struct EffaceableStorage: ~Copyable {
-  static let name = PathName(NameEncoding.effaceableFile)
+  static let name: PathName = "effaceable"
   private static let blockSize: UInt64 = 4096
   static let copies: UInt64 = 2
   private static let slots: UInt64 = 2

@@ -70,7 +70,9 @@ extension Descriptor {
 
   /// Makes all further transfers bypass the page cache, or not (fcntl(2), `O_DIRECT`), as with ``OpenFlags/direct``.
   package func transferDirectly(_ isDirect: Bool = true) throws(Errno) {
-    try call("fcntl", fcntl(rawValue, F_SETFL, isDirect ? OpenFlags.direct.rawValue : 0))
+    // The flags that can be set are set anew: access times are kept by whoever has opened it so (O_NOATIME).
+    let kept = fcntl(rawValue, F_GETFL) & OpenFlags.keepAccessTime.rawValue
+    try call("fcntl", fcntl(rawValue, F_SETFL, kept | (isDirect ? OpenFlags.direct.rawValue : 0)))
   }
 
   /// Has the file system do what it does whenever a descriptor of the file is closed; a network file system sends what

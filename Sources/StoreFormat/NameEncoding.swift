@@ -7,7 +7,6 @@ package enum NameEncoding {
   package static let storeDirectory = ".protectfs"
   /// The file in it whose lock is the claim to write the store.
   package static let writerFile = "writer"
-  package static let effaceableFile = "effaceable"
   /// The maximum length of a name, in bytes (`NAME_MAX`).
   package static let longestName = 255
   /// The maximum length of a name that needs no sidecar, in bytes.

@@ -113,7 +113,8 @@ extension RestoreRun {
     let file = try onTarget { () throws(Errno) in
       SharedDescriptor(try target.descriptor.openQuietly(name, [.nonBlocking]))
     }
-    return try VerifiedCopy { _ in }.isCopy(file, of: wantedFile, wanted.size) ? .isThere : .replace
+    let comparison = VerifiedCopy { [progress] (_) throws(CopyError) in try progress.require() }
+    return try comparison.isCopy(file, of: wantedFile, wanted.size) ? .isThere : .replace
   }
 
   /// What was copied, which may be another file than the one that had the name before, and where to.

@@ -57,10 +57,10 @@ package final class RestoreRun: Sendable {
   private let targetDevice: UInt64
   /// Files with several names. The layers of an overlay each have inode numbers of their own.
   private let linked = RankedMutex<[FileIdentity: FirstName]>(.restoredNames, [:])
-  private let progress: Progress
+  let progress: Progress
 
   /// Whether the run goes on.
-  private final class Progress: Sendable {
+  final class Progress: Sendable {
     let isStopped = Atomic(false)
     private let isCancelled: @Sendable () -> Bool
 

@@ -125,10 +125,13 @@ PROTECTFS_EXPORTED int pam_sm_setcred(pam_handle_t *pam, int flags, int argc, co
 
 enum protectfs_outcome protectfs_mount(uid_t user, int *connection, long long deadline) {
   enum protectfs_outcome outcome = PROTECTFS_UNREACHABLE;
-  // Several times: the end of the last session, or an unmount, may have ended it meanwhile, and systemd refuses to
-  // start what follows a daemon that has just ended. No more: each login would wait for a store that does not mount.
+  // Several times, as long as it fails at once: the end of the last session, or an unmount, may have ended it
+  // meanwhile, and systemd refuses to start what is bound to a daemon that has just ended.
+  long long start = protectfs_now();
   for (int attempt = 0; attempt < 4 && outcome == PROTECTFS_UNREACHABLE; attempt++) {
+    if (attempt > 1 && protectfs_now() - start > 1000) break;
     if (attempt > 0) usleep(250000);
+    start = protectfs_now();
     if (*connection >= 0) close(*connection);
     *connection = -1;
     if (!protectfs_unit_start(user, deadline)) continue;

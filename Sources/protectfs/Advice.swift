@@ -66,7 +66,6 @@ enum Advice {
     case .alreadyAStore(let path): "; mount it with 'protectfs mount \(path) MOUNTPOINT'"
     case .inUse, .written: "; beside it a store can only be mounted with '-o ro'"
     case .noLocks, .readOnlyFileSystem: "; mount it with '-o ro'"
-    case .hardLinked(let path): "; mount it with '-o ro', or make a copy of its own: 'cp -a \(path) COPY'"
     case .noRootRecord: "; copy it again with them: 'rsync -aX', 'cp -a' or 'tar --xattrs'"
     default: ""
     }

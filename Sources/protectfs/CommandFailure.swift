@@ -118,8 +118,7 @@ struct CommandFailure: Error {
     case .inUse, .written, .abandoned: .alreadyMounted
     case .backingUnreadable(_, .permissionDenied): .notPermitted
     case .backingUnreadable(_, .noSuchFileOrDirectory), .backingUnreadable(_, .notDirectory): .noStore
-    case .backingUnreadable, .noExtendedAttributes, .noRootRecord, .noLocks, .writerFileMalformed, .readOnlyFileSystem,
-      .hardLinked:
+    case .backingUnreadable, .noExtendedAttributes, .noRootRecord, .noLocks, .writerFileMalformed, .readOnlyFileSystem:
       .failure
     }
   }

@@ -17,7 +17,7 @@ struct RestoreCommand: ParsableCommand {
       plaintext or from another store, of which the backing directory is given. The mount must be unlocked. A file \
       gets its name when the copy was read back and found to be the same. A file that is there with the same size and \
       modification time counts as restored, so that an interrupted run can be continued; one that is there and \
-      different is reported and left alone. Where a directory would give a copy a class that protects less than that \
+      different is reported and left alone. With --overwrite, contents are compared, and the source's are taken. Where a directory would give a copy a class that protects less than that \
       of its original, the copy gets that one; what is there already keeps its class, which is reported where nobody \
       chose it. The passcode and protector options are for the source.
 

@@ -63,23 +63,6 @@ extension MountTests {
       }
     }
 
-    /// Snapshots that share files: a change of one would change all, and take away their effaceable secret.
-    @Test func oneOfSeveralHardLinkedCopiesIsOnlyRead() throws {
-      try Volume.store { volume in
-        let (secret, other) = (volume.backing.appending(".protectfs/effaceable"), volume.directory.appending("other"))
-        try secret.link(as: other)
-        let bytes = try other.contents()
-        let refused = try volume.refusedMount()
-        #expect(refused.status == 1 && refused.output.contains("-o ro") && refused.output.contains("cp -a"))
-        try volume.mount(["-o", "ro"])
-        try volume.unlock()
-        try volume.unmount()
-        #expect(try other.contents() == bytes)
-        try other.unlink()
-        try volume.mount()
-      }
-    }
-
     @Test func missingAndForeignDeviceKeys() throws {
       try Volume.store { volume in
         let kept = volume.directory.appending("kept")

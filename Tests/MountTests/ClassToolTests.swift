@@ -81,26 +81,29 @@ extension MountTests {
       }
     }
 
-    /// Programs that do not look at the errors of their writes: `sort f > new; mv new f` at the moment of a lock.
-    @Test func anEmptyFileReplacesNoLockedOne() throws {
+    /// Programs that do not look at errors: `sort f > new; mv new f`, where `f` is locked, or comes to be.
+    @Test(arguments: [ProtectionClass.complete, .completeUnlessOpen])
+    func anEmptyFileReplacesNoLockedOne(of fileClass: ProtectionClass) throws {
       try Volume.with { volume in
-        let directory = volume.path("A")
+        let directory = volume.path("d")
         let (file, empty) = (directory.appending("file"), directory.appending("empty"))
-        try directory.makeDirectory(of: .complete)
+        try directory.makeDirectory(of: fileClass)
         try file.write("one")
-        try empty.write("")
+        for path in [empty, directory.appending("other"), volume.path("inC")] { try path.write("") }
         try directory.appending("full").write("two")
-        try volume.path("inC").write("")
+        try volume.path("large").write("three")
         try volume.lock()
-        #expect(throws: Errno.permissionDenied) { try empty.rename(to: file) }
-        // What has contents does, as on iOS, and so does a file that could be filled.
+        for path in [empty, volume.path("inC")] {
+          #expect(throws: Errno.permissionDenied) { try path.rename(to: file) }
+        }
+        // What has contents replaces it, as on iOS; and so is one replaced that can be read.
         try directory.appending("full").rename(to: file)
-        try empty.rename(to: directory.appending("new"))
-        try volume.path("inC").rename(to: directory.appending("new"))
+        try empty.rename(to: directory.appending("other"))
+        try volume.path("inC").rename(to: volume.path("large"))
         try volume.unlock()
         #expect(try file.contents() == Array("two".utf8))
-        try directory.appending("new").rename(to: file)
-        #expect(try file.contents().isEmpty)
+        try directory.appending("other").rename(to: file)
+        #expect(try file.contents().isEmpty && volume.path("large").contents().isEmpty)
       }
     }
 

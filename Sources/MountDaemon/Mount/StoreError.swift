@@ -14,8 +14,6 @@ package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   case noLocks(path: String, Errno)
   case writerFileMalformed(path: String)
   case readOnlyFileSystem(path: String)
-  /// Its files are those of another copy too.
-  case hardLinked(path: String)
   case noExtendedAttributes(path: String)
   /// The file system has extended attributes, but the root has not the one that every store has.
   case noRootRecord(path: String)
@@ -35,8 +33,6 @@ package enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     case .writerFileMalformed(let path):
       "\(path)/.protectfs/writer is no regular file; remove it, once nothing uses the store on any host"
     case .readOnlyFileSystem(let path): "\(path) is on a read-only file system"
-    case .hardLinked(let path):
-      "\(path) shares files with another copy of the store by hard links ('cp -al', 'rsync --link-dest'), which would change with it"
     case .noExtendedAttributes(let path):
       "the file system of \(path) has no user extended attributes, in which a store keeps its keys; use ext4, XFS, Btrfs or a recent tmpfs"
     case .noRootRecord(let path):

@@ -84,17 +84,10 @@ extension Store {
       }
     let store = try locked(NameEncoding.storeDirectory, in: backing, isShared: writing, path)
     let root = try locked(".", in: backing, isShared: presence, path)
-    if writing == false { try requireOwnFiles(in: store, path) }
     let claim = writing == false ? try WriterClaim.take(in: store, path: path, isStandby: isStandby) : nil
     if case .mount = use {} else { claim?.endProcessWhenLost(path) }
     let exclusion = writing == true ? try WriterClaim.keepOut(in: store, path: path) : nil
     return StoreLock(store: store, root: root, claim: claim, exclusion: exclusion)
-  }
-
-  /// Files are written in place, and a secret that goes in one of such copies goes in all. An erasure asks nobody.
-  private static func requireOwnFiles(in store: borrowing Descriptor, _ path: String) throws(StoreError) {
-    let status = try? store.status(of: PathName(NameEncoding.effaceableFile))
-    if let status, status.links > 1 { throw .hardLinked(path: path) }
   }
 
   /// Opens one of the two directories, and locks it where that is wanted.
@@ -143,7 +136,7 @@ extension StoreError {
   /// Whether another may go sooner or later, or the file system answer again.
   var mayPass: Bool {
     switch self {
-    case .writerFileMalformed, .hardLinked, .noExtendedAttributes, .noRootRecord, .alreadyAStore, .notEmpty: false
+    case .writerFileMalformed, .noExtendedAttributes, .noRootRecord, .alreadyAStore, .notEmpty: false
     default: true
     }
   }
