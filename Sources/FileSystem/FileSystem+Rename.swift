@@ -70,10 +70,8 @@ extension ProtectedFileSystem {
       case .stored(let old, let node)? = try? storedRecord(of: replaced, at: location),
       !tree.controller.allows(.open, on: old.fileClass), !tree.controller.hasEnded(old)
     else { return }
-    let isFilled = tree.nodes.find(renamed.status)?.state.withLock { state in
-      state.writers > 0 && state.cachedClass.map { tree.controller.allows(.write, on: $0) } != false
-    }
-    if isFilled == true { return }
+    let openClass = tree.nodes.find(renamed.status)?.state.withLock { $0.writers > 0 ? $0.cachedClass : nil }
+    if let openClass, tree.controller.access(for: .write, on: openClass) != .denied { return }
     denied(.open, on: node, of: old.fileClass, by: caller)
     throw .permissionDenied
   }

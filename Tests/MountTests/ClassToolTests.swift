@@ -1,3 +1,4 @@
+import Glibc
 import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
@@ -104,6 +105,24 @@ extension MountTests {
         #expect(try file.contents() == Array("two".utf8))
         try directory.appending("other").rename(to: file)
         #expect(try file.contents().isEmpty && volume.path("large").contents().isEmpty)
+      }
+    }
+
+    /// The kernel may have contents of an open file that the store has not.
+    @Test func anOpenFileReplacesALockedOne() throws {
+      try Volume.with { volume in
+        let (directory, inC) = (volume.path("B"), volume.path("inC"))
+        let (file, other, new) = (directory.appending("file"), directory.appending("other"), directory.appending("new"))
+        try directory.makeDirectory(of: .completeUnlessOpen)
+        for path in [file, other] { try path.write("one") }
+        try volume.lock()
+        for (path, target) in [(new, file), (inC, other)] {
+          let open = try OpenFile(path, O_WRONLY | O_CREAT)
+          try open.write(Array("two".utf8), at: 0)
+          try path.rename(to: target)
+        }
+        try volume.unlock()
+        for path in [file, other] { #expect(try path.contents() == Array("two".utf8)) }
       }
     }
 
