@@ -61,7 +61,7 @@ extension ProtectedFileSystem {
 
   /// Refuses to replace a file that is locked and has contents by an empty one: programs that do not look at errors
   /// come here when they could not read that file, or not write the new one. Of an open file that can still be written,
-  /// the kernel may have more than the store.
+  /// or was closed a moment ago, the kernel may have more than the store.
   private func requireReplaceable(
     _ replaced: BackingTree.NamedFile, at location: Node.Location, by renamed: BackingTree.NamedFile?, _ caller: Caller
   ) throws(Errno) {
@@ -70,9 +70,9 @@ extension ProtectedFileSystem {
       case .stored(let old, let node)? = try? storedRecord(of: replaced, at: location),
       !tree.controller.allows(.open, on: old.fileClass), !tree.controller.hasEnded(old)
     else { return }
-    let openClass = tree.nodes.find(renamed.status)?.state.withLock { $0.writers > 0 ? $0.cachedClass : nil }
-    if let openClass, tree.controller.access(for: .write, on: openClass) != .denied { return }
-    denied(.open, on: node, of: old.fileClass, by: caller)
+    let open = tree.nodes.find(renamed.status)?.state.withLock { $0.writers > 0 ? $0.file : nil }
+    if let open, open.isAllowed(.write) { return }
+    denied(.resize, on: node, of: old.fileClass, by: caller)
     throw .permissionDenied
   }
 

@@ -28,8 +28,9 @@ struct MountCommand: ParsableCommand {
         replace_class=keep  a file that replaces another, or gets the name that
                             one has left, takes the class that was set for that
                             one (move: it does not)
-        remove_locked       locked files can be removed, as on iOS; programs that
-                            save by removing the old file first then lose it
+        remove_locked       locked files can be removed, and replaced by empty
+                            ones, as on iOS; programs that save by removing the
+                            old file first, or ignore errors, then lose it
         shared              cache nothing; no second mount may write all the same
         ro                  read-only
         standby             with --foreground, wait until no other host writes the
