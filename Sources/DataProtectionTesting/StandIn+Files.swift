@@ -61,7 +61,8 @@ extension StandIn {
   func move(_ item: StandInItem, _ flags: RenameFlags, replacing replaced: StandInItem?) throws(Errno) -> Int? {
     try keepClass(of: item)
     guard let replaced else { return nil }
-    if flags.isDisjoint(with: [.exchange, .noReplace]), item.isRegular, item.status.size == 0, replaced.isRegular, replaced.status.size > 0,
+    if flags.isDisjoint(with: [.exchange, .noReplace]), item.isRegular, item.status.size == 0, replaced.isRegular,
+      replaced.status.size > 0,
       let old = try record(of: replaced)
     {
       try require(.open, old.protectionClass)
