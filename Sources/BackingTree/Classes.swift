@@ -43,8 +43,7 @@ extension BackingTree {
 
   /// Sets the class of a file or directory, in one atomic setxattr(2).
   ///
-  /// A file's key is wrapped again, unless the file has the class already: no key is needed then, and that of a file of
-  /// class B may be gone. If the class is raised, the file gets a new key, and its contents are re-encrypted
+  /// A file's key is wrapped again. If the class is raised, the file gets a new key, and its contents are re-encrypted
   /// afterwards. The class of a directory applies to what is created in it later.
   ///
   /// - Throws: `EACCES` for a file when the old or the new class is locked; `ENOSPC` if there is no room for a record
@@ -54,11 +53,6 @@ extension BackingTree {
   ) throws(Errno) {
     if node.isDirectory { return try setDirectoryClass(newClass, of: node, isExplicit: isExplicit) }
     guard node.isRegular else { throw .notSupportedOnSocket }
-    if isExplicit, rekeying == .onRaise, try protectionClass(of: node).0 == newClass,
-      try makeClassExplicit(newClass, of: node)
-    {
-      return
-    }
     try withOpenFile(node, for: .rewrapFrom, writing: false) { (file) throws(Errno) in
       // Open files keep working after the lock, so the key is fetched while it is available.
       if newClass.keepsOpenFiles { _ = try file.cipher(for: .rewrapFrom) }
@@ -91,17 +85,16 @@ extension BackingTree {
     }
   }
 
-  /// Marks the class of a file as explicit. Returns `false` if it has another by now.
-  private func makeClassExplicit(_ fileClass: ProtectionClass, of node: Node) throws(Errno) -> Bool {
+  /// Marks the current class of a file as explicit. No key is wrapped, so this also works for class B while it is
+  /// locked.
+  package func makeClassExplicit(of node: Node) throws(Errno) {
     try withOpenFile(node, for: .rewrapTo, writing: false) { (file) throws(Errno) in
       try changeKey(of: file, node) { (record, _) throws(Errno) in
-        guard record.fileClass == fileClass else { return .rewrapped(record) }
         var record = record
         record.isExplicit = true
         return .rewrapped(try tagged(record))
       }
       cacheClass(of: file, node)
-      return file.record.fileClass == fileClass
     }
   }
 

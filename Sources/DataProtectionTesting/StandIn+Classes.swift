@@ -71,7 +71,7 @@ extension StandIn {
   /// - Throws: `EACCES` if the old or the new class of a file is not usable now.
   func assign(_ protectionClass: ProtectionClass, to item: StandInItem, isExplicit: Bool = true) throws(Errno) {
     if item.isRegular, let record = try record(of: item) {
-      if !isExplicit || protectionClass != record.protectionClass { try require(.rewrapFrom, record.protectionClass) }
+      try require(.rewrapFrom, record.protectionClass)
       try require(.rewrapTo, protectionClass)
     } else {
       // The root's class is that of the volume.

@@ -71,7 +71,13 @@ extension StandIn {
     guard flags.isDisjoint(with: [.exchange, .noReplace]), item.isRegular, replaced.isRegular,
       let new = try record(of: item), let old = try record(of: replaced), old.isExplicit, !new.isExplicit
     else { return nil }
-    try assign(old.protectionClass, to: item)
+    if new.protectionClass == old.protectionClass {
+      // As `BackingTree.makeClassExplicit`.
+      try require(.rewrapTo, old.protectionClass)
+      try store(old, in: item)
+    } else {
+      try assign(old.protectionClass, to: item)
+    }
     return nil
   }
 }

@@ -118,18 +118,26 @@ extension ProtectedFileSystem {
     } else if tree.vacated.former(at: location) == nil {
       return
     }
-    let own: ProtectionClass
+    let own: ProtectionClass?
     switch try storedRecord(of: renamed, at: source) {
     case .stored(let new, _) where new.isExplicit: return
     case .stored(let new, _): own = new.fileClass
     // A file whose creation was cut short has no record yet, and so an inherited class.
-    case .awaited: own = try tree.directory(source.parent).record.directoryClass
+    case .awaited: own = nil
     case .noFile: return
     }
-    guard let kept = former ?? classLeft(at: location, by: renamed.status.user, insteadOf: own, caller) else { return }
+    let inherited = if let own { own } else { try tree.directory(source.parent).record.directoryClass }
+    guard let kept = former ?? classLeft(at: location, by: renamed.status.user, insteadOf: inherited, caller)
+    else { return }
     try requireOwner(of: renamed.status, caller)
     let node = tree.nodes.find(renamed.status) ?? Node(renamed.status, location: source)
     node.moved(to: source, hasOtherNames: renamed.status.links > 1)
-    try reportingDenial(ofClass: kept, for: node, by: caller) { () throws(Errno) in try tree.setClass(kept, of: node) }
+    try reportingDenial(ofClass: kept, for: node, by: caller) { () throws(Errno) in
+      if own == kept {
+        try tree.makeClassExplicit(of: node)
+      } else {
+        try tree.setClass(kept, of: node)
+      }
+    }
   }
 }

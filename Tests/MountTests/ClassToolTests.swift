@@ -143,10 +143,6 @@ extension MountTests {
         try directory.appending("more").rename(to: other)
         #expect(try file.protectionClass() == .completeUnlessOpen)
         #expect(try other.protectionClass() == .completeUnlessOpen)
-        // The class that it has already may be set, for which its key is not needed.
-        try file.setProtectionClass(.completeUnlessOpen)
-        #expect(try file.extendedAttributeNames().contains(ProtectionClass.attributeName))
-        #expect(throws: Errno.permissionDenied) { try file.setProtectionClass(.none) }
       }
     }
 

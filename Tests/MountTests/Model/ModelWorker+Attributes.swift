@@ -100,9 +100,7 @@ extension ModelWorker {
       failing: { state in
         if place.inode == ModelTree.root, newClass == .none { return .invalidArgument }
         if node.kind == .directory { return nil }
-        // Within a class no key is wrapped, so the file's key is not needed.
-        let isOpened = newClass == node.fileClass && !isRewrapped || ModelContract.opens(node.fileClass!, in: state)
-        return isOpened && ModelContract.creates(newClass, in: state)
+        return ModelContract.opens(node.fileClass!, in: state) && ModelContract.creates(newClass, in: state)
           ? nil : .permissionDenied
       },
       call: {
