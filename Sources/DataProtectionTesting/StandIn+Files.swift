@@ -61,16 +61,12 @@ extension StandIn {
   func move(_ item: StandInItem, _ flags: RenameFlags, replacing replaced: StandInItem?) throws(Errno) -> Int? {
     try keepClass(of: item)
     guard let replaced else { return nil }
-    if flags.isDisjoint(with: [.exchange, .noReplace]), item.isRegular, item.status.size == 0, replaced.isRegular,
-      replaced.status.size > 0,
-      let old = try record(of: replaced)
-    {
-      try require(.open, old.protectionClass)
-    }
     if flags.contains(.exchange) { try keepClass(of: replaced) }
     guard flags.isDisjoint(with: [.exchange, .noReplace]), item.isRegular, replaced.isRegular,
-      let new = try record(of: item), let old = try record(of: replaced), old.isExplicit, !new.isExplicit
+      let new = try record(of: item), let old = try record(of: replaced)
     else { return nil }
+    if item.status.size == 0, replaced.status.size > 0 { try require(.open, old.protectionClass) }
+    guard old.isExplicit, !new.isExplicit else { return nil }
     if new.protectionClass == old.protectionClass {
       // As `BackingTree.makeClassExplicit`.
       try require(.rewrapTo, old.protectionClass)

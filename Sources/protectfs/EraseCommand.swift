@@ -14,7 +14,8 @@ struct EraseCommand: ParsableCommand {
       store; with --class a protector is, and the class has a new key for new files afterwards.
 
       Copies of the backing directory that were made before, with their own keybag, still open (not those that share \
-      files by hard links), and so do exported keybags. With the device key, names stay readable. What a disk keeps of overwritten blocks is out of reach.
+      files by hard links), and so do exported keybags. With the device key, names stay readable. What a \
+      disk keeps of overwritten blocks is out of reach.
 
       Examples:
         protectfs erase ~/.private

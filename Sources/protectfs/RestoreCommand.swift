@@ -17,9 +17,9 @@ struct RestoreCommand: ParsableCommand {
       plaintext or from another store, of which the backing directory is given. The mount must be unlocked. A file \
       gets its name when the copy was read back and found to be the same. A file that is there with the same size and \
       modification time counts as restored, so that an interrupted run can be continued; one that is there and \
-      different is reported and left alone. With --overwrite, contents are compared, and the source's are taken. Where a directory would give a copy a class that protects less than that \
-      of its original, the copy gets that one; what is there already keeps its class, which is reported where nobody \
-      chose it. The passcode and protector options are for the source.
+      different is reported and left alone. With --overwrite, contents are compared, and the source's are taken. Where a \
+      directory would give a copy a class that protects less than that of its original, the copy gets that one; what \
+      is there already keeps its class, which is reported where nobody chose it. The passcode and protector options are for the source.
 
       The exit status is 0 when all of the source is there, 15 when something could not be restored, was left out, was \
       left alone or protects less, and 22 when the command was interrupted.

@@ -14,8 +14,8 @@ struct SessionCommand: ParsableCommand {
                          ('loginctl lock-session'), when a session says that it is
                          locked (LockedHint), and when a screen saver begins
                          (org.freedesktop.ScreenSaver, or of gnome, cinnamon,
-                         mate or xfce). Others (swaylock, i3lock) tell nobody:
-                         run 'protectfs lock --all --now' before them
+                         mate or xfce). Others (swaylock, i3lock) announce
+                         nothing: run 'protectfs lock --all --now' before
         before sleep     classes A, B and CX, without any period. The sleep is
                          delayed until their keys are wiped, for the time at most
                          that logind grants (InhibitDelayMaxSec=, 5 seconds)

@@ -44,15 +44,21 @@ extension MountTests.RestoreTests {
     }
   }
 
+  /// Restores two files, `damaged` and `sound`; returns where they are from.
+  private func restoreTwoFiles(to volume: Volume) throws -> PathName {
+    let source = volume.directory.appending("source")
+    try source.makeDirectory()
+    for name in ["damaged", "sound"] { try source.appending(name).write(pattern(1, count: 20_000)) }
+    #expect(try volume.restore(from: source).succeeded)
+    return source
+  }
+
   /// A file that is as long and as old as it should be, and damaged.
   @Test func whatCannotBeReadIsReplaced() throws {
     try Volume.store(initOptions: ["--authenticated"]) { volume in
       try volume.mount()
       try volume.unlock()
-      let source = volume.directory.appending("source")
-      try source.makeDirectory()
-      for name in ["damaged", "sound"] { try source.appending(name).write(pattern(1, count: 20_000)) }
-      #expect(try volume.restore(from: source).succeeded)
+      let source = try restoreTwoFiles(to: volume)
       let backing = try volume.backingFile(of: volume.path("damaged"))
       try volume.unmount()
       let time = try backing.status()
@@ -71,10 +77,7 @@ extension MountTests.RestoreTests {
   /// One byte of a file that is as long and as old as it should be; without authentication, reading does not fail.
   @Test func whatHasOtherContentsIsReplaced() throws {
     try Volume.with { volume in
-      let source = volume.directory.appending("source")
-      try source.makeDirectory()
-      for name in ["damaged", "sound"] { try source.appending(name).write(pattern(1, count: 20_000)) }
-      #expect(try volume.restore(from: source).succeeded)
+      let source = try restoreTwoFiles(to: volume)
       let (file, time) = (volume.path("damaged"), try source.appending("damaged").status())
       try OpenFile(file, O_RDWR).write([1], at: 9000)
       try file.setTimes(seconds: time.modification_seconds, nanoseconds: Int64(time.modification_nanoseconds))
