@@ -76,6 +76,17 @@ extension ControlSocket {
     }
   }
 
+  /// Whether a daemon of the owner of a mount has the directory that the path of its store leads to now: that store may
+  /// have been moved since, and another be in its place. Of another user's that cannot be seen, and is taken for true.
+  package static func servesBackingDirectory(of mount: MountedFileSystem) -> Bool {
+    guard [0, mount.owner].contains(Process.identity.user) else { return true }
+    guard let status = try? Descriptor.open(PathName(mount.backing), [.path]).status() else { return false }
+    let prefix = prefix(forBackingDevice: status.device, inode: status.inode)
+    return directories(of: mount.owner).contains { directory in
+      names(in: directory, of: mount.owner).contains { $0.hasPrefix(prefix) }
+    }
+  }
+
   private static let longestListing = 10_000
 
   private static func names(in path: String, of owner: UInt32) -> [String] {

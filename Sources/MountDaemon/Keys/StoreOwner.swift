@@ -11,14 +11,27 @@ package enum StoreOwner {
   case nobody(String)
 
   /// Finds out, from the canonical path of the backing directory or of anything on the mount.
+  ///
+  /// - Throws: `failed` for a path on the mount of a store that was moved since: its keybag would be looked for where
+  ///   another store may be now.
   package init(of path: String) throws(ControlError) {
     // A daemon that has the store must be the one to change it, or it would go on with the old keys. A backing
     // directory may lie on the mount of another store.
     let around = try MountedFileSystem.containing(path).flatMap { $0.hasBacking(at: path) ? nil : $0 }
-    if let mount = around ?? MountedFileSystem.writing(path), !mount.isDead {
-      self = .daemon(mount)
-    } else {
+    guard let mount = around ?? MountedFileSystem.writing(path), !mount.isDead else {
       self = .nobody(path)
+      return
+    }
+    if ControlSocket.servesBackingDirectory(of: mount) {
+      self = .daemon(mount)
+    } else if around == nil {
+      // Where the daemon's store was: what is there now is another one.
+      self = .nobody(path)
+    } else {
+      throw ControlError(
+        .failed,
+        "the store that is mounted at \(mount.mountPoint) is not at \(mount.backing) any more: move it back, or unmount "
+          + "it and give the directory where it is")
     }
   }
 

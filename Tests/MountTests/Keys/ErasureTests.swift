@@ -61,6 +61,31 @@ extension MountTests {
       }
     }
 
+    /// The store was moved while it was mounted, and another is where it was: that one is meant by its path, and is not
+    /// looked for behind the mount.
+    @Test func theStoreIsErasedThatIsThere() throws {
+      try Volume.with { volume in
+        let moved = volume.directory.appending("moved")
+        try volume.path("file").write("contents")
+        try volume.backing.rename(to: moved)
+        #expect(try Program.run(["cp", "-a", moved.description, volume.backing.description]).succeeded)
+        let opening = ["--passcode-file", volume.passcodeFile.description]
+        let export = try Command.run(["key", "list", volume.mountPoint.description])
+        #expect(!export.succeeded && export.output.contains("not at \(volume.backing)"), "\(export.output)")
+        let erased = try Command.run(
+          ["erase", "--yes", volume.backing.description, "--device-key", volume.deviceKey.description])
+        #expect(erased.succeeded, "\(erased.output)")
+        #expect(try volume.path("file").contents() == Array("contents".utf8))
+        try volume.unmount()
+        func test(_ store: PathName) throws -> Program.Ending {
+          try Command.run(["key", "test", store.description, "--device-key", volume.deviceKey.description] + opening)
+            .ending
+        }
+        #expect(try test(volume.backing) == .exited(21))
+        #expect(try test(moved) == .exited(0))
+      }
+    }
+
     @Test(arguments: ProtectionClass.allCases) func aClassIsErased(_ fileClass: ProtectionClass) throws {
       try Volume.with { volume in
         var files = try ProtectionClass.allCases.map { try ErasedFile(of: $0, on: volume) }
