@@ -24,7 +24,7 @@ extension ProtectedFileSystem {
     if flags.contains(.noReplace), replaced != nil { throw .fileExists }
     let renamed = isExchange ? nil : try tree.named(old.name, in: sourceHandle)
     let former = former(renamed, at: oldLocation)
-    if let replaced { try requireReplaceable(replaced, at: newLocation, by: renamed, caller) }
+    if let replaced { try requireReplaceable(replaced, at: newLocation, by: renamed, at: oldLocation, caller) }
     if tree.options.keepsReplacedClass, let renamed {
       try keepClass(of: replaced, at: newLocation, for: renamed, at: oldLocation, caller: caller)
     }
@@ -59,21 +59,33 @@ extension ProtectedFileSystem {
     }
   }
 
-  /// Refuses to replace a file that is locked and has contents by an empty one: programs that do not look at errors
-  /// come here when they could not read that file, or not write the new one. Of an open file that can still be written,
-  /// or was closed a moment ago, the kernel may have more than the store.
+  /// Refuses to replace a file that is locked and has contents by one that a program can have made since it was refused
+  /// that file: programs that go on without it, with what they have for none, would lose it. Where files of its class
+  /// can be created, they lose it in other ways too, and an empty one alone is refused: such a program could not write it
+  /// either. Of an open file that can still be written, or was closed a moment ago, the kernel may have more than the
+  /// store.
   private func requireReplaceable(
-    _ replaced: BackingTree.NamedFile, at location: Node.Location, by renamed: BackingTree.NamedFile?, _ caller: Caller
+    _ replaced: BackingTree.NamedFile, at location: Node.Location, by renamed: BackingTree.NamedFile?,
+    at source: Node.Location, _ caller: Caller
   ) throws(Errno) {
     guard tree.options.keepsLocked, replaced.status.type == .regular, replaced.status.size > 0,
-      let renamed, renamed.status.type == .regular, renamed.status.size == 0,
+      let renamed, renamed.status.type == .regular,
       case .stored(let old, let node)? = try? storedRecord(of: replaced, at: location),
       !tree.controller.allows(.open, on: old.fileClass), !tree.controller.hasEnded(old)
     else { return }
-    let open = tree.nodes.find(renamed.status)?.state.withLock { $0.writers > 0 ? $0.file : nil }
-    if let open, open.isAllowed(.write) { return }
-    denied(.resize, on: node, of: old.fileClass, by: caller)
+    if tree.controller.allows(.remove, on: old.fileClass) || !canBeNew(renamed, at: source) {
+      guard renamed.status.size == 0 else { return }
+      let open = tree.nodes.find(renamed.status)?.state.withLock { $0.writers > 0 ? $0.file : nil }
+      if let open, open.isAllowed(.write) { return }
+    }
+    denied(.remove, on: node, of: old.fileClass, by: caller)
     throw .permissionDenied
+  }
+
+  /// Whether a file of the class of this one could be made now.
+  private func canBeNew(_ file: BackingTree.NamedFile, at location: Node.Location) -> Bool {
+    guard case .stored(let record, _)? = try? storedRecord(of: file, at: location) else { return false }
+    return tree.controller.allows(.create, on: record.fileClass)
   }
 
   /// Whether the new name is that of the node that had the old one, which is gone.

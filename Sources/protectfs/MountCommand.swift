@@ -21,16 +21,16 @@ struct MountCommand: ParsableCommand {
         lock_delay=S        seconds for which programs may delay a lock, counted
                             from its announcement (10; 0: none may)
         push_timeout=S      seconds for which a lock waits for a backing store that
-                            does not answer, from its last answer to a write (5)
+                            does not answer, from its last answer to a write (10)
         inactive=S          seconds for which class CX outlives a lock (600)
         at_rest=72h         when locked for so long without an unlock, lock every
                             class, as before the first unlock (10m to 30d; off)
         replace_class=keep  a file that replaces another, or gets the name that
                             one has left, takes the class that was set for that
                             one (move: it does not)
-        remove_locked       locked files can be removed, and replaced by empty
-                            ones, as on iOS; programs that save by removing the
-                            old file first, or ignore errors, then lose it
+        remove_locked       locked files can be removed, and replaced by others,
+                            as on iOS; programs that save by removing the old
+                            file first, or ignore errors, then lose it
         shared              cache nothing; no second mount may write all the same
         ro                  read-only
         standby             with --foreground, wait until no other host writes the

@@ -6,7 +6,7 @@ enum MountOptionNames {
     "allow_other", "at_rest=72h", "at_rest=off", "device_key=", "grace=10", "hooks=", "hooks=off", "inactive=600",
     "isolation=30", "isolation=off",
     "latency=auto", "latency=low", "latency=system",
-    "lock_delay=10", "log_file=", "log_paths", "nonempty", "push_timeout=5", "remount", "remove_locked",
+    "lock_delay=10", "log_file=", "log_paths", "nonempty", "push_timeout=10", "remount", "remove_locked",
     "replace_class=keep",
     "replace_class=move", "ro", "rw", "sandbox=off", "shared", "standby", "threads=8", "transport=auto",
     "transport=device", "transport=io_uring",

@@ -108,6 +108,32 @@ extension MountTests {
       }
     }
 
+    /// A service whose state was locked when it began, in a directory of a class that is available: it goes on with none,
+    /// and saves that.
+    @Test(arguments: [ProtectionClass.none, .completeUnlessOpen])
+    func aNewFileReplacesNoLockedOne(of weaker: ProtectionClass) throws {
+      try Volume.with { volume in
+        let directory = volume.path("d")
+        let (state, new, moved) = (
+          directory.appending("state"), directory.appending("new"), directory.appending("moved")
+        )
+        try directory.makeDirectory(of: .complete)
+        for path in [state, moved] { try path.write("old") }
+        try directory.setProtectionClass(weaker)
+        try volume.lock()
+        #expect(throws: Errno.permissionDenied) { try state.contents() }
+        try new.write("nothing yet")
+        #expect(throws: Errno.permissionDenied) { try new.rename(to: state) }
+        // What could not have been made now is put there by someone who means it.
+        try moved.rename(to: state)
+        try volume.unlock()
+        #expect(try state.contents() == Array("old".utf8))
+        #expect(try state.protectionClass() == .complete)
+        try new.rename(to: state)
+        #expect(try state.contents() == Array("nothing yet".utf8))
+      }
+    }
+
     /// The kernel may have contents of an open file that the store has not.
     @Test func anOpenFileReplacesALockedOne() throws {
       try Volume.with { volume in

@@ -20,7 +20,7 @@ package struct MountOptions: Equatable, Sendable {
   /// From a lock until all classes go as before the first unlock, unless an unlock comes before; `nil`: never.
   package var restPeriod: Duration?
   /// How long a lock waits for the backing store to take what programs wrote, from the last write that completed.
-  package var pushTimeout = Duration.seconds(5)
+  package var pushTimeout = Duration.seconds(10)
   /// A file that replaces one with an explicit class, or gets the name that one has left, takes that class.
   package var keepsReplacedClass = true
   /// No file is removed if none of its class can be created.

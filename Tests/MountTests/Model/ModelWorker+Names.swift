@@ -154,22 +154,26 @@ extension ModelWorker {
     func keepClass(_ tree: inout ModelTree) {
       if let kept = taken(kept, found) { tree.choose(kept, for: place.inode) }
     }
-    // An empty file replaces none that has contents and is locked. Of files that are open, or were a moment ago, the
-    // kernel may have more than the store.
-    let emptiesFile = isMoved && inode.contents.count == 0 && replaced.map { $0.contents.count > 0 } == true
+    // Neither an empty file nor, where the class could not be removed, one that can be new replaces a file that has
+    // contents and is locked. Of files that are open, or were a moment ago, the kernel may have more than the store.
+    let losesContents = isMoved && replaced.map { $0.contents.count > 0 } == true
+    let emptiesFile = losesContents && inode.contents.count == 0
     let isSettled = inode.fileClass == .complete && !handles.contains { [place.inode, other].contains($0.inode) }
     try attempt(
       mode, "\(show(place)) to \(show(target.1, in: target.0))\(other.map { " (inode \($0))" } ?? "")",
       failing: { state in
         if let expected { return expected }
-        if emptiesFile, !ModelContract.opens(replaced!.fileClass!, in: state) { return .permissionDenied }
+        if losesContents, let former = replaced?.fileClass, !ModelContract.opens(former, in: state) {
+          let isNew = !ModelContract.creates(former, in: state) && ModelContract.creates(inode.fileClass!, in: state)
+          if isNew || emptiesFile { return .permissionDenied }
+        }
         guard let kept = kept(state) else { return nil }
         // Within a class no key is wrapped, so the file's key is not needed.
         let isWrapped = kept != inode.fileClass
         let isAllowed =
           ModelContract.creates(kept, in: state) && (!isWrapped || ModelContract.opens(inode.fileClass!, in: state))
         return isAllowed ? nil : .permissionDenied
-      }, mayPass: emptiesFile && !isSettled,
+      }, mayPass: losesContents && !isSettled,
       call: {
         try from.rename(to: to, flags: flags)
         if mayKeep { found = .some(try explicitClass(of: to)) }
