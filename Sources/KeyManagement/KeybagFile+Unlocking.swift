@@ -57,7 +57,10 @@ extension KeybagFile {
     _ attempt: inout UnlockAttempt
   ) -> KeyManagementError {
     if let failure = refused.failure, !failure.isOfTPM { return failure }
-    guard attempt.isCounted else { return refused.failure ?? .wrongPasscode }
+    guard attempt.isCounted else {
+      if let fingerprint = refused.fingerprint { known.note(ofLogin: fingerprint) }
+      return refused.failure ?? .wrongPasscode
+    }
     var attempts = refused.attempts
     if let fingerprint = refused.fingerprint {
       let most = if !erasesItself, let limit = keybag.record.eraseAfter { UInt32(limit) - 1 } else { UInt32.max }

@@ -25,6 +25,8 @@ package struct PasscodeAttempts: Sendable, Equatable {
   /// Of the latest that this process has tried, ``PasscodeKey/fingerprint(of:)``; they are written nowhere.
   private var fingerprints: [UInt16] = []
   private static let mostFingerprints = 16
+  /// That of the latest that a login program had accepted and the store refused, which is no guess.
+  private var ofLogin: UInt16?
 
   /// None.
   package init() {}
@@ -40,12 +42,13 @@ package struct PasscodeAttempts: Sendable, Equatable {
     self = known.count > stored.count ? known : stored
     // After a right secret, that another process may have had, each counts again.
     fingerprints = count > 0 ? known.fingerprints : []
+    ofLogin = known.ofLogin
   }
 
   /// What a process must remember once the count is in the store.
   var afterWriting: PasscodeAttempts {
     var rest = PasscodeAttempts()
-    rest.fingerprints = fingerprints
+    (rest.fingerprints, rest.ofLogin) = (fingerprints, ofLogin)
     return rest
   }
 
@@ -67,9 +70,14 @@ package struct PasscodeAttempts: Sendable, Equatable {
     return delay - min(delay, now - lastTime)
   }
 
+  /// Notes the passcode of an account that is not the store's: it does not count when a screen lock, which cannot say
+  /// that it has accepted it, tries it again. Else each unlocking of the screen would bring a store nearer to its
+  /// erasure after someone has set the account another password.
+  mutating func note(ofLogin fingerprint: UInt16) { ofLogin = fingerprint }
+
   /// Notes a wrong passcode. One that was tried before does not count again. The count does not go beyond `most`.
   mutating func note(_ fingerprint: UInt16, at now: UInt64, most: UInt32 = .max) {
-    guard !fingerprints.contains(fingerprint) else { return }
+    guard fingerprint != ofLogin, !fingerprints.contains(fingerprint) else { return }
     if count < most { count += 1 }
     lastTime = now
     fingerprints.append(fingerprint)

@@ -81,7 +81,7 @@ import Testing
       var known = PasscodeAttempts()
       let secret = UnlockSecret.passcode(passcode.secret)
       var attempt = stored.file.attempt(with: secret, isCounted: false)
-      defer { #expect(known == PasscodeAttempts()) }
+      defer { #expect(known.count == 0 && known.record == nil) }
       return try stored.file.open(stored.keybag, with: secret, deviceKey: stored.deviceKey, known: &known, &attempt)
     }
     for number in 1...20 {
@@ -105,6 +105,31 @@ import Testing
     _ = try delayed.file.open(
       delayed.keybag, with: secret, deviceKey: delayed.deviceKey, known: &known, &attempt)
     #expect(try delayed.attempts() == PasscodeAttempts())
+  }
+
+  /// An account whose password was set anew, day by day: a login with it, and then a screen lock, which counts. The
+  /// store is not erased for it; a guess at the same screen lock counts.
+  @Test func ofAScreenLockAfterALogin() throws {
+    let stored = try StoredKeybag(eraseAfter: 4)
+    var known = PasscodeAttempts()
+    func attempt(_ passcode: String, isCounted: Bool) throws {
+      let secret = UnlockSecret.passcode(passcode.secret)
+      var attempt = stored.file.attempt(with: secret, isCounted: isCounted)
+      #expect(throws: KeyManagementError.wrongPasscode) {
+        _ = try stored.file.open(stored.keybag, with: secret, deviceKey: stored.deviceKey, known: &known, &attempt)
+      }
+    }
+    for day in 1...8 {
+      // Each day's first login starts a daemon.
+      known = PasscodeAttempts()
+      let password = "new password \(day % 2)"
+      try attempt(password, isCounted: false)
+      for _ in 1...2 { try attempt(password, isCounted: true) }
+      #expect(try stored.attempts() == PasscodeAttempts())
+    }
+    try attempt("a guess", isCounted: true)
+    #expect(try stored.attempts().count == 1)
+    _ = try stored.open(.passcode(stored.store.passcode()))
   }
 
   /// Counted across processes: each attempt opens the store again.
