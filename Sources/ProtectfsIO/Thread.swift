@@ -71,6 +71,21 @@ package struct Thread: @unchecked Sendable {
     pthread_join(identifier, nil)
   }
 
+  /// Shows the time that a thread has had a processor (pthread_getcpuclockid(3)); any thread may look at it.
+  package struct ProcessorClock: Sendable {
+    private var identifier = clockid_t()
+
+    /// That of the calling thread.
+    package init() { unsafe pthread_getcpuclockid(pthread_self(), &identifier) }
+
+    /// Whole milliseconds; 0 of a thread that has ended.
+    package var milliseconds: Int {
+      var time = timespec()
+      guard unsafe clock_gettime(identifier, &time) == 0 else { return 0 }
+      return Int(time.tv_sec) * 1000 + Int(time.tv_nsec) / 1_000_000
+    }
+  }
+
   /// Waits for about a microsecond without yielding the processor.
   @inline(__always) package static func pause() {
     linux_pause()

@@ -25,7 +25,7 @@ extension LockSequence {
     var helpers: Int64 = 0
     while !batch.wait(microseconds: Self.tick) {
       let now = MonotonicClock.nanoseconds
-      let current = progress() &+ batch.completed
+      let current = progress() &+ batch.progress
       if current != seen {
         (seen, since, helpers) = (current, now, 0)
       } else if now - since >= patience {

@@ -131,12 +131,15 @@ struct LockSequence: ClassLocking {
   private mutating func push(
     _ classes: [ProtectionClass], whole: [ProtectionClass], stale: [NodeID], _ outcome: inout LockOutcome
   ) -> [NodeID] {
-    // Roughly in the order in which they came to be known, in which the kernel has them and their pages too.
-    let nodes = classes.flatMap { fileClass in
+    // First those whose pages need not be written back: they are readable until they are dropped, and that waits for
+    // nothing. Roughly in the order in which they came to be known, in which the kernel has them and their pages too.
+    let written = Set(whole.flatMap { fileSystem.writtenNodes(in: $0) })
+    let cached = classes.flatMap { fileClass in
       fileSystem.cachedNodes(in: fileClass, includingOpen: whole.contains(fileClass)).sorted {
         $0.rawValue < $1.rawValue
       }
     }
+    let nodes = cached.filter { !written.contains($0) } + cached.filter(written.contains)
     let unpushed = finish(pages.begin(nodes + stale), progress: { fileSystem.completedPushes })
     return unpushed.isEmpty ? finishWrites(to: whole, &outcome) : unpushed
   }

@@ -109,10 +109,11 @@ final class InvalidationBatch: Sendable {
     let nodes: [NodeID]
     /// How many of them were begun.
     var begun = 0
-    var running: Set<NodeID> = []
+    /// Those that a thread is at, and its clock.
+    var running: [NodeID: Thread.ProcessorClock] = [:]
     var completed = 0
 
-    var unfinished: [NodeID] { Array(running) + nodes[begun...] }
+    var unfinished: [NodeID] { Array(running.keys) + nodes[begun...] }
     var isDone: Bool { running.isEmpty && begun == nodes.count }
   }
 
@@ -126,8 +127,11 @@ final class InvalidationBatch: Sendable {
     if nodes.isEmpty { end.post() }
   }
 
-  /// How many files are done.
-  var completed: Int { state.withLock { $0.completed } }
+  /// Changes with each file that is done, and with the time that threads have a processor: one that drops the pages of
+  /// a large file has it all the while, and one that waits for the store never.
+  var progress: Int {
+    state.withLock { state in state.running.values.reduce(state.completed) { $0 &+ $1.milliseconds } }
+  }
 
   /// The files that are not done.
   var unfinished: [NodeID] { state.withLock { $0.unfinished } }
@@ -153,24 +157,25 @@ final class InvalidationBatch: Sendable {
   }
 
   fileprivate func work(_ invalidate: (NodeID, PathName?) -> Void) {
-    while let node = begin() {
+    let clock = Thread.ProcessorClock()
+    while let node = begin(clock) {
       invalidate(node, paths[node])
       complete(node)
     }
   }
 
-  private func begin() -> NodeID? {
+  private func begin(_ clock: Thread.ProcessorClock) -> NodeID? {
     state.withLock { state in
       guard state.begun < state.nodes.count else { return nil }
       defer { state.begun += 1 }
-      state.running.insert(state.nodes[state.begun])
+      state.running[state.nodes[state.begun]] = clock
       return state.nodes[state.begun]
     }
   }
 
   private func complete(_ node: NodeID) {
     let isLast = state.withLock { state in
-      state.running.remove(node)
+      state.running[node] = nil
       state.completed += 1
       return state.isDone
     }

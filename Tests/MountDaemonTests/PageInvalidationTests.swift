@@ -1,0 +1,49 @@
+import FUSE
+import ProtectfsIO
+import Synchronization
+import Testing
+
+@testable import MountDaemon
+
+/// What a lock sees of an invalidation that takes long.
+@Suite struct PageInvalidationTests {
+  private final class Work: Sendable {
+    let isToEnd = Atomic(false)
+    let begins = Semaphore()
+  }
+
+  /// The kernel drops the pages of a large file one by one, on the thread that asked for it, and says nothing meanwhile.
+  @Test func aThreadThatWorksMakesProgress() throws {
+    let work = Work()
+    let pages = PageInvalidation { (_, _) in while !work.isToEnd.load(ordering: .relaxed) {} }
+    defer { pages.stop() }
+    let batch = pages.begin([NodeID(rawValue: 7)])
+    for _ in 0..<3 {
+      let before = batch.progress
+      while batch.progress == before { Thread.sleep(microseconds: 1000) }
+    }
+    #expect(batch.unfinished == [NodeID(rawValue: 7)])
+    work.isToEnd.store(true, ordering: .relaxed)
+    while !batch.isDone { Thread.sleep(microseconds: 1000) }
+  }
+
+  /// One that waits for the store does not.
+  @Test func aThreadThatWaitsMakesNone() throws {
+    let (work, goesOn) = (Work(), Semaphore())
+    let pages = PageInvalidation { (_, _) in
+      work.begins.post()
+      goesOn.wait()
+    }
+    defer { pages.stop() }
+    let batch = pages.begin([NodeID(rawValue: 7)])
+    work.begins.wait()
+    // The thread may be on its way into the wait.
+    var (before, same) = (batch.progress, 0)
+    while same < 100 {
+      Thread.sleep(microseconds: 1000)
+      (before, same) = batch.progress == before ? (before, same + 1) : (batch.progress, 0)
+    }
+    goesOn.post()
+    while !batch.isDone { Thread.sleep(microseconds: 1000) }
+  }
+}
