@@ -27,10 +27,13 @@ extension BackingTree {
 
   /// Gives the record of a file a time shift if it is about to get a modification time from before it was made. It may
   /// have come in the place of another with the same name, length and time, as when an archive is unpacked again: a
-  /// backup that compares these has the contents of the other, and would copy the record alone.
+  /// backup that compares these has the contents of the other, and would copy the record alone. Where the backing file
+  /// system does not say when a file was made, any time counts that is older than what the kernel may still have to tell
+  /// of a write.
   package func shiftOldTime(_ change: TimeChange, of node: Node) {
-    let birth = node.identity.birthSeconds
-    guard let time = change.time, birth > 0, time.seconds < birth, node.isRegular, options.writers.mayWrite,
+    let known = node.identity.birthSeconds
+    let birth = known > 0 ? known : Int64(WallClock.seconds) - 3600
+    guard let time = change.time, time.seconds < birth, node.isRegular, options.writers.mayWrite,
       keptTimes.load(ordering: .relaxed) != .coarse, let record = try? currentRecord(of: node), mayShift(record)
     else { return }
     do throws(Errno) {
