@@ -82,7 +82,7 @@ struct LoginEnableCommand: ParsableCommand {
   func run() throws {
     try LoginCommand.requireUser()
     let home = Process.homeDirectory
-    let former = try? LoginSettings.read()
+    let former = backing == nil ? try LoginSettings.read() : try? LoginSettings.read()
     let kept = self.backing == nil ? former : nil
     let options = try serviceOptions(home, self.options.isEmpty ? kept.map { [$0.options] } ?? [] : self.options)
     let givenMountPoint = self.mountPoint ?? kept?.mountPoint ?? "\(home)/Protected"
@@ -90,6 +90,13 @@ struct LoginEnableCommand: ParsableCommand {
     let hasStore =
       try PathName(givenBacking).isThere
       && naming(givenBacking) { try Store.trace(in: Store.open(givenBacking)) } == .keybag
+    if let kept, !hasStore {
+      // A new one in its place would hide what is there when its disk comes back, and a backup would follow it.
+      throw CommandFailure(
+        .noStore,
+        "the store of your logins is not at \(kept.backing.printable); where it was moved, or for a new store, give "
+          + "both directories: protectfs login enable BACKING \(kept.mountPoint.shellQuoted)")
+    }
     if hasStore, contents.authenticated, try !StoreInformation(givenBacking, deviceKeyFile: nil).authenticatesContents {
       throw CommandFailure(.alreadyAStore, "\(givenBacking.printable) is a store already, and not authenticated")
     }

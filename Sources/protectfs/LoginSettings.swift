@@ -38,7 +38,8 @@ struct LoginSettings: Encodable {
       backing.hasPrefix("/"), mountPoint.hasPrefix("/")
     else {
       throw CommandFailure(
-        .failure, "\(path.printable) lacks BACKING or MOUNTPOINT; 'protectfs login enable' writes it anew")
+        .failure,
+        "\(path.printable) lacks BACKING or MOUNTPOINT; 'protectfs login enable BACKING MOUNTPOINT' writes it anew")
     }
     return LoginSettings(backing: backing, mountPoint: mountPoint, options: values["OPTIONS"] ?? "")
   }
