@@ -28,8 +28,8 @@ extension BackingTree {
   /// Gives the record of a file a time shift if it is about to get a modification time from before it was made. It may
   /// have come in the place of another with the same name, length and time, as when an archive is unpacked again: a
   /// backup that compares these has the contents of the other, and would copy the record alone. Where the backing file
-  /// system does not say when a file was made, any time counts that is older than what the kernel may still have to tell
-  /// of a write.
+  /// system does not say when a file was made, any time counts that is older than what the kernel may have to tell of a
+  /// write.
   package func shiftOldTime(_ change: TimeChange, of node: Node) {
     let known = node.identity.birthSeconds
     let birth = known > 0 ? known : Int64(WallClock.seconds) - 3600

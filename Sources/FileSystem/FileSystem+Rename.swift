@@ -61,9 +61,8 @@ extension ProtectedFileSystem {
 
   /// Refuses to replace a file that is locked and has contents by one that a program can have made since it was refused
   /// that file: programs that go on without it, with what they have for none, would lose it. Where files of its class
-  /// can be created, they lose it in other ways too, and an empty one alone is refused: such a program could not write it
-  /// either. Of an open file that can still be written, or was closed a moment ago, the kernel may have more than the
-  /// store.
+  /// can be created, as in class B, an empty one alone is refused: a program that could not write comes with that. Of
+  /// an open file that can still be written, or was closed a moment ago, the kernel may have more than the store.
   private func requireReplaceable(
     _ replaced: BackingTree.NamedFile, at location: Node.Location, by renamed: BackingTree.NamedFile?,
     at source: Node.Location, _ caller: Caller

@@ -12,7 +12,7 @@ import Testing
     let begins = Semaphore()
   }
 
-  /// The kernel drops the pages of a large file one by one, on the thread that asked for it, and says nothing meanwhile.
+  /// The kernel drops the pages of a large file one by one, on the thread that asks, and says nothing meanwhile.
   @Test func aThreadThatWorksMakesProgress() throws {
     let work = Work()
     let pages = PageInvalidation { (_, _) in while !work.isToEnd.load(ordering: .relaxed) {} }

@@ -108,7 +108,7 @@ extension MountTests {
       }
     }
 
-    /// A service whose state was locked when it began, in a directory of a class that is available: it goes on with none,
+    /// A service whose state was locked when it began, in a directory of a class that is available, goes on with none
     /// and saves that.
     @Test(arguments: [ProtectionClass.none, .completeUnlessOpen])
     func aNewFileReplacesNoLockedOne(of weaker: ProtectionClass) throws {
