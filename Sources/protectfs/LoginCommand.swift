@@ -174,12 +174,14 @@ struct LoginEnableCommand: ParsableCommand {
 
   private func makeStore(_ backing: String, _ options: [String], _ secret: borrowing SecretBytes) throws {
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
+    let deviceKeyFile = try MountOptionList(options).deviceKeyFile
     let (storeID, recoveryKey) = try Store.create(
       in: backing, defaultClass: .standard, authenticatesContents: contents.authenticated, passcode: secret,
-      eraseAfter: nil, deviceKeyFile: MountOptionList(options).deviceKeyFile)
+      eraseAfter: nil, deviceKeyFile: deviceKeyFile)
     print("Made store \(storeID) in \(backing.printable).")
     try RecoveryKeyOutput.show(recoveryKey.text, output)
     try contents.warn(of: backing)
+    if deviceKeyFile == nil { DeviceKeyPlace.warn(of: backing) }
   }
 
   private func requireThatItOpens(
