@@ -5,7 +5,7 @@ import SystemPackage
 
 /// What the machine and its kernel are set up for.
 enum MachineChecks {
-  static func findings() -> [Diagnosis] { [fuse, rings, lockedMemory, swap, hibernation, freedPages] }
+  static func findings() -> [Diagnosis] { [fuse, rings, lockedMemory, swap, hibernation, freedPages, coreDumps] }
 
   private static var fuse: Diagnosis {
     do throws(CommandFailure) {
@@ -81,6 +81,35 @@ enum MachineChecks {
       : .hint(
         "freed memory", "pages of files that were locked stay in it until they are used again",
         "boot with init_on_free=1 on the kernel's command line, which costs some speed")
+  }
+
+  private static var coreDumps: Diagnosis {
+    let settings = "/etc/systemd/coredump.conf"
+    let others = ((try? PathName("\(settings).d").names(limit: 256)) ?? []).map { "\(settings).d/\($0)" }
+    let limit = PathName("/proc/self/limits").lines.first { $0.hasPrefix("Max core file size") }
+    return coreDumps(
+      pattern: PathName("/proc/sys/kernel/core_pattern").firstLine ?? "",
+      limit: limit?.split(separator: " ").dropLast(2).last.map(String.init) ?? "",
+      storesNone: ([settings] + others).contains { PathName($0).lines.contains("Storage=none") })
+  }
+
+  /// What the kernel does with the memory of programs that crash, by its setting and the soft limit of this process
+  /// (core(5)), and by what systemd-coredump is set to. That heeds the limit, as the kernel does for files; other
+  /// programs that a dump is piped to do not.
+  static func coreDumps(pattern: String, limit: String, storesNone: Bool) -> Diagnosis {
+    let program = pattern.hasPrefix("|") ? pattern.dropFirst().split(separator: " ").first ?? "" : nil
+    let isKept =
+      switch program?.split(separator: "/").last {
+      case nil: !pattern.isEmpty && limit != "0"
+      case "systemd-coredump": !storesNone && limit != "0"
+      case let name?: name != "false" && name != "true"
+      }
+    guard isKept else { return .good("core dumps", "none are kept") }
+    return .hint(
+      "core dumps",
+      "programs that a lock ends, since they have a locked file mapped, leave their memory on the disk, as "
+        + (program.map { "\($0) keeps it".printable } ?? "files '\(pattern.printable)'"),
+      "Storage=none in coredump.conf, apport off, or LimitCORE=0; see DESKTOP.md")
   }
 
   private static var lockedMemory: Diagnosis {
