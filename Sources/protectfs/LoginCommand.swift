@@ -105,9 +105,10 @@ struct LoginEnableCommand: ParsableCommand {
     } else {
       try makeStore(backing, options, secret)
     }
-    try LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ",")).write()
+    let settings = LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ","))
+    try settings.write()
     if let former, former.mountPoint != mountPoint { try LoginSettings.setWritable(true, former.mountPoint) }
-    try LoginSettings.setWritable(false, mountPoint)
+    try LoginSettings.setWritable(false, mountPoint, coversContents: settings.coversContents)
     print("From your next login on, \(backing.printable) is mounted at \(mountPoint.printable) and unlocked.")
     let parts = LoginParts.found
     guard parts.areComplete else {
