@@ -28,14 +28,26 @@ enum MachineChecks {
   }
 
   /// Where the kernel swaps to besides memory, and whether that is encrypted; `nil`: it cannot be told.
-  private static var swaps: [(path: String, isEncrypted: Bool?)] {
-    PathName("/proc/swaps").lines.dropFirst().compactMap { line in
-      let path = String(line.prefix { $0 != " " && $0 != "\t" })
+  ///
+  /// - Parameter includingZRAM: also the devices behind compressed memory, from which no machine wakes.
+  private static func swaps(includingZRAM: Bool) -> [(path: String, isEncrypted: Bool?)] {
+    let paths = swapPaths(PathName("/proc/swaps").lines.dropFirst()) { name in
+      includingZRAM ? PathName("/sys/class/block/\(name)/backing_dev").firstLine : nil
+    }
+    return paths.map { path in
       let name = path.split(separator: "/").last.map(String.init) ?? path
-      if name.hasPrefix("zram") { return nil }
       if path.hasPrefix("/dev/") { return (path, isEncrypted("/sys/class/block/\(name)")) }
       guard let device = Process.device(of: path) else { return (path, nil) }
       return (path, isEncrypted("/sys/dev/block/\(device)"))
+    }
+  }
+
+  /// The paths in lines of `/proc/swaps`. Compressed memory (zram) may write pages to a device behind it.
+  static func swapPaths(_ lines: some Sequence<Substring>, backing: (String) -> String?) -> [String] {
+    lines.compactMap { line in
+      let path = String(line.prefix { $0 != " " && $0 != "\t" })
+      guard let name = path.split(separator: "/").last, name.hasPrefix("zram") else { return path }
+      return backing(String(name)).flatMap { $0 == "none" ? nil : $0 }
     }
   }
 
@@ -48,7 +60,7 @@ enum MachineChecks {
   }
 
   private static var swap: Diagnosis {
-    let plain = swaps.filter { $0.isEncrypted != true }.map(\.path)
+    let plain = swaps(includingZRAM: true).filter { $0.isEncrypted != true }.map(\.path)
     guard !plain.isEmpty else { return .good("swap", "none, or encrypted") }
     return .hint(
       "swap", "\(plain.joined(separator: ", ")): keys of open files and plaintext of requests may get there",
@@ -56,7 +68,7 @@ enum MachineChecks {
   }
 
   private static var hibernation: Diagnosis {
-    let swaps = swaps
+    let swaps = swaps(includingZRAM: false)
     let canHibernate =
       PathName("/sys/power/state").firstLine?.split(separator: " ").contains("disk") == true
       && PathName("/sys/power/disk").firstLine?.hasPrefix("[disabled]") == false && !swaps.isEmpty

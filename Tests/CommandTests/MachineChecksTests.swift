@@ -3,6 +3,16 @@ import Testing
 @testable import protectfs
 
 struct MachineChecksTests {
+  /// Compressed memory is a swap on the device behind it, where there is one.
+  @Test func swapPaths() {
+    let lines: [Substring] = [
+      "/dev/sda2                               partition\t8388604\t0\t-2", "/dev/zram0 partition\t4\t0\t100",
+      "/dev/zram1 partition\t4\t0\t100", "/dev/zram2 partition\t4\t0\t100", "/swap file\t4\t0\t-3",
+    ]
+    let paths = MachineChecks.swapPaths(lines) { ["zram0": "none", "zram1": "/dev/sdb1"][$0] }
+    #expect(paths == ["/dev/sda2", "/dev/sdb1", "/swap"])
+  }
+
   /// Where the memory of a program that crashes is kept, it is named.
   @Test(arguments: [
     ("core", "0", false, nil), ("core", "unlimited", false, "files 'core'"), ("", "unlimited", false, nil),
