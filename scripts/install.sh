@@ -46,6 +46,7 @@ for unit in packaging/systemd/*.service packaging/systemd/*.socket packaging/sys
     chmod 644 "$units/$manager/${unit##*/}"
 done
 install -D -m 755 packaging/systemd/protectfs-freeze "$destination$prefix/libexec/protectfs-freeze"
+install -D -m 644 packaging/tmpfiles/protectfs.conf "$destination$prefix/lib/tmpfiles.d/protectfs.conf"
 
 # PAM looks for modules in one place alone.
 modules=$destination/usr/lib/$(${CC:-cc} -print-multiarch)/security

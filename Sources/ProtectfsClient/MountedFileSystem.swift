@@ -86,10 +86,40 @@ public struct MountedFileSystem: Sendable, Hashable {
   /// The type of the file system that an open file is on.
   package static func type(of file: borrowing Descriptor) throws(Errno) -> String? {
     guard let identifier = try identifier(ofMountOf: file) else { return nil }
-    for line in try read("/proc/self/mountinfo").split(separator: UInt8(ascii: "\n")) {
+    return fileSystem(ofMount: identifier, in: try read("/proc/self/mountinfo"))?.type
+  }
+
+  /// Whether what is at a path is in memory, and gone at the next boot: on a file system of such a type, or on an
+  /// overlay that keeps there what is written. Of one that keeps it in a place that cannot be seen, that is not known.
+  package static func isInMemory(_ path: String) -> Bool {
+    guard let table = try? read("/proc/self/mountinfo"), let found = fileSystem(of: path, in: table) else {
+      return false
+    }
+    guard let upper = found.upperDirectory else { return isOfMemory(found.type) }
+    return fileSystem(of: upper, in: table).map { isOfMemory($0.type) } ?? false
+  }
+
+  private static func isOfMemory(_ type: String) -> Bool { ["tmpfs", "ramfs", "rootfs"].contains(type) }
+
+  private static func fileSystem(of path: String, in table: [UInt8]) -> (type: String, upperDirectory: String?)? {
+    guard let file = try? Descriptor.open(PathName(path), [.path]), let identifier = try? identifier(ofMountOf: file)
+    else { return nil }
+    return fileSystem(ofMount: identifier, in: table)
+  }
+
+  /// The type of the file system of a mount, by the content of a `mountinfo`, and where an overlay keeps what is
+  /// written.
+  static func fileSystem(
+    ofMount identifier: String, in table: [UInt8]
+  ) -> (type: String, upperDirectory: String?)? {
+    for line in table.split(separator: UInt8(ascii: "\n")) {
       let fields = line.split(separator: UInt8(ascii: " "))
-      guard fields.count >= 10, fields[0].elementsEqual(identifier.utf8) else { continue }
-      return fields[6...].firstIndex { $0.elementsEqual("-".utf8) }.map { text(fields[$0 + 1]) }
+      guard fields.count >= 10, fields[0].elementsEqual(identifier.utf8),
+        let separator = fields[6...].firstIndex(where: { $0.elementsEqual("-".utf8) }), separator + 1 < fields.count
+      else { continue }
+      let label = Array("upperdir=".utf8)
+      let upper = fields.last?.split(separator: UInt8(ascii: ",")).first { $0.starts(with: label) }
+      return (text(fields[separator + 1]), upper.map { unescaped($0.dropFirst(label.count)) })
     }
     return nil
   }

@@ -2,7 +2,8 @@ import ProtectfsIO
 import SystemBus
 
 /// Says on the desktop what a user would not learn otherwise (Desktop Notifications Specification): that a lock is
-/// delayed, and that programs were refused. There is one notification of each kind, which later ones replace.
+/// delayed, that programs were refused, and that a login could not mount. There is one notification of each kind, which
+/// later ones replace.
 ///
 /// Where there is no desktop, nothing is said.
 final class DesktopNotices: Sendable {
@@ -50,6 +51,15 @@ final class DesktopNotices: Sendable {
       let shown = try? Self.show(summary, body, replacing: isDelay ? delay : refusal)
       guard let shown else { continue }
       if isDelay { delay = shown } else { refusal = shown }
+    }
+  }
+
+  /// Says what keeps the store of logins from being mounted, as long as something does. The desktop may come later than
+  /// this begins.
+  func showLoginProblem() {
+    while let problem = (try? LoginSettings.read())?.problem {
+      if (try? Self.show("Not mounted", problem.printable, replacing: 0)) != nil { return }
+      Thread.sleep(microseconds: 10_000_000)
     }
   }
 

@@ -6,8 +6,8 @@ struct DoctorCommand: ParsableCommand {
     commandName: "doctor",
     abstract: "Look for what keeps this machine from protecting files well, and say what to do.",
     discussion: """
-      Looks at FUSE, logins, the session agent, sleep, device keys, recovery keys, swap, hibernation, thumbnails and \
-      search indexes, and changes nothing. Each line is 'good', a 'hint', or a 'fault': something that does not work, or \
+      Looks at FUSE, logins, the session agent, sleep, device keys, recovery keys, swap, hibernation, core dumps, \
+      thumbnails and search indexes, and changes nothing. Each line is 'good', a 'hint', or a 'fault': something that does not work, or \
       that lets locked files be read. The exit status is 1 if there is a fault.
 
       Of a recovery key it says when 'protectfs key test --recovery-key' last opened the store with it, on this machine.

@@ -92,6 +92,7 @@ struct InitCommand: ParsableCommand {
     print("Made store \(storeID) in \(path); new files are of class \(named).")
     try RecoveryKeyOutput.show(recoveryKey.text, output)
     try contents.warn(of: path)
+    if deviceKeyFile == nil { DeviceKeyPlace.warn(of: path) }
     print("\nMount it with:\n\n    \(try FirstMount.command(backing: path, deviceKeyFile: deviceKeyFile))")
   }
 }

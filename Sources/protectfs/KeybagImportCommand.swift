@@ -90,5 +90,6 @@ struct KeybagImportCommand: ParsableCommand {
       print("Until the keybag is next changed, 'protectfs keybag restore' brings back the one before it.")
     }
     try RecoveryKeyOutput.show(recoveryKey.text, output)
+    if kept != nil { DeviceKeyPlace.warn(of: path) }
   }
 }

@@ -112,9 +112,10 @@ struct LoginEnableCommand: ParsableCommand {
     } else {
       try makeStore(backing, options, secret)
     }
-    try LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ",")).write()
+    let settings = LoginSettings(backing: backing, mountPoint: mountPoint, options: options.joined(separator: ","))
+    try settings.write()
     if let former, former.mountPoint != mountPoint { try LoginSettings.setWritable(true, former.mountPoint) }
-    try LoginSettings.setWritable(false, mountPoint)
+    try LoginSettings.setWritable(false, mountPoint, coversContents: settings.coversContents)
     print("From your next login on, \(backing.printable) is mounted at \(mountPoint.printable) and unlocked.")
     let parts = LoginParts.found
     guard parts.areComplete else {
@@ -181,12 +182,14 @@ struct LoginEnableCommand: ParsableCommand {
 
   private func makeStore(_ backing: String, _ options: [String], _ secret: borrowing SecretBytes) throws {
     let output = try recoveryKeyFile.map { try NewSecretFile(path: $0) }
+    let deviceKeyFile = try MountOptionList(options).deviceKeyFile
     let (storeID, recoveryKey) = try Store.create(
       in: backing, defaultClass: .standard, authenticatesContents: contents.authenticated, passcode: secret,
-      eraseAfter: nil, deviceKeyFile: MountOptionList(options).deviceKeyFile)
+      eraseAfter: nil, deviceKeyFile: deviceKeyFile)
     print("Made store \(storeID) in \(backing.printable).")
     try RecoveryKeyOutput.show(recoveryKey.text, output)
     try contents.warn(of: backing)
+    if deviceKeyFile == nil { DeviceKeyPlace.warn(of: backing) }
   }
 
   private func requireThatItOpens(

@@ -21,7 +21,7 @@ struct LoginMountCommand: ParsableCommand {
     guard let settings = try LoginSettings.read() else {
       throw CommandFailure(.noStore, "nothing is on for logins; 'protectfs login enable' turns a store on")
     }
-    try LoginSettings.setWritable(false, settings.mountPoint)
+    try LoginSettings.setWritable(false, settings.mountPoint, coversContents: settings.coversContents)
     // What is set comes after it.
     var arguments = ["--foreground", "-o", "at_rest=72h"]
     if !settings.options.isEmpty { arguments += ["-o", settings.options] }

@@ -77,15 +77,15 @@ struct LoginSettings: Encodable {
   }
 
   /// Takes from its owner the right to write in a mount point, or gives it back: a program that goes on without a login
-  /// would leave plaintext there, over which nothing is mounted. One in use, one of another's, and one with contents,
-  /// which a mount is wanted to cover, are left alone.
-  static func setWritable(_ isWritable: Bool, _ mountPoint: String) throws {
+  /// would leave plaintext there, over which nothing is mounted. One in use, one of another's, and one with contents
+  /// that a mount is wanted to cover, are left alone.
+  static func setWritable(_ isWritable: Bool, _ mountPoint: String, coversContents: Bool = false) throws {
     guard try MountedFileSystem.at(mountPoint) == nil, PathName(mountPoint).isThere else { return }
     do throws(Errno) {
       let directory = try Descriptor.open(PathName(mountPoint), [.path, .directory])
       let mode = try directory.status().permissions
       let isEmpty = try directory.names(limit: 1).isEmpty
-      guard isWritable || isEmpty else { return }
+      guard isWritable || isEmpty || !coversContents else { return }
       try directory.setModeThroughPath(isWritable ? mode | 0o200 : mode & ~0o200)
     } catch {
       if error != .notPermitted { throw CommandFailure(mountPoint, error) }
@@ -101,12 +101,14 @@ struct LoginSettings: Encodable {
     return "'protectfs login enable' mounts \(settings.mountPoint.printable)"
   }
 
+  /// Whether a mount is wanted where something is.
+  var coversContents: Bool { (try? MountOptionList([options]).coversContents) ?? false }
+
   /// What keeps the next login from mounting; `nil` if nothing is known.
   var problem: String? {
     guard (try? Store.trace(in: Store.open(backing))) == .keybag else { return "\(backing.printable) is no store" }
     if (try? MountedFileSystem.at(mountPoint)) != nil { return nil }
     do throws(CommandFailure) {
-      let coversContents = (try? MountOptionList([options]).coversContents) ?? false
       _ = try MountPoint.checked(mountPoint, backing: backing, coversContents: coversContents)
       return nil
     } catch {

@@ -5,7 +5,7 @@ import SystemPackage
 
 /// What the machine and its kernel are set up for.
 enum MachineChecks {
-  static func findings() -> [Diagnosis] { [fuse, rings, lockedMemory, swap, hibernation, freedPages] }
+  static func findings() -> [Diagnosis] { [fuse, rings, lockedMemory, swap, hibernation, freedPages, coreDumps] }
 
   private static var fuse: Diagnosis {
     do throws(CommandFailure) {
@@ -28,14 +28,26 @@ enum MachineChecks {
   }
 
   /// Where the kernel swaps to besides memory, and whether that is encrypted; `nil`: it cannot be told.
-  private static var swaps: [(path: String, isEncrypted: Bool?)] {
-    PathName("/proc/swaps").lines.dropFirst().compactMap { line in
-      let path = String(line.prefix { $0 != " " && $0 != "\t" })
+  ///
+  /// - Parameter includingZRAM: also the devices behind compressed memory, from which no machine wakes.
+  private static func swaps(includingZRAM: Bool) -> [(path: String, isEncrypted: Bool?)] {
+    let paths = swapPaths(PathName("/proc/swaps").lines.dropFirst()) { name in
+      includingZRAM ? PathName("/sys/class/block/\(name)/backing_dev").firstLine : nil
+    }
+    return paths.map { path in
       let name = path.split(separator: "/").last.map(String.init) ?? path
-      if name.hasPrefix("zram") { return nil }
       if path.hasPrefix("/dev/") { return (path, isEncrypted("/sys/class/block/\(name)")) }
       guard let device = Process.device(of: path) else { return (path, nil) }
       return (path, isEncrypted("/sys/dev/block/\(device)"))
+    }
+  }
+
+  /// The paths in lines of `/proc/swaps`. Compressed memory (zram) may write pages to a device behind it.
+  static func swapPaths(_ lines: some Sequence<Substring>, backing: (String) -> String?) -> [String] {
+    lines.compactMap { line in
+      let path = String(line.prefix { $0 != " " && $0 != "\t" })
+      guard let name = path.split(separator: "/").last, name.hasPrefix("zram") else { return path }
+      return backing(String(name)).flatMap { $0 == "none" ? nil : $0 }
     }
   }
 
@@ -48,7 +60,7 @@ enum MachineChecks {
   }
 
   private static var swap: Diagnosis {
-    let plain = swaps.filter { $0.isEncrypted != true }.map(\.path)
+    let plain = swaps(includingZRAM: true).filter { $0.isEncrypted != true }.map(\.path)
     guard !plain.isEmpty else { return .good("swap", "none, or encrypted") }
     return .hint(
       "swap", "\(plain.joined(separator: ", ")): keys of open files and plaintext of requests may get there",
@@ -56,7 +68,7 @@ enum MachineChecks {
   }
 
   private static var hibernation: Diagnosis {
-    let swaps = swaps
+    let swaps = swaps(includingZRAM: false)
     let canHibernate =
       PathName("/sys/power/state").firstLine?.split(separator: " ").contains("disk") == true
       && PathName("/sys/power/disk").firstLine?.hasPrefix("[disabled]") == false && !swaps.isEmpty
@@ -81,6 +93,35 @@ enum MachineChecks {
       : .hint(
         "freed memory", "pages of files that were locked stay in it until they are used again",
         "boot with init_on_free=1 on the kernel's command line, which costs some speed")
+  }
+
+  private static var coreDumps: Diagnosis {
+    let settings = "/etc/systemd/coredump.conf"
+    let others = ((try? PathName("\(settings).d").names(limit: 256)) ?? []).map { "\(settings).d/\($0)" }
+    let limit = PathName("/proc/self/limits").lines.first { $0.hasPrefix("Max core file size") }
+    return coreDumps(
+      pattern: PathName("/proc/sys/kernel/core_pattern").firstLine ?? "",
+      limit: limit?.split(separator: " ").dropLast(2).last.map(String.init) ?? "",
+      storesNone: ([settings] + others).contains { PathName($0).lines.contains("Storage=none") })
+  }
+
+  /// What the kernel does with the memory of programs that crash, by its setting and the soft limit of this process
+  /// (core(5)), and by what systemd-coredump is set to. That heeds the limit, as the kernel does for files; other
+  /// programs that a dump is piped to do not.
+  static func coreDumps(pattern: String, limit: String, storesNone: Bool) -> Diagnosis {
+    let program = pattern.hasPrefix("|") ? pattern.dropFirst().split(separator: " ").first ?? "" : nil
+    let isKept =
+      switch program?.split(separator: "/").last {
+      case nil: !pattern.isEmpty && limit != "0"
+      case "systemd-coredump": !storesNone && limit != "0"
+      case let name?: name != "false" && name != "true"
+      }
+    guard isKept else { return .good("core dumps", "none are kept") }
+    return .hint(
+      "core dumps",
+      "programs that a lock ends, since they have a locked file mapped, leave their memory on the disk, as "
+        + (program.map { "\($0) keeps it".printable } ?? "files '\(pattern.printable)'"),
+      "Storage=none in coredump.conf, apport off, or LimitCORE=0; see DESKTOP.md")
   }
 
   private static var lockedMemory: Diagnosis {

@@ -77,6 +77,7 @@ final class MountUnlocking: @unchecked Sendable {
     guard let deviceKey, !DeviceKey.opens(bytes, of: launch.storeID) else { return }
     let path = try DeviceKey.keep(deviceKey, for: launch.storeID)
     CommandFailure.report("the device key of this store was recovered, and is kept as \(path)")
+    DeviceKeyPlace.warn(of: launch.options.backing)
   }
 
   /// Before a daemon in the foreground: has the command print the passcode, which the daemon may not start.

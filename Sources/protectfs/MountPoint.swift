@@ -80,9 +80,15 @@ enum MountPoint {
       throw CommandFailure(path, error)
     }
     guard names.isEmpty || coversContents else {
+      // A login has taken the right to write from one that it found so.
+      let isWritable = (try? Descriptor.open(PathName(path), [.path]).status().permissions & 0o200 != 0) ?? true
+      let (place, away) = (path.shellQuoted, "\(path).plain".shellQuoted)
+      let remedy =
+        isWritable
+        ? "choose an empty directory, or give -o nonempty"
+        : "this moves it away: chmod u+w \(place) && mv \(place) \(away) && mkdir \(place)"
       throw CommandFailure(
-        .unsuitableMountPoint,
-        "\(path) is not empty, and what is in it would be hidden; choose an empty directory, or give -o nonempty")
+        .unsuitableMountPoint, "\(path) is not empty, and what is in it would be hidden; \(remedy)")
     }
   }
 }

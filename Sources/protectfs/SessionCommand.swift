@@ -26,7 +26,7 @@ struct SessionCommand: ParsableCommand {
       When this ends, the mounts stay as they are.
 
       Notifications on the desktop say when programs delay a lock beyond its grace period, and which programs were \
-      refused because of a file's class: one of each kind, which later ones replace, for refusals once a minute at most.
+      refused because of a file's class: one of each kind, which later ones replace, for refusals once a minute at most. At the start one says why the store of the login could not be mounted.
 
       There is a unit for it: 'systemctl --user enable --now protectfs-session'. It tells systemd when it is ready. \
       What it does is said on standard error. The exit status is 0 after SIGTERM or SIGINT, and 1 where the system bus \
@@ -56,7 +56,7 @@ struct SessionCommand: ParsableCommand {
   func run() throws {
     try Process.enterRoot()
     Process.blockEndingSignals()
-    try Thread.require(noNotifications ? 1 : 3)
+    try Thread.require(noNotifications ? 1 : 4)
     Thread(name: "signals") {
       _ = Process.waitForEndingSignal()
       Process.exitAtOnce(ExitStatus.success.rawValue)
@@ -64,6 +64,7 @@ struct SessionCommand: ParsableCommand {
     if !noNotifications {
       let notices = DesktopNotices()
       Thread(name: "notices") { notices.run() }.detach()
+      Thread(name: "login") { notices.showLoginProblem() }.detach()
       Thread(name: "daemons") { DaemonEvents(for: notices).run() }.detach()
     }
     do throws(BusError) {

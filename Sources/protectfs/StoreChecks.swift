@@ -23,8 +23,10 @@ enum StoreChecks {
         "device key", "\(directory) is on \(mount.mountPoint.printable), and opens no store once that is unmounted",
         "move it back where no store is mounted")
     }
-    if PathName("\(directory)/device.tpm").isThere { return .good("device key", "the TPM has sealed it") }
-    guard PathName("\(directory)/device.key").isThere else { return nil }
+    let isSealed = PathName("\(directory)/device.tpm").isThere
+    guard isSealed || PathName("\(directory)/device.key").isThere else { return nil }
+    if let problem = DeviceKeyPlace.problem() { return .fault("device key", problem, DeviceKeyPlace.remedy) }
+    if isSealed { return .good("device key", "the TPM has sealed it") }
     return .good("device key", "\(directory)/device.key, as safe as the disk it is on; recovery keys stand for it")
   }
 

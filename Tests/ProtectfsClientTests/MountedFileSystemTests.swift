@@ -34,6 +34,28 @@ import Testing
     #expect(MountedFileSystem(line: Array(line.utf8)[...]) == nil)
   }
 
+  /// An overlay says where it keeps what is written.
+  @Test(arguments: [
+    ("27", "ext4", nil), ("28", "overlay", "/media/root-rw/over lay"), ("29", "overlay", nil), ("30", "tmpfs", nil),
+    ("2", nil, nil),
+  ])
+  func typesAndUpperDirectories(_ mount: String, _ type: String?, _ upper: String?) {
+    let table = #"""
+      27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
+      28 1 0:51 / /a rw shared:1 master:2 - overlay over rw,lowerdir=/l,upperdir=/media/root-rw/over\040lay,workdir=/w
+      29 1 0:52 / /b ro - overlay over ro,lowerdir=/l:/m
+      30 1 0:53 / /run rw - tmpfs upperdir=/c rw,size=1k
+      """#
+    let found = MountedFileSystem.fileSystem(ofMount: mount, in: Array(table.utf8))
+    #expect(found?.type == type && found?.upperDirectory == upper)
+  }
+
+  @Test func whatIsInMemory() {
+    #expect(MountedFileSystem.isInMemory("/dev/shm"))
+    #expect(!MountedFileSystem.isInMemory("/proc"))
+    #expect(!MountedFileSystem.isInMemory("/nonexistent/path"))
+  }
+
   @Test func rootIsOnNone() throws {
     #expect(try MountedFileSystem.containing("/") == nil)
   }

@@ -75,6 +75,7 @@ check "  of fish" test -s /usr/share/fish/vendor_completions.d/protectfs.fish
 check "  needrestart(1) leaves daemons alone" perl -e 'our %nrconf; do $ARGV[0] // die $@; my ($left) = keys %{$nrconf{override_rc}};
   for my $unit (qw(protectfs@srv protectfs-user@1000 protectfs-logout@1000)) { $unit =~ $left or die $unit }' \
   /etc/needrestart/conf.d/protectfs.conf
+check "  control sockets in /tmp are not cleaned away" grep -x 'x /tmp/protectfs-\[0-9\]\*' <(systemd-tmpfiles --cat-config)
 check "  manual pages" zgrep -h '^.Dt' /usr/share/man/man1/protectfs.1.gz /usr/share/man/man8/{mount.fuse.,pam_}protectfs.8.gz
 
 echo "The question about io_uring:"
