@@ -26,7 +26,8 @@ struct SessionCommand: ParsableCommand {
       When this ends, the mounts stay as they are.
 
       Notifications on the desktop say when programs delay a lock beyond its grace period, and which programs were \
-      refused because of a file's class: one of each kind, which later ones replace, for refusals once a minute at most. At the start one says why the store of the login could not be mounted.
+      refused because of a file's class: one of each kind, which later ones replace, for refusals once a minute at most. \
+      At the start one says why the store of the login could not be mounted.
 
       There is a unit for it: 'systemctl --user enable --now protectfs-session'. It tells systemd when it is ready. \
       What it does is said on standard error. The exit status is 0 after SIGTERM or SIGINT, and 1 where the system bus \
