@@ -39,6 +39,7 @@ extension FileManager {
     private func isCreated(
       _ path: String, _ contents: Data, _ attributes: [FileAttributeKey: Any]?
     ) throws -> Bool {
+      try FileManager.refuseNUL(in: path)
       if let protection = try attributes?.protection {
         try ProtectedWrite(contents, to: path, in: protection.protectionClass, [.atomic]).run()
       } else {
@@ -91,6 +92,7 @@ extension FileManager {
           try foundation(fileManager, path, createsIntermediates, attributes)
         }
       }
+      try FileManager.refuseNUL(in: path)
       guard let attributes, let protection = try attributes.protection else {
         return try make(path, createsIntermediates, attributes)
       }
