@@ -18,7 +18,7 @@ extension FileManager {
 
     /// Creates or replaces a file, and returns whether that succeeded. If the attributes contain a class, the content
     /// is never stored in another class. Without one, a file on a mount that is replaced passes on its encrypted
-    /// fields, its explicit class and its ACL.
+    /// fields, its explicit class, its mode and its ACL.
     @discardableResult
     public func callAsFunction(
       atPath path: String, contents: Data?, attributes: [FileAttributeKey: Any]? = nil
