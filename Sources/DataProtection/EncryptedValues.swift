@@ -175,7 +175,7 @@ public struct EncryptedValues: Sendable {
 
   /// The path, if it is on a mount. Elsewhere the fields would not be encrypted.
   private static func protectedPath(of url: URL, _ access: CocoaError.Access = .reading) throws -> String {
-    let path = try FileManager.path(of: url)
+    let path = try FileManager.path(of: url, for: access)
     return try translating(access, path) { () throws(Errno) in
       guard try MountedFileSystem.find(containing: path) != nil else { throw .notSupported }
       return path

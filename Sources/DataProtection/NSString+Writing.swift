@@ -15,6 +15,7 @@ extension NSString {
     ///
     /// - Throws: as ``FoundationEssentials/Data/FileWriting/callAsFunction(to:options:)``, and Foundation's errors.
     public func callAsFunction(to url: URL, atomically: Bool, encoding: UInt) throws {
+      try FileManager.refuseNUL(in: url.path(percentEncoded: false))
       if atomically, let data = text.data(using: encoding), try ProtectedWrite.run(data, to: url, .atomic) { return }
       let foundation: (URL, Bool, UInt) throws -> Void = text.write
       try foundation(url, atomically, encoding)

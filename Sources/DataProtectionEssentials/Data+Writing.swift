@@ -22,9 +22,9 @@ extension Data {
     /// - A file of class ``ProtectionClass/completeUnlessOpen`` can be created even while locked, whatever the class of
     ///   its directory.
     ///
-    /// Without one, a file on a mount that is replaced (`.atomic`) passes on its encrypted fields, its explicit class
-    /// and its ACL. A symbolic link to a file on a mount is followed, with and without a class. Elsewhere Foundation
-    /// replaces the link itself.
+    /// Without one, a file on a mount that is replaced (`.atomic`) passes on its encrypted fields, its explicit class,
+    /// its mode and its ACL. A symbolic link to a file on a mount is followed, with and without a class. Elsewhere
+    /// Foundation replaces the link itself.
     ///
     /// - Throws: `CocoaError.fileWriteNoPermission` (513) if the class is locked, `CocoaError.featureUnsupported` if a
     ///   class was requested and the path is not on a protectfs mount, `CocoaError.fileWriteOutOfSpace` (640), and

@@ -34,7 +34,8 @@ extension FileManager {
     ///   (513) if the class of the copy is, `CocoaError.featureUnsupported` if the copy would be plaintext, and
     ///   Foundation's errors.
     public func callAsFunction(at source: URL, to target: URL, allowingPlaintext: Bool = false) throws {
-      try copy(FileManager.path(of: source), FileManager.path(of: target), allowingPlaintext) { fileManager in
+      try copy(FileManager.path(of: source, for: .reading), FileManager.path(of: target), allowingPlaintext) {
+        fileManager in
         let foundation: (URL, URL) throws -> Void = fileManager.copyItem
         try foundation(source, target)
       }
@@ -76,7 +77,8 @@ extension FileManager {
     ///   - allowingPlaintext: whether the item may become plaintext, without class and fields, where there is no mount.
     /// - Throws: as `copyItem(at:to:)`. The item is still at its place, unless its removal has failed.
     public func callAsFunction(at source: URL, to target: URL, allowingPlaintext: Bool = false) throws {
-      try move(FileManager.path(of: source), FileManager.path(of: target), allowingPlaintext) { fileManager in
+      try move(FileManager.path(of: source, for: .reading), FileManager.path(of: target), allowingPlaintext) {
+        fileManager in
         let foundation: (URL, URL) throws -> Void = fileManager.moveItem
         try foundation(source, target)
       }
@@ -107,7 +109,9 @@ extension FileManager {
 extension CopyPaths {
   /// Whether something to be copied is on a mount, or the target is. A path that does not exist is on none.
   fileprivate func concernMount() throws(CocoaError) -> Bool {
-    try translating(.reading, source) { () throws(Errno) in
+    try FileManager.refuseNUL(in: source, .reading)
+    try FileManager.refuseNUL(in: target)
+    return try translating(.reading, source) { () throws(Errno) in
       let mounts = try MountedFileSystem.listed()
       guard !mounts.isEmpty else { return false }
       let devices = try ProtectedDevices()

@@ -18,7 +18,7 @@ extension FileManager {
 
     /// Creates or replaces a file, and returns whether that succeeded. If the attributes contain a class, the content
     /// is never stored in another class. Without one, a file on a mount that is replaced passes on its encrypted
-    /// fields, its explicit class and its ACL.
+    /// fields, its explicit class, its mode and its ACL.
     @discardableResult
     public func callAsFunction(
       atPath path: String, contents: Data?, attributes: [FileAttributeKey: Any]? = nil
@@ -39,6 +39,7 @@ extension FileManager {
     private func isCreated(
       _ path: String, _ contents: Data, _ attributes: [FileAttributeKey: Any]?
     ) throws -> Bool {
+      try FileManager.refuseNUL(in: path)
       if let protection = try attributes?.protection {
         try ProtectedWrite(contents, to: path, in: protection.protectionClass, [.atomic]).run()
       } else {
@@ -57,7 +58,7 @@ extension FileManager {
     /// Creates a directory. With `withIntermediateDirectories`, missing directories above it get the attributes too.
     ///
     /// - Throws: as ``FileManager/setProtection(_:ofItemAt:)``, and Foundation's errors. A directory that could not be
-    ///   given its class is removed again.
+    ///   given its class is not there.
     public func callAsFunction(
       at url: URL, withIntermediateDirectories createsIntermediates: Bool, attributes: [FileAttributeKey: Any]? = nil
     ) throws {
@@ -91,6 +92,7 @@ extension FileManager {
           try foundation(fileManager, path, createsIntermediates, attributes)
         }
       }
+      try FileManager.refuseNUL(in: path)
       guard let attributes, let protection = try attributes.protection else {
         return try make(path, createsIntermediates, attributes)
       }
@@ -107,13 +109,18 @@ extension FileManager {
           continue
         }
         do {
-          try make(prefix, false, mayOverride ? attributes : attributes.withoutProtection)
+          guard mayOverride else {
+            try Self.stage(prefix, in: protection.protectionClass, attributes.withoutProtection)
+            continue
+          }
+          try make(prefix, false, attributes)
         } catch let error as CocoaError where error.code == .fileWriteFileExists && createsIntermediates {
           // Another thread or program was first.
+          guard fileManager.fileExists(atPath: prefix, isDirectory: &isDirectory), isDirectory else { throw error }
           continue
         }
         // An override may have made nothing, as those of tests do, or have set a class of its own.
-        if mayOverride, try Self.isSettled(prefix) { continue }
+        if try Self.isSettled(prefix) { continue }
         do {
           try fileManager.setProtection(protection, ofItemAt: URL(fileURLWithPath: prefix))
         } catch {
@@ -122,6 +129,31 @@ extension FileManager {
             .removeDirectory(PathName(URL(fileURLWithPath: prefix).lastPathComponent))
           throw error
         }
+      }
+    }
+
+    /// Makes a directory, which gets its name when it has its class and attributes: what others create in it, however
+    /// early they find it, is in the class, and so it is after a crash.
+    private static func stage(
+      _ path: String, in protectionClass: ProtectionClass, _ others: [FileAttributeKey: Any]
+    ) throws {
+      let staging = try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
+        // The rename finds out what exists; but beside a mount point nothing is staged.
+        guard !PathName(path).isThere else { throw .fileExists }
+        let staging = try StagingDirectory(for: path)
+        try staging.directory.makeDirectory(staging.name, mode: 0o777)
+        try protectionClass.assign(toItemAt: staging.itemPath)
+        return staging
+      }
+      if !others.isEmpty { try FileManager().setAttributes(others, ofItemAtPath: staging.itemPath) }
+      try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
+        let made = try staging.directory.open(staging.name, [.path, .directory, .noFollow])
+        let permissions = try made.status().permissions
+        // A directory that its owner may not write cannot be moved to another directory (rename(2)).
+        let isWritable = permissions & 0o200 != 0
+        if !isWritable { try made.setModeThroughPath(permissions | 0o200) }
+        try staging.moveItem(mayReplace: false)
+        if !isWritable { try made.setModeThroughPath(permissions) }
       }
     }
 

@@ -25,7 +25,7 @@ extension FileManager {
   /// - Throws: `CocoaError.featureUnsupported` if the path is not on a protectfs mount, or the error of accessing the
   ///   path.
   public func protection(ofItemAt url: URL) throws -> FileProtectionType {
-    let path = try Self.path(of: url)
+    let path = try Self.path(of: url, for: .reading)
     return try translating(.reading, path) { () throws(Errno) in
       FileProtectionType(try ProtectionClass(ofItemAt: path))
     }
@@ -37,10 +37,20 @@ extension FileManager {
   }
 
   /// The path of a file URL.
-  package static func path(of url: URL) throws -> String {
+  package static func path(of url: URL, for access: CocoaError.Access = .writing) throws -> String {
     guard url.isFileURL else {
       throw CocoaError(.fileReadUnsupportedScheme, userInfo: [NSURLErrorKey: url])
     }
-    return url.path(percentEncoded: false)
+    let path = url.path(percentEncoded: false)
+    try refuseNUL(in: path, access)
+    return path
+  }
+
+  /// Refuses a path with a NUL, as Foundation does elsewhere. Its calls on Linux, and the kernel, take what is before
+  /// the NUL for the path, which is that of another file.
+  package static func refuseNUL(in path: String, _ access: CocoaError.Access = .writing) throws(CocoaError) {
+    guard path.utf8.contains(0) else { return }
+    let code: CocoaError.Code = access == .reading ? .fileReadInvalidFileName : .fileWriteInvalidFileName
+    throw CocoaError(code, userInfo: [NSFilePathErrorKey: path])
   }
 }

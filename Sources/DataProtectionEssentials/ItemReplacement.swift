@@ -98,24 +98,22 @@ package struct ItemReplacement {
   }
 
   /// Exchanges the names of two items of which one is a directory, and then takes the old one away. What of it cannot
-  /// be removed stays at the place of the new one.
+  /// be removed stays at the place of the new one. If it is to be a backup, it gets that name from the new one, which
+  /// has it before: the new one may be in a staging directory, which is removed.
   private func exchange(_ old: ReplacedItem, with new: ReplacedItem) throws(Errno) {
-    func exchange() throws(Errno) {
-      try new.directory.rename(new.name, to: old.name, in: old.directory, flags: .exchange)
-    }
     guard let backupName else {
-      try exchange()
+      try new.directory.rename(new.name, to: old.name, in: old.directory, flags: .exchange)
       try? new.directory.removeTree(new.name)
       return
     }
     let staging = try StagingDirectory(for: backupPath(old, backupName))
     let hasFormer = try takeAside(backupName, to: staging)
     do throws(Errno) {
-      try exchange()
+      try new.directory.rename(new.name, to: backupName, in: old.directory, flags: .noReplace)
       do throws(Errno) {
-        try new.directory.rename(new.name, to: backupName, in: old.directory, flags: .noReplace)
+        try old.directory.rename(backupName, to: old.name, in: old.directory, flags: .exchange)
       } catch {
-        try exchange()
+        try? old.directory.rename(backupName, to: new.name, in: new.directory, flags: .noReplace)
         throw error
       }
     } catch {

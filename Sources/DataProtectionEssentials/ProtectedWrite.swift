@@ -28,8 +28,9 @@ package struct ProtectedWrite {
       try ProtectedWrite(data, to: FileManager.path(of: url), in: protectionClass, others).run()
       return true
     }
-    guard options.contains(.atomic), !options.contains(.withoutOverwriting), url.isFileURL else { return false }
-    let path = url.path(percentEncoded: false)
+    guard url.isFileURL else { return false }
+    let path = try FileManager.path(of: url)
+    guard options.contains(.atomic), !options.contains(.withoutOverwriting) else { return false }
     let loss = try translating(.writing, path) { () throws(Errno) in try ReplacementLoss(ofFileAt: path) }
     guard let loss else { return false }
     try ProtectedWrite(data, to: path, in: loss.explicitClass, others).run()

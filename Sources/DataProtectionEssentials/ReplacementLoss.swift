@@ -4,8 +4,8 @@ import ProtectfsIO
 import ProtectfsPolicy
 import SystemPackage
 
-/// What Foundation loses when it replaces a file: an explicit class, encrypted fields and an ACL; or the place of the
-/// file, if the path is a symbolic link.
+/// What Foundation loses when it replaces a file: an explicit class, encrypted fields, an ACL, the mode, the owner; or
+/// the place of the file, if the path is a symbolic link.
 struct ReplacementLoss {
   let explicitClass: ProtectionClass?
 
@@ -19,19 +19,22 @@ struct ReplacementLoss {
       guard error.isOutOfReach else { throw error }
       return nil
     }
-    switch try item.status().type {
-    case .regular: try self.init(of: item)
+    let status = try item.status()
+    switch status.type {
+    case .regular: try self.init(of: item, status)
     case .symbolicLink: try self.init(ofLinkAt: path)
     default: return nil
     }
   }
 
-  private init?(of file: borrowing Descriptor) throws(Errno) {
+  private init?(of file: borrowing Descriptor, _ status: Status) throws(Errno) {
     guard let names = try Self.attributeNames(of: file) else { return nil }
     let isExplicit = names.contains(ProtectionClass.attribute)
-    guard isExplicit || names.contains(where: FieldName.isOne) || names.contains(AccessLists.access),
-      try MountedFileSystem.find(containing: file) != nil
-    else { return nil }
+    let isLost =
+      isExplicit || names.contains(where: FieldName.isOne) || names.contains(AccessLists.access)
+      || status.user != ProtectfsIO.Process.identity.user
+      || status.permissions != ProtectfsIO.Process.umask.map { 0o666 & ~$0 }
+    guard isLost, try MountedFileSystem.find(containing: file) != nil else { return nil }
     explicitClass = isExplicit ? try Self.protectionClass(of: file) : nil
   }
 

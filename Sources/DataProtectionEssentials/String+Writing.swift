@@ -16,6 +16,7 @@ public struct TextWriting<Text: StringProtocol> {
   ///
   /// - Throws: as ``FoundationEssentials/Data/FileWriting/callAsFunction(to:options:)``, and Foundation's errors.
   public func callAsFunction(to url: URL, atomically: Bool, encoding: String.Encoding) throws {
+    try FileManager.refuseNUL(in: url.path(percentEncoded: false))
     if atomically, let data = text.data(using: encoding), try ProtectedWrite.run(data, to: url, .atomic) { return }
     let foundation: (URL, Bool, String.Encoding) throws -> Void = text.write
     try foundation(url, atomically, encoding)
@@ -25,6 +26,7 @@ public struct TextWriting<Text: StringProtocol> {
   ///
   /// - Throws: as ``callAsFunction(to:atomically:encoding:)``.
   public func callAsFunction(toFile path: some StringProtocol, atomically: Bool, encoding: String.Encoding) throws {
+    try FileManager.refuseNUL(in: String(path))
     if atomically, let data = text.data(using: encoding),
       try ProtectedWrite.run(data, to: URL(fileURLWithPath: String(path)), .atomic)
     {

@@ -19,6 +19,12 @@ package enum Process {
   /// The effective user and group, which backing files are created with.
   package static var identity: (user: UInt32, group: UInt32) { (geteuid(), getegid()) }
 
+  /// The permissions that new files do not get; `nil` if the kernel does not say. To ask umask(2) would change them.
+  package static var umask: UInt32? {
+    let line = PathName("/proc/self/status").lines.first { $0.hasPrefix("Umask:") }
+    return line?.split(separator: "\t").last.flatMap { UInt32($0, radix: 8) }
+  }
+
   /// The process's number (getpid(2)).
   package static var number: Int32 { getpid() }
 

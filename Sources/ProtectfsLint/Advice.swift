@@ -35,6 +35,8 @@ struct Advice {
       case .result, .resourceReading: "Foundation returns no class"
       case .file: "Foundation does not copy an explicit class"
       case .movedFile: "Foundation moves a file to a place that is no mount as plaintext, and removes the original"
+      case .named(.notification, _): "Foundation does not begin the notifications"
+      case .named: "Foundation makes the directory on no mount"
       }
     let explanation = kind == .call && way == .inClosure ? Self.inClosure : protocolExplanation
     return explanation.map { "\(loss): \($0)" } ?? loss
@@ -67,6 +69,7 @@ struct Advice {
     switch method.carrier {
     case .options: "Data's"
     case .resourceKeys, .resourceReading: "URL's"
+    case .named(.notification, _): "NotificationCenter's"
     default: "FileManager's"
     }
   }

@@ -16,6 +16,8 @@ struct FileMethod {
     case file
     /// With the file that is moved, perhaps to a place that is no mount.
     case movedFile
+    /// There is none, but the argument of this label names what Foundation knows nothing of.
+    case named(ClassCarrier, label: String)
   }
 
   let name: String
@@ -42,6 +44,8 @@ struct FileMethod {
     ofFileManager("moveItem(atPath:toPath:)", .movedFile),
     ofFileManager("replaceItem(at:withItemAt:backupItemName:options:)", .file),
     ofFileManager("replaceItemAt(_:withItemAt:backupItemName:options:)", .file),
+    ofFileManager("url(for:in:appropriateFor:create:)", .named(.replacementDirectory, label: "for")),
+    ofNotificationCenter("addObserver(forName:object:queue:using:)", .named(.notification, label: "forName")),
     ofData("write(to:options:)"),
     ofData("write(toFile:options:)"),
     ofURL("resourceValues(forKeys:)", .resourceReading(label: "forKeys")),
@@ -54,6 +58,11 @@ struct FileMethod {
 
   private static func ofFileManager(_ name: String, _ carrier: Carrier) -> FileMethod {
     let types = ["s:20FoundationEssentials11FileManagerC", "s:10Foundation11FileManagerC"]
+    return FileMethod(name: name, types: types, carrier: carrier)
+  }
+
+  private static func ofNotificationCenter(_ name: String, _ carrier: Carrier) -> FileMethod {
+    let types = ["s:20FoundationEssentials18NotificationCenterC", "s:10Foundation18NotificationCenterC"]
     return FileMethod(name: name, types: types, carrier: carrier)
   }
 

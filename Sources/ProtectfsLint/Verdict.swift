@@ -37,7 +37,12 @@ struct NamedClasses {
       }
       return file.readsClass(in: call.container?.usr) ? .mayLose : .keeps
     case .file, .movedFile:
-      return named.isEmpty ? .keeps : .mayLose
+      return named.isDisjoint(with: ClassCarrier.classes) ? .keeps : .mayLose
+    case .named(let carrier, let label):
+      let range = list?.arguments.first { $0.label == label }?.range
+      guard let range, file.namesClass(carrier, in: range) else { return .keeps }
+      // The item may be on no mount.
+      return carrier == .replacementDirectory ? .mayLose : .loses
     }
   }
 
@@ -63,7 +68,8 @@ struct NamedClasses {
     case .resourceKeys: passed.contains(.resources) ? .mayLose : .keeps
     case .resourceReading: named.contains(.resources) ? .mayLose : .keeps
     case .result: named.contains(.attributes) ? .mayLose : .keeps
-    case .file, .movedFile: named.isEmpty ? .keeps : .mayLose
+    case .file, .movedFile: named.isDisjoint(with: ClassCarrier.classes) ? .keeps : .mayLose
+    case .named(let carrier, _): named.contains(carrier) ? .mayLose : .keeps
     }
   }
 }

@@ -83,6 +83,50 @@ import Testing
     #expect(exists?.code == .fileWriteFileExists)
   }
 
+  /// What is before a NUL is the path of another file.
+  @Test func pathsWithNULAreRefused() throws {
+    let scratch = try Scratch()
+    try scratch.write("old", to: "a")
+    let (file, other) = (scratch["a"], scratch["b"])
+    let path = file.path + "\0b"
+    let url = URL(fileURLWithPath: path)
+    let attributes: [FileAttributeKey: Any] = [.protectionKey: FileProtectionType.complete]
+    let calls: [() throws -> Void] = [
+      { try Data().write(to: url) },
+      { try Data().write(to: url, options: .atomic) },
+      { try Data().write(to: url, options: .completeFileProtection) },
+      { try (Data() as NSData).write(toFile: path) },
+      { try "new".write(to: url, atomically: false, encoding: .utf8) },
+      { try "new".write(toFile: path, atomically: true, encoding: .utf8) },
+      { try ("new" as NSString).write(toFile: path, atomically: false, encoding: 4) },
+      { try manager.createDirectory(atPath: path, withIntermediateDirectories: true) },
+      { try manager.createDirectory(at: url, withIntermediateDirectories: true, attributes: attributes) },
+      { try manager.setAttributes(attributes, ofItemAtPath: path) },
+      { try manager.copyItem(at: file, to: url) },
+      { try manager.copyItem(atPath: file.path, toPath: path) },
+      { try manager.moveItem(at: file, to: url) },
+      { try manager.moveItem(atPath: file.path, toPath: path) },
+      { try manager.replaceItemAt(url, withItemAt: file) },
+    ]
+    for (number, call) in calls.enumerated() {
+      #expect(cocoaCode(of: call) == .fileWriteInvalidFileName, "call \(number)")
+    }
+    let readingCalls: [() throws -> Void] = [
+      { try manager.copyItem(at: url, to: other) },
+      { try manager.copyItem(atPath: path, toPath: other.path) },
+      { try manager.moveItem(at: url, to: other) },
+      { try manager.moveItem(atPath: path, toPath: other.path) },
+      { _ = try manager.protection(ofItemAt: url) as FileProtectionType },
+    ]
+    for (number, call) in readingCalls.enumerated() {
+      #expect(cocoaCode(of: call) == .fileReadInvalidFileName, "reading call \(number)")
+    }
+    for attributes in [nil, attributes] {
+      #expect(!manager.createFile(atPath: path, contents: nil, attributes: attributes))
+    }
+    #expect(try scratch.names() == ["a"] && scratch.text("a") == "old")
+  }
+
   /// Attributes of other programs look like fields, and are none.
   @Test func attributesElsewhereAreLeftAlone() throws {
     let scratch = try Scratch()

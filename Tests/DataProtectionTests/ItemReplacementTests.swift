@@ -121,6 +121,24 @@ import Testing
     #expect(try scratch.names() == ["old", "backup"])
   }
 
+  @Test(.enabled(if: FileManager.default.fileExists(atPath: "/dev/shm")))
+  func directoriesArriveFromElsewhere() throws {
+    let scratch = try Scratch()
+    let new = URL(fileURLWithPath: "/dev/shm/protectfs-library.\(UUID().uuidString)")
+    defer { try? manager.removeItem(at: new) }
+    try manager.createDirectory(at: scratch["old"], withIntermediateDirectories: false)
+    try scratch.write("0", to: "old/file")
+    for number in 1...2 {
+      try manager.createDirectory(at: new, withIntermediateDirectories: false)
+      try Data("\(number)".utf8).write(to: new.appending(path: "file"))
+      try manager.replaceItemAt(
+        scratch["old"], withItemAt: new, backupItemName: "backup", options: .withoutDeletingBackupItem)
+      #expect(try scratch.text("old/file") == "\(number)" && scratch.text("backup/file") == "\(number - 1)")
+      #expect(!manager.fileExists(atPath: new.path))
+      #expect(try scratch.names() == ["old", "old/file", "backup", "backup/file"])
+    }
+  }
+
   /// Each reader finds the old or the new item.
   @Test func readersNeverFindNothing() async throws {
     let scratch = try Scratch()

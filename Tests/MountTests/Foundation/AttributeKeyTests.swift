@@ -127,6 +127,34 @@ extension MountTests {
       #expect(elsewhere == .featureUnsupported)
     }
 
+    /// Nobody finds one without its class, also who comes upon the name while another makes it.
+    @Test func directoriesAppearInTheirClass() throws {
+      let attributes: [FileAttributeKey: Any] = [
+        .protectionKey: FileProtectionType.complete, .posixPermissions: 0o550,
+      ]
+      try Volume.with { volume in
+        for number in 0..<50 {
+          let path = volume.path("\(number)").description
+          nonisolated(unsafe) let attributes = attributes
+          DispatchQueue.concurrentPerform(iterations: 4) { _ in
+            #expect(throws: Never.self) {
+              try unsafe FileManager.default.createDirectory(
+                atPath: path, withIntermediateDirectories: true, attributes: attributes)
+              #expect(try ProtectionClass(ofItemAt: path) == .complete)
+            }
+          }
+          #expect(try PathName(path).status().mode & 0o777 == 0o550)
+        }
+        try volume.path("file").write("in the way")
+        let code = cocoaCode {
+          try FileManager.default.createDirectory(
+            at: volume.url("file"), withIntermediateDirectories: true, attributes: attributes)
+        }
+        #expect(code == .fileWriteFileExists)
+        #expect(try volume.names().count == 51, "something was left behind")
+      }
+    }
+
     @Test func treesChangeTheirClass() throws {
       let manager = FileManager.default
       try Volume.with { volume in

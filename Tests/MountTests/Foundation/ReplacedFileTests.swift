@@ -45,6 +45,32 @@ extension MountTests {
       }
     }
 
+    /// Of files that have neither a class of their own nor fields.
+    @Test func modesAndOwnersAreKept() throws {
+      let writes: [(String, (URL) throws -> Void)] = [
+        ("createFile", { #expect(manager.createFile(atPath: $0.path, contents: Self.data)) }),
+        ("data", { try Self.data.write(to: $0, options: .atomic) }),
+        ("string", { try "new".write(to: $0, atomically: true, encoding: .utf8) }),
+        ("list", { #expect(NSArray(array: ["a"]).write(to: $0, atomically: true)) }),
+      ]
+      try Volume.with { volume in
+        for (name, write) in writes {
+          for mode in [0o600, 0o644, 0o755] as [UInt32] {
+            let (url, path) = (volume.url(name), volume.path(name))
+            try Data("old".utf8).write(to: url)
+            try path.setMode(mode)
+            try path.setOwner(user: 65534, group: 65534)
+            try write(url)
+            #expect(try Data(contentsOf: url) != Data("old".utf8))
+            let status = try path.status()
+            #expect(status.mode & 0o777 == mode && status.user == 65534, "\(name)")
+            try manager.removeItem(at: url)
+          }
+        }
+        #expect(try volume.names().isEmpty)
+      }
+    }
+
     /// With and without a class.
     @Test func linksAreFollowed() throws {
       try Volume.with { volume in

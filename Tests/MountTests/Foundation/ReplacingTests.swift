@@ -63,6 +63,30 @@ extension MountTests {
       }
     }
 
+    /// From another file system, and wherever the store fails: the old one has its name, or that of the backup.
+    @Test func aPackageIsNeverRemovedInsteadOfKept() throws {
+      try Volume.withFaults { volume, faults in
+        let new = URL(fileURLWithPath: "\(volume.directory)/new")
+        for number in Faults.places {
+          let directory = volume.path("\(number)")
+          try? manager.removeItem(at: new)
+          for place in [new, volume.url("\(number)/old")] {
+            try manager.createDirectory(at: place, withIntermediateDirectories: true)
+            try Data(place.lastPathComponent.utf8).write(to: place.appending(path: "file"))
+          }
+          faults.arm(.failOn(.ioError), at: number, of: .changes)
+          _ = try? manager.replaceItemAt(
+            volume.url("\(number)/old"), withItemAt: new, backupItemName: "backup", options: .withoutDeletingBackupItem)
+          faults.disarm()
+          let isOld = try directory.appending("old/file").text() == "old"
+          #expect(
+            try isOld || directory.appending("backup/file").text() == "old", "change \(number), \(faults.hit ?? "none")"
+          )
+          if faults.hit == nil { break }
+        }
+      }
+    }
+
     @Test func explicitClassesOfNewItemsWin() throws {
       try Volume.with { volume in
         try volume.path("A").makeDirectory(of: .complete)

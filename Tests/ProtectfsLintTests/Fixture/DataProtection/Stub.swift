@@ -50,3 +50,28 @@ extension NSURL {
     public func callAsFunction(_ value: Any?, forKey key: URLResourceKey) throws {}
   }
 }
+
+extension FileManager {
+  public var url: DirectoryLocating { DirectoryLocating() }
+
+  public struct DirectoryLocating {
+    public func callAsFunction(
+      for directory: SearchPathDirectory, in domain: SearchPathDomainMask, appropriateFor item: URL?, create: Bool
+    ) throws -> URL { URL(fileURLWithPath: "/") }
+  }
+}
+
+public enum UIApplication {
+  public static let protectedDataDidBecomeAvailableNotification = Notification.Name("Available")
+}
+
+extension NotificationCenter {
+  public var addObserver: ObserverAddition { ObserverAddition() }
+}
+
+public struct ObserverAddition {
+  public func callAsFunction(
+    forName name: Notification.Name?, object: Any?, queue: OperationQueue?,
+    using block: @escaping @Sendable (Notification) -> Void
+  ) -> any NSObjectProtocol { NSObject() }
+}
