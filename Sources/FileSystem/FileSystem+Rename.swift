@@ -81,9 +81,12 @@ extension ProtectedFileSystem {
     throw .permissionDenied
   }
 
-  /// Whether a file of the class of this one could be made now.
+  /// Whether a file could be made now as this one is. One whose class was set is put there by a program that knows of
+  /// classes, and so of locked files.
   private func canBeNew(_ file: BackingTree.NamedFile, at location: Node.Location) -> Bool {
-    guard case .stored(let record, _)? = try? storedRecord(of: file, at: location) else { return false }
+    guard case .stored(let record, _)? = try? storedRecord(of: file, at: location), !record.isExplicit else {
+      return false
+    }
     return tree.controller.allows(.create, on: record.fileClass)
   }
 

@@ -76,14 +76,20 @@ extension ControlSocket {
     }
   }
 
-  /// Whether a daemon of the owner of a mount has the directory that the path of its store leads to now: that store may
-  /// have been moved since, and another be in its place. Of another user's that cannot be seen, and is taken for true.
-  package static func servesBackingDirectory(of mount: MountedFileSystem) -> Bool {
-    guard [0, mount.owner].contains(Process.identity.user) else { return true }
-    guard let status = try? Descriptor.open(PathName(mount.backing), [.path]).status() else { return false }
-    let prefix = prefix(forBackingDevice: status.device, inode: status.inode)
-    return directories(of: mount.owner).contains { directory in
-      names(in: directory, of: mount.owner).contains { $0.hasPrefix(prefix) }
+  /// Whether the path of a mount's store leads to another directory now than the one that its daemon has, or to none:
+  /// the store was moved since. `false` where that cannot be seen.
+  package static func hasMovedBackingDirectory(of mount: MountedFileSystem) -> Bool {
+    guard [0, mount.owner].contains(Process.identity.user) else { return false }
+    do throws(Errno) {
+      let status = try BoundedCall.result(about: mount.backing) { () throws(Errno) in
+        try Descriptor.open(PathName(mount.backing), [.path]).status()
+      }
+      let prefix = prefix(forBackingDevice: status.device, inode: status.inode)
+      return daemons(of: mount.owner).contains { daemon in
+        daemon.serves(mount) && !daemon.names.contains { $0.hasPrefix(prefix) }
+      }
+    } catch {
+      return [.noSuchFileOrDirectory, .notDirectory].contains(error)
     }
   }
 

@@ -83,6 +83,11 @@ public struct MountedFileSystem: Sendable, Hashable {
     return text(line.dropFirst(label.count).drop { $0 == UInt8(ascii: "\t") || $0 == UInt8(ascii: " ") })
   }
 
+  /// Whether any file system is mounted at an open directory.
+  package static func isMountPoint(_ directory: borrowing Descriptor) throws(Errno) -> Bool {
+    try identifier(ofMountOf: directory) != identifier(ofMountOf: directory.open("..", [.path]))
+  }
+
   /// The type of the file system that an open file is on.
   package static func type(of file: borrowing Descriptor) throws(Errno) -> String? {
     guard let identifier = try identifier(ofMountOf: file) else { return nil }

@@ -73,15 +73,18 @@ package struct Thread: @unchecked Sendable {
 
   /// Shows the time that a thread has had a processor (pthread_getcpuclockid(3)); any thread may look at it.
   package struct ProcessorClock: Sendable {
-    private var identifier = clockid_t()
+    private let identifier: clockid_t?
 
     /// That of the calling thread.
-    package init() { unsafe pthread_getcpuclockid(pthread_self(), &identifier) }
+    package init() {
+      var clock = clockid_t()
+      identifier = unsafe pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : nil
+    }
 
     /// Whole milliseconds; 0 of a thread that has ended.
     package var milliseconds: Int {
       var time = timespec()
-      guard unsafe clock_gettime(identifier, &time) == 0 else { return 0 }
+      guard let identifier, unsafe clock_gettime(identifier, &time) == 0 else { return 0 }
       return Int(time.tv_sec) * 1000 + Int(time.tv_nsec) / 1_000_000
     }
   }

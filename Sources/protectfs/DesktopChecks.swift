@@ -13,12 +13,12 @@ enum DesktopChecks {
   private static var login: Diagnosis {
     let settings: LoginSettings?
     do { settings = try LoginSettings.read() } catch {
-      return .fault("login", CommandFailure(error)?.message ?? "\(error)", "protectfs login enable")
+      return .fault("login", CommandFailure(error)?.message ?? "\(error)", LoginSettings.anew)
     }
     guard let settings else {
       return .hint("login", "no store is unlocked at logins", "protectfs login enable")
     }
-    if let problem = settings.problem { return .fault("login", problem, "protectfs login enable") }
+    if let problem = settings.problem { return .fault("login", problem, settings.remedy) }
     let remedies = LoginParts.found.remedies
     return remedies.isEmpty
       ? .good("login", "a store is unlocked with the login passcode")

@@ -54,11 +54,12 @@ final class DesktopNotices: Sendable {
     }
   }
 
-  /// Says what keeps the store of logins from being mounted, as long as something does. The desktop may come later than
-  /// this begins.
+  /// Says what keeps the store of logins from being mounted. The desktop may come some minutes later than this begins.
   func showLoginProblem() {
-    while let problem = (try? LoginSettings.read())?.problem {
-      if (try? Self.show("Not mounted", problem.printable, replacing: 0)) != nil { return }
+    for _ in 0..<30 {
+      guard let problem = (try? LoginSettings.read())?.problem,
+        (try? Self.show("Not mounted", problem.printable, replacing: 0)) == nil
+      else { return }
       Thread.sleep(microseconds: 10_000_000)
     }
   }

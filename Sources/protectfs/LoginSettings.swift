@@ -39,7 +39,7 @@ struct LoginSettings: Encodable {
     else {
       throw CommandFailure(
         .failure,
-        "\(path.printable) lacks BACKING or MOUNTPOINT; 'protectfs login enable BACKING MOUNTPOINT' writes it anew")
+        "\(path.printable) lacks BACKING or MOUNTPOINT; '\(anew)' writes it anew")
     }
     return LoginSettings(backing: backing, mountPoint: mountPoint, options: values["OPTIONS"] ?? "")
   }
@@ -78,14 +78,14 @@ struct LoginSettings: Encodable {
 
   /// Takes from its owner the right to write in a mount point, or gives it back: a program that goes on without a login
   /// would leave plaintext there, over which nothing is mounted. One in use, one of another's, and one with contents
-  /// that a mount is wanted to cover, are left alone.
+  /// that a mount is wanted to cover, are left alone, and so is what other file system is mounted there.
   static func setWritable(_ isWritable: Bool, _ mountPoint: String, coversContents: Bool = false) throws {
     guard try MountedFileSystem.at(mountPoint) == nil, PathName(mountPoint).isThere else { return }
     do throws(Errno) {
       let directory = try Descriptor.open(PathName(mountPoint), [.path, .directory])
       let mode = try directory.status().permissions
       let isEmpty = try directory.names(limit: 1).isEmpty
-      guard isWritable || isEmpty || !coversContents else { return }
+      guard isWritable || isEmpty || !coversContents, try !MountedFileSystem.isMountPoint(directory) else { return }
       try directory.setModeThroughPath(isWritable ? mode | 0o200 : mode & ~0o200)
     } catch {
       if error != .notPermitted { throw CommandFailure(mountPoint, error) }
@@ -104,9 +104,16 @@ struct LoginSettings: Encodable {
   /// Whether a mount is wanted where something is.
   var coversContents: Bool { (try? MountOptionList([options]).coversContents) ?? false }
 
+  private var hasStore: Bool { (try? Store.trace(in: Store.open(backing))) == .keybag }
+
+  /// What to type where there is a problem.
+  var remedy: String { hasStore ? "protectfs login enable" : Self.anew }
+  /// Names what cannot be found.
+  static let anew = "protectfs login enable BACKING MOUNTPOINT"
+
   /// What keeps the next login from mounting; `nil` if nothing is known.
   var problem: String? {
-    guard (try? Store.trace(in: Store.open(backing))) == .keybag else { return "\(backing.printable) is no store" }
+    guard hasStore else { return "\(backing.printable) is no store, or not there" }
     if (try? MountedFileSystem.at(mountPoint)) != nil { return nil }
     do throws(CommandFailure) {
       _ = try MountPoint.checked(mountPoint, backing: backing, coversContents: coversContents)

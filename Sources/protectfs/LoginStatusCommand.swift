@@ -38,7 +38,7 @@ struct LoginStatusCommand: ParsableCommand {
       print("On: \(settings.backing.printable) at \(settings.mountPoint.printable)")
       if !settings.options.isEmpty { print("  options  \(settings.options.printable)") }
       print("  mounted  \(mount == nil ? "no; 'protectfs login enable' mounts it" : "yes")")
-      if let problem { print("  problem  \(problem); 'protectfs login enable' sets it anew") }
+      if let problem { print("  problem  \(problem); '\(settings.remedy)' sets it anew") }
       print("  module   \(parts.module ?? "missing: install libpam-protectfs")")
       print("  in PAM   \(parts.isInStack ? "yes" : "no: 'pam-auth-update --enable protectfs' as root")")
       print("  service  \(parts.unit ?? "missing: install protectfs")")

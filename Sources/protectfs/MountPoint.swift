@@ -70,6 +70,18 @@ enum MountPoint {
     CommandFailure.report("\(path) was a mount whose daemon is gone; it was cleaned up")
   }
 
+  /// Whether a login may have taken the right to write in a directory.
+  private static func isKeptFromWriting(_ path: String) -> Bool {
+    do throws(Errno) {
+      let directory = try Descriptor.open(PathName(path), [.path])
+      let status = try directory.status()
+      guard status.user == Process.identity.user, status.permissions & 0o200 == 0 else { return false }
+      return try !MountedFileSystem.isMountPoint(directory)
+    } catch {
+      return false
+    }
+  }
+
   private static func requireEmptyDirectory(_ path: String, coversContents: Bool) throws(CommandFailure) {
     let names: [PathName]
     do throws(Errno) {
@@ -80,13 +92,11 @@ enum MountPoint {
       throw CommandFailure(path, error)
     }
     guard names.isEmpty || coversContents else {
-      // A login has taken the right to write from one that it found so.
-      let isWritable = (try? Descriptor.open(PathName(path), [.path]).status().permissions & 0o200 != 0) ?? true
       let (place, away) = (path.shellQuoted, "\(path).plain".shellQuoted)
       let remedy =
-        isWritable
-        ? "choose an empty directory, or give -o nonempty"
-        : "this moves it away: chmod u+w \(place) && mv \(place) \(away) && mkdir \(place)"
+        isKeptFromWriting(path)
+        ? "this moves it away: chmod u+w \(place) && mv \(place) \(away) && mkdir \(place)"
+        : "choose an empty directory, or give -o nonempty"
       throw CommandFailure(
         .unsuitableMountPoint, "\(path) is not empty, and what is in it would be hidden; \(remedy)")
     }

@@ -13,14 +13,14 @@ import Testing
   }
 
   /// The kernel drops the pages of a large file one by one, on the thread that asks, and says nothing meanwhile.
-  @Test func aThreadThatWorksMakesProgress() throws {
+  @Test func aThreadThatWorksTakesTime() throws {
     let work = Work()
     let pages = PageInvalidation { (_, _) in while !work.isToEnd.load(ordering: .relaxed) {} }
     defer { pages.stop() }
     let batch = pages.begin([NodeID(rawValue: 7)])
     for _ in 0..<3 {
-      let before = batch.progress
-      while batch.progress == before { Thread.sleep(microseconds: 1000) }
+      let before = batch.processorTime
+      while batch.processorTime == before { Thread.sleep(microseconds: 1000) }
     }
     #expect(batch.unfinished == [NodeID(rawValue: 7)])
     work.isToEnd.store(true, ordering: .relaxed)
@@ -28,7 +28,7 @@ import Testing
   }
 
   /// One that waits for the store does not.
-  @Test func aThreadThatWaitsMakesNone() throws {
+  @Test func aThreadThatWaitsTakesNone() throws {
     let (work, goesOn) = (Work(), Semaphore())
     let pages = PageInvalidation { (_, _) in
       work.begins.post()
@@ -38,10 +38,10 @@ import Testing
     let batch = pages.begin([NodeID(rawValue: 7)])
     work.begins.wait()
     // The thread may be on its way into the wait.
-    var (before, same) = (batch.progress, 0)
+    var (before, same) = (batch.processorTime, 0)
     while same < 100 {
       Thread.sleep(microseconds: 1000)
-      (before, same) = batch.progress == before ? (before, same + 1) : (batch.progress, 0)
+      (before, same) = batch.processorTime == before ? (before, same + 1) : (batch.processorTime, 0)
     }
     goesOn.post()
     while !batch.isDone { Thread.sleep(microseconds: 1000) }

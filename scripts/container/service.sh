@@ -65,7 +65,13 @@ for signal in KILL SEGV KILL; do
   check "  and active" await shows open ActiveState active
   check "  and unlocked" prints unlocked state_of /srv/open
 done
+printf '[Unit]\nRequires=protectfs@open.service\nAfter=protectfs@open.service\nRequiresMountsFor=/srv/open\n[Service]\nExecStart=/bin/sleep 60\n' \
+  >/etc/systemd/system/using.service
+systemctl daemon-reload
+check "A service that names its mount starts" systemctl start using
+check "  and stops before it is unmounted" grep -w srv-open.mount <(systemctl show --value -p After using)
 check "It stops" systemctl stop protectfs@open
+check "  and what requires it has stopped" prints inactive systemctl show --value -p ActiveState using
 
 echo "A passcode that systemd-creds has sealed:"
 make_service sealed "LoadCredentialEncrypted=passcode:/etc/protectfs/sealed.passcode" \

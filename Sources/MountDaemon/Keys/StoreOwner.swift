@@ -22,7 +22,7 @@ package enum StoreOwner {
       self = .nobody(path)
       return
     }
-    if ControlSocket.servesBackingDirectory(of: mount) {
+    if !ControlSocket.hasMovedBackingDirectory(of: mount) {
       self = .daemon(mount)
     } else if around == nil {
       // Where the daemon's store was: what is there now is another one.

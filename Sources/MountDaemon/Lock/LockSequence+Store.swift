@@ -9,33 +9,38 @@ extension LockSequence {
   private static let tick: Int64 = 10_000
   /// After so much of its patience another thread tries other files: it may be this one only that hangs.
   private static let helpers = 16
+  /// For how many times its patience threads may drop pages of files without having done with one.
+  private static let mostWork: Int64 = 4
   /// The longest that the kernel keeps a write(2) waiting for others' pages to be written (`MAX_PAUSE` in
   /// mm/page-writeback.c is 200 ms), in microseconds.
   private static let pause: UInt32 = 250_000
   private static let mostDrops = 40
 
   /// Waits until a batch is done, or nothing has been for as long as patience lasts; returns what is not done then.
-  /// `attend` is called each time that nothing was done in a tick.
+  /// `attend` is called each time that nothing was done in a tick. While threads drop the pages of large files, this
+  /// waits for several times its patience: they have a processor, and one that waits for the store has not.
   func finish(
     _ batch: InvalidationBatch, progress: () -> Int, attend: () -> Void = {}
   ) -> [NodeID] {
     let patience = patience.inNanoseconds
-    var seen = progress()
+    var seen = progress() &+ batch.completed
+    var worked = batch.processorTime
     var since = MonotonicClock.nanoseconds
+    var lastWork = since
     var helpers: Int64 = 0
     while !batch.wait(microseconds: Self.tick) {
       let now = MonotonicClock.nanoseconds
-      let current = progress() &+ batch.progress
+      let (current, time) = (progress() &+ batch.completed, batch.processorTime)
+      if time != worked { (worked, lastWork) = (time, now) }
       if current != seen {
         (seen, since, helpers) = (current, now, 0)
-      } else if now - since >= patience {
-        return batch.giveUp()
-      } else {
-        attend()
-        if now - since > (helpers + 1) * patience / Int64(Self.helpers) {
-          helpers += 1
-          pages.help(batch)
-        }
+        continue
+      }
+      if now - max(since, lastWork) >= patience || now - since >= Self.mostWork * patience { return batch.giveUp() }
+      attend()
+      if now - since > (helpers + 1) * patience / Int64(Self.helpers) {
+        helpers += 1
+        pages.help(batch)
       }
     }
     return []

@@ -127,11 +127,11 @@ final class InvalidationBatch: Sendable {
     if nodes.isEmpty { end.post() }
   }
 
-  /// Changes with each file that is done, and with the time that threads have a processor: one that drops the pages of
-  /// a large file has it all the while, and one that waits for the store never.
-  var progress: Int {
-    state.withLock { state in state.running.values.reduce(state.completed) { $0 &+ $1.milliseconds } }
-  }
+  /// How many files are done.
+  var completed: Int { state.withLock { $0.completed } }
+
+  /// The time, in milliseconds, that the threads had a processor that are at files now.
+  var processorTime: Int { state.withLock { $0.running.values.reduce(0) { $0 + $1.milliseconds } } }
 
   /// The files that are not done.
   var unfinished: [NodeID] { state.withLock { $0.unfinished } }

@@ -86,6 +86,26 @@ extension MountTests {
       }
     }
 
+    /// What is there now may be mounted too, from where it was before.
+    @Test func aMountedStoreThatTookAnothersPlaceIsNotTheOther() throws {
+      try Volume.with { volume in
+        let (moved, other) = (volume.directory.appending("moved"), volume.directory.appending("other"))
+        try volume.path("file").write("contents")
+        #expect(try Program.run(["cp", "-a", volume.backing.description, other.description]).succeeded)
+        let second = try SecondMount(of: volume, "second", backing: other, options: "allow_other")
+        try second.unlock()
+        try volume.backing.rename(to: moved)
+        try other.rename(to: volume.backing)
+        let erased = try Command.run(
+          ["erase", "--yes", volume.backing.description, "--device-key", volume.deviceKey.description])
+        #expect(erased.ending == .exited(7), "\(erased.output)")
+        for path in [volume.path("file"), second.path("file")] {
+          #expect(try path.contents() == Array("contents".utf8))
+        }
+        try second.end()
+      }
+    }
+
     @Test(arguments: ProtectionClass.allCases) func aClassIsErased(_ fileClass: ProtectionClass) throws {
       try Volume.with { volume in
         var files = try ProtectionClass.allCases.map { try ErasedFile(of: $0, on: volume) }

@@ -164,7 +164,9 @@ extension ModelWorker {
       failing: { state in
         if let expected { return expected }
         if losesContents, let former = replaced?.fileClass, !ModelContract.opens(former, in: state) {
-          let isNew = !ModelContract.creates(former, in: state) && ModelContract.creates(inode.fileClass!, in: state)
+          let isNew =
+            !inode.isExplicit && !ModelContract.creates(former, in: state)
+            && ModelContract.creates(inode.fileClass!, in: state)
           if isNew || emptiesFile { return .permissionDenied }
         }
         guard let kept = kept(state) else { return nil }
