@@ -65,7 +65,12 @@ extension StandIn {
     guard flags.isDisjoint(with: [.exchange, .noReplace]), item.isRegular, replaced.isRegular,
       let new = try record(of: item), let old = try record(of: replaced)
     else { return nil }
-    if item.status.size == 0, replaced.status.size > 0 { try require(.open, old.protectionClass) }
+    if replaced.status.size > 0 {
+      if item.status.size == 0 { try require(.open, old.protectionClass) }
+      // One that could be made now, and whose class nobody set.
+      let isNew = !new.isExplicit && (try? require(.create, new.protectionClass)) != nil
+      if isNew { try require(.remove, old.protectionClass) }
+    }
     guard old.isExplicit, !new.isExplicit else { return nil }
     if new.protectionClass == old.protectionClass {
       // As `BackingTree.makeClassExplicit`.

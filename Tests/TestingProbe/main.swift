@@ -99,6 +99,11 @@ try await withTemporaryProtectedDirectory { directory in
   show("C to A") { try manager.setProtection(.complete, ofItemAt: url.appending(path: "C")) }
   show("A to D") { try manager.setProtection(.none, ofItemAt: url.appending(path: "A")) }
   show("move") { try manager.moveItem(at: url.appending(path: "A2"), to: url.appending(path: "moved")) }
+  show("write anew") { try write("new", "fresh") }
+  func replaceLocked() throws {
+    try manager.replaceItemAt(url.appending(path: "folder/inherits"), withItemAt: url.appending(path: "fresh"))
+  }
+  show("replace a locked file", replaceLocked)
   show("remove") { try manager.removeItem(at: url.appending(path: "D")) }
 
   try directory.unlock()

@@ -11,7 +11,8 @@ extension MountTests {
       // It is not that neither does anything.
       for line in [
         "read A: diary", "event: unavailable", "read A: 257 locked A unlock", "read C: music",
-        "field: 257 locked A unlock", "new A: 513 locked A unlock", "new B: ok", "read new B: 257 locked B unlock",
+        "field: 257 locked A unlock", "new A: 513 locked A unlock", "new B: ok",
+        "replace a locked file: 513 locked A unlock", "read new B: 257 locked B unlock",
         "event: available", "read new B: new", "copyItem: ()", "replaced, content: 257 locked A unlock",
         "copy, content: 257 locked A unlock", "created, content: 257 locked A unlock",
         "replaced, field: field of replaced", "copy of a locked file: 257 locked A unlock",
