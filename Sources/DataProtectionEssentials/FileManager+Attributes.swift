@@ -21,6 +21,7 @@ extension FileManager {
     ///
     /// - Throws: as ``FileManager/setProtection(_:ofItemAt:)``, and Foundation's errors.
     public func callAsFunction(_ attributes: [FileAttributeKey: Any], ofItemAtPath path: String) throws {
+      try FileManager.refuseNUL(in: path)
       guard let protection = try attributes.protection else { return try foundation(attributes, path) }
       // An override sees the class too, and the path may be one that only the override knows.
       let mayOverride = fileManager.mayOverride("setAttributes")
@@ -45,6 +46,7 @@ extension FileManager {
 
     /// The attributes of a file or directory. A symbolic link is not followed, and has no class.
     public func callAsFunction(atPath path: String) throws -> [FileAttributeKey: Any] {
+      try FileManager.refuseNUL(in: path, .reading)
       var attributes = try fileManager.callFoundation("attributesOfItem") { fileManager in
         let foundation: (String) throws -> [FileAttributeKey: Any] = fileManager.attributesOfItem
         return try foundation(path)

@@ -132,8 +132,8 @@ extension FileManager {
       }
     }
 
-    /// Makes a directory, which gets its name when it has its class and attributes: what others create in it, however
-    /// early they find it, is in the class, and so it is after a crash.
+    /// Makes a directory, which gets its name when it has its class: what others create in it, however early they find
+    /// it, is in the class, and so it is after a crash.
     private static func stage(
       _ path: String, in protectionClass: ProtectionClass, _ others: [FileAttributeKey: Any]
     ) throws {
@@ -145,7 +145,8 @@ extension FileManager {
         try protectionClass.assign(toItemAt: staging.itemPath)
         return staging
       }
-      if !others.isEmpty { try FileManager().setAttributes(others, ofItemAtPath: staging.itemPath) }
+      // Foundation, too, makes a directory that cannot be given all of them.
+      if !others.isEmpty { try? FileManager().setAttributes(others, ofItemAtPath: staging.itemPath) }
       try translating(.writing, path, asking: protectionClass) { () throws(Errno) in
         let made = try staging.directory.open(staging.name, [.path, .directory, .noFollow])
         let permissions = try made.status().permissions

@@ -29,8 +29,31 @@ package struct ItemReplacement {
       // A class that the new item has inherited there says nothing here, where it gets that of the old one.
       let rules = ItemCopy.Rules(isMove: true, keepsInheritedClasses: !takesOverMetadata)
       let moved = try ItemCopy(rules).run(from: new, to: staging.itemPath)
-      try replace(old, by: place(of: staging.itemPath))
+      if backupName == nil {
+        try replace(old, by: place(of: staging.itemPath))
+      } else {
+        try replaceKeeping(old, byItemIn: staging)
+      }
       try moved.remove(item.name, in: item.directory, at: new)
+    }
+  }
+
+  /// The old item is exchanged for the new one, and must not come where everything is removed in the end: the new one
+  /// gets a name of its own first.
+  private func replaceKeeping(_ old: ReplacedItem, byItemIn staging: StagingDirectory) throws(CocoaError) {
+    let name = PathName(".\(UUID().uuidString).replacement")
+    try translating(.writing, original) { () throws(Errno) in
+      try staging.directory.rename(staging.name, to: name, in: staging.parent, flags: .noReplace)
+    }
+    let copy = try place(of: "\(PathName(descriptor: staging.parent))/\(name)")
+    do throws(CocoaError) {
+      try replace(old, by: copy)
+    } catch {
+      // Unless it is the old one that has the name, and could not be given its own again.
+      if let status = try? staging.parent.status(of: name), status.isSame(as: copy.status) {
+        try? staging.parent.removeTree(name)
+      }
+      throw error
     }
   }
 
@@ -98,22 +121,24 @@ package struct ItemReplacement {
   }
 
   /// Exchanges the names of two items of which one is a directory, and then takes the old one away. What of it cannot
-  /// be removed stays at the place of the new one. If it is to be a backup, it gets that name from the new one, which
-  /// has it before: the new one may be in a staging directory, which is removed.
+  /// be removed stays at the place of the new one.
   private func exchange(_ old: ReplacedItem, with new: ReplacedItem) throws(Errno) {
-    guard let backupName else {
+    func exchange() throws(Errno) {
       try new.directory.rename(new.name, to: old.name, in: old.directory, flags: .exchange)
+    }
+    guard let backupName else {
+      try exchange()
       try? new.directory.removeTree(new.name)
       return
     }
     let staging = try StagingDirectory(for: backupPath(old, backupName))
     let hasFormer = try takeAside(backupName, to: staging)
     do throws(Errno) {
-      try new.directory.rename(new.name, to: backupName, in: old.directory, flags: .noReplace)
+      try exchange()
       do throws(Errno) {
-        try old.directory.rename(backupName, to: old.name, in: old.directory, flags: .exchange)
+        try new.directory.rename(new.name, to: backupName, in: old.directory, flags: .noReplace)
       } catch {
-        try? old.directory.rename(backupName, to: new.name, in: new.directory, flags: .noReplace)
+        try exchange()
         throw error
       }
     } catch {

@@ -32,7 +32,7 @@ struct ReplacementLoss {
     let isExplicit = names.contains(ProtectionClass.attribute)
     let isLost =
       isExplicit || names.contains(where: FieldName.isOne) || names.contains(AccessLists.access)
-      || status.user != ProtectfsIO.Process.identity.user
+      || (status.user, status.group) != ProtectfsIO.Process.identity
       || status.permissions != ProtectfsIO.Process.umask.map { 0o666 & ~$0 }
     guard isLost, try MountedFileSystem.find(containing: file) != nil else { return nil }
     explicitClass = isExplicit ? try Self.protectionClass(of: file) : nil

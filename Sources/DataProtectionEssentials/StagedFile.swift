@@ -48,9 +48,8 @@ package struct StagedFile: ~Copyable {
     }
     let status = try replaced.status()
     guard status.type == .regular else { return [] }
-    if status.user != ProtectfsIO.Process.identity.user { try? file.setOwner(user: status.user, group: status.group) }
     let lists = try AccessLists(of: replaced)
-    try file.setMode(lists.setAccess(of: file, status.permissions & 0o777, isReplacing: true))
+    try file.setMode(lists.setAccess(of: file, takeOverOwner(status, for: file), isReplacing: true))
     let path = PathName(descriptor: replaced)
     var lost: [PathName] = []
     for field in try path.attributeNames() where FieldName.isOne(field) {
@@ -62,6 +61,21 @@ package struct StagedFile: ~Copyable {
       }
     }
     return lost
+  }
+
+  /// Gives a file the owner of the replaced one, as far as that is permitted; returns the mode for it. Where the group
+  /// is another, it may do what others may.
+  private static func takeOverOwner(_ old: Status, for file: borrowing Descriptor) throws(Errno) -> UInt32 {
+    let own = try file.status()
+    if (own.user, own.group) != (old.user, old.group) {
+      do throws(Errno) {
+        try file.setOwner(user: old.user, group: old.group)
+      } catch {
+        try? file.setOwner(user: nil, group: old.group)
+      }
+    }
+    let mode = old.permissions & 0o777
+    return try file.status().group == old.group ? mode : mode & (0o707 | (mode & 0o007) << 3)
   }
 
   /// A path by which the staged file can be written.

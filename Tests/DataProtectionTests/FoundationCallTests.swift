@@ -102,6 +102,7 @@ import Testing
       { try manager.createDirectory(atPath: path, withIntermediateDirectories: true) },
       { try manager.createDirectory(at: url, withIntermediateDirectories: true, attributes: attributes) },
       { try manager.setAttributes(attributes, ofItemAtPath: path) },
+      { try manager.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path) },
       { try manager.copyItem(at: file, to: url) },
       { try manager.copyItem(atPath: file.path, toPath: path) },
       { try manager.moveItem(at: file, to: url) },
@@ -117,6 +118,7 @@ import Testing
       { try manager.moveItem(at: url, to: other) },
       { try manager.moveItem(atPath: path, toPath: other.path) },
       { _ = try manager.protection(ofItemAt: url) as FileProtectionType },
+      { _ = try manager.attributesOfItem(atPath: path) },
     ]
     for (number, call) in readingCalls.enumerated() {
       #expect(cocoaCode(of: call) == .fileReadInvalidFileName, "reading call \(number)")

@@ -101,9 +101,12 @@ try await withTemporaryProtectedDirectory { directory in
   show("move") { try manager.moveItem(at: url.appending(path: "A2"), to: url.appending(path: "moved")) }
   show("write anew") { try write("new", "fresh") }
   func replaceLocked() throws {
-    try manager.replaceItemAt(url.appending(path: "folder/inherits"), withItemAt: url.appending(path: "fresh"))
+    try manager.replaceItemAt(
+      url.appending(path: "folder/inherits"), withItemAt: url.appending(path: "fresh"),
+      options: .usingNewMetadataOnly)
   }
   show("replace a locked file", replaceLocked)
+  show("class of what it was to be") { try protection("fresh") }
   show("remove") { try manager.removeItem(at: url.appending(path: "D")) }
 
   try directory.unlock()

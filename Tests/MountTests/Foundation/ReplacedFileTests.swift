@@ -55,16 +55,18 @@ extension MountTests {
       ]
       try Volume.with { volume in
         for (name, write) in writes {
-          for mode in [0o600, 0o644, 0o755] as [UInt32] {
-            let (url, path) = (volume.url(name), volume.path(name))
-            try Data("old".utf8).write(to: url)
-            try path.setMode(mode)
-            try path.setOwner(user: 65534, group: 65534)
-            try write(url)
-            #expect(try Data(contentsOf: url) != Data("old".utf8))
-            let status = try path.status()
-            #expect(status.mode & 0o777 == mode && status.user == 65534, "\(name)")
-            try manager.removeItem(at: url)
+          for mode in [0o600, 0o640, 0o755] as [UInt32] {
+            for (user, group) in [(0, 0), (0, 65534), (65534, 65534)] as [(UInt32, UInt32)] {
+              let (url, path) = (volume.url(name), volume.path(name))
+              try Data("old".utf8).write(to: url)
+              try path.setOwner(user: user, group: group)
+              try path.setMode(mode)
+              try write(url)
+              #expect(try Data(contentsOf: url) != Data("old".utf8))
+              let status = try path.status()
+              #expect(status.mode & 0o777 == mode && status.user == user && status.group == group, "\(name)")
+              try manager.removeItem(at: url)
+            }
           }
         }
         #expect(try volume.names().isEmpty)
