@@ -63,8 +63,8 @@ extension MountTests {
       }
     }
 
-    /// From another file system, and wherever the store fails: the old one has its name, or that of the backup; or, where
-    /// nothing can be put right, one that nobody removes.
+    /// From another file system, and wherever the store fails: the old one has its name, or that of the backup, or
+    /// where nothing can be put right, one that nobody removes.
     @Test func aPackageIsNeverRemovedInsteadOfKept() throws {
       try Volume.withFaults { volume, faults in
         let new = URL(fileURLWithPath: "\(volume.directory)/new")
