@@ -41,13 +41,13 @@ package struct ItemReplacement {
   /// The old item is exchanged for the new one, and must not come where everything is removed in the end: the new one
   /// gets a name of its own first.
   private func replaceKeeping(_ old: ReplacedItem, byItemIn staging: StagingDirectory) throws(CocoaError) {
-    let name = PathName(".\(UUID().uuidString).replacement")
+    let copy = try place(of: staging.itemPath)
+    let name = PathName(".\(UUID().uuidString).replaced")
     try translating(.writing, original) { () throws(Errno) in
       try staging.directory.rename(staging.name, to: name, in: staging.parent, flags: .noReplace)
     }
-    let copy = try place(of: "\(PathName(descriptor: staging.parent))/\(name)")
     do throws(CocoaError) {
-      try replace(old, by: copy)
+      try replace(old, by: place(of: "\(PathName(descriptor: staging.parent))/\(name)"))
     } catch {
       // Unless it is the old one that has the name, and could not be given its own again.
       if let status = try? staging.parent.status(of: name), status.isSame(as: copy.status) {

@@ -71,18 +71,22 @@ package struct Thread: @unchecked Sendable {
     pthread_join(identifier, nil)
   }
 
-  /// Shows the time that a thread has had a processor (pthread_getcpuclockid(3)); any thread may look at it.
+  /// Shows for how long a thread has had a processor since it made this (pthread_getcpuclockid(3)); any may look.
   package struct ProcessorClock: Sendable {
     private let identifier: clockid_t?
+    private var start = 0
 
-    /// That of the calling thread.
     package init() {
       var clock = clockid_t()
       identifier = unsafe pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : nil
+      start = total
     }
 
-    /// Whole milliseconds; 0 of a thread that has ended.
-    package var milliseconds: Int {
+    /// Whole milliseconds.
+    package var milliseconds: Int { max(total - start, 0) }
+
+    /// Nothing of a thread that has ended.
+    private var total: Int {
       var time = timespec()
       guard let identifier, unsafe clock_gettime(identifier, &time) == 0 else { return 0 }
       return Int(time.tv_sec) * 1000 + Int(time.tv_nsec) / 1_000_000

@@ -106,14 +106,14 @@ enum MachineChecks {
   }
 
   /// What the kernel does with the memory of programs that crash, by its setting and the soft limit of this process
-  /// (core(5)), and by what systemd-coredump is set to. That heeds the limit, as the kernel does for files; other
-  /// programs that a dump is piped to do not.
+  /// (core(5)), and by what systemd-coredump is set to. That heeds the limit if it is told (`%c`; Debian does not), as
+  /// the kernel does for files; other programs that a dump is piped to do not.
   static func coreDumps(pattern: String, limit: String, storesNone: Bool) -> Diagnosis {
     let program = pattern.hasPrefix("|") ? pattern.dropFirst().split(separator: " ").first ?? "" : nil
     let isKept =
       switch program?.split(separator: "/").last {
       case nil: !pattern.isEmpty && limit != "0"
-      case "systemd-coredump": !storesNone && limit != "0"
+      case "systemd-coredump": !storesNone && (limit != "0" || !pattern.contains("%c"))
       case let name?: name != "false" && name != "true"
       }
     guard isKept else { return .good("core dumps", "none are kept") }
@@ -121,7 +121,7 @@ enum MachineChecks {
       "core dumps",
       "programs that a lock ends, since they have a locked file mapped, leave their memory on the disk, as "
         + (program.map { "\($0) keeps it".printable } ?? "files '\(pattern.printable)'"),
-      "Storage=none in coredump.conf, apport off, or LimitCORE=0; see DESKTOP.md")
+      "Storage=none in coredump.conf, or apport off; see DESKTOP.md")
   }
 
   private static var lockedMemory: Diagnosis {

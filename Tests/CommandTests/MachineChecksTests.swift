@@ -19,7 +19,11 @@ struct MachineChecksTests {
     ("|/bin/false", "unlimited", false, nil),
     ("|/usr/lib/systemd/systemd-coredump %P %u", "unlimited", false, "/usr/lib/systemd/systemd-coredump keeps it"),
     ("|/usr/lib/systemd/systemd-coredump %P %u", "unlimited", true, nil),
-    ("|/usr/lib/systemd/systemd-coredump %P %u", "0", false, nil),
+    ("|/usr/lib/systemd/systemd-coredump %P %u %c", "0", false, nil),
+    (
+      "|/usr/lib/systemd/systemd-coredump %P 9223372036854775808", "0", false,
+      "/usr/lib/systemd/systemd-coredump keeps it"
+    ),
     ("|/usr/share/apport/apport -p%p", "0", true, "/usr/share/apport/apport keeps it"),
   ])
   func coreDumps(_ pattern: String, _ limit: String, _ storesNone: Bool, _ words: String?) {

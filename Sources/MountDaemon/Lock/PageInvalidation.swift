@@ -109,7 +109,7 @@ final class InvalidationBatch: Sendable {
     let nodes: [NodeID]
     /// How many of them were begun.
     var begun = 0
-    /// Those that a thread is at, and its clock.
+    /// Those that a thread is at, and its clock since it began.
     var running: [NodeID: Thread.ProcessorClock] = [:]
     var completed = 0
 
@@ -130,7 +130,7 @@ final class InvalidationBatch: Sendable {
   /// How many files are done.
   var completed: Int { state.withLock { $0.completed } }
 
-  /// The time, in milliseconds, that the threads had a processor that are at files now.
+  /// The time, in milliseconds, for which threads have had a processor for the files that they are at now.
   var processorTime: Int { state.withLock { $0.running.values.reduce(0) { $0 + $1.milliseconds } } }
 
   /// The files that are not done.
@@ -157,8 +157,7 @@ final class InvalidationBatch: Sendable {
   }
 
   fileprivate func work(_ invalidate: (NodeID, PathName?) -> Void) {
-    let clock = Thread.ProcessorClock()
-    while let node = begin(clock) {
+    while let node = begin(Thread.ProcessorClock()) {
       invalidate(node, paths[node])
       complete(node)
     }
