@@ -38,8 +38,7 @@ struct LoginSettings: Encodable {
       backing.hasPrefix("/"), mountPoint.hasPrefix("/")
     else {
       throw CommandFailure(
-        .failure,
-        "\(path.printable) lacks BACKING or MOUNTPOINT; '\(anew)' writes it anew")
+        .failure, "\(path.printable) lacks BACKING or MOUNTPOINT; '\(anew)' writes it anew")
     }
     return LoginSettings(backing: backing, mountPoint: mountPoint, options: values["OPTIONS"] ?? "")
   }

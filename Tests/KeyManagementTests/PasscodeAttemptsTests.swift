@@ -81,7 +81,8 @@ import Testing
       var known = PasscodeAttempts()
       let secret = UnlockSecret.passcode(passcode.secret)
       var attempt = stored.file.attempt(with: secret, isCounted: false)
-      defer { #expect(known.count == 0 && known.record == nil) }
+      // Nothing but which one it was.
+      defer { #expect(known == PasscodeAttempts(stored: PasscodeAttempts(), known: known)) }
       return try stored.file.open(stored.keybag, with: secret, deviceKey: stored.deviceKey, known: &known, &attempt)
     }
     for number in 1...20 {

@@ -155,9 +155,11 @@ extension ModelWorker {
       if let kept = taken(kept, found) { tree.choose(kept, for: place.inode) }
     }
     // Neither an empty file nor, where the class could not be removed, one that can be new replaces a file that has
-    // contents and is locked. Of files that are open, or were a moment ago, the kernel may have more than the store.
+    // contents and is locked. Of a file that is open, and of an empty one that was a moment ago, the kernel may have
+    // more than the store.
     let losesContents = isMoved && replaced.map { $0.contents.count > 0 } == true
     let emptiesFile = losesContents && inode.contents.count == 0
+    let mayBeEmpty = losesContents && replaced?.isExplicit == false && handles.contains { $0.inode == other }
     let isSettled = inode.fileClass == .complete && !handles.contains { [place.inode, other].contains($0.inode) }
     try attempt(
       mode, "\(show(place)) to \(show(target.1, in: target.0))\(other.map { " (inode \($0))" } ?? "")",
@@ -175,7 +177,7 @@ extension ModelWorker {
         let isAllowed =
           ModelContract.creates(kept, in: state) && (!isWrapped || ModelContract.opens(inode.fileClass!, in: state))
         return isAllowed ? nil : .permissionDenied
-      }, mayPass: losesContents && !isSettled,
+      }, mayPass: emptiesFile && !isSettled || mayBeEmpty,
       call: {
         try from.rename(to: to, flags: flags)
         if mayKeep { found = .some(try explicitClass(of: to)) }
